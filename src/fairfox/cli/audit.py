@@ -1,0 +1,171 @@
+"""`fairfox audit MODEL TABLE --protected COL`: parse, call `fairfox.audit`, write the files, print."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+
+from fairfox.cli.options import FiniteRange, Once
+from fairfox.cli.progress import progress_bar
+from fairfox.errors import DataError
+
+if TYPE_CHECKING:  # the library is imported in the functions: `fairfox audit --help` must not wait for torch
+    import numpy as np
+
+    from fairfox.result import AuditResult
+
+SEEDS = click.IntRange(0, 2**32 - 1)  # what NumPy's and scikit-learn's generators take
+
+
+@click.command(short_help="Find the people a model treats differently because of a protected column.")
+@click.argument("model")
+@click.argument("table", type=click.Path(path_type=Path))
+@click.option(
+    "-c",
+    "--protected",
+    multiple=True,
+    required=True,
+    metavar="COL",
+    help="Protected column, or a cut such as 'age<25'; repeat for several.",
+)
+@click.option("--label", cls=Once, metavar="COL", help="Column with the true outcome; it is not an input of the model.")
+@click.option(
+    "--test",
+    cls=Once,
+    default="rank",
+    show_default=True,
+    metavar="T",
+    help="Fairness test, such as rank, move, faux, faux+ng, fta.",
+)
+@click.option(
+    "--delta",
+    cls=Once,
+    type=FiniteRange(min=0),
+    metavar="D",
+    help="Flag people whose score is above D.  [default: the test's own]",
+)
+@click.option(
+    "--max-flagged",
+    cls=Once,
+    type=FiniteRange(0, 1),
+    metavar="SHARE",
+    help="Exit with 1 when a larger share of people is flagged, 0.1 for a tenth.",
+)
+@click.option(
+    "--reference",
+    cls=Once,
+    type=click.Path(path_type=Path),
+    metavar="TABLE",
+    help="Fit on the people of this table; without it TABLE is cross-fitted.",
+)
+@click.option("--categorical", multiple=True, metavar="COL", help="Take this column as categories; repeat.")
+@click.option("--continuous", multiple=True, metavar="COL", help="Take this column as numbers; repeat.")
+@click.option("--drop", multiple=True, metavar="COL", help="Leave this column out; repeat.")
+@click.option("--id", cls=Once, metavar="COL", help="Column that names people.  [default: row numbers from 0]")
+@click.option("--positive", cls=Once, metavar="CLASS", help="Class whose prediction is audited.")
+@click.option(
+    "--output",
+    cls=Once,
+    type=click.Choice(["probability", "logit"]),
+    default="probability",
+    show_default=True,
+    help="What is audited.",
+)
+@click.option(
+    "--returns",
+    cls=Once,
+    type=click.Choice(["probability", "logit", "value"]),
+    help="What the model returns.  [default: found out]",
+)
+@click.option(
+    "--kind",
+    cls=Once,
+    type=click.Choice(["table", "matrix", "encoded"]),
+    help="How the model takes people.  [default: found out]",
+)
+@click.option(
+    "--refits",
+    cls=Once,
+    type=click.IntRange(min=1),
+    default=5,
+    show_default=True,
+    metavar="N",
+    help="How often the fit is repeated, for the intervals.",
+)
+@click.option("--sample", cls=Once, type=click.IntRange(min=1), metavar="N", help="Audit N random people of TABLE.")
+@click.option("--seed", cls=Once, type=SEEDS, default=0, show_default=True, metavar="N", help="Seed of all randomness.")
+@click.option("--trust-model", is_flag=True, help="Load model files that can run code, such as pickles.")
+@click.option("--include-rows", is_flag=True, help="Also write the raw rows of flagged people.")
+@click.option(
+    "--out",
+    cls=Once,
+    type=click.Path(path_type=Path, file_okay=False),
+    default="fairfox-audit",
+    show_default=True,
+    metavar="DIR",
+    help="Folder for summary.json, scores.parquet and report.html.",
+)
+def audit(
+    model: str,
+    table: Path,
+    *,
+    protected: tuple[str, ...],
+    out: Path,
+    max_flagged: float | None,
+    sample: int | None,
+    include_rows: bool,
+    trust_model: bool,
+    **options: Any,  # those of `fairfox.audit`, under the same names
+) -> None:
+    """Score every person in TABLE for unfair treatment by MODEL.
+
+    MODEL is a model file, or your own code as module:function or file.py:function. TABLE is a CSV, Parquet or
+    Arrow file with one row per person.
+
+    Exit codes: 0 within --max-flagged or without it, 1 over it, 2 after bad input or an error.
+    """
+    from fairfox.cli.tables import print_result
+    from fairfox.data.table import load_table
+    from fairfox.models.loading import load_model
+    from fairfox.report.outputs import write_outputs
+
+    errors = Console(stderr=True, soft_wrap=True, markup=False, highlight=False)
+    people, rows = sampled(load_table(table), sample, seed=options["seed"])
+    target = load_model(model, trust=trust_model)
+    options["protected"] = protected[0] if len(protected) == 1 else list(protected)
+    result = _audited(target, people.to_native(), errors, options)
+    if result.ids is None and rows is not None:
+        result = replace(result, ids=rows)  # the row numbers of TABLE, not of the sample
+    told = {"model_source": model, "table": str(table), "id": options["id"], "sample": sample}
+    result = replace(result, settings={**result.settings, **told, "max_flagged": max_flagged})
+    if max_flagged is not None and not result.judged:
+        raise DataError("Nobody could be judged, so --max-flagged cannot be checked; see the reasons without it")
+    paths = write_outputs(result, out, table=people if include_rows else None, include_rows=include_rows)
+    print_result(result, Console(highlight=False))
+    for warning in result.warnings:
+        errors.print(f"Warning: {warning}")
+    errors.print("Written: " + ", ".join(str(path) for path in paths))
+    if max_flagged is not None and result.share_flagged > max_flagged:
+        errors.print(f"Over the limit: {result.share_flagged:.1%} flagged, at most {max_flagged:.1%} allowed.")
+        click.get_current_context().exit(1)
+
+
+def sampled(table: Any, size: int | None, *, seed: int) -> tuple[Any, np.ndarray | None]:
+    """Return `size` random rows of a frame in their own order, and their row numbers; all rows and None without it."""
+    import numpy as np
+
+    if size is None or size >= len(table):
+        return table, None
+    rows = np.sort(np.random.default_rng(seed).choice(len(table), size, replace=False))
+    return table[rows.tolist()], rows
+
+
+def _audited(target: object, people: object, errors: Console, options: dict[str, Any]) -> AuditResult:
+    from fairfox.auditing import audit as run
+
+    with progress_bar(errors) as progress:
+        return run(target, people, **options, progress=progress)

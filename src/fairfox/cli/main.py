@@ -1,0 +1,86 @@
+"""The `fairfox` command: a group whose commands are imported when they are used, so that help is instant."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import traceback
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import click
+
+from fairfox.errors import FairfoxError
+
+# name -> (module, short help); the function has the name of the command
+COMMANDS = {
+    "audit": ("fairfox.cli.audit", "Find the people a model treats differently because of a protected column."),
+    "demo": ("fairfox.cli.demo", "Audit a biased and a fair lending model, with known truth and no files."),
+}
+INTERRUPTED = 130  # what shells report after Ctrl-C; 1 would read as "over the limit"
+
+
+class BadInput(click.ClickException):
+    """Something the user can put right: one sentence on stderr, exit code 2."""
+
+    exit_code = 2
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command when it runs, and turns every expected error into one sentence."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the commands."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return the command, imported now; None when there is none of this name."""
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = getattr(import_module(COMMANDS[cmd_name][0]), cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the short helps from the table: asking the commands would import them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, short) for name, (_, short) in COMMANDS.items()])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; errors become `BadInput`."""
+        try:
+            return super().invoke(ctx)
+        except click.UsageError as error:  # click would print the usage as well
+            raise BadInput(error.format_message()) from error
+        except FairfoxError as error:
+            raise BadInput(str(error)) from error
+        except KeyboardInterrupt:
+            click.echo("Interrupted.", err=True)
+            ctx.exit(INTERRUPTED)
+
+
+def _installed_version() -> str:
+    try:
+        return version("fairfox")
+    except PackageNotFoundError:  # run from a checkout that was not installed
+        return "(not installed)"
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(_installed_version(), prog_name="fairfox")
+def cli() -> None:
+    """Which people does a model treat differently because of their sex, race or age?"""
+    logging.getLogger("fairfox").addHandler(logging.NullHandler())  # commands print warnings themselves
+
+
+def main() -> None:
+    """Run the command and exit: 0 within the limit, 1 over it, 2 after bad input or an error."""
+    try:
+        cli()
+    except Exception:  # a bug: show where, and do not let Python's exit code 1 read as "over the limit"
+        traceback.print_exc()
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

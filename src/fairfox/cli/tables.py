@@ -1,0 +1,88 @@
+"""An audit on the terminal: the verdict, then tables of groups and features."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from fairfox.report.text import (
+    alignment_lines,
+    cell,
+    heading_unit,
+    number,
+    people,
+    percent,
+    quality_line,
+    reading_lines,
+    signed_word,
+    verdict,
+)
+from fairfox.result import AuditResult
+
+MOST_FEATURES = 8
+
+
+def print_result(result: AuditResult, console: Console) -> None:
+    """Print what a validator needs to decide; names from the table are printed as text, never as markup."""
+    what = f"fairfox audit of {people(len(result))}, test {result.test}, protected: {', '.join(result.variables)}"
+    console.print(_text(what, style="bold"))
+    for sentence in verdict(result):
+        console.print(_text(sentence))
+    for reason, count in result.abstained_by_reason.items():
+        console.print(_text(f"{people(count)} not judged: {reason}"))
+    console.print(_groups(result))
+    console.print(_features(result))
+    lines = reading_lines(result) + [quality_line(quality) for quality in result.auxiliary] + alignment_lines(result)
+    for line in lines:
+        console.print(_text(f"{line}."))
+
+
+def _groups(result: AuditResult) -> Table:
+    headings = [
+        "People",
+        "Mean prediction",
+        f"Mean {signed_word(result)}{heading_unit(result.unit)}",
+        "Flagged",
+        "Confidently",
+    ]
+    table = _table("Group", headings)
+    for group in result.groups:
+        table.add_row(
+            _text(f"{group.variable}={group.level}"),
+            f"{group.people:,}",
+            number(group.mean_prediction),
+            cell(group.mean_signed, result.unit, sign=True),
+            percent(group.share_flagged),
+            "-" if group.share_confident is None else percent(group.share_confident),
+        )
+    return table
+
+
+def _features(result: AuditResult) -> Table:
+    """Return one line per feature, those that carry the effect first."""
+    effect = {} if result.features.effect is None else result.features.effect.total
+    names = list(dict.fromkeys([*effect, *result.features.proxy]))
+    table = _table("Feature", [f"Carries the effect{heading_unit(result.effect_unit)}", "Gives the protected away"])
+    for name in names[:MOST_FEATURES]:
+        table.add_row(
+            _text(name), cell(effect.get(name), result.effect_unit), cell(result.features.proxy.get(name), "")
+        )
+    if len(names) > MOST_FEATURES:
+        table.add_row(_text(f"and {len(names) - MOST_FEATURES} more", style="dim"), "", "")
+    return table
+
+
+def _table(first: str, others: list[str]) -> Table:
+    table = Table(title_justify="left")
+    table.add_column(first, overflow="fold")
+    for heading in others:
+        table.add_column(heading, justify="right")
+    return table
+
+
+def _text(words: str, style: str = "") -> Text:
+    """Return plain text; what could steer a terminal is shown as a replacement character."""
+    return Text(
+        "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in words), style=style
+    )

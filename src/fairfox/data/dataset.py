@@ -1,0 +1,216 @@
+"""What a dataset is: encoded individuals, their protected variables, and what x's columns mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fairfox.errors import DataError, ShapeError
+
+Level = str | int | float | bool | None
+FeatureKind = Literal["continuous", "categorical"]
+ProtectedKind = Literal["binary", "categorical", "continuous"]
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One original column and where it sits in x.
+
+    A continuous feature is one standardised column, followed by a 0/1 column "is missing" when values were
+    missing in the fitting rows. A categorical one is a one-hot block, one column per level (None: missing).
+    """
+
+    name: str
+    kind: FeatureKind
+    start: int
+    stop: int
+    levels: tuple[Level, ...] = ()
+    mean: float = 0.0
+    scale: float = 1.0
+    whole: bool = False  # all fitting values were whole numbers
+
+    @property
+    def columns(self) -> slice:
+        """The columns of x that hold this feature."""
+        return slice(self.start, self.stop)
+
+    @property
+    def has_missing(self) -> bool:
+        """Whether a second column marks missing values (continuous features only)."""
+        return self.kind == "continuous" and self.stop - self.start == 2
+
+
+@dataclass(frozen=True)
+class Protected:
+    """One protected variable: its kind, its classes, and the column it was read from.
+
+    In `Dataset.c` a class is its index in `levels`, a continuous variable its value, NaN means unknown.
+    """
+
+    name: str
+    kind: ProtectedKind = "binary"
+    levels: tuple[str, ...] = ("0", "1")
+    source: str | None = None
+
+    @property
+    def outputs(self) -> int:
+        """How many outputs the auxiliary has for it: one logit, K centred logits, or one value."""
+        return len(self.levels) if self.kind == "categorical" else 1
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What only generated data knows: each individual as a member of the other group, encoded."""
+
+    counterfactual: Tensor  # (N, D)
+    dx_dc: Tensor | None = None  # (N, D, K)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Individuals as tensors: features x, protected variables c, labels y.
+
+    Example:
+        >>> data = Dataset.from_arrays([[0.0, 1.0], [1.0, 0.0]], c=[0, 1])
+        >>> len(data), data.x.shape
+        (2, torch.Size([2, 2]))
+    """
+
+    x: Tensor  # (N, D)
+    c: Tensor  # (N, V): one column per protected variable
+    protected: tuple[Protected, ...]
+    features: tuple[Feature, ...]
+    y: Tensor | None = None  # (N,)
+    withheld: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.bool))  # (D,)
+    ids: np.ndarray | None = None  # (N,); None: row numbers
+    truth: Truth | None = None
+
+    def __post_init__(self) -> None:
+        if self.x.ndim != 2:
+            raise ShapeError(f"x has {self.x.ndim} dimensions; give one row per individual and one column per feature")
+        if self.withheld.numel() == 0:
+            object.__setattr__(self, "withheld", torch.zeros(self.x.shape[1], dtype=torch.bool))
+        if self.c.shape != (len(self.x), len(self.protected)):
+            raise ShapeError(
+                f"c has shape {tuple(self.c.shape)}; expected {(len(self.x), len(self.protected))}: "
+                "one row per individual, one column per protected variable"
+            )
+        if self.y is not None and len(self.y) != len(self.x):
+            raise ShapeError(f"{len(self.y)} labels for {len(self.x)} individuals; give one label each")
+
+    @classmethod
+    def from_arrays(
+        cls,
+        x: object,
+        c: object,
+        y: object = None,
+        *,
+        names: Sequence[str] | None = None,
+        protected: Sequence[Protected] | None = None,
+    ) -> Dataset:
+        """Return a Dataset over plain arrays: every column continuous, taken as it is (not scaled again)."""
+        rows = torch.as_tensor(np.asarray(x) if not isinstance(x, Tensor) else x)
+        rows = rows if rows.is_floating_point() else rows.float()
+        groups = torch.as_tensor(np.asarray(c) if not isinstance(c, Tensor) else c).to(rows.dtype)
+        groups = groups.reshape(len(rows), -1) if len(groups) == len(rows) else groups
+        labels = None if y is None else torch.as_tensor(np.asarray(y) if not isinstance(y, Tensor) else y)
+        if rows.ndim != 2:
+            raise ShapeError(f"x has {rows.ndim} dimensions; give a 2-D array, one row per individual")
+        columns = list(names) if names is not None else [f"x{j}" for j in range(rows.shape[1])]
+        if len(columns) != rows.shape[1]:
+            raise ShapeError(f"{len(columns)} names for {rows.shape[1]} columns; give one name per column")
+        features = tuple(Feature(name, "continuous", j, j + 1) for j, name in enumerate(columns))
+        if protected is None:
+            protected = [
+                _inferred(groups[:, v], f"c{v}" if groups.shape[1] > 1 else "c") for v in range(groups.shape[1])
+            ]
+        return cls(x=rows, c=groups, protected=tuple(protected), features=features, y=labels)
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __getitem__(self, rows: slice | Tensor | np.ndarray) -> Dataset:
+        """Return the chosen individuals."""
+        index = torch.as_tensor(rows) if isinstance(rows, np.ndarray) else rows
+        ids = None if self.ids is None else self.ids[index if isinstance(index, slice) else index.numpy(force=True)]
+        truth = self.truth and replace(
+            self.truth,
+            counterfactual=self.truth.counterfactual[index],
+            dx_dc=None if self.truth.dx_dc is None else self.truth.dx_dc[index],
+        )
+        y = None if self.y is None else self.y[index]
+        return replace(self, x=self.x[index], c=self.c[index], y=y, ids=ids, truth=truth)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The name of every column of x: `age`, `job=clerk`, `income is missing`."""
+        out: list[str] = []
+        for f in self.features:
+            if f.kind == "categorical":
+                out += [f"{f.name}={'missing' if level is None else level}" for level in f.levels]
+            else:
+                out += [f.name] + [f"{f.name} is missing"] * f.has_missing
+        return tuple(out)
+
+    def to(self, target: torch.dtype | torch.device | str) -> Dataset:
+        """Return the same individuals with another dtype or on another device."""
+        truth = self.truth and replace(
+            self.truth,
+            counterfactual=self.truth.counterfactual.to(target),
+            dx_dc=None if self.truth.dx_dc is None else self.truth.dx_dc.to(target),
+        )
+        withheld = self.withheld if isinstance(target, torch.dtype) else self.withheld.to(target)
+        y = self.y if self.y is None or isinstance(target, torch.dtype) else self.y.to(target)
+        return replace(self, x=self.x.to(target), c=self.c.to(target), y=y, withheld=withheld, truth=truth)
+
+    def split(self, fraction: float, *, seed: int = 0) -> tuple[Dataset, Dataset]:
+        """Return two random parts, the first with `fraction` of each protected class."""
+        order = _stratified_order(self.c, seed=seed)
+        place = torch.arange(len(self))
+        taken = ((place + 1) * fraction).floor() > (place * fraction).floor()
+        return self[order[taken].sort().values], self[order[~taken].sort().values]
+
+
+def project_blocks(x: Tensor, features: Sequence[Feature]) -> Tensor:
+    """Return x with every one-hot block clipped at 0 and renormalised; blocks without mass stay empty."""
+    blocks = [f.columns for f in features if f.kind == "categorical"]
+    if not blocks:
+        return x
+    parts, at = [], 0
+    for block in blocks:
+        clipped = x[:, block].clamp(min=0)
+        total = clipped.sum(1, keepdim=True)
+        parts += [x[:, at : block.start], clipped / torch.where(total > 0, total, 1.0)]
+        at = block.stop
+    return torch.cat([*parts, x[:, at:]], dim=1)
+
+
+def assign_folds(c: Tensor, folds: int, *, seed: int) -> Tensor:
+    """Return a fold number per individual (N,), every protected class spread evenly over the folds."""
+    fold = torch.empty(len(c), dtype=torch.long)
+    fold[_stratified_order(c, seed=seed)] = torch.arange(len(c)) % folds
+    return fold
+
+
+def _stratified_order(c: Tensor, *, seed: int) -> Tensor:
+    """Return a random order of the rows in which equal protected values stand together."""
+    shuffled = torch.randperm(len(c), generator=torch.Generator().manual_seed(seed))
+    _, group = torch.unique(c[shuffled].cpu().double().nan_to_num(nan=-1.0), dim=0, return_inverse=True)
+    return shuffled[torch.argsort(group, stable=True)]
+
+
+def _inferred(values: Tensor, name: str) -> Protected:
+    known = torch.unique(values[~values.isnan()])
+    if len(known) < 2:
+        raise DataError(f"The protected variable '{name}' has {len(known)} value(s); at least two groups are needed")
+    whole = bool((known == known.round()).all()) and float(known.min()) == 0 and len(known) == int(known.max()) + 1
+    if whole and len(known) == 2:
+        return Protected(name, "binary", ("0", "1"))
+    if whole and len(known) <= 20:
+        return Protected(name, "categorical", tuple(str(int(k)) for k in known))
+    return Protected(name, "continuous", ())

@@ -1,0 +1,57 @@
+"""What can go wrong, each kind a FairfoxError and also the builtin it resembles."""
+
+
+class FairfoxError(Exception):
+    """Bad input or an impossible request; the message says what was found, expected, and what to do."""
+
+
+class DataError(FairfoxError, ValueError):
+    """A table that cannot be audited as it is."""
+
+
+class ColumnError(FairfoxError, LookupError):
+    """A column that is not in the table."""
+
+
+class FileError(FairfoxError, OSError):
+    """A file that is missing, empty or damaged."""
+
+
+class ShapeError(FairfoxError, ValueError):
+    """Arrays whose sizes do not fit together."""
+
+
+class ModelError(FairfoxError, RuntimeError):
+    """A target model that failed, or returned what cannot be a prediction."""
+
+
+class UntrustedModelError(FairfoxError, PermissionError):
+    """A model file that could run code when loaded."""
+
+
+class OptionError(FairfoxError, ValueError):
+    """An option with a value that is not allowed."""
+
+
+class NotFittedError(FairfoxError, RuntimeError):
+    """Something was used before `fit`."""
+
+
+class MissingExtraError(FairfoxError, ImportError):
+    """An optional package is not installed."""
+
+
+class FairfoxWarning(UserWarning):
+    """A doubtful but usable result."""
+
+
+def did_you_mean(name: str, known: list[str]) -> str:
+    """Return " Did you mean 'x'?" for the closest known name, else the known names."""
+    from difflib import get_close_matches
+
+    folded = {k.casefold(): k for k in known}
+    close = get_close_matches(name.casefold(), list(folded), n=1, cutoff=0.6)
+    if close:
+        return f" Did you mean '{folded[close[0]]}'?"
+    shown = ", ".join(known[:12]) + (", ..." if len(known) > 12 else "")
+    return f" There are: {shown}."

@@ -1,0 +1,82 @@
+"""Which features give the protected variable away, and through which the effect goes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from fairfox.auxiliary.model import Auxiliary
+from fairfox.data.dataset import Dataset, Feature
+from fairfox.gradients.integrated import integrated_jacobian
+from fairfox.gradients.jacobian import jacobian
+from fairfox.models.protocol import Model, predict
+
+_STEPS = 16  # of the path from x to x'
+
+
+def proxy_strength(auxiliary: Auxiliary, data: Dataset, *, variable: int = 0, batch_size: int = 4096) -> Tensor:
+    """Return per original feature (F,) the paper's transparency: |mean over c = 0 of the auxiliary's gradient|.
+
+    One-hot columns are averaged within their feature.
+    """
+    rows = data[data.c[:, variable] == 0]
+    means = [jacobian(member, rows.x, batch_size=batch_size)[:, variable].mean(0) for member in auxiliary.members]
+    size = torch.stack(means).mean(0).abs()  # (D,)
+    return torch.stack([size[f.columns].mean() for f in data.features])
+
+
+def contributions(
+    model: Model, x: Tensor, mapped: Tensor, features: Sequence[Feature], *, batch_size: int = 4096
+) -> Tensor:
+    """Return what each original feature adds to f(x') - f(x) (N, F), by gradients integrated from x to x'.
+
+    The rows sum to the effect: what the quadrature misses is spread in proportion to the contributions.
+    """
+    path = integrated_jacobian(model, mapped, baseline=x, steps=_STEPS, batch_size=batch_size)[:, 0]  # (N, D)
+    each = sum_by_feature(path, features)
+    effect = predict(model, mapped, batch_size=batch_size) - predict(model, x, batch_size=batch_size)
+    missed = effect - each.sum(1)
+    size = each.abs()
+    total = size.sum(1, keepdim=True)
+    share = torch.where(total > 0, size / torch.where(total > 0, total, 1.0), 1.0 / each.shape[1])
+    return each + missed[:, None] * share
+
+
+def shapley(model: Model, x: Tensor, mapped: Tensor, features: Sequence[Feature], *, seed: int = 0) -> Tensor:
+    """Return what each original feature adds to f(x') - f(x) (N, F), by sampled Shapley values.
+
+    Features are put in place one after the other, in a random order and in its reverse; each row sums to the
+    effect exactly.
+    """
+    order = torch.randperm(len(features), generator=torch.Generator().manual_seed(seed)).tolist()
+    first, last = predict(model, x), predict(model, mapped)
+    out = x.new_zeros(len(x), len(features))
+    for walk in (order, order[::-1]):
+        before, row = first, x.clone()
+        for place, i in enumerate(walk):
+            columns = features[i].columns
+            row[:, columns] = mapped[:, columns]
+            after = last if place == len(walk) - 1 else predict(model, row)
+            out[:, i] += (after - before) / 2
+            before = after
+    return out
+
+
+def effect_by_feature(
+    model: Model, x: Tensor, mapped: Tensor, features: Sequence[Feature], *, seed: int = 0, batch_size: int = 4096
+) -> Tensor:
+    """Return contributions averaged over the re-fits' rows (M, N, D): they sum to the mean effect (N, F)."""
+    each = [
+        contributions(model, x, rows, features, batch_size=batch_size)
+        if model.differentiable
+        else shapley(model, x, rows, features, seed=seed + m)
+        for m, rows in enumerate(mapped)
+    ]
+    return torch.stack(each).mean(0)
+
+
+def sum_by_feature(values: Tensor, features: Sequence[Feature]) -> Tensor:
+    """Return (N, F) from (N, D): a one-hot group's displacements belong to one feature."""
+    return torch.stack([values[:, f.columns].sum(1) for f in features], dim=1)

@@ -1,0 +1,98 @@
+"""Fairness through awareness, locally: how steep the target is, everywhere or towards the protected variable."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal, Self
+
+import torch
+from torch import Tensor
+
+from fairfox.auxiliary.linear import LinearAuxiliary
+from fairfox.auxiliary.model import Auxiliary
+from fairfox.data.dataset import Dataset
+from fairfox.errors import NotFittedError, OptionError
+from fairfox.fairtests.gradient import measure_together
+from fairfox.fairtests.protocol import Measurement
+from fairfox.models.protocol import Model
+from fairfox.similarity import gradient_norm, sensitive_subspace
+
+
+@dataclass(kw_only=True)
+class FTA:
+    """The l_p norm of the target's gradient: the largest change a small move in any direction can make.
+
+    It knows no protected variable and has no sign.
+    """
+
+    has_sign: ClassVar[bool] = False
+
+    order: float = 2.0
+    batch_size: int = 4096
+
+    def fit(self, data: Dataset) -> Self:
+        """Return self: there is nothing to learn."""
+        return self
+
+    def score(self, model: Model, data: Dataset) -> Tensor:
+        """Return (N,): higher is less fair."""
+        return self.measure(model, data).score
+
+    def measure(self, model: Model, data: Dataset) -> Measurement:
+        """Return the score; there are no re-fits."""
+        return measure_together([self], model, data, batch_size=self.batch_size)[0]
+
+    @property
+    def gradients_of(self) -> None:
+        """None: no auxiliary is asked."""
+        return None
+
+    def values(self, grad_tar: Tensor, jac_aux: Tensor | None) -> Tensor:
+        """Return the norm (n, 1)."""
+        return gradient_norm(grad_tar, order=self.order)[:, None]
+
+
+@dataclass(kw_only=True)
+class FTALinear:
+    """The part of the target's gradient that a linear auxiliary takes for the protected variable.
+
+    `projection`: the length of the gradient inside the span of the coefficients. `weighted`: the gradient
+    weighted by |coefficient|, feature by feature. No sign.
+    """
+
+    has_sign: ClassVar[bool] = False
+
+    auxiliary: Auxiliary = field(default_factory=lambda: LinearAuxiliary(refits=5))
+    form: Literal["projection", "weighted"] = "projection"
+    batch_size: int = 4096
+
+    def fit(self, data: Dataset) -> Self:
+        """Fit the linear auxiliary on x and c, never y."""
+        if self.form not in ("projection", "weighted"):
+            raise OptionError(f"The form is '{self.form}'; expected 'projection' or 'weighted'")
+        self.auxiliary.fit(data)
+        return self
+
+    def score(self, model: Model, data: Dataset) -> Tensor:
+        """Return (N,): higher is less fair."""
+        return self.measure(model, data).score
+
+    def measure(self, model: Model, data: Dataset) -> Measurement:
+        """Return the score and the value of each re-fitted auxiliary."""
+        if not self.auxiliary.members:
+            raise NotFittedError("This fairness test is not fitted; call fit first")
+        return measure_together([self], model, data, batch_size=self.batch_size)[0]
+
+    @property
+    def gradients_of(self) -> Auxiliary:
+        """The linear auxiliary: its Jacobian is its coefficients."""
+        return self.auxiliary
+
+    def values(self, grad_tar: Tensor, jac_aux: Tensor | None) -> Tensor:
+        """Return the length of the sensitive part of the gradient (n, 1)."""
+        assert jac_aux is not None
+        weights = jac_aux[0]  # (K, D), the same for everyone
+        weights = weights / weights.norm(dim=1, keepdim=True).clamp(min=torch.finfo(weights.dtype).tiny)
+        if self.form == "weighted":
+            return gradient_norm(grad_tar * weights.abs().sum(0))[:, None]
+        return gradient_norm(grad_tar @ sensitive_subspace(weights))[:, None]

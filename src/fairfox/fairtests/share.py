@@ -1,0 +1,68 @@
+"""The alignment share A of a model: how much of its local variation lies along the protected direction."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from fairfox.alignment import Head, alignment_parts, dead_rows, inverse_direction, ratio_of_sums
+from fairfox.auxiliary.model import Auxiliary, heads_of
+from fairfox.data.dataset import Dataset
+from fairfox.gradients.finite_difference import directional_derivative
+from fairfox.gradients.jacobian import jacobian
+from fairfox.models.protocol import Model
+
+_DIRECTIONS = 8  # random directions for a black box
+_PEOPLE = 1000  # a black box is asked about at most so many
+
+
+def model_alignment(
+    model: Model, data: Dataset, auxiliary: Auxiliary, metric: Tensor, *, seed: int = 0, batch_size: int = 4096
+) -> list[float]:
+    """Return A for each protected variable, averaged over the auxiliary's members.
+
+    By gradients where autograd sees through the model. A black box on continuous columns is asked along the
+    protected direction and along random directions drawn from the metric; with categories its whole
+    Jacobian is estimated; both on at most 1000 people.
+    """
+    if not model.differentiable and len(data) > _PEOPLE:
+        chosen = torch.randperm(len(data), generator=torch.Generator().manual_seed(seed))[:_PEOPLE]
+        data = data[chosen.sort().values]
+    heads = heads_of(data.protected)
+    by_directions = not model.differentiable and not getattr(model, "blocks", ())
+    gradient = None if by_directions else jacobian(model, data.x, batch_size=batch_size)[:, 0]
+    whole = _random_slopes(model, data.x, metric, seed) if gradient is None else None
+    shares = []
+    for member in auxiliary.members:
+        jac = jacobian(member, data.x, batch_size=batch_size)
+        alive = ~dead_rows(jac)
+        row = []
+        for part, head in zip(jac.split([h.outputs for h in heads], dim=1), heads, strict=True):
+            if gradient is not None:
+                along, total = alignment_parts(gradient, part, metric, heads=[head])
+            else:
+                assert whole is not None
+                along, total = _slopes_along(model, data.x, part, metric, head), whole
+            row.append(ratio_of_sums(along[alive], total[alive]))
+        shares.append(row)
+    return torch.tensor(shares).mean(0).tolist()
+
+
+def _slopes_along(model: Model, x: Tensor, jac_aux: Tensor, metric: Tensor, head: Head) -> Tensor:
+    """Return g S Jᵀ (J S Jᵀ)⁺ J S g (N,) from central differences along the columns of S Jᵀ (J S Jᵀ)⁺."""
+    directions = inverse_direction(jac_aux, metric=metric, heads=[head])
+    slopes = torch.stack([directional_derivative(model, x, v) for v in directions.unbind(2)], dim=1)  # (N, K)
+    gram = jac_aux @ metric @ jac_aux.mT
+    return torch.einsum("nk,nkl,nl->n", slopes, gram, slopes)
+
+
+def _random_slopes(model: Model, x: Tensor, metric: Tensor, seed: int) -> Tensor:
+    """Return an estimate of g S g (N,): mean squared slope along directions drawn from N(0, S)."""
+    values, vectors = torch.linalg.eigh(metric)
+    root = vectors * values.clamp(min=0).sqrt()
+    generator = torch.Generator().manual_seed(seed)
+    total = x.new_zeros(len(x))
+    for _ in range(_DIRECTIONS):
+        draw = torch.randn(len(x), len(root), generator=generator, dtype=x.dtype) @ root.T.cpu()
+        total += directional_derivative(model, x, draw.to(x)).square() / _DIRECTIONS
+    return total

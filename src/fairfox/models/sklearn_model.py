@@ -1,0 +1,50 @@
+"""scikit-learn estimators and Pipelines: which function predicts, on what, and what it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from fairfox.errors import OptionError
+from fairfox.models.output import Returns, Wanted
+
+
+@dataclass(frozen=True)
+class Estimator:
+    """What fairfox needs to know of a fitted estimator."""
+
+    predict: Callable[[Any], Any]
+    returns: Returns
+    classes: list[Any] | None
+    names: tuple[str, ...] | None  # the columns it was fitted on, where it knows them
+
+
+def is_estimator(obj: object) -> bool:
+    """Return whether this looks like a scikit-learn estimator (any object with get_params and predict)."""
+    return not isinstance(obj, type) and hasattr(obj, "predict") and hasattr(obj, "get_params")
+
+
+def describe_estimator(obj: Any, *, wanted: Wanted) -> Estimator:
+    """Return how to ask a fitted estimator for probabilities, or for values if it is a regressor."""
+    from sklearn.base import is_classifier  # not needed before a scikit-learn object is at hand
+    from sklearn.exceptions import NotFittedError
+    from sklearn.utils.validation import check_is_fitted
+
+    try:
+        check_is_fitted(obj)
+    except NotFittedError as error:
+        raise OptionError(f"This {type(obj).__name__} is not fitted; call its fit before the audit") from error
+    names = getattr(obj, "feature_names_in_", None)
+    columns = None if names is None else tuple(map(str, names))
+    if not is_classifier(obj):
+        return Estimator(obj.predict, "value", None, columns)
+    classes = list(obj.classes_)
+    if hasattr(obj, "predict_proba"):
+        return Estimator(obj.predict_proba, "probability", classes, columns)
+    if wanted == "logit" and hasattr(obj, "decision_function"):
+        return Estimator(obj.decision_function, "logit", classes, columns)
+    raise OptionError(
+        f"This {type(obj).__name__} has no predict_proba; wrap it in CalibratedClassifierCV, "
+        "or audit its decision function with output='logit' (--output logit)"
+    )

@@ -1,0 +1,97 @@
+"""as_model: the one door that picks an adapter."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, Literal, cast
+
+import torch
+from torch import Tensor, nn
+
+from fairfox.errors import OptionError
+from fairfox.models.blackbox import BlackBoxModel
+from fairfox.models.output import Output, Returns, Wanted, settle_output
+from fairfox.models.protocol import Decoder, Model
+from fairfox.models.sklearn_model import describe_estimator, is_estimator
+from fairfox.models.torch_model import TorchModel
+
+Kind = Literal["table", "matrix", "encoded"]
+
+
+def feature_names(obj: object) -> tuple[str, ...] | None:
+    """Return the columns a model was trained on, where it knows them."""
+    names = getattr(obj, "feature_names_in_", None)
+    return None if names is None else tuple(map(str, names))
+
+
+def as_model(
+    obj: object,
+    decoder: Decoder | None = None,
+    *,
+    kind: Kind | None = None,
+    positive: Any = None,
+    output: Wanted = "probability",
+    returns: Returns | None = None,
+    example: Tensor | None = None,
+) -> Model:
+    """Return a Model over fairfox's encoded x for a torch module, an estimator, or any prediction function.
+
+    Args:
+        obj: a torch module or function of tensors, a scikit-learn estimator or Pipeline, a callable on tables,
+            or something that is a Model already (taken as it is).
+        decoder: the fitted encoding; without one the model receives x itself.
+        kind: what the model receives: "table", "matrix" or "encoded". By default torch takes a matrix,
+            Pipelines and callables a table, an estimator fitted without column names a matrix.
+        positive: the audited class, where there is more than one column.
+        output: what is audited, "probability" or "logit".
+        returns: what the model returns, "probability", "logit" or "value"; by default read off `example`.
+        example: encoded rows (one category per block) on which the raw outputs are looked at.
+    """
+    if kind not in (None, "table", "matrix", "encoded"):
+        raise OptionError(f"kind is '{kind}'; expected 'table', 'matrix' or 'encoded'")
+    if isinstance(obj, Model) and not isinstance(obj, nn.Module):
+        return obj
+    if decoder is None:
+        kind = "encoded"
+    torch_like = isinstance(obj, nn.Module) or _takes_tensor(obj)
+    model: TorchModel | BlackBoxModel
+    classes: list[Any] | None = None
+    if torch_like and kind != "table":
+        module = cast(Callable[[Tensor], Tensor], obj)
+        model = TorchModel(module, decoder=decoder, encoded=kind == "encoded")
+    elif is_estimator(obj):
+        estimator = describe_estimator(obj, wanted=output)
+        classes, returns = estimator.classes, returns or estimator.returns
+        kind = kind or ("matrix" if estimator.names is None and not _is_pipeline(obj) else "table")
+        model = BlackBoxModel(estimator.predict, decoder=decoder, kind=kind)
+    elif callable(obj) and not isinstance(obj, type):
+        model = BlackBoxModel(obj, decoder=decoder, kind=kind or "table")
+    else:
+        raise OptionError(
+            f"This is a {type(obj).__name__}, not a model; "
+            "give a torch module, a scikit-learn estimator or Pipeline, or a function from a table to predictions"
+        )
+    if example is None:
+        model.output = Output(returns or "value", output, None if positive is None else int(positive))
+    else:
+        with torch.no_grad():
+            raw = model.raw(example)
+        model.output = settle_output(raw, returns=returns, wanted=output, positive=positive, classes=classes)
+    return model
+
+
+def _is_pipeline(obj: object) -> bool:
+    return hasattr(obj, "steps") and hasattr(obj, "named_steps")
+
+
+def _takes_tensor(obj: object) -> bool:
+    """Return whether a function declares that its first argument is a torch tensor."""
+    if isinstance(obj, type) or not callable(obj) or is_estimator(obj):
+        return False
+    try:
+        first = next(iter(inspect.signature(obj).parameters.values()), None)
+    except (TypeError, ValueError):
+        return False
+    note = None if first is None else first.annotation
+    return note is Tensor or (isinstance(note, str) and note.rsplit(".", 1)[-1] == "Tensor")

@@ -1,0 +1,59 @@
+"""Multilayer perceptrons, several independent ones in one batched network."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+
+class MLP(nn.Module):
+    """`members` independent ReLU networks of one shape, evaluated together.
+
+    `depth` counts hidden layers. Members share no weights, and Adam works weight by weight, so that training
+    them together equals training each alone.
+
+    Example:
+        >>> net = MLP(3, 2, width=8, depth=1, members=5)
+        >>> net(torch.zeros(7, 3)).shape
+        torch.Size([5, 7, 2])
+    """
+
+    def __init__(
+        self, inputs: int, outputs: int = 1, *, width: int = 64, depth: int = 2, members: int = 1, seed: int = 0
+    ) -> None:
+        super().__init__()
+        self.inputs, self.outputs, self.width, self.depth, self.members = inputs, outputs, width, depth, members
+        sizes = [inputs, *[width] * depth, outputs]
+        generator = torch.Generator().manual_seed(seed)
+        self.weights = nn.ParameterList()
+        self.biases = nn.ParameterList()
+        for fan_in, fan_out in pairwise(sizes):
+            bound = 1 / math.sqrt(fan_in)  # as nn.Linear
+            weight = torch.empty(members, fan_in, fan_out).uniform_(-bound, bound, generator=generator)
+            bias = torch.empty(members, 1, fan_out).uniform_(-bound, bound, generator=generator)
+            self.weights.append(nn.Parameter(weight))
+            self.biases.append(nn.Parameter(bias))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return (M, N, K) for x (N, D), the same for every member, or (M, N, D)."""
+        h = x.expand(self.members, -1, -1) if x.ndim == 2 else x
+        for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            h = torch.baddbmm(bias, h, weight)
+            if layer < self.depth:
+                h = torch.relu(h)
+        return h
+
+    def member(self, index: int) -> nn.Sequential:
+        """Return one member as a plain network of its own: Linear, ReLU, ..., Linear."""
+        layers: list[nn.Module] = []
+        for weight, bias in zip(self.weights, self.biases, strict=True):
+            linear = nn.Linear(weight.shape[1], weight.shape[2])
+            with torch.no_grad():
+                linear.weight.copy_(cast(Tensor, weight)[index].T)
+                linear.bias.copy_(cast(Tensor, bias)[index, 0])
+            layers += [linear, nn.ReLU()]
+        return nn.Sequential(*layers[:-1]).eval()

@@ -1,0 +1,83 @@
+"""The one minibatch loop: Adam, early stopping on validation loss, best weights restored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fairfox.nets.mlp import MLP
+
+Loss = Callable[[Tensor, Tensor], Tensor]  # outputs (M, N, K), targets (M, N, ...) -> (M,) mean loss per member
+
+
+@dataclass(frozen=True)
+class History:
+    """How training went: epochs run, and each member's best validation loss and epoch."""
+
+    epochs: int
+    best_loss: Tensor  # (M,)
+    best_epoch: Tensor  # (M,)
+
+
+def train(
+    net: MLP,
+    x: Tensor,
+    targets: Tensor,
+    *,
+    loss: Loss,
+    valid_x: Tensor,
+    valid_targets: Tensor,
+    batch_size: int = 64,
+    rate: float = 1e-3,
+    max_epochs: int = 60,
+    patience: int = 5,
+    seed: int = 0,
+) -> History:
+    """Train every member of `net` in place on its own minibatches and return how it went.
+
+    Each member keeps the weights of its best epoch, and stops counting `patience` epochs after it; the loop
+    ends when all have stopped.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    parameters = list(net.parameters())
+    optimizer = torch.optim.Adam(parameters, lr=rate, fused=True)
+    best = [p.detach().clone() for p in parameters]
+    best_loss = torch.full((net.members,), torch.inf)
+    best_epoch = torch.zeros(net.members, dtype=torch.long)
+    epoch = 0
+    for epoch in range(1, max_epochs + 1):
+        orders = torch.stack([torch.randperm(len(x), generator=generator) for _ in range(net.members)])
+        for start in range(0, len(x), batch_size):
+            rows = orders[:, start : start + batch_size].to(x.device)  # (M, B)
+            optimizer.zero_grad(set_to_none=True)
+            loss(net(x[rows]), targets[rows]).sum().backward()
+            optimizer.step()
+        with torch.no_grad():
+            held_out = valid_targets.expand(net.members, *valid_targets.shape)
+            current = loss(net(valid_x), held_out).cpu()
+        active = epoch - best_epoch <= patience
+        better = active & (current < best_loss)
+        best_loss = torch.where(better, current, best_loss)
+        best_epoch[better] = epoch
+        for kept, now in zip(best, parameters, strict=True):
+            kept[better] = now.detach()[better]
+        if bool((epoch - best_epoch >= patience).all()):
+            break
+    with torch.no_grad():
+        for kept, now in zip(best, parameters, strict=True):
+            now.copy_(kept)
+    return History(epoch, best_loss, best_epoch)
+
+
+def binary_loss(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Return each member's log-loss of one logit (M, N, 1) against 0/1 targets (M, N)."""
+    losses = torch.nn.functional.binary_cross_entropy_with_logits(outputs[..., 0], targets, reduction="none")
+    return losses.mean(1)
+
+
+def squared_loss(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Return each member's mean squared error of one output (M, N, 1) against targets (M, N)."""
+    return (outputs[..., 0] - targets).square().mean(1)

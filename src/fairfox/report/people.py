@@ -1,0 +1,74 @@
+"""The flagged people of an audit: who they are, and, where asked for, their raw rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+import pyarrow as pa
+
+from fairfox.data.table import load_table
+from fairfox.errors import ShapeError
+from fairfox.result import AuditResult
+
+
+@dataclass(frozen=True)
+class FlaggedPerson:
+    """One flagged person, as the report shows them."""
+
+    row_id: Any
+    score: float
+    signed: float | None
+    lower: float | None
+    upper: float | None
+    direct: float | None
+    confident: bool | None
+    features: tuple[tuple[str, float], ...]  # their own largest contributions; empty where not explained
+    row: tuple[Any, ...]  # their values in the columns of `raw_rows`; empty without it
+
+
+def flagged_people(result: AuditResult, *, top: int, raw: pa.Table | None = None) -> list[FlaggedPerson]:
+    """Return the flagged people with the highest scores, the highest first."""
+    flagged = np.flatnonzero(result.flags.numpy(force=True))
+    order = np.argsort(-result.scores.numpy(force=True)[flagged], kind="stable")
+    chosen = flagged[order[:top]]
+    shown = result.scores_table().take(pa.array(chosen)).to_pylist()
+    rows = (
+        [()] * len(chosen) if raw is None else [tuple(row.values()) for row in raw.take(pa.array(chosen)).to_pylist()]
+    )
+    wanted = ("row_id", "score", "signed", "lower", "upper", "direct", "confident")
+    return [
+        FlaggedPerson(**{key: person[key] for key in wanted}, features=_own_features(result, int(place)), row=row)
+        for place, person, row in zip(chosen, shown, rows, strict=True)
+    ]
+
+
+def raw_rows(result: AuditResult, table: object) -> pa.Table:
+    """Return the table in its own units, one row per person, with null in the rows of people not flagged."""
+    frame = load_table(table)
+    if len(frame) != len(result):
+        raise ShapeError(f"{len(frame)} rows for {len(result)} audited people; give the audited table, in its order")
+    flags = result.flags.numpy(force=True)
+    flagged = frame[np.flatnonzero(flags).tolist()]
+    place = pa.array(np.cumsum(flags) - 1, mask=~flags)  # taking a null gives a null
+    return pa.table({name: _arrow(flagged[name]).take(place) for name in flagged.columns})
+
+
+def _own_features(result: AuditResult, person: int) -> tuple[tuple[str, float], ...]:
+    """Return a person's three largest contributions, without those that are nothing."""
+    if result.features.effect is None:
+        return ()
+    values = result.features.effect.per_person[person].numpy(force=True).astype(np.float64)
+    if np.isnan(values).any():
+        return ()
+    largest = np.argsort(-np.abs(values), kind="stable")[:3]
+    return tuple((result.features.effect.names[k], float(values[k])) for k in largest if values[k])
+
+
+def _arrow(column: nw.Series[Any]) -> pa.Array:
+    try:
+        return column.to_arrow()
+    except (pa.ArrowException, TypeError):  # values of several types have no Arrow type: as text
+        return pa.array([None if value is None else str(value) for value in column.to_list()], pa.string())

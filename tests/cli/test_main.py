@@ -1,0 +1,85 @@
+import subprocess
+import sys
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from fairfox.cli.main import COMMANDS, cli, main
+from fairfox.errors import ColumnError
+
+
+def failing(error: BaseException) -> click.Command:
+    @click.command()
+    def command() -> None:
+        raise error
+
+    return command
+
+
+def run_with(monkeypatch: pytest.MonkeyPatch, command: click.Command):
+    monkeypatch.setattr(type(cli), "get_command", lambda self, ctx, name: command)
+    return CliRunner().invoke(cli, ["audit"])
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["audit", "--help"], ["--version"]], ids=" ".join)
+def test_help_imports_neither_torch_nor_scikit_learn(arguments: list[str]):
+    code = (
+        "import sys\n"
+        "from fairfox.cli.main import cli\n"
+        f"cli({arguments!r}, standalone_mode=False)\n"
+        "heavy = {'torch', 'sklearn', 'pandas', 'altair'} & set(sys.modules)\n"
+        "sys.exit(f'imported: {heavy}' if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+
+
+def test_help_lists_every_command_with_its_short_help():
+    shown = " ".join(CliRunner().invoke(cli, ["--help"]).stdout.split())
+    for name, (_, short) in COMMANDS.items():
+        assert f"{name} {short}" in shown
+
+
+def test_short_help_of_a_command_is_the_one_in_the_table():
+    command = cli.get_command(click.Context(cli), "audit")
+    assert command is not None
+    assert command.short_help == COMMANDS["audit"][1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["adit"], "No such command 'adit'"),
+        (["audit"], "Missing argument 'MODEL'."),
+        (["audit", "model", "table", "--nonsense"], "No such option '--nonsense'"),
+    ],
+)
+def test_wrong_use_is_one_sentence(arguments: list[str], message: str):
+    done = CliRunner().invoke(cli, arguments)
+    assert done.exit_code == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith(f"Error: {message}")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_an_expected_error_is_one_sentence_and_exit_code_2(monkeypatch: pytest.MonkeyPatch):
+    done = run_with(monkeypatch, failing(ColumnError("The table has no column 'sx'.")))
+    assert (done.exit_code, done.stdout, done.stderr) == (2, "", "Error: The table has no column 'sx'.\n")
+
+
+def test_an_interrupt_does_not_read_as_over_the_limit(monkeypatch: pytest.MonkeyPatch):
+    done = run_with(monkeypatch, failing(KeyboardInterrupt()))
+    assert (done.exit_code, done.stderr) == (130, "Interrupted.\n")
+
+
+def test_a_bug_shows_where_and_does_not_read_as_over_the_limit(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(type(cli), "get_command", lambda self, ctx, name: failing(ZeroDivisionError("a bug")))
+    monkeypatch.setattr(sys, "argv", ["fairfox", "audit"])
+    with pytest.raises(SystemExit) as exit:
+        main()
+    assert exit.value.code == 2
+    assert "ZeroDivisionError: a bug" in capsys.readouterr().err

@@ -1,0 +1,50 @@
+import io
+from dataclasses import replace
+
+from rich.console import Console
+
+from fairfox.cli.tables import MOST_FEATURES, print_result
+from fairfox.result import AuditResult, Features
+from tests.support import example_result, without_sign
+
+
+def printed(result: AuditResult) -> str:
+    console = Console(file=io.StringIO(), width=120, highlight=False)
+    print_result(result, console)
+    return console.file.getvalue()
+
+
+def test_verdict_groups_and_features_are_printed():
+    text = printed(example_result())
+    for part in (
+        "23 of 38 people",
+        "19 of them confidently",
+        "sex=Female",
+        "+8.2",
+        "84.2 %",
+        "income",
+        "4.4",
+        "0.9",
+        "AUC",
+    ):
+        assert part in text
+    assert "2 people not judged: no evidence about sex" in text
+
+
+def test_a_test_without_sign_prints_dashes():
+    row = next(line for line in printed(without_sign()).splitlines() if "sex=Male" in line)
+    assert [part.strip() for part in row.strip("│").split("│")] == ["sex=Male", "19", "0.58", "-", "36.8 %", "-"]
+
+
+def test_names_are_text_not_markup_and_cannot_steer_the_terminal():
+    result = example_result(features=Features({"[red]job[/red]\x1b[2J": 0.5}, None))
+    assert "[red]job[/red]\N{REPLACEMENT CHARACTER}[2J" in printed(result)
+    assert "\x1b" not in printed(result)
+
+
+def test_many_features_are_cut_and_counted():
+    proxy = {f"f{k}": 1.0 / (k + 1) for k in range(20)}
+    text = printed(replace(example_result(), features=Features(proxy, None)))
+    assert f"f{MOST_FEATURES - 1}" in text
+    assert f"f{MOST_FEATURES} " not in text
+    assert "and 12 more" in text

@@ -1,0 +1,30 @@
+"""What several tests share."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def data_home() -> Path:
+    """The folder of real data sets that FAIRFOX_DATA names."""
+    folder = os.environ.get("FAIRFOX_DATA")
+    if not folder:
+        pytest.skip("FAIRFOX_DATA is not set; it names the folder with the real data sets")
+    if not Path(folder).is_dir():
+        pytest.skip(f"FAIRFOX_DATA names {folder}, which is no folder")
+    return Path(folder)
+
+
+@pytest.fixture
+def data_file(data_home: Path) -> Callable[[str], Path]:
+    """The path of one real data set, by its file name."""
+
+    def find(name: str) -> Path:
+        if not (data_home / name).is_file():
+            pytest.skip(f"{name} is not in FAIRFOX_DATA ({data_home})")
+        return data_home / name
+
+    return find

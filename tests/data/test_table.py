@@ -1,0 +1,425 @@
+import gzip
+import sys
+from decimal import Decimal
+from pathlib import Path
+
+import narwhals as nw
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet
+import pytest
+import torch
+
+from fairfox.data.table import check_column, column_names, load_table, to_native_frame
+from fairfox.errors import ColumnError, DataError, FairfoxError, FileError, MissingExtraError, ShapeError
+
+ROWS = {"age": [41, 23], "job": ["clerk", None], "pay": [1.5, 2.0]}
+
+
+def written(folder: Path, name: str, content: str | bytes) -> Path:
+    path = folder / name
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def complaint(source: object, kind: type[FairfoxError]) -> str:
+    with pytest.raises(kind) as caught:
+        load_table(source)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+# --- what is accepted
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("name", ["t.csv", "t.txt", "T.CSV"])
+def test_the_delimiter_of_a_text_file_is_found_out(tmp_path, name, delimiter):
+    lines = ["age,job,pay", "41,clerk,1.5", "23,,2.0"]
+    path = written(tmp_path, name, "\n".join(lines).replace(",", delimiter))
+    assert load_table(path).to_dict(as_series=False) == ROWS
+
+
+def test_other_delimiters_inside_quoted_names_and_values_do_not_mislead(tmp_path):
+    path = written(tmp_path, "t.csv", '"a,b,c";"d"\n"1,2";3\n')
+    assert load_table(path).to_dict(as_series=False) == {"a,b,c": ["1,2"], "d": [3]}
+
+
+def test_decimal_commas_do_not_pass_for_the_delimiter(tmp_path):
+    assert load_table(written(tmp_path, "t.csv", "a;b\n1,5;2,5\n")).columns == ["a", "b"]
+
+
+@pytest.mark.parametrize("name", ["t.tsv", "T.TSV"])
+def test_a_tsv_is_split_at_tabs_whatever_else_it_holds(tmp_path, name):
+    assert load_table(written(tmp_path, name, "a, b\tc\n1, 2\t3\n")).columns == ["a, b", "c"]
+
+
+@pytest.mark.parametrize("name", ["t.csv.gz", "t.tsv.gz", "t.txt.gz"])
+def test_compressed_text_is_read(tmp_path, name):
+    content = gzip.compress(b"age\tjob\tpay\n41\tclerk\t1.5\n23\t\t2.0\n")
+    assert load_table(written(tmp_path, name, content)).to_dict(as_series=False) == ROWS
+
+
+def test_a_byte_order_mark_quoted_newlines_and_windows_line_ends_are_no_trouble(tmp_path):
+    path = written(tmp_path, "t.csv", '\ufeffage,note\r\n41,"two\nlines"\r\n\r\n23,"a ""word"""\r\n')
+    assert load_table(path).to_dict(as_series=False) == {"age": [41, 23], "note": ["two\nlines", 'a "word"']}
+
+
+def test_one_column_is_a_table(tmp_path):
+    assert load_table(written(tmp_path, "t.csv", "age\n41\n23\n")).to_dict(as_series=False) == {"age": [41, 23]}
+
+
+@pytest.mark.parametrize("name", ["t.parquet", "t.pq", "t.feather", "t.arrow", "t.ipc", "stream.arrow"])
+def test_binary_files_are_read(tmp_path, name):
+    table, path = pa.table(ROWS), tmp_path / name
+    if path.suffix in (".parquet", ".pq"):
+        pa.parquet.write_table(table, path)
+    else:
+        new = pa.ipc.new_stream if "stream" in name else pa.ipc.new_file
+        with new(path, table.schema) as writer:
+            writer.write_table(table)
+    loaded = load_table(str(path))
+    assert loaded.to_dict(as_series=False) == ROWS
+    assert isinstance(loaded.to_native(), pa.Table)
+
+
+def test_folder_names_do_not_become_columns(tmp_path):
+    path = tmp_path / "year=2024" / "t.parquet"
+    path.parent.mkdir()
+    pa.parquet.write_table(pa.table(ROWS), path)
+    assert load_table(path).columns == list(ROWS)
+
+
+def test_an_index_pandas_stored_without_a_name_is_left_out(tmp_path):
+    pd.DataFrame(ROWS, index=[7, 9]).to_parquet(tmp_path / "t.parquet")
+    table = load_table(tmp_path / "t.parquet")
+    assert table.columns == list(ROWS)
+    assert list(to_native_frame(table).columns) == list(ROWS)
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table], ids=["pandas", "polars", "pyarrow"])
+def test_frames_keep_their_kind(make):
+    frame = make({"age": [41, 23], "pay": [1.5, 2.0]})
+    table = load_table(frame)
+    assert isinstance(table.to_native(), type(frame))
+    assert load_table(table).to_dict(as_series=False) == {"age": [41, 23], "pay": [1.5, 2.0]}
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        np.array,
+        torch.tensor,
+        lambda rows: torch.tensor(rows, requires_grad=True),
+        lambda rows: torch.tensor(rows, dtype=torch.bfloat16),
+        lambda rows: np.array(rows, dtype=np.float16),
+    ],
+    ids=["numpy", "torch", "torch with gradient", "bfloat16", "float16"],
+)
+def test_the_columns_of_an_array_are_named_by_number(make):
+    table = load_table(make([[1.0, 2.0], [3.0, float("nan")], [5.0, 6.0]]))
+    assert table.to_dict(as_series=False) == {"x0": [1.0, 3.0, 5.0], "x1": [2.0, None, 6.0]}
+
+
+def test_arrays_of_whole_numbers_booleans_and_texts_keep_their_kind():
+    assert load_table(np.array([[1, 2]])).schema["x0"].is_integer()
+    assert load_table(torch.tensor([[True, False]])).schema["x0"] == nw.Boolean
+    assert load_table(np.array([["a", "b"]])).schema["x0"] == nw.String
+    mixed = load_table(np.array([["a", 1], [None, 2]], dtype=object))
+    assert mixed.to_dict(as_series=False) == {"x0": ["a", None], "x1": [1, 2]}
+
+
+# --- how the columns of a text file are understood
+
+
+def test_a_column_has_the_kind_all_its_values_have(tmp_path):
+    header = "whole,number,big,flag,text,date,hex,mixed"
+    path = written(
+        tmp_path,
+        "t.csv",
+        f"{header}\n1, 2.5,9007199254740993,TRUE,a,2024-01-31,0x1F,1\n-2,1e3 ,2,false,b,2024-02-01,0x2A,true\n",
+    )
+    assert load_table(path).to_dict(as_series=False) == {
+        "whole": [1, -2],
+        "number": [2.5, 1000.0],
+        "big": [9007199254740993, 2],  # not a float's 9007199254740992
+        "flag": [True, False],
+        "text": ["a", "b"],
+        "date": ["2024-01-31", "2024-02-01"],
+        "hex": ["0x1F", "0x2A"],
+        "mixed": ["1", "true"],
+    }
+
+
+@pytest.mark.parametrize("word", ["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "?", " ?"])
+def test_missing_values_are_recognised_in_columns_of_any_kind(tmp_path, word):
+    path = written(tmp_path, "t.csv", f"n,b,s\n1,true,x\n{word},{word},{word}\n")
+    assert load_table(path).to_dict(as_series=False) == {"n": [1, None], "b": [True, None], "s": ["x", None]}
+
+
+def test_a_column_without_any_value_is_one_of_missing_numbers(tmp_path):
+    table = load_table(written(tmp_path, "t.csv", "a,b\n1,\n2,NA\n"))
+    assert table.schema["b"] == nw.Float64
+    assert table["b"].to_list() == [None, None]
+
+
+def test_spaces_around_texts_stay_as_the_model_may_know_them(tmp_path):
+    assert load_table(written(tmp_path, "t.csv", "a, b\n1, x\n"))[" b"].to_list() == [" x"]
+
+
+@pytest.mark.parametrize(("late", "kind"), [("many", nw.String), ("0.5", nw.Float64)])
+def test_a_value_of_another_kind_megabytes_into_the_file_still_counts(tmp_path, late, kind):
+    rows = 200_000  # more than the 1 MiB that Arrow's own guess looks at
+    path = written(tmp_path, "t.csv", "id,value\n" + "".join(f"{i},7\n" for i in range(rows)) + f"{rows},{late}\n")
+    table = load_table(path)
+    assert table.schema["id"] == nw.Int64
+    assert table.schema["value"] == kind
+    assert table["value"].to_list()[-1] == (late if kind == nw.String else 0.5)
+
+
+def test_decimals_are_numbers_and_a_column_of_nulls_too(tmp_path):
+    table = pa.table({"pay": pa.array([Decimal("1.25"), Decimal(2)]), "none": pa.nulls(2)})
+    pa.parquet.write_table(table, tmp_path / "t.parquet")
+    loaded = load_table(tmp_path / "t.parquet")
+    assert loaded.to_dict(as_series=False) == {"pay": [1.25, 2.0], "none": [None, None]}
+    assert set(loaded.schema.values()) == {nw.Float64}
+
+
+@pytest.mark.parametrize("name", ["adult.csv.gz", "bank-additional-full.csv.gz", "pmlb_credit_g.tsv.gz"])
+def test_real_files_become_the_frame_that_pandas_reads(data_file, name):
+    path = data_file(name)
+    expected = pd.read_csv(path, sep=None, engine="python")
+    texts = expected.select_dtypes(exclude="number").columns
+    expected[texts] = expected[texts].astype(object)
+    pd.testing.assert_frame_equal(to_native_frame(load_table(path)), expected)
+
+
+# --- what is refused, each with one sentence
+
+
+def test_a_missing_file_suggests_the_closest_one(tmp_path):
+    written(tmp_path, "loans.csv", "a\n1\n")
+    written(tmp_path, "loans.py", "")
+    assert complaint(tmp_path / "laons.csv", FileError).endswith("laons.csv'. Did you mean 'loans.csv'?")
+
+
+def test_a_missing_file_in_a_folder_without_tables_or_in_no_folder_says_to_check(tmp_path):
+    assert complaint(tmp_path / "loans.csv", FileError).endswith("loans.csv'. Check the path.")
+    assert "its folder does not exist either" in complaint(str(tmp_path / "none" / "loans.csv"), FileError)
+
+
+def test_a_name_too_long_for_a_file_is_a_missing_file():
+    assert "There is no file" in complaint("x" * 5000 + "/t.csv", FileError)
+
+
+def test_a_folder_is_refused(tmp_path):
+    assert complaint(tmp_path, FileError).endswith("is a folder; give one CSV, Parquet, Arrow or Feather file")
+
+
+def test_an_unknown_extension_lists_what_is_read(tmp_path):
+    message = complaint(written(tmp_path, "t.xlsx", "PK"), FileError)
+    assert "t.xlsx' is of no kind fairfox reads; give a file that ends in .csv, .csv.gz, .tsv" in message
+    assert message.endswith(".parquet, .pq, .arrow, .feather, .ipc")
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.parquet", "t.feather"])
+def test_an_empty_file_is_refused(tmp_path, name):
+    assert "t." in complaint(written(tmp_path, name, ""), FileError)
+    assert " is empty; give a table" in complaint(tmp_path / name, FileError)
+
+
+def test_a_file_of_blank_lines_or_an_empty_compressed_one_is_empty_too(tmp_path):
+    assert " is empty; " in complaint(written(tmp_path, "t.csv", "\ufeff\n \n"), FileError)
+    assert " is empty; " in complaint(written(tmp_path, "t.csv.gz", gzip.compress(b"")), FileError)
+
+
+def test_a_header_without_rows_is_refused_in_files_and_frames(tmp_path):
+    sentence = "has column names and no rows; give at least one row per individual"
+    assert complaint(written(tmp_path, "t.csv", "age,sex\n"), DataError).endswith(f"t.csv' {sentence}")
+    pa.parquet.write_table(pa.table({"a": pa.array([], pa.int64())}), tmp_path / "t.parquet")
+    assert complaint(tmp_path / "t.parquet", DataError).endswith(sentence)
+    for frame in (pd.DataFrame({"a": []}), pl.DataFrame({"a": []}), np.zeros((0, 2))):
+        assert complaint(frame, DataError).endswith(sentence)
+
+
+def test_a_table_without_columns_is_refused():
+    for frame in (pd.DataFrame(), pl.DataFrame(), pa.table({}), np.zeros((3, 0))):
+        assert "has no columns; give one row per individual" in complaint(frame, DataError)
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [("größe,b\n1,2\n", 1), ("a,b\n1,2\n3,é\n", 3), ("a,b\n" + "1,2\n" * 99_999 + "3,é\n", 100_001)],
+    ids=["header", "row", "late row"],
+)
+def test_text_that_is_not_utf8_names_the_line(tmp_path, content, line):
+    byte = "f6" if line == 1 else "e9"
+    message = complaint(written(tmp_path, "t.csv", content.encode("latin-1")), DataError)
+    assert message.endswith(f"t.csv' is not UTF-8 text: byte 0x{byte} on line {line}; save it again as UTF-8")
+
+
+def test_utf16_is_recognised(tmp_path):
+    message = complaint(written(tmp_path, "t.csv", "a,b\n1,2\n".encode("utf-16")), DataError)
+    assert "is not UTF-8 text (it looks like UTF-16)" in message
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "found"),
+    [
+        ("a,b,c\n1,2,3\n1,2\n", 3, 2),
+        ("a,b,c\n1,2,3,4\n", 2, 4),
+        ('a,b,c\n1,"x\ny",3\n\n1,2,3\n1,2,3,4,5\n', 6, 5),
+        ("a,b,c\n" + "1,2,3\n" * 300_000 + "1,2\n", 300_002, 2),
+        ('a,b,c\n1,"2,3\n4,5,6\n', 2, 2),
+    ],
+    ids=["too few", "too many", "after a value of two lines and a blank line", "late", "after an open quote"],
+)
+def test_a_ragged_file_names_the_line_and_the_number_of_fields(tmp_path, content, line, found):
+    message = complaint(written(tmp_path, "t.csv", content), DataError)
+    assert message.endswith(f"has {found} field(s) on line {line} and 3 in its header; give every line as many")
+
+
+def test_a_quote_that_is_never_closed_does_not_swallow_the_rows_after_it(tmp_path):
+    message = complaint(written(tmp_path, "t.csv", 'a,b\n1,x\n2,"y\n3,z\n'), DataError)
+    assert message.endswith("t.csv' opens a quote on line 3 and never closes it; close or remove it")
+
+
+def test_a_single_quote_mark_inside_a_value_is_only_a_character(tmp_path):
+    path = written(tmp_path, "t.csv", 'size,n\n5" disk,1\n7,2\n')
+    assert load_table(path)["size"].to_list() == ['5" disk', "7"]
+
+
+def test_a_cell_of_many_characters_is_no_trouble(tmp_path):
+    path = written(tmp_path, "t.csv", f'a;b\n1;"{"x, " * 100_000}"\n2;y\n')
+    assert load_table(path)["a"].to_list() == [1, 2]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "pandas", "pyarrow"])
+def test_two_columns_of_one_name_are_refused(tmp_path, kind):
+    twice = pa.table([[1], [2], [3]], names=["a", "b", "a"])
+    if kind == "parquet":
+        pa.parquet.write_table(twice, tmp_path / "t.parquet")
+    source = {
+        "csv": written(tmp_path, "t.csv", "a,b,a\n1,2,3\n"),
+        "parquet": tmp_path / "t.parquet",
+        "pandas": pd.DataFrame([[1, 2, 3]], columns=["a", "b", "a"]),
+        "pyarrow": twice,
+    }[kind]
+    assert complaint(source, DataError).endswith("has more than one column 'a'; give every column a name of its own")
+
+
+def test_a_column_without_a_name_is_refused_in_files_and_frames(tmp_path):
+    sentence = "has no name for column 1; name it, or leave it out if it is a row index (pandas: index=False)"
+    assert complaint(written(tmp_path, "t.csv", ",a\n0,1\n"), DataError).endswith(sentence)
+    assert complaint(pd.DataFrame({" ": [1]}), DataError).endswith(sentence)
+    assert complaint(pl.DataFrame({"": [1]}), DataError).endswith(sentence)
+
+
+def test_column_names_that_are_no_texts_are_refused():
+    assert complaint(pd.DataFrame([[1, 2]]), DataError) == (
+        "The table has the column name 0; column names must be texts, so rename it"
+    )
+
+
+@pytest.mark.parametrize("name", ["t.parquet", "t.feather", "t.arrow"])
+@pytest.mark.parametrize("how", ["cut short", "overwritten", "another kind"])
+def test_a_damaged_binary_file_is_refused(tmp_path, name, how):
+    path = tmp_path / name
+    table = pa.table({"a": list(range(1000))})
+    pa.parquet.write_table(table, path) if path.suffix == ".parquet" else pa.feather.write_feather(table, path)
+    whole = path.read_bytes()
+    damaged = {
+        "cut short": whole[: len(whole) // 2],
+        "overwritten": whole[:4] + b"\xff" * len(whole),
+        "another kind": b"a",
+    }
+    path.write_bytes(damaged[how])
+    assert f"{name}' cannot be read and may be damaged: " in complaint(path, FileError)
+
+
+@pytest.mark.parametrize("content", [b"not gzip", gzip.compress(b"a,b\n1,2\n")[:-12]], ids=["not gzip", "cut short"])
+def test_a_damaged_compressed_file_is_refused(tmp_path, content):
+    assert "cannot be read and may be damaged: " in complaint(written(tmp_path, "t.csv.gz", content), FileError)
+
+
+@pytest.mark.parametrize("array", [np.zeros(3), np.zeros((2, 2, 2)), torch.zeros(3), torch.tensor(1.0), pd.Series([1])])
+def test_an_array_needs_two_dimensions(array):
+    expected = f"The array has {array.ndim} dimension(s); give two, one row per individual and one column per feature"
+    assert complaint(array, ShapeError) == expected
+
+
+def test_an_array_of_something_else_is_refused():
+    for array in (np.zeros((2, 2), dtype=complex), np.array([[{}], [1]], dtype=object)):
+        assert complaint(array, DataError) == (
+            f"The array holds values of kind {array.dtype}; give numbers, booleans or texts"
+        )
+
+
+def test_an_object_that_is_no_table_is_refused():
+    assert complaint({"a": [1]}, DataError) == (
+        "A dict is no table fairfox can read; give a file, a pandas, polars or pyarrow table, or a 2-D array"
+    )
+    assert complaint(pl.LazyFrame({"a": [1]}), DataError).endswith("or a 2-D array; call .collect() on it first")
+
+
+def test_lists_inside_cells_are_refused():
+    assert complaint(pl.DataFrame({"a": [[1, 2]]}), DataError) == (
+        "The table has lists or records in column 'a'; give one value per cell"
+    )
+
+
+# --- columns, and the frame a model receives
+
+
+def test_column_names_of_every_kind_of_frame():
+    for frame in (
+        pd.DataFrame({"a": [1], "b": [2]}),
+        pl.DataFrame({"a": [1], "b": [2]}),
+        pa.table({"a": [1], "b": [2]}),
+    ):
+        assert column_names(frame) == column_names(load_table(frame)) == ["a", "b"]
+
+
+def test_an_unknown_column_suggests_the_closest_one():
+    table = load_table(pa.table({"gender": [1], "age": [2]}))
+    check_column(table, "gender")
+    with pytest.raises(ColumnError) as caught:
+        check_column(table, "gendre", role="protected column")
+    assert str(caught.value) == "The table has no protected column 'gendre'. Did you mean 'gender'?"
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame], ids=["pandas", "polars"])
+def test_a_model_receives_the_very_frame_its_owner_gave(make):
+    frame = make({"age": [41, 23]})
+    assert to_native_frame(load_table(frame)) is frame
+
+
+def test_a_model_receives_what_pandas_would_have_read_from_the_file(tmp_path):
+    path = written(tmp_path, "t.csv", "w,wm,n,b,bm,s,sm\n1,1,0.5,true,true,x,x\n2,,,false,,y,\n")
+    frame = to_native_frame(load_table(path))
+    kinds = {"w": "int64", "wm": "float64", "n": "float64", "b": "bool", "bm": "object", "s": "object", "sm": "object"}
+    assert {name: str(dtype) for name, dtype in frame.dtypes.items()} == kinds
+    assert frame["bm"][0] is True
+    assert all(isinstance(frame[name][1], float) and np.isnan(frame[name][1]) for name in ("bm", "sm"))
+    expected = pd.read_csv(path).astype(kinds)
+    pd.testing.assert_frame_equal(frame, expected)
+
+
+def test_a_table_without_rows_keeps_its_kinds(tmp_path):
+    frame = to_native_frame(load_table(written(tmp_path, "t.csv", "a,s,b\n1,x,true\n")).head(0))
+    assert [str(dtype) for dtype in frame.dtypes] == ["int64", "object", "bool"]
+
+
+def test_categories_stay_categories(tmp_path):
+    pd.DataFrame({"job": pd.Categorical(["clerk", "cook"])}).to_parquet(tmp_path / "t.parquet")
+    assert str(to_native_frame(load_table(tmp_path / "t.parquet"))["job"].dtype) == "category"
+
+
+def test_without_pandas_the_command_that_installs_it_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'fairfox\[pandas\]'"):
+        to_native_frame(load_table(pa.table({"a": [1]})))

@@ -1,0 +1,107 @@
+from dataclasses import replace
+from xml.etree import ElementTree
+
+import numpy as np
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairfox.report.figures import FLAGGED, MOST_FEATURES, MOST_GROUPS, WITHIN, bin_edges, effects_chart, feature_chart
+from tests.support import PEOPLE, example_result, without_sign
+
+HOSTILE = '<script>alert("1")</script>&]]>'
+
+
+def texts(svg: str) -> list[str]:
+    """The words on a chart; parsing also shows that it is well-formed."""
+    root = ElementTree.fromstring(svg)
+    assert not [element for element in root.iter() if element.tag.rpartition("}")[2] == "script"]
+    return [element.text or "" for element in root.iter() if element.tag.endswith("}text")]
+
+
+def test_effects_chart_has_a_panel_per_group_and_both_colours():
+    svg = effects_chart(example_result())
+    assert {"sex=Female (19 people)", "sex=Male (19 people)"} <= set(texts(svg))
+    assert FLAGGED in svg
+    assert WITHIN in svg
+
+
+def test_effects_chart_of_a_test_without_sign_shows_scores():
+    assert any(
+        text.startswith("Score: prediction per standard deviation;") for text in texts(effects_chart(without_sign()))
+    )
+
+
+def test_effects_chart_of_nobody_is_empty():
+    everybody = torch.ones(PEOPLE, dtype=torch.bool)
+    assert effects_chart(example_result(abstained=everybody)) == ""
+
+
+def test_effects_chart_shows_the_largest_groups_only():
+    group = tuple(f"age={k}" for k in range(PEOPLE // 2)) + ("age=99",) * (PEOPLE // 2)
+    panels = [text for text in texts(effects_chart(example_result(group=group))) if text.startswith("age=")]
+    assert len(panels) == MOST_GROUPS
+    assert "age=99 (18 people)" in panels
+
+
+def test_effects_chart_of_a_constant_model_draws_zero():
+    zero = torch.zeros(PEOPLE)
+    nobody = torch.zeros(PEOPLE, dtype=torch.bool)
+    svg = effects_chart(example_result(signed=zero, scores=zero, flags=nobody))
+    assert WITHIN in svg
+
+
+def test_names_are_escaped_on_charts():
+    group = (HOSTILE,) * PEOPLE
+    assert f"{HOSTILE} (38 people)" in texts(effects_chart(example_result(group=group)))
+    svg = feature_chart({HOSTILE: 1.0}, title=HOSTILE)
+    assert texts(svg).count(HOSTILE) == 2
+    assert "<script" not in svg
+
+
+def test_feature_chart_shows_the_largest_first_and_leaves_out_what_is_unknown():
+    values = {"small": 0.1, "unknown": float("nan"), "large": 0.5, "a.b[0]": 0.3}
+    words = texts(feature_chart(values, title="size", scale=100.0))
+    assert [word for word in words if word in values] == ["large", "a.b[0]", "small"]
+    assert "50" in words
+
+
+def test_feature_chart_is_cut_to_the_largest_features():
+    words = texts(feature_chart({f"f{k}": float(k) for k in range(30)}, title="size"))
+    assert sum(word.startswith("f") for word in words) == MOST_FEATURES
+
+
+def test_feature_chart_without_values_is_empty():
+    assert feature_chart({}, title="size") == feature_chart({"a": float("nan")}, title="size") == ""
+
+
+numbers = st.floats(-1e6, 1e6, allow_nan=False)
+
+
+@given(st.lists(numbers, min_size=1, max_size=50), st.floats(0, 1e3), st.booleans())
+def test_bins_cover_the_limits_and_stay_few(values: list[float], delta: float, mirrored: bool):
+    limits = [-delta, delta] if mirrored else [delta]
+    edges = bin_edges(np.array(values), limits)
+    slack = 1e-6 * (edges[-1] - edges[0])
+    assert np.all(np.diff(edges) > 0)
+    assert 2 <= len(edges) <= 70
+    assert edges[0] <= limits[0] + slack
+    assert edges[-1] >= limits[-1] - slack
+
+
+def test_limits_are_edges_where_bins_are_narrow():
+    edges = bin_edges(np.linspace(-9.3, 12.1, 100), [-5.0, 5.0])
+    assert np.isclose(edges, 5.0).any()
+    assert np.isclose(edges, -5.0).any()
+
+
+def test_outliers_do_not_flatten_the_chart():
+    values = np.concatenate([np.linspace(0, 1, 1000), [1e9]])
+    assert bin_edges(values, [0.5])[-1] < 2
+
+
+def test_scores_that_are_not_finite_are_not_drawn():
+    result = example_result()
+    signed = result.signed.clone()
+    signed[0] = float("inf")
+    assert "sex=Female (18 people)" in texts(effects_chart(replace(result, signed=signed)))
