@@ -58,7 +58,7 @@ def example_result(**changes: Any) -> AuditResult:
         total=signed,
         counterfactual=torch.zeros(PEOPLE, 5),
         ids=None,
-        group=tuple("sex=Female" if one else "sex=Male" for one in female.tolist()),
+        group=tuple("Female" if one else "Male" for one in female.tolist()),
         alignment_share={"sex": 0.21},
         features=Features(
             proxy={"income": 0.9, "job": 0.35, "age": 0.02},

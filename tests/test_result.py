@@ -49,8 +49,8 @@ def test_readings_average_judged_people_per_group():
     direct[:38] = torch.tensor([0.1, -0.3]).repeat(19)
     direct[0] = math.nan
     reading = example_result(direct=direct).readings["direct"]
-    assert reading.groups["sex=Female"].mean_signed == pytest.approx(0.1)
-    assert reading.groups["sex=Male"].mean_signed == pytest.approx(-0.3)
+    assert reading.groups["Female"].mean_signed == pytest.approx(0.1)
+    assert reading.groups["Male"].mean_signed == pytest.approx(-0.3)
     assert reading.mean_signed == pytest.approx((18 * 0.1 - 19 * 0.3) / 37)
     assert reading.mean_absolute == pytest.approx((18 * 0.1 + 19 * 0.3) / 37)
 

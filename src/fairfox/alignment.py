@@ -26,25 +26,27 @@ def inverse_direction(jac_aux: Tensor, *, metric: Tensor | None = None, heads: S
     if heads is None:
         heads = [Head(1)] * jac_aux.shape[1]
     moved = jac_aux if metric is None else jac_aux @ metric  # J S, (N, K, D)
+    dead = dead_rows(jac_aux)
     if jac_aux.shape[1] == 1:
-        scale = _safe(jac_aux.abs().amax((1, 2), keepdim=True))  # keeps squares of tiny gradients from vanishing
+        scale = _size(jac_aux)  # keeps squares of tiny gradients from vanishing
         unit, unit_moved = jac_aux / scale, moved / scale
         gram = (unit * unit_moved).sum(2, keepdim=True)  # (N, 1, 1)
-        return (torch.where(gram > 0, unit_moved / _safe(gram), 0.0) / scale).mT
-    size = torch.cat(
-        [_head_size(part) for part in jac_aux.split([h.outputs for h in heads], dim=1)], dim=1
-    )  # (N, K, 1)
+        usable = (gram > 0) & ~dead[:, None, None]
+        return (unit_moved * torch.where(usable, 1 / _safe(gram) / scale, 0.0)).mT
+    parts = jac_aux.split([h.outputs for h in heads], dim=1)
+    size = torch.cat([_size(part).expand(-1, part.shape[1], 1) for part in parts], dim=1)  # (N, K, 1)
     unit, unit_moved = jac_aux / size, moved / size
     inverse = pseudo_solve(unit @ unit_moved.mT, heads)
     lost = torch.isnan(inverse).any(2).any(1)
-    direction = unit_moved.mT @ torch.where(lost[:, None, None], 0.0, inverse) / size.mT
+    direction = unit_moved.mT @ torch.where((lost | dead)[:, None, None], 0.0, inverse) / size.mT
+    lost &= ~dead
     if lost.any():
-        direction[lost] = _rank_deficient(jac_aux[lost], moved[lost])
+        direction[lost] = _rank_deficient(jac_aux[lost], metric)
     return direction
 
 
 def pseudo_solve(gram: Tensor, heads: Sequence[Head]) -> Tensor:
-    """Return an inverse that acts as the pseudo-inverse of `gram` on J's range; NaN for rows that lost more rank.
+    """Return an inverse that acts as the pseudo-inverse of `gram` on J's range; NaN for rows near losing more rank.
 
     Centred logits give each such head's block one null vector, 1. Adding (mean diagonal / K_h) 11ᵀ within the
     block makes it invertible and changes nothing that J can see.
@@ -58,11 +60,12 @@ def pseudo_solve(gram: Tensor, heads: Sequence[Head]) -> Tensor:
             filled[:, block, block] += (mean / outputs)[:, None, None]
         start += outputs
     factor, failed = torch.linalg.cholesky_ex(filled)
-    pivots = factor.diagonal(dim1=1, dim2=2).square()
-    rank_lost = (failed != 0) | ~(pivots.amin(1) > _rank_cut(gram) * pivots.amax(1))
     eye = torch.eye(gram.shape[1], dtype=gram.dtype, device=gram.device)
-    inverse = torch.cholesky_inverse(torch.where(rank_lost[:, None, None], eye, factor))
-    return torch.where(rank_lost[:, None, None], torch.nan, inverse)
+    inverse = torch.cholesky_inverse(torch.where((failed != 0)[:, None, None], eye, factor))
+    # Rounding can hide lost rank from every pivot, never from the condition number.
+    condition = torch.linalg.matrix_norm(filled) * torch.linalg.matrix_norm(inverse)
+    sound = (failed == 0) & (condition * _half_precision(gram) < 1)
+    return torch.where(sound[:, None, None], inverse, torch.nan)
 
 
 def sensitivity(grad_tar: Tensor, dx_dc: Tensor) -> Tensor:
@@ -110,29 +113,46 @@ def worst_case(values: Tensor) -> Tensor:
 
 def dead_rows(jac_aux: Tensor) -> Tensor:
     """Return which rows (N,) have a numerically zero J: no evidence about c there."""
-    dead: Tensor = jac_aux.abs().amax((1, 2)) <= torch.finfo(jac_aux.dtype).tiny ** 0.5
-    return dead
+    return _numerically_zero(jac_aux.abs().amax((1, 2)))
+
+
+def _numerically_zero(size: Tensor) -> Tensor:
+    """Return where the square of a size would vanish."""
+    zero: Tensor = size <= torch.finfo(size.dtype).tiny ** 0.5
+    return zero
 
 
 def _safe(divisor: Tensor) -> Tensor:
     return torch.where(divisor > 0, divisor, 1.0)
 
 
-def _head_size(part: Tensor) -> Tensor:
-    return _safe(part.abs().amax((1, 2), keepdim=True)).expand(-1, part.shape[1], 1)
+def _size(jac_aux: Tensor) -> Tensor:
+    """Return each row's largest entry (N, 1, 1); 1 for dead rows."""
+    largest = jac_aux.abs().amax((1, 2), keepdim=True)
+    return torch.where(_numerically_zero(largest), 1.0, largest)
 
 
-def _rank_cut(gram: Tensor) -> float:
-    return 100 * gram.shape[1] * torch.finfo(gram.dtype).eps
+def _half_precision(values: Tensor) -> float:
+    """Return the error with half of the digits right: where to stop trusting a solve, and what rank to cut."""
+    return float(torch.finfo(values.dtype).eps ** 0.5)
 
 
-def _rank_deficient(jac_aux: Tensor, moved: Tensor) -> Tensor:
-    """Return S Jᵀ (J S Jᵀ)⁺ by eigen-decomposition with a relative cut."""
-    scale = _safe(jac_aux.abs().amax((1, 2), keepdim=True))
-    unit, unit_moved = jac_aux / scale, moved / scale
-    gram = unit @ unit_moved.mT
-    values, vectors = torch.linalg.eigh((gram + gram.mT) / 2)
-    kept = values > _rank_cut(gram) * values.amax(1, keepdim=True)
+def _rank_deficient(jac_aux: Tensor, metric: Tensor | None) -> Tensor:
+    """Return S Jᵀ (J S Jᵀ)⁺ = R (J R)⁺, R Rᵀ = S, by singular values with a relative cut.
+
+    Unlike the eigenvalues of J S Jᵀ these keep all their digits.
+    """
+    scale = _size(jac_aux)
+    unit = jac_aux / scale
+    root = None if metric is None else _square_root(metric)
+    left, values, right = torch.linalg.svd(unit if root is None else unit @ root, full_matrices=False)
+    kept = values > _half_precision(values) * values.amax(1, keepdim=True)
     inverse = torch.where(kept, 1 / torch.where(kept, values, 1.0), 0.0)
-    direction: Tensor = unit_moved.mT @ (vectors * inverse[:, None, :]) @ vectors.mT / scale
-    return direction
+    direction: Tensor = (right.mT * inverse[:, None, :]) @ left.mT / scale
+    return direction if root is None else root @ direction
+
+
+def _square_root(metric: Tensor) -> Tensor:
+    values, vectors = torch.linalg.eigh(metric)
+    root: Tensor = vectors * values.clamp(min=0).sqrt()
+    return root

@@ -19,11 +19,15 @@ _STEPS = 16  # of the path from x to x'
 def proxy_strength(auxiliary: Auxiliary, data: Dataset, *, variable: int = 0, batch_size: int = 4096) -> Tensor:
     """Return per original feature (F,) the paper's transparency: |mean over c = 0 of the auxiliary's gradient|.
 
-    One-hot columns are averaged within their feature.
+    One-hot columns are averaged within their feature, classes within their variable; a continuous variable is
+    averaged over everyone.
     """
-    rows = data[data.c[:, variable] == 0]
-    means = [jacobian(member, rows.x, batch_size=batch_size)[:, variable].mean(0) for member in auxiliary.members]
-    size = torch.stack(means).mean(0).abs()  # (D,)
+    p = data.protected[variable]
+    rows = data if p.kind == "continuous" else data[data.c[:, variable] == 0]
+    first = sum(before.outputs for before in data.protected[:variable])
+    own = slice(first, first + p.outputs)
+    means = [jacobian(member, rows.x, batch_size=batch_size)[:, own].mean(0) for member in auxiliary.members]
+    size = torch.stack(means).mean(0).abs().mean(0)  # (D,)
     return torch.stack([size[f.columns].mean() for f in data.features])
 
 
@@ -32,16 +36,17 @@ def contributions(
 ) -> Tensor:
     """Return what each original feature adds to f(x') - f(x) (N, F), by gradients integrated from x to x'.
 
-    The rows sum to the effect: what the quadrature misses is spread in proportion to the contributions.
+    The rows sum to the effect: what the quadrature misses is spread in proportion to the contributions, or, where
+    the model is flat all the way, to how far each feature moved.
     """
     path = integrated_jacobian(model, mapped, baseline=x, steps=_STEPS, batch_size=batch_size)[:, 0]  # (N, D)
     each = sum_by_feature(path, features)
     effect = predict(model, mapped, batch_size=batch_size) - predict(model, x, batch_size=batch_size)
     missed = effect - each.sum(1)
     size = each.abs()
+    size = torch.where(size.sum(1, keepdim=True) > 0, size, sum_by_feature((mapped - x).abs(), features))
     total = size.sum(1, keepdim=True)
-    share = torch.where(total > 0, size / torch.where(total > 0, total, 1.0), 1.0 / each.shape[1])
-    return each + missed[:, None] * share
+    return each + missed[:, None] * size / torch.where(total > 0, total, 1.0)
 
 
 def shapley(model: Model, x: Tensor, mapped: Tensor, features: Sequence[Feature], *, seed: int = 0) -> Tensor:

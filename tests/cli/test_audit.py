@@ -1,7 +1,11 @@
+import json
 import pickle
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.csv
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
@@ -12,14 +16,18 @@ from tests.support import PEOPLE, example_table
 
 MODEL = """
 def score(table):
-    return (table["income"] > 3000) * 0.5 + 0.25
+    return 1 / (1 + 2.72 ** ((3200 - table["income"]) / 300))
 """
 
 
 @pytest.fixture
 def people(tmp_path: Path) -> Path:
-    """A folder with a table of people and a model of the user's own."""
-    pyarrow.csv.write_csv(example_table(), tmp_path / "people.csv")
+    """A folder with a table of people, in which men earn more, and a model of the user's own."""
+    rng = np.random.default_rng(0)
+    male = np.arange(200) % 2 == 1
+    income = (3000 + 400 * male + rng.normal(0, 300, 200)).round(2)
+    columns = {"sex": np.where(male, "Male", "Female"), "income": income, "age": rng.integers(18, 80, 200)}
+    pyarrow.csv.write_csv(pa.table(columns), tmp_path / "people.csv")
     (tmp_path / "model.py").write_text(MODEL)
     return tmp_path
 
@@ -35,6 +43,38 @@ def assert_refused(done: Result, folder: Path, message: str) -> None:
     assert len(done.stderr.splitlines()) == 1
     assert message in done.stderr
     assert not (folder / "out").exists()
+
+
+def test_an_audit_prints_the_verdict_and_writes_three_files(people: Path):
+    done = run(people, "--protected", "sex", "--refits", "2")
+    assert done.exit_code == 0, done.stderr
+    assert "of 200 people" in done.stdout
+    assert "sex=Female" in done.stdout
+    assert "Written: " in done.stderr
+    assert sorted(path.name for path in (people / "out").iterdir()) == ["report.html", "scores.parquet", "summary.json"]
+    fields = json.loads((people / "out/summary.json").read_text())
+    assert done.stderr.count("Warning: ") == len(fields["warnings"])
+    assert fields["settings"]["model_source"].endswith("model.py:score")
+    assert "row.income" not in pq.read_schema(people / "out/scores.parquet").names
+
+
+@pytest.mark.parametrize(("limit", "code"), [("0.01", 1), ("1", 0)])
+def test_the_exit_code_says_whether_the_limit_holds(people: Path, limit: str, code: int):
+    done = run(people, "-c", "sex", "--refits", "2", "--max-flagged", limit)
+    assert done.exit_code == code
+    assert ("Over the limit" in done.stderr) == (code == 1)
+    assert ("<strong>over</strong>" in (people / "out/report.html").read_text()) == (code == 1)
+
+
+def test_people_of_a_sample_keep_their_row_numbers_and_rows(people: Path):
+    done = run(people, "-c", "sex", "--refits", "2", "--sample", "120", "--include-rows", "--delta", "0")
+    assert done.exit_code == 0, done.stderr
+    scores = pq.read_table(people / "out/scores.parquet")
+    income = load_table(people / "people.csv")["income"].to_list()
+    flagged = [row for row in scores.to_pylist() if row["flag"]]
+    assert len(scores) == 120
+    assert flagged
+    assert all(row["row.income"] == income[row["row_id"]] for row in flagged)
 
 
 @pytest.mark.parametrize(
@@ -60,6 +100,14 @@ def test_nonsense_options_are_refused_in_one_sentence(people: Path, options: lis
 
 def test_a_missing_table_is_refused(people: Path):
     assert_refused(run(people, "-c", "sex", table="nobody.csv"), people, "nobody.csv")
+
+
+def test_a_missing_column_is_refused_with_a_hint(people: Path):
+    assert_refused(run(people, "-c", "sx"), people, "Did you mean 'sex'?")
+
+
+def test_an_unknown_test_is_refused_with_a_hint(people: Path):
+    assert_refused(run(people, "-c", "sex", "--test", "ranck"), people, "Did you mean 'rank'?")
 
 
 def test_a_missing_model_is_refused(people: Path):

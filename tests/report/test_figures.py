@@ -21,7 +21,7 @@ def texts(svg: str) -> list[str]:
 
 def test_effects_chart_has_a_panel_per_group_and_both_colours():
     svg = effects_chart(example_result())
-    assert {"sex=Female (19 people)", "sex=Male (19 people)"} <= set(texts(svg))
+    assert {"Female (19 people)", "Male (19 people)"} <= set(texts(svg))
     assert FLAGGED in svg
     assert WITHIN in svg
 
@@ -104,4 +104,4 @@ def test_scores_that_are_not_finite_are_not_drawn():
     result = example_result()
     signed = result.signed.clone()
     signed[0] = float("inf")
-    assert "sex=Female (18 people)" in texts(effects_chart(replace(result, signed=signed)))
+    assert "Female (18 people)" in texts(effects_chart(replace(result, signed=signed)))

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fairfox.auxiliary.model import usable_columns
+from fairfox.auxiliary.model import check_groups, usable_columns
 from fairfox.data.dataset import Dataset
 from fairfox.models.protocol import Model
 
@@ -41,12 +41,10 @@ class LinearAuxiliary:
     def fit(self, data: Dataset) -> Self:
         """Fit on the rows whose protected values are known (x and c, never y)."""
         known = data[~data.c.isnan().any(1)]
+        check_groups(known)
         rng = np.random.default_rng(self.seed)
-        members = []
-        for _ in range(self.refits):
-            rows = np.arange(len(known)) if self.refits == 1 else rng.integers(len(known), size=len(known))
-            members.append(self._fit_one(known[rows]))
-        self.members = members
+        samples = [known] if self.refits == 1 else [known[_redrawn(known, rng)] for _ in range(self.refits)]
+        self.members = [self._fit_one(sample) for sample in samples]
         return self
 
     def _fit_one(self, data: Dataset) -> LinearMember:
@@ -61,8 +59,21 @@ class LinearAuxiliary:
             target = (c - c.mean()) / c.std() if p.kind == "continuous" else c.astype(int)
             model.fit(x, target)
             coef, shift = np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_)
+            if p.kind == "categorical" and len(coef) == 1:  # of two classes only the second has coefficients
+                coef, shift = np.vstack([-coef / 2, coef / 2]), np.append(-shift / 2, shift / 2)
             if p.kind == "categorical":
                 coef, shift = coef - coef.mean(0), shift - shift.mean()
             weights.append(torch.as_tensor(coef))
             bias.append(torch.as_tensor(shift))
         return LinearMember(torch.cat(weights).to(data.x), torch.cat(bias).to(data.x))
+
+
+def _redrawn(data: Dataset, rng: np.random.Generator) -> np.ndarray:
+    """Return as many rows drawn with replacement, each group keeping its size so that none dies out."""
+    classes = [v for v, p in enumerate(data.protected) if p.kind != "continuous"]
+    _, group = np.unique(data.c[:, classes].numpy(force=True), axis=0, return_inverse=True)
+    rows = np.arange(len(data))
+    for g in np.unique(group):
+        members = np.flatnonzero(group == g)
+        rows[members] = rng.choice(members, len(members))
+    return rows

@@ -120,7 +120,7 @@ class AuxiliaryModel:
         """Train on the rows whose protected values are known (x and c, never y)."""
         known = data[~data.c.isnan().all(1)]
         fitting, held_out = known.split(0.8, seed=self.seed)
-        _check_groups(fitting)
+        check_groups(fitting)
         mask = usable_columns(fitting)
         targets, valid_targets = (_standardised(part, fitting) for part in (fitting, held_out))
         net = MLP(
@@ -204,7 +204,8 @@ def _head_loss(out: Tensor, c: Tensor, p: Protected) -> Tensor:
     return (out[..., 0] - c).square()
 
 
-def _check_groups(data: Dataset) -> None:
+def check_groups(data: Dataset) -> None:
+    """Raise where a protected class has too few people to learn from."""
     for v, p in enumerate(data.protected):
         c = data.c[:, v]
         if p.kind == "continuous":

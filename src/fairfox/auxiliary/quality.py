@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,11 +28,18 @@ class AuxiliaryQuality:
 
 
 def measure_quality(outputs: Tensor, c: Tensor, protected: Protected) -> AuxiliaryQuality:
-    """Return AUC and log-loss of a head's outputs (N, K) on rows that its auxiliary has not seen (R2 for numbers)."""
+    """Return AUC and log-loss of a head's outputs (N, K) on rows that its auxiliary has not seen (R2 for numbers).
+
+    With more than two classes the AUC is the mean of each class against the rest. It is NaN where the rows show
+    fewer than two groups.
+    """
     from sklearn.metrics import r2_score, roc_auc_score
 
     known = ~c.isnan()
     out, truth = outputs[known].double().numpy(force=True), c[known].double().numpy(force=True)
+    if len(np.unique(truth)) < 2:
+        metric, chance = ("r2", 0.0) if protected.kind == "continuous" else ("auc", 0.5)
+        return AuxiliaryQuality(protected.name, metric, math.nan, chance, math.nan, math.nan, len(truth))
     if protected.kind == "continuous":
         truth = (truth - truth.mean()) / truth.std()
         value, squared = float(r2_score(truth, out[:, 0])), float(((truth - out[:, 0]) ** 2).mean())
@@ -43,13 +51,17 @@ def measure_quality(outputs: Tensor, c: Tensor, protected: Protected) -> Auxilia
     rates = np.bincount(classes, minlength=logits.shape[1]) / len(classes)
     chance = float(-(rates[rates > 0] * np.log(rates[rates > 0])).sum())
     score = np.exp(log_share)
-    auc = roc_auc_score(classes, score[:, 1] if score.shape[1] == 2 else score, multi_class="ovr")
+    auc = np.mean([roc_auc_score(classes == k, score[:, k]) for k in np.unique(classes)])  # a class may be absent
     return AuxiliaryQuality(protected.name, "auc", float(auc), 0.5, loss, chance, len(classes))
 
 
 def quality_warnings(quality: AuxiliaryQuality) -> list[str]:
     """Return what a reader must know about an auxiliary that is too good or no better than chance."""
     name, value = quality.variable, quality.value
+    if math.isnan(value):
+        return [
+            f"The rows show fewer than two values of '{name}': how well the features tell it could not be measured."
+        ]
     if quality.metric == "auc" and value > TOO_GOOD:
         return [
             f"'{name}' is almost a function of the features (auxiliary AUC {value:.3f}): people of one group have no "

@@ -32,7 +32,7 @@ class Feature:
     levels: tuple[Level, ...] = ()
     mean: float = 0.0
     scale: float = 1.0
-    whole: bool = False  # all fitting values were whole numbers
+    decimals: int | None = None  # that the fitting values had at most, 0: whole numbers; None: more than nine
 
     @property
     def columns(self) -> slice:

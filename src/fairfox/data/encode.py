@@ -8,35 +8,23 @@ missing). Constant columns stay (the model needs them) and carry no information.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-import narwhals as nw
 import numpy as np
 import torch
 from torch import Tensor
 
-from fairfox.data.dataset import Dataset, Feature, Level, Protected, project_blocks
-from fairfox.data.table import check_column, to_native_frame
+from fairfox.data.columns import Series, Table, column, levels_of, missing, numbers, objects, places_of
+from fairfox.data.combinations import expand_blocks
+from fairfox.data.dataset import Dataset, Feature, Level, project_blocks
+from fairfox.data.features import codes_of, continuous_values, decode_feature, encode_feature, fit_feature
+from fairfox.data.frames import Template
+from fairfox.data.protected import ProtectedSource, read_protected
+from fairfox.data.table import check_column
 from fairfox.errors import ColumnError, DataError, OptionError, did_you_mean
-
-Table = nw.DataFrame[Any]
-_COMBINATIONS = 32  # of categories: exact up to here, else as many draws
-_CUT = re.compile(r"^(?P<column>.+?)\s*(?P<op><=|>=|==|!=|<|>|=)\s*(?P<value>.+)$")
-
-
-@dataclass(frozen=True)
-class ProtectedSource:
-    """Where a protected variable comes from: a column, or a cut such as age<25 through one."""
-
-    variable: Protected
-    column: str
-    operator: str | None = None
-    value: str | None = None
-    values: tuple[Level, ...] = ()  # the column's own values behind the levels
 
 
 @dataclass(frozen=True)
@@ -261,224 +249,3 @@ def fit_encoding(
     return Encoding(tuple(features), sources, label, label_values, id_column, template, dtype, seed)
 
 
-def read_protected(spec: str, table: Table) -> ProtectedSource:
-    """Return the protected variable that `spec` names: a column of two values, or a cut through a column."""
-    if spec in table.columns:
-        return _protected_column(spec, table)
-    cut = _CUT.match(spec)
-    if cut is None:
-        check_column(table, spec)
-        raise AssertionError("unreachable: check_column raises")
-    column, operator, value = cut["column"], cut["op"].replace("==", "="), cut["value"].strip("'\"")
-    check_column(table, column)
-    series = _column(table, column)
-    if operator not in ("=", "!=") and not series.dtype.is_numeric():
-        raise DataError(
-            f"The cut '{spec}' compares numbers, and column '{column}' holds {series.dtype}; use {column}=VALUE"
-        )
-    name = f"{column}{operator}{value}"
-    variable = Protected(name, "binary", (f"not {name}", name), column)
-    source = ProtectedSource(variable, column, operator, value)
-    c = _encode_protected(source, table)
-    members = int((c == 1).sum())
-    known = int((~np.isnan(c)).sum())
-    if members in (0, known):
-        raise DataError(f"The cut '{spec}' puts {members} of {known} people into one group; both groups need people")
-    return source
-
-
-def _protected_column(name: str, table: Table) -> ProtectedSource:
-    series = _column(table, name)
-    values = sorted_levels(series.unique().to_list())
-    if series.null_count() == len(series):
-        raise DataError(f"The protected column '{name}' has no values")
-    if len(values) < 2:
-        raise DataError(
-            f"The protected column '{name}' has one value only ({values[0]}); two groups are needed to compare"
-        )
-    if len(values) > 2:
-        hint = (
-            f"{name}<{np.median(series.drop_nulls().to_numpy()):g}"
-            if series.dtype.is_numeric()
-            else f"{name}={values[0]}"
-        )
-        raise DataError(
-            f"The protected column '{name}' has {len(values)} values; two groups can be compared for now: "
-            f"give a cut such as '{hint}'"
-        )
-    variable = Protected(name, "binary", tuple(map(str, values)), name)
-    return ProtectedSource(variable, name, values=tuple(values))
-
-
-def _encode_protected(source: ProtectedSource, table: Table) -> np.ndarray:
-    series = _column(table, source.column)
-    missing = _missing(series)
-    if source.operator is None:
-        code = {_key(v): float(i) for i, v in enumerate(source.values)}
-        found = [
-            np.nan if gone else code.get(_key(v), np.nan) for v, gone in zip(_objects(series), missing, strict=True)
-        ]
-        return np.array(found)
-    if source.operator in ("=", "!="):
-        equal = np.array([_same_text(v, str(source.value)) for v in _objects(series)])
-        member = equal if source.operator == "=" else ~equal
-    else:
-        try:
-            bound = float(str(source.value))
-        except ValueError:
-            raise OptionError(f"The cut '{source.variable.name}' needs a number after '{source.operator}'") from None
-        numbers = _numbers(series)
-        compare = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal}[source.operator]
-        member = compare(numbers, bound)
-    return np.where(missing, np.nan, member.astype(float))
-
-
-def _fit_feature(
-    name: str, series: nw.Series[Any], also: nw.Series[Any] | None, start: int, forced: str | None
-) -> Feature:
-    if _missing(series).all():
-        raise DataError(f"Column '{name}' has no values; drop it (drop='{name}')")
-    if series.dtype.is_temporal():
-        raise DataError(f"Column '{name}' holds dates or times; turn it into a number, or drop it (drop='{name}')")
-    numeric = series.dtype.is_numeric()
-    if forced == "continuous" and not numeric:
-        raise DataError(f"Column '{name}' is given as continuous and holds text; give numbers, or leave it categorical")
-    if forced is None and numeric:
-        few = len(np.unique(_numbers(series)[~_missing(series)])) <= 2
-        forced = "categorical" if few else "continuous"
-    if forced == "continuous":
-        return _fit_continuous(name, series, also, start)
-    found = [s.drop_nulls() for s in (series, also) if s is not None]
-    levels = sorted_levels(value for part in found for value in part.unique().to_list())
-    if len(levels) > max(50, len(series) // 2):
-        raise DataError(
-            f"Column '{name}' has {len(levels)} different values in {len(series)} rows, too many for categories; "
-            f"drop it (drop='{name}'), or name it as the id column"
-        )
-    gone = _missing(series).any() or (also is not None and _missing(also).any())
-    known = (*levels, None) if gone else tuple(levels)
-    return Feature(name, "categorical", start, start + len(known), known)
-
-
-def _fit_continuous(name: str, series: nw.Series[Any], also: nw.Series[Any] | None, start: int) -> Feature:
-    values, missing = _numbers(series), _missing(series)
-    infinite = np.isinf(values).sum()
-    if infinite:
-        raise DataError(f"Column '{name}' holds {infinite} infinite value(s); numbers must be finite or missing")
-    present = values[~missing]
-    mean, scale = float(present.mean()), float(present.std())
-    if scale <= 1e-12 * max(abs(mean), 1.0):
-        scale = 1.0
-    whole = bool((present == np.round(present)).all() and np.abs(present).max() < 2**53)
-    gone = missing.any() or (also is not None and _missing(also).any())
-    return Feature(name, "continuous", start, start + (2 if gone else 1), (), mean, scale, whole)
-
-
-def _encode_feature(f: Feature, series: nw.Series[Any], x: np.ndarray) -> None:
-    missing = _missing(series)
-    if f.kind == "continuous":
-        if not series.dtype.is_numeric() and not missing.all():
-            raise DataError(f"Column '{f.name}' holds {series.dtype} here and was numeric in the fitting rows")
-        values = np.full(len(series), np.nan) if missing.all() else _numbers(series)
-        if np.isinf(values).any():
-            raise DataError(f"Column '{f.name}' holds infinite values; numbers must be finite or missing")
-        x[:, f.start] = np.where(missing, 0.0, (values - f.mean) / f.scale)
-        if f.has_missing:
-            x[:, f.start + 1] = missing
-        elif missing.any():
-            raise DataError(
-                f"Column '{f.name}' misses {int(missing.sum())} value(s) here and none in the fitting rows; fill them in"
-            )
-        return
-    place = {_key(level): j for j, level in enumerate(f.levels)}
-    for row, (value, gone) in enumerate(zip(_objects(series), missing, strict=True)):
-        j = place.get(_key(None if gone else value))
-        if j is not None:
-            x[row, f.start + j] = 1.0
-
-
-def _encode_label(series: nw.Series[Any], values: tuple[Level, ...] | None) -> np.ndarray:
-    if values is None:
-        return np.where(_missing(series), np.nan, _numbers(series))
-    code = {_key(v): float(i) for i, v in enumerate(values)}
-    return np.array([code.get(_key(v), np.nan) for v in _objects(series)])
-
-
-def _label_values(series: nw.Series[Any]) -> tuple[Level, ...] | None:
-    """Return the classes of a label, or None for a number with more than ten values."""
-    values = sorted_levels(series.unique().to_list())
-    return None if series.dtype.is_numeric() and len(values) > 10 else tuple(values)
-
-
-def _column(table: Table, name: str) -> nw.Series[Any]:
-    check_column(table, name)
-    return table.get_column(name)
-
-
-def _missing(series: nw.Series[Any]) -> np.ndarray:
-    gone = series.is_null().to_numpy().astype(bool)
-    if series.dtype.is_float():
-        gone |= series.is_nan().fill_null(True).to_numpy().astype(bool)
-    return gone
-
-
-def _numbers(series: nw.Series[Any]) -> np.ndarray:
-    return np.asarray(series.cast(nw.Float64).to_numpy(), dtype=float)
-
-
-def _objects(series: nw.Series[Any]) -> np.ndarray:
-    out = np.empty(len(series), dtype=object)
-    out[:] = series.to_list()
-    return out
-
-
-def sorted_levels(values: Iterable[Any]) -> list[Level]:
-    """Return the distinct values in a fixed order: numbers by size, text by alphabet."""
-    found = {_key(v): v for v in values if v is not None and v == v}
-    return sorted(found.values(), key=lambda v: (isinstance(v, str), v))
-
-
-def _key(value: object) -> object:
-    """Return what makes two category values the same: 1, 1.0 and True are one level."""
-    return float(value) if isinstance(value, bool | int | float | np.number) else value
-
-
-def _same_text(value: object, text: str) -> bool:
-    if isinstance(value, bool | np.bool_):
-        return str(bool(value)).casefold() == text.casefold()
-    if isinstance(value, int | float | np.number):
-        try:
-            return float(value) == float(text)
-        except ValueError:
-            return False
-    return str(value) == text
-
-
-def _whole(value: Tensor, f: Feature) -> Tensor:
-    """Return values that rounding alone has moved off a whole number, put back on it."""
-    near = value.round()
-    slack = 1e-5 if value.dtype == torch.float32 else 1e-9
-    return torch.where((value - near).abs() <= slack * (1 + f.scale), near, value)
-
-
-def _frame_like(template: Any, columns: Mapping[str, np.ndarray]) -> Any:
-    """Return a native data frame of the template's kind with its dtypes, where the values still fit them."""
-    kind = nw.from_native(template)
-    if kind.implementation.is_pandas():
-        frame = type(template)(dict(columns))
-        for name, dtype in template.dtypes.items():
-            integer = getattr(dtype, "kind", "") in "iu"
-            if integer and (frame[name].isna().any() or (frame[name] % 1 != 0).any()):
-                continue
-            if getattr(dtype, "kind", "") != "f":
-                if getattr(dtype, "kind", "") == "b" and frame[name].isna().any():
-                    continue
-                frame[name] = frame[name].astype(dtype)
-        return frame
-    frame = nw.from_dict({name: values.tolist() for name, values in columns.items()}, backend=kind.implementation)
-    casts = []
-    for name, dtype in kind.schema.items():
-        if dtype.is_integer() and not all(v is None or float(v).is_integer() for v in columns[name].tolist()):
-            continue
-        casts.append(nw.col(name).cast(dtype))
-    return frame.with_columns(*casts).to_native()

@@ -13,6 +13,9 @@ from fairfox.data.dataset import Dataset
 from fairfox.models.protocol import Model
 
 
+UNKNOWN = "protected value unknown"
+
+
 class FairnessTest(Protocol):
     """Anything with `fit` and `score`; that is all a foreign test needs to be benchmarked."""
 
@@ -82,9 +85,11 @@ def combine(
     """Return the Measurement of values (M, N, K): averaged over re-fits, then the worst output counts.
 
     Values come with a column per protected output (K of the auxiliary), or a single one for tests that know
-    no protected outputs.
+    no protected outputs. A signed value needs an own group to point away from: who has none known is abstained.
     """
     abstained = torch.zeros(values.shape[1], dtype=torch.bool) if abstained is None else abstained.cpu()
+    unknown = data.c.isnan().all(1).cpu() & signed
+    abstained = abstained | unknown
     values = torch.where(abstained.to(values.device)[:, None], 0.0, values)
     mean = values.mean(0)  # (N, K)
     score, worst = mean.abs().max(dim=1)
@@ -97,7 +102,10 @@ def combine(
         klass=torch.full_like(worst, -1) if klass is None else klass,
         refits=refits,
         abstained=abstained,
-        reasons=tuple(reason if gone else None for gone in abstained.tolist()),
+        reasons=tuple(
+            UNKNOWN if lacking else reason if gone else None
+            for gone, lacking in zip(abstained.tolist(), unknown.tolist(), strict=True)
+        ),
         counterfactuals=counterfactuals,
         overshoot=overshoot,
     )
@@ -140,7 +148,10 @@ def join(parts: Sequence[Measurement], places: Sequence[Tensor], people: int) ->
 
 
 def own_sign(data: Dataset) -> Tensor:
-    """Return +1 or -1 per person and protected output (N, K): derivatives turned away from the own group."""
+    """Return +1 or -1 per person and protected output (N, K): derivatives turned away from the own group.
+
+    0 where the own group is unknown: that variable does not count.
+    """
     columns = []
     for v, p in enumerate(data.protected):
         c = data.c[:, v]
@@ -151,6 +162,7 @@ def own_sign(data: Dataset) -> Tensor:
         else:
             codes = torch.arange(p.outputs, device=c.device)
             columns.append(torch.where(c[:, None] == codes, -1.0, 1.0).to(c))
+        columns[-1] = torch.where(c.isnan()[:, None], 0.0, columns[-1])
     return torch.cat(columns, dim=1)
 
 

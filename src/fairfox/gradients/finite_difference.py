@@ -20,10 +20,12 @@ def directional_derivative(model: Model, x: Tensor, direction: Tensor, *, step: 
     the caller's concern: a central difference cannot leave a corner of the simplex both ways.
     """
     step = default_step(x) if step is None else step
-    length = direction.norm(dim=1, keepdim=True)
-    unit = direction / torch.where(length > 0, length, 1.0)
+    largest = direction.abs().amax(1, keepdim=True)
+    scaled = direction / torch.where(largest > 0, largest, 1.0)  # squares of very long directions overflow
+    unit = scaled / scaled.norm(dim=1, keepdim=True).clamp(min=1.0)
+    length = largest[:, 0] * scaled.norm(dim=1)
     ahead, behind = predict(model, x + step * unit), predict(model, x - step * unit)
-    derivative: Tensor = (ahead - behind) / (2 * step) * length[:, 0]
+    derivative: Tensor = (ahead - behind) / (2 * step) * length
     return derivative
 
 

@@ -38,9 +38,9 @@ def integrated_jacobian(
         if affine is None:
             mean = _mean_gradient(model, begin, end, steps)
         else:
-            weight, bias, rest = affine
-            weight, bias = weight.to(x), bias.to(x)
-            mean = _mean_gradient(rest, begin @ weight.T + bias, end @ weight.T + bias, steps) @ weight
+            weight, bias, rest = affine  # of the network's own dtype, which may not be x's
+            first, last = (ends.to(weight) @ weight.T + bias for ends in (begin, end))
+            mean = (_mean_gradient(rest, first, last, steps) @ weight).to(x)
         parts.append((end - begin)[:, None] * mean)
     return torch.cat(parts) if parts else x.new_zeros(0, 1, x.shape[1])
 

@@ -51,7 +51,10 @@ class MLP(nn.Module):
         """Return one member as a plain network of its own: Linear, ReLU, ..., Linear."""
         layers: list[nn.Module] = []
         for weight, bias in zip(self.weights, self.biases, strict=True):
-            linear = nn.Linear(weight.shape[1], weight.shape[2])
+            # skip_init: initial weights would be drawn from the global generator
+            linear = nn.utils.skip_init(
+                nn.Linear, weight.shape[1], weight.shape[2], device=weight.device, dtype=weight.dtype
+            )
             with torch.no_grad():
                 linear.weight.copy_(cast(Tensor, weight)[index].T)
                 linear.bias.copy_(cast(Tensor, bias)[index, 0])

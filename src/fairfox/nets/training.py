@@ -53,7 +53,8 @@ def train(
         for start in range(0, len(x), batch_size):
             rows = orders[:, start : start + batch_size].to(x.device)  # (M, B)
             optimizer.zero_grad(set_to_none=True)
-            loss(net(x[rows]), targets[rows]).sum().backward()
+            with torch.enable_grad():
+                loss(net(x[rows]), targets[rows]).sum().backward()
             optimizer.step()
         with torch.no_grad():
             held_out = valid_targets.expand(net.members, *valid_targets.shape)

@@ -1,0 +1,76 @@
+"""Columns of a table as arrays: their values, what is missing, and which values are the same category."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+
+from fairfox.data.dataset import Level
+from fairfox.data.table import check_column
+
+Table = nw.DataFrame[Any]
+Series = nw.Series[Any]
+
+
+def column(table: Table, name: str) -> Series:
+    """Return a column, or raise a ColumnError that suggests the closest name."""
+    check_column(table, name)
+    return table.get_column(name)
+
+
+def missing(series: Series) -> np.ndarray:
+    """Return which values are missing (N,): null, None and NaN alike."""
+    gone = np.asarray(series.is_null().to_numpy(), dtype=bool)
+    if series.dtype.is_float():
+        gone = gone | np.asarray(series.is_nan().fill_null(True).to_numpy(), dtype=bool)
+    return gone
+
+
+def numbers(series: Series) -> np.ndarray:
+    """Return a numeric column as floats (N,), NaN where a value is missing."""
+    return np.asarray(series.cast(nw.Float64).to_numpy(), dtype=float)
+
+
+def objects(series: Series) -> np.ndarray:
+    """Return the values as Python objects (N,), None where one is missing."""
+    out = np.empty(len(series), dtype=object)
+    out[:] = series.to_list()
+    out[missing(series)] = None
+    return out
+
+
+def levels_of(*columns: Series) -> list[Level]:
+    """Return the distinct values of one or several columns in a fixed order: numbers by size, text by alphabet."""
+    return sorted_levels(value for series in columns for value in objects(series.unique()))
+
+
+def sorted_levels(values: Iterable[Any]) -> list[Level]:
+    """Return the distinct values that are not missing in a fixed order: numbers by size, text by alphabet."""
+    found = {level_key(v): v for v in values if v is not None and v == v}
+    return sorted(found.values(), key=lambda v: (isinstance(v, str), v))
+
+
+def level_key(value: object) -> object:
+    """Return what makes two category values the same: 1, 1.0 and True are one level."""
+    return float(value) if isinstance(value, bool | int | float | np.number | np.bool_) else value
+
+
+def places_of(series: Series, levels: Iterable[Level]) -> np.ndarray:
+    """Return the place of every value among the levels (N,), -1 where it is not among them."""
+    place = {level_key(level): j for j, level in enumerate(levels)}
+    return np.array([place.get(level_key(value), -1) for value in objects(series)], dtype=int)
+
+
+def same_text(value: object, text: str) -> bool:
+    """Return whether a value is what was written on a command line: 25 is "25.0", True is "true"."""
+    if isinstance(value, bool | np.bool_):
+        return str(bool(value)).casefold() == text.casefold()
+    if isinstance(value, int | float | np.number):
+        try:
+            return float(value) == float(text)
+        except ValueError:
+            return False
+    return str(value) == text

@@ -1,0 +1,86 @@
+"""Columns back into a data frame of the user's own kind, with its dtypes and its way to say that a value is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+
+from fairfox.data.columns import Table
+from fairfox.data.table import to_native_frame
+
+
+@dataclass(frozen=True)
+class Template:
+    """An empty data frame with the model's columns, and what stands in them where a value is missing."""
+
+    empty: Any  # the native frame
+    holes: Mapping[str, Any]  # of the columns where dtypes leave it open: None, NaN or NA
+
+    @classmethod
+    def of(cls, table: Table) -> Template:
+        """Return the template of a table; one that comes from a file gives pandas."""
+        frame = nw.from_native(to_native_frame(table), eager_only=True)
+        return cls(frame.head(0).to_native(), {name: _hole(frame, name) for name in frame.columns})
+
+    def fill(self, columns: Mapping[str, np.ndarray]) -> Any:
+        """Return a native frame with these values (None or NaN: missing) in the dtypes that still fit them."""
+        frame = nw.from_native(self.empty, eager_only=True)
+        if frame.implementation.is_pandas():
+            pandas: Any = nw.get_native_namespace(frame)
+            series = {name: self._pandas(pandas, name, values) for name, values in columns.items()}
+            return type(self.empty)(series)
+        kept = {name: self._series(name, values, frame) for name, values in columns.items()}
+        return nw.from_dict(kept, backend=frame.implementation).to_native()
+
+    def _pandas(self, pandas: Any, name: str, values: np.ndarray) -> Any:
+        dtype = self.empty.dtypes[name]
+        if not isinstance(dtype, np.dtype):  # these have a missing value of their own
+            given = pandas.Series(values, dtype=values.dtype)
+            return given.astype("Float64" if dtype.kind in "iu" and _fractional(values) else dtype)
+        if dtype.kind in "iuf":
+            return pandas.Series(_fitted(values.astype(float), dtype))
+        gone = pandas.isna(values)
+        if dtype.kind == "b" and not gone.any():
+            return pandas.Series(values.astype(bool))
+        out = values.astype(object)
+        out[gone] = self.holes[name]
+        return pandas.Series(out, dtype=object)
+
+    def _series(self, name: str, values: np.ndarray, frame: Table) -> nw.Series[Any]:
+        dtype: Any = frame.schema[name]
+        levels = values.dtype == object
+        gone = np.array([v is None for v in values], dtype=bool) if levels else np.isnan(values)
+        content: Any = values
+        if levels or gone.any():
+            content = [self.holes[name] if hole else v for v, hole in zip(values.tolist(), gone, strict=True)]
+        if dtype.is_integer() and _fractional(values):
+            dtype = nw.Float64()
+        return nw.new_series(name, content, backend=frame.implementation).cast(dtype)
+
+
+def _hole(frame: Table, name: str) -> Any:
+    """Return what says "missing" in a column: what it holds there already, else what pandas or polars would write."""
+    series = frame.get_column(name)
+    if not frame.implementation.is_pandas():
+        return np.nan if series.dtype.is_float() and series.is_nan().any() else None
+    native = series.to_native()
+    gone = native[native.isna()]
+    return gone.iloc[0] if len(gone) else np.nan
+
+
+def _fitted(values: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
+    """Return numbers in a dtype, or as they are where it cannot hold them (33.4 years, a missing whole number)."""
+    if dtype.kind == "f":
+        return values.astype(dtype)
+    with np.errstate(invalid="ignore"):
+        whole = values.astype(dtype)
+    return whole if bool((whole == values).all()) else values
+
+
+def _fractional(values: np.ndarray) -> bool:
+    found = values.astype(float)
+    return bool((found != np.round(found))[~np.isnan(found)].any())
