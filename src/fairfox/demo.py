@@ -62,7 +62,16 @@ class DemoAudit:
         return int((self.result.flags & (self.truth > self.result.delta)).sum())
 
 
-def run_demo(*, people: int = 6000, seed: int = 0, progress: Progress | None = None) -> tuple[DemoAudit, DemoAudit]:
+@dataclass(frozen=True)
+class Demo:
+    """The two audits, and the applicants they were made on."""
+
+    biased: DemoAudit
+    fair: DemoAudit
+    applicants: Population
+
+
+def run_demo(*, people: int = 10_000, seed: int = 0, progress: Progress | None = None) -> Demo:
     """Return the audits of a biased and of a fair model of the same lending population.
 
     Both learn from past applicants, whose approvals were biased, and are audited on new ones. The biased model
@@ -76,7 +85,7 @@ def run_demo(*, people: int = 6000, seed: int = 0, progress: Progress | None = N
 
     biased = _audited("biased", past, new, past.features, seed=seed, progress=half(0.0))
     fair = _audited("fair", past, new, past.legitimate, seed=seed, progress=half(0.5))
-    return biased, fair
+    return Demo(biased, fair, new)
 
 
 def _audited(

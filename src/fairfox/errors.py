@@ -41,10 +41,6 @@ class MissingExtraError(FairfoxError, ImportError):
     """An optional package is not installed."""
 
 
-class FairfoxWarning(UserWarning):
-    """A doubtful but usable result."""
-
-
 def did_you_mean(name: str, known: list[str]) -> str:
     """Return " Did you mean 'x'?" for the closest known name, else the known names."""
     from difflib import get_close_matches

@@ -114,13 +114,15 @@ class Dataset:
         protected: Sequence[Protected] | None = None,
     ) -> Dataset:
         """Return a Dataset over plain arrays: every column continuous, taken as it is (not scaled again)."""
-        rows = torch.as_tensor(np.asarray(x) if not isinstance(x, Tensor) else x)
-        rows = rows if rows.is_floating_point() else rows.float()
-        groups = torch.as_tensor(np.asarray(c) if not isinstance(c, Tensor) else c).to(rows.dtype)
-        groups = groups.reshape(len(rows), -1) if len(groups) == len(rows) else groups
-        labels = None if y is None else torch.as_tensor(np.asarray(y) if not isinstance(y, Tensor) else y)
+        rows, groups = _tensor(x), _tensor(c)
+        labels = None if y is None else _tensor(y)
         if rows.ndim != 2:
             raise ShapeError(f"x has {rows.ndim} dimensions; give a 2-D array, one row per individual")
+        if groups.ndim == 0 or len(groups) != len(rows):
+            found = groups.ndim and len(groups)
+            raise ShapeError(f"{found} protected values for {len(rows)} individuals; give one each")
+        rows = rows if rows.is_floating_point() else rows.to(torch.get_default_dtype())
+        groups = groups.to(rows).reshape(len(rows), -1)
         columns = list(names) if names is not None else [f"x{j}" for j in range(rows.shape[1])]
         if len(columns) != rows.shape[1]:
             raise ShapeError(f"{len(columns)} names for {rows.shape[1]} columns; give one name per column")
@@ -177,17 +179,30 @@ class Dataset:
 
 
 def project_blocks(x: Tensor, features: Sequence[Feature]) -> Tensor:
-    """Return x with every one-hot block clipped at 0 and renormalised; blocks without mass stay empty."""
+    """Return x with every one-hot block clipped at 0 and renormalised.
+
+    Where clipping leaves nothing, the largest entry gets everything; blocks of zeros (a category that the encoding
+    does not know) stay empty.
+    """
     blocks = [f.columns for f in features if f.kind == "categorical"]
     if not blocks:
         return x
     parts, at = [], 0
     for block in blocks:
-        clipped = x[:, block].clamp(min=0)
-        total = clipped.sum(1, keepdim=True)
-        parts += [x[:, at : block.start], clipped / torch.where(total > 0, total, 1.0)]
+        parts += [x[:, at : block.start], _on_simplex(x[:, block])]
         at = block.stop
     return torch.cat([*parts, x[:, at:]], dim=1)
+
+
+def _on_simplex(block: Tensor) -> Tensor:
+    clipped = block.clamp(min=0)
+    total = clipped.sum(1, keepdim=True)
+    shares = clipped / torch.where(total > 0, total, 1.0)
+    lost = (total == 0) & (block < 0).any(1, keepdim=True)
+    if not lost.any():
+        return shares
+    largest = torch.zeros_like(block).scatter(1, block.argmax(1, keepdim=True), 1.0)
+    return torch.where(lost, largest, shares)
 
 
 def assign_folds(c: Tensor, folds: int, *, seed: int) -> Tensor:
@@ -202,6 +217,15 @@ def _stratified_order(c: Tensor, *, seed: int) -> Tensor:
     shuffled = torch.randperm(len(c), generator=torch.Generator().manual_seed(seed))
     _, group = torch.unique(c[shuffled].cpu().double().nan_to_num(nan=-1.0), dim=0, return_inverse=True)
     return shuffled[torch.argsort(group, stable=True)]
+
+
+def _tensor(values: object) -> Tensor:
+    """Return arrays in their own dtype, and plain lists in torch's."""
+    if isinstance(values, Tensor):
+        return values
+    tensor = torch.as_tensor(np.asarray(values))
+    plain = isinstance(values, list | tuple) and tensor.is_floating_point()
+    return tensor.to(torch.get_default_dtype()) if plain else tensor
 
 
 def _inferred(values: Tensor, name: str) -> Protected:

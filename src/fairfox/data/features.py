@@ -20,9 +20,9 @@ def fit_feature(name: str, series: Series, also: Series | None, start: int, forc
     `also` is the same column of further rows, whose categories and missing values are known too.
     """
     if missing(series).all():
-        raise DataError(f"Column '{name}' has no values; drop it (drop='{name}')")
+        raise DataError(f"Column '{name}' has no values; {_drop(name)}")
     if series.dtype.is_temporal():
-        raise DataError(f"Column '{name}' holds dates or times; turn it into a number, or drop it (drop='{name}')")
+        raise DataError(f"Column '{name}' holds dates or times; turn it into a number, or {_drop(name)}")
     kind = forced or _detect(series)
     if kind == "continuous" and not series.dtype.is_numeric():
         raise DataError(
@@ -36,7 +36,7 @@ def fit_feature(name: str, series: Series, also: Series | None, start: int, forc
     if len(levels) > max(_FEW_LEVELS, len(series) // 2):
         raise DataError(
             f"Column '{name}' has {len(levels)} different values in {len(series)} rows, too many for categories; "
-            f"drop it (drop='{name}'), or name it as the id column"
+            f"{_drop(name)}, or name it as the id (id='{name}', --id {name})"
         )
     known = (*levels, None) if gone else tuple(levels)
     return Feature(name, "categorical", start, start + len(known), known)
@@ -96,11 +96,15 @@ def codes_of(f: Feature) -> Tensor:
         text = next(level for level in f.levels if isinstance(level, str))
         raise DataError(
             f"Column '{f.name}' holds text such as '{text}', and the model takes a matrix of numbers; "
-            f"drop the column (drop='{f.name}'), or give a model that takes the table"
+            f"{_drop(f.name)}, or give a model that takes the table"
         ) from None
     if any(np.isnan(codes)):
         raise DataError(f"Column '{f.name}' has missing values, and the model takes a matrix; fill them in first")
     return torch.tensor(codes, dtype=torch.float64)
+
+
+def _drop(name: str) -> str:
+    return f"drop it (drop=['{name}'], --drop {name})"
 
 
 def _detect(series: Series) -> FeatureKind:

@@ -12,7 +12,6 @@ from torch import Tensor
 from fairfox.data.dataset import Dataset
 from fairfox.models.protocol import Model
 
-
 UNKNOWN = "protected value unknown"
 
 

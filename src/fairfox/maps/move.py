@@ -14,7 +14,7 @@ from fairfox.auxiliary.model import Auxiliary, AuxiliaryModel
 from fairfox.data.dataset import Dataset, project_blocks
 from fairfox.errors import NotFittedError, OptionError
 from fairfox.gradients.autograd import autograd_jacobian
-from fairfox.maps.protocol import CounterfactualMap, Mapped
+from fairfox.maps.protocol import CounterfactualMap, Mapped, check_both_groups
 from fairfox.maps.rank import RankMap
 from fairfox.models.protocol import Model
 from fairfox.similarity import between_metric, covariance_metric
@@ -37,7 +37,8 @@ class GroupLogits:
         groups = [logit[c == g] for g in (0, 1)]
         mean = torch.stack([part.mean() for part in groups])
         spread = torch.stack([part.std(correction=0) for part in groups])
-        share = torch.tensor([len(part) for part in groups]).to(mean) / max(len(logit), 1)
+        share = torch.tensor([len(part) for part in groups]).to(mean)
+        share = share / share.sum()
         within = (share * spread.square()).sum()
         between = (share * (mean - (share * mean).sum()).square()).sum()
         return cls(mean, spread, float(between / (between + within).clamp(min=1e-30)))
@@ -46,7 +47,8 @@ class GroupLogits:
         """Return the logit each person should reach in the other group: r(x)."""
         p = (1 - self.between) ** 2 if persistence == "adaptive" else persistence
         other = 1 - own
-        ratio = self.spread[other] / self.spread[own].clamp(min=1e-12)
+        known = self.spread[own] > 0  # a group of one has no spread to compare with
+        ratio = torch.where(known, self.spread[other] / torch.where(known, self.spread[own], 1.0), 1.0)
         return self.mean[other] + p * ratio * (logit - self.mean[own])
 
 
@@ -92,13 +94,14 @@ class MoveMap:
             auxiliary.refits = refits
         auxiliary.fit(data)
         known = data[~data.c[:, self.variable].isnan()]
+        check_both_groups(known, self.variable)
         matrix = self._metric(known)
         rank = None
         if bool(data.withheld.any()):
             rank = RankMap(variable=self.variable, only=data.withheld).fit(known)
-        return [
-            self._with(member, matrix, rank, auxiliary.held_out or known) for member in list(auxiliary.members)[:refits]
-        ]
+        unseen = auxiliary.held_out
+        rows = unseen if unseen is not None and _has_both_groups(unseen, self.variable) else known
+        return [self._with(member, matrix, rank, rows) for member in list(auxiliary.members)[:refits]]
 
     def map(self, data: Dataset) -> Mapped:
         """Return everyone moved into the other group; where J vanishes on the way people stay and are abstained."""
@@ -153,6 +156,10 @@ class MoveMap:
         matrix[hidden] = 0.0
         matrix[:, hidden] = 0.0
         return matrix
+
+
+def _has_both_groups(data: Dataset, variable: int) -> bool:
+    return bool((data.c[:, variable] == 0).any() and (data.c[:, variable] == 1).any())
 
 
 def _outside(x: Tensor, data: Dataset) -> Tensor:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from fairfox.data.dataset import Dataset
+from fairfox.errors import DataError
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,14 @@ class RefittableMap(Protocol):
     def fit_many(self, data: Dataset, refits: int, *, seed: int) -> list[CounterfactualMap]:
         """Return `refits` independently fitted maps."""
         ...
+
+
+def check_both_groups(data: Dataset, variable: int) -> None:
+    """Raise where one of the two groups has nobody to learn from."""
+    p = data.protected[variable]
+    for code, level in enumerate(p.levels):
+        if not bool((data.c[:, variable] == code).any()):
+            raise DataError(f"Nobody in the fitting rows belongs to '{level}' of '{p.name}'; both groups are needed")
 
 
 def fit_maps(prototype: CounterfactualMap, data: Dataset, refits: int, *, seed: int) -> list[CounterfactualMap]:

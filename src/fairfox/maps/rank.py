@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fairfox.data.dataset import Dataset, Feature
 from fairfox.errors import NotFittedError, OptionError
-from fairfox.maps.protocol import Mapped
+from fairfox.maps.protocol import Mapped, check_both_groups
 
 
 @dataclass
@@ -19,7 +19,7 @@ class RankMap:
 
     Continuous: the value at the same mid-rank among the other group's values. Categorical: maximal coupling, a
     category stays with probability min(1, p'/p), and what leaves is spread over the categories that gain.
-    Missing values stay missing. No auxiliary, no gradient, no tuning.
+    Missing numbers stay missing; a missing category is a category. No auxiliary, no gradient, no tuning.
 
     Example:
         >>> data = Dataset.from_arrays([[0.0], [1.0], [5.0], [7.0]], c=[0, 0, 1, 1])
@@ -38,6 +38,7 @@ class RankMap:
             raise OptionError("The rank map compares two groups; give a protected variable with two values, or a cut")
         c = data.c[:, self.variable]
         groups = [data.x[c == 0], data.x[c == 1]]
+        check_both_groups(data, self.variable)
         self.values = [
             [_present(rows, f.start, f.has_missing).sort().values for f in _continuous(data)] for rows in groups
         ]

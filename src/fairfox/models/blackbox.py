@@ -14,6 +14,7 @@ from fairfox.models.output import Output
 from fairfox.models.protocol import Decoder, row_blocks
 
 _ROWS_A_CALL = 65_536  # tree ensembles want large blocks; this bounds the memory of one call
+_PEOPLE_A_CALL = 8192  # each may become 32 rows
 
 
 class BlackBoxModel:
@@ -43,7 +44,7 @@ class BlackBoxModel:
         if self.decoder is None or not self.blocks:
             return self._mean_of(x, torch.ones(len(x)), torch.arange(len(x)), len(x)).to(x)
         parts = []
-        for block in row_blocks(len(x), _ROWS_A_CALL):
+        for block in row_blocks(len(x), _PEOPLE_A_CALL):
             rows, weights, owner = self.decoder.expand(x[block])
             parts.append(self._mean_of(rows, weights, owner, len(x[block])))
         return torch.cat(parts).to(x) if parts else x.new_zeros(0, 1)
@@ -56,7 +57,9 @@ class BlackBoxModel:
         values = self.output(self.raw(rows)).double() if len(rows) else torch.zeros(0, 1, dtype=torch.float64)
         if len(rows) == people:
             return values
-        return torch.zeros(people, 1, dtype=torch.float64).index_add(0, owner, values * weights[:, None].double())
+        # around one of each person's own values, so that equal values have exactly that mean
+        base = torch.zeros(people, 1, dtype=torch.float64).index_copy(0, owner, values)
+        return base.index_add(0, owner, (values - base[owner]) * weights[:, None].double())
 
     def _call(self, x: Tensor) -> Tensor:
         inputs: Any

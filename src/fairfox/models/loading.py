@@ -10,12 +10,14 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
+import os
 import pickle
 import sys
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from fairfox.data.files import written_whole
@@ -23,6 +25,7 @@ from fairfox.errors import FileError, ModelError, OptionError, UntrustedModelErr
 
 _RUNS_CODE = {".pkl", ".pickle", ".joblib", ".sav"}
 _NOT_READ = {".pt", ".pth", ".pt2", ".ckpt", ".h5", ".keras", ".bin"}
+_RETURNS = ("logit", "probability", "value")
 _KNOWN = "safetensors (.safetensors with a .json beside it), pickle (.pkl, .joblib; needs --trust-model)"
 
 
@@ -34,19 +37,21 @@ def load_model(spec: str, *, trust: bool = False) -> object:
         trust: load files that could run code. Only for files whose origin you trust.
     """
     path = Path(spec)
-    if ":" in spec and not path.exists():
+    exists = os.path.exists(path)  # unlike Path.exists, also for names the system does not allow
+    if ":" in spec and not exists:
         return _from_code(spec)
-    if not path.exists():
+    if not exists:
         raise FileError(f"No model at '{spec}'; give a model file, module:function or file.py:function")
     if path.is_dir():
         raise FileError(f"'{spec}' is a folder; give a model file, module:function or file.py:function")
-    if path.suffix == ".py":
+    suffix = path.suffix.lower()
+    if suffix == ".py":
         raise OptionError(f"'{spec}' is code; name the function in it: {spec}:function")
-    if path.suffix in _RUNS_CODE or _is_pickle(path):
+    if suffix in _RUNS_CODE or _is_pickle(path):
         return _from_pickle(path, trust=trust)
-    if path.suffix == ".safetensors":
+    if suffix == ".safetensors":
         return _from_safetensors(path)
-    if path.suffix in _NOT_READ:
+    if suffix in _NOT_READ:
         raise UntrustedModelError(
             f"'{path.name}' is a kind of file that can run code when loaded and is not read; load it in a Python file "
             "of your own and give that as file.py:function"
@@ -62,6 +67,11 @@ def save_mlp(net: nn.Sequential, path: str | Path, *, returns: str = "logit") ->
 
     path = Path(path)
     linear = [layer for layer in net if isinstance(layer, nn.Linear)]
+    if [type(layer) for layer in net] != [nn.Linear, nn.ReLU] * (len(linear) - 1) + [nn.Linear]:
+        kinds = ", ".join(type(layer).__name__ for layer in net)
+        raise OptionError(f"The network is {kinds}; only Linear, ReLU, ..., Linear can be declared in a file")
+    if returns not in _RETURNS:
+        raise OptionError(f"returns is '{returns}'; expected one of {', '.join(_RETURNS)}")
     declared = {
         "kind": "mlp",
         "sizes": [linear[0].in_features, *[layer.out_features for layer in linear]],
@@ -115,8 +125,10 @@ def _module_by_name(name: str) -> Any:
 
 def _is_pickle(path: Path) -> bool:
     with path.open("rb") as handle:
-        head = handle.read(2)
-    return len(head) == 2 and head[0] == 0x80 and head[1] <= pickle.HIGHEST_PROTOCOL
+        head = handle.read(9)
+    # safetensors begin with the length of their JSON header, whose bytes may look like a pickle's, and the header
+    declared = head[8:] == b"{"
+    return len(head) > 1 and head[0] == 0x80 and 2 <= head[1] <= pickle.HIGHEST_PROTOCOL and not declared
 
 
 def _from_pickle(path: Path, *, trust: bool) -> object:
@@ -126,12 +138,9 @@ def _from_pickle(path: Path, *, trust: bool) -> object:
             "add --trust-model (trust=True) if you trust where it comes from"
         )
     try:
-        if path.suffix == ".joblib":
-            import joblib
+        import joblib  # also reads plain pickles, and joblib's own are often named .pkl
 
-            return joblib.load(path)
-        with path.open("rb") as handle:
-            return pickle.load(handle)
+        return joblib.load(path)
     except Exception as error:  # unpickling may raise anything
         raise FileError(f"'{path.name}' could not be unpickled: {type(error).__name__}: {error}") from error
 
@@ -145,6 +154,22 @@ def _from_safetensors(path: Path) -> nn.Module:
         raise FileError(
             f"'{path.name}' has no '{beside.name}' beside it; declare the architecture there: kind, sizes, returns"
         )
+    sizes, returns = _declaration(beside)
+    try:
+        with torch.device("meta"):  # no weights of its own, and no random numbers drawn for them
+            layers = [layer for fans in pairwise(sizes) for layer in (nn.Linear(*fans), nn.ReLU())]
+        net = nn.Sequential(*layers[:-1])
+        net.load_state_dict(load_file(path), assign=True)
+    except (SafetensorError, RuntimeError) as error:
+        first_line = str(error).splitlines()[0]
+        raise FileError(f"'{path.name}' does not hold the network declared in '{beside.name}': {first_line}") from error
+    if returns == "logit":
+        net.append(nn.Sigmoid() if sizes[-1] == 1 else nn.Softmax(dim=1))
+    return net.eval()
+
+
+def _declaration(beside: Path) -> tuple[list[int], str]:
+    """Return the layer sizes that a JSON file declares, and what the network returns."""
     try:
         declared = json.loads(beside.read_text(encoding="utf-8"))
         sizes = [int(size) for size in declared["sizes"]]
@@ -152,20 +177,12 @@ def _from_safetensors(path: Path) -> nn.Module:
         raise FileError(
             f"'{beside.name}' does not declare an architecture: expected kind, sizes, returns ({error})"
         ) from error
-    if declared.get("kind") != "mlp" or declared.get("activation", "relu") != "relu" or len(sizes) < 2:
+    known = declared.get("kind") == "mlp" and declared.get("activation", "relu") == "relu"
+    if not known or len(sizes) < 2 or min(sizes) < 1:
         raise FileError(
             f"'{beside.name}' declares an unknown architecture; fairfox knows kind 'mlp' with activation 'relu'"
         )
-    layers: list[nn.Module] = []
-    for fan_in, fan_out in pairwise(sizes):
-        layers += [nn.Linear(fan_in, fan_out), nn.ReLU()]
-    layers.pop()
-    net = nn.Sequential(*layers)
-    try:
-        net.load_state_dict(load_file(path))
-    except (SafetensorError, RuntimeError) as error:
-        first_line = str(error).splitlines()[0]
-        raise FileError(f"'{path.name}' does not hold the network declared in '{beside.name}': {first_line}") from error
-    if declared.get("returns", "logit") == "logit":
-        net.append(nn.Sigmoid() if sizes[-1] == 1 else nn.Softmax(dim=1))
-    return net.eval()
+    returns = declared.get("returns", "logit")
+    if returns not in _RETURNS:
+        raise FileError(f"'{beside.name}' declares returns '{returns}'; expected one of {', '.join(_RETURNS)}")
+    return sizes, returns

@@ -27,13 +27,13 @@ class Output:
 
     returns: Returns = "value"
     wanted: Wanted = "probability"
-    column: int | None = None  # of the audited class, where the model returns one column per class
+    column: int | None = None  # of the audited class; where a model returns one column, that is of class 1
 
     def __call__(self, raw: Tensor) -> Tensor:
         """Return (N, 1) for raw outputs (N,), (N, 1) or (N, classes)."""
         raw = raw.reshape(len(raw), -1)
         if raw.shape[1] == 1:
-            return self._convert(raw)
+            return self._convert(self._opposite(raw) if self.column == 0 else raw)
         if self.column is None:
             raise OptionError(
                 f"The model returned {raw.shape[1]} columns; say which is audited with positive=<column number>"
@@ -43,6 +43,9 @@ class Output:
             odds = raw[:, self.column] - torch.logsumexp(others, dim=1)
             return self._convert(odds[:, None])
         return self._convert(raw[:, self.column, None])
+
+    def _opposite(self, raw: Tensor) -> Tensor:
+        return 1 - raw if self.returns == "probability" else -raw
 
     def _convert(self, raw: Tensor) -> Tensor:
         if self.returns == "logit" and self.wanted == "probability":
@@ -63,12 +66,14 @@ def settle_output(
     """Return the Output for a model, given its raw outputs on the audited rows.
 
     Outputs within [0, 1] are taken as probabilities, one column of other numbers as values in the model's own
-    units; several columns that are no probabilities are ambiguous and refused.
+    units; several columns that are no probabilities are ambiguous and refused. Rows with NaN are left to `predict`,
+    which names them.
     """
-    raw = raw.double()
-    width = 1 if raw.ndim == 1 else raw.shape[1]
+    raw = raw.double().reshape(len(raw), -1)
+    width = raw.shape[1]
     if width == 0:
         raise ModelError("The model returned no column; it must return one prediction per individual")
+    raw = raw[torch.isfinite(raw).all(1)]
     within = bool(((raw >= 0) & (raw <= 1)).all())
     adds_up = width == 1 or bool(((raw.sum(1) - 1).abs() < 1e-3).all())
     if returns is None and width > 1 and not (within and adds_up):
@@ -77,13 +82,16 @@ def settle_output(
             "say what they are with returns='logit' or 'value' (--returns)"
         )
     returns = returns or ("probability" if within else "value")
-    if returns == "probability" and not within and bool(torch.isfinite(raw).all()):
+    if returns == "probability" and not within:
         raise OptionError(
             f"The model returned numbers from {float(raw.min()):.3g} to {float(raw.max()):.3g}; probabilities lie "
             "within 0 and 1: say what they are with returns='logit' or 'value' (--returns)"
         )
-    column = class_index(positive, classes or list(range(width))) if width > 1 else None
-    return Output(returns, wanted, column)
+    if returns == "value" and width == 1 and positive is not None:
+        raise OptionError(f"The model returns values, not classes; leave out positive='{positive}' (--positive)")
+    if width == 1 and positive is None:
+        return Output(returns, wanted)
+    return Output(returns, wanted, class_index(positive, classes or list(range(max(width, 2)))))
 
 
 def class_index(positive: Any, classes: list[Any]) -> int:

@@ -67,7 +67,10 @@ class TorchModel:
             ) from error
         if not isinstance(out, Tensor):
             raise ModelError(f"The model returned {type(out).__name__}; expected a tensor with one row per individual")
-        return out
+        if out.ndim == 0 or len(out) != len(x):
+            found = "a single number" if out.ndim == 0 else f"{len(out)} predictions"
+            raise ModelError(f"The model returned {found} for {len(x)} individuals; return one row each, in order")
+        return out.reshape(len(x), -1)
 
     @property
     def first_affine(self) -> Affine | None:
@@ -77,11 +80,12 @@ class TorchModel:
             return None
         linear, rest = module[0], module[1:]
         weight, bias = linear.weight.detach(), linear.bias
-        shift = torch.zeros(weight.shape[0], dtype=weight.dtype) if bias is None else bias.detach()
+        shift = torch.zeros_like(weight[:, 0]) if bias is None else bias.detach()
         if self.decoder is not None and self.decoder.blocks:
             return None  # the projection of one-hot blocks is not affine
         if self.decoder is not None and not self.encoded:
-            eye = torch.eye(weight.shape[1], dtype=weight.dtype)
-            origin = self.decoder.matrix(torch.zeros_like(eye[:1]))  # (1, D)
-            weight, shift = weight @ (self.decoder.matrix(eye) - origin).T, shift + weight @ origin[0]
+            corners = torch.cat([torch.zeros_like(weight[:1]), torch.eye(weight.shape[1]).to(weight)])
+            # as autograd sees them: without the rounding to whole numbers
+            origin, *steps = self.decoder.matrix(corners.requires_grad_()).detach()
+            weight, shift = weight @ (torch.stack(steps) - origin).T, shift + weight @ origin
         return weight, shift, lambda h: self.output(rest(h))

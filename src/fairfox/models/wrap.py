@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from fairfox.errors import OptionError
 from fairfox.models.blackbox import BlackBoxModel
-from fairfox.models.output import Output, Returns, Wanted, settle_output
+from fairfox.models.output import Output, Returns, Wanted, class_index, settle_output
 from fairfox.models.protocol import Decoder, Model
 from fairfox.models.sklearn_model import describe_estimator, is_estimator
 from fairfox.models.torch_model import TorchModel
@@ -68,17 +68,30 @@ def as_model(
     elif callable(obj) and not isinstance(obj, type):
         model = BlackBoxModel(obj, decoder=decoder, kind=kind or "table")
     else:
+        what = f"the class {obj.__name__}" if isinstance(obj, type) else f"a {type(obj).__name__}"
         raise OptionError(
-            f"This is a {type(obj).__name__}, not a model; "
+            f"This is {what}, not a model; "
             "give a torch module, a scikit-learn estimator or Pipeline, or a function from a table to predictions"
         )
     if example is None:
-        model.output = Output(returns or "value", output, None if positive is None else int(positive))
+        model.output = Output(returns or "value", output, _column(positive, classes))
     else:
         with torch.no_grad():
             raw = model.raw(example)
         model.output = settle_output(raw, returns=returns, wanted=output, positive=positive, classes=classes)
     return model
+
+
+def _column(positive: Any, classes: list[Any] | None) -> int | None:
+    """Return the audited column where no outputs were seen: a class of the model, or a column number."""
+    if classes is not None:
+        return class_index(positive, classes)
+    if positive is None:
+        return None
+    try:
+        return int(positive)
+    except ValueError:
+        raise OptionError(f"positive is '{positive}', and the model names no classes; give a column number") from None
 
 
 def _is_pipeline(obj: object) -> bool:

@@ -1,0 +1,126 @@
+"""The linear auxiliary, against scikit-learn."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression, Ridge
+
+from fairfox.auxiliary.linear import LinearAuxiliary, LinearMember
+from fairfox.data.dataset import Dataset, Protected
+from fairfox.errors import DataError
+
+RACE = Protected("race", "categorical", ("a", "b", "c"))
+AGE = Protected("age", "continuous", ())
+SEX = Protected("sex")
+
+
+def people(count=200):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(count, 4, dtype=torch.float64, generator=generator)
+    noise = torch.randn(count, dtype=torch.float64, generator=generator)
+    return x, x @ torch.tensor([1.0, -1.0, 0.5, 0.0], dtype=torch.float64) + noise
+
+
+def test_a_member_is_a_linear_map():
+    member = LinearMember(torch.tensor([[2.0, 1.0], [0.0, -1.0]]), torch.tensor([0.5, 0.0]))
+    assert member(torch.tensor([[1.0, 3.0]])).tolist() == [[5.5, -3.0]]
+    assert member(torch.zeros(2, 2, dtype=torch.float64)).dtype == torch.float64
+
+
+def test_coefficients_of_a_binary_variable_are_scikit_learn_s():
+    x, score = people()
+    sex = (score > 0).double()
+    member = LinearAuxiliary(strength=0.5).fit(Dataset.from_arrays(x, sex)).members[0]
+    oracle = LogisticRegression(C=0.5, max_iter=1000).fit(x.numpy(), sex.numpy())
+    np.testing.assert_allclose(member.weights, oracle.coef_)
+    np.testing.assert_allclose(member(x)[:, 0], oracle.decision_function(x.numpy()))
+
+
+def test_coefficients_of_a_categorical_variable_are_scikit_learn_s_centred():
+    x, score = people()
+    race = torch.bucketize(score, torch.tensor([-1.0, 1.0], dtype=torch.float64)).double()
+    member = LinearAuxiliary().fit(Dataset.from_arrays(x, race, protected=[RACE])).members[0]
+    oracle = LogisticRegression(max_iter=1000).fit(x.numpy(), race.numpy())
+    np.testing.assert_allclose(member.weights, oracle.coef_ - oracle.coef_.mean(0), atol=1e-12)
+    np.testing.assert_allclose(member(x).softmax(1), oracle.predict_proba(x.numpy()), atol=1e-12)
+
+
+def test_a_categorical_variable_of_two_classes_has_two_opposite_outputs():
+    x, score = people()
+    sex = (score > 0).double()
+    two = Protected("sex", "categorical", ("w", "m"))
+    pair = LinearAuxiliary().fit(Dataset.from_arrays(x, sex, protected=[two])).members[0](x)
+    single = LinearAuxiliary().fit(Dataset.from_arrays(x, sex)).members[0](x)
+    torch.testing.assert_close(pair, torch.cat([-single / 2, single / 2], dim=1))
+
+
+def test_a_continuous_variable_is_regressed_on_its_standardised_values():
+    x, score = people()
+    age = 40 + 10 * score
+    member = LinearAuxiliary().fit(Dataset.from_arrays(x, age, protected=[AGE])).members[0]
+    oracle = Ridge().fit(x.numpy(), ((age - age.mean()) / age.std(correction=0)).numpy())
+    np.testing.assert_allclose(member(x)[:, 0], oracle.predict(x.numpy()))
+
+
+def test_several_variables_stand_one_after_the_other():
+    x, score = people()
+    race = torch.bucketize(score, torch.tensor([-1.0, 1.0], dtype=torch.float64)).double()
+    c = torch.stack([(score > 0).double(), race, score], dim=1)
+    member = LinearAuxiliary().fit(Dataset.from_arrays(x, c, protected=[SEX, RACE, AGE])).members[0]
+    assert member.weights.shape == (5, 4)
+    alone = LinearAuxiliary().fit(Dataset.from_arrays(x, race, protected=[RACE])).members[0]
+    torch.testing.assert_close(member.weights[1:4], alone.weights)
+
+
+def test_withheld_and_constant_columns_have_exactly_zero_weight():
+    x, score = people()
+    x[:, 1] = 3.0
+    data = Dataset.from_arrays(x, (score > 0).double())
+    data = replace(data, withheld=torch.tensor([True, False, False, False]))
+    weights = LinearAuxiliary().fit(data).members[0].weights
+    assert weights[0, :2].tolist() == [0.0, 0.0]
+    assert (weights[0, 2:] != 0).all()
+
+
+def test_people_whose_protected_value_is_unknown_are_ignored():
+    x, score = people()
+    sex = (score > 0).double()
+    unknown = torch.cat([sex, torch.full((5,), torch.nan, dtype=torch.float64)])
+    wild = Dataset.from_arrays(torch.cat([x, 1e6 * x[:5]]), unknown, protected=[SEX])
+    found = LinearAuxiliary().fit(wild).members[0]
+    torch.testing.assert_close(found.weights, LinearAuxiliary().fit(Dataset.from_arrays(x, sex)).members[0].weights)
+
+
+def test_refits_differ_by_their_rows_and_repeat_with_their_seed():
+    x, score = people()
+    data = Dataset.from_arrays(x, (score > 0).double())
+    first, second, other = (LinearAuxiliary(refits=3, seed=seed).fit(data).members for seed in (1, 1, 2))
+    assert len(first) == 3
+    assert all(torch.equal(a.weights, b.weights) for a, b in zip(first, second, strict=True))
+    assert not torch.equal(first[0].weights, first[1].weights)
+    assert not torch.equal(first[0].weights, other[0].weights)
+
+
+def test_a_rare_group_survives_every_refit():
+    x, score = people()
+    rare = torch.zeros(200, dtype=torch.float64)
+    rare[score.argsort()[-3:]] = 2.0
+    rare[score.argsort()[:100]] = 1.0
+    members = LinearAuxiliary(refits=20).fit(Dataset.from_arrays(x, rare, protected=[RACE])).members
+    assert all(member.weights.shape == (3, 4) for member in members)
+
+
+def test_a_group_nobody_belongs_to_is_refused():
+    x, score = people()
+    with pytest.raises(DataError, match="Group 'c' of 'race' has too few people"):
+        LinearAuxiliary().fit(Dataset.from_arrays(x, (score > 0).double(), protected=[RACE]))
+
+
+def test_the_global_generators_are_left_alone():
+    x, score = people()
+    before, numpy_before = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
+    LinearAuxiliary(refits=2).fit(Dataset.from_arrays(x, (score > 0).double()))
+    assert torch.equal(torch.get_rng_state(), before)
+    assert np.array_equal(np.random.get_state()[1], numpy_before)  # noqa: NPY002

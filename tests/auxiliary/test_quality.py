@@ -1,0 +1,112 @@
+"""How well the protected variable is told, against scikit-learn, and what is said about it."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from sklearn.metrics import log_loss, r2_score, roc_auc_score
+
+from fairfox.auxiliary.quality import AuxiliaryQuality, measure_quality, quality_warnings
+from fairfox.data.dataset import Protected
+
+RACE = Protected("race", "categorical", ("a", "b", "c"))
+AGE = Protected("age", "continuous", ())
+SEX = Protected("sex")
+
+
+def draw(*shape, seed=0):
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def test_quality_of_a_binary_variable_is_scikit_learn_s():
+    logit = draw(300, 1)
+    c = (logit[:, 0] + draw(300, seed=1) > 0.5).double()
+    quality = measure_quality(logit, c, SEX)
+    rate = float(c.mean())
+    assert (quality.variable, quality.metric, quality.chance, quality.rows) == ("sex", "auc", 0.5, 300)
+    assert quality.value == pytest.approx(roc_auc_score(c, logit[:, 0]))
+    assert quality.log_loss == pytest.approx(log_loss(c, logit[:, 0].sigmoid()))
+    assert quality.chance_log_loss == pytest.approx(log_loss(c, [rate] * 300))
+
+
+def test_quality_of_a_categorical_variable_is_scikit_learn_s_one_against_the_rest():
+    logits = draw(300, 3)
+    c = (logits + draw(300, 3, seed=1)).argmax(1).double()
+    quality = measure_quality(logits - logits.mean(1, keepdim=True), c, RACE)
+    shares = logits.softmax(1).numpy()
+    assert quality.value == pytest.approx(roc_auc_score(c, shares, multi_class="ovr"))
+    assert quality.log_loss == pytest.approx(log_loss(c, shares))
+    rates = torch.bincount(c.long()).double() / 300
+    assert quality.chance_log_loss == pytest.approx(float(-(rates * rates.log()).sum()))
+
+
+def test_quality_of_a_continuous_variable_is_r2_of_its_standardised_values():
+    c = 40 + 10 * draw(300)
+    standardised = (c - c.mean()) / c.std(correction=0)
+    out = standardised + 0.5 * draw(300, seed=1)
+    quality = measure_quality(out[:, None], c, AGE)
+    assert (quality.metric, quality.chance, quality.chance_log_loss) == ("r2", 0.0, 1.0)
+    assert quality.value == pytest.approx(r2_score(standardised, out))
+    assert quality.log_loss == pytest.approx(float((out - standardised).square().mean()))
+
+
+def test_confident_logits_do_not_overflow():
+    c = torch.tensor([0.0, 1.0, 1.0])
+    quality = measure_quality(torch.tensor([[-2000.0], [2000.0], [-1000.0]]), c, SEX)
+    assert quality.log_loss == pytest.approx(1000 / 3)
+
+
+def test_people_whose_protected_value_is_unknown_do_not_count():
+    logit, c = torch.tensor([[-1.0], [1.0], [-9.0]]), torch.tensor([0.0, 1.0, torch.nan])
+    quality = measure_quality(logit, c, SEX)
+    assert quality.rows == 2
+    assert quality.value == 1.0
+
+
+def test_a_class_that_is_not_among_the_rows_is_left_out():
+    logits, c = draw(200, 3), torch.arange(200).double() % 2
+    shares = logits.softmax(1)
+    expected = (roc_auc_score(c == 0, shares[:, 0]) + roc_auc_score(c == 1, shares[:, 1])) / 2
+    assert measure_quality(logits, c, RACE).value == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("protected", "outputs"), [(SEX, 1), (RACE, 3), (AGE, 1)])
+@pytest.mark.parametrize("c", [torch.ones(5), torch.full((5,), torch.nan)], ids=["one value", "unknown"])
+def test_rows_of_one_group_cannot_tell_how_good_it_is(protected, outputs, c):
+    quality = measure_quality(draw(5, outputs), c, protected)
+    assert math.isnan(quality.value)
+    (warning,) = quality_warnings(quality)
+    assert f"fewer than two values of '{protected.name}'" in warning
+
+
+GOOD = AuxiliaryQuality("sex", "auc", 0.84, 0.5, 0.49, 0.693, 1000)
+
+
+def test_a_useful_auxiliary_needs_no_warning():
+    assert quality_warnings(GOOD) == []
+    assert quality_warnings(replace(GOOD, value=0.99)) == []
+    assert quality_warnings(replace(GOOD, value=0.56)) == []
+    assert quality_warnings(replace(GOOD, metric="r2", value=0.06)) == []
+
+
+def test_an_auxiliary_that_is_too_good_is_warned_about():
+    (warning,) = quality_warnings(replace(GOOD, value=0.9951))
+    assert warning == (
+        "'sex' is almost a function of the features (auxiliary AUC 0.995): people of one group have no counterpart "
+        "in the other, so that gradient and move readings are extrapolations."
+    )
+
+
+@pytest.mark.parametrize("value", [0.54, 0.5, 0.31])
+def test_an_auxiliary_no_better_than_chance_is_warned_about(value):
+    (warning,) = quality_warnings(replace(GOOD, value=value))
+    assert warning == (
+        f"The features hardly tell 'sex' (auxiliary AUC {value:.3f}, chance 0.5): gradient and move readings have no "
+        "direction to follow; small effects are what to expect."
+    )
+
+
+def test_a_regression_no_better_than_the_mean_is_warned_about():
+    (warning,) = quality_warnings(replace(GOOD, variable="age", metric="r2", value=-0.02))
+    assert warning == "The features hardly tell 'age' (auxiliary R2 -0.020): there is no direction to follow."

@@ -1,0 +1,94 @@
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from fairfox.data.columns import (
+    column,
+    level_key,
+    levels_of,
+    missing,
+    numbers,
+    objects,
+    places_of,
+    same_text,
+    sorted_levels,
+)
+from fairfox.data.table import load_table
+from fairfox.errors import ColumnError
+
+
+def series_of(values: object):
+    return column(load_table(pd.DataFrame({"v": values})), "v")
+
+
+def test_a_column_that_is_not_there_is_named_with_the_closest_one():
+    with pytest.raises(ColumnError, match="has no column 'incme'. Did you mean 'income'?"):
+        column(load_table(pd.DataFrame({"income": [1]})), "incme")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [1.5, np.nan],
+        pd.array([1, None], dtype="Int64"),
+        pd.array([True, None], dtype="boolean"),
+        pd.array(["x", None], dtype="string"),
+        pd.Series(["x", None], dtype=object),
+        pd.Series(["x", np.nan], dtype=object),
+        pd.Categorical(["x", None]),
+    ],
+    ids=["float", "Int64", "boolean", "string", "none", "nan", "category"],
+)
+def test_what_is_missing_is_found_in_every_dtype(values: object):
+    assert missing(series_of(values)).tolist() == [False, True]
+    assert objects(series_of(values))[1] is None
+
+
+def test_nan_and_null_of_polars_are_missing():
+    series = column(load_table(pl.DataFrame({"v": [1.0, float("nan"), None]})), "v")
+    assert missing(series).tolist() == [False, True, True]
+    assert objects(series).tolist() == [1.0, None, None]
+
+
+def test_numbers_are_floats_with_nan_where_missing():
+    out = numbers(series_of(pd.array([3, None], dtype="Int64")))
+    assert out.dtype == float
+    np.testing.assert_array_equal(out, [3.0, np.nan])
+
+
+def test_levels_come_in_a_fixed_order_without_what_is_missing():
+    assert levels_of(series_of(["b", None, "a", "b"])) == ["a", "b"]
+    assert levels_of(series_of([10, 9, 10])) == [9, 10]
+    assert levels_of(series_of(["b"]), series_of(["a"])) == ["a", "b"]
+    assert sorted_levels(["x", 2, float("nan"), None, 1]) == [1, 2, "x"]
+
+
+def test_one_and_true_are_the_same_level():
+    assert level_key(1) == level_key(True) == level_key(1.0) == level_key(np.bool_(True)) == level_key(np.int64(1))
+    assert level_key("1") != level_key(1)
+    assert sorted_levels([1, True, 1.0]) == [1]
+
+
+def test_places_are_those_among_the_levels_and_minus_one_elsewhere():
+    series = series_of(["b", None, "z", "a"])
+    assert places_of(series, ("a", "b", None)).tolist() == [1, 2, -1, 0]
+    assert places_of(series, ("a", "b")).tolist() == [1, -1, -1, 0]
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "same"),
+    [
+        (25, "25", True),
+        (25.0, "25", True),
+        (25, "25.0", True),
+        (25, "young", False),
+        (True, "true", True),
+        (np.bool_(False), "False", True),
+        (True, "1", False),
+        ("White", "White", True),
+        ("White", "white", False),
+    ],
+)
+def test_a_value_is_compared_with_what_was_written(value: object, text: str, same: bool):
+    assert same_text(value, text) is same

@@ -1,0 +1,186 @@
+import numpy as np
+import pytest
+import torch
+from populations import SEX, block, individuals, one_hot
+
+from fairfox.data.dataset import Dataset, Feature, Protected, Truth, assign_folds, project_blocks
+from fairfox.errors import DataError, ShapeError
+
+
+def test_plain_lists_follow_torch_and_arrays_keep_their_dtype():
+    assert Dataset.from_arrays([[0.5], [1.0]], c=[0, 1]).x.dtype == torch.float32
+    assert Dataset.from_arrays([[1], [2]], c=[0, 1]).x.dtype == torch.float32
+    assert Dataset.from_arrays(np.zeros((2, 1)), c=[0, 1]).x.dtype == torch.float64
+    data = Dataset.from_arrays(torch.zeros(2, 1, dtype=torch.float64), c=np.array([0, 1]), y=[1, 0])
+    assert data.c.dtype == data.x.dtype == torch.float64
+    assert data.y is not None
+    assert data.y.tolist() == [1, 0]
+
+
+def test_columns_of_plain_arrays_have_names():
+    assert Dataset.from_arrays([[0.0, 1.0]] * 2, c=[0, 1]).names == ("x0", "x1")
+    assert Dataset.from_arrays([[0.0, 1.0]] * 2, c=[0, 1], names=["age", "debt"]).names == ("age", "debt")
+
+
+@pytest.mark.parametrize(
+    ("c", "kind", "levels"),
+    [
+        ([0, 1, 1, 0], "binary", ("0", "1")),
+        ([0, 1, 2, float("nan")], "categorical", ("0", "1", "2")),
+        ([0.5, 1.5, 2.5, 9.0], "continuous", ()),
+        ([1, 2, 1, 2], "continuous", ()),  # codes begin at 0
+    ],
+)
+def test_kind_of_the_protected_variable_is_read_off_its_values(c: list[float], kind: str, levels: tuple[str, ...]):
+    variable = Dataset.from_arrays(np.zeros((4, 1)), c=c).protected[0]
+    assert (variable.name, variable.kind, variable.levels) == ("c", kind, levels)
+
+
+def test_several_protected_variables_are_numbered():
+    data = Dataset.from_arrays(np.zeros((3, 1)), c=[[0, 0.5], [1, 0.7], [0, 0.1]])
+    assert [(p.name, p.kind) for p in data.protected] == [("c0", "binary"), ("c1", "continuous")]
+
+
+def test_a_protected_variable_may_be_described():
+    data = Dataset.from_arrays(np.zeros((2, 1)), c=[0, 1], protected=[SEX])
+    assert data.protected == (SEX,)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"x": np.zeros(3), "c": [0, 1, 0]}, "x has 1 dimensions; give a 2-D array"),
+        ({"x": np.zeros((3, 1)), "c": [0, 1]}, "2 protected values for 3 individuals; give one each"),
+        ({"x": np.zeros((3, 1)), "c": 1}, "0 protected values for 3 individuals"),
+        ({"x": np.zeros((2, 1)), "c": [0, 1], "y": [1]}, "1 labels for 2 individuals; give one label each"),
+        ({"x": np.zeros((2, 2)), "c": [0, 1], "names": ["a"]}, "1 names for 2 columns; give one name per column"),
+    ],
+)
+def test_arrays_that_do_not_fit_together_are_refused(arguments: dict[str, object], message: str):
+    with pytest.raises(ShapeError, match=message):
+        Dataset.from_arrays(**arguments)  # type: ignore[arg-type]
+
+
+def test_a_protected_variable_with_one_value_is_refused():
+    with pytest.raises(DataError, match="'c' has 1 value\\(s\\); at least two groups are needed"):
+        Dataset.from_arrays(np.zeros((2, 1)), c=[1, 1])
+
+
+def test_sizes_are_checked_when_a_dataset_is_made():
+    with pytest.raises(ShapeError, match="x has 1 dimensions; give one row per individual"):
+        Dataset(x=torch.zeros(3), c=torch.zeros(3, 1), protected=(SEX,), features=())
+    with pytest.raises(ShapeError, match=r"c has shape \(3,\); expected \(3, 1\)"):
+        Dataset(x=torch.zeros(3, 1), c=torch.zeros(3), protected=(SEX,), features=())
+
+
+def test_protected_outputs_are_a_logit_centred_logits_or_a_value():
+    assert Protected("sex").outputs == 1
+    assert Protected("race", "categorical", ("a", "b", "c")).outputs == 3
+    assert Protected("age", "continuous", ()).outputs == 1
+
+
+def test_columns_of_x_are_named_after_features_and_categories():
+    age = Feature("age", "continuous", 0, 2)
+    job = Feature("job", "categorical", 2, 4, ("clerk", None))
+    data = individuals(torch.zeros(2, 4), features=(age, job))
+    assert data.names == ("age", "age is missing", "job=clerk", "job=missing")
+    assert age.has_missing
+    assert not job.has_missing
+    assert job.columns == slice(2, 4)
+
+
+def full_dataset(n: int = 6) -> Dataset:
+    x = torch.arange(2.0 * n).reshape(n, 2)
+    truth = Truth(counterfactual=x + 1, dx_dc=x[:, :, None])
+    return individuals(x, y=torch.arange(n), ids=np.array([f"p{i}" for i in range(n)], dtype=object), truth=truth)
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [slice(2, 4), torch.tensor([2, 3]), np.array([2, 3]), torch.tensor([False, False, True, True, False, False])],
+    ids=["slice", "tensor", "array", "mask"],
+)
+def test_chosen_individuals_keep_all_that_is_theirs(chosen: object):
+    part = full_dataset()[chosen]  # type: ignore[index]
+    assert len(part) == 2
+    assert part.x[:, 0].tolist() == [4.0, 6.0]
+    assert part.c[:, 0].tolist() == [0.0, 1.0]
+    assert part.y is not None
+    assert part.ids is not None
+    assert part.truth is not None
+    assert part.truth.dx_dc is not None
+    assert part.y.tolist() == [2, 3]
+    assert part.ids.tolist() == ["p2", "p3"]
+    assert part.truth.counterfactual[:, 0].tolist() == [5.0, 7.0]
+    assert part.truth.dx_dc[:, 0, 0].tolist() == [4.0, 6.0]
+
+
+def test_to_changes_the_dtype_of_numbers_and_not_of_labels():
+    data = full_dataset().to(torch.float64)
+    assert data.truth is not None
+    assert data.y is not None
+    assert {data.x.dtype, data.c.dtype, data.truth.counterfactual.dtype} == {torch.float64}
+    assert (data.y.dtype, data.withheld.dtype) == (torch.int64, torch.bool)
+
+
+def test_to_names_a_device():
+    data = full_dataset().to("cpu")
+    assert data.x.dtype == torch.float32
+    assert str(data.x.device) == "cpu"
+    torch.testing.assert_close(data.x, full_dataset().x)
+
+
+def test_nothing_is_withheld_unless_told():
+    assert full_dataset().withheld.tolist() == [False, False]
+
+
+def test_split_takes_its_share_of_each_group_and_loses_nobody():
+    c = torch.tensor([0.0] * 70 + [1.0] * 20 + [float("nan")] * 10)
+    data = individuals(torch.arange(100.0)[:, None], c=c)
+    first, second = data.split(0.8, seed=3)
+    assert [int((first.c[:, 0] == g).sum()) for g in (0, 1)] == [56, 16]
+    assert int(first.c.isnan().sum()) == 8
+    assert sorted([*first.x[:, 0].tolist(), *second.x[:, 0].tolist()]) == list(range(100))
+
+
+def test_split_is_decided_by_its_seed():
+    data = individuals(torch.arange(50.0)[:, None])
+    assert torch.equal(data.split(0.5, seed=1)[0].x, data.split(0.5, seed=1)[0].x)
+    assert not torch.equal(data.split(0.5, seed=1)[0].x, data.split(0.5, seed=2)[0].x)
+
+
+def test_folds_hold_as_many_of_each_group_and_are_decided_by_their_seed():
+    c = torch.tensor([0.0] * 37 + [1.0] * 11)[:, None]
+    fold = assign_folds(c, 5, seed=0)
+    for group in (0.0, 1.0):
+        counts = torch.bincount(fold[c[:, 0] == group], minlength=5)
+        assert int(counts.max() - counts.min()) <= 1
+    assert torch.equal(fold, assign_folds(c, 5, seed=0))
+    assert not torch.equal(fold, assign_folds(c, 5, seed=1))
+
+
+def test_folds_leave_the_global_generator_alone():
+    before = torch.get_rng_state()
+    assign_folds(torch.zeros(10, 1), 2, seed=0)
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_projection_clips_and_renormalises_blocks_and_leaves_the_rest():
+    features = (Feature("age", "continuous", 0, 1), block("job", "abc", start=1), Feature("debt", "continuous", 4, 5))
+    x = torch.tensor([[-2.0, 0.5, -0.5, 1.5, -3.0], [1.0, 0.0, -1.0, 0.0, 2.0]])
+    out = project_blocks(x, features)  # (0.5, 0, 1.5) / 2; a block without mass stays empty
+    torch.testing.assert_close(out, torch.tensor([[-2.0, 0.25, 0.0, 0.75, -3.0], [1.0, 0.0, 0.0, 0.0, 2.0]]))
+
+
+def test_projection_leaves_whole_categories_alone_and_has_a_gradient():
+    x = one_hot([0, 2], 3).requires_grad_()
+    out = project_blocks(x, (block("job", "abc"),))
+    torch.testing.assert_close(out, x)
+    out[:, 1].sum().backward()
+    assert x.grad is not None
+    torch.testing.assert_close(x.grad, torch.tensor([[0.0, 1.0, 0.0], [0.0, 1.0, 0.0]]).double())
+
+
+def test_x_without_blocks_is_returned_as_it_is():
+    x = torch.randn(3, 1, generator=torch.Generator().manual_seed(0))
+    assert project_blocks(x, (Feature("age", "continuous", 0, 1),)) is x

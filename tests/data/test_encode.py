@@ -1,0 +1,301 @@
+from pathlib import Path
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+import pandas as pd
+import polars as pl
+import polars.testing
+import pyarrow as pa
+import pytest
+import torch
+from populations import people, table_of
+
+from fairfox.data.columns import Table
+from fairfox.data.encode import Encoding, fit_encoding
+from fairfox.data.table import load_table, to_native_frame
+from fairfox.errors import ColumnError, DataError, OptionError
+
+N = 30
+
+
+def mixed_columns() -> dict[str, Any]:
+    rng = np.random.default_rng(0)
+    return {
+        "sex": ["female", "male"] * (N // 2),
+        "age": rng.integers(18, 90, N),
+        "small": rng.integers(0, 9, N).astype("int8"),
+        "income": rng.normal(3000, 500, N).round(2),
+        "ratio": rng.random(N),
+        "narrow": rng.random(N).astype("float32"),
+        "member": rng.random(N) < 0.5,
+        "code": rng.choice([3, 7], N),
+        "job": rng.choice(["clerk", "nurse", "smith"], N),
+        "one": ["same"] * N,
+        "seven": [7] * N,
+    }
+
+
+def with_gaps(values: Any) -> list[Any]:
+    return [None if i % 7 == 3 else value for i, value in enumerate(values)]
+
+
+def pandas_frame() -> pd.DataFrame:
+    columns = mixed_columns()
+    job = columns["job"]
+    return pd.DataFrame(
+        columns
+        | {
+            "category": pd.Categorical(job),
+            "ordered": pd.Categorical(job, categories=["smith", "nurse", "clerk", "never"], ordered=True),
+            "category gaps": pd.Categorical(with_gaps(job)),
+            "int gaps": pd.array(with_gaps(columns["age"]), dtype="Int64"),
+            "two gaps": pd.array(with_gaps(columns["code"]), dtype="Int64"),
+            "bool gaps": pd.array(with_gaps(columns["member"]), dtype="boolean"),
+            "string gaps": pd.array(with_gaps(job), dtype="string"),
+            "text none": pd.Series(with_gaps(job), dtype=object),
+            "text nan": pd.Series(with_gaps(job), dtype=object).fillna(np.nan),
+            "float gaps": [np.nan if v is None else v for v in with_gaps(columns["income"])],
+            "two float gaps": [np.nan if v is None else float(v) for v in with_gaps(columns["code"])],
+        }
+    )
+
+
+def polars_frame() -> pl.DataFrame:
+    columns = mixed_columns()
+    job = columns["job"].tolist()
+    return pl.DataFrame(
+        columns
+        | {
+            "category": pl.Series(with_gaps(job), dtype=pl.Categorical),
+            "enum": pl.Series(job, dtype=pl.Enum(["smith", "nurse", "clerk", "never"])),
+            "int gaps": pl.Series(with_gaps(columns["age"].tolist()), dtype=pl.Int32),
+            "bool gaps": with_gaps(columns["member"].tolist()),
+            "text gaps": with_gaps(job),
+            "float gaps": with_gaps(columns["income"].tolist()),
+            "two float gaps": pl.Series(with_gaps([float(v) for v in columns["code"]])),
+        }
+    )
+
+
+def fitted(table: Table, **options: Any) -> Encoding:
+    return fit_encoding(table, **({"protected": ["sex"]} | options))
+
+
+def back(source: object, dtype: torch.dtype) -> Any:
+    table = load_table(source)
+    encoding = fitted(table, dtype=dtype)
+    return encoding.table(encoding.encode(table).x)
+
+
+LOSSY = {torch.float64: 1e-14, torch.float32: 1e-6}  # of numbers with more than nine decimals only
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_a_pandas_frame_comes_back_as_it_was(dtype: torch.dtype):
+    frame = pandas_frame()
+    out = back(frame, dtype)
+    long = ["ratio", "narrow"]
+    pd.testing.assert_frame_equal(out.drop(columns=long), frame.drop(columns=["sex", *long]), check_exact=True)
+    pd.testing.assert_frame_equal(out[long], frame[long], rtol=LOSSY[dtype])
+
+
+def test_float32_columns_come_back_exactly():
+    frame = pandas_frame()[["sex", "narrow"]]
+    pd.testing.assert_frame_equal(back(frame, torch.float64), frame[["narrow"]], check_exact=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_a_polars_frame_comes_back_as_it_was(dtype: torch.dtype):
+    frame = polars_frame()
+    out = back(frame, dtype)
+    long = ["ratio", "narrow"]
+    polars.testing.assert_frame_equal(out.drop(long), frame.drop("sex", *long), check_exact=True)
+    polars.testing.assert_frame_equal(out.select(long), frame.select(long), rel_tol=LOSSY[dtype])
+
+
+def test_a_csv_comes_back_as_pandas_would_read_it(tmp_path: Path):
+    columns = mixed_columns() | {
+        "gaps": with_gaps(mixed_columns()["age"]),
+        "text gaps": with_gaps(mixed_columns()["job"]),
+    }
+    pd.DataFrame(columns).drop(columns=["ratio", "narrow"]).to_csv(tmp_path / "people.csv", index=False)
+    table = load_table(tmp_path / "people.csv")
+    encoding = fitted(table)
+    out = encoding.table(encoding.encode(table).x)
+    expected = to_native_frame(table).drop(columns=["sex"])
+    pd.testing.assert_frame_equal(out, expected, check_exact=True)
+    assert str(out["gaps"].dtype) == "float64"
+    assert str(out["age"].dtype) == "int64"
+
+
+def test_dtypes_are_those_of_the_whole_table_when_a_part_has_no_gaps():
+    table = load_table(pa.table({"sex": ["f", "m"] * 3, "v": [1, 2, 3, None, 5, 6], "w": [True, None] * 3}))
+    encoding = fitted(table)
+    out = encoding.table(encoding.encode(table.head(1)).x)
+    assert [str(dtype) for dtype in out.dtypes] == ["float64", "object"]
+
+
+def test_categories_of_an_arrow_table_come_back():
+    job = pa.array(["clerk", "nurse", None, "clerk"]).dictionary_encode()
+    out = back(pa.table({"sex": ["f", "m"] * 2, "job": job}), torch.float64)
+    pd.testing.assert_series_equal(
+        out["job"], pd.Series(["clerk", "nurse", None, "clerk"], dtype="category", name="job")
+    )
+
+
+def test_a_single_row_comes_back_too():
+    frame = pandas_frame().drop(columns=["ratio", "narrow"])
+    table = load_table(frame)
+    encoding = fitted(table)
+    out = encoding.table(encoding.encode(table).x[3:4])
+    assert out["text none"][0] is None
+    assert out["age"][0] == frame["age"][3]
+
+
+def test_the_matrix_has_the_numbers_in_their_own_units_and_order():
+    table = table_of(age=[20, 30, 41], member=[True, False, True], income=[1.5, 2.5, 3.25], code=[3, 7, 3])
+    encoding = fit_encoding(table, protected=["c"], dtype=torch.float64)
+    x = encoding.encode(table).x
+    expected = torch.tensor([[20, 1, 1.5, 3], [30, 0, 2.5, 7], [41, 1, 3.25, 3]]).double()
+    assert torch.equal(encoding.matrix(x), expected)
+    x.requires_grad_()
+    torch.testing.assert_close(encoding.matrix(x), expected)
+    (grad,) = torch.autograd.grad(encoding.matrix(x)[:, 0].sum(), x)
+    assert torch.equal(grad[:, 0], torch.full((3,), encoding.features[0].scale).double())
+
+
+def test_the_matrix_takes_the_expected_code_of_a_distribution():
+    table = table_of(code=[3, 7, 3])
+    encoding = fit_encoding(table, protected=["c"])
+    assert encoding.matrix(torch.tensor([[0.25, 0.75]])).tolist() == [[6.0]]
+
+
+def test_what_is_missing_or_unseen_is_nan_in_the_matrix():
+    table = table_of(age=[20.0, np.nan, 41.0, 50.0], code=[3, 7, 3, 7])
+    encoding = fit_encoding(table, protected=["c"], dtype=torch.float64)
+    other = table_of(age=[np.nan, 41.0], code=[7, 9])
+    found = encoding.matrix(encoding.encode(other).x).numpy()
+    np.testing.assert_array_equal(found, [[np.nan, 7.0], [41.0, np.nan]])
+
+
+def test_text_has_no_place_in_a_matrix():
+    table = table_of(job=["clerk", "nurse"])
+    encoding = fit_encoding(table, protected=["c"])
+    with pytest.raises(DataError, match="Column 'job' holds text such as 'clerk', and the model takes a matrix"):
+        encoding.matrix(encoding.encode(table).x)
+
+
+def test_columns_of_a_model_come_in_its_order_and_no_others():
+    table = load_table(people())
+    encoding = fitted(table, columns=["job", "age"])
+    assert encoding.columns == ("job", "age")
+    assert encoding.encode(table).names == ("job=clerk", "job=nurse", "job=smith", "age")
+    assert encoding.blocks == (slice(0, 3),)
+    assert encoding.width == 4
+    assert list(encoding.table(encoding.encode(table).x).columns) == ["job", "age"]
+
+
+def test_protected_label_id_and_dropped_columns_are_left_out():
+    table = table_of(y=[0, 1, 1], name=["a", "b", "c"], v=[1, 2, 3], w=[3, 2, 1])
+    encoding = fit_encoding(table, protected=["c"], label="y", id_column="name", drop="w")
+    data = encoding.encode(table)
+    assert encoding.columns == ("v",)
+    assert data.y is not None
+    assert data.ids is not None
+    assert (data.y.tolist(), data.ids.tolist()) == ([0, 1, 1], ["a", "b", "c"])
+    assert data.c[:, 0].tolist() == [0, 1, 0]
+
+
+def test_labels_are_classes_or_numbers():
+    few = table_of(v=[1, 2, 3], y=["no", "yes", None])
+    assert fit_encoding(few, protected=["c"], label="y").encode(few).y.tolist()[:2] == [0, 1]
+    assert np.isnan(fit_encoding(few, protected=["c"], label="y").encode(few).y[2])
+    many = table_of(v=np.arange(12), y=np.arange(12) * 1.5)
+    encoding = fit_encoding(many, protected=["c"], label="y")
+    assert encoding.label_values is None
+    assert encoding.encode(many).y.tolist() == (np.arange(12) * 1.5).tolist()
+
+
+def test_a_table_without_the_label_can_be_encoded():
+    encoding = fit_encoding(table_of(v=[1, 2, 3], y=[0, 1, 0]), protected=["c"], label="y")
+    assert encoding.encode(table_of(v=[1, 2, 3])).y is None
+
+
+def test_source_columns_that_the_model_uses_are_withheld():
+    table = load_table(people())
+    used = fitted(table, columns=["sex", "age", "job"])
+    assert used.withheld.tolist() == [True, True, False, False, False, False]
+    cut = fitted(table, protected=["age<40"], columns=["sex", "age", "job"])
+    assert cut.withheld.tolist() == [False, False, True, False, False, False]
+    assert torch.equal(cut.encode(table).withheld, cut.withheld)
+    assert not fitted(table).withheld.any()
+
+
+def test_the_source_of_a_cut_is_no_feature_unless_the_model_names_it():
+    assert fitted(load_table(people()), protected=["age<40"]).columns == ("sex", "income", "debt", "job")
+
+
+def test_categories_of_the_audited_table_are_known_beside_a_reference():
+    reference, audited = table_of(job=["a", "b"]), table_of(job=["z", "a"])
+    assert fit_encoding(reference, protected=["c"], also=audited).features[0].levels == ("a", "b", "z")
+
+
+def test_kinds_are_overruled():
+    table = table_of(grade=[1, 2, 3, 4], flag=[0, 1, 0, 1])
+    encoding = fit_encoding(table, protected=["c"], categorical=["grade"], continuous="flag")
+    assert [f.kind for f in encoding.features] == ["categorical", "continuous"]
+
+
+def test_expansion_projects_first_and_follows_the_seed_of_the_encoding():
+    table = table_of(job=["a", "b", "a"])
+    encoding = fit_encoding(table, protected=["c"])
+    rows, weights, owner = encoding.expand(torch.tensor([[3.0, 1.0], [1.0, -1.0]]))  # 3/4, 1/4; the second is whole
+    assert rows.tolist() == [[1, 0], [0, 1], [1, 0]]
+    assert weights.tolist() == [0.75, 0.25, 1.0]
+    assert owner.tolist() == [0, 0, 1]
+
+
+def test_an_encoding_of_float64_is_as_exact_as_the_table():
+    table = load_table(people())
+    data = fitted(table, dtype=torch.float64).encode(table)
+    assert (data.x.dtype, data.c.dtype) == (torch.float64, torch.float64)
+    torch.testing.assert_close(data.x[:, 0].mean(), torch.tensor(0.0).double(), atol=1e-12, rtol=0)
+    torch.testing.assert_close(data.x[:, 0].std(correction=0), torch.tensor(1.0).double())
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"protected": []}, OptionError, "No protected variable is given; name a column, or a cut such as 'age<25'"),
+        ({"protected": ["sx"]}, ColumnError, "has no column 'sx'. Did you mean 'sex'?"),
+        ({"label": "incme"}, ColumnError, "has no column 'incme'. Did you mean 'income'?"),
+        ({"id_column": "nr"}, ColumnError, "has no column 'nr'"),
+        ({"drop": ["ages"]}, ColumnError, "has no column 'ages'. Did you mean 'age'?"),
+        ({"categorical": ["jobs"]}, ColumnError, "has no column 'jobs'. Did you mean 'job'?"),
+        ({"continuous": "debts"}, ColumnError, "has no column 'debts'. Did you mean 'debt'?"),
+        (
+            {"categorical": ["age"], "continuous": ["age"]},
+            OptionError,
+            "Column 'age' is given as categorical and as continuous; choose one",
+        ),
+        (
+            {"columns": ["income", "wealth"]},
+            ColumnError,
+            "The model was trained on column 'wealth', which the table does not have",
+        ),
+        ({"drop": ["income", "age", "debt", "job"]}, DataError, "No column is left for the model once protected"),
+        ({"continuous": ["job"]}, DataError, "Column 'job' is given as continuous and holds String"),
+    ],
+)
+def test_options_that_do_not_fit_the_table_are_refused(options: dict[str, Any], error: type[Exception], message: str):
+    with pytest.raises(error, match=message):
+        fitted(load_table(people()), **options)
+
+
+def test_a_column_missing_from_the_second_table_is_named():
+    encoding = fitted(load_table(people()))
+    with pytest.raises(ColumnError, match="has no column 'debt'"):
+        encoding.encode(load_table(people().drop(columns=["debt"])))
+    with pytest.raises(ColumnError, match="has no column 'debt'"):
+        fitted(load_table(people()), also=nw.from_native(people().drop(columns=["debt"]), eager_only=True))

@@ -1,0 +1,184 @@
+from datetime import timedelta
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from populations import table_of
+
+from fairfox.data.columns import Series, column
+from fairfox.data.dataset import Feature, FeatureKind
+from fairfox.data.features import codes_of, continuous_values, decode_feature, encode_feature, fit_feature
+from fairfox.errors import DataError
+
+NAN = float("nan")
+
+
+def series_of(values: object) -> Series:
+    return column(table_of(v=values), "v")
+
+
+def fitted(values: object, *, also: object = None, forced: FeatureKind | None = None) -> Feature:
+    return fit_feature("v", series_of(values), None if also is None else series_of(also), 0, forced)
+
+
+def encoded(f: Feature, values: object) -> np.ndarray:
+    x = np.zeros((len(series_of(values)), f.stop))
+    encode_feature(f, series_of(values), x)
+    return x
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "levels"),
+    [
+        ([1.5, 2.5, 3.5], "continuous", ()),
+        ([1, 2, 3], "continuous", ()),
+        ([0, 1, 1], "categorical", (0, 1)),
+        ([0.0, 1.0, NAN], "categorical", (0.0, 1.0, None)),
+        ([5, 5, 5], "categorical", (5,)),
+        ([True, False, True], "categorical", (False, True)),
+        (["b", "a", "b"], "categorical", ("a", "b")),
+        (["b", None, "b"], "categorical", ("b", None)),
+        (pd.Categorical(["b", "a", "b"]), "categorical", ("a", "b")),
+        (pd.Categorical([3, 1, 2]), "categorical", (1, 2, 3)),
+    ],
+    ids=["float", "int", "two", "two and missing", "one", "bool", "text", "text and missing", "category", "codes"],
+)
+def test_kinds_are_detected(values: object, kind: str, levels: tuple[object, ...]):
+    f = fitted(values)
+    assert (f.kind, f.levels) == (kind, levels)
+    assert f.stop == (1 if kind == "continuous" else len(levels))
+
+
+def test_kinds_can_be_overruled():
+    assert fitted([1, 2, 3], forced="categorical").levels == (1, 2, 3)
+    assert fitted([0, 1, 1], forced="continuous").kind == "continuous"
+
+
+def test_categories_and_gaps_of_further_rows_are_known_too():
+    assert fitted(["a", "b"], also=["c", None]).levels == ("a", "b", "c", None)
+    f = fitted([1.5, 2.5, 3.5], also=[NAN, 1.0, 2.0])
+    assert (f.kind, f.has_missing) == ("continuous", True)
+
+
+def test_numbers_are_standardised():
+    f = fitted([10, 20, 30])
+    np.testing.assert_allclose(encoded(f, [10, 20, 30])[:, 0], [-(1.5**0.5), 0, 1.5**0.5])  # sd: sqrt(200 / 3)
+
+
+def test_a_missing_number_is_the_mean_and_marked():
+    f = fitted([10.0, 20.0, 40.0, NAN])
+    x = encoded(f, [NAN, 40.0])
+    np.testing.assert_array_equal(x[:, 1], [1, 0])
+    assert x[0, 0] == 0
+    np.testing.assert_array_equal(decode_feature(f, torch.as_tensor(x)), [NAN, 40.0])
+
+
+def test_a_constant_number_is_not_divided_by_its_spread():
+    f = fitted([7.0, 7.0, 7.0], forced="continuous")
+    assert (f.mean, f.scale) == (7.0, 1.0)
+    np.testing.assert_array_equal(encoded(f, [7.0, 8.0])[:, 0], [0, 1])
+    assert fitted([1e9 + 0.1] * 3, forced="continuous").scale == 1.0
+
+
+def test_a_category_nobody_knows_is_an_empty_block_that_decodes_to_missing():
+    f = fitted(["a", "b"])
+    x = encoded(f, ["b", "z", None])
+    np.testing.assert_array_equal(x, [[0, 1], [0, 0], [0, 0]])
+    assert decode_feature(f, torch.as_tensor(x)).tolist() == ["b", None, None]
+
+
+def test_a_missing_category_is_a_category():
+    f = fitted(["a", None, "b"])
+    np.testing.assert_array_equal(encoded(f, [None, "a"]), [[0, 0, 1], [1, 0, 0]])
+
+
+def test_the_most_probable_category_is_decoded():
+    f = fitted(["a", "b", "c"])
+    assert decode_feature(f, torch.tensor([[0.2, 0.5, 0.3], [0.9, 0.1, 0.0]])).tolist() == ["b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("values", "decimals"),
+    [
+        ([1, 2, 300], 0),
+        ([0.5, 1.25, 3.0], 2),
+        ([0.1, 0.35, 0.7], 2),
+        ([1 / 3, 2.0, 0.5], None),
+        ([2.0**60, 1, 3], None),
+    ],
+)
+def test_decimals_are_counted(values: list[float], decimals: int | None):
+    assert fitted(values).decimals == decimals
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("step", [1, 0.01])
+def test_numbers_with_few_decimals_come_back_exactly(dtype: torch.dtype, step: float):
+    rng = np.random.default_rng(0)
+    values = np.round(2000 + 50 * step * rng.normal(size=500), 0 if step == 1 else 2)
+    f = fitted(values)
+    x = torch.as_tensor(encoded(f, values)).to(dtype)
+    np.testing.assert_array_equal(decode_feature(f, x), values)
+
+
+def test_numbers_between_the_decimals_stay_where_they_are():
+    f = fitted([1, 2, 3, 4])
+    x = torch.as_tensor(encoded(f, [1.5, 2.0001, 3.0]))
+    np.testing.assert_allclose(continuous_values(f, x), [1.5, 2.0001, 3.0], rtol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("values", "forced", "message"),
+    [
+        ([NAN, NAN], None, r"Column 'v' has no values; drop it \(drop=\['v'\], --drop v\)"),
+        (pd.to_datetime(["2020-01-01", "2021-01-01"]), None, "Column 'v' holds dates or times; turn it into a number"),
+        ([timedelta(1), timedelta(2)], None, "Column 'v' holds dates or times"),
+        (
+            [1.0, np.inf, 3.0, -np.inf],
+            None,
+            r"Column 'v' holds 2 infinite value\(s\); numbers must be finite or missing",
+        ),
+        ([1.0, np.inf], None, r"Column 'v' holds 1 infinite value\(s\)"),
+        (["a", "b"], "continuous", "Column 'v' is given as continuous and holds String; give numbers"),
+        (
+            [f"name {i}" for i in range(60)],
+            None,
+            "Column 'v' has 60 different values in 60 rows, too many for categories",
+        ),
+    ],
+)
+def test_columns_that_cannot_be_encoded_are_refused(values: object, forced: FeatureKind | None, message: str):
+    with pytest.raises(DataError, match=message):
+        fitted(values, forced=forced)
+
+
+def test_fifty_categories_are_always_allowed_and_more_in_longer_tables():
+    assert len(fitted([f"name {i}" for i in range(50)]).levels) == 50
+    assert len(fitted([f"name {i % 60}" for i in range(120)]).levels) == 60
+
+
+def test_rows_that_do_not_fit_the_encoding_are_refused():
+    f = fitted([1.5, 2.5, 3.5])
+    with pytest.raises(DataError, match="Column 'v' holds String here and was numeric in the fitting rows"):
+        encoded(f, ["a", "b"])
+    with pytest.raises(
+        DataError, match=r"Column 'v' misses 1 value\(s\) here and none in the fitting rows; fill them in"
+    ):
+        encoded(f, [NAN, 1.0])
+    with pytest.raises(DataError, match=r"Column 'v' holds 1 infinite value\(s\)"):
+        encoded(f, [np.inf, 1.0])
+
+
+def test_codes_are_the_numbers_behind_the_categories():
+    assert codes_of(fitted([3, 7, 3])).tolist() == [3.0, 7.0]
+    assert codes_of(fitted([True, False])).tolist() == [0.0, 1.0]
+
+
+def test_text_and_gaps_have_no_code():
+    with pytest.raises(
+        DataError, match=r"Column 'v' holds text such as 'a', and the model takes a matrix .*--drop v\)"
+    ):
+        codes_of(fitted(["a", "b"]))
+    with pytest.raises(DataError, match="Column 'v' has missing values, and the model takes a matrix; fill them in"):
+        codes_of(fitted([1.0, 0.0, NAN]))

@@ -1,0 +1,74 @@
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from fairfox.data.frames import Template
+from fairfox.data.table import load_table
+
+NAN = float("nan")
+
+
+def filled(native: object, values: object) -> object:
+    dtype = object if isinstance(values, list) else None
+    return Template.of(load_table(native)).fill({"v": np.array(values, dtype=dtype)})
+
+
+@pytest.mark.parametrize(
+    ("dtype", "values", "kept"),
+    [
+        ("int64", np.array([1.0, 2.0]), "int64"),
+        ("int64", np.array([1.0, 2.5]), "float64"),  # a person between two ages
+        ("int64", np.array([1.0, NAN]), "float64"),
+        ("uint8", np.array([1.0, 300.0]), "float64"),  # does not fit
+        ("float32", np.array([1.0, 2.5]), "float32"),
+        ("Int64", np.array([1.0, NAN]), "Int64"),
+        ("Int64", np.array([1.5, NAN]), "Float64"),
+        ("bool", [True, False], "bool"),
+        ("bool", [True, NAN], "object"),
+        ("boolean", [True, None], "boolean"),
+        ("str", ["a", None], "str"),
+        ("object", ["a", NAN], "object"),
+    ],
+)
+def test_pandas_columns_keep_the_dtype_that_fits(dtype: str, values: object, kept: str):
+    template = Template(pd.DataFrame({"v": pd.Series([], dtype=dtype)}), {"v": np.nan})
+    out = template.fill({"v": np.array(values, dtype=object if isinstance(values, list) else None)})
+    assert str(out["v"].dtype) == kept
+    expected = pd.Series(values, dtype=kept)
+    pd.testing.assert_series_equal(out["v"], expected, check_names=False)
+
+
+@pytest.mark.parametrize("hole", [None, NAN, pd.NA])
+def test_a_missing_text_is_what_it_was_in_the_users_frame(hole: object):
+    out = filled(pd.DataFrame({"v": pd.Series(["a", hole], dtype=object)}), ["a", None])
+    assert out["v"].dtype == object
+    assert out["v"][1] is hole or (out["v"][1] != out["v"][1] and hole != hole)
+
+
+def test_a_text_that_was_never_missing_is_nan_where_it_is_now():
+    out = filled(pd.DataFrame({"v": pd.Series(["a", "b"], dtype=object)}), ["a", None])
+    assert isinstance(out["v"][1], float)
+
+
+@pytest.mark.parametrize(
+    ("native", "values", "expected"),
+    [
+        (pl.Series([1, None], dtype=pl.Int8), np.array([1.0, NAN]), pl.Series([1, None], dtype=pl.Int8)),
+        (pl.Series([1, 2], dtype=pl.Int8), np.array([1.0, 2.5]), pl.Series([1.0, 2.5])),
+        (pl.Series([1.0, None]), np.array([1.0, NAN]), pl.Series([1.0, None])),
+        (pl.Series([1.0, NAN]), np.array([1.0, NAN]), pl.Series([1.0, NAN])),
+        (pl.Series([True, None]), [True, None], pl.Series([True, None])),
+        (pl.Series(["a", None], dtype=pl.Categorical), ["a", None], pl.Series(["a", None], dtype=pl.Categorical)),
+        (
+            pl.Series(["a", "b"], dtype=pl.Enum(["a", "b"])),
+            ["b", "a"],
+            pl.Series(["b", "a"], dtype=pl.Enum(["a", "b"])),
+        ),
+    ],
+    ids=["int", "fraction", "null", "nan", "bool", "category", "enum"],
+)
+def test_polars_columns_keep_their_dtype_and_their_nulls(native: pl.Series, values: object, expected: pl.Series):
+    out = filled(pl.DataFrame({"v": native}), values)
+    assert isinstance(out, pl.DataFrame)
+    assert out["v"].equals(expected, check_dtypes=True, null_equal=True)

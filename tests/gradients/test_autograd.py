@@ -1,0 +1,78 @@
+"""Jacobians by autograd, against torch.func."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fairfox.gradients.autograd import autograd_jacobian
+
+
+class Differentiable:
+    """A function of encoded rows, seen as a Model."""
+
+    differentiable = True
+
+    def __init__(self, function) -> None:
+        self.function = function
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.function(x)
+
+
+def network(outputs: int) -> nn.Sequential:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, outputs)).double()
+
+
+X = torch.randn(13, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_jacobian_is_torch_func_s(outputs):
+    net = network(outputs)
+    expected = torch.func.vmap(torch.func.jacrev(net))(X).detach()
+    torch.testing.assert_close(autograd_jacobian(Differentiable(net), X), expected)
+
+
+@pytest.mark.parametrize("batch_size", [1, 5, 13, 4096])
+def test_jacobian_does_not_depend_on_the_size_of_blocks(batch_size):
+    model = Differentiable(network(2))
+    torch.testing.assert_close(autograd_jacobian(model, X, batch_size=batch_size), autograd_jacobian(model, X))
+
+
+def test_jacobian_of_a_product_by_hand():
+    model = Differentiable(lambda x: torch.stack([x[:, 0] * x[:, 1], x[:, 1] ** 2], dim=1))
+    found = autograd_jacobian(model, torch.tensor([[2.0, 3.0]]))
+    assert found.tolist() == [[[3.0, 2.0], [0.0, 6.0]]]
+
+
+def test_jacobian_of_a_constant_is_zero():
+    assert not autograd_jacobian(Differentiable(lambda x: torch.ones(len(x), 2)), X).any()
+    assert autograd_jacobian(Differentiable(lambda x: torch.ones(len(x), 2)), X).shape == (13, 2, 4)
+
+
+def test_an_output_that_ignores_x_has_zero_derivatives_beside_one_that_does_not():
+    weight = torch.ones(1, requires_grad=True)
+    model = Differentiable(lambda x: torch.stack([x[:, 0], weight.expand(len(x))], dim=1))
+    found = autograd_jacobian(model, X.float())
+    assert found[:, 0, 0].tolist() == [1.0] * 13
+    assert not found[:, 1].any()
+
+
+def test_nobody_has_an_empty_jacobian():
+    assert autograd_jacobian(Differentiable(network(1)), X[:0]).shape == (0, 1, 4)
+
+
+def test_the_model_s_own_weights_get_no_gradient():
+    net = network(2)
+    autograd_jacobian(Differentiable(net), X)
+    assert all(p.grad is None for p in net.parameters())
+
+
+def test_gradients_are_taken_where_they_are_switched_off():
+    model = Differentiable(network(1))
+    with torch.no_grad():
+        found = autograd_jacobian(model, X)
+    torch.testing.assert_close(found, autograd_jacobian(model, X))
+    assert not found.requires_grad

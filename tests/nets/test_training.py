@@ -1,0 +1,162 @@
+"""Members trained together equal members trained alone; the best weights come back."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from fairfox.nets.mlp import MLP
+from fairfox.nets.training import binary_loss, squared_loss, train
+
+MEMBERS, ROWS, BATCH = 3, 70, 16  # the last minibatch has 6 rows
+
+
+def problem(*, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(ROWS + 30, 4, generator=generator).to(dtype)
+    y = (x[:, 0] + 0.5 * torch.randn(len(x), generator=generator).to(dtype) > 0).to(dtype)
+    return x[:ROWS], y[:ROWS], x[ROWS:], y[ROWS:]
+
+
+def network(members=MEMBERS):
+    return MLP(4, width=8, depth=2, members=members, seed=2).double()
+
+
+def minibatches(seed):
+    """Yield, epoch after epoch, each member's index batches as the loop draws them."""
+    generator = torch.Generator().manual_seed(seed)
+    while True:
+        orders = [torch.randperm(ROWS, generator=generator) for _ in range(MEMBERS)]
+        yield [order.split(BATCH) for order in orders]
+
+
+def train_alone(net, member, *, epochs, patience, seed, rate):
+    """Return a plain network trained by a plain loop, its best validation loss, its best epoch."""
+    x, y, valid_x, valid_y = problem()
+    optimizer = torch.optim.Adam(net.parameters(), lr=rate)
+    log_loss = nn.BCEWithLogitsLoss()
+    best, best_epoch, kept = torch.inf, 0, {}
+    for epoch, orders in zip(range(1, epochs + 1), minibatches(seed), strict=False):
+        for rows in orders[member]:
+            optimizer.zero_grad()
+            log_loss(net(x[rows])[:, 0], y[rows]).backward()
+            optimizer.step()
+        with torch.no_grad():
+            current = float(log_loss(net(valid_x)[:, 0], valid_y))
+        if current < best:
+            best, best_epoch = current, epoch
+            kept = {name: value.clone() for name, value in net.state_dict().items()}
+        elif epoch - best_epoch >= patience:
+            break
+    net.load_state_dict(kept)
+    return net, best, best_epoch
+
+
+def fit(net, *, seed=5, rate=1e-2, epochs=60, patience=3):
+    x, y, valid_x, valid_y = problem()
+    return train(
+        net,
+        x,
+        y,
+        loss=binary_loss,
+        valid_x=valid_x,
+        valid_targets=valid_y,
+        batch_size=BATCH,
+        rate=rate,
+        max_epochs=epochs,
+        patience=patience,
+        seed=seed,
+    )
+
+
+@pytest.mark.parametrize("epochs", [2, 60])
+def test_members_trained_together_equal_each_trained_alone(epochs):
+    net = network()
+    alone = [net.member(m) for m in range(MEMBERS)]
+    history = fit(net, epochs=epochs)
+    _, _, valid_x, _ = problem()
+    for m, one in enumerate(alone):
+        expected, loss, epoch = train_alone(one.train(), m, epochs=epochs, patience=3, seed=5, rate=1e-2)
+        torch.testing.assert_close(net(valid_x)[m], expected(valid_x), atol=1e-8, rtol=1e-6)
+        assert history.best_loss[m].item() == pytest.approx(loss, abs=1e-9)
+        assert history.best_epoch[m] == epoch
+    if epochs == 60:  # they stopped early, and not all together: one waited for another without learning on
+        assert len(set(history.best_epoch.tolist())) > 1
+        assert history.epochs == int(history.best_epoch.max()) + 3
+
+
+def test_the_best_weights_come_back():
+    net = network()
+    history = fit(net, rate=0.05, patience=8)
+    _, _, valid_x, valid_y = problem()
+    with torch.no_grad():
+        losses = binary_loss(net(valid_x), valid_y.expand(MEMBERS, -1))
+    torch.testing.assert_close(losses, history.best_loss)
+    assert (history.best_epoch < history.epochs).all()
+
+
+def test_training_stops_after_the_last_epoch_at_most():
+    assert fit(network(), epochs=2, patience=50).epochs == 2
+
+
+def test_a_network_that_never_improves_keeps_its_first_weights():
+    x, y, valid_x, valid_y = problem()
+    net = network(1)
+    before = [p.detach().clone() for p in net.parameters()]
+    history = train(
+        net,
+        x,
+        y,
+        loss=lambda out, targets: binary_loss(out, targets) * torch.nan,
+        valid_x=valid_x,
+        valid_targets=valid_y,
+        patience=2,
+    )
+    assert history.epochs == 2
+    for now, then in zip(net.parameters(), before, strict=True):
+        assert torch.equal(now, then)
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_seed_others():
+    first, second, other = network(), network(), network()
+    fit(first, epochs=2)
+    fit(second, epochs=2)
+    fit(other, epochs=2, seed=6)
+    assert torch.equal(first.weights[0], second.weights[0])
+    assert not torch.equal(first.weights[0], other.weights[0])
+
+
+def test_the_global_generators_are_left_alone():
+    before, numpy_before = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
+    fit(network(), epochs=1)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert np.array_equal(np.random.get_state()[1], numpy_before)  # noqa: NPY002
+
+
+def test_training_works_where_gradients_are_switched_off():
+    net, expected = network(), network()
+    fit(expected, epochs=1)
+    with torch.no_grad():
+        fit(net, epochs=1)
+    assert torch.equal(net.weights[0], expected.weights[0])
+
+
+def test_a_regression_is_learned():
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(400, 2, generator=generator)
+    y = x[:, 0] - 2 * x[:, 1]
+    net = MLP(2, width=16, depth=1, members=2)
+    history = train(
+        net, x[:300], y[:300], loss=squared_loss, valid_x=x[300:], valid_targets=y[300:], rate=1e-2, max_epochs=30
+    )
+    assert (history.best_loss < 0.1).all()  # y has a variance of 5
+
+
+def test_losses_by_hand():
+    outputs = torch.tensor([[[0.0], [2.0]], [[1.0], [1.0]]])  # (M, N, 1)
+    targets = torch.tensor([[1.0, 0.0], [1.0, 1.0]])
+    # squared: (1 + 4) / 2 and 0; log-loss: (ln 2 + ln(1 + e²)) / 2 and ln(1 + 1/e)
+    torch.testing.assert_close(squared_loss(outputs, targets), torch.tensor([2.5, 0.0]))
+    e = torch.tensor(1.0).exp()
+    expected = torch.stack([(torch.tensor(2.0).log() + (1 + e**2).log()) / 2, (1 + 1 / e).log()])
+    torch.testing.assert_close(binary_loss(outputs, targets), expected)

@@ -1,0 +1,64 @@
+"""Small populations and models that several tests share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from fairfox.auxiliary.linear import LinearMember
+from fairfox.data.columns import Table
+from fairfox.data.dataset import Dataset, Feature, Protected
+from fairfox.data.table import load_table
+
+SEX = Protected("sex", "binary", ("female", "male"), "sex")
+
+
+def people(n: int = 120, *, seed: int = 0) -> pd.DataFrame:
+    """Return n people: women and men in turn; men earn more, are older and seldom nurses."""
+    rng = np.random.default_rng(seed)
+    male = np.arange(n) % 2 == 1
+    job = np.where(rng.random(n) < np.where(male, 0.2, 0.6), "nurse", rng.choice(["clerk", "smith"], n))
+    return pd.DataFrame(
+        {
+            "sex": np.where(male, "male", "female"),
+            "income": rng.normal(3000 + 300 * male, np.where(male, 500, 400)).round(2),
+            "age": rng.integers(20 + 5 * male, 70, n),
+            "debt": rng.exponential(1000, n),
+            "job": job,
+        }
+    )
+
+
+def table_of(**columns: Any) -> Table:
+    """Return a table with these columns, and a protected column c of two values unless it is given."""
+    values = next(iter(columns.values()))
+    return load_table(pd.DataFrame({"c": (["a", "b"] * len(values))[: len(values)]} | columns))
+
+
+def individuals(x: Any, c: Sequence[float] | Tensor | None = None, **fields: Any) -> Dataset:
+    """Return individuals with continuous columns taken as they are, in two groups; in turn unless told."""
+    rows = torch.as_tensor(x)
+    groups = torch.arange(len(rows)) % 2 if c is None else torch.as_tensor(c)
+    columns = tuple(Feature(f"x{j}", "continuous", j, j + 1) for j in range(rows.shape[1]))
+    features = fields.pop("features", columns)
+    return Dataset(x=rows, c=groups.to(rows.dtype)[:, None], protected=(SEX,), features=features, **fields)
+
+
+def block(name: str, levels: Sequence[str], *, start: int = 0) -> Feature:
+    """Return a categorical feature whose one-hot block begins at `start`."""
+    return Feature(name, "categorical", start, start + len(levels), tuple(levels))
+
+
+def one_hot(places: Sequence[int] | Tensor, levels: int) -> Tensor:
+    """Return one-hot rows (N, levels) in float64."""
+    return torch.nn.functional.one_hot(torch.as_tensor(places), levels).double()
+
+
+def linear(*weights: float, bias: float = 0.0) -> LinearMember:
+    """Return the model x . weights + bias in float64."""
+    return LinearMember(torch.tensor([weights], dtype=torch.float64), torch.tensor([bias], dtype=torch.float64))

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import fairfox.crossfit
+from fairfox.auxiliary.linear import LinearMember
+from fairfox.auxiliary.model import AuxiliaryModel
+from fairfox.crossfit import cross_fit
+from fairfox.data.dataset import Dataset
+from fairfox.errors import DataError
+from fairfox.fairtests.registry import make_test
+
+TARGET = LinearMember(torch.tensor([[1.0, -0.5]]), torch.zeros(1))
+
+
+def people(n: int = 100, seed: int = 0) -> Dataset:
+    generator = torch.Generator().manual_seed(seed)
+    c = (torch.arange(n) % 2).float()
+    x = torch.randn(n, 2, generator=generator) + c[:, None]
+    data = Dataset.from_arrays(x, c=c)
+    return Dataset(x=data.x, c=data.c, protected=data.protected, features=data.features, ids=np.arange(n))
+
+
+def run(data: Dataset, reference: Dataset | None = None, **options: Any) -> Any:
+    settings = {"refits": 2, "folds": 4, "seed": 0, "batch_size": 4096} | options
+    return cross_fit(TARGET, data, reference, TARGET(data.x)[:, 0], "rank", progress=lambda *_: None, **settings)
+
+
+@dataclass
+class Watch:
+    """Records who was learnt from and who was scored, around the real classes."""
+
+    monkeypatch: pytest.MonkeyPatch
+
+    def __post_init__(self) -> None:
+        self.trained: list[set[int]] = []
+        self.fitted: list[set[int]] = []
+        self.scored: list[tuple[int, set[int]]] = []
+        watch = self
+
+        class Watched(AuxiliaryModel):
+            def fit(self, data: Dataset) -> AuxiliaryModel:
+                watch.trained.append(set(data.ids.tolist()))
+                return super().fit(data)
+
+        def make(name: str, **options: Any) -> Any:
+            test = make_test(name, **options)
+            fit, measure = test.fit, test.measure
+
+            def watched_fit(data: Dataset) -> Any:
+                watch.fitted.append(set(data.ids.tolist()))
+                return fit(data)
+
+            def watched_measure(model: Any, data: Dataset, **more: Any) -> Any:
+                watch.scored.append((len(watch.trained) - 1, set(data.ids.tolist())))
+                return measure(model, data, **more)
+
+            test.fit, test.measure = watched_fit, watched_measure
+            return test
+
+        self.monkeypatch.setattr(fairfox.crossfit, "AuxiliaryModel", Watched)
+        self.monkeypatch.setattr(fairfox.crossfit, "make_test", make)
+
+
+def test_nobody_is_scored_by_an_auxiliary_or_map_that_saw_them(monkeypatch: pytest.MonkeyPatch):
+    watch = Watch(monkeypatch)
+    run(people())
+    assert len(watch.trained) == 4
+    for fold, scored in watch.scored:
+        assert scored
+        assert not scored & watch.trained[fold]
+        assert scored | watch.trained[fold] == set(range(100))
+    for fitted, (fold, _) in zip(watch.fitted, watch.scored, strict=True):
+        assert fitted == watch.trained[fold]
+
+
+def test_with_a_reference_everyone_is_scored_by_the_reference(monkeypatch: pytest.MonkeyPatch):
+    watch = Watch(monkeypatch)
+    reference = people(80, seed=1)
+    run(people(60), reference)
+    assert watch.trained == [set(range(80))]
+    assert all(scored == set(range(60)) for _, scored in watch.scored)
+
+
+def test_parts_come_back_in_the_order_of_the_table():
+    data = people()
+    readings = run(data)
+    mapped = readings.main.counterfactuals.mean(0)
+    effect = TARGET(mapped)[:, 0] - TARGET(data.x)[:, 0]  # linear: the mean effect is the effect of the mean row
+    torch.testing.assert_close(readings.main.signed, effect, atol=1e-5, rtol=0)
+    assert readings.total is readings.main
+
+
+def test_identical_seeds_give_identical_readings_and_others_differ():
+    one, two, other = run(people()), run(people()), run(people(), seed=1)
+    assert torch.equal(one.main.refits, two.main.refits)
+    assert torch.equal(one.direct.refits, two.direct.refits)
+    assert one.alignment == two.alignment
+    assert not torch.equal(one.main.refits, other.main.refits)
+
+
+def test_a_group_too_small_for_the_folds_is_refused():
+    data = people(100)
+    few = data[torch.cat([torch.arange(0, 100, 2), torch.tensor([1, 3, 5])])]
+    with pytest.raises(DataError, match="Group '1' of 'c' has 3 people"):
+        run(few)

@@ -1,0 +1,77 @@
+"""What the README and the docs show runs, and says what the code says."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.csv
+import pytest
+
+from fairfox.fairtests.registry import FAIR_TESTS
+from fairfox.synthetic.scm import LENDING
+
+ROOT = Path(__file__).parent.parent
+REGISTRY = re.compile(r"(<!-- registry: .*? -->\n).*?(<!-- /registry -->)", re.DOTALL)
+
+
+def example(name: str) -> str:
+    """Return the code block that follows a marker in the README."""
+    found = re.search(rf"<!-- example: {re.escape(name)} -->\n```\w+\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert found, f"the README has no example '{name}'"
+    return found[1]
+
+
+def registry_table() -> str:
+    """Return the table of tests for docs/tests.md."""
+    rows = [f"| `{name}` | {a.meaning} | {a.unit} | {a.delta} |" for name, a in FAIR_TESTS.items()]
+    return "\n".join(["", "| test | what the number means | unit | delta |", "|---|---|---|---|", *rows, "", ""])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    pyarrow.csv.write_csv(LENDING.sample(1500, seed=0).table, tmp_path / "people.csv")
+    (tmp_path / "model.py").write_text(example("model.py"))
+    return tmp_path
+
+
+def test_the_python_example_has_five_lines_and_runs(folder: Path):
+    code = example("python")
+    assert len(code.splitlines()) == 5
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "of 1,500 people" in done.stdout
+
+
+def test_the_command_line_example_runs_and_is_over_its_limit(folder: Path):
+    _, command, *arguments = shlex.split(example("shell"))
+    assert command == "fairfox"
+    done = subprocess.run(
+        [sys.executable, "-m", "fairfox.cli.main", *arguments], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1, done.stderr
+    summary = json.loads((folder / "report" / "summary.json").read_text())
+    assert summary["share_flagged"] > 0.10
+    assert (folder / "report" / "report.html").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/tables.md", "docs/tests.md"])
+def test_links_lead_somewhere(page: str):
+    for target in re.findall(r"\]\(([^)#]+)\)", (ROOT / page).read_text()):
+        if "://" not in target:
+            assert (ROOT / page).parent.joinpath(target).exists(), f"{page} links to {target}"
+
+
+def test_the_page_of_tests_lists_every_test_as_the_registry_has_it():
+    found = REGISTRY.search((ROOT / "docs/tests.md").read_text())
+    assert found
+    assert found[0] == found[1] + registry_table() + found[2], "run: python tests/test_docs.py --write"
+
+
+if __name__ == "__main__" and sys.argv[1:] == ["--write"]:
+    page = ROOT / "docs/tests.md"
+    page.write_text(REGISTRY.sub(lambda m: m[1] + registry_table() + m[2], page.read_text()))
