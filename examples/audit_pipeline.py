@@ -18,4 +18,11 @@ result = fairfox.audit(model, new, protected="sex", label="approved", reference=
 print(result.summary())
 
 worst = int(result.scores.argmax())
-print(pd.DataFrame({"as they are": new[features.columns].iloc[worst], "in the other group": result.counterfactual_table.iloc[worst]}))
+print(
+    pd.DataFrame(
+        {
+            "as they are": new[features.columns].iloc[worst],
+            "in the other group": result.counterfactual_table.iloc[worst],
+        }
+    )
+)

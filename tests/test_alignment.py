@@ -146,7 +146,7 @@ def test_dead_rows_get_a_zero_direction_and_leave_the_others_alone(heads):
     assert dead_rows(jac).tolist() == [row % 3 == 0 for row in range(len(jac))]
 
 
-@pytest.mark.parametrize("size", [1e-45, 1e-40, 1e-25, 1e-20])
+@pytest.mark.parametrize("size", [1e-45, 1e-40, 1e-25, 1e-20, 1e-19])
 @pytest.mark.parametrize("heads", [one_head(1), one_head(3), [Head(1), Head(1)]])
 def test_rows_whose_squares_vanish_in_float32_are_dead(size, heads):
     jac = size * jacobians(heads, 4, rows=20).float().sign()
@@ -345,7 +345,9 @@ def test_share_is_one_when_the_target_goes_where_the_auxiliary_goes(outputs):
 def test_share_is_zero_when_the_target_is_orthogonal_in_the_metric(outputs):
     jac, metric = jacobians(one_head(outputs), 8), spread(8)
     grad = torch.randn(len(jac), 8, dtype=FLOAT64, generator=torch.Generator().manual_seed(5))
-    explained = torch.einsum("nd,ndk,nkf->nf", grad, inverse_direction(jac, metric=metric, heads=one_head(outputs)), jac)
+    explained = torch.einsum(
+        "nd,ndk,nkf->nf", grad, inverse_direction(jac, metric=metric, heads=one_head(outputs)), jac
+    )
     assert alignment_share(grad - explained, jac, metric, heads=one_head(outputs)) == pytest.approx(0.0, abs=1e-12)
 
 

@@ -53,7 +53,7 @@ def test_a_model_on_income_is_found_to_treat_women_worse():
 def test_contributions_of_features_sum_to_each_persons_effect():
     result = fairfox.audit(by_income, table(), **QUICK)
     explained = ~result.features.effect.per_person.isnan().any(1)
-    assert 200 <= int(explained.sum()) <= 220  # a black box is explained on a sample and on the worst
+    assert 100 <= int(explained.sum()) <= 120  # a black box is explained on a sample and on the worst
     torch.testing.assert_close(result.features.effect.per_person[explained].sum(1), result.signed[explained])
 
 
@@ -77,7 +77,9 @@ def test_a_plain_array_is_audited_by_column_names():
     people = table()
     array = np.column_stack([people["sex"] == "Male", people["income"], people["age"]]).astype(float)
     expected = fairfox.audit(by_income, people[["sex", "income", "age"]], protected="sex", refits=2, folds=2)
-    result = fairfox.audit(lambda x: by_income({"income": x[:, 0]}), array, protected="x0", kind="matrix", refits=2, folds=2)
+    result = fairfox.audit(
+        lambda x: by_income({"income": x[:, 0]}), array, protected="x0", kind="matrix", refits=2, folds=2
+    )
     torch.testing.assert_close(result.scores, expected.scores)
 
 

@@ -21,7 +21,9 @@ REGISTRY = re.compile(r"(<!-- registry: .*? -->\n).*?(<!-- /registry -->)", re.D
 
 def example(name: str) -> str:
     """Return the code block that follows a marker in the README."""
-    found = re.search(rf"<!-- example: {re.escape(name)} -->\n```\w+\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    found = re.search(
+        rf"<!-- example: {re.escape(name)} -->\n```\w+\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL
+    )
     assert found, f"the README has no example '{name}'"
     return found[1]
 

@@ -160,3 +160,10 @@ def test_html_file_is_what_was_returned(tmp_path: Path):
     page = example_result().to_html(tmp_path / "report.html")
     assert (tmp_path / "report.html").read_text(encoding="utf-8") == page
     assert page.startswith("<!doctype html>")
+
+
+def test_groups_are_named_in_words():
+    group = example_result().groups[0]
+    assert group.name == "sex=Female"
+    assert replace(group, variable="age<25", level="age<25").name == "age<25"
+    assert replace(group, variable="age<25", level="not age<25").name == "not age<25"

@@ -26,13 +26,9 @@ def inverse_direction(jac_aux: Tensor, *, metric: Tensor | None = None, heads: S
     if heads is None:
         heads = [Head(1)] * jac_aux.shape[1]
     moved = jac_aux if metric is None else jac_aux @ metric  # J S, (N, K, D)
-    dead = dead_rows(jac_aux)
     if jac_aux.shape[1] == 1:
-        scale = _size(jac_aux)  # keeps squares of tiny gradients from vanishing
-        unit, unit_moved = jac_aux / scale, moved / scale
-        gram = (unit * unit_moved).sum(2, keepdim=True)  # (N, 1, 1)
-        usable = (gram > 0) & ~dead[:, None, None]
-        return (unit_moved * torch.where(usable, 1 / _safe(gram) / scale, 0.0)).mT
+        return _single_direction(jac_aux, moved)
+    dead = dead_rows(jac_aux)
     parts = jac_aux.split([h.outputs for h in heads], dim=1)
     size = torch.cat([_size(part).expand(-1, part.shape[1], 1) for part in parts], dim=1)  # (N, K, 1)
     unit, unit_moved = jac_aux / size, moved / size
@@ -70,17 +66,17 @@ def pseudo_solve(gram: Tensor, heads: Sequence[Head]) -> Tensor:
 
 def sensitivity(grad_tar: Tensor, dx_dc: Tensor) -> Tensor:
     """Return df/dc by the chain rule, one column per protected output (eq. 5)."""
-    return torch.einsum("nd,ndk->nk", grad_tar, dx_dc)
+    return _dots(grad_tar[:, None], dx_dc.mT)
 
 
 def cosine(grad_tar: Tensor, jac_aux: Tensor, *, metric: Tensor | None = None) -> Tensor:
     """Return the cosine between the gradients (N, K), in the metric; 0 where either gradient is zero (eq. 10)."""
-    grad_tar = grad_tar / _safe(grad_tar.abs().amax(1, keepdim=True))
-    jac_aux = jac_aux / _safe(jac_aux.abs().amax(2, keepdim=True))
-    moved = grad_tar if metric is None else grad_tar @ metric
-    inner = torch.einsum("nd,nkd->nk", moved, jac_aux)
-    norm_tar = (moved * grad_tar).sum(1, keepdim=True)
-    norm_aux = (jac_aux * (jac_aux if metric is None else jac_aux @ metric)).sum(2)
+    inner, norm_tar, norm_aux = _inner_products(grad_tar, jac_aux, metric)
+    extreme = (_extreme(norm_tar) | _extreme(norm_aux)).any(1)
+    if extreme.any():
+        grads, jacs = grad_tar[extreme], jac_aux[extreme]
+        grads, jacs = (part / _safe(part.abs().amax(-1, keepdim=True)) for part in (grads, jacs))
+        inner[extreme], norm_tar[extreme], norm_aux[extreme] = _inner_products(grads, jacs, metric)
     return inner / _safe((norm_tar * norm_aux).clamp(min=0).sqrt())
 
 
@@ -90,8 +86,8 @@ def alignment_parts(
     """Return per person g S Jᵀ (J S Jᵀ)⁺ J S g and g S g (N,): variation along the protected direction, and in all."""
     slope = sensitivity(grad_tar, inverse_direction(jac_aux, metric=metric, heads=heads))  # (N, K)
     moved = grad_tar @ metric
-    along = (slope * torch.einsum("nkd,nd->nk", jac_aux, moved)).sum(1)
-    return along, (moved * grad_tar).sum(1)
+    along = _dots(slope, _dots(jac_aux, moved[:, None]))
+    return along, _dots(moved, grad_tar)
 
 
 def alignment_share(grad_tar: Tensor, jac_aux: Tensor, metric: Tensor, *, heads: Sequence[Head] | None = None) -> float:
@@ -114,6 +110,40 @@ def worst_case(values: Tensor) -> Tensor:
 def dead_rows(jac_aux: Tensor) -> Tensor:
     """Return which rows (N,) have a numerically zero J: no evidence about c there."""
     return _numerically_zero(jac_aux.abs().amax((1, 2)))
+
+
+def _single_direction(jac_aux: Tensor, moved: Tensor) -> Tensor:
+    """Return S Jᵀ / (J S Jᵀ) (N, D, 1), the direction of a single output."""
+    gram = _dots(jac_aux, moved)[..., None]  # (N, 1, 1)
+    direction = moved / gram
+    extreme = _extreme(gram)[:, 0, 0]
+    if extreme.any():
+        jacs = jac_aux[extreme]
+        scale = _size(jacs)
+        jacs, moves = jacs / scale, moved[extreme] / scale
+        gram = _dots(jacs, moves)[..., None]
+        usable = (gram > 0) & ~dead_rows(jac_aux[extreme])[:, None, None]
+        direction[extreme] = moves * torch.where(usable, 1 / _safe(gram) / scale, 0.0)
+    return direction.mT
+
+
+def _inner_products(grad_tar: Tensor, jac_aux: Tensor, metric: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Return g S Jᵀ (N, K), g S g (N, 1) and the diagonal of J S Jᵀ (N, K)."""
+    moved = grad_tar if metric is None else grad_tar @ metric
+    moved_aux = jac_aux if metric is None else jac_aux @ metric
+    return _dots(moved[:, None], jac_aux), _dots(moved, grad_tar)[:, None], _dots(moved_aux, jac_aux)
+
+
+def _dots(first: Tensor, second: Tensor) -> Tensor:
+    """Return inner products over the last dimension; three times faster than einsum, which calls bmm for them."""
+    return (first * second).sum(-1)
+
+
+def _extreme(square: Tensor) -> Tensor:
+    """Return where a sum of squares is so small or large that some of its terms may have left the range of floats."""
+    limits = torch.finfo(square.dtype)
+    usual: Tensor = (square > limits.tiny**0.5) & (square < limits.max**0.5)
+    return ~usual
 
 
 def _numerically_zero(size: Tensor) -> Tensor:

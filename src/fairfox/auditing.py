@@ -31,7 +31,7 @@ from fairfox.result import AuditResult, FeatureEffect, Features, Group
 from fairfox.thresholds import confident_flag, default_delta, flag
 
 _log = logging.getLogger("fairfox")
-_EXPLAINED = 200  # people whom a black box is asked about feature by feature, drawn at random
+_EXPLAINED = 100  # people whom a black box is asked about feature by feature, drawn at random
 _WORST = 20  # and the people with the highest scores
 _SMALL_GROUP = 0.05
 

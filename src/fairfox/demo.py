@@ -93,9 +93,15 @@ def _audited(
 ) -> DemoAudit:
     progress(f"training the {name} model", 0.0)
     encoding = fit_encoding(
-        load_table(past.table), protected=[past.protected], label=past.label, columns=columns, also=load_table(new.table)
+        load_table(past.table),
+        protected=[past.protected],
+        label=past.label,
+        columns=columns,
+        also=load_table(new.table),
     )
-    net = nn.Sequential(_trained(encoding.encode(load_table(past.table)).x, torch.as_tensor(past.y), seed), nn.Sigmoid())
+    net = nn.Sequential(
+        _trained(encoding.encode(load_table(past.table)).x, torch.as_tensor(past.y), seed), nn.Sigmoid()
+    )
     result = audit(
         net,
         new.table,

@@ -49,35 +49,45 @@ def contributions(
     return each + missed[:, None] * size / torch.where(total > 0, total, 1.0)
 
 
-def shapley(model: Model, x: Tensor, mapped: Tensor, features: Sequence[Feature], *, seed: int = 0) -> Tensor:
-    """Return what each original feature adds to f(x') - f(x) (N, F), by sampled Shapley values.
+def shapley(model: Model, x: Tensor, mapped: Tensor, features: Sequence[Feature], *, order: Sequence[int]) -> Tensor:
+    """Return what each original feature adds to f(x') - f(x) (N, F) when features change one after the other.
 
-    Features are put in place one after the other, in a random order and in its reverse; each row sums to the
-    effect exactly.
+    Averaged over random orders these are Shapley values; with any one order each row sums to the effect exactly.
     """
-    order = torch.randperm(len(features), generator=torch.Generator().manual_seed(seed)).tolist()
-    first, last = predict(model, x), predict(model, mapped)
+    before, last, row = predict(model, x), predict(model, mapped), x.clone()
     out = x.new_zeros(len(x), len(features))
-    for walk in (order, order[::-1]):
-        before, row = first, x.clone()
-        for place, i in enumerate(walk):
-            columns = features[i].columns
-            row[:, columns] = mapped[:, columns]
-            after = last if place == len(walk) - 1 else predict(model, row)
-            out[:, i] += (after - before) / 2
-            before = after
+    for place, i in enumerate(order):
+        columns = features[i].columns
+        row[:, columns] = mapped[:, columns]
+        after = last if place == len(order) - 1 else predict(model, row)
+        out[:, i] = after - before
+        before = after
     return out
+
+
+def random_orders(length: int, count: int, *, seed: int) -> list[list[int]]:
+    """Return `count` random orders of `length` things, every second one the reverse of the one before it."""
+    generator = torch.Generator().manual_seed(seed)
+    orders: list[list[int]] = []
+    while len(orders) < count:
+        order = torch.randperm(length, generator=generator).tolist()
+        orders += [order, order[::-1]]
+    return orders[:count]
 
 
 def effect_by_feature(
     model: Model, x: Tensor, mapped: Tensor, features: Sequence[Feature], *, seed: int = 0, batch_size: int = 4096
 ) -> Tensor:
-    """Return contributions averaged over the re-fits' rows (M, N, D): they sum to the mean effect (N, F)."""
+    """Return contributions averaged over the re-fits' rows (M, N, D): they sum to the mean effect (N, F).
+
+    Black boxes: sampled Shapley values, one order of the features per re-fit.
+    """
+    orders = random_orders(len(features), len(mapped), seed=seed)
     each = [
         contributions(model, x, rows, features, batch_size=batch_size)
         if model.differentiable
-        else shapley(model, x, rows, features, seed=seed + m)
-        for m, rows in enumerate(mapped)
+        else shapley(model, x, rows, features, order=order)
+        for rows, order in zip(mapped, orders, strict=True)
     ]
     return torch.stack(each).mean(0)
 

@@ -70,6 +70,12 @@ class Group:
     share_flagged: float
     share_confident: float | None
 
+    @property
+    def name(self) -> str:
+        """The group in words: "sex=Female"; a cut speaks for itself: "age<25", "not age<25"."""
+        is_cut = self.level in (self.variable, f"not {self.variable}")
+        return self.level if is_cut else f"{self.variable}={self.level}"
+
 
 @dataclass(frozen=True)
 class Reading:

@@ -43,7 +43,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     rng = np.random.default_rng(0)
     sex = rng.integers(0, 2, 120)
     income = 50 + 5 * sex + rng.normal(0, 5, 120)
-    rows = [f"{'FM'[s]},{i:.2f},{j},{y}" for s, i, j, y in zip(sex, income, rng.choice(["a", "b"], 120), sex, strict=True)]
+    rows = [
+        f"{'FM'[s]},{i:.2f},{j},{y}" for s, i, j, y in zip(sex, income, rng.choice(["a", "b"], 120), sex, strict=True)
+    ]
     (tmp_path / "people.csv").write_text("\n".join(["sex,income,job,paid", *rows]) + "\n")
     monkeypatch.chdir(tmp_path)
     return tmp_path

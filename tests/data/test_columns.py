@@ -23,7 +23,7 @@ def series_of(values: object):
 
 
 def test_a_column_that_is_not_there_is_named_with_the_closest_one():
-    with pytest.raises(ColumnError, match="has no column 'incme'. Did you mean 'income'?"):
+    with pytest.raises(ColumnError, match=r"has no column 'incme'\. Did you mean 'income'\?"):
         column(load_table(pd.DataFrame({"income": [1]})), "incme")
 
 

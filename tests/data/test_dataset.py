@@ -167,9 +167,14 @@ def test_folds_leave_the_global_generator_alone():
 
 def test_projection_clips_and_renormalises_blocks_and_leaves_the_rest():
     features = (Feature("age", "continuous", 0, 1), block("job", "abc", start=1), Feature("debt", "continuous", 4, 5))
-    x = torch.tensor([[-2.0, 0.5, -0.5, 1.5, -3.0], [1.0, 0.0, -1.0, 0.0, 2.0]])
-    out = project_blocks(x, features)  # (0.5, 0, 1.5) / 2; a block without mass stays empty
+    x = torch.tensor([[-2.0, 0.5, -0.5, 1.5, -3.0], [1.0, 0.0, 0.0, 0.0, 2.0]])
+    out = project_blocks(x, features)  # (0.5, 0, 1.5) / 2; an empty block stays empty
     torch.testing.assert_close(out, torch.tensor([[-2.0, 0.25, 0.0, 0.75, -3.0], [1.0, 0.0, 0.0, 0.0, 2.0]]))
+
+
+def test_where_clipping_leaves_nothing_the_largest_entry_gets_everything():
+    out = project_blocks(torch.tensor([[-3.0, -1.0, -2.0], [0.2, 0.2, -1.0]]), (block("job", "abc"),))
+    torch.testing.assert_close(out, torch.tensor([[0.0, 1.0, 0.0], [0.5, 0.5, 0.0]]))
 
 
 def test_projection_leaves_whole_categories_alone_and_has_a_gradient():

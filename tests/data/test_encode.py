@@ -162,7 +162,7 @@ def test_the_matrix_has_the_numbers_in_their_own_units_and_order():
     x.requires_grad_()
     torch.testing.assert_close(encoding.matrix(x), expected)
     (grad,) = torch.autograd.grad(encoding.matrix(x)[:, 0].sum(), x)
-    assert torch.equal(grad[:, 0], torch.full((3,), encoding.features[0].scale).double())
+    assert grad[:, 0].tolist() == [encoding.features[0].scale] * 3
 
 
 def test_the_matrix_takes_the_expected_code_of_a_distribution():
@@ -209,8 +209,7 @@ def test_protected_label_id_and_dropped_columns_are_left_out():
 
 def test_labels_are_classes_or_numbers():
     few = table_of(v=[1, 2, 3], y=["no", "yes", None])
-    assert fit_encoding(few, protected=["c"], label="y").encode(few).y.tolist()[:2] == [0, 1]
-    assert np.isnan(fit_encoding(few, protected=["c"], label="y").encode(few).y[2])
+    np.testing.assert_array_equal(fit_encoding(few, protected=["c"], label="y").encode(few).y, [0, 1, np.nan])
     many = table_of(v=np.arange(12), y=np.arange(12) * 1.5)
     encoding = fit_encoding(many, protected=["c"], label="y")
     assert encoding.label_values is None

@@ -4,7 +4,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from fairfox.auxiliary.model import AuxiliaryMember
+from fairfox.data.dataset import Protected
+from fairfox.errors import ModelError
 from fairfox.gradients.autograd import autograd_jacobian
+from fairfox.models.output import Output
+from fairfox.models.torch_model import TorchModel
 
 
 class Differentiable:
@@ -76,3 +81,26 @@ def test_gradients_are_taken_where_they_are_switched_off():
         found = autograd_jacobian(model, X)
     torch.testing.assert_close(found, autograd_jacobian(model, X))
     assert not found.requires_grad
+
+
+SEX, RACE = Protected("sex"), Protected("race", "categorical", ("a", "b", "c"))
+STARTING_LINEARLY = {
+    "our auxiliary": lambda: AuxiliaryMember(network(4), torch.tensor([True, False, True, True]), [SEX, RACE]),
+    "a torch module": lambda: TorchModel(network(1), output=Output(returns="logit")),
+    "a torch module of float32": lambda: TorchModel(network(1).float(), output=Output(returns="logit")),
+    "a linear model": lambda: TorchModel(nn.Sequential(nn.Linear(4, 1, bias=False)).double()),
+}
+
+
+@pytest.mark.parametrize("make", STARTING_LINEARLY.values(), ids=STARTING_LINEARLY)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_undoing_the_first_layer_by_hand_changes_nothing(make, dtype):
+    model, x = make(), X.to(dtype)
+    found = autograd_jacobian(model, x, batch_size=5)
+    assert found.dtype == dtype
+    torch.testing.assert_close(found, autograd_jacobian(Differentiable(model), x), atol=1e-6, rtol=1e-5)
+
+
+def test_a_module_for_other_columns_says_so_itself():
+    with pytest.raises(ModelError, match="The model failed on a"):
+        autograd_jacobian(TorchModel(network(1)), X[:, :3])

@@ -84,10 +84,21 @@ def test_jacobian_agrees_with_autograd():
     torch.testing.assert_close(found, autograd_jacobian(Clear(smooth), x), atol=1e-8, rtol=1e-6)
 
 
-def test_jacobian_costs_two_predictions_per_column():
+def test_all_variants_of_a_few_people_are_asked_for_in_one_call():
     model = Opaque(smooth)
     finite_difference_jacobian(model, rows())
-    assert model.calls == 6
+    assert model.calls == 1
+
+
+def test_many_people_are_asked_about_in_parts():
+    model, x = Opaque(smooth), rows(20_000)
+    found = finite_difference_jacobian(model, x)
+    assert model.calls > 1
+    torch.testing.assert_close(found[-40:], finite_difference_jacobian(model, x[-40:]))
+
+
+def test_nobody_has_an_empty_jacobian():
+    assert finite_difference_jacobian(Opaque(smooth), rows(0)).shape == (0, 1, 3)
 
 
 def test_along_a_category_the_derivative_is_the_change_of_the_prediction_when_it_is_put_in_place():
@@ -97,7 +108,19 @@ def test_along_a_category_the_derivative_is_the_change_of_the_prediction_when_it
     x = torch.tensor([[0.5, 1, 0, 0], [3.0, 0, 0, 1]], dtype=torch.float64)
     expected = torch.tensor([[[2.0, 0, 1, 5]], [[2.0, -5, -4, 0]]], dtype=torch.float64)
     torch.testing.assert_close(finite_difference_jacobian(model, x), expected)
-    assert model.calls == 1 + 3 + 2  # here, one per category, two per continuous column
+
+
+def test_several_blocks_and_columns_between_them_keep_their_places():
+    worth = torch.tensor([[1.0], [2.0], [0.5], [7.0], [9.0], [0.25]], dtype=torch.float64)
+    model = Opaque(lambda x: x @ worth, blocks=(slice(0, 2), slice(3, 5)))
+    x = torch.tensor([[1, 0, 3.0, 0, 1, 4.0]], dtype=torch.float64)
+    expected = torch.tensor([[[0, 1, 0.5, -2, 0, 0.25]]], dtype=torch.float64)  # 2 - 1 and 7 - 9
+    torch.testing.assert_close(finite_difference_jacobian(model, x), expected)
+
+
+def test_a_black_box_may_have_nothing_but_categories():
+    model = Opaque(lambda x: x @ torch.tensor([[1.0], [3.0]]), blocks=(slice(0, 2),))
+    assert finite_difference_jacobian(model, torch.tensor([[0.0, 1.0]])).tolist() == [[[-2.0, 0.0]]]
 
 
 def test_a_step_function_is_seen_at_the_step_that_is_asked_for():

@@ -39,7 +39,9 @@ class Opaque(Unsplit):
 def network(outputs=1, *, activation=nn.ReLU, dtype=torch.float32) -> nn.Sequential:
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        net = nn.Sequential(nn.Linear(FEATURES, 16), activation(), nn.Linear(16, 16), activation(), nn.Linear(16, outputs))
+        net = nn.Sequential(
+            nn.Linear(FEATURES, 16), activation(), nn.Linear(16, 16), activation(), nn.Linear(16, outputs)
+        )
     return net.to(dtype).eval()
 
 
@@ -95,7 +97,9 @@ def test_the_first_layer_really_is_applied_once():
     assert calls == ["second"]  # the affine part is read off its weights
 
 
-@pytest.mark.parametrize("make", [lambda: TorchModel(network(activation=nn.Tanh)), lambda: Unsplit(network(3, activation=nn.Tanh))])
+@pytest.mark.parametrize(
+    "make", [lambda: TorchModel(network(activation=nn.Tanh)), lambda: Unsplit(network(3, activation=nn.Tanh))]
+)
 def test_integrated_gradients_of_a_smooth_model_sum_to_the_difference(make):
     model = make()
     found = integrated_jacobian(model, X, baseline=BASELINE)

@@ -49,7 +49,7 @@ def _groups(result: AuditResult) -> Table:
     table = _table("Group", headings)
     for group in result.groups:
         table.add_row(
-            _text(f"{group.variable}={group.level}"),
+            _text(group.name),
             f"{group.people:,}",
             number(group.mean_prediction),
             cell(group.mean_signed, result.unit, sign=True),

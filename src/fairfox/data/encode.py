@@ -95,6 +95,7 @@ class Encoding:
 
     def table(self, x: Tensor) -> Any:
         """Return a data frame with the user's columns, units and dtypes (categories: the most probable)."""
+        x = x.detach().cpu().T.contiguous().T  # columns are read one by one
         return self.template.fill({f.name: decode_feature(f, x) for f in self.features})
 
     def expand(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:

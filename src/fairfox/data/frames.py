@@ -32,7 +32,7 @@ class Template:
         if frame.implementation.is_pandas():
             pandas: Any = nw.get_native_namespace(frame)
             series = {name: self._pandas(pandas, name, values) for name, values in columns.items()}
-            return type(self.empty)(series)
+            return type(self.empty)(series, copy=False)
         kept = {name: self._series(name, values, frame) for name, values in columns.items()}
         return nw.from_dict(kept, backend=frame.implementation).to_native()
 
@@ -42,7 +42,7 @@ class Template:
             given = pandas.Series(values, dtype=values.dtype)
             return given.astype("Float64" if dtype.kind in "iu" and _fractional(values) else dtype)
         if dtype.kind in "iuf":
-            return pandas.Series(_fitted(values.astype(float), dtype))
+            return pandas.Series(_fitted(values.astype(float, copy=False), dtype), copy=False)
         gone = pandas.isna(values)
         if dtype.kind == "b" and not gone.any():
             return pandas.Series(values.astype(bool))
@@ -75,7 +75,7 @@ def _hole(frame: Table, name: str) -> Any:
 def _fitted(values: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
     """Return numbers in a dtype, or as they are where it cannot hold them (33.4 years, a missing whole number)."""
     if dtype.kind == "f":
-        return values.astype(dtype)
+        return values.astype(dtype, copy=False)
     with np.errstate(invalid="ignore"):
         whole = values.astype(dtype)
     return whole if bool((whole == values).all()) else values

@@ -50,17 +50,18 @@ def measure_together(
 
 def _block(tests: Sequence[GradientTest], model: Model, x: Tensor) -> tuple[list[Tensor], list[Tensor]]:
     grad_tar = jacobian(model, x, batch_size=len(x))[:, 0]  # (n, D)
-    jacobians: dict[int, list[Tensor]] = {}
+    jacobians: dict[int, tuple[list[Tensor], Tensor]] = {}  # of each auxiliary, and where one of them is dead
     values, dead = [], []
     for test in tests:
         auxiliary = test.gradients_of
         if auxiliary is None:
             values.append(test.values(grad_tar, None)[None])
-            dead.append(torch.zeros(len(x), dtype=torch.bool))
+            dead.append(torch.zeros(len(x), dtype=torch.bool, device=x.device))
             continue
         if id(auxiliary) not in jacobians:
-            jacobians[id(auxiliary)] = [jacobian(member, x, batch_size=len(x)) for member in auxiliary.members]
-        jacs = jacobians[id(auxiliary)]
+            jacs = [jacobian(member, x, batch_size=len(x)) for member in auxiliary.members]
+            jacobians[id(auxiliary)] = jacs, torch.stack([dead_rows(jac) for jac in jacs]).any(0)
+        jacs, flat = jacobians[id(auxiliary)]
         values.append(torch.stack([test.values(grad_tar, jac) for jac in jacs]))
-        dead.append(torch.stack([dead_rows(jac) for jac in jacs]).any(0))
+        dead.append(flat)
     return values, dead

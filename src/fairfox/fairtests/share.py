@@ -8,12 +8,13 @@ from torch import Tensor
 from fairfox.alignment import Head, alignment_parts, dead_rows, inverse_direction, ratio_of_sums
 from fairfox.auxiliary.model import Auxiliary, heads_of
 from fairfox.data.dataset import Dataset
-from fairfox.gradients.finite_difference import directional_derivative
+from fairfox.gradients.finite_difference import directional_derivative, finite_difference_jacobian
 from fairfox.gradients.jacobian import jacobian
 from fairfox.models.protocol import Model
 
 _DIRECTIONS = 8  # random directions for a black box
-_PEOPLE = 1000  # a black box is asked about at most so many
+_ROWS = 20_000  # that a black box is asked for, about
+_STEP = 0.1  # of a black box, in standard deviations: shorter steps of tree ensembles measure bin edges
 
 
 def model_alignment(
@@ -23,14 +24,15 @@ def model_alignment(
 
     By gradients where autograd sees through the model. A black box on continuous columns is asked along the
     protected direction and along random directions drawn from the metric; with categories its whole
-    Jacobian is estimated; both on at most 1000 people.
+    Jacobian is estimated; both on a random part of the people.
     """
-    if not model.differentiable and len(data) > _PEOPLE:
-        chosen = torch.randperm(len(data), generator=torch.Generator().manual_seed(seed))[:_PEOPLE]
-        data = data[chosen.sort().values]
     heads = heads_of(data.protected)
     by_directions = not model.differentiable and not getattr(model, "blocks", ())
-    gradient = None if by_directions else jacobian(model, data.x, batch_size=batch_size)[:, 0]
+    if not model.differentiable:
+        asked = 2 * (_DIRECTIONS + len(auxiliary.members)) if by_directions else 2 * data.x.shape[1]
+        order = torch.randperm(len(data), generator=torch.Generator().manual_seed(seed))
+        data = data[order[: max(50, _ROWS // asked)].sort().values]
+    gradient = None if by_directions else _gradient(model, data.x, batch_size)
     whole = _random_slopes(model, data.x, metric, seed) if gradient is None else None
     shares = []
     for member in auxiliary.members:
@@ -45,13 +47,20 @@ def model_alignment(
                 along, total = _slopes_along(model, data.x, part, metric, head), whole
             row.append(ratio_of_sums(along[alive], total[alive]))
         shares.append(row)
-    return torch.tensor(shares).mean(0).tolist()
+    return torch.tensor(shares, dtype=torch.float64).mean(0).tolist()
+
+
+def _gradient(model: Model, x: Tensor, batch_size: int) -> Tensor:
+    if model.differentiable:
+        return jacobian(model, x, batch_size=batch_size)[:, 0]
+    return finite_difference_jacobian(model, x, step=_STEP)[:, 0]
 
 
 def _slopes_along(model: Model, x: Tensor, jac_aux: Tensor, metric: Tensor, head: Head) -> Tensor:
     """Return g S Jᵀ (J S Jᵀ)⁺ J S g (N,) from central differences along the columns of S Jᵀ (J S Jᵀ)⁺."""
     directions = inverse_direction(jac_aux, metric=metric, heads=[head])
-    slopes = torch.stack([directional_derivative(model, x, v) for v in directions.unbind(2)], dim=1)  # (N, K)
+    each = [directional_derivative(model, x, v, step=_STEP) for v in directions.unbind(2)]
+    slopes = torch.stack(each, dim=1)  # (N, K)
     gram = jac_aux @ metric @ jac_aux.mT
     return torch.einsum("nk,nkl,nl->n", slopes, gram, slopes)
 
@@ -64,5 +73,5 @@ def _random_slopes(model: Model, x: Tensor, metric: Tensor, seed: int) -> Tensor
     total = x.new_zeros(len(x))
     for _ in range(_DIRECTIONS):
         draw = torch.randn(len(x), len(root), generator=generator, dtype=x.dtype) @ root.T.cpu()
-        total += directional_derivative(model, x, draw.to(x)).square() / _DIRECTIONS
+        total += directional_derivative(model, x, draw.to(x), step=_STEP).square() / _DIRECTIONS
     return total

@@ -42,7 +42,7 @@ def as_model(
             or something that is a Model already (taken as it is).
         decoder: the fitted encoding; without one the model receives x itself.
         kind: what the model receives: "table", "matrix" or "encoded". By default torch takes a matrix,
-            Pipelines and callables a table, an estimator fitted without column names a matrix.
+            Pipelines and callables a table, what was fitted on an array without column names a matrix.
         positive: the audited class, where there is more than one column.
         output: what is audited, "probability" or "logit".
         returns: what the model returns, "probability", "logit" or "value"; by default read off `example`.
@@ -63,7 +63,7 @@ def as_model(
     elif is_estimator(obj):
         estimator = describe_estimator(obj, wanted=output)
         classes, returns = estimator.classes, returns or estimator.returns
-        kind = kind or ("matrix" if estimator.names is None and not _is_pipeline(obj) else "table")
+        kind = kind or ("matrix" if estimator.names is None and _was_fitted_on_array(obj) else "table")
         model = BlackBoxModel(estimator.predict, decoder=decoder, kind=kind)
     elif callable(obj) and not isinstance(obj, type):
         model = BlackBoxModel(obj, decoder=decoder, kind=kind or "table")
@@ -94,8 +94,9 @@ def _column(positive: Any, classes: list[Any] | None) -> int | None:
         raise OptionError(f"positive is '{positive}', and the model names no classes; give a column number") from None
 
 
-def _is_pipeline(obj: object) -> bool:
-    return hasattr(obj, "steps") and hasattr(obj, "named_steps")
+def _was_fitted_on_array(obj: object) -> bool:
+    """Return whether an estimator without column names saw an array; a Pipeline that counted no columns did not."""
+    return not hasattr(obj, "named_steps") or hasattr(obj, "n_features_in_")
 
 
 def _takes_tensor(obj: object) -> bool:

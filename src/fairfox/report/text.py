@@ -74,7 +74,7 @@ def alignment_lines(result: AuditResult) -> list[str]:
 
 
 def _group_line(result: AuditResult, group: Group) -> str:
-    line = f"{group.variable}={group.level}: {people(group.people)}, mean prediction {number(group.mean_prediction)}"
+    line = f"{group.name}: {people(group.people)}, mean prediction {number(group.mean_prediction)}"
     if group.mean_signed is not None:
         line += f", mean {signed_word(result)} {amount(group.mean_signed, result.unit, sign=True)}"
     return f"{line}, {percent(group.share_flagged)} flagged"

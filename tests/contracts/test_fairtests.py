@@ -1,0 +1,192 @@
+"""One suite over every fairness test: a new one is covered as soon as it has a name."""
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from populations import people
+from torch import Tensor, nn
+
+from fairfox.auxiliary.model import AuxiliaryModel, FixedAuxiliary
+from fairfox.data.dataset import Dataset
+from fairfox.data.encode import fit_encoding
+from fairfox.data.table import load_table
+from fairfox.errors import NotFittedError, OptionError
+from fairfox.fairtests.protocol import MeasuringTest
+from fairfox.fairtests.registry import FAIR_TESTS, about, make_test
+from fairfox.models.protocol import Model
+from fairfox.models.torch_model import TorchModel
+
+WITHOUT_FITTING = ("fta",)  # has nothing to learn
+
+
+@cache
+def individuals() -> Dataset:
+    """Return people with numbers, categories and labels."""
+    frame = people(80)
+    frame["granted"] = (frame["income"] > 3200).astype(int)
+    table = load_table(frame)
+    return fit_encoding(table, protected=["sex"], label="granted", dtype=torch.float64).encode(table)
+
+
+@cache
+def target() -> Model:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Linear(individuals().x.shape[1], 8), nn.Tanh(), nn.Linear(8, 1), nn.Sigmoid())
+    return TorchModel(net.double().eval().requires_grad_(False))
+
+
+def made(name: str, **options: Any) -> MeasuringTest:
+    auxiliary = AuxiliaryModel(refits=2, width=8, depth=1, max_epochs=4, seed=options.get("seed", 0))
+    return make_test(name, **({"auxiliary": auxiliary, "refits": 2} | options))
+
+
+@cache
+def fitted(name: str) -> MeasuringTest:
+    return made(name).fit(individuals())
+
+
+@cache
+def measured(name: str) -> Any:
+    return fitted(name).measure(target(), individuals())
+
+
+pytestmark = pytest.mark.parametrize("name", list(FAIR_TESTS))
+
+
+def test_fit_returns_the_test_itself(name: str):
+    test = made(name)
+    assert test.fit(individuals()) is test
+
+
+def test_everyone_gets_one_finite_score_that_is_not_negative(name: str):
+    score = fitted(name).score(target(), individuals())
+    assert score.shape == (80,)
+    assert torch.isfinite(score).all()
+    assert (score >= 0).all()
+    assert float(score.max()) > 0
+
+
+def test_the_score_is_the_one_that_was_measured(name: str):
+    assert torch.equal(fitted(name).score(target(), individuals()), measured(name).score)
+
+
+def test_what_stands_behind_a_score_fits_together(name: str):
+    found = measured(name)
+    assert found.refits.shape[0] == 80
+    assert len(found.reasons) == 80
+    assert [reason is not None for reason in found.reasons] == found.abstained.tolist()
+    if found.signed is None:
+        torch.testing.assert_close(found.refits.mean(1), found.score)
+    else:
+        torch.testing.assert_close(found.signed.abs(), found.score)
+        torch.testing.assert_close(found.refits.mean(1), found.signed)
+    if found.interval is not None:
+        assert found.interval.shape == (80, 2)
+        assert (found.interval[:, 0] <= found.interval[:, 1]).all()
+
+
+def test_scores_follow_their_rows(name: str):
+    order = torch.randperm(80, generator=torch.Generator().manual_seed(0))
+    score = fitted(name).score(target(), individuals()[order])
+    torch.testing.assert_close(score, measured(name).score[order], atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("size", [1, 7])
+def test_scores_do_not_depend_on_the_batch(name: str, size: int):
+    rows = slice(0, 21)
+    trained = AuxiliaryModel(refits=2, width=8, depth=1, max_epochs=4).fit(individuals())
+    auxiliary = FixedAuxiliary(trained.members, trained.held_out)
+    whole, parts = (
+        made(name, auxiliary=auxiliary, batch_size=batch).fit(individuals()).score(target(), individuals()[rows])
+        for batch in (4096, size)
+    )
+    torch.testing.assert_close(parts, whole, atol=1e-6, rtol=0)
+
+
+def test_the_same_seed_gives_the_same_scores(name: str):
+    again = made(name, seed=0).fit(individuals()).score(target(), individuals())
+    assert torch.equal(again, measured(name).score)
+
+
+def test_labels_are_never_read(name: str):
+    labelled = individuals()
+    assert labelled.y is not None
+    blind = replace(labelled, y=None)
+    wrong = replace(labelled, y=1 - labelled.y)
+    for data in (blind, wrong):
+        assert torch.equal(made(name).fit(data).score(target(), data), measured(name).score)
+
+
+class Constant:
+    """A model that predicts the same for everyone."""
+
+    differentiable = True
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return 0.3 + 0 * x[:, :1]
+
+
+class ConstantBox:
+    """The same model, seen from outside."""
+
+    differentiable = False
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return torch.full((len(x), 1), 0.3, dtype=x.dtype)
+
+
+@pytest.mark.parametrize("model", [Constant(), ConstantBox()], ids=["differentiable", "black box"])
+def test_a_constant_model_is_fair_to_everyone(name: str, model: Model):
+    if name.startswith("faux+ig") and not model.differentiable:
+        with pytest.raises(OptionError, match=r"faux\+ig needs a model that autograd sees through"):
+            fitted(name).measure(model, individuals())
+        return
+    found = fitted(name).measure(model, individuals())
+    assert torch.equal(found.score, torch.zeros(80).double())
+    assert not found.abstained.any()
+
+
+def test_people_of_unknown_group_are_abstained_where_there_is_a_direction(name: str):
+    data = individuals()
+    c = data.c.clone()
+    c[5] = float("nan")
+    found = fitted(name).measure(target(), replace(data, c=c))
+    assert torch.isfinite(found.score).all()
+    assert found.abstained[5].item() is (found.signed is not None)
+    others = torch.arange(80) != 5
+    torch.testing.assert_close(found.score[others], measured(name).score[others], atol=1e-6, rtol=0)
+
+
+def test_a_test_that_is_not_fitted_says_so(name: str):
+    if name in WITHOUT_FITTING:
+        assert made(name).score(target(), individuals()).shape == (80,)
+        return
+    with pytest.raises(NotFittedError, match=r"call fit first"):
+        made(name).score(target(), individuals())
+
+
+def test_the_global_generators_are_left_alone(name: str):
+    before, numpy_before = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
+    made(name).fit(individuals()).score(target(), individuals())
+    assert torch.equal(before, torch.get_rng_state())
+    np.testing.assert_array_equal(np.random.get_state()[1], numpy_before)  # noqa: NPY002
+
+
+def test_data_and_model_are_left_as_they_were(name: str):
+    data = individuals()
+    x, c = data.x.clone(), data.c.clone()
+    made(name).fit(data).score(target(), data)
+    assert torch.equal(data.x, x)
+    assert torch.equal(data.c, c)
+
+
+def test_every_name_says_what_its_number_means(name: str):
+    what = about(name)
+    assert what.meaning.endswith(".")
+    assert what.unit
+    assert what.delta > 0

@@ -1,0 +1,161 @@
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from populations import individuals, linear, people
+from torch import Tensor
+
+from fairfox.auxiliary.model import FixedAuxiliary
+from fairfox.data.dataset import Dataset
+from fairfox.data.encode import fit_encoding
+from fairfox.data.table import load_table
+from fairfox.errors import NotFittedError
+from fairfox.fairtests.effect import Effect
+from fairfox.fairtests.share import model_alignment
+from fairfox.maps.move import MoveMap
+from fairfox.maps.protocol import Mapped
+from fairfox.maps.rank import RankMap
+from fairfox.models.wrap import as_model
+
+DATA = individuals(torch.tensor([[0.0], [1.0], [5.0], [7.0]]).double(), c=[0, 0, 1, 1])
+
+
+@dataclass
+class Shift:
+    """A map of one's own: everyone is moved by a constant, and some are not mapped."""
+
+    by: float = 1.0
+    skipped: int | None = None
+
+    def fit(self, data: Dataset) -> "Shift":
+        return self
+
+    def map(self, data: Dataset) -> Mapped:
+        gone = torch.zeros(len(data), dtype=torch.bool)
+        if self.skipped is not None:
+            gone[self.skipped] = True
+        return Mapped(data.x + self.by, gone, "has no counterpart")
+
+
+class Counting:
+    """A linear model that counts the rows it was asked about."""
+
+    def __init__(self, *, differentiable: bool = True) -> None:
+        self.differentiable = differentiable
+        self.rows = 0
+
+    def __call__(self, x: Tensor) -> Tensor:
+        self.rows += len(x)
+        return 0.5 * x[:, :1]
+
+
+def measured(model: Any, data: Dataset = DATA, **options: Any) -> Any:
+    return Effect(**({"refits": 1} | options)).fit(data).measure(model, data)
+
+
+def test_the_effect_is_the_change_of_the_prediction_under_the_map():
+    found = measured(linear(0.5))
+    assert found.signed.tolist() == [2.5, 3.0, -2.5, -3.0]  # 0 -> 5, 1 -> 7, 5 -> 0, 7 -> 1; halved
+    assert found.score.tolist() == [2.5, 3.0, 2.5, 3.0]
+    assert found.klass.tolist() == [1, 1, 0, 0]  # towards the other group
+    assert not found.abstained.any()
+    assert found.counterfactual[:, 0].tolist() == [5, 7, 0, 1]
+
+
+def test_the_score_is_the_size_of_the_measured_effect():
+    test = Effect(refits=1).fit(DATA)
+    assert torch.equal(test.score(linear(0.5), DATA), test.measure(linear(0.5), DATA).score)
+
+
+def test_any_map_will_do():
+    found = measured(linear(2.0), map=Shift(3.0))
+    assert found.signed.tolist() == [6.0] * 4
+    assert found.overshoot is None
+
+
+def test_who_is_not_mapped_is_abstained_with_the_reason():
+    found = measured(linear(2.0), map=Shift(skipped=2))
+    assert found.abstained.tolist() == [False, False, True, False]
+    assert found.reasons == (None, None, "has no counterpart", None)
+    assert found.score.tolist() == [2.0, 2.0, 0.0, 2.0]
+
+
+@pytest.mark.parametrize("chosen", [RankMap(), MoveMap(auxiliary=FixedAuxiliary([linear(1.0)]))])
+def test_people_whose_group_is_unknown_are_abstained_with_the_reason(chosen: Any):
+    data = individuals(torch.arange(9.0).double()[:, None], c=[0.0, 1.0] * 4 + [float("nan")])
+    found = measured(linear(1.0), data, map=chosen)
+    assert found.abstained.tolist() == [False] * 8 + [True]
+    assert found.reasons[-1] == "protected value unknown"
+    assert (found.score[-1], found.signed[-1]) == (0, 0)
+
+
+def test_a_constant_model_has_no_effect_and_nobody_is_abstained():
+    found = measured(linear(0.0, bias=0.7))
+    assert found.score.tolist() == [0.0] * 4
+    assert not found.abstained.any()
+
+
+def test_refits_are_averaged_with_their_sign():
+    generator = torch.Generator().manual_seed(0)
+    data = individuals(torch.randn(40, 1, generator=generator).double())
+    found = measured(linear(1.0), data, refits=4)
+    assert found.refits.shape == (40, 4)
+    torch.testing.assert_close(found.signed, found.refits.mean(1))
+    torch.testing.assert_close(found.score, found.refits.mean(1).abs())
+    assert found.counterfactuals.shape == (4, 40, 1)
+    torch.testing.assert_close(found.counterfactuals[..., 0].T - data.x, found.refits)
+    assert (found.refits.std(1) > 0).any()
+
+
+def test_refits_are_decided_by_the_seed():
+    data = individuals(torch.randn(40, 1, generator=torch.Generator().manual_seed(0)).double())
+    first, again, other = (measured(linear(1.0), data, refits=3, seed=seed).refits for seed in (1, 1, 2))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
+@pytest.mark.parametrize("differentiable", [True, False])
+def test_one_extra_prediction_is_asked_for_per_person_and_refit(differentiable: bool):
+    model = Counting(differentiable=differentiable)
+    test = Effect(refits=3).fit(DATA)
+    here = 0.5 * DATA.x[:, 0]
+    found = test.measure(model, DATA, predictions=here)
+    assert model.rows == 3 * 4
+    torch.testing.assert_close(found.signed, test.measure(linear(0.5), DATA).signed)
+
+
+def test_an_aligned_effect_is_the_effect_times_the_alignment_share():
+    data = individuals(torch.randn(60, 2, generator=torch.Generator().manual_seed(0)).double())
+    auxiliary, model = FixedAuxiliary([linear(1.0, 0.2)]), linear(0.3, 0.4)
+    plain = measured(model, data)
+    test = Effect(refits=1, aligned=True, auxiliary=auxiliary).fit(data)
+    assert test.metric is not None
+    share = model_alignment(model, data, auxiliary, test.metric)[0]
+    assert 0 < share < 1
+    torch.testing.assert_close(test.measure(model, data).signed, plain.signed * share)
+
+
+def test_moves_report_how_far_categories_were_left():
+    table = load_table(people())
+    data = fit_encoding(table, protected=["sex"], columns=["job", "income"], dtype=torch.float64).encode(table)
+    auxiliary = FixedAuxiliary([linear(0.5, -2.0, 0.5, 1.0)])
+    found = measured(linear(0.1, 0.2, 0.3, 0.4), data, map=MoveMap(auxiliary=auxiliary))
+    assert found.overshoot.shape == (len(data),)
+    assert float(found.overshoot.max()) > 0
+
+
+def test_a_model_that_uses_the_protected_column_itself_is_seen():
+    frame = people()
+    table = load_table(frame)
+    encoding = fit_encoding(table, protected=["sex"], columns=["sex"], dtype=torch.float64)
+    data = encoding.encode(table)
+    model = as_model(lambda t: np.where(t["sex"] == "male", 0.75, 0.25), encoding, example=data.x)
+    expected = np.where(frame["sex"] == "male", -0.5, 0.5)
+    np.testing.assert_allclose(measured(model, data).signed, expected)
+
+
+def test_a_test_that_is_not_fitted_says_so():
+    with pytest.raises(NotFittedError, match="This fairness test is not fitted; call fit first"):
+        Effect().score(linear(1.0), DATA)

@@ -1,0 +1,330 @@
+"""fAux and its variants: by hand, against each other, and what must not change them."""
+
+import copy
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from fairfox.auxiliary.linear import LinearMember
+from fairfox.auxiliary.model import AuxiliaryModel, FixedAuxiliary
+from fairfox.data.dataset import Dataset, Feature, Protected, project_blocks
+from fairfox.errors import NotFittedError, OptionError
+from fairfox.fairtests.faux import FAux
+from fairfox.fairtests.gradient import FLAT
+from fairfox.fairtests.protocol import UNKNOWN
+
+RACE = Protected("race", "categorical", ("a", "b", "c"))
+VARIANTS = {
+    "faux": {},
+    "faux+ng": {"normalise": True},
+    "faux+ig": {"normalise": True, "integrated": True},
+    "faux+ig by ratio": {"integrated": True},
+    "faux/s": {"metric": "covariance"},
+    "faux+ng/s": {"normalise": True, "metric": "covariance"},
+}
+# variances 16/3 and 4/3 shrunk by a tenth: S = diag(5.1333, 1.5333); mean (2, 1)
+FOUR = Dataset.from_arrays([[0.0, 0.0], [0.0, 2.0], [4.0, 0.0], [4.0, 2.0]], c=[0, 1, 0, 1])
+
+
+class Function:
+    """A function of encoded rows, seen as a Model."""
+
+    def __init__(self, function, *, differentiable: bool = True, blocks=()) -> None:
+        self.function, self.differentiable, self.blocks = function, differentiable, blocks
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.function(x)
+
+
+def linear(*weights: float) -> LinearMember:
+    return LinearMember(torch.tensor([weights]), torch.zeros(1))
+
+
+def faux(*members, **options) -> FAux:
+    return FAux(auxiliary=FixedAuxiliary(members), **options)
+
+
+def individuals(x, c=None):
+    c = torch.zeros(len(x)) if c is None else torch.as_tensor(c)
+    return Dataset.from_arrays(x, c, protected=[Protected("sex")])
+
+
+def women_and_men(count=300, *, dtype=torch.float32):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(count, 5, generator=generator)
+    c = (x[:, 0] + x[:, 1] * x[:, 2] + torch.randn(count, generator=generator) > 0).float()
+    return Dataset.from_arrays(x.to(dtype), c)
+
+
+def curve(x: Tensor) -> Tensor:
+    return torch.sigmoid(x[:, :1] - 0.5 * x[:, 1:2] * x[:, 3:4] + 0.2)
+
+
+def quick(**options):
+    return AuxiliaryModel(refits=2, width=16, max_epochs=4, **options)
+
+
+# By hand
+
+
+def test_score_of_two_linear_models_is_their_projected_gradient():
+    scores = faux(linear(3.0, 4.0)).score(linear(2.0, 1.0), individuals(torch.zeros(3, 2)))
+    torch.testing.assert_close(scores, torch.full((3,), 0.4))  # (2, 1) . (3, 4) / 25
+
+
+def test_normalised_score_of_two_linear_models_is_their_cosine():
+    scores = faux(linear(3.0, 4.0), normalise=True).score(linear(2.0, 1.0), individuals(torch.zeros(3, 2)))
+    torch.testing.assert_close(scores, torch.full((3,), 10 / (5 * 5**0.5)))
+
+
+def test_scores_in_the_covariance_by_hand():
+    # g S a = 30.8 + 6.1333, a S a = 46.2 + 24.5333, g S g = 20.5333 + 1.5333
+    test = faux(linear(3.0, 4.0), metric="covariance").fit(FOUR)
+    torch.testing.assert_close(test.score(linear(2.0, 1.0), FOUR), torch.full((4,), 36.93333 / 70.73333))
+    test = faux(linear(3.0, 4.0), metric="covariance", normalise=True).fit(FOUR)
+    expected = 36.93333 / (22.06667 * 70.73333) ** 0.5
+    torch.testing.assert_close(test.score(linear(2.0, 1.0), FOUR), torch.full((4,), expected))
+
+
+@pytest.mark.parametrize(
+    ("baseline", "way"),
+    [("zero", (1.0, 3.0)), ("mean", (-1.0, 2.0)), (torch.tensor([0.0, 1.0]), (1.0, 2.0))],
+    ids=["zero", "mean", "a row"],
+)
+def test_integrated_scores_of_linear_models_by_hand(baseline, way):
+    # integrated gradients of a linear model: the way from the baseline to (1, 3), times its weights
+    target = np.array(way) * (2.0, 1.0)
+    auxiliary = np.array(way) * (3.0, 4.0)
+    inner = float(target @ auxiliary)
+    person = individuals(torch.tensor([[1.0, 3.0]]))
+    options = {"integrated": True, "baseline": baseline}
+    ratio = faux(linear(3.0, 4.0), **options).fit(FOUR).score(linear(2.0, 1.0), person)
+    assert ratio.item() == pytest.approx(abs(inner) / float(auxiliary @ auxiliary), rel=1e-5)
+    cosine = faux(linear(3.0, 4.0), normalise=True, **options).fit(FOUR).score(linear(2.0, 1.0), person)
+    lengths = float(np.linalg.norm(target) * np.linalg.norm(auxiliary))
+    assert cosine.item() == pytest.approx(abs(inner) / lengths, rel=1e-5)
+
+
+@pytest.mark.parametrize("options", VARIANTS.values(), ids=VARIANTS)
+def test_the_own_class_1_flips_the_sign(options):
+    # both models rise with the first column: class 0 would gain as class 1, class 1 would lose as class 0
+    test = faux(linear(3.0, 4.0), **options).fit(FOUR)
+    measured = test.measure(linear(2.0, 1.0), individuals(torch.ones(2, 2), [0.0, 1.0]))
+    assert measured.signed[0] > 0
+    torch.testing.assert_close(measured.signed[1], -measured.signed[0])
+    torch.testing.assert_close(measured.score, measured.signed.abs())
+    assert measured.klass.tolist() == [1, 0]
+
+
+def test_signs_turn_with_the_target():
+    signed = faux(linear(3.0, 4.0)).measure(linear(-2.0, -1.0), individuals(torch.zeros(2, 2), [0.0, 1.0])).signed
+    torch.testing.assert_close(signed, torch.tensor([-0.4, 0.4]))
+
+
+def test_classes_are_told_apart():
+    # J = I - 1/3 is its own pseudo-inverse: the slopes of (3, 0, 0) are (2, -1, -1), the own class's turned round
+    member = LinearMember(torch.eye(3) - 1 / 3, torch.zeros(3))
+    data = Dataset.from_arrays(torch.zeros(3, 3), [0.0, 1.0, 2.0], protected=[RACE])
+    measured = faux(member).fit(data).measure(linear(3.0, 0.0, 0.0), data)
+    torch.testing.assert_close(measured.signed, torch.tensor([-2.0, 2.0, 2.0]))
+    assert measured.klass.tolist() == [0, 0, 0]
+
+
+def test_several_variables_count_by_the_worst_of_them():
+    # orthogonal gradients (2, 0) and (0, 4): slopes 3/2 and 1/4 of the target's (3, 1)
+    member = LinearMember(torch.tensor([[2.0, 0.0], [0.0, 4.0]]), torch.zeros(2))
+    data = Dataset.from_arrays(torch.zeros(2, 2), [[0.0, 1.0], [1.0, 0.0]])
+    measured = faux(member).fit(data).measure(linear(3.0, 1.0), data)
+    torch.testing.assert_close(measured.signed, torch.tensor([1.5, -1.5]))
+    assert measured.variable.tolist() == [0, 0]
+    measured = faux(member).fit(data).measure(linear(0.1, 4.0), data)
+    torch.testing.assert_close(measured.signed, torch.tensor([-1.0, 1.0]))
+    assert measured.variable.tolist() == [1, 1]
+    assert measured.klass.tolist() == [0, 1]
+
+
+def test_refits_are_averaged_with_their_signs():
+    test = faux(linear(3.0, 4.0), linear(-3.0, -4.0), linear(3.0, 4.0), linear(3.0, 4.0))
+    measured = test.measure(linear(2.0, 1.0), individuals(torch.zeros(1, 2)))
+    torch.testing.assert_close(measured.refits, torch.tensor([[0.4, -0.4, 0.4, 0.4]]))
+    assert measured.score.item() == pytest.approx(0.2)
+
+
+# What must not change the scores
+
+
+@pytest.mark.parametrize("size", [1e-20, 1e20])
+@pytest.mark.parametrize("options", [VARIANTS["faux+ng"], VARIANTS["faux+ng/s"], VARIANTS["faux+ig"]])
+def test_normalised_scores_do_not_see_the_size_of_either_gradient(size, options):
+    data = women_and_men(50, dtype=torch.float64)
+    auxiliary, target = Function(lambda x: curve(x.flip(1))), Function(curve)
+    expected = faux(auxiliary, **options).fit(data).score(target, data)
+    big_auxiliary, big_target = (Function(lambda x, f=f: size * f(x)) for f in (auxiliary, target))
+    torch.testing.assert_close(
+        faux(big_auxiliary, **options).fit(data).score(target, data), expected, rtol=1e-6, atol=0
+    )
+    torch.testing.assert_close(
+        faux(auxiliary, **options).fit(data).score(big_target, data), expected, rtol=1e-6, atol=0
+    )
+
+
+@pytest.fixture(scope="module")
+def trained():
+    """People and a trained auxiliary, in both precisions."""
+    data = women_and_men()
+    members = quick().fit(data).members
+    precise = copy.deepcopy(members)
+    for member in precise:
+        member.net.double()
+    return {torch.float32: (data, members), torch.float64: (data.to(torch.float64), precise)}
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    # a quotient of sums over 32 steps has five digits in float32
+    [(name, torch.float32) for name in VARIANTS if "ratio" not in name] + [(name, torch.float64) for name in VARIANTS],
+)
+def test_scores_do_not_depend_on_the_batch_size_or_the_order_of_rows(name, dtype, trained):
+    data, members = trained[dtype]
+    error = 1e-6 if dtype == torch.float32 else 1e-10
+    auxiliary, options = FixedAuxiliary(members), VARIANTS[name]
+    expected = FAux(auxiliary=auxiliary, **options).fit(data).measure(Function(curve), data).signed
+    small = FAux(auxiliary=auxiliary, batch_size=7, **options).fit(data)
+    torch.testing.assert_close(small.measure(Function(curve), data).signed, expected, rtol=error, atol=error)
+    order = torch.randperm(len(data), generator=torch.Generator().manual_seed(1))
+    shuffled = small.measure(Function(curve), data[order]).signed
+    torch.testing.assert_close(shuffled, expected[order], rtol=error, atol=error)
+
+
+@pytest.mark.parametrize("options", VARIANTS.values(), ids=VARIANTS)
+def test_the_same_seed_gives_the_same_scores(options):
+    data = women_and_men(120)
+    first, second, other = (
+        FAux(auxiliary=quick(seed=seed), **options).fit(data).score(Function(curve), data) for seed in (1, 1, 2)
+    )
+    assert torch.equal(first, second)
+    assert not torch.equal(first, other)
+
+
+def test_fitting_leaves_the_global_generators_alone():
+    data = women_and_men(80)
+    before, numpy_before = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
+    FAux(auxiliary=AuxiliaryModel(refits=1, width=4, max_epochs=1)).fit(data).score(Function(curve), data)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert np.array_equal(np.random.get_state()[1], numpy_before)  # noqa: NPY002
+
+
+def test_labels_are_never_read():
+    data = women_and_men(80)
+    labelled = replace(data, y=torch.full((80,), torch.nan))
+    first, second = (FAux(auxiliary=quick()).fit(one).score(Function(curve), one) for one in (data, labelled))
+    assert torch.equal(first, second)
+
+
+# Black boxes
+
+
+@pytest.mark.parametrize("name", ["faux", "faux/s", "faux+ng", "faux+ng/s"])
+def test_a_black_box_scores_as_the_same_function_seen_through(name):
+    data = women_and_men(dtype=torch.float64)
+    test = FAux(auxiliary=FixedAuxiliary(quick().fit(data).members), **VARIANTS[name]).fit(data)
+    expected = test.measure(Function(curve), data).signed
+    found = test.measure(Function(lambda x: curve(x.detach()), differentiable=False), data).signed
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+
+
+def test_a_black_box_needs_two_predictions_per_refit():
+    calls = []
+    target = Function(lambda x: (calls.append(len(x)), curve(x.detach()))[1], differentiable=False)
+    faux(linear(1.0, 0.0, 0.0, 0.0, 0.0), linear(0.0, 1.0, 0.0, 0.0, 0.0)).score(target, women_and_men(30))
+    assert calls == [30] * 4
+
+
+@pytest.mark.parametrize("name", ["faux", "faux/s", "faux+ng"])
+def test_one_hot_blocks_of_a_black_box_score_as_if_seen_through(name):
+    features = (Feature("income", "continuous", 0, 1), Feature("job", "categorical", 1, 4, levels=("a", "b", "c")))
+    generator = torch.Generator().manual_seed(0)
+    job = torch.randint(3, (200,), generator=generator)
+    x = torch.cat([torch.randn(200, 1, generator=generator), torch.eye(3)[job]], dim=1).double()
+    data = Dataset(x=x, c=(job > 0).double()[:, None], protected=(Protected("sex"),), features=features)
+    worth = torch.tensor([[0.5], [0.1], [-0.3], [0.2]], dtype=torch.float64)
+
+    def rule(rows):
+        return project_blocks(rows, features) @ worth
+
+    member = Function(lambda rows: torch.tanh(rows @ torch.tensor([[0.3], [-1.0], [0.5], [0.4]], dtype=torch.float64)))
+    test = faux(member, **VARIANTS[name]).fit(data)
+    expected = test.measure(Function(rule), data).signed
+    black_box = Function(lambda rows: rule(rows.detach()), differentiable=False, blocks=(slice(1, 4),))
+    torch.testing.assert_close(test.measure(black_box, data).signed, expected, atol=1e-8, rtol=1e-6)
+    assert expected.abs().max() > 0.05
+
+
+def test_integrated_gradients_of_a_black_box_are_refused():
+    test = faux(linear(3.0, 4.0), **VARIANTS["faux+ig"]).fit(FOUR)
+    with pytest.raises(OptionError, match="autograd sees through"):
+        test.score(Function(lambda x: x[:, :1], differentiable=False), FOUR)
+
+
+# People about whom nothing can be said
+
+
+@pytest.mark.parametrize(
+    ("name", "differentiable"),
+    [(name, True) for name in VARIANTS] + [(name, False) for name in VARIANTS if "ig" not in name],
+)
+def test_where_the_auxiliary_is_flat_people_are_abstained(name, differentiable):
+    member = Function(lambda x: torch.relu(x[:, :1]))  # flat below zero
+    x = torch.tensor([[1.0, 2.0], [-1.0, 2.0], [3.0, 0.0]])
+    test = faux(member, baseline=torch.tensor([-5.0, 0.0]), **VARIANTS[name]).fit(FOUR)
+    target = Function(lambda x: x.sum(1, keepdim=True), differentiable=differentiable)
+    measured = test.measure(target, individuals(x, [0.0, 1.0, 0.0]))
+    assert measured.abstained.tolist() == [False, True, False]
+    assert measured.reasons == (None, FLAT, None)
+    assert measured.score[1] == 0
+    assert (measured.score[::2] > 0).all()
+
+
+def test_a_saturated_auxiliary_is_followed_not_abstained():
+    # the logit of a sigmoid that has long reached 1 still has its slope
+    data = individuals(torch.full((1, 2), 200.0))
+    measured = faux(linear(3.0, 4.0)).measure(linear(2.0, 1.0), data)
+    assert measured.score.item() == pytest.approx(0.4)
+    assert not measured.abstained.any()
+
+
+@pytest.mark.parametrize("options", VARIANTS.values(), ids=VARIANTS)
+def test_people_whose_group_is_unknown_are_abstained(options):
+    measured = (
+        faux(linear(3.0, 4.0), **options)
+        .fit(FOUR)
+        .measure(linear(2.0, 1.0), individuals(torch.ones(2, 2), [0.0, float("nan")]))
+    )
+    assert measured.abstained.tolist() == [False, True]
+    assert measured.reasons == (None, UNKNOWN)
+    assert measured.score[1] == 0
+
+
+def test_a_constant_target_is_fair():
+    scores = faux(linear(3.0, 4.0), normalise=True).score(Function(lambda x: torch.ones(len(x), 1)), FOUR)
+    assert scores.tolist() == [0.0] * 4
+
+
+# Doors
+
+
+def test_an_unfitted_test_says_so():
+    with pytest.raises(NotFittedError, match="call fit first"):
+        FAux().score(linear(2.0, 1.0), FOUR)
+    with pytest.raises(NotFittedError, match="covariance metric comes from data; call fit first"):
+        faux(linear(3.0, 4.0), metric="covariance").score(linear(2.0, 1.0), FOUR)
+    with pytest.raises(NotFittedError, match="mean baseline comes from data; call fit first"):
+        faux(linear(3.0, 4.0), integrated=True).score(linear(2.0, 1.0), FOUR)
+
+
+def test_an_unknown_baseline_is_refused():
+    with pytest.raises(OptionError, match="The baseline is 'median'; expected 'mean', 'zero' or a row"):
+        faux(linear(3.0, 4.0), integrated=True, baseline="median").fit(FOUR).score(linear(2.0, 1.0), FOUR)

@@ -1,0 +1,133 @@
+"""Fairness through awareness, by hand."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+from torch import Tensor
+
+from fairfox.auxiliary.linear import LinearAuxiliary, LinearMember
+from fairfox.auxiliary.model import FixedAuxiliary
+from fairfox.data.dataset import Dataset, Protected
+from fairfox.errors import NotFittedError, OptionError
+from fairfox.fairtests.fta import FTA, FTALinear
+
+RACE = Protected("race", "categorical", ("a", "b", "c"))
+
+
+class Function:
+    def __init__(self, function, *, differentiable: bool = True) -> None:
+        self.function, self.differentiable = function, differentiable
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.function(x)
+
+
+def linear(*rows) -> LinearMember:
+    return LinearMember(torch.tensor(rows), torch.zeros(len(rows)))
+
+
+def people(count=100, features=3):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(count, features, dtype=torch.float64, generator=generator)
+    noise = torch.randn(count, dtype=torch.float64, generator=generator)
+    return Dataset.from_arrays(x, (x[:, 0] - x[:, 1] + noise > 0).double())
+
+
+def curve(x: Tensor) -> Tensor:
+    return torch.sigmoid(x[:, :1] * x[:, 1:2] - x[:, 2:3])
+
+
+@pytest.mark.parametrize(("order", "expected"), [(1.0, 7.0), (2.0, 5.0), (float("inf"), 4.0)])
+def test_score_is_the_norm_of_the_gradient(order, expected):
+    data = Dataset.from_arrays(torch.zeros(2, 2), c=[0, 1])
+    measured = FTA(order=order).fit(data).measure(linear([3.0, -4.0]), data)
+    assert measured.score.tolist() == [expected, expected]
+    assert measured.signed is None
+    assert not measured.abstained.any()
+    assert measured.interval is None
+
+
+def test_fta_needs_no_protected_variable():
+    data = Dataset.from_arrays(torch.zeros(2, 2), c=[0, 1])
+    data.c[:] = torch.nan
+    assert FTA().score(linear([3.0, -4.0]), data).tolist() == [5.0, 5.0]
+
+
+@pytest.mark.parametrize(
+    "test", [FTA(), FTALinear(), FTALinear(form="weighted")], ids=["fta", "projection", "weighted"]
+)
+def test_a_black_box_scores_as_the_same_function_seen_through(test):
+    data = people()
+    test.fit(data)
+    expected = test.score(Function(curve), data)
+    found = test.score(Function(lambda x: curve(x.detach()), differentiable=False), data)
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("form", ["projection", "weighted"])
+def test_scores_do_not_depend_on_the_batch_size_or_the_order_of_rows(form):
+    data = people()
+    auxiliary = FixedAuxiliary(LinearAuxiliary(refits=2).fit(data).members)
+    expected = FTALinear(auxiliary=auxiliary, form=form).score(Function(curve), data)
+    small = FTALinear(auxiliary=auxiliary, form=form, batch_size=7)
+    torch.testing.assert_close(small.score(Function(curve), data), expected, rtol=1e-6, atol=1e-6)
+    order = torch.randperm(len(data), generator=torch.Generator().manual_seed(1))
+    torch.testing.assert_close(small.score(Function(curve), data[order]), expected[order], rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize(("form", "expected"), [("projection", 2.0), ("weighted", (1.44 + 0.64) ** 0.5)])
+def test_score_of_a_linear_auxiliary_by_hand(form, expected):
+    # unit coefficients (0.6, 0.8), gradient (2, 1): 1.2 + 0.8, or the length of (1.2, 0.8)
+    data = Dataset.from_arrays(torch.zeros(2, 2), c=[0, 1])
+    test = FTALinear(auxiliary=FixedAuxiliary([linear([3.0, 4.0])]), form=form).fit(data)
+    torch.testing.assert_close(test.score(linear([2.0, 1.0]), data), torch.full((2,), expected))
+    assert test.measure(linear([2.0, 1.0]), data).signed is None
+
+
+@pytest.mark.parametrize(("form", "expected"), [("projection", 5.0), ("weighted", 5 * 2**0.5)])
+def test_score_of_several_outputs_by_hand(form, expected):
+    # coefficients span the first two features; unit rows (1, ±1, 0) / sqrt 2 add up to sqrt 2 in each of them
+    data = Dataset.from_arrays(torch.zeros(3, 3), [0.0, 1.0, 2.0], protected=[RACE])
+    auxiliary = FixedAuxiliary([linear([7.0, 7.0, 0.0], [0.1, -0.1, 0.0])])
+    found = FTALinear(auxiliary=auxiliary, form=form).fit(data).score(linear([3.0, 4.0, 12.0]), data)
+    torch.testing.assert_close(found, torch.full((3,), expected))
+
+
+def test_projection_follows_scikit_learn_s_coefficients():
+    data = people()
+    found = FTALinear(auxiliary=LinearAuxiliary()).fit(data).score(Function(curve), data)
+    coefficients = LogisticRegression(max_iter=1000).fit(data.x.numpy(), data.c[:, 0].numpy()).coef_[0]
+    gradient = torch.func.vmap(torch.func.grad(lambda row: curve(row[None])[0, 0]))(data.x).numpy()
+    expected = np.abs(gradient @ coefficients) / np.linalg.norm(coefficients)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_every_refit_gives_a_value_and_together_an_interval():
+    data = people()
+    measured = FTALinear().fit(data).measure(Function(curve), data)
+    assert measured.refits.shape == (100, 5)
+    torch.testing.assert_close(measured.refits.mean(1), measured.score)
+    assert (measured.interval[:, 0] <= measured.score).all()
+
+
+def test_the_same_seed_gives_the_same_scores():
+    data = people()
+    first, second, other = (
+        FTALinear(auxiliary=LinearAuxiliary(refits=2, seed=seed)).fit(data).score(Function(curve), data)
+        for seed in (1, 1, 2)
+    )
+    assert torch.equal(first, second)
+    assert not torch.equal(first, other)
+
+
+def test_two_tests_do_not_share_their_auxiliary():
+    assert FTALinear().auxiliary is not FTALinear().auxiliary
+
+
+def test_doors():
+    data = people()
+    with pytest.raises(NotFittedError, match="call fit first"):
+        FTALinear().score(Function(curve), data)
+    with pytest.raises(OptionError, match="The form is 'wide'; expected 'projection' or 'weighted'"):
+        FTALinear(form="wide").fit(data)

@@ -1,0 +1,107 @@
+"""The names of the fairness tests and how they are made."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from fairfox.auxiliary.linear import LinearAuxiliary, LinearMember
+from fairfox.auxiliary.model import AuxiliaryModel, FixedAuxiliary
+from fairfox.data.dataset import Dataset
+from fairfox.errors import OptionError
+from fairfox.fairtests.effect import Effect
+from fairfox.fairtests.faux import FAux
+from fairfox.fairtests.fta import FTA, FTALinear
+from fairfox.fairtests.registry import FAIR_TESTS, about, make_test
+from fairfox.maps.move import MoveMap
+from fairfox.maps.rank import RankMap
+
+MAPS = ["rank", "rank/a", "move", "move/a", "move-direct", "move-direct/a"]
+FAUX = ["faux", "faux/s", "faux+ng", "faux+ng/s", "faux+ig", "faux+ig/s"]
+
+
+def people(count=60):
+    x = torch.randn(count, 3, generator=torch.Generator().manual_seed(0))
+    return Dataset.from_arrays(x, c=(x[:, 0] + 0.5 * x[:, 1] > 0).float())
+
+
+def test_these_are_the_tests():
+    assert set(FAIR_TESTS) == {*MAPS, *FAUX, "fta", "fta+linear"}
+    assert next(iter(FAIR_TESTS)) == "rank"
+
+
+@pytest.mark.parametrize("name", FAIR_TESTS)
+def test_every_test_says_what_its_number_means_in_what_unit_with_which_delta(name):
+    what = about(name)
+    assert what.meaning.endswith(".")
+    assert what.unit
+    assert 0 < what.delta < 1
+    assert what.of_prediction == (what.unit != "cosine")
+
+
+def test_an_effect_is_flagged_from_five_points():
+    assert {about(name).delta for name in ("rank", "move", "move-direct")} == {0.05}
+
+
+def test_an_unknown_test_is_refused_with_the_closest_name():
+    with pytest.raises(OptionError, match=r"There is no fairness test 'faux\+gn'. Did you mean 'faux\+ng'\?"):
+        about("faux+gn")
+    with pytest.raises(OptionError, match="There is no fairness test 'shap'"):
+        make_test("shap")
+
+
+@pytest.mark.parametrize("name", FAUX)
+def test_names_of_the_gradient_tests_choose_their_ingredients(name):
+    test = make_test(name, refits=3, seed=4, batch_size=17)
+    assert isinstance(test, FAux)
+    assert test.normalise == ("+" in name)
+    assert test.integrated == ("ig" in name)
+    assert test.metric == ("covariance" if name.endswith("/s") else "identity")
+    assert test.batch_size == 17
+    assert isinstance(test.auxiliary, AuxiliaryModel)
+    assert (test.auxiliary.refits, test.auxiliary.seed) == (3, 4)
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_names_of_the_effect_tests_choose_their_map(name):
+    test = make_test(name, refits=3, seed=4)
+    assert isinstance(test, Effect)
+    assert test.aligned == name.endswith("/a")
+    assert (test.refits, test.seed) == (3, 4)
+    assert isinstance(test.map, RankMap if name.startswith("rank") else MoveMap)
+    if isinstance(test.map, MoveMap):
+        assert test.map.metric == ("identity" if "direct" in name else "between")
+
+
+def test_names_of_the_distance_tests_choose_their_class():
+    assert isinstance(make_test("fta"), FTA)
+    linear = make_test("fta+linear", refits=3, seed=4)
+    assert isinstance(linear, FTALinear)
+    assert isinstance(linear.auxiliary, LinearAuxiliary)
+    assert (linear.auxiliary.refits, linear.auxiliary.seed) == (3, 4)
+
+
+@pytest.mark.parametrize("name", FAIR_TESTS)
+def test_every_test_scores_everyone(name):
+    data = people()
+    target = LinearMember(torch.tensor([[0.3, -0.2, 0.1]]), torch.zeros(1))
+    members = [LinearMember(torch.tensor([[1.0, 0.5, shift]]), torch.zeros(1)) for shift in (0.0, 0.1)]
+    test = make_test(name, auxiliary=FixedAuxiliary(members), refits=2).fit(data)
+    scores = test.score(target, data)
+    assert scores.shape == (60,)
+    assert torch.isfinite(scores).all()
+    assert (scores >= 0).all()
+    measured = test.measure(target, data)
+    torch.testing.assert_close(measured.score, scores)
+    if measured.signed is not None:
+        torch.testing.assert_close(measured.signed.abs(), scores)
+
+
+def test_listing_the_tests_imports_neither_torch_nor_scikit_learn():
+    code = (
+        "import sys; from fairfox.fairtests.registry import FAIR_TESTS, about; about('rank'); "
+        "print(sorted({'torch', 'sklearn', 'scipy', 'numpy'} & set(sys.modules)))"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
