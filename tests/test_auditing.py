@@ -42,9 +42,9 @@ def test_a_model_on_income_is_found_to_treat_women_worse():
     women = torch.tensor([g == "Female" for g in result.group])
     assert float(result.signed[women].mean()) > 0.2  # 600 of 400 * 4: about a third of the range
     assert float(result.signed[~women].mean()) < -0.2
-    assert list(result.features.effect.total)[0] == "income"
+    assert next(iter(result.features.effect.total)) == "income"
     assert result.features.effect.total["age"] == 0.0
-    assert list(result.features.proxy)[0] == "income"
+    assert next(iter(result.features.proxy)) == "income"
     assert result.share_flagged > 0.8
     assert result.ids[:2].tolist() == ["p0", "p1"]
     assert result.delta == 0.05

@@ -256,7 +256,7 @@ def _data_warnings(data: Dataset, known: Dataset | None, predictions: Tensor) ->
             )
     unknown = int(data.c[:, 0].isnan().sum())
     if unknown:
-        out.append(f"'{p.name}' is unknown for {unknown} people: they are not scored.")
+        out.append(f"'{p.name}' is unknown for {unknown} people: they have no other group to be compared with.")
     if len(predictions) and float(predictions.max() - predictions.min()) == 0:
         out.append(f"The model predicts {float(predictions[0]):.4g} for everyone: a constant model treats all alike.")
     empty = [
