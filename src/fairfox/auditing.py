@@ -188,7 +188,7 @@ def audit(
             "versions": _versions(),
             "seconds": round(perf_counter() - started, 3),
         },
-        counterfactual_table=None if counterfactual is None else encoding.table(counterfactual),
+        counterfactual_table=None if counterfactual is None else encoding.own_table(counterfactual),
     )
 
 

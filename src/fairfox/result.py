@@ -116,7 +116,7 @@ class AuditResult:
     unit: str  # "change of the prediction (probability)", "cosine"
     warnings: tuple[str, ...]
     settings: dict[str, Any]  # seed, versions, options, durations
-    counterfactual_table: Any = None  # x' as a data frame in the table's own units, categories the most probable
+    counterfactual_table: Any = None  # x' in the table's own kind and units, categories the most probable
 
     def __len__(self) -> int:
         return len(self.scores)

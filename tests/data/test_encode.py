@@ -298,3 +298,13 @@ def test_a_column_missing_from_the_second_table_is_named():
         encoding.encode(load_table(people().drop(columns=["debt"])))
     with pytest.raises(ColumnError, match="has no column 'debt'"):
         fitted(load_table(people()), also=nw.from_native(people().drop(columns=["debt"]), eager_only=True))
+
+
+def test_rows_come_back_in_the_users_own_kind_of_table():
+    frame = pd.DataFrame({"sex": ["F", "M"] * 3, "age": [20, 30, 40, 50, 60, None], "job": list("abcab") + [None]})
+    for native in (frame, pl.from_pandas(frame), pa.Table.from_pandas(frame, preserve_index=False)):
+        encoding = fit_encoding(load_table(native), protected=["sex"])
+        own = encoding.own_table(encoding.encode(load_table(native)).x)
+        assert type(own) is type(native)
+        back = own if isinstance(own, pd.DataFrame) else own.to_pandas()
+        pd.testing.assert_frame_equal(back.astype({"job": object}), frame[["age", "job"]], check_dtype=False)

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import torch
 from torch import Tensor
 
@@ -36,7 +37,7 @@ class Encoding:
     label: str | None
     label_values: tuple[Level, ...] | None
     id_column: str | None
-    template: Template = field(repr=False, compare=False)  # of the model's columns
+    fitted_on: Table = field(repr=False, compare=False)  # the model's columns, for the kind and dtypes of data frames
     dtype: torch.dtype = torch.float32
     seed: int = 0  # of the draws in `expand`
 
@@ -63,6 +64,11 @@ class Encoding:
         for f in self.features:
             out[f.columns] = f.name in hidden
         return out
+
+    @cached_property
+    def template(self) -> Template:
+        """The data frames that a model on tables receives; tables from files need pandas for it."""
+        return Template.of(self.fitted_on)
 
     def encode(self, table: Table) -> Dataset:
         """Return the individuals of a table as tensors."""
@@ -95,8 +101,17 @@ class Encoding:
 
     def table(self, x: Tensor) -> Any:
         """Return a data frame with the user's columns, units and dtypes (categories: the most probable)."""
+        return self.template.fill(self._values(x))
+
+    def own_table(self, x: Tensor) -> Any:
+        """Return the rows in the user's own kind of table: as `table`, but Arrow for tables that came as Arrow."""
+        if self.fitted_on.implementation.is_pyarrow():
+            return pa.table({name: pa.array(values, from_pandas=True) for name, values in self._values(x).items()})
+        return self.table(x)
+
+    def _values(self, x: Tensor) -> dict[str, np.ndarray]:
         x = x.detach().cpu().T.contiguous().T  # columns are read one by one
-        return self.template.fill({f.name: decode_feature(f, x) for f in self.features})
+        return {f.name: decode_feature(f, x) for f in self.features}
 
     def expand(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return rows with one category per block (R, D), the weight of each (R,), and whose row each is (R,).
@@ -158,7 +173,7 @@ def fit_encoding(
         label=label,
         label_values=None if label is None else _label_values(column(table, label)),
         id_column=id_column,
-        template=Template.of(table.select(list(columns))),
+        fitted_on=table.select(list(columns)),
         dtype=dtype,
         seed=seed,
     )
