@@ -24,9 +24,10 @@ from fairfox.evaluation import spearman
 from fairfox.explain import effect_by_feature
 from fairfox.fairtests.protocol import Measurement
 from fairfox.fairtests.registry import about
+from fairfox.models.description import Kind
 from fairfox.models.output import Returns, Wanted
 from fairfox.models.protocol import Model, predict
-from fairfox.models.wrap import Kind, as_model, feature_names
+from fairfox.models.wrap import as_model, feature_names
 from fairfox.result import AuditResult, FeatureEffect, Features, Group
 from fairfox.thresholds import confident_flag, default_delta, flag
 
@@ -99,7 +100,7 @@ def audit(
         drop=drop,
         categorical=categorical,
         continuous=continuous,
-        columns=feature_names(model),
+        columns=feature_names(model, wanted=output),
         also=None if fitting is None else people,
         dtype=torch.float64,
         seed=seed,

@@ -301,7 +301,7 @@ def test_a_column_missing_from_the_second_table_is_named():
 
 
 def test_rows_come_back_in_the_users_own_kind_of_table():
-    frame = pd.DataFrame({"sex": ["F", "M"] * 3, "age": [20, 30, 40, 50, 60, None], "job": list("abcab") + [None]})
+    frame = pd.DataFrame({"sex": ["F", "M"] * 3, "age": [20, 30, 40, 50, 60, None], "job": [*list("abcab"), None]})
     for native in (frame, pl.from_pandas(frame), pa.Table.from_pandas(frame, preserve_index=False)):
         encoding = fit_encoding(load_table(native), protected=["sex"])
         own = encoding.own_table(encoding.encode(load_table(native)).x)

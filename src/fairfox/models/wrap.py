@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from fairfox.errors import OptionError
 from fairfox.models.blackbox import BlackBoxModel
+from fairfox.models.description import Description, Kind
 from fairfox.models.output import Output, Returns, Wanted, class_index, settle_output
 from fairfox.models.protocol import Decoder, Model
 from fairfox.models.sklearn_model import describe_estimator, is_estimator
 from fairfox.models.torch_model import TorchModel
 
-Kind = Literal["table", "matrix", "encoded"]
+
+def describe(obj: object, *, wanted: Wanted = "probability") -> Description | None:
+    """Return how a model of a known library is asked; None for torch models and plain functions."""
+    if is_estimator(obj):
+        return describe_estimator(obj, wanted=wanted)
+    return None
 
 
-def feature_names(obj: object) -> tuple[str, ...] | None:
+def feature_names(obj: object, *, wanted: Wanted = "probability") -> tuple[str, ...] | None:
     """Return the columns a model was trained on, where it knows them."""
-    names = getattr(obj, "feature_names_in_", None)
-    return None if names is None else tuple(map(str, names))
+    described = describe(obj, wanted=wanted)
+    return None if described is None else described.names
 
 
 def as_model(
@@ -60,11 +66,9 @@ def as_model(
     if torch_like and kind != "table":
         module = cast(Callable[[Tensor], Tensor], obj)
         model = TorchModel(module, decoder=decoder, encoded=kind == "encoded")
-    elif is_estimator(obj):
-        estimator = describe_estimator(obj, wanted=output)
-        classes, returns = estimator.classes, returns or estimator.returns
-        kind = kind or ("matrix" if estimator.names is None and _was_fitted_on_array(obj) else "table")
-        model = BlackBoxModel(estimator.predict, decoder=decoder, kind=kind)
+    elif (described := describe(obj, wanted=output)) is not None:
+        classes, returns = described.classes, returns or described.returns
+        model = BlackBoxModel(described.predict, decoder=decoder, kind=kind or described.kind)
     elif callable(obj) and not isinstance(obj, type):
         model = BlackBoxModel(obj, decoder=decoder, kind=kind or "table")
     else:
@@ -92,11 +96,6 @@ def _column(positive: Any, classes: list[Any] | None) -> int | None:
         return int(positive)
     except ValueError:
         raise OptionError(f"positive is '{positive}', and the model names no classes; give a column number") from None
-
-
-def _was_fitted_on_array(obj: object) -> bool:
-    """Return whether an estimator without column names saw an array; a Pipeline that counted no columns did not."""
-    return not hasattr(obj, "named_steps") or hasattr(obj, "n_features_in_")
 
 
 def _takes_tensor(obj: object) -> bool:
