@@ -76,7 +76,15 @@ def test_json_holds_every_promised_field():
     assert fields["schema_version"] == SCHEMA_VERSION
     assert set(fields) == {
         *("schema_version", "test", "meaning", "unit", "delta", "counts", "share_flagged", "share_confident"),
-        *("share_abstained", "abstained_by_reason", "alignment_share", "readings", "features", "groups"),
+        *(
+            "share_abstained",
+            "abstained_by_reason",
+            "alignment_share",
+            "alignment_error",
+            "readings",
+            "features",
+            "groups",
+        ),
         *("auxiliary", "warnings", "settings"),
     }
     assert fields["counts"] == {"people": 40, "judged": 38, "flagged": 23, "confident": 19, "abstained": 2}
@@ -167,3 +175,13 @@ def test_groups_are_named_in_words():
     assert group.name == "sex=Female"
     assert replace(group, variable="age<25", level="age<25").name == "age<25"
     assert replace(group, variable="age<25", level="not age<25").name == "not age<25"
+
+
+def test_totals_come_with_the_standard_error_of_the_people_they_were_averaged_over():
+    effect = example_result().features.effect
+    explained = effect.per_person[:30].abs()  # the last ten people were not explained
+    assert effect.people == 30
+    assert effect.error["income"] == pytest.approx(float(explained[:, 0].std() / 30**0.5))
+    drawn = replace(effect, drawn=torch.arange(40) < 10)
+    assert drawn.people == 10
+    assert drawn.total["income"] == pytest.approx(float(explained[:10, 0].mean()))

@@ -126,7 +126,7 @@ def audit(
         batch_size=batch_size,
         progress=say,
     )
-    share = runs.alignment
+    share = runs.alignment.value
     main = _scaled(runs.main, share) if aligned else runs.main
     unit = getattr(getattr(target, "output", None), "unit", "value")
     if delta is None:
@@ -161,6 +161,7 @@ def audit(
         ids=data.ids,
         group=tuple("unknown" if g != g else variable.levels[int(g)] for g in data.c[:, 0].tolist()),
         alignment_share={variable.name: share},
+        alignment_error={variable.name: runs.alignment.error},
         features=Features(proxy=runs.proxy, effect=explained),
         auxiliary=(runs.quality,),
         groups=_groups(data, predictions, main, flags, confident),

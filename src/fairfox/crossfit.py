@@ -16,7 +16,7 @@ from fairfox.explain import proxy_strength
 from fairfox.fairtests.effect import Effect
 from fairfox.fairtests.protocol import Measurement, join
 from fairfox.fairtests.registry import make_test
-from fairfox.fairtests.share import model_alignment
+from fairfox.fairtests.share import Share, model_alignment
 from fairfox.models.protocol import Model
 from fairfox.similarity import covariance_metric
 
@@ -33,7 +33,7 @@ class Readings:
     total: Measurement  # the same ranks in the other group
     quality: AuxiliaryQuality
     proxy: dict[str, float]  # per feature, largest first
-    alignment: float
+    alignment: Share
 
 
 def cross_fit(
@@ -55,7 +55,7 @@ def cross_fit(
     parts: dict[str, list[Measurement]] = {name: [] for name in names}
     outputs = data.x.new_zeros(len(data), 1)
     proxy = torch.zeros(len(data.features), dtype=torch.float64)
-    alignment = 0.0
+    alignment, noise = 0.0, 0.0
     for number, rows in enumerate(places):
         progress("training auxiliaries", 0.05 + 0.85 * number / len(places))
         part, fitting = data[rows], data[_all_but(rows, len(data))] if reference is None else reference
@@ -72,7 +72,9 @@ def cross_fit(
             outputs[rows] = torch.stack([member(part.x) for member in auxiliary.members]).mean(0)
         proxy += weight * proxy_strength(auxiliary, fitting, batch_size=batch_size).double().cpu()
         metric = covariance_metric(fitting.x)
-        alignment += weight * model_alignment(target, part, auxiliary, metric, seed=seed, batch_size=batch_size)[0]
+        share = model_alignment(target, part, auxiliary, metric, seed=seed, batch_size=batch_size)[0]
+        alignment += weight * share.value
+        noise += (weight * share.error) ** 2
     joined = {name: join(measured, places, len(data)) for name, measured in parts.items()}
     ranked = sorted(zip([f.name for f in data.features], proxy.tolist(), strict=True), key=lambda pair: -pair[1])
     return Readings(
@@ -81,7 +83,7 @@ def cross_fit(
         total=joined[TOTAL],
         quality=measure_quality(outputs, data.c[:, 0], data.protected[0]),
         proxy=dict(ranked),
-        alignment=alignment,
+        alignment=Share(alignment, noise**0.5),
     )
 
 

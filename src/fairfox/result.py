@@ -45,6 +45,19 @@ class FeatureEffect:
         return {name: means.get(name, math.nan) for name in self.total}
 
     @property
+    def error(self) -> dict[str, float]:
+        """Standard error of `total` over the people it was averaged over: what a sample leaves open."""
+        known = self._counted.abs()
+        spread = known.std(0) / len(known) ** 0.5 if len(known) > 1 else known.new_full((len(self.names),), math.nan)
+        errors = dict(zip(self.names, spread.tolist(), strict=True))
+        return {name: errors[name] for name in self.total}
+
+    @property
+    def people(self) -> int:
+        """How many people the totals are averaged over."""
+        return len(self._counted)
+
+    @property
     def _counted(self) -> Tensor:
         explained = ~self.per_person.isnan().any(1)
         return self.per_person[explained if self.drawn is None else explained & self.drawn]
@@ -116,6 +129,7 @@ class AuditResult:
     unit: str  # "change of the prediction (probability)", "cosine"
     warnings: tuple[str, ...]
     settings: dict[str, Any]  # seed, versions, options, durations
+    alignment_error: dict[str, float] = field(default_factory=dict)  # standard error of each alignment share
     counterfactual_table: Any = None  # x' in the table's own kind and units, categories the most probable
 
     def __len__(self) -> int:
@@ -282,6 +296,7 @@ def _summary_fields(result: AuditResult) -> dict[str, Any]:
         "share_abstained": result.share_abstained,
         "abstained_by_reason": result.abstained_by_reason,
         "alignment_share": result.alignment_share,
+        "alignment_error": result.alignment_error,
         "readings": {name: _reading_fields(reading) for name, reading in result.readings.items()},
         "features": {
             "proxy": result.features.proxy,
@@ -302,8 +317,8 @@ def _reading_fields(reading: Reading) -> dict[str, Any]:
 
 
 def _effect_fields(effect: FeatureEffect) -> dict[str, Any]:
-    means = {"mean_absolute": effect.total, "mean_signed": effect.signed}
-    return {"method": effect.method, "people": len(effect._counted), **means}
+    means = {"mean_absolute": effect.total, "standard_error": effect.error, "mean_signed": effect.signed}
+    return {"method": effect.method, "people": effect.people, **means}
 
 
 def _numbers(values: Tensor | None, hidden: np.ndarray) -> pa.Array:

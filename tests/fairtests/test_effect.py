@@ -132,7 +132,7 @@ def test_an_aligned_effect_is_the_effect_times_the_alignment_share():
     plain = measured(model, data)
     test = Effect(refits=1, aligned=True, auxiliary=auxiliary).fit(data)
     assert test.metric is not None
-    share = model_alignment(model, data, auxiliary, test.metric)[0]
+    share = model_alignment(model, data, auxiliary, test.metric)[0].value
     assert 0 < share < 1
     torch.testing.assert_close(test.measure(model, data).signed, plain.signed * share)
 

@@ -9,7 +9,9 @@ from fairfox.auxiliary.linear import LinearMember
 from fairfox.auxiliary.model import FixedAuxiliary, heads_of
 from fairfox.data.dataset import Dataset, Feature, Protected, project_blocks
 from fairfox.fairtests.share import model_alignment
+from fairfox.gradients.autograd import autograd_jacobian
 from fairfox.gradients.jacobian import jacobian
+from fairfox.models.torch_model import TorchModel
 from fairfox.similarity import covariance_metric
 
 RACE = Protected("race", "categorical", ("a", "b", "c"))
@@ -52,7 +54,7 @@ def bend(x: Tensor) -> Tensor:
 
 
 def share(model, data, *members, metric=METRIC, **options):
-    return model_alignment(model, data, FixedAuxiliary(members), metric, **options)
+    return [one.value for one in model_alignment(model, data, FixedAuxiliary(members), metric, **options)]
 
 
 @pytest.mark.parametrize("differentiable", [True, False])
@@ -168,3 +170,20 @@ def test_the_same_seed_gives_the_same_share_and_the_global_generator_is_left_alo
     assert torch.equal(torch.get_rng_state(), before)
     assert first == second
     assert first != other
+
+
+def test_the_standard_error_is_that_of_a_ratio_of_sums():
+    # one member, g and a per person: A = sum(along) / sum(whole); error = sqrt(sum((along - A whole)^2)) / sum(whole)
+    generator = torch.Generator().manual_seed(0)
+    data = Dataset.from_arrays(torch.randn(40, 5, generator=generator, dtype=torch.float64), torch.arange(40) % 2)
+    target, member = TorchModel(curve), TorchModel(bend)
+    metric = torch.eye(5, dtype=torch.float64)
+    grad, jac = autograd_jacobian(target, data.x)[:, 0], autograd_jacobian(member, data.x)
+    along = (grad * jac[:, 0]).sum(1) ** 2 / jac[:, 0].square().sum(1)
+    whole = grad.square().sum(1)
+    expected = float((along - along.sum() / whole.sum() * whole).square().sum().sqrt() / whole.sum())
+    (found,) = model_alignment(target, data, FixedAuxiliary([member]), metric)
+    assert found.error == pytest.approx(expected)
+    # half the people: about sqrt(2) times the error
+    (half,) = model_alignment(target, data[torch.arange(20)], FixedAuxiliary([member]), metric)
+    assert half.error > found.error

@@ -72,7 +72,7 @@ class Effect:
             share = model_alignment(
                 model, data, self.auxiliary, self.metric, seed=self.seed, batch_size=self.batch_size
             )
-            effects = effects * share[0]
+            effects = effects * share[0].value
         overshoot = [m.overshoot for m in mapped if m.overshoot is not None]
         return combine(
             effects[..., None],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -17,9 +19,16 @@ _ROWS = 20_000  # that a black box is asked for, about
 _STEP = 0.1  # of a black box, in standard deviations: shorter steps of tree ensembles measure bin edges
 
 
+class Share(NamedTuple):
+    """An alignment share, and its standard error over the people it was read off."""
+
+    value: float
+    error: float
+
+
 def model_alignment(
     model: Model, data: Dataset, auxiliary: Auxiliary, metric: Tensor, *, seed: int = 0, batch_size: int = 4096
-) -> list[float]:
+) -> list[Share]:
     """Return A for each protected variable, averaged over the auxiliary's members.
 
     By gradients where autograd sees through the model. A black box on continuous columns is asked along the
@@ -45,9 +54,17 @@ def model_alignment(
             else:
                 assert whole is not None
                 along, total = _slopes_along(model, data.x, part, metric, head), whole
-            row.append(ratio_of_sums(along[alive], total[alive]))
+            row.append(_share(along[alive], total[alive]))
         shares.append(row)
-    return torch.tensor(shares, dtype=torch.float64).mean(0).tolist()
+    return [Share(*mean) for mean in torch.tensor(shares, dtype=torch.float64).mean(0).tolist()]
+
+
+def _share(along: Tensor, total: Tensor) -> Share:
+    """Return the ratio of sums with its standard error (delta method)."""
+    value = ratio_of_sums(along, total)
+    whole = float(total.double().sum())
+    missed = (along - value * total).double()
+    return Share(value, float(missed.square().sum().sqrt()) / whole if whole > 0 else 0.0)
 
 
 def _gradient(model: Model, x: Tensor, batch_size: int) -> Tensor:

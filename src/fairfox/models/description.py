@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from fairfox.models.output import Returns
 
@@ -20,3 +20,13 @@ class Description:
     returns: Returns | None = None  # None: read off its answers
     classes: list[Any] | None = None
     names: tuple[str, ...] | None = None  # the columns it was trained on, in order, where it knows them
+    as_category: frozenset[str] = frozenset()  # columns that must arrive as categories, whatever the table has
+
+
+@runtime_checkable
+class Described(Protocol):
+    """A model of ours that knows how it is asked: an ONNX file, an endpoint."""
+
+    def describe(self) -> Description:
+        """Return how the model is asked."""
+        ...

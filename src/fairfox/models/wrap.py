@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from fairfox.errors import OptionError
 from fairfox.models.blackbox import BlackBoxModel
-from fairfox.models.description import Description, Kind
+from fairfox.models.description import Described, Description, Kind
 from fairfox.models.output import Output, Returns, Wanted, class_index, settle_output
 from fairfox.models.protocol import Decoder, Model
 from fairfox.models.sklearn_model import describe_estimator, is_estimator
@@ -20,6 +20,12 @@ from fairfox.models.torch_model import TorchModel
 
 def describe(obj: object, *, wanted: Wanted = "probability") -> Description | None:
     """Return how a model of a known library is asked; None for torch models and plain functions."""
+    if isinstance(obj, Described):
+        return obj.describe()
+    if type(obj).__module__.partition(".")[0] in ("xgboost", "lightgbm", "catboost"):
+        from fairfox.models.boosting import describe_booster  # imports the library at hand, not all three
+
+        return describe_booster(obj, wanted=wanted)
     if is_estimator(obj):
         return describe_estimator(obj, wanted=wanted)
     return None

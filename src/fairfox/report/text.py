@@ -68,9 +68,14 @@ def quality_line(quality: AuxiliaryQuality) -> str:
 def alignment_lines(result: AuditResult) -> list[str]:
     """Return the alignment share of each protected variable, in one sentence each."""
     return [
-        f"Alignment share of {variable}: {percent(share)} of the model's local variation lies along it"
+        f"Alignment share of {variable}: {percent(share)}{_give_or_take(result.alignment_error.get(variable))} of the "
+        "model's local variation lies along it"
         for variable, share in result.alignment_share.items()
     ]
+
+
+def _give_or_take(error: float | None) -> str:
+    return "" if error is None or math.isnan(error) else f" (± {percent(error)})"
 
 
 def _group_line(result: AuditResult, group: Group) -> str:
