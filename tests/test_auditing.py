@@ -194,6 +194,14 @@ def test_counterfactual_rows_come_back_in_the_tables_own_units():
         ({"test": "rnak"}, OptionError, "Did you mean 'rank'"),
         ({"delta": -1}, OptionError, "delta is -1"),
         ({"delta": float("nan")}, OptionError, "delta is nan"),
+        ({"delta": "0.1"}, OptionError, "delta is '0.1'"),
+        ({"seed": 1.5}, OptionError, "seed is 1.5"),
+        ({"protected": 3}, OptionError, "protected is 3"),
+        ({"output": "odds"}, OptionError, "output is 'odds'"),
+        ({"returns": "odds"}, OptionError, "returns is 'odds'"),
+        ({"label": "sex"}, OptionError, "'sex' is given as the label and as protected"),
+        ({"id": "paid"}, OptionError, "'paid' is given as the label and as the id"),
+        ({"columns": ["income", "paid"]}, OptionError, "as the label and as a column of the model"),
         ({"seed": -1}, OptionError, "seed is -1"),
         ({"refits": 0}, OptionError, "refits is 0"),
         ({"folds": 1}, OptionError, "folds is 1"),
@@ -223,3 +231,74 @@ def test_settings_say_how_the_result_came_about():
     assert settings["refits"] == 2
     assert settings["seconds"] > 0
     assert settings["rows"] == 400
+
+
+@pytest.mark.parametrize("test", ["faux", "faux+ng", "fta"])
+def test_gradient_tests_see_the_slope_of_a_tree_ensemble(test: str):
+    people = table(600)
+    model = HistGradientBoostingClassifier(max_iter=30).fit(people[["age", "income"]], by_income(people) > 0.5)
+    result = fairfox.audit(model, people, **QUICK, test=test)
+    assert float((result.scores == 0).double().mean()) < 0.5
+    assert not any("exactly zero" in text for text in result.warnings)
+
+
+def test_missing_numbers_stay_missing_in_every_counterfactual():
+    people = table()
+    people.loc[people.index % 7 == 0, "income"] = np.nan
+
+    def score(frame: Any) -> np.ndarray:
+        return np.where(np.isnan(frame["income"]), 0.25, by_income(frame))
+
+    for test in ("rank", "move", "move-direct"):
+        result = fairfox.audit(score, people, **QUICK, test=test)
+        gone = people["income"].isna()
+        assert (result.counterfactual_table["income"].isna() == gone).all()
+        assert float(result.direct[torch.tensor(gone.tolist())].abs().max()) == 0.0
+
+
+def test_the_counterfactual_is_that_of_the_chosen_test():
+    people = table()
+    result = fairfox.audit(by_income, people, **(QUICK | {"refits": 1}), test="move")
+    effect = by_income(result.counterfactual_table) - by_income(people)
+    np.testing.assert_allclose(effect, result.signed.numpy(), atol=1e-9)
+
+
+def test_contributions_leave_out_the_abstained():
+    people = table()
+    people.loc[:199, "sex"] = None
+    result = fairfox.audit(by_income, people, **QUICK)
+    assert result.features.effect.per_person[:200].isnan().all()
+    assert result.features.effect.total["income"] == pytest.approx(float(result.scores[200:].mean()), rel=0.15)
+
+
+def test_the_columns_of_a_function_can_be_named_with_the_protected_one_among_them():
+    people = table()
+    people["sex"] = (people["sex"] == "Male").astype(int)
+    result = fairfox.audit(lambda t: 0.2 + 0.5 * t["sex"], people, **QUICK, columns=["sex", "age"])
+    torch.testing.assert_close(result.scores, torch.full_like(result.scores, 0.5))
+
+
+def test_a_reference_that_spells_the_groups_otherwise_is_refused():
+    reference = table(seed=1).replace({"sex": {"Male": "M", "Female": "F"}})
+    with pytest.raises(DataError, match="spell them alike"):
+        fairfox.audit(by_income, table(), **QUICK, reference=reference)
+
+
+def test_a_reference_of_a_few_people_is_refused():
+    with pytest.raises(DataError, match="at least 10 are needed"):
+        fairfox.audit(by_income, table(), **QUICK, reference=table(12, seed=1))
+
+
+def test_log_odds_are_noticed():
+    result = fairfox.audit(lambda t: (t["income"] - 3300) / 400, table(), **QUICK)
+    assert any("if they are log-odds" in text for text in result.warnings)
+
+
+def test_an_extreme_gradient_is_warned_about():
+    def cliff(x: torch.Tensor) -> torch.Tensor:
+        return torch.sigmoid(200 * (x[:, 0] - 3.3)) + 0.001 * x[:, 1]
+
+    people = table()
+    people["income"] /= 1000
+    result = fairfox.audit(cliff, people, **QUICK, drop=["job"], returns="value")
+    assert any("gradient is extreme" in text for text in result.warnings)

@@ -36,7 +36,8 @@ def registry_table() -> str:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    pyarrow.csv.write_csv(LENDING.sample(1500, seed=0).table, tmp_path / "people.csv")
+    (tmp_path / "demo-report").mkdir()  # where `make demo` writes them
+    pyarrow.csv.write_csv(LENDING.sample(1500, seed=0).table, tmp_path / "demo-report" / "people.csv")
     (tmp_path / "model.py").write_text(example("model.py"))
     return tmp_path
 
@@ -59,6 +60,10 @@ def test_the_command_line_example_runs_and_is_over_its_limit(folder: Path):
     summary = json.loads((folder / "report" / "summary.json").read_text())
     assert summary["share_flagged"] > 0.10
     assert (folder / "report" / "report.html").stat().st_size > 10_000
+
+
+def test_the_demo_writes_where_the_readme_says():
+    assert "fairfox demo --out demo-report" in (ROOT / "Makefile").read_text()
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/tables.md", "docs/tests.md"])

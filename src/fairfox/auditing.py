@@ -3,38 +3,37 @@
 from __future__ import annotations
 
 import logging
+import math
 import platform
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
-from itertools import combinations
+from numbers import Integral, Real
 from time import perf_counter
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fairfox.auxiliary.quality import quality_warnings
 from fairfox.crossfit import Progress, Readings, cross_fit
 from fairfox.data.dataset import Dataset
 from fairfox.data.encode import fit_encoding
 from fairfox.data.table import load_table
+from fairfox.doubts import find_doubts
 from fairfox.errors import OptionError
-from fairfox.evaluation import spearman
 from fairfox.explain import effect_by_feature
 from fairfox.fairtests.protocol import Measurement
 from fairfox.fairtests.registry import about
 from fairfox.models.description import Kind
 from fairfox.models.output import Returns, Wanted
 from fairfox.models.protocol import Model, predict
-from fairfox.models.wrap import as_model, feature_names
+from fairfox.models.wrap import as_model, describe, feature_names
 from fairfox.result import AuditResult, FeatureEffect, Features, Group
 from fairfox.thresholds import confident_flag, default_delta, flag
 
 _log = logging.getLogger("fairfox")
 _EXPLAINED = 100  # people whom a black box is asked about feature by feature, drawn at random
 _WORST = 20  # and the people with the highest scores
-_SMALL_GROUP = 0.05
 
 
 def audit(
@@ -50,6 +49,7 @@ def audit(
     categorical: Sequence[str] = (),
     continuous: Sequence[str] = (),
     drop: Sequence[str] = (),
+    columns: Sequence[str] | None = None,
     id: str | None = None,
     positive: Any = None,
     output: Wanted = "probability",
@@ -76,6 +76,8 @@ def audit(
         categorical: columns to read as categories whatever they look like.
         continuous: columns to read as numbers whatever they look like.
         drop: columns to leave out.
+        columns: the columns the model takes, in its order; by default its own feature names, else all but the
+            protected, label, id and dropped ones.
         id: the column that names people.
         positive: the audited class, where the model has several.
         output: audit the "probability" or the "logit".
@@ -89,7 +91,16 @@ def audit(
     started = perf_counter()
     say = progress or (lambda text, fraction: None)
     what = about(test)
-    _check_options(delta=delta, seed=seed, refits=refits, folds=folds, batch_size=batch_size)
+    _check_options(
+        protected=protected,
+        delta=delta,
+        output=output,
+        returns=returns,
+        seed=(seed, 0),
+        refits=(refits, 1),
+        folds=(folds, 2),
+        batch_size=(batch_size, 1),
+    )
     say("reading the table", 0.0)
     people, fitting = load_table(table), None if reference is None else load_table(reference)
     encoding = fit_encoding(
@@ -100,7 +111,7 @@ def audit(
         drop=drop,
         categorical=categorical,
         continuous=continuous,
-        columns=feature_names(model, wanted=output),
+        columns=feature_names(model, wanted=output) if columns is None else columns,
         also=None if fitting is None else people,
         dtype=torch.float64,
         seed=seed,
@@ -137,15 +148,16 @@ def audit(
     interval = main.interval
     confident = None if interval is None else confident_flag(interval, delta, abstained=main.abstained)
     variable = data.protected[0]
-    warnings = [
-        *_data_warnings(data, known, predictions),
-        *quality_warnings(runs.quality),
-        *_run_warnings(main, runs.direct, test),
-    ]
+    warnings = find_doubts(target, data, known, predictions, replace(runs, main=main), test)
+    if returns is None and unit == "value" and describe(model, wanted=output) is None:
+        warnings.append(
+            f"The model's outputs, from {float(predictions.min()):.3g} to {float(predictions.max()):.3g}, are taken as "
+            "values in their own units; if they are log-odds, say returns='logit' (--returns logit)."
+        )
     for text in warnings:
         _log.warning(text)
     say("done", 1.0)
-    counterfactual = runs.total.counterfactual
+    counterfactual = runs.total.counterfactual if main.counterfactual is None else main.counterfactual
     return AuditResult(
         scores=main.score,
         signed=main.signed,
@@ -155,8 +167,8 @@ def audit(
         abstained=main.abstained,
         reasons=main.reasons,
         predictions=predictions,
-        direct=runs.direct.signed if runs.direct.signed is not None else runs.direct.score,
-        total=runs.total.signed if runs.total.signed is not None else runs.total.score,
+        direct=_known(runs.direct),
+        total=_known(runs.total),
         counterfactual=counterfactual,
         ids=data.ids,
         group=tuple("unknown" if g != g else variable.levels[int(g)] for g in data.c[:, 0].tolist()),
@@ -194,6 +206,12 @@ def audit(
     )
 
 
+def _known(reading: Measurement) -> Tensor:
+    """Return a reading's signed effects (N,), NaN where it abstained."""
+    assert reading.signed is not None
+    return torch.where(reading.abstained.to(reading.signed.device), torch.nan, reading.signed)
+
+
 def _scaled(measured: Measurement, share: float) -> Measurement:
     signed = None if measured.signed is None else measured.signed * share
     return replace(measured, score=measured.score * share, signed=signed, refits=measured.refits * share)
@@ -215,7 +233,8 @@ def _explain(
         drawn[order[:_EXPLAINED]] = True
         asked = drawn.clone()
         asked[main.score.cpu().argsort(descending=True)[:_WORST]] = True
-    rows = asked.nonzero()[:, 0]
+    judged = ~(main if own else runs.total).abstained.cpu()
+    rows = (asked & judged).nonzero()[:, 0]
     each = effect_by_feature(target, data.x[rows], mapped[:, rows], data.features, seed=seed, batch_size=batch_size)
     per_person = each.new_full((len(data), len(data.features)), torch.nan)
     per_person[rows] = each * (share if own else 1.0)
@@ -246,59 +265,27 @@ def _groups(
     return tuple(out)
 
 
-def _data_warnings(data: Dataset, known: Dataset | None, predictions: Tensor) -> list[str]:
-    out = []
-    fitting = data if known is None else known
-    p = data.protected[0]
-    for code, level in enumerate(p.levels):
-        share = float((fitting.c[:, 0] == code).float().mean())
-        if share < _SMALL_GROUP:
-            out.append(
-                f"Group '{level}' of '{p.name}' is only {share:.1%} of the fitting rows: its readings are coarse."
-            )
-    unknown = int(data.c[:, 0].isnan().sum())
-    if unknown:
-        out.append(f"'{p.name}' is unknown for {unknown} people: they have no other group to be compared with.")
-    if len(predictions) and float(predictions.max() - predictions.min()) == 0:
-        out.append(f"The model predicts {float(predictions[0]):.4g} for everyone: a constant model treats all alike.")
-    empty = [
-        f.name for f in data.features if f.kind == "categorical" and bool((data.x[:, f.columns].sum(1) == 0).any())
-    ]
-    if empty:
-        out.append(f"Categories unknown to the fitting rows in: {', '.join(empty)}; those people keep them.")
-    return out
-
-
-def _run_warnings(main: Measurement, direct: Measurement, test: str) -> list[str]:
-    out = []
-    refits = main.refits.abs().double().cpu()
-    if refits.shape[1] > 1 and test.split("/")[0] not in ("rank", "fta", "fta+linear") and float(refits.std()) > 0:
-        pairs = [spearman(refits[:, i], refits[:, j]) for i, j in combinations(range(refits.shape[1]), 2)]
-        lowest = min(pairs)
-        if lowest < 0.5:
-            out.append(
-                f"Re-trained auxiliaries disagree on who is affected most (lowest rank correlation {lowest:.2f})."
-            )
-    if direct.overshoot is not None:
-        far = float((direct.overshoot > 0.5).float().mean())
-        if far > 0.05:
-            out.append(
-                f"The direct reading leaves the range of real categories for {far:.0%} of people: read it with care."
-            )
-    return out
-
-
-def _check_options(*, delta: float | None, seed: int, refits: int, folds: int, batch_size: int) -> None:
-    if delta is not None and not 0 <= delta < float("inf"):
-        raise OptionError(f"delta is {delta}; expected a number of at least 0")
-    for name, value, least in (
-        ("seed", seed, 0),
-        ("refits", refits, 1),
-        ("folds", folds, 2),
-        ("batch_size", batch_size, 1),
+def _check_options(
+    *, protected: object, delta: object, output: object, returns: object, **whole_numbers: tuple[object, int]
+) -> None:
+    """Refuse what is no option before any work is done; `whole_numbers` are (value, least) by name."""
+    texts = [protected] if isinstance(protected, str) else protected
+    if not isinstance(texts, Sequence) or not all(isinstance(text, str) for text in texts):
+        raise OptionError(
+            f"protected is {protected!r}; expected a column name, a cut such as 'age<25', or a list of them"
+        )
+    if delta is not None and not (isinstance(delta, Real) and 0 <= float(delta) < math.inf):
+        raise OptionError(f"delta is {delta!r}; expected a number of at least 0")
+    for name, (value, least) in whole_numbers.items():
+        if not isinstance(value, Integral) or int(value) < least:
+            raise OptionError(f"{name} is {value!r}; expected a whole number of at least {least}")
+    for name, value, known in (
+        ("output", output, ("probability", "logit")),
+        ("returns", returns, (None, "probability", "logit", "value")),
     ):
-        if value < least:
-            raise OptionError(f"{name} is {value}; expected at least {least}")
+        if value not in known:
+            expected = " or ".join(repr(k) for k in known if k is not None)
+            raise OptionError(f"{name} is {value!r}; expected {expected}")
 
 
 def _kind_of(target: Model) -> str:

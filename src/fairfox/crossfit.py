@@ -22,6 +22,7 @@ from fairfox.similarity import covariance_metric
 
 Progress = Callable[[str, float], None]  # what is being done, and the fraction of the whole
 TOTAL, DIRECT = "rank", "move-direct"
+_LEAST = 10  # people of a group in a reference
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ def cross_fit(
     progress: Progress,
 ) -> Readings:
     """Return the readings of everyone in `data`, each by auxiliaries and maps that have not seen them."""
+    _check_sizes(data if reference is None else reference, 2 * folds if reference is None else _LEAST)
     places = _places(data, folds, seed) if reference is None else [torch.arange(len(data))]
     names = dict.fromkeys([test, DIRECT, TOTAL])
     parts: dict[str, list[Measurement]] = {name: [] for name in names}
@@ -87,16 +89,19 @@ def cross_fit(
     )
 
 
+def _check_sizes(fitting: Dataset, least: int) -> None:
+    p = fitting.protected[0]
+    counts = [int((fitting.c[:, 0] == code).sum()) for code in range(len(p.levels))]
+    smallest, level = min(zip(counts, p.levels, strict=True))
+    if smallest < least:
+        raise DataError(
+            f"Group '{level}' of '{p.name}' has {smallest} people to learn from; at least {least} are needed: "
+            "give more rows, or another reference table"
+        )
+
+
 def _places(data: Dataset, folds: int, seed: int) -> list[Tensor]:
     """Return the rows of each fold."""
-    p = data.protected[0]
-    counts = [int((data.c[:, 0] == code).sum()) for code in range(len(p.levels))]
-    smallest, level = min(zip(counts, p.levels, strict=True))
-    if smallest < 2 * folds:
-        raise DataError(
-            f"Group '{level}' of '{p.name}' has {smallest} people in the table; at least {2 * folds} are needed "
-            f"for {folds} folds: give more rows, or a reference table"
-        )
     fold = assign_folds(data.c, folds, seed=seed)
     return [(fold == k).nonzero()[:, 0] for k in range(folds)]
 

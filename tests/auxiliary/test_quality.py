@@ -103,7 +103,7 @@ def test_an_auxiliary_no_better_than_chance_is_warned_about(value):
     (warning,) = quality_warnings(replace(GOOD, value=value))
     assert warning == (
         f"The features hardly tell 'sex' (auxiliary AUC {value:.3f}, chance 0.5): gradient and move readings have no "
-        "direction to follow; small effects are what to expect."
+        "direction to follow."
     )
 
 

@@ -62,9 +62,13 @@ def test_a_column_may_have_a_sign_in_its_name():
     assert read_protected("age<25", table).operator is None
 
 
-def test_a_value_the_encoding_has_not_seen_is_unknown():
+def test_a_value_outside_the_groups_is_refused():
     source = read_protected("sex", PEOPLE)
-    np.testing.assert_array_equal(source.encode(table_of(sex=["female", "other"])), [0, NAN])
+    np.testing.assert_array_equal(source.encode(table_of(sex=["female", None])), [0, NAN])
+    with pytest.raises(
+        DataError, match="holds 'F' here; the groups to compare are 'female' and 'male': spell them alike"
+    ):
+        source.encode(table_of(sex=["female", "F"]))
 
 
 @pytest.mark.parametrize(

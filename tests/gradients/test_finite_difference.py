@@ -5,7 +5,13 @@ import torch
 from torch import Tensor
 
 from fairfox.gradients.autograd import autograd_jacobian
-from fairfox.gradients.finite_difference import default_step, directional_derivative, finite_difference_jacobian
+from fairfox.gradients.finite_difference import (
+    WIDE_STEP,
+    default_step,
+    directional_derivative,
+    finite_difference_jacobian,
+    suited_step,
+)
 
 
 class Opaque:
@@ -129,3 +135,13 @@ def test_a_step_function_is_seen_at_the_step_that_is_asked_for():
     x, v = torch.tensor([[-0.05]], dtype=torch.float64), torch.ones(1, 1, dtype=torch.float64)
     assert directional_derivative(model, x, v).item() == 0.0
     assert directional_derivative(model, x, v, step=0.1).item() == pytest.approx(5.0)  # 1 / 0.2
+
+
+def test_a_step_function_gets_a_step_that_leaves_its_bins_and_a_smooth_one_a_small_one():
+    x = torch.randn(300, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    stairs = Opaque(lambda x: (20 * x).floor().sum(1, keepdim=True) / 20)
+    smooth = Opaque(lambda x: x.sin().sum(1, keepdim=True))
+    constant = Opaque(lambda x: torch.zeros(len(x), 1, dtype=x.dtype))
+    assert suited_step(stairs, x) == WIDE_STEP
+    assert suited_step(smooth, x) == default_step(x)
+    assert suited_step(constant, x) == default_step(x)

@@ -70,7 +70,7 @@ def quality_warnings(quality: AuxiliaryQuality) -> list[str]:
     if quality.metric == "auc" and value < NEAR_CHANCE:
         return [
             f"The features hardly tell '{name}' (auxiliary AUC {value:.3f}, chance 0.5): gradient and move readings "
-            "have no direction to follow; small effects are what to expect."
+            "have no direction to follow."
         ]
     if quality.metric == "r2" and value < NEAR_CHANCE - 0.5:
         return [f"The features hardly tell '{name}' (auxiliary R2 {value:.3f}): there is no direction to follow."]

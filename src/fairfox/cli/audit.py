@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 
+from fairfox.cli.endpoints import check_calls, count_calls, endpoint_options, find_model, take_endpoint_options
 from fairfox.cli.options import FiniteRange, Once
 from fairfox.cli.progress import progress_bar
 from fairfox.errors import DataError
@@ -99,6 +100,7 @@ SEEDS = click.IntRange(0, 2**32 - 1)  # what NumPy's and scikit-learn's generato
 @click.option("--sample", cls=Once, type=click.IntRange(min=1), metavar="N", help="Audit N random people of TABLE.")
 @click.option("--seed", cls=Once, type=SEEDS, default=0, show_default=True, metavar="N", help="Seed of all randomness.")
 @click.option("--trust-model", is_flag=True, help="Load model files that can run code, such as pickles.")
+@endpoint_options
 @click.option("--include-rows", is_flag=True, help="Also write the raw rows of flagged people.")
 @click.option(
     "--out",
@@ -123,24 +125,32 @@ def audit(
 ) -> None:
     """Score every person in TABLE for unfair treatment by MODEL.
 
-    MODEL is a model file, or your own code as module:function or file.py:function. TABLE is a CSV, Parquet or
-    Arrow file with one row per person.
+    MODEL is a model file, your own code as module:function or file.py:function, or the URL of a model server:
+    MLflow's https://host/invocations, or the Open Inference Protocol's https://host/v2/models/NAME/infer. TABLE is a
+    CSV, Parquet or Arrow file with one row per person.
 
     Exit codes: 0 within --max-flagged or without it, 1 over it, 2 after bad input or an error.
     """
     from fairfox.cli.tables import print_result
     from fairfox.data.table import load_table
-    from fairfox.models.loading import load_model
+    from fairfox.models.http_model import Endpoint
     from fairfox.report.outputs import write_outputs
 
     errors = Console(stderr=True, soft_wrap=True, markup=False, highlight=False)
     people, rows = sampled(load_table(table), sample, seed=options["seed"])
-    target = load_model(model, trust=trust_model)
+    target = find_model(model, trust=trust_model, endpoint=take_endpoint_options(options))
     options["protected"] = protected[0] if len(protected) == 1 else list(protected)
+    if isinstance(target, Endpoint):
+        with progress_bar(errors) as progress:
+            needed = count_calls(target, people.to_native(), options, progress=progress)
+        check_calls(target, needed)
+        errors.print(f"About {needed} calls of up to {target.batch_rows} rows to {target.shown}.")
     result = _audited(target, people.to_native(), errors, options)
     if result.ids is None and rows is not None:
         result = replace(result, ids=rows)  # the row numbers of TABLE, not of the sample
-    told = {"model_source": model, "table": str(table), "id": options["id"], "sample": sample}
+    told: dict[str, Any] = {"model_source": model, "table": str(table), "id": options["id"], "sample": sample}
+    if isinstance(target, Endpoint):  # its URL without what may be secret
+        told |= {"model_source": target.shown, "calls": target.calls, "batch_rows": target.batch_rows}
     result = replace(result, settings={**result.settings, **told, "max_flagged": max_flagged})
     if max_flagged is not None and not result.judged:
         raise DataError("Nobody could be judged, so --max-flagged cannot be checked; see the reasons without it")

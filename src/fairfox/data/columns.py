@@ -30,7 +30,11 @@ def missing(series: Series) -> np.ndarray:
 
 
 def numbers(series: Series) -> np.ndarray:
-    """Return a numeric column as floats (N,), NaN where a value is missing."""
+    """Return a numeric column as floats (N,), NaN where a value is missing; whole numbers above 2^53 are rounded."""
+    if series.dtype.is_integer() and not series.is_null().any():
+        return np.asarray(series.to_numpy()).astype(float)
+    if series.dtype.is_integer():  # Arrow refuses to round
+        return np.array([np.nan if value is None else float(value) for value in objects(series)])
     return np.asarray(series.cast(nw.Float64).to_numpy(), dtype=float)
 
 

@@ -178,6 +178,15 @@ class Dataset:
         return self[order[taken].sort().values], self[order[~taken].sort().values]
 
 
+def missing_columns(data: Dataset) -> Tensor:
+    """Return which columns of x (D,) only say that a value is missing."""
+    out = torch.zeros(data.x.shape[1], dtype=torch.bool)
+    for f in data.features:
+        if f.has_missing:
+            out[f.start + 1] = True
+    return out
+
+
 def project_blocks(x: Tensor, features: Sequence[Feature]) -> Tensor:
     """Return x with every one-hot block clipped at 0 and renormalised.
 

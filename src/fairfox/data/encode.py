@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -156,6 +157,7 @@ def fit_encoding(
     if not protected:
         raise OptionError("No protected variable is given; name a column, or a cut such as 'age<25'")
     sources = tuple(read_protected(spec, table) for spec in protected)
+    _check_roles(label, id_column, drop, [s.column for s in sources], columns)
     hidden = {label, id_column, *drop, *(s.column for s in sources)}
     columns = [name for name in table.columns if name not in hidden] if columns is None else columns
     _check_columns(table, columns)
@@ -188,6 +190,24 @@ def _check_options(
     both = set(categorical) & set(continuous)
     if both:
         raise OptionError(f"Column '{min(both)}' is given as categorical and as continuous; choose one")
+
+
+def _check_roles(
+    label: str | None,
+    id_column: str | None,
+    drop: Sequence[str],
+    protected: Sequence[str],
+    columns: Sequence[str] | None,
+) -> None:
+    """Refuse a column with two roles that exclude each other."""
+    roles = [("the label", [label]), ("the id", [id_column]), ("protected", protected), ("to be dropped", drop)]
+    if columns is not None:
+        roles.append(("a column of the model", columns))
+    for (one, first), (two, second) in combinations(roles, 2):
+        both = {name for name in first if name is not None} & set(second)
+        # a protected column may be an input of the model, and one that a cut goes through may be dropped
+        if both and one != "protected":
+            raise OptionError(f"Column '{min(both)}' is given as {one} and as {two}; choose one")
 
 
 def _check_columns(table: Table, columns: Sequence[str]) -> None:

@@ -31,6 +31,13 @@ class ProtectedSource:
         series = column(table, self.column)
         if self.operator is None:
             place = places_of(series, self.values)
+            strange = (place < 0) & ~missing(series)
+            if strange.any():
+                found = objects(series)[strange][0]
+                raise DataError(
+                    f"The protected column '{self.column}' holds '{found}' here; the groups to compare are "
+                    f"{' and '.join(map(repr, self.variable.levels))}: spell them alike, or give a cut"
+                )
             return np.where(place < 0, np.nan, place)
         if self.operator in _COMPARE:
             member = _COMPARE[self.operator](numbers(series), self._bound())

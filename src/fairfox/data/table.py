@@ -80,8 +80,8 @@ def check_column(table: nw.DataFrame[Any], name: str, *, role: str = "column") -
 def to_native_frame(table: nw.DataFrame[Any]) -> Any:
     """Return the frame a model on tables receives: the user's own kind; pandas for tables read from files or arrays.
 
-    The pandas frame is what `pandas.read_csv` would give: text as object, missing values as NaN, whole numbers and
-    booleans as such where none is missing.
+    In the pandas frame text is object, missing values are NaN, whole numbers and booleans stay so where none is
+    missing.
     """
     native = table.to_native()
     if not isinstance(native, pa.Table):

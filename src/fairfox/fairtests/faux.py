@@ -14,6 +14,7 @@ from fairfox.data.dataset import Dataset
 from fairfox.errors import NotFittedError, OptionError
 from fairfox.fairtests.gradient import FLAT, measure_together
 from fairfox.fairtests.protocol import Measurement, combine, own_sign
+from fairfox.gradients.finite_difference import suited_step
 from fairfox.gradients.integrated import integrated_jacobian
 from fairfox.gradients.jacobian import jacobian, slope
 from fairfox.models.protocol import Model
@@ -109,11 +110,12 @@ class FAux:
 
     def _measure_slopes(self, model: Model, data: Dataset) -> Measurement:
         """Two predictions per direction: the derivative of a black box along dx/dc."""
+        step = suited_step(model, data.x)
         fits, dead = [], []
         for member in self.auxiliary.members:
             jac = jacobian(member, data.x, batch_size=self.batch_size)
             directions = inverse_direction(jac, metric=self.matrix, heads=self.heads)  # (N, D, K)
-            fits.append(torch.stack([slope(model, data.x, v) for v in directions.unbind(2)], dim=1))
+            fits.append(torch.stack([slope(model, data.x, v, step=step) for v in directions.unbind(2)], dim=1))
             dead.append(dead_rows(jac))
         values = torch.stack(fits) * own_sign(data)
         return combine(values, data, signed=True, abstained=torch.stack(dead).any(0), reason=FLAT)

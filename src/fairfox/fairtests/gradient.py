@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
 
-from fairfox.alignment import dead_rows
+from fairfox.alignment import dead_rows, worst_case
 from fairfox.auxiliary.model import Auxiliary
 from fairfox.data.dataset import Dataset
 from fairfox.fairtests.protocol import Measurement, combine, own_sign
+from fairfox.gradients.finite_difference import suited_step
 from fairfox.gradients.jacobian import jacobian
 from fairfox.models.protocol import Model, row_blocks
 
@@ -37,19 +38,39 @@ def measure_together(
     tests: Sequence[GradientTest], model: Model, data: Dataset, *, batch_size: int = 4096
 ) -> list[Measurement]:
     """Return each test's Measurement; gradients are formed once per block and used by all."""
-    blocks = [_block(tests, model, data.x[rows]) for rows in row_blocks(len(data), batch_size)]
     out = []
-    for i, test in enumerate(tests):
-        values = torch.cat([values[i] for values, _ in blocks], dim=1)  # (M, N, K)
-        dead = torch.cat([dead[i] for _, dead in blocks])
-        if test.has_sign:
-            values = values * own_sign(data)
+    for test, values, dead in _signed_values(tests, model, data, batch_size):
         out.append(combine(values, data, signed=test.has_sign, abstained=dead, reason=FLAT))
     return out
 
 
-def _block(tests: Sequence[GradientTest], model: Model, x: Tensor) -> tuple[list[Tensor], list[Tensor]]:
-    grad_tar = jacobian(model, x, batch_size=len(x))[:, 0]  # (n, D)
+def score_together(
+    tests: Sequence[GradientTest], model: Model, data: Dataset, *, batch_size: int = 4096
+) -> list[Tensor]:
+    """Return each test's scores (N,) as `measure_together` does, without what stands behind them."""
+    return [
+        torch.where(dead, 0.0, worst_case(values.mean(0)))
+        for _, values, dead in _signed_values(tests, model, data, batch_size)
+    ]
+
+
+def _signed_values(
+    tests: Sequence[GradientTest], model: Model, data: Dataset, batch_size: int
+) -> Iterator[tuple[GradientTest, Tensor, Tensor]]:
+    """Yield each test with its values (M, N, K), turned away from the own group, and where they are dead (N,)."""
+    step = None if model.differentiable else suited_step(model, data.x)
+    blocks = [_block(tests, model, data.x[rows], step) for rows in row_blocks(len(data), batch_size)]
+    sign = own_sign(data)
+    for i, test in enumerate(tests):
+        values = torch.cat([values[i] for values, _ in blocks], dim=1)
+        dead = torch.cat([dead[i] for _, dead in blocks])
+        yield test, values * sign if test.has_sign else values, dead
+
+
+def _block(
+    tests: Sequence[GradientTest], model: Model, x: Tensor, step: float | None
+) -> tuple[list[Tensor], list[Tensor]]:
+    grad_tar = jacobian(model, x, batch_size=len(x), step=step)[:, 0]  # (n, D)
     jacobians: dict[int, tuple[list[Tensor], Tensor]] = {}  # of each auxiliary, and where one of them is dead
     values, dead = [], []
     for test in tests:

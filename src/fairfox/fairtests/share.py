@@ -10,13 +10,12 @@ from torch import Tensor
 from fairfox.alignment import Head, alignment_parts, dead_rows, inverse_direction, ratio_of_sums
 from fairfox.auxiliary.model import Auxiliary, heads_of
 from fairfox.data.dataset import Dataset
-from fairfox.gradients.finite_difference import directional_derivative, finite_difference_jacobian
+from fairfox.gradients.finite_difference import WIDE_STEP, directional_derivative, finite_difference_jacobian
 from fairfox.gradients.jacobian import jacobian
 from fairfox.models.protocol import Model
 
 _DIRECTIONS = 8  # random directions for a black box
 _ROWS = 20_000  # that a black box is asked for, about
-_STEP = 0.1  # of a black box, in standard deviations: shorter steps of tree ensembles measure bin edges
 
 
 class Share(NamedTuple):
@@ -70,13 +69,13 @@ def _share(along: Tensor, total: Tensor) -> Share:
 def _gradient(model: Model, x: Tensor, batch_size: int) -> Tensor:
     if model.differentiable:
         return jacobian(model, x, batch_size=batch_size)[:, 0]
-    return finite_difference_jacobian(model, x, step=_STEP)[:, 0]
+    return finite_difference_jacobian(model, x, step=WIDE_STEP)[:, 0]
 
 
 def _slopes_along(model: Model, x: Tensor, jac_aux: Tensor, metric: Tensor, head: Head) -> Tensor:
     """Return g S Jᵀ (J S Jᵀ)⁺ J S g (N,) from central differences along the columns of S Jᵀ (J S Jᵀ)⁺."""
     directions = inverse_direction(jac_aux, metric=metric, heads=[head])
-    each = [directional_derivative(model, x, v, step=_STEP) for v in directions.unbind(2)]
+    each = [directional_derivative(model, x, v, step=WIDE_STEP) for v in directions.unbind(2)]
     slopes = torch.stack(each, dim=1)  # (N, K)
     gram = jac_aux @ metric @ jac_aux.mT
     return torch.einsum("nk,nkl,nl->n", slopes, gram, slopes)
@@ -90,5 +89,5 @@ def _random_slopes(model: Model, x: Tensor, metric: Tensor, seed: int) -> Tensor
     total = x.new_zeros(len(x))
     for _ in range(_DIRECTIONS):
         draw = torch.randn(len(x), len(root), generator=generator, dtype=x.dtype) @ root.T.cpu()
-        total += directional_derivative(model, x, draw.to(x), step=_STEP).square() / _DIRECTIONS
+        total += directional_derivative(model, x, draw.to(x), step=WIDE_STEP).square() / _DIRECTIONS
     return total

@@ -8,11 +8,34 @@ from torch import Tensor
 from fairfox.models.protocol import Model, predict, row_blocks
 
 _ROWS_A_CALL = 65_536  # rows that a black box is asked for at once
+_TRIED = 200  # people on whom the step is tried
+WIDE_STEP = 0.1  # standard deviations
 
 
 def default_step(x: Tensor) -> float:
     """Return the step of a central difference: 1e-2 in float32, 1e-4 in float64."""
     return 1e-4 if x.dtype == torch.float64 else 1e-2
+
+
+def suited_step(model: Model, x: Tensor) -> float:
+    """Return the default step, or 0.1 for a model that stands still over it for most people.
+
+    Tree ensembles are constant between bin edges: a small step measures whether an edge happens to be there.
+    """
+    few = x[:_TRIED]
+    generator = torch.Generator().manual_seed(0)
+    unit = torch.randn(x.shape[1], generator=generator, dtype=torch.float64).to(x)
+    for block in getattr(model, "blocks", ()):
+        unit[block] = 0.0
+    if not unit.any() or len(few) == 0:
+        return default_step(x)
+    unit = unit / unit.norm()
+    shares = []
+    for step in (default_step(x), WIDE_STEP):
+        moved = predict(model, torch.cat([few + step * unit, few - step * unit])).reshape(2, -1)
+        shares.append(float((moved[0] != moved[1]).double().mean()))
+    narrow, wide = shares
+    return WIDE_STEP if narrow < 0.5 and wide > narrow else default_step(x)
 
 
 def directional_derivative(model: Model, x: Tensor, direction: Tensor, *, step: float | None = None) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fairfox.alignment import dead_rows, inverse_direction
 from fairfox.auxiliary.model import Auxiliary, AuxiliaryModel
-from fairfox.data.dataset import Dataset, project_blocks
+from fairfox.data.dataset import Dataset, missing_columns, project_blocks
 from fairfox.errors import NotFittedError, OptionError
 from fairfox.gradients.autograd import autograd_jacobian
 from fairfox.maps.protocol import CounterfactualMap, Mapped, check_both_groups
@@ -92,6 +92,7 @@ class MoveMap:
         auxiliary = copy.copy(self.auxiliary)
         if isinstance(auxiliary, AuxiliaryModel):
             auxiliary.refits = refits
+            auxiliary.seed += seed
         auxiliary.fit(data)
         known = data[~data.c[:, self.variable].isnan()]
         check_both_groups(known, self.variable)
@@ -111,11 +112,13 @@ class MoveMap:
         unknown = c.isnan()
         own = c.nan_to_num().long()
         x, model = data.x.clone(), self.model
+        gaps = missing_columns(data)
         with torch.no_grad():
             reach = self.logits.where_to(self._logit(model, x), own, self.persistence)
         dead = torch.zeros(len(x), dtype=torch.bool, device=x.device)
         for step in range(self.steps):
             jac = self._jacobian(model, x)  # (N, 1, D)
+            jac[:, :, gaps] = 0.0
             dead |= dead_rows(jac)
             direction = inverse_direction(jac, metric=self.matrix)[:, :, 0]
             with torch.no_grad():
@@ -123,6 +126,9 @@ class MoveMap:
             x = x + direction * (left / (self.steps - step))[:, None]
         overshoot = _outside(x, data)
         x = project_blocks(x, data.features)
+        for f in data.features:
+            if f.has_missing:  # what is missing stays missing
+                x[:, f.start] = torch.where(data.x[:, f.start + 1] > 0.5, data.x[:, f.start], x[:, f.start])
         if self.withheld_map is not None:
             x[:, data.withheld] = self.withheld_map.map(data).rows[:, data.withheld]
         stay = dead | unknown
@@ -152,7 +158,7 @@ class MoveMap:
             matrix = between_metric(seen, data.c[:, self.variable] == 1, shrink=self.shrink)
         else:
             raise OptionError(f"The metric is '{self.metric}'; expected 'identity', 'covariance' or 'between'")
-        hidden = data.withheld.to(matrix.device)
+        hidden = (data.withheld | missing_columns(data)).to(matrix.device)
         matrix[hidden] = 0.0
         matrix[:, hidden] = 0.0
         return matrix

@@ -31,6 +31,11 @@ class Decoder(Protocol):
         ...
 
     @property
+    def width(self) -> int:
+        """How many columns x has."""
+        ...
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """The names of the columns a model receives, in order."""
         ...

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +16,33 @@ from fairfox.models.output import Output
 from fairfox.models.protocol import Decoder
 
 Affine = tuple[Tensor, Tensor, Callable[[Tensor], Tensor]]  # weight (H, D), bias (H,), what follows: (N, H) -> (N, K)
+
+
+@dataclass(frozen=True)
+class Tail:
+    """What follows a network's first linear layer, up to the model's outputs: (N, H) -> (N, K)."""
+
+    layers: nn.Sequential
+    finish: Callable[[Tensor], Tensor]  # what the model makes of the network's outputs
+
+    def __call__(self, hidden: Tensor) -> Tensor:
+        """Return the model's outputs for the first layer's."""
+        overwrites = len(self.layers) > 0 and getattr(self.layers[0], "inplace", False)
+        return self.finish(self.layers(hidden.clone() if overwrites else hidden))
+
+    @property
+    def linears(self) -> list[nn.Linear] | None:
+        """The linear layers where ReLU, Linear, ..., ReLU, Linear is all there is; None for other networks."""
+        layers = list(self.layers)
+        kinds = [nn.ReLU, nn.Linear] * (len(layers) // 2)
+        if not layers or len(layers) % 2 or not all(map(_is_plain, layers, kinds)):
+            return None
+        return cast(list[nn.Linear], layers[1::2])
+
+
+def _is_plain(layer: nn.Module, kind: type[nn.Module]) -> bool:
+    """Return whether a layer does what its kind does and nothing else: no subclass, no hooks."""
+    return type(layer) is kind and not (layer._forward_hooks or layer._forward_pre_hooks)
 
 
 class TorchModel:
@@ -76,16 +104,17 @@ class TorchModel:
     def first_affine(self) -> Affine | None:
         """The first linear layer on encoded x and the rest of the network, where the model starts with one."""
         module = self.module
-        if not (isinstance(module, nn.Sequential) and len(module) > 0 and isinstance(module[0], nn.Linear)):
-            return None
-        linear, rest = module[0], module[1:]
+        if type(module) is not nn.Sequential or len(module) == 0 or type(module[0]) is not nn.Linear:
+            return None  # subclasses may do more than their kind
+        linear, rest = module[0], nn.Sequential(*list(module)[1:])
         weight, bias = linear.weight.detach(), linear.bias
         shift = torch.zeros_like(weight[:, 0]) if bias is None else bias.detach()
-        if self.decoder is not None and self.decoder.blocks:
-            return None  # the projection of one-hot blocks is not affine
+        if self.decoder is not None and (self.decoder.blocks or self.decoder.width != weight.shape[1]):
+            return None  # projecting one-hot blocks is not affine; columns that say "missing" do not reach the model
         if self.decoder is not None and not self.encoded:
-            corners = torch.cat([torch.zeros_like(weight[:1]), torch.eye(weight.shape[1]).to(weight)])
+            corners = torch.cat([torch.zeros_like(weight[:1]), torch.eye(weight.shape[1]).to(weight)]).double()
             # as autograd sees them: without the rounding to whole numbers
-            origin, *steps = self.decoder.matrix(corners.requires_grad_()).detach()
-            weight, shift = weight @ (torch.stack(steps) - origin).T, shift + weight @ origin
-        return weight, shift, lambda h: self.output(rest(h))
+            units = self.decoder.matrix(corners.requires_grad_()).detach()
+            scales = (units[1:] - units[0]).to(weight)  # in float64: a mean may be far larger than its scale
+            weight, shift = weight @ scales.T, shift + weight @ units[0].to(weight)
+        return weight, shift, Tail(rest, self.output)

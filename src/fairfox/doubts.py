@@ -1,0 +1,104 @@
+"""Doubtful but usable: what a reader of an audit must know about its data, its model and its fits."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import torch
+from torch import Tensor
+
+from fairfox.auxiliary.quality import quality_warnings
+from fairfox.crossfit import Readings
+from fairfox.data.dataset import Dataset
+from fairfox.evaluation import spearman
+from fairfox.fairtests.protocol import Measurement
+from fairfox.gradients.jacobian import jacobian
+from fairfox.models.protocol import Model
+
+_SMALL_GROUP = 0.05
+_DISAGREE = 0.5  # rank correlation of two re-fits
+_PEOPLE = 2000  # whose gradients are looked at
+_STEEP = 100.0  # times the usual gradient
+
+
+def find_doubts(
+    target: Model, data: Dataset, reference: Dataset | None, predictions: Tensor, readings: Readings, test: str
+) -> list[str]:
+    """Return the warnings of an audit, a sentence each."""
+    main = readings.main
+    return [
+        *_about_people(data, data if reference is None else reference),
+        *_about_predictions(predictions),
+        *_about_gradients(target, data.x[:_PEOPLE], predictions),
+        *quality_warnings(readings.quality),
+        *_about_refits(main, test),
+        *_about_scores(main, predictions),
+        *_about_range(readings.direct, "direct reading"),
+        *(_about_range(main, "test") if main is not readings.direct else []),
+    ]
+
+
+def _about_people(data: Dataset, fitting: Dataset) -> list[str]:
+    out = []
+    p = data.protected[0]
+    for code, level in enumerate(p.levels):
+        share = float((fitting.c[:, 0] == code).double().mean())
+        if share < _SMALL_GROUP:
+            out.append(
+                f"Group '{level}' of '{p.name}' is only {share:.1%} of the fitting rows: its readings are coarse."
+            )
+    unknown = int(data.c[:, 0].isnan().sum())
+    if unknown:
+        out.append(f"'{p.name}' is unknown for {unknown} people: they have no other group to be compared with.")
+    blocks = [f for f in data.features if f.kind == "categorical"]
+    empty = [f.name for f in blocks if bool((data.x[:, f.columns].sum(1) == 0).any())]
+    if empty:
+        out.append(f"Categories unknown to the fitting rows in: {', '.join(empty)}; those people keep them.")
+    return out
+
+
+def _about_predictions(predictions: Tensor) -> list[str]:
+    if len(predictions) > 1 and float(predictions.max() - predictions.min()) == 0:
+        return [f"The model predicts {float(predictions[0]):.4g} for everyone: a constant model treats all alike."]
+    return []
+
+
+def _about_gradients(target: Model, x: Tensor, predictions: Tensor) -> list[str]:
+    """Gradients are read by the direct reading and the gradient tests; the paper names extreme ones as their limit."""
+    if not target.differentiable or len(predictions) < 2 or float(predictions.std()) == 0:
+        return []
+    size = jacobian(target, x)[:, 0].norm(dim=1).double()
+    usual, steep = (float(q) for q in torch.quantile(size, torch.tensor([0.5, 0.99], dtype=torch.float64)))
+    if usual * 1e6 < float(predictions.std()):
+        return ["The model is flat where most people stand: gradient tests see nothing there."]
+    if steep > _STEEP * usual:
+        return [f"The model's gradient is extreme for some people ({steep / usual:.0f} times the usual)."]
+    return []
+
+
+def _about_refits(main: Measurement, test: str) -> list[str]:
+    refits = main.refits[~main.abstained.to(main.refits.device)].abs().double().cpu()
+    trained = test.split("/")[0] not in ("rank", "fta", "fta+linear")
+    if not trained or refits.shape[1] < 2 or len(refits) < 3 or float(refits.std()) == 0:
+        return []
+    lowest = min(spearman(refits[:, i], refits[:, j]) for i, j in combinations(range(refits.shape[1]), 2))
+    if lowest < _DISAGREE:
+        return [f"Re-trained auxiliaries disagree on who is affected most (lowest rank correlation {lowest:.2f})."]
+    return []
+
+
+def _about_scores(main: Measurement, predictions: Tensor) -> list[str]:
+    judged = main.score[~main.abstained.to(main.score.device)]
+    zero = float((judged == 0).double().mean()) if len(judged) else 0.0
+    if zero > 0.5 and len(predictions) > 1 and float(predictions.std()) > 0:
+        return [f"{zero:.0%} of the scores are exactly zero: the model does not react to the moves of this test."]
+    return []
+
+
+def _about_range(measured: Measurement, name: str) -> list[str]:
+    if measured.overshoot is None:
+        return []
+    far = float((measured.overshoot > 0.5).double().mean())
+    if far > 0.05:
+        return [f"The {name} leaves the range of real categories for {far:.0%} of people: read it with care."]
+    return []
