@@ -185,3 +185,11 @@ def test_totals_come_with_the_standard_error_of_the_people_they_were_averaged_ov
     drawn = replace(effect, drawn=torch.arange(40) < 10)
     assert drawn.people == 10
     assert drawn.total["income"] == pytest.approx(float(explained[:10, 0].mean()))
+
+
+def test_signed_contributions_are_averaged_within_groups():
+    result = example_result()
+    women = torch.arange(40)[:30] % 2 == 0
+    means = result.effect_by_group
+    assert means["Female"]["income"] == pytest.approx(float(0.7 * result.signed[:30][women].mean()))
+    assert means["Male"]["income"] == pytest.approx(float(0.7 * result.signed[:30][~women].mean()))

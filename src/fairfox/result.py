@@ -38,13 +38,6 @@ class FeatureEffect:
         return dict(sorted(zip(self.names, means, strict=True), key=lambda pair: -pair[1]))
 
     @property
-    def signed(self) -> dict[str, float]:
-        """Mean signed contribution per feature over the explained people, in the order of `total`."""
-        known = self._counted
-        means = dict(zip(self.names, known.mean(0).tolist(), strict=True)) if len(known) else {}
-        return {name: means.get(name, math.nan) for name in self.total}
-
-    @property
     def error(self) -> dict[str, float]:
         """Standard error of `total` over the people it was averaged over: what a sample leaves open."""
         known = self._counted.abs()
@@ -178,6 +171,20 @@ class AuditResult:
         return self.unit.partition(" (")[2].removesuffix(")")
 
     @property
+    def effect_by_group(self) -> dict[str, dict[str, float]]:
+        """Mean signed contribution of each feature in each group; over everyone the signs would cancel."""
+        effect = self.features.effect
+        if effect is None:
+            return {}
+        own = np.asarray(self.group, dtype=str)
+        explained = ~effect.per_person.isnan().any(1).numpy(force=True)
+        values = effect.per_person.numpy(force=True)
+        return {
+            str(level): dict(zip(effect.names, values[explained & (own == level)].mean(0).tolist(), strict=True))
+            for level in np.unique(own[explained])
+        }
+
+    @property
     def readings(self) -> dict[str, Reading]:
         """The direct and the total reading of the effect, over all judged people and per group."""
         return {"direct": self._reading(self.direct), "total": self._reading(self.total)}
@@ -300,7 +307,7 @@ def _summary_fields(result: AuditResult) -> dict[str, Any]:
         "readings": {name: _reading_fields(reading) for name, reading in result.readings.items()},
         "features": {
             "proxy": result.features.proxy,
-            "effect": None if result.features.effect is None else _effect_fields(result.features.effect),
+            "effect": None if result.features.effect is None else _effect_fields(result, result.features.effect),
         },
         "groups": [asdict(group) for group in result.groups],
         "auxiliary": [asdict(quality) for quality in result.auxiliary],
@@ -316,9 +323,9 @@ def _reading_fields(reading: Reading) -> dict[str, Any]:
     return {**means(reading), "groups": {name: means(part) for name, part in reading.groups.items()}}
 
 
-def _effect_fields(effect: FeatureEffect) -> dict[str, Any]:
-    means = {"mean_absolute": effect.total, "standard_error": effect.error, "mean_signed": effect.signed}
-    return {"method": effect.method, "people": effect.people, **means}
+def _effect_fields(result: AuditResult, effect: FeatureEffect) -> dict[str, Any]:
+    means = {"mean_absolute": effect.total, "standard_error": effect.error}
+    return {"method": effect.method, "people": effect.people, **means, "mean_signed": result.effect_by_group}
 
 
 def _numbers(values: Tensor | None, hidden: np.ndarray) -> pa.Array:

@@ -50,9 +50,12 @@ def reading_lines(result: AuditResult) -> list[str]:
     """Return what the direct and the total reading say, one sentence each."""
     lines = []
     for name, reading in result.readings.items():
-        mean = amount(reading.mean_signed, result.effect_unit, sign=True)
         size = amount(reading.mean_absolute, result.effect_unit)
-        lines.append(f"{name.capitalize()} reading ({READINGS[name]}): mean {mean}, mean size {size}")
+        groups = [  # over everyone together the signs of the groups would cancel
+            f"{group} {amount(part.mean_signed, result.effect_unit, sign=True)}"
+            for group, part in reading.groups.items()
+        ]
+        lines.append(f"{name.capitalize()} reading ({READINGS[name]}): mean size {size}; {', '.join(groups)}")
     return lines
 
 
