@@ -105,6 +105,13 @@ def serving(answer: Callable[[Asked], Reply], *, tls: Any = None) -> Iterator[Se
             thread.join()
 
 
+def start(answer: Callable[[Asked], Reply]) -> Server:
+    """Return a server that runs until this process ends."""
+    running = serving(answer)
+    atexit.register(running.__exit__, None, None, None)
+    return running.__enter__()
+
+
 def free_address() -> str:
     """Return the root of a URL at which nothing listens."""
     with socket.socket() as taken:
@@ -112,7 +119,7 @@ def free_address() -> str:
         return f"http://127.0.0.1:{taken.getsockname()[1]}"
 
 
-# --- Open Inference Protocol v2 ----------------------------------------------------------------------------------------
+# --- Open Inference Protocol v2 -------------------------------------------------------------------------------------
 
 _NUMPY = {"FP32": np.float32, "FP64": np.float64, "INT64": np.int64, "BOOL": np.bool_, "BYTES": np.object_}
 
@@ -167,7 +174,7 @@ def _tensor(name: str, values: np.ndarray) -> dict[str, Any]:
     return {"name": name, "datatype": datatype, "shape": list(values.shape), "data": values.reshape(-1).tolist()}
 
 
-# --- MLflow's scoring server -------------------------------------------------------------------------------------------
+# --- MLflow's scoring server ----------------------------------------------------------------------------------------
 
 
 def start_mlflow(estimator: Any, *, function: str = "predict_proba") -> str:
@@ -180,6 +187,7 @@ def start_mlflow(estimator: Any, *, function: str = "predict_proba") -> str:
     with (Path(folder.name) / "log").open("w") as log:
         process = subprocess.Popen(
             [sys.executable, __file__, folder.name, function],
+            stdin=subprocess.PIPE,  # it ends when this pipe does, whatever becomes of us
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
@@ -189,9 +197,7 @@ def start_mlflow(estimator: Any, *, function: str = "predict_proba") -> str:
 
     def stop() -> None:
         process.terminate()
-        process.wait(10)
-        assert process.stdout is not None
-        process.stdout.close()
+        process.communicate(timeout=10)
         folder.cleanup()
 
     atexit.register(stop)
@@ -217,6 +223,7 @@ def _serve_mlflow(folder: Path, function: str) -> None:
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
     listening.listen()  # calls wait from now on until the server takes them
+    threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
     print(f"http://127.0.0.1:{listening.getsockname()[1]}", flush=True)
     uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listening])
 

@@ -19,12 +19,10 @@ ROOT = Path(__file__).parent.parent
 REGISTRY = re.compile(r"(<!-- registry: .*? -->\n).*?(<!-- /registry -->)", re.DOTALL)
 
 
-def example(name: str) -> str:
-    """Return the code block that follows a marker in the README."""
-    found = re.search(
-        rf"<!-- example: {re.escape(name)} -->\n```\w+\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL
-    )
-    assert found, f"the README has no example '{name}'"
+def example(name: str, *, page: str = "README.md", mark: str = "example") -> str:
+    """Return the code block that follows a marker on a page."""
+    found = re.search(rf"<!-- {mark}: {re.escape(name)} -->\n```\w+\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+    assert found, f"{page} has no {mark} '{name}'"
     return found[1]
 
 
@@ -37,7 +35,7 @@ def registry_table() -> str:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "demo-report").mkdir()  # where `make demo` writes them
-    pyarrow.csv.write_csv(LENDING.sample(1500, seed=0).table, tmp_path / "demo-report" / "people.csv")
+    pyarrow.csv.write_csv(LENDING.sample(1000, seed=0).table, tmp_path / "demo-report" / "people.csv")
     (tmp_path / "model.py").write_text(example("model.py"))
     return tmp_path
 
@@ -47,7 +45,7 @@ def test_the_python_example_has_five_lines_and_runs(folder: Path):
     assert len([line for line in code.splitlines() if line]) == 5
     done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert "of 1,500 people" in done.stdout
+    assert "of 1,000 people" in done.stdout
 
 
 def test_the_command_line_example_runs_and_is_over_its_limit(folder: Path):
@@ -66,7 +64,29 @@ def test_the_demo_writes_where_the_readme_says():
     assert "fairfox demo --out demo-report" in (ROOT / "Makefile").read_text()
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/tables.md", "docs/tests.md"])
+@pytest.mark.parametrize(
+    ("name", "needs"),
+    [("sklearn", "sklearn"), ("boosting", "lightgbm"), ("torch", "torch"), ("onnx", "skl2onnx"), ("rule.py", "pandas")],
+)
+def test_every_example_of_bring_your_model_runs(folder: Path, name: str, needs: str):
+    pytest.importorskip(needs)
+    (folder / "demo-report" / "people.csv").rename(folder / "people.csv")
+    page = "docs/models.md"
+    if name.endswith(".py"):
+        (folder / name).write_text(example(name, page=page))
+    else:
+        code = [sys.executable, "-c", example(name, page=page)]
+        done = subprocess.run(code, cwd=folder, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    if f"<!-- shell: {name} -->" in (ROOT / page).read_text():
+        _, _, *arguments = shlex.split(example(name, page=page, mark="shell"))
+        command = [sys.executable, "-m", "fairfox.cli.main", *arguments]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert (folder / arguments[-1] / "report.html").exists()
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/tables.md", "docs/tests.md", "docs/models.md"])
 def test_links_lead_somewhere(page: str):
     for target in re.findall(r"\]\(([^)#]+)\)", (ROOT / page).read_text()):
         if "://" not in target:

@@ -3,8 +3,9 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from fairfox.data.frames import Template
+from fairfox.data.frames import Template, as_categories
 from fairfox.data.table import load_table
+from fairfox.errors import DataError
 
 NAN = float("nan")
 
@@ -72,3 +73,58 @@ def test_polars_columns_keep_their_dtype_and_their_nulls(native: pl.Series, valu
     out = filled(pl.DataFrame({"v": native}), values)
     assert isinstance(out, pl.DataFrame)
     assert out["v"].equals(expected, check_dtypes=True, null_equal=True)
+
+
+# --- categories of a model -----------------------------------------------------------------------------------------
+
+
+def codes(values: object, levels: list[object], **options: object) -> list[int]:
+    return as_categories(pd.DataFrame({"v": pd.Series(values, **options)}), {"v": levels})["v"].cat.codes.tolist()
+
+
+@pytest.mark.parametrize(
+    ("values", "levels"),
+    [
+        (["b", "a", None, "b"], ["a", "b"]),
+        ([11, 10, NAN, 11], [10, 11]),
+        (["11", "10", None, "11"], [10, 11]),
+        ([11, 10, NAN, 11], ["10", "11"]),
+        ([True, False, None, True], [False, True]),
+        ([1, 0, NAN, 1], [False, True]),
+        (["True", "False", None, "True"], [False, True]),
+    ],
+    ids=["texts", "numbers", "numbers as texts", "texts as numbers", "booleans", "0 and 1", "booleans as texts"],
+)
+def test_values_take_the_places_of_the_levels_they_are_written_like(values: list[object], levels: list[object]):
+    assert codes(values, levels) == [1, 0, -1, 1]
+
+
+def test_levels_keep_their_order_and_those_absent_stay():
+    out = as_categories(pd.DataFrame({"v": ["a", "c"], "w": [1, 2]}), {"v": ["c", "b", "a"]})
+    assert out["v"].cat.categories.tolist() == ["c", "b", "a"]
+    assert out["v"].tolist() == ["a", "c"]
+    assert out["w"].dtype == "int64"
+
+
+def test_what_the_model_has_not_seen_is_a_further_category():
+    out = as_categories(pd.DataFrame({"v": ["z", "a", "z"]}), {"v": ["a", "b"]})
+    assert out["v"].cat.categories.tolist() == ["a", "b", "z"]
+    assert out["v"].cat.codes.tolist() == [2, 0, 2]
+
+
+def test_a_category_stays_the_category_it_is():
+    kept = pd.Categorical(["a", "b"], categories=["b", "a"])
+    assert as_categories(pd.DataFrame({"v": kept}), {"v": ["a", "b"]})["v"].cat.categories.tolist() == ["b", "a"]
+
+
+def test_a_polars_frame_becomes_pandas():
+    out = as_categories(pl.DataFrame({"v": ["b", None]}), {"v": ["a", "b"]})
+    assert isinstance(out, pd.DataFrame)
+    assert out["v"].cat.codes.tolist() == [1, -1]
+
+
+def test_a_number_between_two_codes_is_no_category():
+    with pytest.raises(
+        DataError, match=r"Column 'v' is a category to the model, and was read as a number; say so with "
+    ):
+        codes([10.5, 11.0], [10, 11])

@@ -1,19 +1,15 @@
 import json
 import pickle
 import sys
-from itertools import pairwise
 from pathlib import Path
 
 import joblib
 import pytest
-import torch
 from populations import people
-from safetensors.torch import save_file
 from sklearn.linear_model import LinearRegression
-from torch import nn
 
-from fairfox.errors import FileError, ModelError, OptionError, UntrustedModelError
-from fairfox.models.loading import load_model, save_mlp
+from fairfox.errors import FairfoxError, FileError, ModelError, OptionError, UntrustedModelError
+from fairfox.models.loading import FILES, load_model, needs_trust
 
 
 class Canary:
@@ -29,11 +25,6 @@ class Canary:
 @pytest.fixture
 def song(tmp_path: Path) -> Path:
     return tmp_path / "song"
-
-
-def network(*sizes: int) -> nn.Sequential:
-    layers = [layer for i, o in pairwise(sizes) for layer in (nn.Linear(i, o), nn.ReLU())]
-    return nn.Sequential(*layers[:-1])
 
 
 # --- code ----------------------------------------------------------------------------------------------------------
@@ -146,105 +137,70 @@ def test_a_damaged_pickle_is_refused(tmp_path: Path):
         load_model(str(tmp_path / "model.pkl"), trust=True)
 
 
-@pytest.mark.parametrize("name", ["model.pt", "model.pt2", "model.keras", "model.h5", "model.ckpt"])
-@pytest.mark.parametrize("trust", [False, True])
-def test_other_files_that_can_run_code_are_not_read(tmp_path: Path, name: str, trust: bool):
+RUNS_CODE = [
+    ("model.pkl", "a pickle"),
+    ("model.pt2", "a torch.export archive"),
+    ("model.pt", "a torch.save file"),
+    ("model.PTH", "a torch.save file"),
+    ("model.ckpt", "a torch.save file"),
+    ("model.keras", "a Keras model"),
+    ("model.h5", "a Keras model"),
+]
+
+
+@pytest.mark.parametrize(("name", "kind"), RUNS_CODE)
+def test_files_that_can_run_code_are_refused_with_the_flag_that_allows_them(tmp_path: Path, name: str, kind: str):
     (tmp_path / name).write_bytes(b"PK\x03\x04 and so on")
-    with pytest.raises(UntrustedModelError, match=f"'{name}' .* is not read; load it in a Python file of your own"):
-        load_model(str(tmp_path / name), trust=trust)
+    with pytest.raises(UntrustedModelError, match=f"'{name}' is {kind} and can run any code .* add --trust-model"):
+        load_model(str(tmp_path / name))
+    assert needs_trust(str(tmp_path / name))
+
+
+@pytest.mark.parametrize("name", [name for name, _ in RUNS_CODE])
+def test_files_that_are_not_what_they_are_called_are_refused_even_when_trusted(tmp_path: Path, name: str):
+    (tmp_path / name).write_bytes(b"PK\x03\x04 and so on")
+    with pytest.raises(FairfoxError, match=name):
+        load_model(str(tmp_path / name), trust=True)
+
+
+def test_an_mlflow_folder_needs_trust(tmp_path: Path):
+    (tmp_path / "MLmodel").write_text("flavors: {}")
+    with pytest.raises(UntrustedModelError, match=r"is an MLflow model and can run any code .* add --trust-model"):
+        load_model(str(tmp_path))
+    assert needs_trust(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "name", ["m.safetensors", "m.onnx", "m.json", "m.ubj", "m.txt", "m.lgb", "m.cbm", "m.skops", "m.onnx#label"]
+)
+def test_files_without_code_and_code_that_is_named_need_no_trust(tmp_path: Path, name: str):
+    (tmp_path / name.partition("#")[0]).write_text("{}")
+    assert not needs_trust(str(tmp_path / name))
+    assert not needs_trust("json:dumps")
+
+
+def test_a_pickle_needs_trust_whatever_its_name(tmp_path: Path):
+    (tmp_path / "model.onnx").write_bytes(pickle.dumps([1]))
+    assert needs_trust(str(tmp_path / "model.onnx"))
+
+
+def test_every_kind_of_file_has_endings_of_its_own():
+    endings = [suffix for kind in FILES for suffix in kind.suffixes]
+    assert len(endings) == len(set(endings))
+
+
+@pytest.mark.parametrize("content", ["{}", "[1]", '{"kind": "mlp", "sizes": [3, 1]}', '{"learner": ', "[" * 100_000])
+def test_json_that_is_no_model_is_refused(tmp_path: Path, content: str):
+    (tmp_path / "model.json").write_text(content)
+    with pytest.raises(
+        (OptionError, FileError), match=r"'model.json' is (no JSON, or|JSON, but neither an XGBoost nor)"
+    ):
+        load_model(str(tmp_path / "model.json"))
 
 
 def test_an_unknown_kind_of_file_is_refused(tmp_path: Path):
     (tmp_path / "model.docx").write_text("a model")
-    with pytest.raises(OptionError, match=r"'model.docx' is no model file that fairfox knows; it reads safetensors"):
-        load_model(str(tmp_path / "model.docx"))
-
-
-# --- networks ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("sizes", [(3, 1), (3, 8, 1), (4, 5, 6, 2)])
-def test_a_network_comes_back_from_its_file_with_probabilities(tmp_path: Path, sizes: tuple[int, ...]):
-    net = network(*sizes)
-    save_mlp(net, tmp_path / "net.safetensors")
-    model = load_model(str(tmp_path / "net.safetensors"))
-    x = torch.randn(5, sizes[0], generator=torch.Generator().manual_seed(0))
-    expected = net(x).sigmoid() if sizes[-1] == 1 else net(x).softmax(1)
-    assert isinstance(model, nn.Sequential)
-    assert not model.training
-    torch.testing.assert_close(model(x), expected)
-
-
-@pytest.mark.parametrize("returns", ["probability", "value"])
-def test_a_network_that_returns_no_logit_is_left_as_it_is(tmp_path: Path, returns: str):
-    net = network(3, 4, 1)
-    save_mlp(net, tmp_path / "net.safetensors", returns=returns)
-    model = load_model(str(tmp_path / "net.safetensors"))
-    assert isinstance(model, nn.Sequential)
-    assert torch.equal(model(torch.ones(1, 3)), net(torch.ones(1, 3)))
-
-
-def test_loading_a_network_leaves_the_global_generator_alone(tmp_path: Path):
-    save_mlp(network(3, 4, 1), tmp_path / "net.safetensors")
-    before = torch.get_rng_state()
-    load_model(str(tmp_path / "net.safetensors"))
-    assert torch.equal(before, torch.get_rng_state())
-
-
-def test_a_network_whose_file_begins_like_a_pickle_is_read(tmp_path: Path):
-    net = network(2, 2, 1)
-    path = tmp_path / "net.safetensors"
-    save_mlp(net, path)
-    for room in range(600):  # the file begins with the length of its header: 640 is 0x80 0x02, as a pickle does
-        save_file(net.state_dict(), path, metadata={"note": "x" * room})
-        if path.read_bytes()[:2] == b"\x80\x02":
-            break
-    assert path.read_bytes()[:2] == b"\x80\x02"
-    assert isinstance(load_model(str(path)), nn.Sequential)
-
-
-def test_a_network_that_cannot_be_declared_is_not_saved(tmp_path: Path):
-    path = tmp_path / "net.safetensors"
     with pytest.raises(
-        OptionError, match=r"The network is Linear, Tanh, Linear; only Linear, ReLU, ..., Linear can be"
+        OptionError, match=r"'model.docx' is no model file that fairfox knows; it reads .safetensors, .onnx"
     ):
-        save_mlp(nn.Sequential(nn.Linear(1, 1), nn.Tanh(), nn.Linear(1, 1)), path)
-    with pytest.raises(OptionError, match="returns is 'odds'; expected one of logit, probability, value"):
-        save_mlp(network(1, 1), path, returns="odds")
-    assert not path.exists()
-
-
-@pytest.mark.parametrize(
-    ("declared", "message"),
-    [
-        (None, "'net.safetensors' has no 'net.json' beside it; declare the architecture there"),
-        ("{", "'net.json' does not declare an architecture: expected kind, sizes, returns"),
-        ("[1]", "'net.json' does not declare an architecture"),
-        ('{"kind": "mlp"}', "'net.json' does not declare an architecture"),
-        (
-            '{"kind": "forest", "sizes": [3, 1]}',
-            "'net.json' declares an unknown architecture; fairfox knows kind 'mlp'",
-        ),
-        ('{"kind": "mlp", "sizes": [3]}', "'net.json' declares an unknown architecture"),
-        ('{"kind": "mlp", "sizes": [3, 0]}', "'net.json' declares an unknown architecture"),
-        ('{"kind": "mlp", "sizes": [3, 1], "activation": "tanh"}', "'net.json' declares an unknown architecture"),
-        ('{"kind": "mlp", "sizes": [3, 1], "returns": "odds"}', "declares returns 'odds'; expected one of logit"),
-        ('{"kind": "mlp", "sizes": [3, 9, 1]}', "'net.safetensors' does not hold the network declared in 'net.json'"),
-        ('{"kind": "mlp", "sizes": [3, 1000000000000]}', "does not hold the network declared in 'net.json'"),
-    ],
-)
-def test_a_declaration_that_does_not_fit_is_refused(tmp_path: Path, declared: str | None, message: str):
-    save_mlp(network(3, 1), tmp_path / "net.safetensors")
-    beside = tmp_path / "net.json"
-    beside.unlink() if declared is None else beside.write_text(declared)
-    with pytest.raises(FileError, match=message):
-        load_model(str(tmp_path / "net.safetensors"))
-
-
-@pytest.mark.parametrize("keep", [0, 4, 40, -8])
-def test_damaged_safetensors_are_refused(tmp_path: Path, keep: int):
-    path = tmp_path / "net.safetensors"
-    save_mlp(network(3, 1), path)
-    path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(FileError, match=r"'net.safetensors' does not hold the network declared in 'net.json': "):
-        load_model(str(path))
+        load_model(str(tmp_path / "model.docx"))

@@ -1,17 +1,26 @@
+import functools
+import zipfile
+from pathlib import Path
+from typing import Any
+
 import numpy as np
+import pandas as pd
 import pytest
 from populations import people
 from sklearn.base import BaseEstimator
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.cluster import KMeans
 from sklearn.compose import make_column_transformer
+from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 from sklearn.svm import LinearSVC
+from sklearn.tree import DecisionTreeClassifier
 
-from fairfox.errors import OptionError
-from fairfox.models.sklearn_model import describe_estimator, is_estimator
+from fairfox.errors import FileError, OptionError, UntrustedModelError
+from fairfox.models.sklearn_model import describe_estimator, is_estimator, load_skops
 
 TABLE = people()[["income", "age", "job"]]
 NUMBERS = TABLE[["income", "age"]]
@@ -74,3 +83,104 @@ def test_an_estimator_that_is_not_fitted_is_refused(model: BaseEstimator):
 def test_anything_else_that_predicts_gives_values():
     fitted = KMeans(2, n_init=1, random_state=0).fit(NUMBERS)
     assert describe_estimator(fitted, wanted="probability").returns == "value"
+
+
+# --- categories ----------------------------------------------------------------------------------------------------
+
+CATEGORIES = TABLE.assign(job=TABLE["job"].astype("category"), region=pd.Categorical(TABLE["age"] % 3 + 10))
+
+
+def boosting() -> HistGradientBoostingClassifier:
+    return HistGradientBoostingClassifier(max_iter=5, min_samples_leaf=5, categorical_features="from_dtype")
+
+
+@pytest.mark.parametrize(
+    "model",
+    [boosting(), make_pipeline("passthrough", boosting()), GridSearchCV(boosting(), {"max_iter": [5]}, cv=2)],
+    ids=["alone", "pipeline", "search"],
+)
+def test_boosting_on_categories_takes_the_texts_and_codes_of_a_file(model: BaseEstimator):
+    odd = RICH ^ (CATEGORIES["job"] == "smith") ^ (CATEGORIES["region"] == 11)
+    fitted = model.fit(CATEGORIES, odd)
+    found = describe_estimator(fitted, wanted="probability")
+    assert (found.kind, found.as_category) == ("table", {"job", "region"})
+    expected = fitted.predict_proba(CATEGORIES)
+    assert len(np.unique(expected)) > 10
+    for region in (CATEGORIES["region"].astype(int), CATEGORIES["region"].astype(str)):
+        texts = CATEGORIES.assign(job=TABLE["job"], region=region)
+        np.testing.assert_array_equal(found.predict(texts), expected)
+        np.testing.assert_array_equal(found.predict(texts[:7]), expected[:7])
+
+
+def test_boosting_on_numbers_has_no_categories():
+    assert describe_estimator(boosting().fit(NUMBERS, RICH), wanted="probability").as_category == frozenset()
+    assert describe_estimator(boosting().fit(NUMBERS.to_numpy(), RICH), wanted="probability").width == 2
+
+
+# --- skops ---------------------------------------------------------------------------------------------------------
+
+skops_io = pytest.importorskip("skops.io")
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        pipeline(LogisticRegression()),
+        pipeline(RandomForestClassifier(3)),
+        pipeline(GradientBoostingClassifier(n_estimators=3)),
+        pipeline(DecisionTreeClassifier()),
+        pipeline(CalibratedClassifierCV(LogisticRegression())),
+        GridSearchCV(pipeline(LogisticRegression()), {"logisticregression__C": [0.1, 1.0]}, cv=2),
+        boosting(),
+    ],
+    ids=lambda model: type(getattr(model, "steps", [[model]])[-1][-1]).__name__,
+)
+def test_a_skops_file_gives_the_estimator_that_was_saved(model: BaseEstimator, tmp_path: Path):
+    fitted = model.fit(CATEGORIES, RICH)
+    skops_io.dump(fitted, tmp_path / "model.skops")
+    loaded = load_skops(tmp_path / "model.skops")
+    np.testing.assert_array_equal(loaded.predict_proba(CATEGORIES), fitted.predict_proba(CATEGORIES))
+
+
+class Canary:
+    """Leaves a file behind where its state is set."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        Path(state["path"]).touch()
+
+
+def test_types_that_are_not_known_as_harmless_are_refused_by_name_and_never_made(tmp_path: Path):
+    sung = tmp_path / "sung"
+    path = tmp_path / "model.skops"
+    step = FunctionTransformer(func=functools.partial(np.save, str(sung)))
+    for foreign, name in ((Canary(str(sung)), "Canary"), (make_pipeline(step, LogisticRegression()), "numpy.save")):
+        skops_io.dump(foreign, path)
+        with pytest.raises(
+            UntrustedModelError, match=f"'model.skops' holds types .* as harmless: .*{name}; load it in"
+        ):
+            load_skops(path)
+    assert not sung.exists()
+
+
+def test_a_damaged_skops_file_is_refused_in_one_sentence(tmp_path: Path):
+    path = tmp_path / "model.skops"
+    skops_io.dump(pipeline(RandomForestClassifier(3)).fit(TABLE, RICH), path)
+    whole = path.read_bytes()
+    for content in (whole[: len(whole) // 2], whole[:-30], b"PK", b"", whole.replace(b"RandomForest", b"RandomFirest")):
+        path.write_bytes(content)
+        with pytest.raises(
+            FileError, match=r"^'model.skops' could not be read as a skops file: [^\n]*; save it again$"
+        ):
+            load_skops(path)
+
+
+def test_a_skops_file_that_unpacks_to_far_more_than_it_is_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("fairfox.models.sklearn_model._INFLATED", 2**20)
+    path = tmp_path / "model.skops"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("array.npy", bytes(3 * 2**20))
+    with pytest.raises(FileError, match=r"'model.skops' would unpack to 3 MiB; save the model again with skops"):
+        load_skops(path)

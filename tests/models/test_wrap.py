@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import fairfox
 from fairfox.data.encode import fit_encoding
 from fairfox.data.table import load_table
-from fairfox.errors import ModelError, OptionError
+from fairfox.errors import ColumnError, ModelError, OptionError
 from fairfox.models.blackbox import BlackBoxModel
 from fairfox.models.protocol import predict
 from fairfox.models.torch_model import TorchModel
@@ -208,6 +208,23 @@ def test_an_unknown_kind_is_refused():
 def test_the_columns_of_a_model_are_its_own():
     assert feature_names(classifier(RICH)) == ("income", "age")
     assert feature_names(nn.Linear(2, 1)) is None
+
+
+def test_a_model_without_names_must_get_as_many_columns_as_it_was_trained_on():
+    fitted = LogisticRegression().fit(COLUMNS.to_numpy()[:, :1], RICH)
+    with pytest.raises(ColumnError, match=r"trained on 1 columns without names, and gets 2: income, age; leave only"):
+        wrapped(fitted)
+
+
+@pytest.mark.parametrize("library", ["xgboost.XGBClassifier", "lightgbm.LGBMClassifier", "catboost.CatBoostClassifier"])
+def test_boosted_trees_without_names_must_get_as_many_columns_too(library: str):
+    package, _, name = library.partition(".")
+    options = {"allow_writing_files": False, "verbose": 0} if package == "catboost" else {"verbosity": 0}
+    model = getattr(pytest.importorskip(package), name)(n_estimators=2, **options)
+    model.fit(COLUMNS.to_numpy(), RICH)
+    assert wrapped(model).kind == "matrix"
+    with pytest.raises(ColumnError, match="trained on 2 columns without names, and gets 3: income, age, debt"):
+        fairfox.audit(model, people()[["sex", "income", "age", "debt"]], protected="sex")
 
 
 def audited(model: object, **options: Any) -> fairfox.AuditResult:

@@ -155,3 +155,10 @@ def test_nobody_judged_still_gives_a_page():
     words = Page(render_report(result)).words
     assert "Nobody could be judged." in words
     assert "there is nothing to draw" in words
+
+
+def test_a_trusted_model_is_named_as_such():
+    plain, trusted = example_result(), example_result()
+    trusted.settings["trusted"] = True
+    assert "because it was trusted" not in render_report(plain)
+    assert "because it was trusted" in render_report(trusted)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,7 +32,7 @@ SEEDS = click.IntRange(0, 2**32 - 1)  # what NumPy's and scikit-learn's generato
     multiple=True,
     required=True,
     metavar="COL",
-    help="Protected column, or a cut such as 'age<25'; repeat for several.",
+    help="Protected column, or a cut such as 'age<25'.",
 )
 @click.option("--label", cls=Once, metavar="COL", help="Column with the true outcome; it is not an input of the model.")
 @click.option(
@@ -66,6 +67,12 @@ SEEDS = click.IntRange(0, 2**32 - 1)  # what NumPy's and scikit-learn's generato
 @click.option("--categorical", multiple=True, metavar="COL", help="Take this column as categories; repeat.")
 @click.option("--continuous", multiple=True, metavar="COL", help="Take this column as numbers; repeat.")
 @click.option("--drop", multiple=True, metavar="COL", help="Leave this column out; repeat.")
+@click.option(
+    "--columns",
+    cls=Once,
+    metavar="COL,COL,...",
+    help="Columns the model takes, in its order.  [default: its own feature names, else all but the other roles]",
+)
 @click.option("--id", cls=Once, metavar="COL", help="Column that names people.  [default: row numbers from 0]")
 @click.option("--positive", cls=Once, metavar="CLASS", help="Class whose prediction is audited.")
 @click.option(
@@ -134,12 +141,14 @@ def audit(
     from fairfox.cli.tables import print_result
     from fairfox.data.table import load_table
     from fairfox.models.http_model import Endpoint
+    from fairfox.models.loading import needs_trust
     from fairfox.report.outputs import write_outputs
 
     errors = Console(stderr=True, soft_wrap=True, markup=False, highlight=False)
     people, rows = sampled(load_table(table), sample, seed=options["seed"])
     target = find_model(model, trust=trust_model, endpoint=take_endpoint_options(options))
     options["protected"] = protected[0] if len(protected) == 1 else list(protected)
+    options["columns"] = None if options["columns"] is None else next(csv.reader([options["columns"]]))
     if isinstance(target, Endpoint):
         with progress_bar(errors) as progress:
             needed = count_calls(target, people.to_native(), options, progress=progress)
@@ -149,6 +158,7 @@ def audit(
     if result.ids is None and rows is not None:
         result = replace(result, ids=rows)  # the row numbers of TABLE, not of the sample
     told: dict[str, Any] = {"model_source": model, "table": str(table), "id": options["id"], "sample": sample}
+    told["trusted"] = trust_model and not isinstance(target, Endpoint) and needs_trust(model)
     if isinstance(target, Endpoint):  # its URL without what may be secret
         told |= {"model_source": target.shown, "calls": target.calls, "batch_rows": target.batch_rows}
     result = replace(result, settings={**result.settings, **told, "max_flagged": max_flagged})

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import narwhals as nw
 import numpy as np
 
-from fairfox.data.columns import Table
+from fairfox.data.columns import Table, level_key, same_text
 from fairfox.data.table import to_native_frame
+from fairfox.errors import DataError
+from fairfox.extras import require
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,43 @@ class Template:
         if dtype.is_integer() and _fractional(values):
             dtype = nw.Float64()
         return nw.new_series(name, content, backend=frame.implementation).cast(dtype)
+
+
+def as_pandas(frame: Any) -> Any:
+    """Return any kind of data frame as pandas, for libraries that take no other."""
+    require("pandas", why="to hand the model its table")
+    return nw.from_native(frame, eager_only=True).to_pandas()
+
+
+def as_categories(frame: Any, levels: Mapping[str, Sequence[Any]]) -> Any:
+    """Return a pandas frame in which these columns are categories, with a model's own levels in its order.
+
+    A column that is a category already stays as it is. Values are matched by what they are, else by how they are
+    written: a file does not say whether 3 was a number or a text. What matches no level is a further category, which
+    the model's library treats as it treats what it has not seen.
+    """
+    pandas = require("pandas", why="to hand the model its table")
+    frame = as_pandas(frame)
+    plain = [name for name in levels if not isinstance(frame[name].dtype, pandas.CategoricalDtype)]
+    return frame.assign(**{name: _category(pandas, frame[name], list(levels[name])) for name in plain})
+
+
+def _category(pandas: Any, series: Any, levels: list[Any]) -> Any:
+    codes, found = pandas.factorize(series)  # -1: missing
+    place = {level_key(level): j for j, level in enumerate(levels)}
+    known = len(levels)
+    for value in found:
+        near = (j for j, level in enumerate(levels[:known]) if same_text(value, str(level)))
+        j = place.setdefault(level_key(value), next(near, len(levels)))
+        if j == len(levels):
+            if isinstance(value, float) and not value.is_integer():
+                raise DataError(
+                    f"Column '{series.name}' is a category to the model, and was read as a number; "
+                    f"say so with categorical=['{series.name}'] (--categorical {series.name})"
+                )
+            levels.append(value)
+    places = np.array([place[level_key(value)] for value in found] + [-1])
+    return pandas.Categorical.from_codes(places[codes], categories=levels)
 
 
 def _hole(frame: Table, name: str) -> Any:

@@ -42,10 +42,11 @@ def _tail_jacobian(rest: Callable[[Tensor], Tensor], hidden: Tensor) -> Tensor:
         for linear in linears:
             active.append(hidden.relu_())
             hidden = F.linear(hidden, linear.weight, linear.bias)
-        rows = [_back(linears, active, r) for r in range(hidden.shape[1])]
-    jac = rows[0][:, None] if len(rows) == 1 else torch.stack(rows, dim=1)  # (n, R, H) of the network's outputs
-    outer = _block_jacobian(rest.finish, hidden)  # (n, K, R)
-    return outer * jac if len(rows) == 1 else outer @ jac
+        rows = [_back(linears, active, r) for r in range(hidden.shape[1])]  # by the network's own outputs
+    finish = _block_jacobian(rest.finish, hidden)  # (n, K, R)
+    if finish.shape[1:] == (1, 1):
+        return rows[0][:, None].mul_(finish)
+    return finish @ torch.stack(rows, dim=1)
 
 
 def _back(linears: list[nn.Linear], active: list[Tensor], output: int) -> Tensor:

@@ -73,7 +73,10 @@ class BlackBoxModel:
             out = np.asarray(self.predict(inputs))
         except FairfoxError:
             raise
-        except Exception as error:  # a user's model may raise anything: say what it was given
+        except (
+            Exception,
+            SystemExit,
+        ) as error:  # a model may raise anything, and must not end the audit with its own code
             columns = ", ".join(self.decoder.columns) if self.decoder is not None else f"{x.shape[1]} columns"
             detail = (str(error).splitlines() or [""])[0]
             raise ModelError(

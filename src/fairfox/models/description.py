@@ -20,7 +20,8 @@ class Description:
     returns: Returns | None = None  # None: read off its answers
     classes: list[Any] | None = None
     names: tuple[str, ...] | None = None  # the columns it was trained on, in order, where it knows them
-    as_category: frozenset[str] = frozenset()  # columns that must arrive as categories, whatever the table has
+    as_category: frozenset[str] = frozenset()  # columns that are categories to it, whatever they are in the table
+    width: int | None = None  # how many columns it takes, where it knows
 
 
 @runtime_checkable

@@ -57,17 +57,26 @@ class HttpCalls:
         self.auth_env = auth_env
         self.pause = pause
         self.made = 0  # calls that count: repeated tries do, questions about the model do not
+        self.answered = 0
         _check_numbers(timeout=timeout, retries=retries, max_calls=max_calls, pause=pause)
         self._credentials()  # refused now rather than at the first call
         self._opener = urllib.request.build_opener(_NoRedirects())
 
-    def post(self, body: object) -> Any:
-        """Return what the server answers to a JSON body; this is what counts as a call."""
+    def post(self, body: object, *, sent: str = "") -> Any:
+        """Return what the server answers to a JSON body; this is what counts as a call.
+
+        `sent` says what the body holds, for the case that the server refuses it.
+        """
         try:
             content = json.dumps(body, allow_nan=False, default=_plain).encode()
         except ValueError as error:
             raise ModelError(f"The rows cannot be sent to {self.shown} as JSON: {error}") from None
-        return self._patiently(self.url, content)
+        try:
+            answer = self._patiently(self.url, content)
+        except _RefusedError as error:
+            raise ModelError(f"{error}; it was sent {sent}" if sent else str(error)) from None
+        self.answered += 1
+        return answer
 
     def get(self, url: str) -> Any | None:
         """Return what the server says at another of its addresses, or None where it has nothing there."""
@@ -185,7 +194,7 @@ class HttpCalls:
         if code == 413:
             return ModelError(f"{where} found the batch too large (HTTP 413); lower --batch-rows (batch_rows=...)")
         if 400 <= code < 500:
-            return ModelError(f"{where} refused the request (HTTP {code}){said}")
+            return _RefusedError(f"{where} refused the request (HTTP {code}){said.rstrip('.')}")
         return ModelError(f"{where} failed (HTTP {code}){said}{self._progress()}")
 
     def _said(self, error: urllib.error.HTTPError) -> str:
@@ -233,7 +242,7 @@ class HttpCalls:
         self.made += 1
 
     def _progress(self) -> str:
-        return f" (after {self.made} calls)" if self.made > 1 else ""
+        return f", after {self.answered} answered calls" if self.answered else ""
 
     def _credentials(self) -> str:
         """Return the value of the Authorization header: read when it is needed, kept nowhere."""
@@ -255,6 +264,10 @@ class HttpCalls:
 
 class _NothingThereError(ModelError):
     """An address at which the server has nothing."""
+
+
+class _RefusedError(ModelError):
+    """A request that the server did not like."""
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):

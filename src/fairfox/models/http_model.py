@@ -106,16 +106,22 @@ class Endpoint:
     def describe(self) -> Description:
         """Return how the model is asked; a v2 server is asked for its metadata the first time."""
         spoken = self._protocol
-        names = spoken.names or self.columns
-        return Description(self.predict, spoken.kind, names=names, as_category=spoken.as_category)
+        return Description(
+            self.predict,
+            spoken.kind,
+            names=spoken.names or self.columns,
+            width=spoken.width,
+            as_category=spoken.as_category,
+        )
 
     def predict(self, rows: Any) -> np.ndarray:
         """Return the predictions (N, K) for a data frame or a matrix, asked for in batches."""
         names, columns = _columns_of(rows)
+        sent = f"{len(columns)} columns" if names is None else f"the columns {', '.join(names)}"
         parts = []
         for batch in row_blocks(len(rows), self.batch_rows):
             body = self._protocol.question(names, [values[batch] for values in columns])
-            answer = self._protocol.answer(self._calls.post(body))
+            answer = self._protocol.answer(self._calls.post(body, sent=sent))
             parts.append(self._numbers(answer, batch.stop - batch.start))
         if len({part.shape[1] for part in parts}) > 1:
             raise ModelError(f"The endpoint {self.shown} returned a different number of columns from batch to batch")
@@ -174,6 +180,9 @@ class _Spoken(Protocol):
     def names(self) -> tuple[str, ...] | None: ...
 
     @property
+    def width(self) -> int | None: ...
+
+    @property
     def as_category(self) -> frozenset[str]: ...
 
     def question(self, names: list[str] | None, columns: list[list[Any]]) -> dict[str, Any]: ...
@@ -188,6 +197,7 @@ class _MLflow:
     shown: str
     kind: Kind = "table"
     names: tuple[str, ...] | None = None
+    width: int | None = None
     as_category: frozenset[str] = frozenset()
 
     def question(self, names: list[str] | None, columns: list[list[Any]]) -> dict[str, Any]:
@@ -238,6 +248,12 @@ class _OpenInference:
     def names(self) -> tuple[str, ...] | None:
         """The columns, where each is an input."""
         return tuple(slot.name for slot in self.inputs) if self._matrix is None else None
+
+    @property
+    def width(self) -> int | None:
+        """How many columns the server takes, where it says so."""
+        matrix = self._matrix
+        return len(self.inputs) if matrix is None else matrix.shape[1] if matrix.shape[1] > 0 else None
 
     @property
     def as_category(self) -> frozenset[str]:
@@ -339,10 +355,7 @@ def _slots(declared: Any, shown: str) -> tuple[_Slot, ...]:
             f"The metadata of {shown} cannot be read; expected inputs with name, datatype and shape"
         ) from None
     for slot in slots:
-        if slot.datatype not in ("BOOL", "BYTES") and slot.datatype.lstrip("U").rstrip("0123456789") not in (
-            "INT",
-            "FP",
-        ):
+        if not re.fullmatch(_DATATYPES, slot.datatype):
             raise ModelError(f"The endpoint {shown} takes '{slot.name}' as {slot.datatype}, which fairfox cannot send")
         if not 1 <= len(slot.shape) <= 2 or (len(slots) > 1 and slot.shape[1:] not in ((), (1,), (-1,))):
             raise ModelError(

@@ -1,8 +1,7 @@
 """Model files and model code: what is safe to load, and what needs trust.
 
-Safe: safetensors with a declared MLP architecture in a JSON file beside it. Code named explicitly
-(`module:function`, `file.py:function`) is the user's own and is imported. Files that can run code when loaded
-(pickle, joblib) need `trust=True`.
+`FILES` is the policy. Files that hold numbers and no code load by default; files that can run code of whoever wrote
+them need `trust=True`. Code that is named (`module:function`, `file.py:function`) is the user's own and is imported.
 """
 
 from __future__ import annotations
@@ -13,75 +12,151 @@ import json
 import os
 import pickle
 import sys
-from itertools import pairwise
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import nn
+from fairfox.errors import FairfoxError, FileError, ModelError, OptionError, UntrustedModelError, did_you_mean
+from fairfox.models.archives import is_torchscript
 
-from fairfox.data.files import written_whole
-from fairfox.errors import FileError, ModelError, OptionError, UntrustedModelError, did_you_mean
 
-_RUNS_CODE = {".pkl", ".pickle", ".joblib", ".sav"}
-_NOT_READ = {".pt", ".pth", ".pt2", ".ckpt", ".h5", ".keras", ".bin"}
-_RETURNS = ("logit", "probability", "value")
-_KNOWN = "safetensors (.safetensors with a .json beside it), pickle (.pkl, .joblib; needs --trust-model)"
+@dataclass(frozen=True)
+class FileKind:
+    """A kind of model file: what it is called, how its name ends, who loads it, and whether that can run code."""
+
+    name: str
+    suffixes: tuple[str, ...]
+    load: Callable[[Path], object]
+    runs_code: bool = False
+
+
+def _by(function: str) -> Callable[[Path], object]:
+    """Return a loader of this room that is imported when it is used: it brings its library with it."""
+    module, name = function.split(":")
+    return lambda path: getattr(importlib.import_module(f"fairfox.models.{module}"), name)(path)
+
+
+def _load_json(path: Path) -> object:
+    """Return the XGBoost or CatBoost model in a JSON file: what it holds tells which."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise FileError(f"'{path.name}' is no JSON, or a damaged file: {error}") from error
+    keys = set(content) if isinstance(content, dict) else set()
+    if "learner" in keys:
+        return _by("boosting:load_xgboost")(path)
+    if keys & {"oblivious_trees", "trees"} and "features_info" in keys:
+        return _by("boosting:load_catboost")(path)
+    raise OptionError(f"'{path.name}' is JSON, but neither an XGBoost nor a CatBoost model")
+
+
+_PICKLE = FileKind("a pickle", (".pkl", ".pickle", ".joblib", ".sav"), _by("trusted_files:load_pickle"), runs_code=True)
+_SCRIPT = FileKind("a TorchScript archive", (), _by("torch_files:load_torchscript"), runs_code=True)
+_MLFLOW = FileKind("an MLflow model", (), _by("trusted_files:load_mlflow"), runs_code=True)
+FILES = (
+    FileKind("safetensors with a declared network", (".safetensors",), _by("torch_files:load_mlp")),
+    FileKind("an ONNX model", (".onnx",), _by("onnx_model:OnnxModel")),
+    FileKind("an XGBoost or CatBoost model in JSON", (".json",), _load_json),
+    FileKind("an XGBoost model", (".ubj",), _by("boosting:load_xgboost")),
+    FileKind("a LightGBM model", (".txt", ".lgb"), _by("boosting:load_lightgbm")),
+    FileKind("a CatBoost model", (".cbm",), _by("boosting:load_catboost")),
+    FileKind("a skops file", (".skops",), _by("sklearn_model:load_skops")),
+    _PICKLE,
+    FileKind("a torch.export archive", (".pt2",), _by("torch_files:load_exported"), runs_code=True),
+    FileKind("a torch.save file", (".pt", ".pth", ".ckpt", ".bin"), _by("torch_files:load_saved"), runs_code=True),
+    _SCRIPT,  # told from the kind above by what it holds
+    FileKind("a Keras model", (".keras", ".h5", ".hdf5"), _by("trusted_files:load_keras"), runs_code=True),
+    _MLFLOW,  # a folder
+)
 
 
 def load_model(spec: str, *, trust: bool = False) -> object:
     """Return the model that `spec` names: a file, `module:function` or `file.py:function`.
 
     Args:
-        spec: what to load.
+        spec: what to load. `file.onnx#output` names the output of an ONNX file that is audited.
         trust: load files that could run code. Only for files whose origin you trust.
     """
-    path = Path(spec)
-    exists = os.path.exists(path)  # unlike Path.exists, also for names the system does not allow
-    if ":" in spec and not exists:
+    path = _path_of(spec)
+    if path is None:
         return _from_code(spec)
-    if not exists:
-        raise FileError(f"No model at '{spec}'; give a model file, module:function or file.py:function")
-    if path.is_dir():
-        raise FileError(f"'{spec}' is a folder; give a model file, module:function or file.py:function")
-    suffix = path.suffix.lower()
-    if suffix == ".py":
-        raise OptionError(f"'{spec}' is code; name the function in it: {spec}:function")
-    if suffix in _RUNS_CODE or _is_pickle(path):
-        return _from_pickle(path, trust=trust)
-    if suffix == ".safetensors":
-        return _from_safetensors(path)
-    if suffix in _NOT_READ:
+    kind = _kind_of(path)
+    if kind.runs_code and not trust:
         raise UntrustedModelError(
-            f"'{path.name}' is a kind of file that can run code when loaded and is not read; load it in a Python file "
-            "of your own and give that as file.py:function"
+            f"'{path.name}' is {kind.name} and can run any code when loaded; "
+            "add --trust-model (trust=True) if you trust where it comes from"
         )
-    raise OptionError(
-        f"'{path.name}' is no model file that fairfox knows; it reads {_KNOWN}, or code as file.py:function"
-    )
+    try:
+        return _load_onnx_output(spec) if str(path) != str(Path(spec)) else kind.load(path)
+    except FairfoxError:
+        raise
+    except Exception as error:  # what a damaged file provokes in its library
+        detail = (str(error).splitlines() or [""])[0]
+        raise FileError(f"'{path.name}' could not be loaded: {type(error).__name__}: {detail}") from error
 
 
-def save_mlp(net: nn.Sequential, path: str | Path, *, returns: str = "logit") -> None:
-    """Write a plain Linear/ReLU network as safetensors, with its architecture in a JSON file beside it."""
-    from safetensors.torch import save_file
+def needs_trust(spec: str) -> bool:
+    """Return whether `spec` names a file that can run code when loaded; False for code, which is named to be run."""
+    path = _path_of(spec)
+    return path is not None and _kind_of(path).runs_code
 
-    path = Path(path)
-    linear = [layer for layer in net if isinstance(layer, nn.Linear)]
-    if [type(layer) for layer in net] != [nn.Linear, nn.ReLU] * (len(linear) - 1) + [nn.Linear]:
-        kinds = ", ".join(type(layer).__name__ for layer in net)
-        raise OptionError(f"The network is {kinds}; only Linear, ReLU, ..., Linear can be declared in a file")
-    if returns not in _RETURNS:
-        raise OptionError(f"returns is '{returns}'; expected one of {', '.join(_RETURNS)}")
-    declared = {
-        "kind": "mlp",
-        "sizes": [linear[0].in_features, *[layer.out_features for layer in linear]],
-        "activation": "relu",
-        "returns": returns,
-    }
-    with written_whole(path) as temporary:
-        save_file({name: tensor.contiguous() for name, tensor in net.state_dict().items()}, temporary)
-    with written_whole(path.with_suffix(".json")) as temporary:
-        temporary.write_text(json.dumps(declared, indent=2) + "\n", encoding="utf-8")
+
+# --- files ---------------------------------------------------------------------------------------------------------
+
+
+def _path_of(spec: str) -> Path | None:
+    """Return the file or folder that is named, or None for code."""
+    if os.path.exists(spec):  # unlike Path.exists, also for names the system does not allow
+        return Path(spec)
+    place, mark, _ = spec.partition(".onnx#")
+    if mark and os.path.exists(place + ".onnx"):
+        return Path(place + ".onnx")
+    if ":" in spec:
+        return None
+    raise FileError(f"No model at '{spec}'; give a model file, module:function or file.py:function")
+
+
+def _load_onnx_output(spec: str) -> object:
+    from fairfox.models.onnx_model import OnnxModel
+
+    place, _, output = spec.partition(".onnx#")
+    return OnnxModel(place + ".onnx", output=output)
+
+
+def _kind_of(path: Path) -> FileKind:
+    """Return what a file is: by what it holds where that is a pickle or TorchScript, else by how its name ends."""
+    suffix = path.suffix.lower()
+    if path.is_dir():
+        if (path / "MLmodel").is_file():
+            return _MLFLOW
+        raise FileError(f"'{path}' is a folder; give a model file, module:function or file.py:function")
+    if suffix == ".py":
+        raise OptionError(f"'{path}' is code; name the function in it: {path}:function")
+    named = next((kind for kind in FILES if suffix in kind.suffixes), None)
+    if named is not None and named.runs_code:
+        return _SCRIPT if ".pt" in named.suffixes and is_torchscript(path) else named
+    if _is_pickle(path):
+        return _PICKLE
+    if named is None:
+        known = ", ".join(suffix for kind in FILES for suffix in kind.suffixes if not kind.runs_code)
+        trusted = ", ".join(suffix for kind in FILES for suffix in kind.suffixes if kind.runs_code)
+        raise OptionError(
+            f"'{path.name}' is no model file that fairfox knows; it reads {known}, with --trust-model also {trusted} "
+            "and MLflow folders, or code as file.py:function"
+        )
+    return named
+
+
+def _is_pickle(path: Path) -> bool:
+    with path.open("rb") as handle:
+        head = handle.read(9)
+    # safetensors begin with the length of their JSON header, whose bytes may look like a pickle's, and the header
+    declared = head[8:] == b"{"
+    return len(head) > 1 and head[0] == 0x80 and 2 <= head[1] <= pickle.HIGHEST_PROTOCOL and not declared
+
+
+# --- code ----------------------------------------------------------------------------------------------------------
 
 
 def _from_code(spec: str) -> object:
@@ -121,68 +196,3 @@ def _module_by_name(name: str) -> Any:
         ) from error
     except Exception as error:  # the user's code may raise anything
         raise ModelError(f"The module '{name}' failed when imported: {type(error).__name__}: {error}") from error
-
-
-def _is_pickle(path: Path) -> bool:
-    with path.open("rb") as handle:
-        head = handle.read(9)
-    # safetensors begin with the length of their JSON header, whose bytes may look like a pickle's, and the header
-    declared = head[8:] == b"{"
-    return len(head) > 1 and head[0] == 0x80 and 2 <= head[1] <= pickle.HIGHEST_PROTOCOL and not declared
-
-
-def _from_pickle(path: Path, *, trust: bool) -> object:
-    if not trust:
-        raise UntrustedModelError(
-            f"'{path.name}' is a pickle and can run any code when loaded; "
-            "add --trust-model (trust=True) if you trust where it comes from"
-        )
-    try:
-        import joblib  # also reads plain pickles, and joblib's own are often named .pkl
-
-        return joblib.load(path)
-    except Exception as error:  # unpickling may raise anything
-        raise FileError(f"'{path.name}' could not be unpickled: {type(error).__name__}: {error}") from error
-
-
-def _from_safetensors(path: Path) -> nn.Module:
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    beside = path.with_suffix(".json")
-    if not beside.is_file():
-        raise FileError(
-            f"'{path.name}' has no '{beside.name}' beside it; declare the architecture there: kind, sizes, returns"
-        )
-    sizes, returns = _declaration(beside)
-    try:
-        with torch.device("meta"):  # no weights of its own, and no random numbers drawn for them
-            layers = [layer for fans in pairwise(sizes) for layer in (nn.Linear(*fans), nn.ReLU())]
-        net = nn.Sequential(*layers[:-1])
-        net.load_state_dict(load_file(path), assign=True)
-    except (SafetensorError, RuntimeError) as error:
-        first_line = str(error).splitlines()[0]
-        raise FileError(f"'{path.name}' does not hold the network declared in '{beside.name}': {first_line}") from error
-    if returns == "logit":
-        net.append(nn.Sigmoid() if sizes[-1] == 1 else nn.Softmax(dim=1))
-    return net.eval()
-
-
-def _declaration(beside: Path) -> tuple[list[int], str]:
-    """Return the layer sizes that a JSON file declares, and what the network returns."""
-    try:
-        declared = json.loads(beside.read_text(encoding="utf-8"))
-        sizes = [int(size) for size in declared["sizes"]]
-    except (ValueError, KeyError, TypeError) as error:
-        raise FileError(
-            f"'{beside.name}' does not declare an architecture: expected kind, sizes, returns ({error})"
-        ) from error
-    known = declared.get("kind") == "mlp" and declared.get("activation", "relu") == "relu"
-    if not known or len(sizes) < 2 or min(sizes) < 1:
-        raise FileError(
-            f"'{beside.name}' declares an unknown architecture; fairfox knows kind 'mlp' with activation 'relu'"
-        )
-    returns = declared.get("returns", "logit")
-    if returns not in _RETURNS:
-        raise FileError(f"'{beside.name}' declares returns '{returns}'; expected one of {', '.join(_RETURNS)}")
-    return sizes, returns

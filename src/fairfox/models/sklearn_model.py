@@ -2,11 +2,37 @@
 
 from __future__ import annotations
 
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from fairfox.errors import OptionError
+import numpy as np
+
+from fairfox.data.frames import as_categories
+from fairfox.errors import FileError, OptionError, UntrustedModelError
+from fairfox.extras import require
 from fairfox.models.description import Description, Kind
-from fairfox.models.output import Wanted
+from fairfox.models.output import Returns, Wanted
+
+# Types of scikit-learn that skops does not know as harmless. None of them runs code of the file's choosing; a function
+# inside a partial is a type of its own, and refused unless it is known too.
+_HARMLESS = {
+    "functools.partial",  # HistGradientBoosting on categories keeps its check of arrays in one
+    "numpy.dtype",
+    "sklearn.calibration._CalibratedClassifier",
+    "sklearn.calibration._SigmoidCalibration",
+    "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
+    "sklearn.metrics._scorer._PassthroughScorer",
+    "sklearn.model_selection._split.KFold",
+    "sklearn.model_selection._split.StratifiedKFold",
+    "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
+    "sklearn.neural_network._stochastic_optimizers.SGDOptimizer",
+    "sklearn.tree._tree.Tree",
+    "sklearn.utils._bunch.Bunch",
+    "sklearn.utils.validation.check_array",
+}
+_INFLATED = 2**30  # bytes a small file may unpack to
 
 
 def is_estimator(obj: object) -> bool:
@@ -27,17 +53,72 @@ def describe_estimator(obj: Any, *, wanted: Wanted) -> Description:
     names = getattr(obj, "feature_names_in_", None)
     columns = None if names is None else tuple(map(str, names))
     kind: Kind = "matrix" if columns is None and _was_fitted_on_array(obj) else "table"
+    levels = _category_levels(obj)
+
+    def described(ask: Callable[[Any], Any], returns: Returns, classes: list[Any] | None = None) -> Description:
+        width = getattr(obj, "n_features_in_", None)
+        return Description(_with_categories(ask, levels), kind, returns, classes, columns, frozenset(levels), width)
+
     if not is_classifier(obj):
-        return Description(obj.predict, kind, "value", names=columns)
+        return described(obj.predict, "value")
     classes = list(obj.classes_)
     if hasattr(obj, "predict_proba"):
-        return Description(obj.predict_proba, kind, "probability", classes, columns)
+        return described(obj.predict_proba, "probability", classes)
     if wanted == "logit" and hasattr(obj, "decision_function"):
-        return Description(obj.decision_function, kind, "logit", classes, columns)
+        return described(obj.decision_function, "logit", classes)
     raise OptionError(
         f"This {type(obj).__name__} has no predict_proba; wrap it in CalibratedClassifierCV, "
         "or audit its decision function with output='logit' (--output logit)"
     )
+
+
+def load_skops(path: Path) -> Any:
+    """Return the estimator in a skops file, unless it holds types that could run code when loaded."""
+    io = require("skops.io", extra="skops")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            unpacked = sum(entry.file_size for entry in archive.infolist())
+        if unpacked > max(_INFLATED, 100 * path.stat().st_size):
+            raise FileError(
+                f"'{path.name}' would unpack to {unpacked / 2**20:,.0f} MiB; save the model again with skops"
+            )
+        foreign = [name for name in io.get_untrusted_types(file=path) if not _is_harmless(name)]
+        if not foreign:
+            return io.load(path, trusted=io.get_untrusted_types(file=path))
+    except FileError:
+        raise
+    except Exception as error:  # a damaged file may raise anything
+        detail = (str(error).splitlines() or [""])[0]
+        raise FileError(
+            f"'{path.name}' could not be read as a skops file: {type(error).__name__}: {detail}; save it again"
+        ) from error
+    raise UntrustedModelError(
+        f"'{path.name}' holds types that fairfox does not know as harmless: {', '.join(sorted(foreign))}; load it in a "
+        "Python file of your own, if you trust where it comes from, and give that as file.py:function"
+    )
+
+
+def _is_harmless(name: str) -> bool:
+    return name in _HARMLESS or name.startswith("sklearn._loss.")
+
+
+def _category_levels(obj: Any) -> dict[str, list[Any]]:
+    """Return the columns that are categories to HistGradientBoosting, alone or in a search, and their levels."""
+    obj = getattr(obj, "best_estimator_", obj)
+    if hasattr(obj, "named_steps") and all(step in (None, "passthrough") for _, step in obj.steps[:-1]):
+        obj = obj.steps[-1][1]
+    names, which = getattr(obj, "feature_names_in_", None), getattr(obj, "is_categorical_", None)
+    if names is None or which is None:
+        return {}
+    encoders = getattr(getattr(obj, "_preprocessor", None), "named_transformers_", {})
+    known = [list(levels) for levels in getattr(encoders.get("encoder"), "categories_", [])]
+    return dict(zip(map(str, names[np.asarray(which, dtype=bool)]), known, strict=False))
+
+
+def _with_categories(ask: Callable[[Any], Any], levels: dict[str, list[Any]]) -> Callable[[Any], Any]:
+    if not levels:
+        return ask
+    return lambda rows: ask(rows if isinstance(rows, np.ndarray) else as_categories(rows, levels))
 
 
 def _was_fitted_on_array(obj: object) -> bool:

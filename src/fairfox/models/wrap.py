@@ -9,8 +9,9 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from fairfox.errors import OptionError
+from fairfox.errors import ColumnError, OptionError
 from fairfox.models.blackbox import BlackBoxModel
+from fairfox.models.boosting import describe_booster, library_of
 from fairfox.models.description import Described, Description, Kind
 from fairfox.models.output import Output, Returns, Wanted, class_index, settle_output
 from fairfox.models.protocol import Decoder, Model
@@ -22,9 +23,7 @@ def describe(obj: object, *, wanted: Wanted = "probability") -> Description | No
     """Return how a model of a known library is asked; None for torch models and plain functions."""
     if isinstance(obj, Described):
         return obj.describe()
-    if type(obj).__module__.partition(".")[0] in ("xgboost", "lightgbm", "catboost"):
-        from fairfox.models.boosting import describe_booster  # imports the library at hand, not all three
-
+    if library_of(obj) is not None:
         return describe_booster(obj, wanted=wanted)
     if is_estimator(obj):
         return describe_estimator(obj, wanted=wanted)
@@ -50,11 +49,11 @@ def as_model(
     """Return a Model over fairfox's encoded x for a torch module, an estimator, or any prediction function.
 
     Args:
-        obj: a torch module or function of tensors, a scikit-learn estimator or Pipeline, a callable on tables,
-            or something that is a Model already (taken as it is).
+        obj: a torch module or function of tensors, a scikit-learn estimator or Pipeline, boosted trees of XGBoost,
+            LightGBM or CatBoost, a callable on tables, or something that is a Model already (taken as it is).
         decoder: the fitted encoding; without one the model receives x itself.
-        kind: what the model receives: "table", "matrix" or "encoded". By default torch takes a matrix,
-            Pipelines and callables a table, what was fitted on an array without column names a matrix.
+        kind: what the model receives: "table", "matrix" or "encoded". By default torch takes a matrix, boosted
+            trees on numbers too; Pipelines and callables take a table, what was fitted on an array a matrix.
         positive: the audited class, where there is more than one column.
         output: what is audited, "probability" or "logit".
         returns: what the model returns, "probability", "logit" or "value"; by default read off `example`.
@@ -74,6 +73,8 @@ def as_model(
         model = TorchModel(module, decoder=decoder, encoded=kind == "encoded")
     elif (described := describe(obj, wanted=output)) is not None:
         classes, returns = described.classes, returns or described.returns
+        if decoder is not None and kind != "encoded":
+            _check_width(described, decoder)
         model = BlackBoxModel(described.predict, decoder=decoder, kind=kind or described.kind)
     elif callable(obj) and not isinstance(obj, type):
         model = BlackBoxModel(obj, decoder=decoder, kind=kind or "table")
@@ -90,6 +91,16 @@ def as_model(
             raw = model.raw(example)
         model.output = settle_output(raw, returns=returns, wanted=output, positive=positive, classes=classes)
     return model
+
+
+def _check_width(described: Description, decoder: Decoder) -> None:
+    """Raise unless the model gets as many columns as it was trained on; some libraries would take more in silence."""
+    found = len(decoder.columns)
+    if described.names is None and described.width not in (None, found):
+        raise ColumnError(
+            f"The model was trained on {described.width} columns without names, and gets {found}: "
+            f"{', '.join(decoder.columns)}; leave only its own in the table, in its order (drop=[...], --drop)"
+        )
 
 
 def _column(positive: Any, classes: list[Any] | None) -> int | None:

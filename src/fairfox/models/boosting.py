@@ -1,0 +1,266 @@
+"""Boosted trees: XGBoost, LightGBM and CatBoost, native models and scikit-learn wrappers alike.
+
+Trees on numbers take a matrix. Those with categories take a table, whose columns become categories in the model's own
+coding: a file has texts where the model was trained on pandas categories. What is missing stays NaN.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fairfox.data.frames import as_categories, as_pandas
+from fairfox.errors import DataError, FileError, OptionError
+from fairfox.extras import require
+from fairfox.models.description import Description
+from fairfox.models.intact import check_catboost, check_lightgbm, check_xgboost
+from fairfox.models.output import Returns, Wanted
+
+LIBRARIES = ("xgboost", "lightgbm", "catboost")
+
+
+def library_of(obj: object) -> str | None:
+    """Return which of the three libraries a model comes from; a class of one's own derived from theirs counts."""
+    modules = [base.__module__.partition(".")[0] for base in type(obj).__mro__]
+    return next((library for library in LIBRARIES if library in modules), None)
+
+
+def describe_booster(obj: Any, *, wanted: Wanted) -> Description:
+    """Return how to ask boosted trees for probabilities or values; for logits where those are wanted."""
+    describers = {"xgboost": _describe_xgboost, "lightgbm": _describe_lightgbm, "catboost": _describe_catboost}
+    return describers[library_of(obj) or type(obj).__name__](obj, wanted)
+
+
+def load_xgboost(path: Path) -> Any:
+    """Return the booster in an XGBoost file: JSON or UBJSON."""
+    check_xgboost(path)
+    return _load(path, lambda: require("xgboost").Booster(model_file=str(path)))
+
+
+def load_lightgbm(path: Path) -> Any:
+    """Return the booster in a LightGBM text file."""
+    check_lightgbm(path)
+    return _load(path, lambda: require("lightgbm").Booster(model_file=str(path)))
+
+
+def load_catboost(path: Path) -> Any:
+    """Return the model in a CatBoost file: cbm or JSON."""
+    form = check_catboost(path)
+    return _load(path, lambda: require("catboost").CatBoost().load_model(str(path), format=form))
+
+
+def _load(path: Path, load: Callable[[], Any]) -> Any:
+    try:
+        return load()
+    except Exception as error:  # each library has errors of its own
+        detail = (str(error).splitlines() or [""])[0]
+        raise FileError(f"'{path.name}' could not be loaded: {type(error).__name__}: {detail}") from error
+
+
+# --- XGBoost -------------------------------------------------------------------------------------------------------
+
+_PROBABILITY = ("binary:logistic", "reg:logistic", "multi:softprob")
+_CLASS_NUMBERS = ("multi:softmax", "binary:hinge")
+
+
+def _describe_xgboost(obj: Any, wanted: Wanted) -> Description:
+    xgb = require("xgboost")
+    if not isinstance(obj, xgb.Booster | xgb.XGBModel):
+        raise _no_model(obj)
+    native = isinstance(obj, xgb.Booster)
+    booster = obj if native else _fitted(obj, obj.get_booster)
+    learner = json.loads(booster.save_config())["learner"]
+    if learner["learner_model_param"]["num_feature"] == "0":
+        raise _not_fitted(obj)
+    classes = None if native else getattr(obj, "classes_", None)
+    returns, margin, numbered = _xgboost_output(learner, wanted, wrapped_classes=classes is not None)
+    if callable(getattr(obj, "objective", None)):
+        returns, margin = "value", True  # an objective of the user's own: nobody knows what its margin means
+    names = _own_names(booster.feature_names)
+    types = booster.feature_types or []
+    coded = [name for name, kind in zip(names or (), types, strict=False) if kind == "c"]
+    rounds = (0, booster.best_iteration + 1) if "best_iteration" in booster.attributes() else (0, 0)
+    missing = np.nan if native else obj.missing
+    levels = _xgboost_levels(booster) if coded else {}  # linear boosters cannot be asked
+
+    def predict(rows: Any) -> Any:
+        rows = _prepared(rows, levels, coded)
+        if learner["gradient_booster"]["name"] == "gblinear":
+            data = xgb.DMatrix(rows, missing=missing, enable_categorical=True)
+            return booster.predict(data, output_margin=margin, iteration_range=rounds, validate_features=False)
+        kind = "margin" if margin else "value"
+        return booster.inplace_predict(rows, iteration_range=rounds, predict_type=kind, missing=missing)
+
+    return Description(
+        predict,
+        "table" if coded else "matrix",
+        returns,
+        numbered if classes is None else list(classes),
+        names,
+        frozenset(coded),
+        booster.num_features(),
+    )
+
+
+def _xgboost_output(learner: Any, wanted: Wanted, *, wrapped_classes: bool) -> tuple[Returns, bool, list[Any] | None]:
+    """Return what the model gives, whether it is asked for its margin, and its classes by number."""
+    objective = learner["objective"]["name"]
+    shape = learner["learner_model_param"]
+    if objective in _CLASS_NUMBERS and not (wrapped_classes and objective == "multi:softmax"):
+        better = "multi:softprob" if objective == "multi:softmax" else "binary:logistic"
+        raise OptionError(
+            f"The XGBoost objective '{objective}' answers with class numbers, not probabilities; "
+            f"train with '{better}', or give a function that returns probabilities"
+        )
+    if int(shape.get("num_target", "1")) > 1:
+        return "probability" if objective in _PROBABILITY else "value", False, None
+    classes = list(range(max(int(shape["num_class"]), 2)))
+    if objective == "binary:logitraw":
+        return "logit", False, classes
+    if objective == "multi:softmax" or (objective in _PROBABILITY and wanted == "logit"):
+        return "logit", True, classes
+    return ("probability", False, classes) if objective in _PROBABILITY else ("value", False, None)
+
+
+def _xgboost_levels(booster: Any) -> dict[str, list[Any]]:
+    """Return the levels of every column of categories; models of XGBoost before 3.1 do not hold them."""
+    if not hasattr(booster, "get_categories"):
+        return {}
+    held = booster.get_categories(export_to_arrow=True)
+    return {} if held.empty() else {name: levels.to_pylist() for name, levels in held.to_arrow() if levels is not None}
+
+
+# --- LightGBM ------------------------------------------------------------------------------------------------------
+
+
+def _describe_lightgbm(obj: Any, wanted: Wanted) -> Description:
+    lgb = require("lightgbm")
+    if not isinstance(obj, lgb.Booster | lgb.LGBMModel):
+        raise _no_model(obj)
+    native = isinstance(obj, lgb.Booster)
+    booster = obj if native else _fitted(obj, lambda: obj.booster_)
+    text = booster.model_to_string(num_iteration=1)
+    objective, *options = (_line(r"^objective=(.*)$", text) or "custom").split()
+    returns, raw = _lightgbm_output(objective, options, wanted)
+    classes = None if native or returns == "value" else getattr(obj, "classes_", None)
+    if returns != "value" and classes is None:
+        classes = range(max(int(_line(r"^num_class=(\d+)$", text) or 1), 2))
+    names = _own_names(booster.feature_name())
+    places = [int(place) for place in (_line(r"^\[categorical_feature: ([\d,]+)\]$", text) or "").split(",") if place]
+    coded = [booster.feature_name()[place] for place in places]
+    held = booster.pandas_categorical or []
+    levels = dict(zip(coded, held, strict=True)) if len(held) == len(coded) else {}
+
+    def predict(rows: Any) -> Any:
+        return booster.predict(_prepared(rows, levels, coded if held else ()), raw_score=raw)
+
+    return Description(
+        predict,
+        "table" if held else "matrix",
+        returns,
+        None if classes is None else list(classes),
+        names,
+        frozenset(coded if names else ()),
+        booster.num_feature(),
+    )
+
+
+def _lightgbm_output(objective: str, options: list[str], wanted: Wanted) -> tuple[Returns, bool]:
+    """Return what the model gives, and whether it is asked for its raw score."""
+    if objective not in ("binary", "multiclass", "multiclassova", "cross_entropy"):
+        return "value", False
+    scaled = any(option.startswith("sigmoid:") and option != "sigmoid:1" for option in options)
+    if wanted == "logit" and objective != "multiclassova" and not scaled:
+        return "logit", True
+    return "probability", False
+
+
+def _line(pattern: str, text: str) -> str | None:
+    found = re.search(pattern, text, re.MULTILINE)
+    return found[1] if found else None
+
+
+# --- CatBoost ------------------------------------------------------------------------------------------------------
+
+_CLASSIFIES = ("Logloss", "CrossEntropy", "Focal", "MultiClass", "MultiClassOneVsAll")
+_EXPONENT = ("Poisson", "Tweedie")
+
+
+def _describe_catboost(obj: Any, wanted: Wanted) -> Description:
+    if not isinstance(obj, require("catboost").CatBoost):
+        raise _no_model(obj)
+    if not obj.is_fitted():
+        raise _not_fitted(obj)
+    if obj.get_text_feature_indices() or obj.get_embedding_feature_indices():
+        raise OptionError(
+            "This CatBoost model takes texts or embeddings, which are neither numbers nor categories; "
+            "give a function from a table to predictions that prepares them"
+        )
+    loss = str(obj.get_all_params().get("loss_function", "")).partition(":")[0]
+    returns: Returns = "probability" if loss in _CLASSIFIES else "value"
+    asked = "Probability" if loss in _CLASSIFIES else "Exponent" if loss in _EXPONENT else "RawFormulaVal"
+    if loss in _CLASSIFIES and loss != "MultiClassOneVsAll" and wanted == "logit":
+        returns, asked = "logit", "RawFormulaVal"
+    names = obj.feature_names_
+    coded = [names[place] for place in obj.get_cat_feature_indices()]
+
+    def predict(rows: Any) -> Any:
+        out = obj.predict(_prepared(rows, {}, ()), prediction_type=asked)
+        return out[:, 0] if loss == "RMSEWithUncertainty" else out  # its second column says how sure it is
+
+    return Description(
+        predict,
+        "table" if coded else "matrix",
+        returns,
+        None if returns == "value" else list(obj.classes_) or [0, 1],
+        _own_names(names),
+        frozenset(coded if _own_names(names) else ()),
+        len(names),
+    )
+
+
+# --- what they share -----------------------------------------------------------------------------------------------
+
+
+def _prepared(rows: Any, levels: Mapping[str, Sequence[Any]], coded: Sequence[str]) -> Any:
+    """Return a matrix as it is, and a table as pandas with the model's categories."""
+    if isinstance(rows, np.ndarray):
+        return rows
+    rows = as_pandas(rows)
+    unknown = [name for name in coded if name not in levels and rows[name].dtype.kind == "O"]
+    texts = [name for name in unknown if not hasattr(rows[name], "cat")]
+    if texts:
+        raise DataError(
+            f"The model knows '{texts[0]}' by numbers only, and the table has texts there; give a pandas table in "
+            "which it has the category dtype of the training data, or train again with a newer version of the library"
+        )
+    return as_categories(rows, {name: levels[name] for name in levels if name in rows})
+
+
+def _own_names(names: Sequence[str] | None) -> tuple[str, ...] | None:
+    """Return the names of a model's columns, unless its library made them up by counting."""
+    names = tuple(names or ())
+    counted = any(names == tuple(f"{stem}{j}" for j in range(len(names))) for stem in ("f", "Column_", ""))
+    return None if counted else names
+
+
+def _fitted(obj: Any, booster: Callable[[], Any]) -> Any:
+    from sklearn.exceptions import NotFittedError  # the base of the libraries' own
+
+    try:
+        return booster()
+    except NotFittedError as error:
+        raise _not_fitted(obj) from error
+
+
+def _not_fitted(obj: object) -> OptionError:
+    return OptionError(f"This {type(obj).__name__} is not fitted; call its fit before the audit")
+
+
+def _no_model(obj: object) -> OptionError:
+    return OptionError(f"This is a {type(obj).__name__}, not a model; give a booster or a fitted estimator")

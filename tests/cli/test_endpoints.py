@@ -1,0 +1,249 @@
+"""`fairfox audit URL TABLE` against real servers."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+from contracts.kinds_http import mlflow_server
+from populations import people
+from servers import Asked, HangUp, Reply, free_address, open_inference, serving
+
+from fairfox.cli.main import cli
+
+TABLE = people(80)
+ABOUT = re.compile(r"^About (\d+) calls of up to (\d+) rows to (\S+)\.$", re.M)
+MODEL = """
+def score(table):
+    return 1 / (1 + 2.718281828459045 ** (3.2 - table["income"] / 1000))
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    TABLE.to_csv(tmp_path / "people.csv", index=False)
+    (tmp_path / "model.py").write_text(MODEL)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(model: str, *options: str) -> Result:
+    fixed = ["-c", "sex", "--refits", "1", "--out", "out", "--retries", "0"]
+    return CliRunner().invoke(cli, ["audit", model, "people.csv", *fixed, *options])
+
+
+def plain(model: str, *options: str) -> Result:
+    """Run without any option of an endpoint."""
+    return CliRunner().invoke(
+        cli, ["audit", model, "people.csv", "-c", "sex", "--refits", "1", "--out", "out", *options]
+    )
+
+
+def refused(done: Result) -> str:
+    """Return the sentence, having checked that nothing was written and that little else was said."""
+    assert done.exit_code == 2, done.output
+    assert done.stdout == ""
+    assert not Path("out").exists()
+    said = ABOUT.sub("", done.stderr).split("\n")
+    lines = [line for line in said if line]
+    assert len(lines) == 1, done.stderr
+    assert lines[0].startswith("Error: ")
+    return lines[0]
+
+
+def score(asked: Asked) -> Reply:
+    """Answer as the model in model.py does, in MLflow's way."""
+    frame = asked.body["dataframe_split"]
+    place = frame["columns"].index("income")
+    income = np.array([row[place] for row in frame["data"]])
+    return Reply({"predictions": (1 / (1 + np.exp(3.2 - income / 1000))).tolist()})
+
+
+def v2_score(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {"p": 1 / (1 + np.exp(3.2 - inputs["income"] / 1000)) + 0 * inputs["age"]}
+
+
+V2 = open_inference(v2_score, [("income", "FP64", [-1]), ("age", "FP32", [-1])])
+
+
+def test_a_model_behind_a_url_is_audited_like_the_same_code(folder: Path):
+    with serving(score) as server:
+        done = run(f"{server.root}/invocations")
+    assert done.exit_code == 0, done.output
+    found = json.loads((folder / "out/summary.json").read_text())
+    assert plain("model.py:score").exit_code == 0
+    expected = json.loads((folder / "out/summary.json").read_text())
+    assert found["share_flagged"] == expected["share_flagged"]
+    for ours, theirs in zip(found["groups"], expected["groups"], strict=True):
+        assert ours["mean_signed"] == pytest.approx(theirs["mean_signed"], abs=1e-9)
+    assert found["settings"]["model_source"] == f"{server.root}/invocations"
+    assert found["settings"]["calls"] == server.predictions
+    assert found["settings"]["batch_rows"] == 1000
+
+
+def test_mlflows_own_server_is_audited(folder: Path):
+    pytest.importorskip("mlflow")
+    done = run(mlflow_server(), "--drop", "job", "--timeout", "20")
+    assert done.exit_code == 0, done.output
+    women = json.loads((folder / "out/summary.json").read_text())["groups"][0]
+    assert women["mean_signed"] > 0.05  # it grants by income, and men earn 300 more
+
+
+def test_a_v2_server_is_audited_on_the_columns_it_names(folder: Path):
+    with serving(V2) as server:
+        done = run(f"{server.root}/v2/models/rule/infer")
+    assert done.exit_code == 0, done.output
+    assert json.loads((folder / "out/summary.json").read_text())["settings"]["columns"] == ["income", "age"]
+
+
+# --- the count ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [["--batch-rows", "30"], ["--batch-rows", "30", "--drop", "job"]])
+def test_the_calls_are_counted_before_the_first(folder: Path, options: list[str]):
+    with serving(score) as server:
+        done = run(f"{server.root}/invocations", *options)
+    assert done.exit_code == 0, done.output
+    counted = ABOUT.search(done.stderr)
+    assert counted is not None
+    assert (counted[2], counted[3]) == ("30", f"{server.root}/invocations")
+    assert 0.8 * int(counted[1]) <= server.predictions <= int(counted[1])
+    again = [len(asked.body["dataframe_split"]["data"]) for asked in server.asked]
+    assert max(again) == 30
+
+
+def test_more_calls_than_allowed_are_refused_before_the_first(folder: Path):
+    with serving(score) as server:
+        message = refused(run(f"{server.root}/invocations", "--max-calls", "10"))
+        assert server.asked == []
+        needed = re.search(r"needs about (\d+) calls of up to 1000 rows, and --max-calls allows 10", message)
+        assert needed is not None
+        done = run(f"{server.root}/invocations", "--max-calls", needed[1])
+        assert done.exit_code == 0, done.output
+        assert server.predictions <= int(needed[1])
+
+
+def test_repeated_tries_are_calls_too(folder: Path):
+    with serving(score) as server:
+        needed = refused(run(f"{server.root}/invocations", "--max-calls", "1")).split("about ")[1].split()[0]
+
+    def busy_once(asked: Asked) -> Reply:
+        return Reply(status=503) if server.predictions == 5 else score(asked)
+
+    with serving(busy_once) as server:
+        message = refused(plain(f"{server.root}/invocations", "--retries", "1", "--max-calls", needed))
+    assert f"called {needed} times, repeated tries included" in message
+    assert server.predictions == int(needed)
+
+
+# --- what is refused ------------------------------------------------------------------------------------------------
+
+
+def half(answer: Callable[[Asked], Reply]) -> Callable[[Asked], Reply]:
+    """Return a server that dies after twenty calls: about half of those an audit takes."""
+    answered = []
+
+    def dying(asked: Asked) -> Reply:
+        answered.append(asked)
+        if len(answered) > 20:
+            raise HangUp
+        return answer(asked)
+
+    return dying
+
+
+def replies(reply: Any) -> Callable[[Asked], Reply]:
+    return lambda asked: reply
+
+
+def slow(asked: Asked) -> Reply:
+    import time
+
+    time.sleep(1)
+    return Reply([])
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (slow, "did not answer within 0.2 s"),
+        (replies(Reply(b"\x00\x01garbage")), "not JSON"),
+        (replies(Reply(b"<html>")), "not JSON"),
+        (replies(Reply({"predictions": [0.5] * 79})), "79 predictions for 80 rows"),
+        (replies(Reply({"predictions": [0.5] * 79 + [None]})), "null, NaN or infinity for 1 of 80 rows"),
+        (replies(Reply({"message": "out of memory"}, 500)), "failed (HTTP 500): out of memory"),
+        (replies(Reply(status=401)), "--auth-env"),
+        (replies(Reply(status=307, headers={"Location": "http://127.0.0.1:1/invocations"})), "another server"),
+        (half(score), "broke the connection off, after 20 answered calls"),
+    ],
+)
+def test_a_server_that_disappoints_is_one_sentence_and_no_files(
+    folder: Path, answer: Callable[[Asked], Reply], message: str
+):
+    with serving(answer) as server:
+        assert message in refused(run(f"{server.root}/invocations", "--timeout", "0.2", "--drop", "job"))
+
+
+def test_an_address_at_which_nobody_listens_is_refused(folder: Path):
+    assert "refused the connection" in refused(run(f"{free_address()}/invocations"))
+    assert "refused the connection" in refused(run(f"{free_address()}/v2/models/rule/infer"))
+
+
+def test_https_where_http_is_spoken_is_refused(folder: Path):
+    with serving(score) as server:
+        assert "speak https" in refused(run(f"{server.root.replace('http', 'https')}/invocations"))
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("http://127.0.0.1:1/predict", "Open Inference Protocol v2"),
+        ("ftp://127.0.0.1:1/invocations", "only http and https"),
+        ("http://me:hunter2@127.0.0.1:1/invocations", "--auth-env"),
+    ],
+)
+def test_urls_that_cannot_be_asked_are_refused(folder: Path, url: str, message: str):
+    done = run(url)
+    assert message in refused(done)
+    assert "hunter2" not in done.output
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("--max-calls", "5"), ("--batch-rows", "5"), ("--timeout", "5"), ("--retries", "0"), ("--auth-env", "HOME")],
+)
+def test_options_of_an_endpoint_are_refused_for_other_models(folder: Path, option: str, value: str):
+    assert f"{option} is for a model behind a URL" in refused(plain("model.py:score", option, value))
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("--max-calls", "0"), ("--batch-rows", "0"), ("--timeout", "0"), ("--timeout", "nan")]
+)
+def test_numbers_that_make_no_sense_are_refused(folder: Path, option: str, value: str):
+    assert option in refused(plain("http://127.0.0.1:1/invocations", option, value))
+
+
+# --- secrets --------------------------------------------------------------------------------------------------------
+
+
+def test_the_credentials_are_sent_and_found_nowhere_else(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("MODEL_TOKEN", "Bearer s3cret-t0ken")
+    with serving(score) as server:
+        done = run(f"{server.root}/invocations?key=hunter2", "--auth-env", "MODEL_TOKEN")
+    assert done.exit_code == 0, done.output
+    assert {asked.headers["Authorization"] for asked in server.asked} == {"Bearer s3cret-t0ken"}
+    assert {asked.path for asked in server.asked} == {"/invocations?key=hunter2"}
+    written = b"".join(path.read_bytes() for path in (folder / "out").iterdir()) + done.output.encode()
+    assert b"s3cret" not in written
+    assert b"hunter2" not in written
+
+
+def test_a_variable_that_is_not_set_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("MODEL_TOKEN", raising=False)
+    assert "'MODEL_TOKEN' is not set" in refused(run("http://127.0.0.1:1/invocations", "--auth-env", "MODEL_TOKEN"))

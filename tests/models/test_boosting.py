@@ -1,0 +1,371 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from contracts.kinds import CATBOOST, GRANTED, PEOPLE, categories, mixed, numeric
+
+import fairfox
+from fairfox.errors import DataError, FileError, OptionError
+from fairfox.models.boosting import describe_booster, library_of, load_catboost, load_lightgbm, load_xgboost
+
+xgb = pytest.importorskip("xgboost")
+lgb = pytest.importorskip("lightgbm")
+cb = pytest.importorskip("catboost")
+
+NUMBERS = numeric()
+LIGHT = {"verbose": -1, "num_threads": 1, "min_data_in_leaf": 5, "min_data_per_group": 5}
+JOBS = PEOPLE["job"].to_numpy()
+PLACES = pd.Categorical(JOBS).codes
+
+
+def trained(objective: str, y: Any = GRANTED, frame: pd.DataFrame = NUMBERS, **options: Any) -> Any:
+    rows = xgb.DMatrix(frame, np.asarray(y, dtype=float), enable_categorical=True)
+    return xgb.train({"objective": objective, "max_depth": 3, "nthread": 1, **options}, rows, 8)
+
+
+def light(objective: Any, y: Any = GRANTED, frame: Any = NUMBERS, **options: Any) -> Any:
+    return lgb.train(LIGHT | {"objective": objective} | options, lgb.Dataset(frame, np.asarray(y, dtype=float)), 8)
+
+
+def cat(frame: Any = NUMBERS, y: Any = GRANTED, base: Any = cb.CatBoostClassifier, **options: Any) -> Any:
+    return base(**CATBOOST, **options).fit(frame, y)
+
+
+def about(model: object, wanted: Any = "probability") -> tuple[Any, ...]:
+    found = describe_booster(model, wanted=wanted)
+    return found.kind, found.returns, found.classes
+
+
+def answers(model: object, rows: Any, wanted: Any = "probability") -> np.ndarray:
+    return np.asarray(describe_booster(model, wanted=wanted).predict(rows))
+
+
+# --- what a model gives --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("objective", "wanted", "returns", "classes"),
+    [
+        ("binary:logistic", "probability", "probability", [0, 1]),
+        ("binary:logistic", "logit", "logit", [0, 1]),
+        ("binary:logitraw", "probability", "logit", [0, 1]),
+        ("reg:logistic", "probability", "probability", [0, 1]),
+        ("reg:squarederror", "probability", "value", None),
+        ("reg:squarederror", "logit", "value", None),
+        ("count:poisson", "probability", "value", None),
+    ],
+)
+def test_an_xgboost_objective_says_what_the_booster_gives(objective: str, wanted: Any, returns: str, classes: Any):
+    booster = trained(objective)
+    assert about(booster, wanted) == ("matrix", returns, classes)
+    margin = wanted == "logit" and returns == "logit"
+    np.testing.assert_array_equal(
+        answers(booster, NUMBERS.to_numpy(dtype=float), wanted),
+        booster.predict(xgb.DMatrix(NUMBERS), output_margin=margin),
+    )
+
+
+def test_xgboost_with_several_classes_gives_a_column_for_each():
+    booster = trained("multi:softprob", PLACES, num_class=3)
+    assert about(booster) == ("matrix", "probability", [0, 1, 2])
+    assert answers(booster, NUMBERS.to_numpy(dtype=float)).shape == (160, 3)
+
+
+@pytest.mark.parametrize(
+    ("objective", "options", "better"),
+    [("multi:softmax", {"num_class": 3}, "multi:softprob"), ("binary:hinge", {}, "binary:logistic")],
+)
+def test_xgboost_boosters_that_answer_with_class_numbers_are_refused(objective: str, options: Any, better: str):
+    booster = trained(objective, **options)
+    with pytest.raises(OptionError, match=f"'{objective}' answers with class numbers, .*; train with '{better}'"):
+        describe_booster(booster, wanted="probability")
+
+
+def test_an_xgboost_classifier_has_probabilities_of_class_numbers_too():
+    fitted = xgb.XGBClassifier(n_estimators=5, objective="multi:softmax", n_jobs=1).fit(NUMBERS, PLACES)
+    result = fairfox.audit(fitted, mixed(), protected="sex", positive=1, refits=1, folds=2)
+    np.testing.assert_allclose(result.predictions, fitted.predict_proba(NUMBERS)[:, 1], atol=1e-6)
+
+
+def test_the_best_iteration_of_xgboost_is_used():
+    rows = xgb.DMatrix(NUMBERS, GRANTED)
+    held = xgb.DMatrix(NUMBERS[::3], ~GRANTED[::3])  # the other way round: every further tree is worse
+    booster = xgb.train(
+        {"objective": "binary:logistic", "nthread": 1},
+        rows,
+        9,
+        evals=[(held, "held")],
+        early_stopping_rounds=5,
+        verbose_eval=False,
+    )
+    assert (booster.best_iteration, booster.num_boosted_rounds()) == (0, 6)
+    found = answers(booster, NUMBERS.to_numpy(dtype=float))
+    np.testing.assert_array_equal(found, booster.predict(rows, iteration_range=(0, 1)))
+    assert not np.array_equal(found, booster.predict(rows))
+
+
+def test_xgboost_is_asked_in_place(monkeypatch: pytest.MonkeyPatch):
+    booster = trained("binary:logistic")
+    asked: list[object] = []
+    monkeypatch.setattr(xgb, "DMatrix", lambda *a, **k: asked.append(a))
+    assert len(answers(booster, NUMBERS.to_numpy(dtype=float))) == 160
+    assert not asked
+
+
+def test_what_an_estimator_takes_as_missing_is_kept():
+    coded = NUMBERS.fillna(-1)
+    fitted = xgb.XGBClassifier(n_estimators=5, missing=-1, n_jobs=1).fit(coded, GRANTED)
+    np.testing.assert_array_equal(answers(fitted, coded.to_numpy(dtype=float)), fitted.predict_proba(coded)[:, 1])
+
+
+@pytest.mark.parametrize(
+    ("objective", "options", "wanted", "returns", "classes"),
+    [
+        ("binary", {}, "probability", "probability", [0, 1]),
+        ("binary", {}, "logit", "logit", [0, 1]),
+        ("binary", {"sigmoid": 2.0}, "logit", "probability", [0, 1]),  # its raw score is half a logit
+        ("cross_entropy", {}, "logit", "logit", [0, 1]),
+        ("regression", {}, "probability", "value", None),
+        ("poisson", {}, "logit", "value", None),
+    ],
+)
+def test_a_lightgbm_objective_says_what_the_booster_gives(
+    objective: str, options: Any, wanted: Any, returns: str, classes: Any
+):
+    booster = light(objective, **options)
+    assert about(booster, wanted) == ("matrix", returns, classes)
+    found = answers(booster, NUMBERS.to_numpy(dtype=float), wanted)
+    np.testing.assert_array_equal(found, booster.predict(NUMBERS, raw_score=returns == "logit"))
+
+
+@pytest.mark.parametrize("objective", ["multiclass", "multiclassova"])
+def test_lightgbm_with_several_classes_gives_a_column_for_each(objective: str):
+    booster = light(objective, PLACES, num_class=3)
+    assert about(booster) == ("matrix", "probability", [0, 1, 2])
+    assert about(booster, "logit")[1] == ("logit" if objective == "multiclass" else "probability")
+
+
+def half_square(predicted: np.ndarray, rows: Any) -> tuple[np.ndarray, np.ndarray]:
+    return predicted - rows.get_label(), np.ones(len(predicted))
+
+
+def test_an_objective_of_ones_own_gives_values():
+    assert about(light(half_square))[1] == "value"
+    fitted = lgb.LGBMClassifier(
+        n_estimators=3, objective=lambda y, p: (p - y, np.ones(len(y))), n_jobs=1, verbose=-1
+    ).fit(NUMBERS, GRANTED)
+    assert about(fitted) == ("matrix", "value", None)
+    own = xgb.XGBRegressor(n_estimators=3, objective=lambda y, p: (p - y, np.ones(len(y))), n_jobs=1)
+    assert about(own.fit(NUMBERS, GRANTED.astype(float)))[1] == "value"
+
+
+def test_the_best_iteration_of_lightgbm_is_used():
+    rows = lgb.Dataset(NUMBERS, GRANTED.astype(float))
+    held = lgb.Dataset(NUMBERS[::3], (~GRANTED[::3]).astype(float), reference=rows)
+    options = LIGHT | {"objective": "binary", "metric": "binary_logloss"}
+    booster = lgb.train(options, rows, 9, valid_sets=[held], callbacks=[lgb.early_stopping(5, verbose=False)])
+    assert booster.best_iteration == 1
+    found = answers(booster, NUMBERS.to_numpy(dtype=float))
+    np.testing.assert_array_equal(found, booster.predict(NUMBERS, num_iteration=1))
+
+
+@pytest.mark.parametrize(
+    ("loss", "wanted", "returns", "asked"),
+    [
+        ("Logloss", "probability", "probability", "Probability"),
+        ("Logloss", "logit", "logit", "RawFormulaVal"),
+        ("CrossEntropy", "probability", "probability", "Probability"),
+        ("RMSE", "logit", "value", "RawFormulaVal"),
+        ("Quantile:alpha=0.3", "probability", "value", "RawFormulaVal"),
+        ("Poisson", "probability", "value", "Exponent"),
+    ],
+)
+def test_a_catboost_loss_says_what_the_model_gives(loss: str, wanted: Any, returns: str, asked: str):
+    model = cb.CatBoost(CATBOOST | {"loss_function": loss}).fit(NUMBERS, GRANTED.astype(float))
+    assert about(model, wanted)[:2] == ("matrix", returns)
+    found = answers(model, NUMBERS.to_numpy(dtype=float), wanted)
+    np.testing.assert_array_equal(found, model.predict(NUMBERS, prediction_type=asked))
+
+
+def test_catboost_that_says_how_sure_it_is_is_asked_for_its_mean():
+    model = cat(base=cb.CatBoostRegressor, y=GRANTED.astype(float), loss_function="RMSEWithUncertainty")
+    np.testing.assert_array_equal(answers(model, NUMBERS.to_numpy(dtype=float)), model.predict(NUMBERS)[:, 0])
+
+
+def test_wrappers_know_their_classes():
+    names = np.where(GRANTED, "yes", "no")
+    assert about(cat(y=names)) == ("matrix", "probability", ["no", "yes"])
+    assert about(cat(y=JOBS)) == ("matrix", "probability", ["clerk", "nurse", "smith"])
+    fitted = lgb.LGBMClassifier(n_estimators=3, n_jobs=1, verbose=-1).fit(NUMBERS, names)
+    assert about(fitted) == ("matrix", "probability", ["no", "yes"])
+    for positive, column in (("no", 0), ("yes", 1)):
+        result = fairfox.audit(fitted, mixed(), protected="sex", positive=positive, refits=1, folds=2)
+        np.testing.assert_allclose(result.predictions, fitted.predict_proba(NUMBERS)[:, column], atol=1e-12)
+
+
+@pytest.mark.parametrize("model", [xgb.XGBRegressor(n_jobs=1), lgb.LGBMRegressor(verbose=-1, n_jobs=1)])
+def test_a_regressor_gives_values(model: Any):
+    fitted = model.set_params(n_estimators=3).fit(NUMBERS, PEOPLE["income"])
+    assert about(fitted) == ("matrix", "value", None)
+    np.testing.assert_array_equal(answers(fitted, NUMBERS.to_numpy(dtype=float)), fitted.predict(NUMBERS))
+
+
+@pytest.mark.parametrize(
+    ("obj", "message"),
+    [
+        (xgb.XGBClassifier(), "This XGBClassifier is not fitted"),
+        (lgb.LGBMClassifier(), "This LGBMClassifier is not fitted"),
+        (cb.CatBoostClassifier(), "This CatBoostClassifier is not fitted"),
+        (xgb.DMatrix(np.eye(2)), "This is a DMatrix, not a model"),
+        (lgb.Dataset(np.eye(2)), "This is a Dataset, not a model"),
+        (cb.Pool(np.eye(2)), "This is a Pool, not a model"),
+    ],
+)
+def test_what_cannot_predict_is_refused(obj: object, message: str):
+    with pytest.raises(OptionError, match=message):
+        describe_booster(obj, wanted="probability")
+
+
+def test_a_class_of_ones_own_is_known_by_what_it_derives_from():
+    class Mine(lgb.LGBMClassifier):
+        pass
+
+    assert [library_of(obj) for obj in (Mine(), xgb.Booster(), cb.CatBoost(), object())] == [
+        "lightgbm",
+        "xgboost",
+        "catboost",
+        None,
+    ]
+
+
+def test_catboost_on_texts_is_refused():
+    notes = pd.DataFrame({"note": ["good and kind", "bad and rude"] * 80, "income": PEOPLE["income"]})
+    model = cat(notes, text_features=["note"])
+    with pytest.raises(
+        OptionError, match=r"takes texts or embeddings, .*; give a function from a table to predictions"
+    ):
+        describe_booster(model, wanted="probability")
+
+
+# --- columns -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "fit", [lambda d: trained("binary:logistic", frame=d), lambda d: light("binary", frame=d), cat]
+)
+def test_models_know_their_columns_unless_the_library_made_the_names_up(fit: Any):
+    named, unnamed = (describe_booster(fit(d), wanted="logit") for d in (NUMBERS, NUMBERS.to_numpy(dtype=float)))
+    assert (named.names, named.width, named.as_category) == (("income", "age", "debt", "member"), 4, frozenset())
+    assert (unnamed.names, unnamed.width) == (None, 4)
+
+
+WITH_CATEGORIES = {
+    "xgboost": lambda: trained("binary:logistic", frame=categories()),
+    "lightgbm": lambda: light("binary", frame=categories()),
+    "catboost": lambda: cat(categories(), cat_features=["job", "code"]),
+}
+
+
+@pytest.fixture(scope="module", params=list(WITH_CATEGORIES))
+def model(request: pytest.FixtureRequest) -> Any:
+    return WITH_CATEGORIES[request.param]()
+
+
+def test_models_on_categories_take_a_table_and_name_them(model: Any):
+    found = describe_booster(model, wanted="probability")
+    assert (found.kind, found.as_category) == ("table", {"job", "code"})
+    assert found.names == ("income", "age", "debt", "member", "job", "code")
+
+
+def test_a_file_with_texts_is_as_good_as_the_categories_it_was_written_from(model: Any, tmp_path: Path):
+    mixed().to_csv(tmp_path / "people.csv", index=False)
+    options: dict[str, Any] = {"protected": "sex", "refits": 1, "folds": 2}
+    whole = fairfox.audit(model, mixed(), **options)
+    read = fairfox.audit(model, tmp_path / "people.csv", categorical=["code"], **options)
+    np.testing.assert_array_equal(read.predictions, whole.predictions)
+    np.testing.assert_allclose(read.scores, whole.scores, atol=1e-9)
+    assert float(whole.scores.max()) > 0.01
+
+
+def test_the_levels_are_the_models_own_whatever_the_table_holds(model: Any):
+    few = categories()[mixed()["job"] == "smith"].head(5)
+    texts = few.assign(job=few["job"].astype(str), code=few["code"].astype(int))
+    expected = answers(model, categories())[few.index]
+    np.testing.assert_array_equal(answers(model, texts), expected)
+    np.testing.assert_array_equal(answers(model, pl.from_pandas(texts)), expected)
+
+
+@pytest.mark.parametrize("library", ["xgboost", "lightgbm"])
+def test_a_code_that_was_read_as_a_number_is_told_to_be_a_category(library: str):
+    found = describe_booster(WITH_CATEGORIES[library](), wanted="probability")
+    with pytest.raises(DataError, match=r"'code' is a category to the model, .*categorical=\['code'\]"):
+        found.predict(categories().assign(code=12.5))
+
+
+def test_xgboost_that_knows_a_category_by_numbers_only_takes_no_texts():
+    codes = categories().assign(job=PLACES.astype(float), code=0.0).to_numpy(dtype=float)
+    rows = xgb.DMatrix(
+        codes,
+        GRANTED,
+        feature_names=list(categories()),
+        feature_types=["q", "q", "q", "q", "c", "q"],
+        enable_categorical=True,
+    )
+    booster = xgb.train({"objective": "binary:logistic", "nthread": 1}, rows, 5)
+    found = describe_booster(booster, wanted="probability")
+    assert (found.kind, found.as_category) == ("table", {"job"})
+    table = categories().assign(code=0.0)
+    np.testing.assert_array_equal(found.predict(table), booster.predict(rows))  # pandas has the same codes
+    np.testing.assert_array_equal(found.predict(table.assign(job=PLACES)), booster.predict(rows))
+    with pytest.raises(DataError, match="knows 'job' by numbers only, and the table has texts there; give a pandas"):
+        found.predict(table.assign(job=JOBS))
+
+
+def test_lightgbm_on_codes_takes_a_matrix_and_names_what_is_a_category():
+    coded = NUMBERS.assign(job=PLACES.astype(float))
+    booster = lgb.train(
+        LIGHT | {"objective": "binary"}, lgb.Dataset(coded, GRANTED.astype(float), categorical_feature=["job"]), 5
+    )
+    found = describe_booster(booster, wanted="probability")
+    assert (found.kind, found.as_category) == ("matrix", {"job"})
+    np.testing.assert_array_equal(found.predict(coded.to_numpy(dtype=float)), booster.predict(coded))
+
+
+# --- files ---------------------------------------------------------------------------------------------------------
+
+FILES = {
+    "model.json": (load_xgboost, lambda path: WITH_CATEGORIES["xgboost"]().save_model(path)),
+    "model.ubj": (load_xgboost, lambda path: WITH_CATEGORIES["xgboost"]().save_model(path)),
+    "model.txt": (load_lightgbm, lambda path: WITH_CATEGORIES["lightgbm"]().save_model(path)),
+    "model.cbm": (load_catboost, lambda path: WITH_CATEGORIES["catboost"]().save_model(str(path))),
+    "cat.json": (load_catboost, lambda path: WITH_CATEGORIES["catboost"]().save_model(str(path), format="json")),
+}
+SOURCE = {"model.json": "xgboost", "model.ubj": "xgboost", "model.txt": "lightgbm"}
+
+
+@pytest.mark.parametrize("name", list(FILES))
+def test_a_file_gives_the_model_that_was_saved(name: str, tmp_path: Path):
+    load, save = FILES[name]
+    save(tmp_path / name)
+    loaded, saved = load(tmp_path / name), WITH_CATEGORIES[SOURCE.get(name, "catboost")]()
+    np.testing.assert_allclose(answers(loaded, categories()), np.asarray(answers(saved, categories())), atol=1e-7)
+    texts = categories().assign(job=JOBS)
+    np.testing.assert_array_equal(answers(loaded, texts), answers(loaded, categories()))
+
+
+def test_a_booster_of_other_makers_or_kinds_is_refused_in_one_sentence(tmp_path: Path):
+    path = tmp_path / "model"
+    path.write_bytes(b"binf" + bytes(100))
+    with pytest.raises(FileError, match=r"'model' is no XGBoost model in JSON or UBJSON; the old binary .*save_model"):
+        load_xgboost(path)
+    path.write_text(json.dumps({"version": [3, 1, 0], "trees": []}))
+    with pytest.raises(FileError, match="'model' holds no XGBoost model"):
+        load_xgboost(path)
+    with pytest.raises(FileError, match="'model' holds no CatBoost model"):
+        load_catboost(path)
+    with pytest.raises(FileError, match="'model' is no LightGBM model as text"):
+        load_lightgbm(path)
