@@ -302,3 +302,24 @@ def test_an_extreme_gradient_is_warned_about():
     people["income"] /= 1000
     result = fairfox.audit(cliff, people, **QUICK, drop=["job"], returns="value")
     assert any("gradient is extreme" in text for text in result.warnings)
+
+
+def test_the_default_audit_of_a_black_box_asks_for_fourteen_predictions_a_person_at_most():
+    rng = np.random.default_rng(0)
+    male = rng.integers(0, 2, 10_000)
+    people = pd.DataFrame(rng.normal(0, 1, (10_000, 10)) + 0.3 * male[:, None], columns=[f"x{j}" for j in range(10)])
+    asked = []
+
+    def model(frame: pd.DataFrame) -> np.ndarray:
+        asked.append(len(frame))
+        return 1 / (1 + np.exp(-frame.sum(axis=1)))
+
+    result = fairfox.audit(model, people.assign(sex=male), protected="sex")
+    assert result.interval is not None
+    assert sum(asked) <= 14 * len(people)
+
+
+def test_a_function_that_leaves_the_range_of_probabilities_late_is_refused():
+    people = table(1500)
+    with pytest.raises(OptionError, match="The first 1000 predictions lie within 0 and 1 and others do not"):
+        fairfox.audit(lambda t: np.where(t.index < 1000, 0.5, 2.0), people, **QUICK)

@@ -142,7 +142,8 @@ def _dots(first: Tensor, second: Tensor) -> Tensor:
 
 def _squares(vectors: Tensor) -> Tensor:
     """Return inner products with themselves over the last dimension, without writing down the products."""
-    return torch.linalg.vector_norm(vectors, dim=-1).square()
+    size: Tensor = torch.linalg.vector_norm(vectors, dim=-1)
+    return size.square()
 
 
 def _extreme(square: Tensor) -> Tensor:

@@ -27,11 +27,12 @@ from fairfox.fairtests.registry import about
 from fairfox.models.description import Kind
 from fairfox.models.output import Returns, Wanted
 from fairfox.models.protocol import Model, predict
-from fairfox.models.wrap import as_model, describe, feature_names
+from fairfox.models.wrap import as_model, describe
 from fairfox.result import AuditResult, FeatureEffect, Features, Group
 from fairfox.thresholds import confident_flag, default_delta, flag
 
 _log = logging.getLogger("fairfox")
+_LOOKED_AT = 1000  # people on whom it is found out what the model returns
 _EXPLAINED = 100  # people whom a black box is asked about feature by feature, drawn at random
 _WORST = 20  # and the people with the highest scores
 
@@ -103,6 +104,11 @@ def audit(
     )
     say("reading the table", 0.0)
     people, fitting = load_table(table), None if reference is None else load_table(reference)
+    described = describe(model, wanted=output)
+    categorical, continuous = ([n] if isinstance(n, str) else list(n) for n in (categorical, continuous))
+    if described is not None:
+        columns = described.names if columns is None else columns
+        categorical = [*categorical, *sorted(described.as_category & set(people.columns) - {*categorical, *continuous})]
     encoding = fit_encoding(
         people if fitting is None else fitting,
         protected=[protected] if isinstance(protected, str) else list(protected),
@@ -111,7 +117,7 @@ def audit(
         drop=drop,
         categorical=categorical,
         continuous=continuous,
-        columns=feature_names(model, wanted=output) if columns is None else columns,
+        columns=columns,
         also=None if fitting is None else people,
         dtype=torch.float64,
         seed=seed,
@@ -119,11 +125,18 @@ def audit(
     if len(encoding.sources) > 1:
         raise OptionError("Several protected variables were given; one at a time can be audited for now")
     data = encoding.encode(people)
-    target = as_model(model, encoding, kind=kind, positive=positive, output=output, returns=returns, example=data.x)
+    looked_at = data.x[:_LOOKED_AT]
+    target = as_model(model, encoding, kind=kind, positive=positive, output=output, returns=returns, example=looked_at)
     dtype = torch.float32 if target.differentiable else torch.float64
     data = data.to(dtype)
     known = None if fitting is None else encoding.encode(fitting).to(dtype)
     predictions = predict(target, data.x, batch_size=batch_size)
+    guessed = returns is None and (described is None or described.returns is None)
+    if guessed and _unit_of(target) == "probability" and not ((predictions >= 0) & (predictions <= 1)).all():
+        raise OptionError(
+            f"The first {_LOOKED_AT} predictions lie within 0 and 1 and others do not; say what the model returns: "
+            "returns='probability', 'logit' or 'value' (--returns)"
+        )
     aligned = test.endswith("/a")
     runs = cross_fit(
         target,
@@ -139,7 +152,7 @@ def audit(
     )
     share = runs.alignment.value
     main = _scaled(runs.main, share) if aligned else runs.main
-    unit = getattr(getattr(target, "output", None), "unit", "value")
+    unit = _unit_of(target)
     if delta is None:
         delta = default_delta(what.delta, predictions, unit=unit) if what.of_prediction else what.delta
     say("explaining", 0.9)
@@ -149,7 +162,7 @@ def audit(
     confident = None if interval is None else confident_flag(interval, delta, abstained=main.abstained)
     variable = data.protected[0]
     warnings = find_doubts(target, data, known, predictions, replace(runs, main=main), test)
-    if returns is None and unit == "value" and describe(model, wanted=output) is None:
+    if returns is None and unit == "value" and described is None:
         warnings.append(
             f"The model's outputs, from {float(predictions.min()):.3g} to {float(predictions.max()):.3g}, are taken as "
             "values in their own units; if they are log-odds, say returns='logit' (--returns logit)."
@@ -286,6 +299,12 @@ def _check_options(
         if value not in known:
             expected = " or ".join(repr(k) for k in known if k is not None)
             raise OptionError(f"{name} is {value!r}; expected {expected}")
+
+
+def _unit_of(target: Model) -> str:
+    """Return what the audited number is: "probability", "logit" or "value"."""
+    unit: str = getattr(getattr(target, "output", None), "unit", "value")
+    return unit
 
 
 def _kind_of(target: Model) -> str:

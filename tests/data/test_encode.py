@@ -281,7 +281,7 @@ def test_an_encoding_of_float64_is_as_exact_as_the_table():
         (
             {"columns": ["income", "wealth"]},
             ColumnError,
-            "The model was trained on column 'wealth', which the table does not have",
+            "The model takes column 'wealth', which the table does not have",
         ),
         ({"drop": ["income", "age", "debt", "job"]}, DataError, "No column is left for the model once protected"),
         ({"continuous": ["job"]}, DataError, "Column 'job' is given as continuous and holds String"),
@@ -308,3 +308,10 @@ def test_rows_come_back_in_the_users_own_kind_of_table():
         assert type(own) is type(native)
         back = own if isinstance(own, pd.DataFrame) else own.to_pandas()
         pd.testing.assert_frame_equal(back.astype({"job": object}), frame[["age", "job"]], check_dtype=False)
+
+
+def test_a_gap_in_a_two_valued_column_is_nan_in_a_matrix():
+    frame = pd.DataFrame({"sex": ["F", "M"] * 3, "flag": [1.0, 0.0, None, 1.0, 0.0, 1.0]})
+    encoding = fit_encoding(load_table(frame), protected=["sex"])
+    matrix = encoding.matrix(encoding.encode(load_table(frame)).x)
+    np.testing.assert_array_equal(matrix[:, 0].numpy(), frame["flag"].to_numpy())

@@ -213,18 +213,19 @@ def _check_roles(
 def _check_columns(table: Table, columns: Sequence[str]) -> None:
     absent = [name for name in columns if name not in table.columns]
     if absent:
-        raise ColumnError(
-            f"The model was trained on column '{absent[0]}', which the table does not have."
-            f"{did_you_mean(absent[0], table.columns)}"
-        )
+        hint = did_you_mean(absent[0], [name for name in table.columns if name not in columns] or list(table.columns))
+        more = f" (and {len(absent) - 1} more: {', '.join(absent[1:6])})" if len(absent) > 1 else ""
+        raise ColumnError(f"The model takes column '{absent[0]}'{more}, which the table does not have.{hint}")
     if not columns:
         raise DataError("No column is left for the model once protected, label, id and dropped columns are taken out")
 
 
 def _matrix_column(f: Feature, x: Tensor) -> Tensor:
     if f.kind == "categorical":
-        code = x[:, f.columns] @ codes_of(f).to(x)
-        return code if x.requires_grad else torch.where(x[:, f.columns].sum(1) == 0, torch.nan, code)
+        block = x[:, f.columns]
+        code = block @ codes_of(f).to(x)
+        known = block.sum(1) > 0 if f.levels[-1] is not None else block[:, :-1].sum(1) >= 0.5
+        return code if x.requires_grad else torch.where(known, code, torch.nan)
     return x[:, f.start] * f.scale + f.mean if x.requires_grad else continuous_values(f, x).to(x)
 
 

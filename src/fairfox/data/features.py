@@ -89,17 +89,15 @@ def continuous_values(f: Feature, x: Tensor) -> Tensor:
 
 
 def codes_of(f: Feature) -> Tensor:
-    """Return the categories as numbers (L,), or say why a model that takes a matrix cannot have them."""
+    """Return the categories as numbers (L,), 0 for "missing", or say why no matrix can hold them."""
     try:
-        codes = [float("nan") if level is None else float(level) for level in f.levels]
+        codes = [0.0 if level is None else float(level) for level in f.levels]
     except (TypeError, ValueError):
         text = next(level for level in f.levels if isinstance(level, str))
         raise DataError(
             f"Column '{f.name}' holds text such as '{text}', and the model takes a matrix of numbers; "
             f"{_drop(f.name)}, or give a model that takes the table"
         ) from None
-    if any(np.isnan(codes)):
-        raise DataError(f"Column '{f.name}' has missing values, and the model takes a matrix; fill them in first")
     return torch.tensor(codes, dtype=torch.float64)
 
 

@@ -15,7 +15,7 @@ from fairfox.gradients.jacobian import jacobian
 from fairfox.models.protocol import Model
 
 _DIRECTIONS = 8  # random directions for a black box
-_ROWS = 20_000  # that a black box is asked for, about
+_ROWS = 4_000  # that a black box is asked for, about
 
 
 class Share(NamedTuple):
