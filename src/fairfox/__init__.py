@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from fairfox.errors import FairfoxError as FairfoxError
     from fairfox.fairtests.registry import FAIR_TESTS as FAIR_TESTS
     from fairfox.fairtests.registry import make_test as make_test
+    from fairfox.models.http_model import Endpoint as Endpoint
+    from fairfox.models.loading import load_model as load_model
     from fairfox.models.wrap import as_model as as_model
     from fairfox.result import AuditResult as AuditResult
 
@@ -18,9 +20,11 @@ _PUBLIC = {  # imported on first use, so that `fairfox --help` needs neither tor
     "audit": "fairfox.auditing",
     "AuditResult": "fairfox.result",
     "Dataset": "fairfox.data.dataset",
+    "Endpoint": "fairfox.models.http_model",
     "FAIR_TESTS": "fairfox.fairtests.registry",
     "FairfoxError": "fairfox.errors",
     "as_model": "fairfox.models.wrap",
+    "load_model": "fairfox.models.loading",
     "make_test": "fairfox.fairtests.registry",
 }
 __all__ = [*_PUBLIC]

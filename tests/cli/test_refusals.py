@@ -179,3 +179,18 @@ def test_a_constant_model_is_fair_and_warned_about(folder: Path):
     assert result.exit_code == 0, result.output
     assert "constant" in result.stderr
     assert (folder / "out" / "summary.json").exists()
+
+
+@pytest.mark.parametrize("where", ["import", "call"])
+def test_a_model_that_ends_the_program_does_not_set_the_exit_code(folder: Path, where: str):
+    code = "import sys\nsys.exit(0)\n" if where == "import" else ""
+    (folder / "quitter.py").write_text(code + "def score(frame):\n    raise SystemExit(0)\n")
+    assert "SystemExit" in refused(run("quitter.py:score", "people.csv", "--protected", "sex"))
+
+
+def test_whole_numbers_too_large_for_floats_are_rounded(folder: Path):
+    first, *rows = lines_of(folder)
+    numbered = [f"{row},{10**17 + i}" for i, row in enumerate(rows)]
+    (folder / "large.csv").write_text("\n".join([first + ",account", *numbered]) + "\n")
+    result = run("model.py:score", "large.csv", "--protected", "sex", "--label", "paid", "--refits", "1")
+    assert result.exit_code == 0, result.output

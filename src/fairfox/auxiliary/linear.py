@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fairfox.auxiliary.model import check_groups, usable_columns
-from fairfox.data.dataset import Dataset
+from fairfox.data.dataset import Dataset, resample
 from fairfox.models.protocol import Model
 
 
@@ -42,8 +42,8 @@ class LinearAuxiliary:
         """Fit on the rows whose protected values are known (x and c, never y)."""
         known = data[~data.c.isnan().any(1)]
         check_groups(known)
-        rng = np.random.default_rng(self.seed)
-        samples = [known] if self.refits == 1 else [known[_redrawn(known, rng)] for _ in range(self.refits)]
+        generator = torch.Generator().manual_seed(self.seed)
+        samples = [known] if self.refits == 1 else [resample(known, generator=generator) for _ in range(self.refits)]
         self.members = [self._fit_one(sample) for sample in samples]
         return self
 
@@ -66,14 +66,3 @@ class LinearAuxiliary:
             weights.append(torch.as_tensor(coef))
             bias.append(torch.as_tensor(shift))
         return LinearMember(torch.cat(weights).to(data.x), torch.cat(bias).to(data.x))
-
-
-def _redrawn(data: Dataset, rng: np.random.Generator) -> np.ndarray:
-    """Return as many rows drawn with replacement, each group keeping its size so that none dies out."""
-    classes = [v for v, p in enumerate(data.protected) if p.kind != "continuous"]
-    _, group = np.unique(data.c[:, classes].numpy(force=True), axis=0, return_inverse=True)
-    rows = np.arange(len(data))
-    for g in np.unique(group):
-        members = np.flatnonzero(group == g)
-        rows[members] = rng.choice(members, len(members))
-    return rows

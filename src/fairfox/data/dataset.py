@@ -221,6 +221,17 @@ def assign_folds(c: Tensor, folds: int, *, seed: int) -> Tensor:
     return fold
 
 
+def resample(data: Dataset, *, generator: torch.Generator) -> Dataset:
+    """Return as many people drawn with replacement, each protected group keeping its size so that none dies out."""
+    rows = torch.arange(len(data))
+    classes = [v for v, p in enumerate(data.protected) if p.kind != "continuous"]
+    _, group = torch.unique(data.c[:, classes].cpu().nan_to_num(nan=-1.0), dim=0, return_inverse=True)
+    for g in group.unique():
+        members = (group == g).nonzero()[:, 0]
+        rows[members] = members[torch.randint(len(members), (len(members),), generator=generator)]
+    return data[rows]
+
+
 def _stratified_order(c: Tensor, *, seed: int) -> Tensor:
     """Return a random order of the rows in which equal protected values stand together."""
     shuffled = torch.randperm(len(c), generator=torch.Generator().manual_seed(seed))

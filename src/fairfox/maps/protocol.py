@@ -9,7 +9,7 @@ from typing import Protocol, Self, runtime_checkable
 import torch
 from torch import Tensor
 
-from fairfox.data.dataset import Dataset
+from fairfox.data.dataset import Dataset, resample
 from fairfox.errors import DataError
 
 
@@ -61,14 +61,3 @@ def fit_maps(prototype: CounterfactualMap, data: Dataset, refits: int, *, seed: 
     generator = torch.Generator().manual_seed(seed)
     samples = [resample(data, generator=generator) for _ in range(refits)]
     return [copy.copy(prototype).fit(sample) for sample in samples]
-
-
-def resample(data: Dataset, *, generator: torch.Generator) -> Dataset:
-    """Return as many people drawn with replacement, each protected group keeping its size."""
-    rows = torch.arange(len(data))
-    c = data.c.cpu().nan_to_num(nan=-1.0)
-    _, group = torch.unique(c, dim=0, return_inverse=True)
-    for g in range(int(group.max()) + 1 if len(group) else 0):
-        members = (group == g).nonzero()[:, 0]
-        rows[members] = members[torch.randint(len(members), (len(members),), generator=generator)]
-    return data[rows]

@@ -19,6 +19,7 @@ from typing import Any
 
 from fairfox.errors import FairfoxError, FileError, ModelError, OptionError, UntrustedModelError, did_you_mean
 from fairfox.models.archives import is_torchscript
+from fairfox.models.http_model import is_url, load_endpoint
 
 
 @dataclass(frozen=True)
@@ -72,12 +73,14 @@ FILES = (
 
 
 def load_model(spec: str, *, trust: bool = False) -> object:
-    """Return the model that `spec` names: a file, `module:function` or `file.py:function`.
+    """Return the model that `spec` names: a file, `module:function`, `file.py:function`, or a URL.
 
     Args:
         spec: what to load. `file.onnx#output` names the output of an ONNX file that is audited.
         trust: load files that could run code. Only for files whose origin you trust.
     """
+    if is_url(spec):
+        return load_endpoint(spec)
     path = _path_of(spec)
     if path is None:
         return _from_code(spec)
@@ -178,9 +181,12 @@ def _module_from_file(path: Path) -> Any:
         raise FileError(f"'{path}' cannot be imported as Python")
     module = importlib.util.module_from_spec(found)
     sys.modules.setdefault(path.stem, module)
+    folder = str(path.resolve().parent)
+    if folder not in sys.path:
+        sys.path.append(folder)  # modules beside the file
     try:
         found.loader.exec_module(module)
-    except Exception as error:  # the user's code may raise anything
+    except (Exception, SystemExit) as error:  # the user's code may raise anything
         raise ModelError(f"'{path}' failed when imported: {type(error).__name__}: {error}") from error
     return module
 
@@ -194,5 +200,5 @@ def _module_by_name(name: str) -> Any:
         raise OptionError(
             f"No module '{name}' ({error}); give an importable module, or a path as file.py:function"
         ) from error
-    except Exception as error:  # the user's code may raise anything
+    except (Exception, SystemExit) as error:  # the user's code may raise anything
         raise ModelError(f"The module '{name}' failed when imported: {type(error).__name__}: {error}") from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import cast
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -43,7 +43,7 @@ def train(
     ends when all have stopped.
     """
     generator = torch.Generator().manual_seed(seed)
-    parameters = list(net.parameters())
+    parameters, layers = list(net.parameters()), _layers(net)
     optimizer = torch.optim.Adam(parameters, lr=rate, fused=True)
     best = [p.detach().clone() for p in parameters]
     best_loss = torch.full((net.members,), torch.inf)
@@ -53,7 +53,7 @@ def train(
         orders = torch.stack([torch.randperm(len(x), generator=generator) for _ in range(net.members)])
         for start in range(0, len(x), batch_size):
             rows = orders[:, start : start + batch_size].to(x.device)  # (M, B)
-            _backpropagate(net, _take(x, rows), _take(targets, rows), loss)
+            _backpropagate(layers, _take(x, rows), _take(targets, rows), loss)
             optimizer.step()
         with torch.no_grad():
             held_out = valid_targets.expand(net.members, *valid_targets.shape)
@@ -72,24 +72,39 @@ def train(
     return History(epoch, best_loss, best_epoch)
 
 
-def _backpropagate(net: MLP, x: Tensor, targets: Tensor, loss: Loss) -> None:
-    """Put the gradient of the members' losses into every parameter.
+class _Layer(NamedTuple):
+    """One layer of all members, and where its gradients go."""
+
+    weight: Tensor  # (M, I, O)
+    bias: Tensor  # (M, 1, O)
+    weight_grad: Tensor
+    bias_grad: Tensor
+
+
+def _layers(net: MLP) -> list[_Layer]:
+    out = []
+    for weight, bias in zip(net.weights, net.biases, strict=True):
+        weight.grad, bias.grad = torch.zeros_like(weight), torch.zeros_like(bias)
+        out.append(_Layer(weight.detach(), bias.detach(), weight.grad, bias.grad))
+    return out
+
+
+def _backpropagate(layers: list[_Layer], x: Tensor, targets: Tensor, loss: Loss) -> None:
+    """Put the gradients of the members' losses where they go.
 
     By hand through the layers: in networks this small, autograd's bookkeeping takes longer than the arithmetic.
     """
-    weights, biases = cast(list[Tensor], list(net.weights)), cast(list[Tensor], list(net.biases))
-    with torch.no_grad():
-        inputs = [x]  # of every layer
-        for weight, bias in zip(weights[:-1], biases[:-1], strict=True):
-            inputs.append(torch.baddbmm(bias, inputs[-1], weight).relu_())
-        outputs = torch.baddbmm(biases[-1], inputs[-1], weights[-1])
+    inputs, last = [x], layers[-1]  # what enters each layer
+    for layer in layers[:-1]:
+        inputs.append(torch.baddbmm(layer.bias, inputs[-1], layer.weight).relu_())
+    outputs = torch.baddbmm(last.bias, inputs[-1], last.weight).requires_grad_()
     with torch.enable_grad():
-        (grad,) = torch.autograd.grad(loss(outputs.requires_grad_(), targets).sum(), outputs)
-    with torch.no_grad():
-        for layer in range(net.depth, -1, -1):
-            weights[layer].grad, biases[layer].grad = inputs[layer].mT @ grad, grad.sum(1, keepdim=True)
-            if layer > 0:
-                grad = torch.ops.aten.threshold_backward(grad @ weights[layer].mT, inputs[layer], 0)  # of the ReLU
+        (grad,) = torch.autograd.grad(loss(outputs, targets).sum(), outputs)
+    for depth in range(len(layers) - 1, -1, -1):
+        torch.bmm(inputs[depth].mT, grad, out=layers[depth].weight_grad)
+        torch.sum(grad, 1, keepdim=True, out=layers[depth].bias_grad)
+        if depth > 0:  # through the ReLU between
+            grad = torch.ops.aten.threshold_backward(grad @ layers[depth].weight.mT, inputs[depth], 0)
 
 
 def _take(values: Tensor, rows: Tensor) -> Tensor:
