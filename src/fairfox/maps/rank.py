@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Self
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from fairfox.data.dataset import Dataset, Feature
 from fairfox.errors import NotFittedError, OptionError
@@ -33,7 +34,7 @@ class RankMap:
 
     variable: int = 0  # which protected variable
     only: Tensor | None = None  # (D,) bool: columns to map; None: all
-    ranks: list[list[Ranks]] = field(default_factory=list, init=False, repr=False)  # [group][continuous column]
+    ranks: list[list[SameRank | None]] = field(default_factory=list, init=False, repr=False)  # [group][number column]
     moves: list[list[Tensor]] = field(default_factory=list, init=False, repr=False)  # [group][block] (L, L)
 
     def fit(self, data: Dataset) -> Self:
@@ -43,7 +44,14 @@ class RankMap:
         c = data.c[:, self.variable]
         groups = [data.x[c == 0], data.x[c == 1]]
         check_both_groups(data, self.variable)
-        self.ranks = [[Ranks.of(_present(rows, f.start, f.has_missing)) for f in _continuous(data)] for rows in groups]
+        values = [[_present(rows, f.start, f.has_missing) for f in _continuous(data)] for rows in groups]
+        self.ranks = [
+            [
+                SameRank.between(own, other) if len(own) and len(other) else None
+                for own, other in zip(values[g], values[1 - g], strict=True)
+            ]
+            for g in (0, 1)
+        ]
         shares = [[rows[:, f.columns].mean(0) for f in _categorical(data)] for rows in groups]
         self.moves = [
             [maximal_coupling(own, other) for own, other in zip(shares[g], shares[1 - g], strict=True)] for g in (0, 1)
@@ -58,81 +66,67 @@ class RankMap:
         out = data.x.clone()
         for g in (0, 1):
             people = (c == g).nonzero()[:, 0]
-            rows = data.x[people]
-            mapped = rows.clone()
+            rows = data.x.index_select(0, people)
             for k, f in enumerate(_continuous(data)):
-                if self._maps(f.start):
-                    mapped[:, f.start] = self._same_rank(rows[:, f.start], g, k)
-                    if f.has_missing:
-                        gone = rows[:, f.start + 1] > 0.5
-                        mapped[gone, f.start] = rows[gone, f.start]
+                same_rank = self.ranks[g][k]
+                if same_rank is not None and self._maps(f.start):
+                    x = rows[:, f.start].contiguous()
+                    mapped = same_rank(x)
+                    rows[:, f.start] = torch.where(rows[:, f.start + 1] > 0.5, x, mapped) if f.has_missing else mapped
             for k, f in enumerate(_categorical(data)):
                 if self._maps(f.start):
-                    mapped[:, f.columns] = rows[:, f.columns] @ self.moves[g][k]
-            out[people] = mapped
+                    rows[:, f.columns] = rows[:, f.columns] @ self.moves[g][k]
+            out.index_copy_(0, people, rows)
         unknown = c.isnan()
         return Mapped(out, unknown, "protected value unknown")
 
     def _maps(self, column: int) -> bool:
         return self.only is None or bool(self.only[column])
 
-    def _same_rank(self, x: Tensor, group: int, column: int) -> Tensor:
-        own, other = self.ranks[group][column], self.ranks[1 - group][column].values
-        if len(own.values) == 0 or len(other) == 0:
-            return x
-        # the mid-rank's place among the other group's values, in whole numbers
-        place = own.twice_mid_rank(x.contiguous()) * len(other) // (2 * len(own.values))
-        return other.index_select(0, place.clamp_(max=len(other) - 1))
-
 
 @dataclass(frozen=True)
-class Ranks:
-    """A group's values of one column in order, and a grid over them: finding a rank is a look-up, not a search.
+class SameRank:
+    """From a number in one group to the value at the same mid-rank in another: by look-up, there is no search.
+
+    A grid over the group's distinct values says where a number stands among them; what stands there in the other
+    group is known beforehand.
 
     Example:
-        >>> Ranks.of(torch.tensor([3.0, 1.0, 3.0])).twice_mid_rank(torch.tensor([0.0, 1.0, 2.0, 3.0]))
-        tensor([0, 1, 2, 4])
+        >>> same_rank = SameRank.between(torch.tensor([3.0, 1.0, 3.0]), torch.tensor([10.0, 20.0, 30.0]))
+        >>> same_rank(torch.tensor([0.0, 1.0, 2.0, 3.0, 4.0]))
+        tensor([10., 10., 20., 30., 30.])
     """
 
-    values: Tensor  # (n,) sorted
-    distinct: Tensor  # (U + 1,) sorted, then NaN, which is neither below nor equal to anything
-    before: Tensor  # (U + 1,) how many values lie below each distinct one, and in all
+    distinct: Tensor  # (U + 1,) the group's values in order, then NaN, which is neither below nor equal to anything
+    answers: Tensor  # (2 U + 1,) for what is below the first of them, equal to it, between it and the next, ...
     first: Tensor  # (cells,) the first distinct value that is in the cell or above it
     low: Tensor  # where the grid begins
     scale: float  # cells per unit
 
     @classmethod
-    def of(cls, values: Tensor) -> Ranks:
-        """Return the ranks among values (n,)."""
-        values = values.sort().values
-        distinct, counts = torch.unique_consecutive(values, return_counts=True)
-        before = torch.nn.functional.pad(counts.cumsum(0), (1, 0))
-        cells = min(max(4 * len(distinct), 1), _MOST_CELLS)
-        tail = len(distinct) // 100  # may be far out: the grid covers what lies between
-        low, high = (distinct[tail], distinct[-1 - tail]) if len(distinct) else (values.new_zeros(()),) * 2
-        scale = cells / float(high - low) if high > low else 0.0
-        ranks = cls(values, distinct, before, before, low, scale if math.isfinite(scale) else 0.0)
-        first = torch.searchsorted(ranks._cell(distinct, cells), torch.arange(cells, device=values.device))
-        end = values.new_full((1,), torch.nan)
-        return replace(ranks, distinct=torch.cat([distinct, end]), first=first.to(torch.int32))
+    def between(cls, own: Tensor, other: Tensor) -> SameRank:
+        """Return the way from values `own` (n,) to values `other` (m,); neither may be empty."""
+        distinct, counts = torch.unique_consecutive(own.sort().values, return_counts=True)
+        before = F.pad(counts.cumsum(0), (1, 0))  # how many values lie below each distinct one, and in all
+        below, upto = before[:-1], before[1:]
+        twice = torch.cat([torch.stack([2 * below, below + upto], dim=1).flatten(), 2 * before[-1:]])  # mid-ranks
+        place = twice * len(other) // (2 * len(own))  # in whole numbers
+        answers = other.sort().values[place.clamp(max=len(other) - 1)]
+        low, scale, cells = _grid(distinct)
+        first = torch.searchsorted(_cell(distinct, low, scale, cells), torch.arange(cells, device=own.device))
+        end = own.new_full((1,), torch.nan)
+        return cls(torch.cat([distinct, end]), answers, first.to(torch.int32), low, scale)
 
-    def twice_mid_rank(self, x: Tensor) -> Tensor:
-        """Return (n,): how many values are smaller, plus how many are not larger."""
-        place = self.first.index_select(0, self._cell(x, len(self.first))).long()
+    def __call__(self, x: Tensor) -> Tensor:
+        """Return the values for numbers x (k,)."""
+        place = self.first.index_select(0, _cell(x, self.low, self.scale, len(self.first))).long()
         for _ in range(_STEPS):  # most cells hold one value or none
             place += self.distinct.index_select(0, place) < x
         found = self.distinct.index_select(0, place)  # index_select: twice as fast as [place]
         left = (found < x).nonzero()[:, 0]
         place[left] = torch.searchsorted(self.distinct[:-1], x[left])
         found[left] = self.distinct[place[left]]
-        equal = found == x
-        if len(self.values) + 1 == len(self.distinct):  # no ties: the place is the rank
-            return 2 * place + equal
-        return self.before.index_select(0, place) + self.before.index_select(0, place + equal)
-
-    def _cell(self, x: Tensor, cells: int) -> Tensor:
-        """Return each number's cell; never falls as x grows, so that lower cells hold lower values only."""
-        return ((x - self.low) * self.scale).long().clamp_(0, cells - 1)
+        return self.answers.index_select(0, place.mul_(2).add_(found == x))
 
 
 def maximal_coupling(own: Tensor, other: Tensor) -> Tensor:
@@ -143,6 +137,22 @@ def maximal_coupling(own: Tensor, other: Tensor) -> Tensor:
     if total <= 0:
         return torch.eye(len(own), dtype=own.dtype, device=own.device)
     return torch.diag(stay) + torch.outer(1 - stay, gain / total)
+
+
+def _grid(distinct: Tensor) -> tuple[Tensor, float, int]:
+    """Return where a grid over sorted values begins, its cells per unit, and how many it has.
+
+    It covers what lies between the outermost hundredths, which may be far out.
+    """
+    cells, tail = min(2 * len(distinct), _MOST_CELLS), len(distinct) // 100
+    low, high = distinct[tail], distinct[-1 - tail]
+    scale = cells / float(high - low) if high > low else 0.0
+    return low, scale if math.isfinite(scale) else 0.0, cells
+
+
+def _cell(x: Tensor, low: Tensor, scale: float, cells: int) -> Tensor:
+    """Return each number's cell; it never falls as x grows, so that lower cells hold lower values only."""
+    return ((x - low) * scale).long().clamp_(0, cells - 1)
 
 
 def _continuous(data: Dataset) -> list[Feature]:
