@@ -24,7 +24,7 @@ from fairfox.errors import OptionError
 from fairfox.explain import effect_by_feature
 from fairfox.fairtests.protocol import Measurement
 from fairfox.fairtests.registry import about
-from fairfox.models.description import Kind
+from fairfox.models.description import Description, Kind
 from fairfox.models.output import Returns, Wanted
 from fairfox.models.protocol import Model, predict
 from fairfox.models.wrap import as_model, describe
@@ -107,7 +107,7 @@ def audit(
     described = describe(model, wanted=output)
     categorical, continuous = ([n] if isinstance(n, str) else list(n) for n in (categorical, continuous))
     if described is not None:
-        columns = described.names if columns is None else columns
+        columns = _columns_of(described, people.columns) if columns is None else columns
         categorical = [*categorical, *sorted(described.as_category & set(people.columns) - {*categorical, *continuous})]
     encoding = fit_encoding(
         people if fitting is None else fitting,
@@ -217,6 +217,16 @@ def audit(
         },
         counterfactual_table=None if counterfactual is None else encoding.own_table(counterfactual),
     )
+
+
+def _columns_of(described: Description, table: Sequence[str]) -> Sequence[str] | None:
+    """Return the columns a model takes; f0, f1, ... may be its own names or made up: the table's columns decide."""
+    if described.names is None and described.width is not None:
+        for stem in ("f", "Column_", ""):
+            counted = [f"{stem}{j}" for j in range(described.width)]
+            if set(counted) <= set(table):
+                return counted
+    return described.names
 
 
 def _known(reading: Measurement) -> Tensor:

@@ -91,23 +91,6 @@ def test_an_xgboost_classifier_has_probabilities_of_class_numbers_too():
     np.testing.assert_allclose(result.predictions, fitted.predict_proba(NUMBERS)[:, 1], atol=1e-6)
 
 
-def test_the_best_iteration_of_xgboost_is_used():
-    rows = xgb.DMatrix(NUMBERS, GRANTED)
-    held = xgb.DMatrix(NUMBERS[::3], ~GRANTED[::3])  # the other way round: every further tree is worse
-    booster = xgb.train(
-        {"objective": "binary:logistic", "nthread": 1},
-        rows,
-        9,
-        evals=[(held, "held")],
-        early_stopping_rounds=5,
-        verbose_eval=False,
-    )
-    assert (booster.best_iteration, booster.num_boosted_rounds()) == (0, 6)
-    found = answers(booster, NUMBERS.to_numpy(dtype=float))
-    np.testing.assert_array_equal(found, booster.predict(rows, iteration_range=(0, 1)))
-    assert not np.array_equal(found, booster.predict(rows))
-
-
 def test_xgboost_is_asked_in_place(monkeypatch: pytest.MonkeyPatch):
     booster = trained("binary:logistic")
     asked: list[object] = []
@@ -369,3 +352,38 @@ def test_a_booster_of_other_makers_or_kinds_is_refused_in_one_sentence(tmp_path:
         load_catboost(path)
     with pytest.raises(FileError, match="'model' is no LightGBM model as text"):
         load_lightgbm(path)
+
+
+def test_columns_that_are_really_named_by_counting_are_found_by_name():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(300, 3)), columns=["f0", "f1", "f2"])
+    model = xgb.XGBClassifier(n_estimators=5, n_jobs=1).fit(table, table["f2"] > 0)
+    people = table[["f2", "f0", "f1"]].assign(sex=np.arange(300) % 2)
+    result = fairfox.audit(model, people, protected="sex", refits=1, folds=2)
+    assert result.settings["columns"] == ["f0", "f1", "f2"]
+    np.testing.assert_allclose(result.predictions.numpy(), model.predict_proba(table)[:, 1], atol=1e-6)
+
+
+def test_early_stopping_counts_as_in_the_library_itself():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(400, 3)), rng.integers(0, 2, 400)
+    data, held_out = xgb.DMatrix(x[:300], y[:300]), xgb.DMatrix(x[300:], y[300:])
+    options = {"objective": "binary:logistic", "max_depth": 6, "nthread": 1, "learning_rate": 1.0}
+    native = xgb.train(options, data, 30, evals=[(held_out, "v")], early_stopping_rounds=3, verbose_eval=False)
+    assert native.best_iteration + 1 < native.num_boosted_rounds()
+    described = describe_booster(native, wanted="probability")
+    np.testing.assert_allclose(described.predict(x), native.predict(xgb.DMatrix(x)), atol=1e-6)
+    wrapper = xgb.XGBClassifier(n_estimators=30, learning_rate=1.0, early_stopping_rounds=3, n_jobs=1)
+    wrapper.fit(x[:300], y[:300], eval_set=[(x[300:], y[300:])], verbose=False)
+    found = np.asarray(describe_booster(wrapper, wanted="probability").predict(x)).reshape(400, -1)[:, -1]
+    np.testing.assert_allclose(found, wrapper.predict_proba(x)[:, 1], atol=1e-6)
+
+
+def test_lightgbm_levels_that_fit_no_column_for_sure_are_refused():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(
+        {"band": pd.Categorical(rng.choice(list("abc"), 300), ordered=True), "x": rng.normal(size=300)}
+    )
+    model = lgb.LGBMClassifier(n_estimators=3, verbose=-1, n_jobs=1).fit(table, table["x"] > 0)
+    with pytest.raises(OptionError, match="not clear which levels are whose"):
+        describe_booster(model, wanted="probability")

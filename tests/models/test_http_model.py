@@ -378,3 +378,25 @@ def test_no_rows_at_once_are_refused():
 @pytest.mark.parametrize(("spec", "expected"), [("https://h/p", True), ("m.py:f", False), ("C:/m.onnx", False)])
 def test_urls_are_told_from_files_and_code(spec: str, expected: bool):
     assert is_url(spec) is expected
+
+
+def echoing(asked: Asked) -> Reply:
+    """Write the credentials into the predictions, or into the metadata."""
+    secret = asked.headers["Authorization"]
+    if asked.method == "GET":
+        return Reply({"inputs": [{"name": f"a {secret}", "datatype": "FP99", "shape": [-1, 1]}]})
+    return Reply({"predictions": [f"{secret}\n\x1b[31m"] * 3})
+
+
+@pytest.mark.parametrize("path", ["/invocations", "/v2/models/m/infer"])
+def test_credentials_that_a_server_echoes_are_in_no_error(monkeypatch: pytest.MonkeyPatch, path: str):
+    monkeypatch.setenv("TOKEN", "Bearer s3cr3t-XYZ")
+    with serving(echoing) as server:
+        endpoint = Endpoint(server.root + path, auth_env="TOKEN")
+        with pytest.raises(ModelError) as caught:
+            endpoint.describe().predict(np.zeros((3, 1)))
+    message = str(caught.value)
+    assert "s3cr3t" not in message
+    assert "***" in message
+    assert message.isprintable()
+    assert caught.value.__suppress_context__

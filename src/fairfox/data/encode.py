@@ -213,7 +213,7 @@ def _check_roles(
 def _check_columns(table: Table, columns: Sequence[str]) -> None:
     absent = [name for name in columns if name not in table.columns]
     if absent:
-        hint = did_you_mean(absent[0], [name for name in table.columns if name not in columns] or list(table.columns))
+        hint = did_you_mean(absent[0], list(table.columns))
         more = f" (and {len(absent) - 1} more: {', '.join(absent[1:6])})" if len(absent) > 1 else ""
         raise ColumnError(f"The model takes column '{absent[0]}'{more}, which the table does not have.{hint}")
     if not columns:

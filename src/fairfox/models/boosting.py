@@ -17,7 +17,7 @@ import numpy as np
 from fairfox.data.frames import as_categories, as_pandas
 from fairfox.errors import DataError, FileError, OptionError
 from fairfox.extras import require
-from fairfox.models.description import Description
+from fairfox.models.description import Description, is_counted
 from fairfox.models.intact import check_catboost, check_lightgbm, check_xgboost
 from fairfox.models.output import Returns, Wanted
 
@@ -84,7 +84,9 @@ def _describe_xgboost(obj: Any, wanted: Wanted) -> Description:
     names = _own_names(booster.feature_names)
     types = booster.feature_types or []
     coded = [name for name, kind in zip(names or (), types, strict=False) if kind == "c"]
-    rounds = (0, booster.best_iteration + 1) if "best_iteration" in booster.attributes() else (0, 0)
+    # as the library itself: a wrapper stops at the best iteration, a native booster uses every tree
+    stopped = not native and "best_iteration" in booster.attributes()
+    rounds = (0, booster.best_iteration + 1) if stopped else (0, 0)
     missing = np.nan if native else obj.missing
     levels = _xgboost_levels(booster) if coded else {}  # linear boosters cannot be asked
 
@@ -154,7 +156,12 @@ def _describe_lightgbm(obj: Any, wanted: Wanted) -> Description:
     places = [int(place) for place in (_line(r"^\[categorical_feature: ([\d,]+)\]$", text) or "").split(",") if place]
     coded = [booster.feature_name()[place] for place in places]
     held = booster.pandas_categorical or []
-    levels = dict(zip(coded, held, strict=True)) if len(held) == len(coded) else {}
+    if held and len(held) != len(coded):
+        raise OptionError(
+            f"This LightGBM model was trained on {len(held)} pandas categories and has {len(coded)} categorical "
+            "features, so that it is not clear which levels are whose; wrap its predict in a function of the table"
+        )
+    levels = dict(zip(coded, held, strict=True)) if held else {}
 
     def predict(rows: Any) -> Any:
         return booster.predict(_prepared(rows, levels, coded if held else ()), raw_score=raw)
@@ -244,9 +251,7 @@ def _prepared(rows: Any, levels: Mapping[str, Sequence[Any]], coded: Sequence[st
 
 def _own_names(names: Sequence[str] | None) -> tuple[str, ...] | None:
     """Return the names of a model's columns, unless its library made them up by counting."""
-    names = tuple(names or ())
-    counted = any(names == tuple(f"{stem}{j}" for j in range(len(names))) for stem in ("f", "Column_", ""))
-    return None if counted else names
+    return None if is_counted(names or ()) else tuple(names or ())
 
 
 def _fitted(obj: Any, booster: Callable[[], Any]) -> Any:

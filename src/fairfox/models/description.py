@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -22,6 +22,11 @@ class Description:
     names: tuple[str, ...] | None = None  # the columns it was trained on, in order, where it knows them
     as_category: frozenset[str] = frozenset()  # columns that are categories to it, whatever they are in the table
     width: int | None = None  # how many columns it takes, where it knows
+
+
+def is_counted(names: Sequence[str]) -> bool:
+    """Return whether names are such as libraries make up by counting: f0, f1, ..., Column_0, ... or 0, 1, ..."""
+    return any(tuple(names) == tuple(f"{stem}{j}" for j in range(len(names))) for stem in ("f", "Column_", ""))
 
 
 @runtime_checkable

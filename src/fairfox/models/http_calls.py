@@ -213,13 +213,17 @@ class HttpCalls:
         quoted = self._quoted(text)
         return f": {quoted}" if quoted else ""
 
-    def _quoted(self, text: str) -> str:
-        """Return a server's words as one short line that cannot steer a terminal or give the credentials away."""
+    def redacted(self, text: str) -> str:
+        """Return words that may be a server's as one line that cannot steer a terminal or give the credentials away."""
         if self.auth_env is not None:
             secret = self._credentials()
             for part in (secret, secret.partition(" ")[2].strip()):
                 text = text.replace(part, "***") if part else text
-        line = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
+        return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
+
+    def _quoted(self, text: str) -> str:
+        """Return a server's words, redacted and cut to a short line."""
+        line = self.redacted(text)
         return line if len(line) <= _SHOWN else f"{line[:_SHOWN]}..."
 
     def _followed(self, url: str, location: str | None) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -12,7 +13,7 @@ import narwhals as nw
 import numpy as np
 
 from fairfox.data.columns import objects
-from fairfox.errors import DataError, ModelError, OptionError
+from fairfox.errors import DataError, FairfoxError, ModelError, OptionError
 from fairfox.models.description import Description, Kind
 from fairfox.models.http_calls import HttpCalls, check_url
 from fairfox.models.protocol import row_blocks
@@ -105,7 +106,8 @@ class Endpoint:
 
     def describe(self) -> Description:
         """Return how the model is asked; a v2 server is asked for its metadata the first time."""
-        spoken = self._protocol
+        with self._redacting():
+            spoken = self._protocol
         return Description(
             self.predict,
             spoken.kind,
@@ -116,6 +118,18 @@ class Endpoint:
 
     def predict(self, rows: Any) -> np.ndarray:
         """Return the predictions (N, K) for a data frame or a matrix, asked for in batches."""
+        with self._redacting():
+            return self._predict(rows)
+
+    @contextmanager
+    def _redacting(self) -> Iterator[None]:
+        """Keep what a server wrote into its names and answers from giving the credentials away in an error."""
+        try:
+            yield
+        except FairfoxError as error:
+            raise type(error)(self._calls.redacted(str(error))) from None
+
+    def _predict(self, rows: Any) -> np.ndarray:
         names, columns = _columns_of(rows)
         sent = f"{len(columns)} columns" if names is None else f"the columns {', '.join(names)}"
         parts = []
@@ -146,8 +160,9 @@ class Endpoint:
         except (ValueError, TypeError, OverflowError):
             raise ModelError(f"{where} returned predictions of uneven kinds or lengths; expected numbers") from None
         if text:
+            first = self._calls.redacted(str(found.reshape(-1)[0]))[:40]  # before it is cut: a part would get through
             raise ModelError(
-                f"{where} returned text such as '{str(found.reshape(-1)[0])[:40]}'; expected numbers: serve the "
+                f"{where} returned text such as '{first}'; expected numbers: serve the "
                 "probabilities, not the class (for MLflow and scikit-learn: pyfunc_predict_fn='predict_proba')"
             )
         if numbers.ndim == 0 or len(numbers) != rows:

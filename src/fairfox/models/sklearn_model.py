@@ -82,9 +82,11 @@ def load_skops(path: Path) -> Any:
             raise FileError(
                 f"'{path.name}' would unpack to {unpacked / 2**20:,.0f} MiB; save the model again with skops"
             )
-        foreign = [name for name in io.get_untrusted_types(file=path) if not _is_harmless(name)]
+        content = path.read_bytes()  # what is checked is what is loaded
+        doubtful = io.get_untrusted_types(data=content)
+        foreign = [name for name in doubtful if not _is_harmless(name)]
         if not foreign:
-            return io.load(path, trusted=io.get_untrusted_types(file=path))
+            return io.loads(content, trusted=doubtful)
     except FileError:
         raise
     except Exception as error:  # a damaged file may raise anything
