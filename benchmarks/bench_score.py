@@ -48,6 +48,7 @@ RESULTS = HERE / "results" / "score.json"
 README = HERE / "README.md"
 BEGIN, END = "<!-- numbers of bench_score.py: begin -->", "<!-- numbers of bench_score.py: end -->"
 SEED = 0
+PATIENCE, FEWEST_LAPS = 40.0, 5  # seconds, after which a busy machine is asked for no more laps than these
 
 
 @dataclass(frozen=True)
@@ -102,10 +103,11 @@ def compare(of: Callable[[], object], over: Callable[[], object], *, laps: int) 
     A lap times one after the other, so that both see the same machine; what is short is called as often as it
     takes to last as long as the other, so that interruptions hit both alike.
     """
-    longer, shorter = _seconds(of, 1), _seconds(over, 1)  # warm-up, then once more to know how long
-    longer, shorter = _seconds(of, 1), _seconds(over, 1)
-    calls = max(1, round(shorter / longer)), max(1, round(longer / shorter))
-    pairs = [(_seconds(of, calls[0]), _seconds(over, calls[1])) for _ in range(laps)]
+    first, second = (min(_seconds(call, 1) for _ in range(3)) for call in (of, over))  # the warm-up too
+    calls = max(1, round(second / first)), max(1, round(first / second))
+    pairs, start = [], perf_counter()
+    while len(pairs) < laps and (len(pairs) < FEWEST_LAPS or perf_counter() - start < PATIENCE):
+        pairs.append((_seconds(of, calls[0]), _seconds(over, calls[1])))
     firsts, seconds = zip(*pairs, strict=True)
     return median(a / b for a, b in pairs), min(firsts) / min(seconds), median(firsts), median(seconds)
 
