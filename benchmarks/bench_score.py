@@ -7,23 +7,16 @@ README.md, from results/score.json.
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import platform
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from importlib.metadata import version
+from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
-from time import perf_counter
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import torch
 from sklearn.ensemble import HistGradientBoostingClassifier
+from timing import Benchmark, Ratio, compare
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
@@ -31,7 +24,6 @@ from torch.utils.data import DataLoader, TensorDataset
 from fairfox.auxiliary.model import AuxiliaryModel
 from fairfox.data.dataset import Dataset
 from fairfox.data.encode import fit_encoding
-from fairfox.data.files import written_whole
 from fairfox.data.table import load_table
 from fairfox.fairtests.effect import Effect
 from fairfox.fairtests.faux import FAux
@@ -44,11 +36,7 @@ from fairfox.models.wrap import as_model
 from fairfox.nets.mlp import MLP
 
 HERE = Path(__file__).parent
-RESULTS = HERE / "results" / "score.json"
-README = HERE / "README.md"
-BEGIN, END = "<!-- numbers of bench_score.py: begin -->", "<!-- numbers of bench_score.py: end -->"
 SEED = 0
-PATIENCE, FEWEST_LAPS = 40.0, 5  # seconds, after which a busy machine is asked for no more laps than these
 
 
 @dataclass(frozen=True)
@@ -75,48 +63,6 @@ QUICK = Settings(
     rows=2048, features=20, width=16, naive_rows=20, table_rows=2000, table_columns=4, training_rows=500, epochs=1,
     laps=3, long_laps=3,
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Ratio:
-    """One measured ratio beside its bar."""
-
-    name: str
-    of: str  # what is divided
-    over: str  # by what
-    bar: float
-    at_most: bool  # else at least
-    ratio: float  # median over laps
-    fastest: float  # fastest lap over fastest lap: what is left of it on a busy machine
-    seconds_of: float  # median of one call
-    seconds_over: float
-
-    @property
-    def holds(self) -> bool:
-        """Whether the median keeps the bar."""
-        return self.ratio <= self.bar if self.at_most else self.ratio >= self.bar
-
-
-def compare(of: Callable[[], object], over: Callable[[], object], *, laps: int) -> tuple[float, float, float, float]:
-    """Return the median ratio of two durations, that of the fastest laps, and the median seconds of a call of each.
-
-    A lap times one after the other, so that both see the same machine; what is short is called as often as it
-    takes to last as long as the other, so that interruptions hit both alike.
-    """
-    first, second = (min(_seconds(call, 1) for _ in range(3)) for call in (of, over))  # the warm-up too
-    calls = max(1, round(second / first)), max(1, round(first / second))
-    pairs, start = [], perf_counter()
-    while len(pairs) < laps and (len(pairs) < FEWEST_LAPS or perf_counter() - start < PATIENCE):
-        pairs.append((_seconds(of, calls[0]), _seconds(over, calls[1])))
-    firsts, seconds = zip(*pairs, strict=True)
-    return median(a / b for a, b in pairs), min(firsts) / min(seconds), median(firsts), median(seconds)
-
-
-def _seconds(call: Callable[[], object], times: int) -> float:
-    start = perf_counter()
-    for _ in range(times):
-        call()
-    return (perf_counter() - start) / times
 
 
 def population(rows: int, features: int) -> Dataset:
@@ -219,83 +165,32 @@ def training(settings: Settings) -> list[Ratio]:
     return [Ratio("training", name, "one in a plain DataLoader loop", 1.0, True, *found)]
 
 
-def measure(settings: Settings, *, quick: bool) -> dict[str, Any]:
-    """Return all ratios with what is needed to judge them."""
-    start, load = perf_counter(), os.getloadavg()[0]
-    torch.manual_seed(SEED)
-    ratios = [*gradient_tests(settings), *rank_on_trees(settings), *training(settings)]
-    return {
-        "seed": SEED,
-        "quick": quick,
-        "ratios": [{**asdict(r), "holds": None if quick else r.holds} for r in ratios],
-        "settings": asdict(settings),
-        "machine": {"cpu": cpu_model(), "cores": os.cpu_count(), "threads": torch.get_num_threads(), "load": load},
-        "versions": {"python": platform.python_version()}
-        | {name: version(name) for name in ("fairfox", "torch", "numpy", "scikit-learn")},
-        "seconds": round(perf_counter() - start, 1),
-    }
+def measure(settings: Settings) -> list[Ratio]:
+    """Return all ratios."""
+    return [*gradient_tests(settings), *rank_on_trees(settings), *training(settings)]
 
 
-def cpu_model() -> str:
-    """Return the name of the processor."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
-
-
-def as_table(found: dict[str, Any]) -> str:
-    """Return the ratios as a Markdown table, with the machine and sizes below."""
-    lines = ["| what | over | bar | measured | fastest laps | holds |", "|---|---|---|---|---|---|"]
-    for r in found["ratios"]:
-        holds = {None: "-", True: "yes", False: "**no**"}[r["holds"]]
-        bar = f"{'≤' if r['at_most'] else '≥'} {r['bar']:g}"
-        lines.append(f"| {r['of']} | {r['over']} | {bar} | {r['ratio']:.3g} | {r['fastest']:.3g} | {holds} |")
-    machine, versions, s = found["machine"], found["versions"], found["settings"]
-    lines += [
-        "",
+def sizes(s: dict[str, Any]) -> str:
+    """Return the settings in a sentence."""
+    return (
         f"Networks: {s['features']} features, width {s['width']}, depth {s['depth']}; {s['rows']:,} rows in blocks of "
         f"{s['block']}. Trees: default HistGradientBoostingClassifier, {s['table_rows']:,} rows, "
         f"{s['table_columns']} numeric columns. Training: {s['training_rows']:,} rows, batch {s['training_batch']}, "
-        f"{s['epochs']} epochs.",
-        "",
-        f"Measured on {machine['cpu']}, {machine['cores']} cores, {machine['threads']} threads, load "
-        f"{machine['load']:.1f} before the run, with "
-        + ", ".join(f"{name} {number}" for name, number in versions.items())
-        + f"; {found['seconds']:g} s.",
-    ]
-    return "\n".join(lines)
+        f"{s['epochs']} epochs."
+    )
 
 
-def write_readme(found: dict[str, Any]) -> None:
-    """Put the numbers between their marks in README.md."""
-    text = README.read_text(encoding="utf-8")
-    head, rest = text.split(BEGIN)
-    tail = rest.split(END)[1]
-    with written_whole(README) as path:
-        path.write_text(f"{head}{BEGIN}\n{as_table(found)}\n{END}{tail}", encoding="utf-8")
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, print, write; return 1 where a bar is not kept."""
-    parser = argparse.ArgumentParser(description="What scoring and training cost, as ratios in one run.")
-    parser.add_argument("--quick", action="store_true", help="small sizes; no bar counts")
-    parser.add_argument("--readme", action="store_true", help="only write the numbers in README.md from the results")
-    parser.add_argument("--out", type=Path, help="JSON file; default: results/score.json, none with --quick")
-    options = parser.parse_args(arguments)
-    if options.readme:
-        write_readme(json.loads(RESULTS.read_text(encoding="utf-8")))
-        return 0
-    found = measure(QUICK if options.quick else Settings(), quick=options.quick)
-    print(as_table(found))
-    out = options.out or (None if options.quick else RESULTS)
-    if out is not None:
-        with written_whole(out) as path:
-            path.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
-        if out.resolve() == RESULTS:
-            write_readme(found)
-    return 0 if options.quick or all(r["holds"] for r in found["ratios"]) else 1
-
+BENCHMARK = Benchmark(
+    description="What scoring and training cost, as ratios in one run.",
+    measure=measure,
+    settings=Settings(),
+    quick=QUICK,
+    seed=SEED,
+    sizes=sizes,
+    results=HERE / "results" / "score.json",
+    readme=HERE / "README.md",
+    marks=("<!-- numbers of bench_score.py: begin -->", "<!-- numbers of bench_score.py: end -->"),
+)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(BENCHMARK.run())

@@ -1,4 +1,4 @@
-"""What several tests need: a realistic audit of forty people, made by hand."""
+"""What several tests need: realistic audits of a few people, made by hand."""
 
 from __future__ import annotations
 
@@ -8,11 +8,22 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import torch
+from torch import Tensor
 
 from fairfox.auxiliary.quality import AuxiliaryQuality
-from fairfox.result import AuditResult, FeatureEffect, Features, Group
+from fairfox.result import AuditResult, FeatureEffect, Features, Finding, Group
 
 PEOPLE = 40
+DELTA = 0.05
+RACES = ("Asian", "Black", "Latin", "Other", "White")
+BETWEEN = (  # mean effect from each race to each other
+    (0.0, -0.02, -0.01, 0.0, 0.01),
+    (0.02, 0.0, 0.01, 0.02, 0.06),
+    (0.01, -0.01, 0.0, 0.01, 0.04),
+    (0.0, -0.02, -0.01, 0.0, 0.01),
+    (-0.01, -0.05, -0.03, -0.01, 0.0),
+)
+AGES = ("18 to 33", "34 to 52", "53 to 80")
 
 
 def example_table() -> pa.Table:
@@ -36,67 +47,248 @@ def example_result(**changes: Any) -> AuditResult:
     generator = torch.Generator().manual_seed(0)
     female = torch.arange(PEOPLE) % 2 == 0
     signed = torch.where(female, 0.08, -0.03) + 0.03 * torch.randn(PEOPLE, generator=generator)
-    abstained = torch.arange(PEOPLE) >= PEOPLE - 2
-    signed[abstained] = 0.0
-    scores = signed.abs()
-    flags = scores > 0.05
-    interval = signed[:, None] + torch.tensor([-0.015, 0.015])
-    confident = flags & (interval.abs().amin(1) > 0.05)
-    per_person = torch.stack([0.7 * signed, 0.3 * signed, 0.0 * signed], dim=1)
+    signed[-2:] = torch.nan
+    finding = make_finding(
+        "sex",
+        ("Female", "Male"),
+        ("Female", "Male"),
+        torch.stack([torch.where(female, torch.nan, signed), torch.where(female, signed, torch.nan)], dim=1),
+        group=["Female" if one else "Male" for one in female.tolist()],
+        predictions=_predictions(female),
+        proxy={"income": 0.9, "job": 0.35, "age": 0.02},
+        quality=AuxiliaryQuality("sex", "auc", 0.84, 0.5, 0.49, 0.693, PEOPLE),
+        alignment_share=0.21,
+    )
+    assert finding.signed is not None
+    per_person = torch.stack([0.7 * finding.signed, 0.3 * finding.signed, 0.0 * finding.signed], dim=1)
     per_person[-10:] = torch.nan
-    predictions = torch.where(female, 0.42, 0.58)
-    result = AuditResult(
+    result = make_result(
+        finding,
+        reasons=(None,) * (PEOPLE - 2) + ("no evidence about sex",) * 2,
+        predictions=_predictions(female),
+        counterfactual=torch.zeros(PEOPLE, 5),
+        features=Features(
+            proxy=finding.proxy,
+            effect=FeatureEffect(("income", "job", "age"), per_person, "integrated gradients"),
+        ),
+        warnings=("The group sex=Male has few people.",),
+    )
+    return replace(result, **changes)
+
+
+def with_finding(result: AuditResult, place: int = 0, **changes: Any) -> AuditResult:
+    """Return the audit with one of its findings changed."""
+    findings = list(result.findings)
+    findings[place] = replace(findings[place], **changes)
+    return replace(result, findings=tuple(findings))
+
+
+def without_sign() -> AuditResult:
+    """Return the same audit by a test that knows no direction and no interval."""
+    result = example_result()
+    groups = tuple(replace(group, mean_signed=None, share_confident=None, towards={}) for group in result.groups)
+    unsigned: dict[str, Any] = {"signed": None, "interval": None, "confident_flags": None}
+    result = replace(
+        result,
+        **unsigned,
+        counterfactual=None,
+        features=replace(result.features, effect=None),
+        test="fta",
+        unit="prediction per standard deviation",
+    )
+    return nameless(with_finding(result, groups=groups, **unsigned))
+
+
+def nameless(result: AuditResult) -> AuditResult:
+    """Return the same audit by a test that knows no protected variable."""
+    people = len(result)
+    for place in range(len(result.findings)):
+        nowhere: dict[str, Any] = {"effects": torch.zeros(people, 0), "towards": (None,) * people}
+        result = with_finding(result, place, contrasts=(), **nowhere)
+    return result
+
+
+def many_result(**changes: Any) -> AuditResult:
+    """Return an audit of 200 people for sex (2 classes), race (5) and age (a number) at once.
+
+    Black and Latin people would gain as White, and White people lose as Black. Nobody knows the race of the first
+    twenty (inferred) nor the age of every fiftieth; the last four people are abstained. "Other" puts two rare classes
+    together, and race=Black has its own delta.
+    """
+    people = 200
+    rng = torch.Generator().manual_seed(1)
+    rows = torch.arange(people)
+    sex, race, age = rows % 2, rows % 5, (rows * 7) % 3
+    noise = 0.01 * torch.randn(people, 9, generator=rng)
+    away = rows >= people - 4
+    effects = {
+        "sex": 0.02 * torch.tensor([[-1.0, 1.0]]) + noise[:, :2],
+        "race": torch.tensor(BETWEEN)[race] + noise[:, 2:7],
+        "age": torch.stack([0.015 + 0.025 * (age == 2), 0.01 + 0.0 * age], dim=1) + noise[:, 7:],
+    }
+    for name, own in (("sex", sex), ("race", race)):
+        effects[name][rows, own] = torch.nan
+    for each in effects.values():
+        each[away] = torch.nan
+    effects["age"][::50] = torch.nan
+    weights = 1.0 + (rows % 4)
+    delta = torch.where(race == 1, 0.03, DELTA)
+    predictions = 0.3 + 0.1 * sex + 0.05 * (race == 4) + 0.02 * age
+    common: dict[str, Any] = {"predictions": predictions, "weights": weights, "delta": delta}
+    levels = {"sex": ("Female", "Male"), "race": RACES}
+    findings = (
+        make_finding(
+            "sex",
+            levels["sex"],
+            levels["sex"],
+            effects["sex"],
+            group=[levels["sex"][k] for k in sex.tolist()],
+            proxy={"income": 0.9, "job": 0.35, "hours": 0.02},
+            quality=AuxiliaryQuality("sex", "auc", 0.84, 0.5, 0.49, 0.693, people),
+            alignment_share=0.04,
+            **common,
+        ),
+        make_finding(
+            "race",
+            RACES,
+            RACES,
+            effects["race"],
+            group=[RACES[k] for k in race.tolist()],
+            inferred=rows < 20,
+            proxy={"postcode": 1.4, "income": 0.4, "job": 0.1},
+            quality=AuxiliaryQuality("race", "auc", 0.71, 0.5, 1.2, 1.61, people),
+            alignment_share=0.17,
+            merged={"Other": ("Eskimo", "Inuit")},
+            **common,
+        ),
+        make_finding(
+            "age",
+            (),
+            ("age + 13.6", "age - 13.6"),
+            effects["age"],
+            group=[AGES[k] if n % 50 else "unknown" for n, k in enumerate(age.tolist())],
+            proxy={"hours": 0.3, "income": 0.2},
+            quality=AuxiliaryQuality("age", "r2", 0.31, 0.0, 0.69, 1.0, people),
+            alignment_share=0.09,
+            **common,
+        ),
+    )
+    worst = torch.stack([finding.scores for finding in findings]).argmax(0)
+    signed = torch.stack([finding.signed for finding in findings if finding.signed is not None])
+    taken = signed.gather(0, worst[None])[0]
+    per_person = torch.stack([0.6 * taken, 0.3 * taken, 0.1 * taken, 0.0 * taken], dim=1)
+    per_person[away] = torch.nan
+    result = make_result(
+        *findings,
+        reasons=(None,) * (people - 4) + ("no evidence about race",) * 4,
+        predictions=predictions,
+        counterfactual=torch.zeros(people, 5),
+        features=Features(
+            proxy={"postcode": 1.4, "income": 0.9, "job": 0.35, "hours": 0.3},  # the strongest of each
+            effect=FeatureEffect(("postcode", "income", "job", "hours"), per_person, "integrated gradients"),
+        ),
+        warnings=("The group race=Other has few people.",),
+    )
+    settings = {**result.settings, "max_flagged": {"": 0.6, "race=Black": 0.5}}
+    result = replace(result, weights=weights, deltas={"race=Black": 0.03}, settings=settings)
+    return replace(result, **changes)
+
+
+def make_finding(
+    name: str,
+    levels: tuple[str, ...],
+    contrasts: tuple[str, ...],
+    effects: Tensor,
+    *,
+    group: list[str],
+    predictions: Tensor,
+    inferred: Tensor | None = None,
+    weights: Tensor | None = None,
+    delta: Tensor | float = DELTA,
+    **more: Any,
+) -> Finding:
+    """Return what an audit finds where these are the effects of every contrast (N, Q)."""
+    abstained = effects.isnan().all(1)
+    scores, place = effects.abs().nan_to_num(nan=-1.0).max(1)
+    scores = torch.where(abstained, 0.0, scores)
+    signed = torch.where(abstained, 0.0, effects.gather(1, place[:, None])[:, 0])
+    interval = signed[:, None] + torch.tensor([-0.015, 0.015])
+    flags = ~abstained & (scores > delta)
+    confident = flags & (interval.abs().amin(1) > delta)
+    inferred = torch.zeros(len(effects), dtype=torch.bool) if inferred is None else inferred
+    weight = torch.ones(len(effects)) if weights is None else weights
+
+    def mean(values: Tensor, of: Tensor) -> float:
+        return float((values[of] * weight[of]).sum() / weight[of].sum())
+
+    groups = []
+    for level in dict.fromkeys(levels or sorted(own for own in group if own != "unknown")):
+        own = torch.tensor([each == level for each in group]) & ~abstained
+        towards = {to: (effects[:, q], own & ~effects[:, q].isnan()) for q, to in enumerate(contrasts)}
+        groups.append(
+            Group(
+                variable=name,
+                level=level,
+                people=int(own.sum()),
+                mean_prediction=mean(predictions, own),
+                mean_signed=mean(signed, own),
+                share_flagged=mean(flags.float(), own),
+                share_confident=mean(confident.float(), own),
+                inferred=int((own & inferred).sum()),
+                towards={to: mean(value, of) for to, (value, of) in towards.items() if of.any()},
+            )
+        )
+    words = [None if gone else contrasts[q] for q, gone in zip(place.tolist(), abstained.tolist(), strict=True)]
+    return Finding(
+        name=name,
+        kind="continuous" if not levels else "binary" if len(levels) == 2 else "categorical",
+        levels=levels,
+        contrasts=contrasts,
+        effects=effects,
         scores=scores,
         signed=signed,
         interval=interval,
         flags=flags,
         confident_flags=confident,
         abstained=abstained,
-        reasons=(None,) * (PEOPLE - 2) + ("no evidence about sex",) * 2,
-        predictions=predictions,
+        towards=tuple(words),
+        group=tuple(group),
+        inferred=inferred,
         direct=0.4 * signed,
-        total=signed,
-        counterfactual=torch.zeros(PEOPLE, 5),
+        total=signed.clone(),
+        alignment_error=0.01,
+        groups=tuple(groups),
+        **more,
+    )
+
+
+def make_result(*findings: Finding, **more: Any) -> AuditResult:
+    """Return the worst case over findings, as the test `rank` gives it."""
+    worst = torch.stack([finding.scores for finding in findings]).argmax(0)
+
+    def taken(each: list[Any]) -> Tensor:
+        stacked = torch.stack(each)  # (V, N, ...)
+        return stacked[worst, torch.arange(len(worst))]
+
+    abstained = torch.stack([finding.abstained for finding in findings]).all(0)
+    return AuditResult(
+        scores=taken([finding.scores for finding in findings]),
+        signed=taken([finding.signed for finding in findings]),
+        interval=taken([finding.interval for finding in findings]),
+        flags=torch.stack([finding.flags for finding in findings]).any(0),
+        confident_flags=taken([finding.confident_flags for finding in findings]),
+        abstained=abstained,
+        worst=worst,
+        findings=findings,
         ids=None,
-        group=tuple("Female" if one else "Male" for one in female.tolist()),
-        alignment_share={"sex": 0.21},
-        features=Features(
-            proxy={"income": 0.9, "job": 0.35, "age": 0.02},
-            effect=FeatureEffect(("income", "job", "age"), per_person, "integrated gradients"),
-        ),
-        auxiliary=(AuxiliaryQuality("sex", "auc", 0.84, 0.5, 0.49, 0.693, PEOPLE),),
-        groups=tuple(
-            _group(level, own & ~abstained, signed, predictions, flags, confident)
-            for level, own in (("Female", female), ("Male", ~female))
-        ),
-        delta=0.05,
+        delta=DELTA,
         test="rank",
         meaning="How much the prediction changes when a person keeps their ranks and joins the other group.",
         unit="change of the prediction (probability)",
-        warnings=("The group sex=Male has few people.",),
         settings={"seed": 0, "refits": 5, "versions": {"fairfox": "0.1.0"}, "seconds": 1.5},
-    )
-    return replace(result, **changes)
-
-
-def without_sign() -> AuditResult:
-    """Return the same audit by a test that knows no direction and no interval."""
-    result = example_result()
-    groups = tuple(replace(group, mean_signed=None, share_confident=None) for group in result.groups)
-    changes: dict[str, Any] = {"signed": None, "interval": None, "confident_flags": None, "counterfactual": None}
-    features = replace(result.features, effect=None)
-    return replace(
-        result, **changes, groups=groups, features=features, test="fta", unit="prediction per standard deviation"
+        **more,
     )
 
 
-def _group(level: str, own: Any, signed: Any, predictions: Any, flags: Any, confident: Any) -> Group:
-    return Group(
-        variable="sex",
-        level=level,
-        people=int(own.sum()),
-        mean_prediction=float(predictions[own].mean()),
-        mean_signed=float(signed[own].mean()),
-        share_flagged=float(flags[own].float().mean()),
-        share_confident=float(confident[own].float().mean()),
-    )
+def _predictions(female: Tensor) -> Tensor:
+    return torch.where(female, 0.42, 0.58)

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairfox.alignment import (
+    SINGLE,
     Head,
     alignment_parts,
     alignment_share,
@@ -380,3 +381,11 @@ def test_ratio_of_sums_stays_within_its_bounds():
     assert ratio_of_sums(-one, one) == 0.0
     assert ratio_of_sums(one, 0 * one) == 0.0
     assert ratio_of_sums(torch.zeros(0), torch.zeros(0)) == 0.0
+
+
+def test_what_is_smaller_than_the_cut_is_noise():
+    # the second output is the first plus noise in its seventh digit: as one direction both share it
+    jac = torch.tensor([[[1.0, 0.0], [1.0, 1e-7]]], dtype=torch.float64)
+    precise, single = inverse_direction(jac), inverse_direction(jac, cut=SINGLE)
+    torch.testing.assert_close(precise, torch.linalg.pinv(jac), rtol=1e-6, atol=0)
+    torch.testing.assert_close(single, torch.tensor([[[0.5, 0.5], [0.0, 0.0]]], dtype=torch.float64), atol=1e-6, rtol=0)

@@ -39,7 +39,7 @@ QUICK = {"protected": "sex", "label": "paid", "id": "name", "refits": 2, "folds"
 
 def test_a_model_on_income_is_found_to_treat_women_worse():
     result = fairfox.audit(by_income, table(), **QUICK)
-    women = torch.tensor([g == "Female" for g in result.group])
+    women = torch.tensor([g == "Female" for g in result.findings[0].group])
     assert float(result.signed[women].mean()) > 0.2  # 600 of 400 * 4: about a third of the range
     assert float(result.signed[~women].mean()) < -0.2
     assert next(iter(result.features.effect.total)) == "income"
@@ -126,16 +126,17 @@ def test_a_constant_model_is_fair_with_a_warning():
     assert any("constant" in text for text in result.warnings)
 
 
-def test_people_of_unknown_group_are_abstained_and_left_out_of_the_share():
+def test_people_of_unknown_group_are_taken_for_members_of_the_most_probable_one():
     people = table()
     people.loc[:9, "sex"] = None
     result = fairfox.audit(by_income, people, **QUICK)
-    assert result.abstained[:10].all()
-    assert not result.abstained[10:].any()
-    assert result.reasons[0] == "protected value unknown"
-    assert float(result.scores[:10].sum()) == 0.0
-    assert result.share_flagged == pytest.approx(float(result.flags.sum()) / 390)
-    assert any("10 people" in text for text in result.warnings)
+    assert result.inferred.tolist() == [True] * 10 + [False] * 390
+    assert not result.abstained.any()
+    for income, group in zip(people["income"][:10], result.findings[0].group, strict=False):
+        if abs(income - 3300) > 400:  # those in the middle may go either way
+            assert group == ("Male" if income > 3300 else "Female")
+    assert any("'sex' is unknown for 10 of 400 people" in text for text in result.warnings)
+    assert sum(group.inferred for group in result.groups) == 10
 
 
 def test_the_default_delta_of_a_regressor_is_a_share_of_its_usual_range():
@@ -189,7 +190,7 @@ def test_counterfactual_rows_come_back_in_the_tables_own_units():
     ("options", "kind", "message"),
     [
         ({"protected": "sexe"}, ColumnError, "Did you mean 'sex'"),
-        ({"protected": "age"}, DataError, "a cut such as 'age<"),
+        ({"protected": "name", "id": None}, DataError, "'name' has 400 different values, more than 50 groups"),
         ({"protected": []}, OptionError, "No protected variable"),
         ({"test": "rnak"}, OptionError, "Did you mean 'rank'"),
         ({"delta": -1}, OptionError, "delta is -1"),
@@ -263,12 +264,17 @@ def test_the_counterfactual_is_that_of_the_chosen_test():
     np.testing.assert_allclose(effect, result.signed.numpy(), atol=1e-9)
 
 
-def test_contributions_leave_out_the_abstained():
+def test_people_with_nobody_alike_in_the_other_variables_are_abstained_and_not_explained():
     people = table()
-    people.loc[:199, "sex"] = None
-    result = fairfox.audit(by_income, people, **QUICK)
-    assert result.features.effect.per_person[:200].isnan().all()
-    assert result.features.effect.total["income"] == pytest.approx(float(result.scores[200:].mean()), rel=0.15)
+    people["race"] = np.where(people.index % 2, "a", "b")
+    men_b = ((people["sex"] == "Male") & (people["race"] == "b")).to_numpy()
+    people = people[~men_b | (np.cumsum(men_b) <= 4)]  # four men of race b: no rank among so few
+    gone = torch.tensor(((people["sex"] == "Male") & (people["race"] == "b")).to_numpy())
+    result = fairfox.audit(by_income, people, **(QUICK | {"protected": ["sex", "race"]}), hold_others=True)
+    assert torch.equal(result.abstained, gone)
+    assert {reason for reason in result.reasons if reason} == {"too few people share the other protected values"}
+    assert result.features.effect.per_person[gone].isnan().all()
+    assert result.share_flagged == pytest.approx(float(result.flags.sum()) / int((~gone).sum()))
 
 
 def test_the_columns_of_a_function_can_be_named_with_the_protected_one_among_them():
@@ -323,3 +329,159 @@ def test_a_function_that_leaves_the_range_of_probabilities_late_is_refused():
     people = table(1500)
     with pytest.raises(OptionError, match="The first 1000 predictions lie within 0 and 1 and others do not"):
         fairfox.audit(lambda t: np.where(t.index < 1000, 0.5, 2.0), people, **QUICK)
+
+
+def mixed(n: int = 1500, seed: int = 0) -> pd.DataFrame:
+    """Return people whose income depends on sex, race and age."""
+    rng = np.random.default_rng(seed)
+    people = table(n, seed)
+    race = rng.choice(3, n, p=[0.5, 0.3, 0.2])
+    people["race"] = np.array(["White", "Black", "Asian"])[race]
+    people["income"] += np.array([0, -900, 200])[race] + 4.0 * (people["age"] - 44)
+    return people
+
+
+def test_several_variables_have_a_finding_each_and_the_worst_is_named():
+    result = fairfox.audit(by_income, mixed(), **(QUICK | {"protected": ["sex", "race", "age"]}))
+    assert result.variables == ("sex", "race", "age")
+    each = torch.stack([finding.scores for finding in result.findings], dim=1)
+    torch.testing.assert_close(each.amax(1), result.scores)
+    torch.testing.assert_close(each.gather(1, result.worst[:, None])[:, 0], result.scores)
+    assert torch.equal(torch.stack([finding.flags for finding in result.findings]).any(0), result.flags)
+    black = torch.tensor([group == "Black" for group in result.findings[1].group])
+    assert float(result.findings[1].signed[black].mean()) > 0.2  # 900 less than the largest group
+    assert float(each[:, 2].mean()) < float(each[:, 1].mean())
+
+
+def test_contributions_of_a_number_point_upwards_like_its_effect():
+    result = fairfox.audit(by_income, mixed(), **(QUICK | {"protected": "age"}))
+    explained = ~result.features.effect.per_person.isnan().any(1)
+    torch.testing.assert_close(result.features.effect.per_person[explained].sum(1), result.signed[explained])
+    assert any("-" in towards for towards in result.findings[0].towards)
+    assert float(result.signed.mean()) > 0  # income grows with age
+
+
+def test_aligned_scores_of_several_variables_are_scaled_one_by_one():
+    people = mixed(600)
+    options = QUICK | {"protected": ["sex", "race"]}
+    plain, aligned = (fairfox.audit(by_income, people, **options, test=test) for test in ("rank", "rank/a"))
+    for before, after in zip(plain.findings, aligned.findings, strict=True):
+        torch.testing.assert_close(after.scores, before.scores * after.alignment_share)
+    explained = ~aligned.features.effect.per_person.isnan().any(1)
+    torch.testing.assert_close(aligned.features.effect.per_person[explained].sum(1), aligned.signed[explained])
+
+
+def test_intersections_are_one_more_variable():
+    result = fairfox.audit(by_income, mixed(), **(QUICK | {"protected": ["sex", "race"]}), intersections=True)
+    crossing = result.findings[2]
+    assert crossing.name == "sex x race"
+    assert crossing.parts == ("sex", "race")
+    assert len(crossing.levels) == 6
+    women = torch.tensor([group == "Female & Black" for group in crossing.group])
+    named = [crossing.towards[row] for row in women.nonzero()[:, 0].tolist()]
+    assert named.count("Male & Asian") > 0.8 * len(named)  # 600 + 900 + 200 more
+
+
+def test_everyone_is_compared_with_the_reference_group():
+    result = fairfox.audit(by_income, mixed(600), **(QUICK | {"protected": "race"}), reference_group="White")
+    finding = result.findings[0]
+    assert finding.reference == "White"
+    for group, towards in zip(finding.group, finding.towards, strict=True):
+        assert (towards == "White") == (group != "White")
+
+
+def test_rare_classes_are_put_together_and_the_rule_is_told():
+    people = mixed()
+    people.loc[people.index[:20], "race"] = "Other"
+    people.loc[people.index[20:45], "race"] = "Native"
+    with_rare = QUICK | {"protected": "race", "folds": 5}
+    result = fairfox.audit(by_income, people, **with_rare, merge_rare=0.025)
+    assert result.findings[0].merged == {"other (Native, Other)": ("Native", "Other")}
+    assert "other (Native, Other)" in result.findings[0].levels
+    people.loc[people.index[5:20], "race"] = "White"
+    with pytest.raises(DataError, match=r"Group 'Other' of 'race' has 5 people .*--merge-rare"):
+        fairfox.audit(by_income, people, **with_rare)
+
+
+def test_groups_may_have_deltas_and_limits_of_their_own():
+    people = mixed(600)
+    result = fairfox.audit(
+        by_income, people, **QUICK, delta=0.2, deltas={"Female": 0.9}, limits={"": 1.0, "sex=Male": 0.01}
+    )
+    women = torch.tensor([group == "Female" for group in result.findings[0].group])
+    assert torch.equal(result.flags, result.scores > torch.where(women, 0.9, 0.2))
+    assert result.deltas == {"sex=Female": 0.9}
+    assert result.settings["max_flagged"] == {"": 1.0, "sex=Male": 0.01}
+    (sentence,) = result.over_limits(result.settings["max_flagged"])
+    assert "sex=Male" in sentence
+
+
+def test_weights_count_in_shares_and_in_what_is_learnt():
+    people = mixed(800)
+    people["weight"] = np.where(people["income"] > 3300, 3.0, 1.0)
+    plain = fairfox.audit(by_income, people.drop(columns="weight"), **QUICK)
+    result = fairfox.audit(by_income, people, **QUICK, weights="weight")
+    weight = torch.tensor(people["weight"].to_numpy())
+    assert result.share_flagged == pytest.approx(float((weight * result.flags).sum() / weight.sum()))
+    assert "weight" not in result.settings["columns"]
+    assert float((result.signed - plain.signed).abs().mean()) > 0.01  # ranks among weighted people are others
+    with pytest.raises(DataError, match="weight"):
+        fairfox.audit(by_income, people.assign(weight=-1.0), **QUICK, weights="weight")
+
+
+def test_equal_weights_count_in_nothing():
+    people = mixed(800).assign(weight=2.5)
+    plain = fairfox.audit(by_income, people.drop(columns="weight"), **QUICK)
+    result = fairfox.audit(by_income, people, **QUICK, weights="weight")
+    torch.testing.assert_close(result.signed, plain.signed)
+    assert result.share_flagged == pytest.approx(plain.share_flagged)
+
+
+def test_the_protected_column_may_live_in_another_table():
+    people = mixed(600)
+    panel = people[["name", "sex"]].sample(frac=0.8, random_state=0)
+    options = {k: v for k, v in QUICK.items() if k != "id"}
+    joined = fairfox.audit(by_income, people.drop(columns="sex"), **options, protected_from=panel, on="name")
+    assert joined.settings["matched_rows"] == 480
+    assert int(joined.inferred.sum()) == 120
+    assert "name" not in joined.settings["columns"]
+    with pytest.raises(OptionError, match="--protected-from"):
+        fairfox.audit(by_income, people, **QUICK, on="name")
+
+
+def test_a_reference_tells_the_groups_of_a_table_that_does_not():
+    people, panel = mixed(800, seed=1), mixed(800, seed=0)
+    blind = fairfox.audit(by_income, people.drop(columns="sex"), **QUICK, reference=panel)
+    seeing = fairfox.audit(by_income, people, **QUICK, reference=panel)
+    assert blind.inferred.all()
+    assert not seeing.inferred.any()
+    assert blind.findings[0].quality.rows > 0  # of the panel
+    agree = np.mean([a == b for a, b in zip(blind.findings[0].group, seeing.findings[0].group, strict=True)])
+    assert agree > 0.6
+
+
+def test_where_nobody_s_group_is_known_the_way_out_is_told():
+    people = mixed(100).assign(sex=None)
+    with pytest.raises(DataError, match=r"nobody's group is known; give a reference .*--protected-from TABLE --on ID"):
+        fairfox.audit(by_income, people, **QUICK)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"hold_others": True}, "needs at least two protected variables"),
+        ({"intersections": True}, "at least two protected variables"),
+        ({"reference_group": "Womn"}, "There is no group 'Womn'"),
+        ({"deltas": {"Femal": 0.1}}, "There is no group 'Femal'"),
+        ({"deltas": {"Female": -1}}, "delta of 'Female' is -1"),
+        ({"limits": {"Female": 2}}, "the limit of 'Female' is 2"),
+        ({"limits": {"Male": 0.1, "x": 0.2}}, "There is no group 'x'"),
+        ({"merge_rare": 0.7}, "merge_rare is 0.7"),
+        ({"protected": ["sex", "age"], "intersections": True}, "give a cut such as 'age<"),
+        ({"protected": ["sex", "age"], "hold_others": True, "test": "faux+ng"}, "use rank, move or faux"),
+        ({"protected_from": "panel.csv"}, "need both"),
+    ],
+)
+def test_bad_options_about_groups_are_refused_in_one_sentence(options: dict[str, Any], message: str):
+    with pytest.raises(OptionError, match=message):
+        fairfox.audit(by_income, table(), **(QUICK | options))

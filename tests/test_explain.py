@@ -72,7 +72,8 @@ def test_proxy_strength_of_the_second_variable_reads_its_own_outputs():
     auxiliary = FixedAuxiliary([LinearMember(weights, torch.zeros(4))])
     data = Dataset.from_arrays(torch.zeros(4, 2), [[0, 0], [1, 1], [0, 2], [1, 0]], protected=[SEX, RACE])
     assert proxy_strength(auxiliary, data, variable=0).tolist() == [9.0, 9.0]
-    torch.testing.assert_close(proxy_strength(auxiliary, data, variable=1), torch.tensor([2 / 3, 2 / 3]))
+    # |1| + |-1| + |0|
+    torch.testing.assert_close(proxy_strength(auxiliary, data, variable=1), torch.tensor([2.0, 2.0]))
 
 
 def test_proxy_strength_of_a_continuous_variable_is_read_off_everyone():

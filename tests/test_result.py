@@ -1,23 +1,37 @@
-import json
 import math
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
 
+from fairfox.errors import OptionError
 from fairfox.fairtests.registry import FAIR_TESTS
-from fairfox.result import SCHEMA_VERSION
-from tests.support import PEOPLE, example_result, without_sign
+from fairfox.result import AuditResult
+from tests.support import PEOPLE, example_result, make_finding, make_result, many_result, with_finding, without_sign
 
 
-def parsed(text: str) -> dict:
-    def refuse(constant: str) -> None:
-        raise AssertionError(f"{constant} is no JSON")
-
-    return json.loads(text, parse_constant=refuse)
+def two_variables() -> AuditResult:
+    """Four people: sex moves the first two by 0.1 and 0.2, race (3 classes) the others by 0.3 and 0.4."""
+    nan = math.nan
+    common = {
+        "predictions": torch.full((4,), 0.5),
+        "proxy": {},
+        "quality": many_result().findings[0].quality,
+        "alignment_share": 0.1,
+    }
+    sex = torch.tensor([[nan, 0.1], [nan, 0.2], [-0.01, nan], [nan, nan]])
+    race = torch.tensor([[nan, 0.02, 0.01], [nan, 0.03, -0.04], [0.3, nan, 0.1], [0.1, -0.4, nan]])
+    return make_result(
+        make_finding("sex", ("F", "M"), ("F", "M"), sex, group=["F", "F", "M", "unknown"], **common),
+        make_finding("race", ("A", "B", "C"), ("A", "B", "C"), race, group=["A", "A", "B", "C"], **common),
+        reasons=(None,) * 4,
+        predictions=common["predictions"],
+        counterfactual=None,
+        features=replace(example_result().features, effect=None),
+        warnings=(),
+    )
 
 
 def test_shares_count_judged_people_only():
@@ -35,7 +49,6 @@ def test_share_of_nobody_is_zero():
     result = example_result(abstained=~nobody, flags=nobody, confident_flags=nobody, reasons=("dead row",) * PEOPLE)
     assert (result.share_flagged, result.share_confident) == (0.0, 0.0)
     assert "Nobody could be judged." in result.summary()
-    assert parsed(result.to_json())["readings"]["total"] == {"mean_signed": None, "mean_absolute": None, "groups": {}}
 
 
 def test_reasons_are_counted_most_frequent_first():
@@ -48,7 +61,7 @@ def test_readings_average_judged_people_per_group():
     direct = torch.full((PEOPLE,), 9.0)  # the abstained two keep 9 and must not count
     direct[:38] = torch.tensor([0.1, -0.3]).repeat(19)
     direct[0] = math.nan
-    reading = example_result(direct=direct).readings["direct"]
+    reading = with_finding(example_result(), direct=direct).readings["sex"]["direct"]
     assert reading.groups["Female"].mean_signed == pytest.approx(0.1)
     assert reading.groups["Male"].mean_signed == pytest.approx(-0.3)
     assert reading.mean_signed == pytest.approx((18 * 0.1 - 19 * 0.3) / 37)
@@ -71,91 +84,9 @@ def test_summary_tells_the_story_in_about_a_dozen_lines():
         assert part in text
 
 
-def test_json_holds_every_promised_field():
-    fields = parsed(example_result().to_json())
-    assert fields["schema_version"] == SCHEMA_VERSION
-    assert set(fields) == {
-        *("schema_version", "test", "meaning", "unit", "delta", "counts", "share_flagged", "share_confident"),
-        *(
-            "share_abstained",
-            "abstained_by_reason",
-            "alignment_share",
-            "alignment_error",
-            "readings",
-            "features",
-            "groups",
-        ),
-        *("auxiliary", "warnings", "settings"),
-    }
-    assert fields["counts"] == {"people": 40, "judged": 38, "flagged": 23, "confident": 19, "abstained": 2}
-    assert fields["abstained_by_reason"] == {"no evidence about sex": 2}
-    assert fields["features"]["effect"]["people"] == 30
-    assert list(fields["features"]["proxy"]) == ["income", "job", "age"]
-    assert [group["level"] for group in fields["groups"]] == ["Female", "Male"]
-
-
-def test_json_is_strict_whatever_the_numbers_and_settings_are():
-    odd = {"nan": math.nan, "inf": np.float32("inf"), "path": Path("a.csv"), 3: (np.int64(1), torch.tensor([0.5]))}
-    settings = parsed(example_result(settings=odd, alignment_share={"sex": math.nan}).to_json())
-    assert settings["settings"] == {"nan": None, "inf": None, "path": "a.csv", "3": [1, [0.5]]}
-    assert settings["alignment_share"] == {"sex": None}
-
-
-def test_json_of_a_test_without_sign_has_nulls():
-    fields = parsed(without_sign().to_json())
-    assert fields["share_confident"] is None
-    assert fields["counts"]["confident"] is None
-    assert fields["features"]["effect"] is None
-
-
 def test_json_file_is_what_was_returned(tmp_path: Path):
     text = example_result().to_json(tmp_path / "summary.json")
     assert (tmp_path / "summary.json").read_text(encoding="utf-8") == text
-
-
-def test_abstained_people_have_no_numbers_and_no_flags_in_the_table():
-    table = example_result().scores_table()
-    assert table.column_names == [
-        *("row_id", "score", "signed", "direct", "lower", "upper", "flag", "confident", "abstained", "reason")
-    ]
-    for name in ("score", "signed", "direct", "lower", "upper", "flag", "confident"):
-        assert table[name].null_count == 2
-        assert table[name][38].as_py() is None
-    assert table["abstained"].to_pylist() == [False] * 38 + [True] * 2
-    assert table["reason"][39].as_py() == "no evidence about sex"
-    assert table["row_id"].to_pylist() == list(range(PEOPLE))
-
-
-def test_columns_keep_their_types_when_a_test_has_no_sign():
-    with_sign, without = example_result().scores_table(), without_sign().scores_table()
-    assert with_sign.schema == without.schema
-    assert without["signed"].null_count == without["confident"].null_count == PEOPLE
-
-
-@pytest.mark.parametrize(
-    ("ids", "expected"),
-    [
-        (np.array([f"p{k}" for k in range(PEOPLE)]), "p1"),
-        (np.array([f"p{k}" for k in range(PEOPLE)], dtype=object), "p1"),
-        (np.arange(PEOPLE) + 100, 101),
-        (np.array([None, 1] + ["x"] * (PEOPLE - 2), dtype=object), "1"),  # several types: as text
-    ],
-)
-def test_ids_name_people(ids: np.ndarray, expected: object):
-    assert example_result(ids=ids).scores_table()["row_id"][1].as_py() == expected
-
-
-def test_a_missing_id_is_null():
-    ids = np.arange(PEOPLE, dtype=float)
-    ids[3] = math.nan
-    assert example_result(ids=ids).scores_table()["row_id"][3].as_py() is None
-
-
-def test_numbers_that_are_not_finite_are_null_in_the_table():
-    result = example_result()
-    direct = result.direct.clone()
-    direct[0] = math.inf
-    assert replace(result, direct=direct).scores_table()["direct"][0].as_py() is None
 
 
 def test_parquet_file_holds_the_table(tmp_path: Path):
@@ -191,5 +122,105 @@ def test_signed_contributions_are_averaged_within_groups():
     result = example_result()
     women = torch.arange(40)[:30] % 2 == 0
     means = result.effect_by_group
-    assert means["Female"]["income"] == pytest.approx(float(0.7 * result.signed[:30][women].mean()))
-    assert means["Male"]["income"] == pytest.approx(float(0.7 * result.signed[:30][~women].mean()))
+    assert means["sex=Female"]["income"] == pytest.approx(float(0.7 * result.signed[:30][women].mean()))
+    assert means["sex=Male"]["income"] == pytest.approx(float(0.7 * result.signed[:30][~women].mean()))
+
+
+def test_the_worst_case_is_that_of_the_variable_that_attained_it():
+    result = two_variables()
+    assert result.worst.tolist() == [0, 0, 1, 1]
+    assert result.towards == ("M", "M", "A", "B")
+    assert result.worst_case == {"sex": 0.5, "race": 0.5}
+    torch.testing.assert_close(result.total, torch.tensor([0.1, 0.2, 0.3, -0.4]))
+    torch.testing.assert_close(result.direct, 0.4 * result.total)
+    assert result.findings[0].unknown == 1
+    assert result.findings[1].attained == {"A": 1, "B": 2, "C": 1}  # 0.02 and -0.4 towards B
+
+
+def test_abstained_people_have_no_contrast():
+    assert example_result().towards[37:] == ("Female", None, None)
+
+
+def test_one_variable_with_two_classes_needs_no_names():
+    assert example_result().two_groups
+    assert not two_variables().two_groups
+    assert not replace(two_variables(), findings=two_variables().findings[1:]).two_groups
+
+
+def test_what_single_variables_have_is_found_under_their_names():
+    result = many_result()
+    assert result.variables == ("sex", "race", "age")
+    assert result.alignment_share == {"sex": 0.04, "race": 0.17, "age": 0.09}
+    assert result.alignment_error == {"sex": 0.01, "race": 0.01, "age": 0.01}
+    assert [quality.variable for quality in result.auxiliary] == ["sex", "race", "age"]
+    assert [group.name for group in result.groups][1:4] == ["sex=Male", "race=Asian", "race=Black"]
+    assert int(result.inferred.sum()) == 20
+    assert list(result.readings["age"]["total"].groups) == ["18 to 33", "34 to 52", "53 to 80"]
+
+
+def test_weights_count_in_shares_and_means_and_not_in_counts():
+    result = two_variables()
+    weights = torch.tensor([4.0, 3.0, 2.0, 1.0])
+    result = replace(result, weights=weights, flags=torch.tensor([True, False, False, True]))
+    assert result.share_flagged == pytest.approx(0.5)  # (4 + 1) / 10
+    assert result.share_confident == pytest.approx(1.0)  # all four intervals are beyond 0.05
+    assert result.worst_case == {"sex": 0.7, "race": pytest.approx(0.3)}
+    assert result.judged == 4
+    reading = result.readings["sex"]["total"]  # the fourth is not judged: 4, 3 and 2 count
+    assert reading.mean_signed == pytest.approx((4 * 0.1 + 3 * 0.2 - 2 * 0.01) / 9)
+    assert reading.groups["F"].mean_absolute == pytest.approx((4 * 0.1 + 3 * 0.2) / 7)
+    sex = result.findings[0]
+    assert sex.mean_score(weights) == pytest.approx((4 * 0.1 + 3 * 0.2 + 2 * 0.01) / 9)
+    assert sex.share_flagged(weights) == pytest.approx(7 / 9)
+    assert sex.share_flagged() == pytest.approx(2 / 3)
+    nobody = replace(result, weights=torch.zeros(4))
+    assert nobody.share_flagged == 0.0
+    assert math.isnan(nobody.readings["sex"]["total"].mean_signed)
+
+
+def test_weights_that_are_all_alike_change_nothing():
+    one, seven = (many_result(weights=torch.full((200,), weight)) for weight in (1.0, 7.0))
+    assert one.share_flagged == pytest.approx(seven.share_flagged)
+    assert one.share_flagged == pytest.approx(many_result(weights=None).share_flagged)
+    assert one.readings["race"]["direct"].mean_signed == pytest.approx(seven.readings["race"]["direct"].mean_signed)
+
+
+def test_signed_contributions_belong_to_the_variable_that_attained_the_score():
+    result = many_result()
+    rows = [n for n in range(196) if n % 5 == 1 and int(result.worst[n]) == 1]  # race=Black, because of race
+    weight = torch.tensor([1.0 + n % 4 for n in rows])
+    expected = float((0.6 * result.signed[rows] * weight).sum() / weight.sum())
+    assert result.effect_by_group["race=Black"]["postcode"] == pytest.approx(expected)
+
+
+def test_limits_are_held_against_everyone_and_against_groups():
+    result = two_variables()  # all four are flagged; of race=A nobody because of race
+    assert result.over_limits({"": 1.0, "race=A": 0.0}) == []
+    assert result.over_limits({"": 0.5, "race=A": 0.0, "race=B": 0.25}) == [
+        "Everyone together: 100.0% flagged, at most 50.0% allowed.",
+        "race=B: 100.0% flagged, at most 25.0% allowed.",
+    ]
+
+
+def test_a_limit_on_people_nobody_could_judge_is_not_held():
+    everybody = torch.ones(4, dtype=torch.bool)
+    result = with_finding(two_variables(), 1, abstained=torch.tensor([False, False, True, False]))
+    assert result.over_limits({"race=B": 1.0}) == [
+        "race=B: nobody could be judged, so the limit of 100.0% cannot be checked."
+    ]
+    assert "cannot be checked" in replace(result, abstained=everybody).over_limits({"": 1.0})[0]
+
+
+def test_a_limit_on_an_unknown_group_is_refused():
+    with pytest.raises(OptionError, match="no group 'race=D' to hold to a limit; the groups are 'sex=F', 'sex=M'"):
+        two_variables().over_limits({"race=D": 0.1})
+
+
+def test_a_class_may_be_called_unknown():
+    finding = two_variables().findings[0]
+    assert finding.unknown == 1
+    assert replace(finding, levels=("F", "M", "unknown")).unknown == 0
+
+
+def test_groups_have_the_delta_of_all_or_their_own():
+    assert (many_result().delta_of("race=Black"), many_result().delta_of("race=White")) == (0.03, 0.05)

@@ -15,6 +15,10 @@ def some_rows(*shape, seed=0):
     return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
+def between_groups(x, member):
+    return between_metric(covariance_metric(x), x[member].mean(0) - x[~member].mean(0))
+
+
 def test_covariance_without_shrinkage_is_numpy_s():
     x = some_rows(50, 4)
     np.testing.assert_allclose(covariance_metric(x, shrink=0.0), np.cov(x.numpy(), rowvar=False))
@@ -39,26 +43,40 @@ def test_one_column_has_a_one_by_one_covariance():
     torch.testing.assert_close(covariance_metric(torch.tensor([[1.0], [3.0]])), torch.tensor([[2.0]]))
 
 
+@pytest.mark.parametrize("shrink", [0.0, 0.3])
+def test_weighted_covariance_is_numpy_s(shrink):
+    x, weights = some_rows(50, 4), some_rows(50, seed=1).square()
+    plain = np.cov(x.numpy(), rowvar=False, aweights=weights.numpy())
+    expected = (1 - shrink) * plain + shrink * np.trace(plain) / 4 * np.eye(4)
+    np.testing.assert_allclose(covariance_metric(x, shrink=shrink, weights=weights), expected)
+
+
 def test_between_metric_by_hand():
     # gap (4, 0); 0.9 * diag(1, 0) + 0.1 * diag(5.1333, 1.5333) / 6.6667
-    torch.testing.assert_close(between_metric(FOUR, SECOND), torch.diag(torch.tensor([0.977, 0.023])))
+    torch.testing.assert_close(between_groups(FOUR, SECOND), torch.diag(torch.tensor([0.977, 0.023])))
+
+
+def test_between_metric_of_a_slope_by_hand():
+    # gap (3, 4), 0.9 / 25 of (9, 12; 12, 16), and 0.1 of diag(1, 3) / 4
+    found = between_metric(torch.diag(torch.tensor([1.0, 3.0])), torch.tensor([3.0, 4.0]))
+    torch.testing.assert_close(found, torch.tensor([[0.324 + 0.025, 0.432], [0.432, 0.576 + 0.075]]))
 
 
 def test_between_metric_has_unit_trace_whatever_the_scale():
     x = some_rows(60, 3)
     member = x[:, 0] > 0
-    torch.testing.assert_close(between_metric(x, member).trace(), torch.tensor(1.0, dtype=torch.float64))
-    torch.testing.assert_close(between_metric(1000 * x, member), between_metric(x, member))
+    torch.testing.assert_close(between_groups(x, member).trace(), torch.tensor(1.0, dtype=torch.float64))
+    torch.testing.assert_close(between_groups(1000 * x, member), between_groups(x, member))
 
 
 def test_between_metric_does_not_care_which_group_is_which():
     x = some_rows(60, 3)
-    torch.testing.assert_close(between_metric(x, x[:, 1] > 0), between_metric(x, x[:, 1] <= 0))
+    torch.testing.assert_close(between_groups(x, x[:, 1] > 0), between_groups(x, x[:, 1] <= 0))
 
 
 def test_groups_with_equal_means_leave_only_the_spread():
     crossed = torch.tensor([True, False, False, True])  # means (2, 1) both
-    torch.testing.assert_close(between_metric(FOUR, crossed), torch.diag(torch.tensor([0.77, 0.23])))
+    torch.testing.assert_close(between_groups(FOUR, crossed), torch.diag(torch.tensor([0.77, 0.23])))
 
 
 @pytest.mark.parametrize(("order", "expected"), [(1.0, 7.0), (2.0, 5.0), (float("inf"), 4.0)])

@@ -9,6 +9,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+SINGLE = torch.finfo(torch.float32).eps ** 0.5  # half of the digits of a network's outputs, whatever the dtype of x
+
 
 class Head(NamedTuple):
     """The auxiliary's outputs for one protected variable: how many, and whether they sum to zero."""
@@ -17,11 +19,14 @@ class Head(NamedTuple):
     centred: bool = False
 
 
-def inverse_direction(jac_aux: Tensor, *, metric: Tensor | None = None, heads: Sequence[Head] | None = None) -> Tensor:
+def inverse_direction(
+    jac_aux: Tensor, *, metric: Tensor | None = None, heads: Sequence[Head] | None = None, cut: float | None = None
+) -> Tensor:
     """Return dx/dc = S Jᵀ (J S Jᵀ)⁺ (N, D, K): the smallest move, in the metric, that changes each output by one.
 
     Without a metric this is the pseudo-inverse of J (eq. 8 of the paper, transposes as in its appendix). Dead
-    rows, where J is numerically zero, get a zero direction.
+    rows, where J is numerically zero, get a zero direction. Where J loses rank, its parts that are smaller than `cut`
+    times the largest are noise: by default half of the digits of J's dtype; SINGLE for networks in single precision.
     """
     if heads is None:
         heads = [Head(1)] * jac_aux.shape[1]
@@ -37,7 +42,7 @@ def inverse_direction(jac_aux: Tensor, *, metric: Tensor | None = None, heads: S
     direction = unit_moved.mT @ torch.where((lost | dead)[:, None, None], 0.0, inverse) / size.mT
     lost &= ~dead
     if lost.any():
-        direction[lost] = _rank_deficient(jac_aux[lost], metric)
+        direction[lost] = _rank_deficient(jac_aux[lost], metric, _half_precision(jac_aux) if cut is None else cut)
     return direction
 
 
@@ -84,7 +89,7 @@ def alignment_parts(
     grad_tar: Tensor, jac_aux: Tensor, metric: Tensor, *, heads: Sequence[Head] | None = None
 ) -> tuple[Tensor, Tensor]:
     """Return per person g S Jᵀ (J S Jᵀ)⁺ J S g and g S g (N,): variation along the protected direction, and in all."""
-    slope = sensitivity(grad_tar, inverse_direction(jac_aux, metric=metric, heads=heads))  # (N, K)
+    slope = sensitivity(grad_tar, inverse_direction(jac_aux, metric=metric, heads=heads, cut=SINGLE))  # (N, K)
     moved = grad_tar @ metric
     along = _dots(slope, _dots(jac_aux, moved[:, None]))
     return along, _dots(moved, grad_tar)
@@ -174,7 +179,7 @@ def _half_precision(values: Tensor) -> float:
     return float(torch.finfo(values.dtype).eps ** 0.5)
 
 
-def _rank_deficient(jac_aux: Tensor, metric: Tensor | None) -> Tensor:
+def _rank_deficient(jac_aux: Tensor, metric: Tensor | None, cut: float) -> Tensor:
     """Return S Jᵀ (J S Jᵀ)⁺ = R (J R)⁺, R Rᵀ = S, by singular values with a relative cut.
 
     Unlike the eigenvalues of J S Jᵀ these keep all their digits.
@@ -183,7 +188,7 @@ def _rank_deficient(jac_aux: Tensor, metric: Tensor | None) -> Tensor:
     unit = jac_aux / scale
     root = None if metric is None else _square_root(metric)
     left, values, right = torch.linalg.svd(unit if root is None else unit @ root, full_matrices=False)
-    kept = values > _half_precision(values) * values.amax(1, keepdim=True)
+    kept = values > cut * values.amax(1, keepdim=True)
     inverse = torch.where(kept, 1 / torch.where(kept, values, 1.0), 0.0)
     direction: Tensor = (right.mT * inverse[:, None, :]) @ left.mT / scale
     return direction if root is None else root @ direction

@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import platform
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from numbers import Integral, Real
 from time import perf_counter
@@ -15,20 +14,26 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fairfox.auxiliary.model import centre_and_spread
 from fairfox.crossfit import Progress, Readings, cross_fit
-from fairfox.data.dataset import Dataset
+from fairfox.data.columns import Table
+from fairfox.data.contrasts import LOWER
+from fairfox.data.dataset import Dataset, Protected
 from fairfox.data.encode import fit_encoding
+from fairfox.data.joins import join_protected
+from fairfox.data.protected import find_group
 from fairfox.data.table import load_table
 from fairfox.doubts import find_doubts
 from fairfox.errors import OptionError
 from fairfox.explain import effect_by_feature
 from fairfox.fairtests.protocol import Measurement
-from fairfox.fairtests.registry import about
+from fairfox.fairtests.registry import about, check_holding
+from fairfox.findings import find, own_deltas
 from fairfox.models.description import Description, Kind
 from fairfox.models.output import Returns, Wanted
 from fairfox.models.protocol import Model, predict
 from fairfox.models.wrap import as_model, describe
-from fairfox.result import AuditResult, FeatureEffect, Features, Group
+from fairfox.result import AuditResult, FeatureEffect, Features
 from fairfox.thresholds import confident_flag, default_delta, flag
 
 _log = logging.getLogger("fairfox")
@@ -45,7 +50,16 @@ def audit(
     label: str | None = None,
     test: str = "rank",
     delta: float | None = None,
+    deltas: Mapping[str, float] | None = None,
+    limits: Mapping[str, float] | None = None,
     reference: object | None = None,
+    intersections: bool = False,
+    hold_others: bool = False,
+    reference_group: str | Sequence[str] = (),
+    merge_rare: float | None = None,
+    protected_from: object | None = None,
+    on: str | None = None,
+    weights: str | None = None,
     seed: int = 0,
     categorical: Sequence[str] = (),
     continuous: Sequence[str] = (),
@@ -66,13 +80,26 @@ def audit(
     Args:
         model: a torch module, a scikit-learn estimator or Pipeline, or a function from a table to predictions.
         table: the people: a pandas, polars or pyarrow table, a 2-D array, or a path.
-        protected: the protected column, or a cut through one such as "age<25". It is no input of the model
-            unless the model names it among its columns.
+        protected: the protected column, a cut through one such as "age<25", or several: two groups, many classes
+            or a number. They are no inputs of the model unless the model names them among its columns. Where a value
+            is missing, the most probable one takes its place.
         label: the column of true outcomes, kept from the model.
         test: the fairness test, see `fairfox.FAIR_TESTS`.
         delta: people with a score above it are flagged; by default the test's own.
+        deltas: another delta for single groups: {"Female": 0.03, "race=Black": 0.02}. For people of several of them
+            the strictest counts.
+        limits: the largest share of people that may be flagged, in all ("") and in single groups: {"": 0.1,
+            "race=Black": 0.05}; `AuditResult.over_limits` says which are exceeded.
         reference: rows to learn from. Without it the table is cross-fitted: nobody is scored by an
-            auxiliary or map that has seen them.
+            auxiliary or map that has seen them. With it the table itself need not have the protected columns.
+        intersections: also compare the crossings of the protected classes, such as "Female & Black".
+        hold_others: compare with people who are alike in the other protected variables; without it each variable
+            is looked at as if it were the only one.
+        reference_group: compare every class with this one only ("White" or "race=White"); one per variable.
+        merge_rare: put together classes with a smaller share of the people than this.
+        protected_from: another table that has the protected columns, found by the column `on` of both.
+        on: the column that names people in both tables; it is no input of the model.
+        weights: the column that says how many people a row stands for.
         seed: same seed, same machine, same numbers.
         categorical: columns to read as categories whatever they look like.
         continuous: columns to read as numbers whatever they look like.
@@ -92,9 +119,12 @@ def audit(
     started = perf_counter()
     say = progress or (lambda text, fraction: None)
     what = about(test)
+    specs = _checked_protected(protected)
     _check_options(
-        protected=protected,
         delta=delta,
+        deltas=deltas,
+        limits=limits,
+        merge_rare=merge_rare,
         output=output,
         returns=returns,
         seed=(seed, 0),
@@ -102,8 +132,13 @@ def audit(
         folds=(folds, 2),
         batch_size=(batch_size, 1),
     )
+    if hold_others:
+        check_holding(test)
+        if len(specs) < 2:
+            raise OptionError("hold_others (--hold-others) needs at least two protected variables; name another one")
     say("reading the table", 0.0)
     people, fitting = load_table(table), None if reference is None else load_table(reference)
+    people, matched = _with_protected(people, protected_from, on, specs)
     described = describe(model, wanted=output)
     categorical, continuous = ([n] if isinstance(n, str) else list(n) for n in (categorical, continuous))
     if described is not None:
@@ -111,20 +146,25 @@ def audit(
         categorical = [*categorical, *sorted(described.as_category & set(people.columns) - {*categorical, *continuous})]
     encoding = fit_encoding(
         people if fitting is None else fitting,
-        protected=[protected] if isinstance(protected, str) else list(protected),
+        protected=specs,
         label=label,
         id_column=id,
+        weights=weights,
         drop=drop,
+        hidden=[] if on is None else [on],
         categorical=categorical,
         continuous=continuous,
         columns=columns,
+        intersections=intersections,
+        merge_rare=merge_rare,
+        reference_group=reference_group,
         also=None if fitting is None else people,
         dtype=torch.float64,
         seed=seed,
     )
-    if len(encoding.sources) > 1:
-        raise OptionError("Several protected variables were given; one at a time can be audited for now")
     data = encoding.encode(people)
+    own_delta = {find_group(data.protected, name): float(value) for name, value in (deltas or {}).items()}
+    own_limit = {_group_name(data.protected, name): float(value) for name, value in (limits or {}).items()}
     looked_at = data.x[:_LOOKED_AT]
     target = as_model(model, encoding, kind=kind, positive=positive, output=output, returns=returns, example=looked_at)
     dtype = torch.float32 if target.differentiable else torch.float64
@@ -137,36 +177,39 @@ def audit(
             f"The first {_LOOKED_AT} predictions lie within 0 and 1 and others do not; say what the model returns: "
             "returns='probability', 'logit' or 'value' (--returns)"
         )
-    aligned = test.endswith("/a")
     runs = cross_fit(
         target,
         data,
         known,
         predictions,
-        test.removesuffix("/a"),
+        test,
+        hold_others=hold_others,
         refits=refits,
         folds=folds,
         seed=seed,
         batch_size=batch_size,
         progress=say,
     )
-    share = runs.alignment.value
-    main = _scaled(runs.main, share) if aligned else runs.main
-    unit = _unit_of(target)
+    main, unit = runs.main, _unit_of(target)
     if delta is None:
         delta = default_delta(what.delta, predictions, unit=unit) if what.of_prediction else what.delta
     say("explaining", 0.9)
-    explained = _explain(target, data, runs, main, share if aligned else 1.0, seed=seed, batch_size=batch_size)
-    flags = flag(main.score, delta, abstained=main.abstained)
-    interval = main.interval
-    confident = None if interval is None else confident_flag(interval, delta, abstained=main.abstained)
-    variable = data.protected[0]
-    warnings = find_doubts(target, data, known, predictions, replace(runs, main=main), test)
-    if returns is None and unit == "value" and described is None:
-        warnings.append(
-            f"The model's outputs, from {float(predictions.min()):.3g} to {float(predictions.max()):.3g}, are taken as "
-            "values in their own units; if they are log-odds, say returns='logit' (--returns logit)."
+    explained = _explain(target, data, runs, test, seed=seed, batch_size=batch_size)
+    limit = own_deltas(runs.people, delta, own_delta)
+    interval, fitted_on = main.interval, data if known is None else known
+    findings = tuple(
+        find(
+            runs,
+            v,
+            predictions=predictions,
+            delta=limit,
+            spread=float(centre_and_spread(fitted_on.c[:, v], fitted_on.weights)[1]),
+            merged=dict(source.merged),
         )
+        for v, source in enumerate(encoding.sources)
+    )
+    warnings = find_doubts(target, data, known, predictions, runs, test)
+    warnings += _about_output(predictions, unit) if returns is None and described is None else []
     for text in warnings:
         _log.warning(text)
     say("done", 1.0)
@@ -175,35 +218,39 @@ def audit(
         scores=main.score,
         signed=main.signed,
         interval=interval,
-        flags=flags,
-        confident_flags=confident,
+        flags=flag(main.score, limit, abstained=main.abstained),
+        confident_flags=None if interval is None else confident_flag(interval, limit, abstained=main.abstained),
         abstained=main.abstained,
         reasons=main.reasons,
         predictions=predictions,
-        direct=_known(runs.direct),
-        total=_known(runs.total),
+        worst=main.variable,
+        findings=findings,
         counterfactual=counterfactual,
         ids=data.ids,
-        group=tuple("unknown" if g != g else variable.levels[int(g)] for g in data.c[:, 0].tolist()),
-        alignment_share={variable.name: share},
-        alignment_error={variable.name: runs.alignment.error},
-        features=Features(proxy=runs.proxy, effect=explained),
-        auxiliary=(runs.quality,),
-        groups=_groups(data, predictions, main, flags, confident),
+        features=Features(proxy=_strongest(runs.proxy), effect=explained),
         delta=delta,
+        deltas={data.protected[v].group(code): value for (v, code), value in own_delta.items()},
         test=test,
         meaning=what.meaning,
         unit=f"{what.unit} ({unit})" if what.of_prediction else what.unit,
         warnings=tuple(warnings),
+        weights=data.weights,
         settings={
             "seed": seed,
             "test": test,
-            "protected": variable.name,
+            "protected": [p.name for p in data.protected],
             "label": label,
             "reference": fitting is not None,
             "rows": len(data),
             "reference_rows": None if known is None else len(known),
             "columns": list(encoding.columns),
+            "intersections": intersections,
+            "hold_others": hold_others,
+            "merge_rare": merge_rare,
+            "weights": weights,
+            "max_flagged": own_limit or None,
+            "on": on,
+            "matched_rows": matched,
             "refits": refits,
             "folds": None if fitting is not None else folds,
             "batch_size": batch_size,
@@ -219,6 +266,21 @@ def audit(
     )
 
 
+def _with_protected(
+    people: Table, other: object | None, on: str | None, specs: Sequence[str]
+) -> tuple[Table, int | None]:
+    """Return the people with the protected columns of another table, and how many were found there."""
+    if (other is None) != (on is None):
+        raise OptionError(
+            "Protected values from another table need both: the table (protected_from, --protected-from) and the "
+            "column that names people in both tables (on, --on)"
+        )
+    if other is None or on is None:
+        return people, None
+    joined = join_protected(people, load_table(other), on=on, specs=specs)
+    return joined.table, joined.matched
+
+
 def _columns_of(described: Description, table: Sequence[str]) -> Sequence[str] | None:
     """Return the columns a model takes; f0, f1, ... may be its own names or made up: the table's columns decide."""
     if described.names is None and described.width is not None:
@@ -229,21 +291,11 @@ def _columns_of(described: Description, table: Sequence[str]) -> Sequence[str] |
     return described.names
 
 
-def _known(reading: Measurement) -> Tensor:
-    """Return a reading's signed effects (N,), NaN where it abstained."""
-    assert reading.signed is not None
-    return torch.where(reading.abstained.to(reading.signed.device), torch.nan, reading.signed)
-
-
-def _scaled(measured: Measurement, share: float) -> Measurement:
-    signed = None if measured.signed is None else measured.signed * share
-    return replace(measured, score=measured.score * share, signed=signed, refits=measured.refits * share)
-
-
 def _explain(
-    target: Model, data: Dataset, runs: Readings, main: Measurement, share: float, *, seed: int, batch_size: int
+    target: Model, data: Dataset, runs: Readings, test: str, *, seed: int, batch_size: int
 ) -> FeatureEffect | None:
     """Return contributions of features to the map's effect: of everyone, or of a sample for a black box."""
+    main = runs.main
     own = main.counterfactuals is not None
     mapped = main.counterfactuals if own else runs.total.counterfactuals
     if mapped is None:
@@ -260,45 +312,70 @@ def _explain(
     rows = (asked & judged).nonzero()[:, 0]
     each = effect_by_feature(target, data.x[rows], mapped[:, rows], data.features, seed=seed, batch_size=batch_size)
     per_person = each.new_full((len(data), len(data.features)), torch.nan)
-    per_person[rows] = each * (share if own else 1.0)
+    if test.endswith("/a"):
+        each = each * torch.tensor([share.value for share in runs.alignment]).to(each)[main.variable[rows], None]
+    per_person[rows] = each * _directions(main if own else runs.total, data.protected)[rows, None].to(each)
     method = "integrated gradients" if target.differentiable else "sampled Shapley values"
     return FeatureEffect(tuple(f.name for f in data.features), per_person, method, drawn)
 
 
-def _groups(
-    data: Dataset, predictions: Tensor, main: Measurement, flags: Tensor, confident: Tensor | None
-) -> tuple[Group, ...]:
-    out = []
-    p = data.protected[0]
-    for code, level in enumerate(p.levels):
-        members = data.c[:, 0] == code
-        judged = members & ~main.abstained.to(members.device)
-        n = max(int(judged.sum()), 1)
-        out.append(
-            Group(
-                variable=p.name,
-                level=level,
-                people=int(members.sum()),
-                mean_prediction=float(predictions[members].mean()) if members.any() else float("nan"),
-                mean_signed=float(main.signed[judged].sum()) / n if main.signed is not None else None,
-                share_flagged=float(flags[judged].sum()) / n,
-                share_confident=None if confident is None else float(confident[judged].sum()) / n,
-            )
-        )
-    return tuple(out)
+def _directions(measured: Measurement, protected: Sequence[Protected]) -> Tensor:
+    """Return -1 for people whose number went down (N,), since signed values always point up, else +1."""
+    down = [protected[c.variable].is_continuous and c.towards == LOWER for c in measured.contrasts]
+    return torch.where(torch.tensor(down), -1.0, 1.0)[measured.worst.cpu()]
 
 
-def _check_options(
-    *, protected: object, delta: object, output: object, returns: object, **whole_numbers: tuple[object, int]
-) -> None:
-    """Refuse what is no option before any work is done; `whole_numbers` are (value, least) by name."""
+def _strongest(proxies: Sequence[dict[str, float]]) -> dict[str, float]:
+    """Return how strongly each feature gives any of the protected variables away, largest first."""
+    strongest = {name: max(proxy[name] for proxy in proxies) for name in proxies[0]}
+    return dict(sorted(strongest.items(), key=lambda pair: -pair[1]))
+
+
+def _group_name(protected: Sequence[Protected], text: str) -> str:
+    """Return a group's full name; "" is everyone."""
+    if not text:
+        return ""
+    variable, code = find_group(protected, text)
+    return protected[variable].group(code)
+
+
+def _about_output(predictions: Tensor, unit: str) -> list[str]:
+    if unit != "value":
+        return []
+    return [
+        f"The model's outputs, from {float(predictions.min()):.3g} to {float(predictions.max()):.3g}, are taken as "
+        "values in their own units; if they are log-odds, say returns='logit' (--returns logit)."
+    ]
+
+
+def _checked_protected(protected: object) -> list[str]:
     texts = [protected] if isinstance(protected, str) else protected
     if not isinstance(texts, Sequence) or not all(isinstance(text, str) for text in texts):
         raise OptionError(
             f"protected is {protected!r}; expected a column name, a cut such as 'age<25', or a list of them"
         )
-    if delta is not None and not (isinstance(delta, Real) and 0 <= float(delta) < math.inf):
-        raise OptionError(f"delta is {delta!r}; expected a number of at least 0")
+    return list(texts)
+
+
+def _check_options(
+    *,
+    delta: object,
+    deltas: Mapping[str, object] | None,
+    limits: Mapping[str, object] | None,
+    merge_rare: object,
+    output: object,
+    returns: object,
+    **whole_numbers: tuple[object, int],
+) -> None:
+    """Refuse what is no option before any work is done; `whole_numbers` are (value, least) by name."""
+    for name, value in [("delta", delta), *((f"delta of '{group}'", own) for group, own in (deltas or {}).items())]:
+        if value is not None and not (isinstance(value, Real) and 0 <= float(value) < math.inf):
+            raise OptionError(f"{name} is {value!r}; expected a number of at least 0")
+    for group, share in (limits or {}).items():
+        if not (isinstance(share, Real) and 0 <= float(share) <= 1):
+            raise OptionError(f"the limit of '{group or 'everyone'}' is {share!r}; expected a share from 0 to 1")
+    if merge_rare is not None and not (isinstance(merge_rare, Real) and 0 < float(merge_rare) < 0.5):
+        raise OptionError(f"merge_rare is {merge_rare!r}; expected a share of the people above 0 and below 0.5")
     for name, (value, least) in whole_numbers.items():
         if not isinstance(value, Integral) or int(value) < least:
             raise OptionError(f"{name} is {value!r}; expected a whole number of at least {least}")

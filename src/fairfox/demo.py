@@ -94,7 +94,7 @@ def _audited(
     progress(f"training the {name} model", 0.0)
     encoding = fit_encoding(
         load_table(past.table),
-        protected=[past.protected],
+        protected=past.protected,
         label=past.label,
         columns=columns,
         also=load_table(new.table),

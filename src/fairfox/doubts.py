@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fairfox.auxiliary.quality import quality_warnings
-from fairfox.crossfit import Readings
+from fairfox.crossfit import DIRECT, Readings
 from fairfox.data.dataset import Dataset
 from fairfox.evaluation import spearman
 from fairfox.fairtests.protocol import Measurement
@@ -27,34 +27,44 @@ def find_doubts(
     """Return the warnings of an audit, a sentence each."""
     main = readings.main
     return [
-        *_about_people(data, data if reference is None else reference),
+        *(text for v in range(len(data.protected)) for text in _about_groups(data, reference, readings, v)),
+        *_about_categories(data),
         *_about_predictions(predictions),
         *_about_gradients(target, data.x[:_PEOPLE], predictions),
-        *quality_warnings(readings.quality),
+        *(text for quality in readings.quality for text in quality_warnings(quality)),
         *_about_refits(main, test),
         *_about_scores(main, predictions),
         *_about_range(readings.direct, "direct reading"),
-        *(_about_range(main, "test") if main is not readings.direct else []),
+        *(_about_range(main, "test") if test.partition("/")[0] != DIRECT else []),
     ]
 
 
-def _about_people(data: Dataset, fitting: Dataset) -> list[str]:
+def _about_groups(data: Dataset, reference: Dataset | None, readings: Readings, variable: int) -> list[str]:
     out = []
-    p = data.protected[0]
+    p, fitting = data.protected[variable], data if reference is None else reference
+    weights = torch.ones(len(fitting)) if fitting.weights is None else fitting.weights
+    known = ~fitting.c[:, variable].isnan()
     for code, level in enumerate(p.levels):
-        share = float((fitting.c[:, 0] == code).double().mean())
+        share = float(weights[fitting.c[:, variable] == code].double().sum() / weights[known].double().sum())
         if share < _SMALL_GROUP:
             out.append(
                 f"Group '{level}' of '{p.name}' is only {share:.1%} of the fitting rows: its readings are coarse."
             )
-    unknown = int(data.c[:, 0].isnan().sum())
-    if unknown:
-        out.append(f"'{p.name}' is unknown for {unknown} people: they have no other group to be compared with.")
+    inferred = int(readings.inferred[:, variable].sum())
+    if inferred:
+        told = f"'{p.name}' is unknown for {inferred} of {len(data)} people: the most probable value, as the other "
+        told += "columns tell it, takes its place"
+        quality = readings.quality[variable]
+        out.append(f"{told} ({'AUC' if quality.metric == 'auc' else 'R2'} {quality.value:.2f}).")
+    return out
+
+
+def _about_categories(data: Dataset) -> list[str]:
     blocks = [f for f in data.features if f.kind == "categorical"]
     empty = [f.name for f in blocks if bool((data.x[:, f.columns].sum(1) == 0).any())]
-    if empty:
-        out.append(f"Categories unknown to the fitting rows in: {', '.join(empty)}; those people keep them.")
-    return out
+    if not empty:
+        return []
+    return [f"Categories unknown to the fitting rows in: {', '.join(empty)}; those people keep them."]
 
 
 def _about_predictions(predictions: Tensor) -> list[str]:

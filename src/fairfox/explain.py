@@ -19,15 +19,15 @@ _STEPS = 16  # of the path from x to x'
 def proxy_strength(auxiliary: Auxiliary, data: Dataset, *, variable: int = 0, batch_size: int = 4096) -> Tensor:
     """Return per original feature (F,) the paper's transparency: |mean over c = 0 of the auxiliary's gradient|.
 
-    One-hot columns are averaged within their feature, classes within their variable; a continuous variable is
-    averaged over everyone.
+    One-hot columns are averaged within their feature, classes added up within their variable; for more than two
+    classes, and for a number, the mean is over everyone.
     """
     p = data.protected[variable]
-    rows = data if p.kind == "continuous" else data[data.c[:, variable] == 0]
+    rows = data[data.c[:, variable] == 0] if len(p.levels) == 2 else data
     first = sum(before.outputs for before in data.protected[:variable])
     own = slice(first, first + p.outputs)
     means = [jacobian(member, rows.x, batch_size=batch_size)[:, own].mean(0) for member in auxiliary.members]
-    size = torch.stack(means).mean(0).abs().mean(0)  # (D,)
+    size = torch.stack(means).mean(0).abs().sum(0)  # (D,)
     return torch.stack([size[f.columns].mean() for f in data.features])
 
 

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import torch
 from torch import Tensor
 
 from fairfox.auxiliary.quality import AuxiliaryQuality
+from fairfox.data.dataset import ProtectedKind
 from fairfox.data.files import written_whole
+from fairfox.errors import OptionError
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+UNKNOWN = "unknown"  # the own group of people whose protected value is neither known nor inferred
 EFFECT = "change of the prediction"  # the unit of effects, before the prediction's own in brackets
 
 
@@ -66,21 +70,28 @@ class Features:
 
 @dataclass(frozen=True)
 class Group:
-    """The people of one protected class, together."""
+    """The people of one protected class, or of one range of a protected number, together. Means are weighted."""
 
     variable: str
     level: str
     people: int
     mean_prediction: float
     mean_signed: float | None
-    share_flagged: float
+    share_flagged: float  # because of this variable
     share_confident: float | None
+    inferred: int = 0  # of the people: their class is the most probable one, nobody knows it
+    towards: dict[str, float] = field(default_factory=dict)  # mean signed value towards each other class
 
     @property
     def name(self) -> str:
         """The group in words: "sex=Female"; a cut speaks for itself: "age<25", "not age<25"."""
-        is_cut = self.level in (self.variable, f"not {self.variable}")
-        return self.level if is_cut else f"{self.variable}={self.level}"
+        return group_name(self.variable, self.level)
+
+
+def group_name(variable: str, level: str) -> str:
+    """Return one class of a protected variable in words, as `Group.name`."""
+    is_cut = level in (variable, f"not {variable}")
+    return level if is_cut else f"{variable}={level}"
 
 
 @dataclass(frozen=True)
@@ -93,10 +104,90 @@ class Reading:
 
 
 @dataclass(frozen=True)
+class Finding:
+    """What an audit found for one protected variable, one entry per person in the order of the table.
+
+    Towards what people are compared: each class (the column of the own class is NaN), or a number one standard
+    deviation up and down, whose sign is always that of going up.
+    """
+
+    name: str
+    kind: ProtectedKind
+    levels: tuple[str, ...]  # the classes; () for a number
+    contrasts: tuple[str, ...]  # Q, in words: the classes; "age + 13.6" and "age - 13.6"; () where a test knows none
+    effects: Tensor  # (N, Q) signed value of each contrast; NaN where there is none
+    scores: Tensor  # (N,) the largest of them
+    signed: Tensor | None  # (N,)
+    interval: Tensor | None  # (N, 2)
+    flags: Tensor  # (N,) bool
+    confident_flags: Tensor | None  # (N,) bool
+    abstained: Tensor  # (N,) bool: nothing can be said about this variable
+    towards: tuple[str | None, ...]  # (N,) the contrast that counts, in words
+    group: tuple[str, ...]  # (N,) own class, or the range the own number is in; "unknown"
+    inferred: Tensor  # (N,) bool: the own class is the most probable one, nobody knows it
+    direct: Tensor  # (N,) effect of the smallest edit that changes c; NaN where it abstained
+    total: Tensor  # (N,) effect of the same ranks in the other group; NaN where it abstained
+    alignment_share: float
+    alignment_error: float
+    proxy: dict[str, float]  # per feature: |mean gradient of the auxiliary|, largest first
+    quality: AuxiliaryQuality
+    groups: tuple[Group, ...]
+    parts: tuple[str, ...] = ()  # the variables it crosses
+    reference: str | None = None  # the class that all others are compared with
+    merged: dict[str, tuple[str, ...]] = field(default_factory=dict)  # rare classes put together, by the new name
+
+    @property
+    def judged(self) -> int:
+        """How many people something can be said about."""
+        return int((~self.abstained).sum())
+
+    @property
+    def unknown(self) -> int:
+        """How many people's own group is neither known nor inferred."""
+        return 0 if UNKNOWN in self.levels else self.group.count(UNKNOWN)
+
+    @property
+    def attained(self) -> dict[str, int]:
+        """For how many judged people each contrast was the largest, in the order of the contrasts."""
+        away = self.abstained.numpy(force=True)
+        counted = Counter(to for to, out in zip(self.towards, away, strict=True) if to is not None and not out)
+        return {to: counted[to] for to in dict.fromkeys([*self.contrasts, *counted]) if counted[to]}
+
+    def share_flagged(self, weights: Tensor | None = None) -> float:
+        """Return the share of judged people who are flagged because of this variable."""
+        return _share(self.flags, self.abstained, weights)
+
+    def share_confident(self, weights: Tensor | None = None) -> float | None:
+        """Return the share of judged people who are flagged confidently; None without an interval."""
+        return None if self.confident_flags is None else _share(self.confident_flags, self.abstained, weights)
+
+    def mean_score(self, weights: Tensor | None = None) -> float:
+        """Return the mean score of the judged people; NaN where there are none."""
+        known = ~self.abstained.numpy(force=True)
+        return _mean(self.scores.numpy(force=True).astype(np.float64)[known], _of_people(weights, len(known))[known])
+
+    def readings(self, weights: Tensor | None = None) -> dict[str, Reading]:
+        """Return the direct and the total reading of the effect, over all judged people and per own group."""
+        return {"direct": self._reading(self.direct, weights), "total": self._reading(self.total, weights)}
+
+    def _reading(self, effect: Tensor, weights: Tensor | None) -> Reading:
+        values = effect.numpy(force=True).astype(np.float64)
+        known = ~self.abstained.numpy(force=True) & np.isfinite(values)
+        values, weight = values[known], _of_people(weights, len(known))[known]
+        own = np.asarray(self.group, dtype=str)[known]
+        order = dict.fromkeys([*(g.level for g in self.groups), *np.unique(own).tolist()])
+        groups = {level: _mean_reading(values[own == level], weight[own == level]) for level in order if level in own}
+        whole = _mean_reading(values, weight)
+        return Reading(whole.mean_signed, whole.mean_absolute, groups)
+
+
+@dataclass(frozen=True)
 class AuditResult:
     """Everything an audit found, one entry per person in the order of the table.
 
-    Abstained people have score 0.0 here and null in the files, and are left out of `share_flagged`.
+    Scores, signs, intervals and flags are those of the worst case over all protected variables and classes;
+    `findings` has them for each variable. Abstained people have score 0.0 here and null in the files, and are left
+    out of `share_flagged`. Shares and means are weighted where people have weights, counts never.
     """
 
     scores: Tensor  # (N,), higher is less fair
@@ -107,22 +198,19 @@ class AuditResult:
     abstained: Tensor  # (N,) bool
     reasons: tuple[str | None, ...]  # why abstained
     predictions: Tensor  # (N,)
-    direct: Tensor  # (N,) effect of the smallest edit that changes c
-    total: Tensor  # (N,) effect of becoming a typical member of the other group with the same ranks
-    counterfactual: Tensor | None  # (N, D) encoded rows x' of the map
+    worst: Tensor  # (N,) which of the findings attained the score
+    findings: tuple[Finding, ...]  # one per protected variable
+    counterfactual: Tensor | None  # (N, D) encoded rows x' of the map, for the contrast that counts
     ids: np.ndarray | None  # (N,) the id column, else None
-    group: tuple[str, ...]  # (N,) own protected class
-    alignment_share: dict[str, float]
     features: Features
-    auxiliary: tuple[AuxiliaryQuality, ...]
-    groups: tuple[Group, ...]
     delta: float
     test: str
     meaning: str  # one sentence: what the score says
     unit: str  # "change of the prediction (probability)", "cosine"
     warnings: tuple[str, ...]
     settings: dict[str, Any]  # seed, versions, options, durations
-    alignment_error: dict[str, float] = field(default_factory=dict)  # standard error of each alignment share
+    deltas: dict[str, float] = field(default_factory=dict)  # delta of single groups, by `Group.name`
+    weights: Tensor | None = None  # (N,) how many people each row stands for
     counterfactual_table: Any = None  # x' in the table's own kind and units, categories the most probable
 
     def __len__(self) -> int:
@@ -136,17 +224,17 @@ class AuditResult:
     @property
     def share_flagged(self) -> float:
         """Share of flagged people among those not abstained."""
-        return float(self.flags.sum()) / self.judged if self.judged else 0.0
+        return _share(self.flags, self.abstained, self.weights)
 
     @property
     def share_confident(self) -> float | None:
         """Share of confidently flagged people among those not abstained; None without an interval."""
-        return None if self.confident_flags is None else float(self.confident_flags.sum()) / max(self.judged, 1)
+        return None if self.confident_flags is None else _share(self.confident_flags, self.abstained, self.weights)
 
     @property
     def share_abstained(self) -> float:
         """Share of abstained people among all."""
-        return float(self.abstained.sum()) / max(len(self), 1)
+        return _mean(self.abstained.numpy(force=True), _of_people(self.weights, len(self)), nobody=0.0)
 
     @property
     def abstained_by_reason(self) -> dict[str, int]:
@@ -158,7 +246,65 @@ class AuditResult:
     @property
     def variables(self) -> tuple[str, ...]:
         """The names of the protected variables."""
-        return tuple(dict.fromkeys([q.variable for q in self.auxiliary] + [g.variable for g in self.groups]))
+        return tuple(finding.name for finding in self.findings)
+
+    @property
+    def two_groups(self) -> bool:
+        """Whether one protected variable with two classes was audited, so that no worst case needs a name."""
+        return len(self.findings) == 1 and len(self.findings[0].levels) == 2
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """The groups of every protected variable, one after the other."""
+        return tuple(group for finding in self.findings for group in finding.groups)
+
+    @property
+    def auxiliary(self) -> tuple[AuxiliaryQuality, ...]:
+        """How well each protected variable is predicted from the features."""
+        return tuple(finding.quality for finding in self.findings)
+
+    @property
+    def alignment_share(self) -> dict[str, float]:
+        """The alignment share of each protected variable."""
+        return {finding.name: finding.alignment_share for finding in self.findings}
+
+    @property
+    def alignment_error(self) -> dict[str, float]:
+        """The standard error of each alignment share."""
+        return {finding.name: finding.alignment_error for finding in self.findings}
+
+    @property
+    def inferred(self) -> Tensor:
+        """Whose own group was inferred for at least one protected variable (N,) bool."""
+        return torch.stack([finding.inferred for finding in self.findings]).any(0)
+
+    @property
+    def direct(self) -> Tensor:
+        """The direct reading of the variable that attained the score (N,)."""
+        return self._of_worst([finding.direct for finding in self.findings])
+
+    @property
+    def total(self) -> Tensor:
+        """The total reading of the variable that attained the score (N,)."""
+        return self._of_worst([finding.total for finding in self.findings])
+
+    @property
+    def towards(self) -> tuple[str | None, ...]:
+        """The contrast that attained the score, in words (N,); None for abstained people."""
+        places = zip(self.worst.tolist(), self.abstained.tolist(), strict=True)
+        return tuple(None if out else self.findings[v].towards[n] for n, (v, out) in enumerate(places))
+
+    @property
+    def tells_variables_apart(self) -> bool:
+        """Whether the test knows the protected variables, so that one of them attains the score."""
+        return any(finding.contrasts for finding in self.findings)
+
+    @property
+    def worst_case(self) -> dict[str, float]:
+        """For which share of the judged people each protected variable attained the score; empty where none does."""
+        if not self.tells_variables_apart:
+            return {}
+        return {f.name: _share(self.worst == v, self.abstained, self.weights) for v, f in enumerate(self.findings)}
 
     @property
     def is_effect(self) -> bool:
@@ -172,34 +318,71 @@ class AuditResult:
 
     @property
     def effect_by_group(self) -> dict[str, dict[str, float]]:
-        """Mean signed contribution of each feature in each group; over everyone the signs would cancel."""
+        """Mean signed contribution of each feature in each group, by `Group.name`.
+
+        Over everyone the signs would cancel. A contribution belongs to the contrast that counts, so the groups of a
+        variable are those people whose score it attained.
+        """
         effect = self.features.effect
         if effect is None:
             return {}
-        own = np.asarray(self.group, dtype=str)
-        explained = ~effect.per_person.isnan().any(1).numpy(force=True)
-        values = effect.per_person.numpy(force=True)
-        return {
-            str(level): dict(zip(effect.names, values[explained & (own == level)].mean(0).tolist(), strict=True))
-            for level in np.unique(own[explained])
-        }
+        values, weights = effect.per_person.numpy(force=True), _of_people(self.weights, len(self))
+        explained = ~np.isnan(values).any(1)
+        out = {}
+        for v, finding in enumerate(self.findings):
+            own = np.asarray(finding.group, dtype=str)
+            counted = explained & (self.worst == v).numpy(force=True)
+            for level in np.unique(own[counted]).tolist():
+                rows = counted & (own == level)
+                means = [_mean(column, weights[rows]) for column in values[rows].T]
+                out[group_name(finding.name, level)] = dict(zip(effect.names, means, strict=True))
+        return out
 
     @property
-    def readings(self) -> dict[str, Reading]:
-        """The direct and the total reading of the effect, over all judged people and per group."""
-        return {"direct": self._reading(self.direct), "total": self._reading(self.total)}
+    def readings(self) -> dict[str, dict[str, Reading]]:
+        """The direct and the total reading of each protected variable, over all judged people and per group."""
+        return {finding.name: finding.readings(self.weights) for finding in self.findings}
 
-    def _reading(self, effect: Tensor) -> Reading:
-        values = effect.numpy(force=True).astype(np.float64)
-        known = ~self.abstained.numpy(force=True) & np.isfinite(values)
-        levels, level = np.unique(np.asarray(self.group, dtype=str)[known], return_inverse=True)
-        values = values[known]
-        groups = {str(name): _mean_reading(values[level == k]) for k, name in enumerate(levels)}
-        whole = _mean_reading(values)
-        return Reading(whole.mean_signed, whole.mean_absolute, groups)
+    def delta_of(self, group: str) -> float:
+        """Return the delta of a group, by `Group.name`: its own where it has one."""
+        return self.deltas.get(group, self.delta)
+
+    def over_limits(self, limits: Mapping[str, float]) -> list[str]:
+        """Return a sentence for each limit on the share of flagged people that is exceeded, or cannot be checked.
+
+        Limits are by `Group.name`; the limit of "" is for everyone.
+        """
+        out = []
+        for name, limit in limits.items():
+            share = self._share_of(name)
+            who = name or "Everyone together"
+            if math.isnan(share):
+                out.append(f"{who}: nobody could be judged, so the limit of {limit:.1%} cannot be checked.")
+            elif share > limit:
+                out.append(f"{who}: {share:.1%} flagged, at most {limit:.1%} allowed.")
+        return out
+
+    def _share_of(self, name: str) -> float:
+        """Return the share of flagged people in a group ("": everyone), NaN where nobody is judged."""
+        if not name:
+            return self.share_flagged if self.judged else math.nan
+        for finding in self.findings:
+            for group in finding.groups:
+                if group.name == name:
+                    own = torch.tensor([level == group.level for level in finding.group])
+                    return group.share_flagged if bool((own & ~finding.abstained.cpu()).any()) else math.nan
+        known = ", ".join(f"'{group.name}'" for group in self.groups)
+        raise OptionError(f"There is no group '{name}' to hold to a limit; the groups are {known}")
+
+    def _of_worst(self, each: Sequence[Tensor]) -> Tensor:
+        """Return the values of the variable that attained the score (N,)."""
+        if len(each) == 1:
+            return each[0]
+        stacked = torch.stack(list(each))  # (V, N)
+        return stacked.gather(0, self.worst.to(stacked.device)[None])[0]
 
     def summary(self) -> str:
-        """Return the audit in a dozen lines of plain text."""
+        """Return the audit in a dozen lines of plain text, and some for each further protected variable."""
         from fairfox.report.text import summary_lines
 
         return "\n".join(summary_lines(self))
@@ -209,7 +392,9 @@ class AuditResult:
 
         Numbers that are not finite become null; `schema_version` grows when a field changes its meaning.
         """
-        text = json.dumps(_plain(_summary_fields(self)), indent=2, allow_nan=False) + "\n"
+        from fairfox.report.summary import summary_json
+
+        text = summary_json(self)
         if path is not None:
             with written_whole(Path(path)) as temporary:
                 temporary.write_text(text, encoding="utf-8")
@@ -218,31 +403,12 @@ class AuditResult:
     def scores_table(self) -> pa.Table:
         """Return one row per person: id or row number (from 0), score, readings, interval, flags, reason.
 
-        Abstained people have null in every number and flag.
+        With several protected variables or more than two classes there are columns for each of them. Abstained
+        people have null in every number and flag.
         """
-        away = self.abstained.numpy(force=True)
-        lower, upper = (None, None) if self.interval is None else self.interval.unbind(1)
-        columns = {
-            "row_id": self._row_ids(),
-            "score": _numbers(self.scores, away),
-            "signed": _numbers(self.signed, away),
-            "direct": _numbers(self.direct, away),
-            "lower": _numbers(lower, away),
-            "upper": _numbers(upper, away),
-            "flag": _booleans(self.flags, away),
-            "confident": _booleans(self.confident_flags, away),
-            "abstained": pa.array(away),
-            "reason": pa.array(self.reasons, pa.string()),
-        }
-        return pa.table(columns)
+        from fairfox.report.scores import scores_table
 
-    def _row_ids(self) -> pa.Array:
-        if self.ids is None:
-            return pa.array(np.arange(len(self)))
-        try:
-            return pa.array(self.ids, from_pandas=True)  # a missing id is null
-        except (pa.ArrowException, TypeError):  # values of several types have no Arrow type: as text
-            return pa.array([None if value is None else str(value) for value in self.ids.tolist()], pa.string())
+        return scores_table(self)
 
     def to_parquet(self, path: str | Path) -> None:
         """Write `scores_table` to a Parquet file."""
@@ -265,75 +431,21 @@ class AuditResult:
         return page
 
 
-def _plain(value: Any) -> Any:
-    """Return the value as JSON's own types: numbers that are not finite become null, the unknown becomes text."""
-    if isinstance(value, Tensor | np.ndarray | np.generic):
-        return _plain(value.tolist())
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value if value is None or isinstance(value, str | bool | int) else str(value)
+def _of_people(weights: Tensor | None, people: int) -> np.ndarray:
+    """Return how much each person counts (N,): one without weights."""
+    return np.ones(people) if weights is None else weights.numpy(force=True).astype(np.float64)
 
 
-def _mean_reading(values: np.ndarray) -> Reading:
-    if not len(values):
-        return Reading(math.nan, math.nan)
-    return Reading(float(values.mean()), float(np.abs(values).mean()))
+def _mean(values: np.ndarray, weights: np.ndarray, *, nobody: float = math.nan) -> float:
+    total = float(weights.sum())
+    return float((values * weights).sum()) / total if total > 0 else nobody
 
 
-def _summary_fields(result: AuditResult) -> dict[str, Any]:
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "test": result.test,
-        "meaning": result.meaning,
-        "unit": result.unit,
-        "delta": result.delta,
-        "counts": {
-            "people": len(result),
-            "judged": result.judged,
-            "flagged": int(result.flags.sum()),
-            "confident": None if result.confident_flags is None else int(result.confident_flags.sum()),
-            "abstained": int(result.abstained.sum()),
-        },
-        "share_flagged": result.share_flagged,
-        "share_confident": result.share_confident,
-        "share_abstained": result.share_abstained,
-        "abstained_by_reason": result.abstained_by_reason,
-        "alignment_share": result.alignment_share,
-        "alignment_error": result.alignment_error,
-        "readings": {name: _reading_fields(reading) for name, reading in result.readings.items()},
-        "features": {
-            "proxy": result.features.proxy,
-            "effect": None if result.features.effect is None else _effect_fields(result, result.features.effect),
-        },
-        "groups": [asdict(group) for group in result.groups],
-        "auxiliary": [asdict(quality) for quality in result.auxiliary],
-        "warnings": result.warnings,
-        "settings": result.settings,
-    }
+def _share(marked: Tensor, abstained: Tensor, weights: Tensor | None) -> float:
+    """Return the share of the judged people who are marked; of nobody it is zero."""
+    judged = ~abstained.numpy(force=True)
+    return _mean(marked.numpy(force=True)[judged], _of_people(weights, len(judged))[judged], nobody=0.0)
 
 
-def _reading_fields(reading: Reading) -> dict[str, Any]:
-    def means(part: Reading) -> dict[str, Any]:
-        return {"mean_signed": part.mean_signed, "mean_absolute": part.mean_absolute}
-
-    return {**means(reading), "groups": {name: means(part) for name, part in reading.groups.items()}}
-
-
-def _effect_fields(result: AuditResult, effect: FeatureEffect) -> dict[str, Any]:
-    means = {"mean_absolute": effect.total, "standard_error": effect.error}
-    return {"method": effect.method, "people": effect.people, **means, "mean_signed": result.effect_by_group}
-
-
-def _numbers(values: Tensor | None, hidden: np.ndarray) -> pa.Array:
-    if values is None:
-        return pa.nulls(len(hidden), pa.float64())
-    numbers = values.numpy(force=True).astype(np.float64)
-    return pa.array(numbers, mask=hidden | ~np.isfinite(numbers))
-
-
-def _booleans(values: Tensor | None, hidden: np.ndarray) -> pa.Array:
-    return pa.nulls(len(hidden), pa.bool_()) if values is None else pa.array(values.numpy(force=True), mask=hidden)
+def _mean_reading(values: np.ndarray, weights: np.ndarray) -> Reading:
+    return Reading(_mean(values, weights), _mean(np.abs(values), weights))

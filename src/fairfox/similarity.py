@@ -4,23 +4,21 @@ import torch
 from torch import Tensor
 
 
-def covariance_metric(x: Tensor, *, shrink: float = 0.1) -> Tensor:
-    """Return the covariance of the rows (D, D), shrunk towards the identity of the same trace."""
-    cov = torch.cov(x.T).reshape(x.shape[1], x.shape[1])
+def covariance_metric(x: Tensor, *, shrink: float = 0.1, weights: Tensor | None = None) -> Tensor:
+    """Return the covariance of the rows (D, D), weighted, shrunk towards the identity of the same trace."""
+    cov = torch.cov(x.T, aweights=weights).reshape(x.shape[1], x.shape[1])
     eye = torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
     shrunk: Tensor = (1 - shrink) * cov + shrink * cov.trace() / len(cov) * eye
     return shrunk
 
 
-def between_metric(x: Tensor, member: Tensor, *, weight: float = 0.9, shrink: float = 0.1) -> Tensor:
-    """Return 0.9 ΔΔᵀ/‖Δ‖² + 0.1 S/tr(S) (D, D), Δ the difference of the means of the two groups.
+def between_metric(covariance: Tensor, gap: Tensor, *, weight: float = 0.9) -> Tensor:
+    """Return 0.9 ΔΔᵀ/‖Δ‖² + 0.1 S/tr(S) (D, D), Δ the gap (D,): the difference of two means, or x's slope on a number.
 
     What really differs between the groups, and a little of everything so that no direction is impossible.
     """
-    cov = covariance_metric(x, shrink=shrink)
-    gap = x[member].mean(0) - x[~member].mean(0)
     size = gap.square().sum()
-    spread = cov / cov.trace().clamp(min=torch.finfo(x.dtype).tiny)
+    spread = covariance / covariance.trace().clamp(min=torch.finfo(gap.dtype).tiny)
     if size == 0:
         return spread
     mixed: Tensor = weight * torch.outer(gap, gap) / size + (1 - weight) * spread

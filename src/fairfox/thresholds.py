@@ -8,15 +8,15 @@ from torch import Tensor
 from fairfox.errors import OptionError
 
 
-def flag(scores: Tensor, delta: float, *, abstained: Tensor | None = None) -> Tensor:
-    """Return who is flagged (N,) bool: a score above delta, not abstained."""
-    if not delta >= 0:
+def flag(scores: Tensor, delta: float | Tensor, *, abstained: Tensor | None = None) -> Tensor:
+    """Return who is flagged (N,) bool: a score above delta, one for all or one each, not abstained."""
+    if not bool(torch.as_tensor(delta >= 0).all()):
         raise OptionError(f"delta is {delta}; expected a number of at least 0")
     flags = scores > delta
     return flags if abstained is None else flags & ~abstained
 
 
-def confident_flag(interval: Tensor, delta: float, *, abstained: Tensor | None = None) -> Tensor:
+def confident_flag(interval: Tensor, delta: float | Tensor, *, abstained: Tensor | None = None) -> Tensor:
     """Return who is flagged with confidence (N,) bool: the whole interval (N, 2) lies beyond delta, on one side."""
     flags = (interval[:, 0] > delta) | (interval[:, 1] < -delta)
     return flags if abstained is None else flags & ~abstained

@@ -93,6 +93,53 @@ def test_people_whose_protected_value_is_unknown_are_ignored():
     torch.testing.assert_close(found.weights, LinearAuxiliary().fit(Dataset.from_arrays(x, sex)).members[0].weights)
 
 
+def test_each_variable_is_fitted_on_the_rows_that_know_it():
+    x, score = people()
+    sex = (score > 0).double()
+    c = torch.stack([sex, score], dim=1)
+    c[:80, 0] = torch.nan
+    c[150:, 1] = torch.nan
+    member = LinearAuxiliary().fit(Dataset.from_arrays(x, c, protected=[SEX, AGE])).members[0]
+    first = LinearAuxiliary().fit(Dataset.from_arrays(x[80:], sex[80:], protected=[SEX])).members[0]
+    second = LinearAuxiliary().fit(Dataset.from_arrays(x[:150], score[:150], protected=[AGE])).members[0]
+    torch.testing.assert_close(member.weights, torch.cat([first.weights, second.weights]))
+    torch.testing.assert_close(member.bias, torch.cat([first.bias, second.bias]))
+
+
+def test_weights_are_scikit_learn_s_sample_weights_of_mean_one():
+    x, score = people()
+    weights = 1000 * torch.rand(200, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    c = torch.stack([(score > 0).double(), score], dim=1)
+    data = replace(Dataset.from_arrays(x, c, protected=[SEX, AGE]), weights=weights)
+    found = LinearAuxiliary().fit(data).members[0]
+    of_mean_one = (weights / weights.mean()).numpy()
+    sex = LogisticRegression(max_iter=1000).fit(x.numpy(), c[:, 0].numpy(), sample_weight=of_mean_one)
+    centre = np.average(score, weights=weights)
+    standard = (score.numpy() - centre) / np.average((score.numpy() - centre) ** 2, weights=weights) ** 0.5
+    age = Ridge().fit(x.numpy(), standard, sample_weight=of_mean_one)
+    np.testing.assert_allclose(found.weights, np.vstack([sex.coef_, age.coef_]))
+
+
+def test_a_person_who_counts_twice_is_there_twice():
+    x, score = people()
+    sex = (score > 0).double()
+    weighted = replace(Dataset.from_arrays(x, sex), weights=torch.tensor([2.0] * 100 + [1.0] * 100))
+    twice = Dataset.from_arrays(torch.cat([x, x[:100]]), torch.cat([sex, sex[:100]]))
+    found = LinearAuxiliary().fit(weighted).members[0]
+    # weights of mean one count 200 people, not 300: the penalty is a third less
+    expected = LinearAuxiliary(strength=200 / 300).fit(twice).members[0]
+    torch.testing.assert_close(found.weights, expected.weights, atol=1e-4, rtol=0)
+
+
+def test_resampled_numbers_keep_the_units_of_all_rows():
+    x, _ = people()
+    exact = x @ torch.tensor([1.0, -1.0, 0.5, 0.0], dtype=torch.float64)
+    members = LinearAuxiliary(refits=3).fit(Dataset.from_arrays(x, exact, protected=[AGE])).members
+    standardised = (exact - exact.mean()) / exact.std(correction=0)
+    for member in members:  # but for the ridge
+        torch.testing.assert_close(member(x)[:, 0], standardised, atol=0.03, rtol=0)
+
+
 def test_refits_differ_by_their_rows_and_repeat_with_their_seed():
     x, score = people()
     data = Dataset.from_arrays(x, (score > 0).double())
@@ -114,7 +161,7 @@ def test_a_rare_group_survives_every_refit():
 
 def test_a_group_nobody_belongs_to_is_refused():
     x, score = people()
-    with pytest.raises(DataError, match="Group 'c' of 'race' has too few people"):
+    with pytest.raises(DataError, match="Group 'c' of 'race' has too few people to learn from: 0 found"):
         LinearAuxiliary().fit(Dataset.from_arrays(x, (score > 0).double(), protected=[RACE]))
 
 

@@ -8,7 +8,15 @@ import torch
 
 from fairfox.alignment import Head
 from fairfox.auxiliary import model as module
-from fairfox.auxiliary.model import AuxiliaryMember, AuxiliaryModel, FixedAuxiliary, heads_of, usable_columns
+from fairfox.auxiliary.model import (
+    AuxiliaryMember,
+    AuxiliaryModel,
+    FixedAuxiliary,
+    centre_and_spread,
+    combine_outputs,
+    heads_of,
+    usable_columns,
+)
 from fairfox.data.dataset import Dataset, Protected
 from fairfox.errors import DataError
 from fairfox.gradients.autograd import autograd_jacobian
@@ -17,6 +25,7 @@ from fairfox.nets.mlp import MLP
 RACE = Protected("race", "categorical", ("a", "b", "c"))
 AGE = Protected("age", "continuous", ())
 SEX = Protected("sex")
+TWO = Protected("sex", "categorical", ("w", "m"))
 
 
 def people(count=300, features=4, *, seed=0):
@@ -95,6 +104,32 @@ def test_the_split_of_the_first_layer_is_the_member_itself():
     torch.testing.assert_close(rest(x @ weight.T + bias), member(x))
 
 
+@pytest.mark.parametrize("output", ["logit", "probability"])
+@pytest.mark.parametrize("depth", [0, 1, 2])
+def test_the_jacobian_by_layers_is_that_of_the_member_itself(output, depth):
+    protected = [SEX, RACE, AGE, TWO]
+    net = MLP(4, 6, width=8, depth=depth).member(0)
+    member = AuxiliaryMember(net, torch.tensor([True, False, True, True]), protected, output=output)
+    x = people(20)[0]
+    oracle = torch.func.vmap(torch.func.jacrev(lambda row: member(row[None])[0]))(x)
+    assert oracle.shape == (20, 7, 4)
+    torch.testing.assert_close(autograd_jacobian(member, x), oracle, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("output", ["logit", "probability"])
+def test_combined_outputs_are_those_of_the_member_combined(output):
+    member = AuxiliaryMember(MLP(4, 4, width=8).member(0), torch.ones(4, dtype=torch.bool), [SEX, RACE], output=output)
+    x, matrix = people(20)[0], torch.tensor([[0.0, -1.0, 0.0, 1.0], [1.0, 0.0, 0.0, 0.0]])
+    for model in (member, lambda x: member(x)):
+        combined = combine_outputs(model, matrix)
+        torch.testing.assert_close(combined(x), member(x) @ matrix.T)
+        torch.testing.assert_close(
+            autograd_jacobian(combined, x), torch.einsum("rk,nkd->nrd", matrix, autograd_jacobian(member, x))
+        )
+    single = FixedAuxiliary([lambda x: x]).members[0]
+    assert combine_outputs(single, torch.ones(1, 1)) is single
+
+
 def test_labels_are_never_read():
     data = women_and_men()
     labelled = replace(data, y=torch.full((len(data),), torch.nan))
@@ -148,8 +183,85 @@ def test_a_group_too_small_to_learn_from_is_refused():
     data = women_and_men()
     data.c[:] = 0.0
     data.c[5] = 1.0
-    with pytest.raises(DataError, match="Group '1' of 'sex' has too few people to learn from"):
+    told = "Group '1' of 'sex' has too few people to learn from: 1 found, at least 10 are needed; merge rare classes"
+    with pytest.raises(DataError, match=told):
         quick().fit(data)
+
+
+def test_a_variable_nobody_knows_is_refused():
+    data = all_three()
+    data.c[:, 2] = torch.nan
+    with pytest.raises(DataError, match="Nobody's 'age' is known in the fitting rows"):
+        quick().fit(data)
+
+
+# How much people count
+
+
+def watched_targets(monkeypatch, data):
+    seen = []
+
+    def watching(net, x, targets, **options):
+        seen.append((targets, options["valid_targets"]))
+        return train(net, x, targets, **options)
+
+    train = module.train
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "train", watching)
+        fitted = quick(max_epochs=1).fit(data)
+    return seen[0], fitted
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_numbers_are_standardised_by_all_known_rows(monkeypatch, weighted):
+    data = all_three()
+    data.c[:50, 2] = torch.nan
+    weights = torch.rand(300, generator=torch.Generator().manual_seed(1)) if weighted else None
+    (targets, valid_targets), _ = watched_targets(monkeypatch, replace(data, weights=weights))
+    both = torch.cat([targets, valid_targets])
+    count = both[:, 3] if weighted else torch.ones(300)
+    known = ~both[:, 2].isnan()
+    assert both.shape[1] == (4 if weighted else 3)
+    assert float(np.average(both[known, 2], weights=count[known])) == pytest.approx(0, abs=1e-5)
+    assert float(np.average(both[known, 2] ** 2, weights=count[known])) == pytest.approx(1, abs=1e-5)
+    assert float(count.mean()) == pytest.approx(1, abs=1e-5)
+
+
+def test_centre_and_spread_by_hand():
+    c = torch.tensor([10.0, 20.0, torch.nan, 40.0])
+    assert [float(part) for part in centre_and_spread(c[:2])] == [15.0, 5.0]
+    # 10, 10, 20, 40: mean 20, mean square of (10, 10, 0, 20) is 150
+    mean, spread = centre_and_spread(c, torch.tensor([2.0, 1.0, 5.0, 1.0]))
+    assert (float(mean), float(spread)) == pytest.approx((20.0, 150**0.5))
+
+
+@pytest.mark.parametrize("protected", [[SEX], [RACE], [AGE], [TWO], [SEX, RACE, AGE]])
+def test_a_row_of_weight_two_is_the_row_twice(protected):
+    loss = module._loss(protected)
+    generator = torch.Generator().manual_seed(0)
+    width = sum(1 if p is TWO else p.outputs for p in protected)
+    out = torch.randn(2, 5, width, generator=generator)
+    c = torch.randint(2, (2, 5, len(protected)), generator=generator).float()
+    weights = torch.tensor([2.0, 1.0, 1.0, 1.0, 1.0])
+    weighted = torch.cat([c, (weights / weights.mean()).expand(2, 5)[..., None]], dim=2)
+    twice = [torch.cat([part, part[:, :1]], dim=1) for part in (out, c)]
+    torch.testing.assert_close(loss(out, weighted), loss(*twice))
+
+
+def test_equal_weights_change_nothing():
+    data = all_three()
+    plain, equal = (quick().fit(replace(data, weights=w)).members for w in (None, torch.full((300,), 3.0)))
+    for first, second in zip(plain, equal, strict=True):
+        assert torch.equal(first(data.x), second(data.x))
+
+
+def test_people_of_weight_zero_are_not_learned_from():
+    data = women_and_men(600)
+    wrong = torch.arange(600) % 3 > 0
+    c = torch.where(wrong[:, None], 1 - data.c, data.c)  # most say the opposite
+    lying = replace(data, c=c, weights=(~wrong).float())
+    member = quick(refits=1, max_epochs=40, rate=1e-2).fit(lying).members[0]
+    assert share_right(member(data.x)[:, 0], data.c[:, 0]) > 0.85
 
 
 # What its outputs are
@@ -174,6 +286,21 @@ def test_outputs_of_a_categorical_variable_are_centred():
     torch.testing.assert_close(out.sum(1), torch.zeros(600), atol=1e-5, rtol=0)
     torch.testing.assert_close(autograd_jacobian(member, x).sum(1), torch.zeros(600, 4), atol=1e-5, rtol=0)
     assert float((out.argmax(1) == race).float().mean()) > 0.75
+
+
+@pytest.mark.parametrize("output", ["logit", "probability"])
+def test_two_classes_are_learned_as_a_binary_variable_is(output):
+    data = all_three()
+    both = replace(data, protected=(TWO, RACE, AGE))
+    binary = quick(max_epochs=8, output=output).fit(data).members
+    pairs = quick(max_epochs=8, output=output).fit(both).members
+    for one, other in zip(binary, pairs, strict=True):
+        single, pair = one(data.x).detach(), other(data.x).detach()
+        z = single[:, :1]
+        expected = torch.cat([1 - z, z] if output == "probability" else [-z / 2, z / 2], dim=1)
+        torch.testing.assert_close(pair[:, :2], expected, atol=1e-6, rtol=1e-6)
+        torch.testing.assert_close(pair[:, 2:], single[:, 1:], atol=1e-6, rtol=1e-6)
+    assert heads_of(both.protected)[0] == Head(2, centred=True)
 
 
 def test_output_of_a_continuous_variable_is_its_standardised_value():

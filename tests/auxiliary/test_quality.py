@@ -51,6 +51,52 @@ def test_quality_of_a_continuous_variable_is_r2_of_its_standardised_values():
     assert quality.log_loss == pytest.approx(float((out - standardised).square().mean()))
 
 
+def test_weights_are_scikit_learn_s_sample_weights():
+    logits, weights = draw(300, 3), draw(300, seed=2).square()
+    c = (logits + draw(300, 3, seed=1)).argmax(1).double()
+    shares = logits.softmax(1).numpy()
+    quality = measure_quality(logits, c, RACE, weights)
+    oracle = [roc_auc_score(c == k, shares[:, k], sample_weight=weights) for k in range(3)]
+    assert quality.value == pytest.approx(sum(oracle) / 3)
+    assert quality.log_loss == pytest.approx(log_loss(c, shares, sample_weight=weights))
+    rates = torch.bincount(c.long(), weights=weights) / weights.sum()
+    assert quality.chance_log_loss == pytest.approx(float(-(rates * rates.log()).sum()))
+    assert quality.rows == 300
+
+
+def test_weighted_numbers_are_scikit_learn_s():
+    c, weights = 40 + 10 * draw(300), draw(300, seed=2).square()
+    centre = (weights * c).sum() / weights.sum()
+    standardised = (c - centre) / ((weights * (c - centre).square()).sum() / weights.sum()).sqrt()
+    out = standardised + 0.5 * draw(300, seed=1)
+    quality = measure_quality(out[:, None], c, AGE, weights)
+    assert quality.value == pytest.approx(r2_score(standardised, out, sample_weight=weights))
+
+
+@pytest.mark.parametrize(("protected", "outputs"), [(SEX, 1), (RACE, 3), (AGE, 1)])
+def test_a_person_who_counts_twice_is_there_twice(protected, outputs):
+    out, c = draw(60, outputs), torch.arange(60).double() % 3 % max(len(protected.levels), 2)
+    twice = measure_quality(torch.cat([out, out[:20]]), torch.cat([c, c[:20]]), protected)
+    weighted = measure_quality(out, c, protected, torch.tensor([2.0] * 20 + [1.0] * 40))
+    assert weighted.rows == 60
+    for name in ("value", "log_loss", "chance_log_loss"):
+        assert getattr(weighted, name) == pytest.approx(getattr(twice, name))
+
+
+def test_people_who_count_for_nobody_are_left_out():
+    logits, c = draw(60, 3), torch.arange(60).double() % 3
+    nobody = measure_quality(logits, c, RACE, (c < 2).double())  # a whole class
+    assert nobody == measure_quality(logits[c < 2], c[c < 2], RACE)
+
+
+def test_two_classes_are_judged_as_a_binary_variable_is():
+    logit = draw(300, 1)
+    c = (logit[:, 0] + draw(300, seed=1) > 0.5).double()
+    pair = measure_quality(torch.cat([-logit / 2, logit / 2], dim=1), c, Protected("sex", "categorical"))
+    binary = measure_quality(logit, c, SEX)
+    assert (pair.value, pair.log_loss) == pytest.approx((binary.value, binary.log_loss))
+
+
 def test_confident_logits_do_not_overflow():
     c = torch.tensor([0.0, 1.0, 1.0])
     quality = measure_quality(torch.tensor([[-2000.0], [2000.0], [-1000.0]]), c, SEX)

@@ -80,7 +80,7 @@ def test_a_model_behind_a_url_is_audited_like_the_same_code(folder: Path):
     assert plain("model.py:score").exit_code == 0
     expected = json.loads((folder / "out/summary.json").read_text())
     assert found["share_flagged"] == expected["share_flagged"]
-    for ours, theirs in zip(found["groups"], expected["groups"], strict=True):
+    for ours, theirs in zip(*(fields["variables"][0]["groups"] for fields in (found, expected)), strict=True):
         assert ours["mean_signed"] == pytest.approx(theirs["mean_signed"], abs=1e-9)
     assert found["settings"]["model_source"] == f"{server.root}/invocations"
     assert found["settings"]["calls"] == server.predictions
@@ -91,7 +91,7 @@ def test_mlflows_own_server_is_audited(folder: Path):
     pytest.importorskip("mlflow")
     done = run(mlflow_server(), "--drop", "job", "--timeout", "20")
     assert done.exit_code == 0, done.output
-    women = json.loads((folder / "out/summary.json").read_text())["groups"][0]
+    women = json.loads((folder / "out/summary.json").read_text())["variables"][0]["groups"][0]
     assert women["mean_signed"] > 0.05  # it grants by income, and men earn 300 more
 
 

@@ -5,11 +5,11 @@ from rich.console import Console
 
 from fairfox.cli.tables import MOST_FEATURES, print_result
 from fairfox.result import AuditResult, Features
-from tests.support import example_result, without_sign
+from tests.support import RACES, example_result, many_result, without_sign
 
 
-def printed(result: AuditResult) -> str:
-    console = Console(file=io.StringIO(), width=120, highlight=False)
+def printed(result: AuditResult, width: int = 120) -> str:
+    console = Console(file=io.StringIO(), width=width, highlight=False)
     print_result(result, console)
     return console.file.getvalue()
 
@@ -48,3 +48,23 @@ def test_many_features_are_cut_and_counted():
     assert f"f{MOST_FEATURES - 1}" in text
     assert f"f{MOST_FEATURES} " not in text
     assert "and 12 more" in text
+
+
+def test_several_variables_have_a_line_and_a_table_each_that_fit_a_terminal():
+    lines = printed(many_result(), width=80).splitlines()
+    assert max(len(line) for line in lines) <= 80
+    assert sum(line.startswith("┏") for line in lines) == 4  # three of groups, one of features
+    starts = [
+        next(k for k, line in enumerate(lines) if line.startswith(f"{name}: ")) for name in ("sex", "race", "age")
+    ]
+    assert starts == sorted(starts)
+    for race in RACES:
+        assert any(f"│ race={race} " in line for line in lines[starts[1] : starts[2]])
+    text = " ".join(" ".join(lines).split())
+    for part in (
+        "Mostly because of race",
+        "own group inferred for 20 people",
+        "race shows in: postcode 1.4",
+        "R2 0.31",
+    ):
+        assert part in text

@@ -6,7 +6,9 @@ import pytest
 from fairfox.data.columns import (
     column,
     level_key,
+    level_name,
     levels_of,
+    listed,
     missing,
     numbers,
     objects,
@@ -68,6 +70,21 @@ def test_one_and_true_are_the_same_level():
     assert level_key(1) == level_key(True) == level_key(1.0) == level_key(np.bool_(True)) == level_key(np.int64(1))
     assert level_key("1") != level_key(1)
     assert sorted_levels([1, True, 1.0]) == [1]
+
+
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [(1, "1"), (1.0, "1"), (np.float64(3.0), "3"), (1.5, "1.5"), (True, "True"), ("1.0", "1.0"), (10**17, f"{10**17}")],
+)
+def test_a_level_is_called_as_it_is_written_without_gaps(value: object, name: str):
+    assert level_name(value) == name
+
+
+def test_names_are_listed_up_to_a_limit():
+    assert listed("a") == "a"
+    assert listed("abc") == "a, b, c"
+    assert listed("abcde") == "a, b, c and 2 more"
+    assert listed("abcde", most=4) == "a, b, c, d and 1 more"
 
 
 def test_places_are_those_among_the_levels_and_minus_one_elsewhere():

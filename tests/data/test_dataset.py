@@ -3,7 +3,7 @@ import pytest
 import torch
 from populations import SEX, block, individuals, one_hot
 
-from fairfox.data.dataset import Dataset, Feature, Protected, Truth, assign_folds, project_blocks
+from fairfox.data.dataset import Dataset, Feature, Protected, Truth, assign_folds, project_blocks, resample
 from fairfox.errors import DataError, ShapeError
 
 
@@ -73,6 +73,19 @@ def test_sizes_are_checked_when_a_dataset_is_made():
         Dataset(x=torch.zeros(3, 1), c=torch.zeros(3), protected=(SEX,), features=())
 
 
+def test_everyone_has_one_weight():
+    with pytest.raises(ShapeError, match=r"weights have shape \(2,\); expected \(3,\): one each"):
+        individuals(torch.zeros(3, 1), weights=torch.ones(2))
+    with pytest.raises(ShapeError, match=r"weights have shape \(3, 1\); expected \(3,\)"):
+        individuals(torch.zeros(3, 1), weights=torch.ones(3, 1))
+
+
+def test_only_a_number_is_continuous():
+    assert Protected("age", "continuous", ()).is_continuous
+    assert not Protected("sex").is_continuous
+    assert not Protected("race", "categorical", ("a", "b", "c")).is_continuous
+
+
 def test_protected_outputs_are_a_logit_centred_logits_or_a_value():
     assert Protected("sex").outputs == 1
     assert Protected("race", "categorical", ("a", "b", "c")).outputs == 3
@@ -92,7 +105,8 @@ def test_columns_of_x_are_named_after_features_and_categories():
 def full_dataset(n: int = 6) -> Dataset:
     x = torch.arange(2.0 * n).reshape(n, 2)
     truth = Truth(counterfactual=x + 1, dx_dc=x[:, :, None])
-    return individuals(x, y=torch.arange(n), ids=np.array([f"p{i}" for i in range(n)], dtype=object), truth=truth)
+    ids = np.array([f"p{i}" for i in range(n)], dtype=object)
+    return individuals(x, y=torch.arange(n), ids=ids, truth=truth, weights=torch.arange(float(n)))
 
 
 @pytest.mark.parametrize(
@@ -108,8 +122,10 @@ def test_chosen_individuals_keep_all_that_is_theirs(chosen: object):
     assert part.y is not None
     assert part.ids is not None
     assert part.truth is not None
+    assert part.weights is not None
     assert part.truth.dx_dc is not None
     assert part.y.tolist() == [2, 3]
+    assert part.weights.tolist() == [2.0, 3.0]
     assert part.ids.tolist() == ["p2", "p3"]
     assert part.truth.counterfactual[:, 0].tolist() == [5.0, 7.0]
     assert part.truth.dx_dc[:, 0, 0].tolist() == [4.0, 6.0]
@@ -119,7 +135,8 @@ def test_to_changes_the_dtype_of_numbers_and_not_of_labels():
     data = full_dataset().to(torch.float64)
     assert data.truth is not None
     assert data.y is not None
-    assert {data.x.dtype, data.c.dtype, data.truth.counterfactual.dtype} == {torch.float64}
+    assert data.weights is not None
+    assert {data.x.dtype, data.c.dtype, data.weights.dtype, data.truth.counterfactual.dtype} == {torch.float64}
     assert (data.y.dtype, data.withheld.dtype) == (torch.int64, torch.bool)
 
 
@@ -157,6 +174,75 @@ def test_folds_hold_as_many_of_each_group_and_are_decided_by_their_seed():
         assert int(counts.max() - counts.min()) <= 1
     assert torch.equal(fold, assign_folds(c, 5, seed=0))
     assert not torch.equal(fold, assign_folds(c, 5, seed=1))
+
+
+def test_folds_spread_every_class_of_one_variable_and_the_range_of_a_number():
+    generator = torch.Generator().manual_seed(0)
+    race = torch.cat([torch.full((n,), float(k)) for k, n in enumerate((50, 30, 20))])
+    age = torch.rand(100, generator=generator)
+    fold = assign_folds(torch.stack([age, race], dim=1), 5, seed=0)
+    for k in range(3):
+        counts = torch.bincount(fold[race == k], minlength=5)
+        assert int(counts.max() - counts.min()) <= 1
+        young = (race == k) & (age < age[race == k].median())  # neighbours in age go to different folds
+        counts = torch.bincount(fold[young], minlength=5)
+        assert int(counts.max() - counts.min()) <= 1
+
+
+# --- people drawn again
+
+
+def several(c: torch.Tensor, protected: tuple[Protected, ...], **fields: object) -> Dataset:
+    x = torch.arange(float(len(c)))[:, None]
+    return Dataset(x=x, c=c, protected=protected, features=(Feature("x0", "continuous", 0, 1),), **fields)  # type: ignore[arg-type]
+
+
+RACE = Protected("race", "categorical", ("a", "b", "c"), "race")
+AGE = Protected("age", "continuous", (), "age")
+
+
+def test_every_group_of_all_variables_together_keeps_its_size():
+    sex, race = torch.tensor([0.0, 0, 0, 0, 1, 1, 1, 1]), torch.tensor([0.0, 0, 1, 2, 0, 1, 1, float("nan")])
+    age = torch.arange(8.0)
+    data = several(torch.stack([sex, race, age], dim=1), (SEX, RACE, AGE))
+    drawn = resample(data, generator=torch.Generator().manual_seed(1))
+    groups, again = (d.c[:, :2].nan_to_num(nan=-1.0).tolist() for d in (data, drawn))
+    assert sorted(groups) == sorted(again)
+    assert set(drawn.x[:, 0].tolist()) <= set(data.x[:, 0].tolist())
+
+
+def test_people_with_a_number_alone_are_drawn_from_everyone():
+    data = several(torch.rand(200, 1, generator=torch.Generator().manual_seed(0)), (AGE,))
+    drawn = resample(data, generator=torch.Generator().manual_seed(1))
+    assert len(drawn) == 200
+    assert 100 < len(drawn.x.unique()) < 150  # about 1 - 1/e of 200 = 126
+
+
+def test_weighted_people_are_drawn_by_their_weights_and_then_count_alike():
+    weights = torch.tensor([0.0, 3.0, 1.0, 0.0]).repeat(1000)
+    data = several((torch.arange(4000) >= 2000).float()[:, None], (SEX,), weights=weights)
+    drawn = resample(data, generator=torch.Generator().manual_seed(0))
+    assert drawn.weights is None
+    kind = drawn.x[:, 0].long() % 4
+    counts = torch.bincount(kind, minlength=4)
+    assert counts[[0, 3]].tolist() == [0, 0]
+    assert abs(float(counts[1]) / 4000 - 0.75) < 0.03  # sd: sqrt(0.75 * 0.25 / 4000) = 0.007
+    assert int((drawn.c[:, 0] == 1).sum()) == 2000
+
+
+def test_a_group_whose_weights_are_all_zero_is_drawn_as_if_it_had_none():
+    data = several(torch.tensor([[0.0], [0], [1], [1]]), (SEX,), weights=torch.tensor([0.0, 0, 0, 1]))
+    drawn = resample(data, generator=torch.Generator().manual_seed(0))
+    assert drawn.c[:, 0].tolist() == [0, 0, 1, 1]
+    assert drawn.x[2:, 0].tolist() == [3, 3]
+
+
+def test_drawing_is_decided_by_its_generator_and_leaves_the_global_one_alone():
+    before = torch.get_rng_state()
+    data = individuals(torch.arange(30.0)[:, None])
+    first, second = (resample(data, generator=torch.Generator().manual_seed(4)) for _ in range(2))
+    assert torch.equal(first.x, second.x)
+    assert torch.equal(before, torch.get_rng_state())
 
 
 def test_folds_leave_the_global_generator_alone():

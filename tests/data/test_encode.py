@@ -267,7 +267,12 @@ def test_an_encoding_of_float64_is_as_exact_as_the_table():
     ("options", "error", "message"),
     [
         ({"protected": []}, OptionError, "No protected variable is given; name a column, or a cut such as 'age<25'"),
-        ({"protected": ["sx"]}, ColumnError, "has no column 'sx'. Did you mean 'sex'?"),
+        ({"protected": ["sx"]}, ColumnError, "has no column 'sx'. Did you mean 'sex'.* --protected-from TABLE --on ID"),
+        ({"protected": ["sex", "sex"]}, OptionError, "The protected variable 'sex' is given twice"),
+        ({"intersections": True}, OptionError, "Intersections need at least two protected variables"),
+        ({"merge_rare": 0.7}, OptionError, "merge_rare is 0.7; give a share of the people above 0 and below 0.5"),
+        ({"reference_group": "mal"}, OptionError, "There is no group 'mal'. Did you mean 'male'?"),
+        ({"weights": "debts"}, ColumnError, "There is no column 'debts' with the weights. Did you mean 'debt'.$"),
         ({"label": "incme"}, ColumnError, "has no column 'incme'. Did you mean 'income'?"),
         ({"id_column": "nr"}, ColumnError, "has no column 'nr'"),
         ({"drop": ["ages"]}, ColumnError, "has no column 'ages'. Did you mean 'age'?"),
@@ -315,3 +320,156 @@ def test_a_gap_in_a_two_valued_column_is_nan_in_a_matrix():
     encoding = fit_encoding(load_table(frame), protected=["sex"])
     matrix = encoding.matrix(encoding.encode(load_table(frame)).x)
     np.testing.assert_array_equal(matrix[:, 0].numpy(), frame["flag"].to_numpy())
+
+
+# --- protected variables of every kind
+
+
+def crowd(**more: Any) -> Table:
+    return table_of(
+        sex=["F", "M"] * 6,
+        race=["a", "a", "b", "b", "c", "c"] * 2,
+        age=np.arange(12) + 20.5,
+        v=np.arange(12) * 1.5,
+        **more,
+    )
+
+
+def test_several_variables_and_their_crossing_are_columns_of_c():
+    table = crowd()
+    encoding = fit_encoding(table, protected=["sex", "race", "age<25"], intersections=True, reference_group="b")
+    data = encoding.encode(table)
+    assert [p.name for p in data.protected] == ["sex", "race", "age<25", "sex x race x age<25"]
+    assert [p.kind for p in data.protected] == ["binary", "categorical", "binary", "categorical"]
+    assert [p.reference for p in data.protected] == [None, 1, None, None]
+    assert data.c.shape == (12, 4)
+    assert data.c[:, 1].tolist() == [0, 0, 1, 1, 2, 2] * 2
+    assert encoding.columns == ("c", "v")
+
+
+def test_a_continuous_protected_variable_keeps_its_numbers():
+    table = crowd()
+    data = fit_encoding(table, protected=["age", "sex"], continuous="age", dtype=torch.float64).encode(table)
+    assert data.protected[0].is_continuous
+    assert data.c[:, 0].tolist() == [20.5 + i for i in range(12)]
+
+
+def test_kinds_of_protected_columns_are_overruled():
+    table = table_of(code=list(range(12)), v=np.arange(12))
+    read = fit_encoding(table, protected=["code", "c"], categorical=["code"]).encode(table).protected
+    assert (read[0].kind, len(read[0].levels)) == ("categorical", 12)
+
+
+def test_the_columns_of_a_crossing_are_withheld():
+    options: dict[str, Any] = {"columns": ["sex", "age", "v"], "intersections": True}
+    encoding = fit_encoding(crowd(), protected=["sex", "age<25"], **options)
+    assert encoding.withheld.tolist() == [True, True, True, False]
+
+
+def test_rare_classes_are_counted_in_the_fitting_rows_and_new_values_join_them():
+    reference = table_of(race=["a"] * 50 + ["b"] * 46 + ["d", "d", "e", "e"], v=np.arange(100))
+    encoding = fit_encoding(reference, protected=["race"], merge_rare=0.03, also=crowd())
+    assert encoding.sources[0].merged == {"other (d, e)": ("d", "e")}
+    assert encoding.encode(crowd()).c[:, 0].tolist() == [0, 0, 1, 1, 2, 2] * 2  # c is in no fitting row
+
+
+def test_an_audited_table_may_lack_what_a_reference_has():
+    reference = crowd(y=[0, 1] * 6, name=[f"r{i}" for i in range(12)])
+    audited = table_of(v=[1.0, 2.0, 3.0], person=["p", "q", "r"])
+    encoding = fit_encoding(
+        reference,
+        protected=["sex", "race", "age"],
+        label="y",
+        id_column="person",
+        drop=["c", "name"],
+        also=audited,
+    )
+    assert encoding.columns == ("v",)
+    data = encoding.encode(audited)
+    assert data.c.shape == (3, 3)
+    assert data.c.isnan().all()
+    assert (data.y, list(data.ids)) == (None, ["p", "q", "r"])
+    known = encoding.encode(reference)
+    assert not known.c.isnan().any()
+    assert known.ids is None
+
+
+def test_a_reference_may_lack_the_label():
+    audited = crowd(y=["no", "yes"] * 6)
+    encoding = fit_encoding(crowd(), protected=["sex"], label="y", also=audited)
+    assert encoding.label_values == ("no", "yes")
+    assert encoding.encode(crowd()).y is None
+    assert encoding.encode(audited).y.tolist() == [0, 1] * 6
+    with pytest.raises(ColumnError, match="has no column 'why'"):
+        fit_encoding(crowd(), protected=["sex"], label="why", also=audited)
+    with pytest.raises(ColumnError, match="has no column 'nr'"):
+        fit_encoding(crowd(nr=list(range(12))), protected=["sex"], id_column="nr", also=audited)
+
+
+def test_a_reference_without_the_protected_column_is_named_with_the_way_out():
+    with pytest.raises(ColumnError, match=r"no column 'sex'\..* give a reference table that has it \(reference"):
+        fit_encoding(table_of(v=[1, 2, 3]), protected=["sex"], also=crowd())
+
+
+def test_hidden_columns_are_features_only_where_the_model_names_them():
+    table = crowd(nr=list(range(12)))
+    assert fit_encoding(table, protected=["sex"], hidden=["nr", "c"]).columns == ("race", "age", "v")
+    assert fit_encoding(table, protected=["sex"], hidden=["nr"], columns=["nr", "v"]).columns == ("nr", "v")
+    assert fit_encoding(table, protected=["sex"], hidden=["nr"], id_column="nr").columns == ("c", "race", "age", "v")
+
+
+# --- weights
+
+
+def test_weights_are_no_feature_and_go_to_the_people():
+    table = crowd(w=[0, 2.5] * 6)
+    encoding = fit_encoding(table, protected=["sex"], weights="w", dtype=torch.float64)
+    assert "w" not in encoding.columns
+    data = encoding.encode(table)
+    assert data.weights is not None
+    assert data.weights.tolist() == [0, 2.5] * 6
+    assert data.weights.dtype == torch.float64
+    assert fit_encoding(table, protected=["sex"]).encode(table).weights is None
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (
+            [1, 2, -3, -4] * 3,
+            r"The weights 'w' hold -3 in row 2 \(counted from 0\); give a finite number of at least 0",
+        ),
+        ([1.0, np.nan, 2.0] * 4, "The weights 'w' hold nothing in row 1 "),
+        (pd.array([1, 2, None] * 4, dtype="Int64"), "The weights 'w' hold nothing in row 2 "),
+        ([np.inf] * 12, "The weights 'w' hold inf in row 0 "),
+        ([0] * 12, "The weights 'w' are 0 for everyone; at least one person must count"),
+        (["1"] * 12, "The weights 'w' hold String; give numbers of at least 0"),
+    ],
+)
+def test_weights_that_count_nobody_are_refused(weights: Any, message: str):
+    table = crowd(w=weights)
+    with pytest.raises(DataError, match=message):
+        fit_encoding(table, protected=["sex"], weights="w").encode(table)
+
+
+def test_both_tables_need_the_weights():
+    with_weights, without = crowd(w=[1, 2, 3] * 4), crowd()
+    for table, also in ((with_weights, without), (without, with_weights)):
+        with pytest.raises(ColumnError, match=r"no column 'w' .*The reference and the audited table both need it\.$"):
+            fit_encoding(table, protected=["sex"], weights="w", also=also)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"label": "w"}, "Column 'w' is given as the label and as the weights; choose one"),
+        ({"id_column": "w"}, "Column 'w' is given as the id and as the weights; choose one"),
+        ({"drop": ["w"]}, "Column 'w' is given as the weights and as to be dropped; choose one"),
+        ({"protected": ["w<2"]}, "Column 'w' is given as the weights and as protected; choose one"),
+        ({"columns": ["v", "w"]}, "Column 'w' is given as the weights and as a column of the model; choose one"),
+    ],
+)
+def test_weights_have_no_other_role(options: dict[str, Any], message: str):
+    table = crowd(w=[1, 2, 3] * 4)
+    with pytest.raises(OptionError, match=message):
+        fit_encoding(table, **({"protected": ["sex"], "weights": "w"} | options))

@@ -4,7 +4,8 @@ import polars as pl
 import pytest
 from populations import table_of
 
-from fairfox.data.protected import read_protected
+from fairfox.data.dataset import Protected
+from fairfox.data.protected import column_of, find_group, read_protected, read_variables
 from fairfox.data.table import load_table
 from fairfox.errors import ColumnError, DataError, OptionError
 
@@ -24,7 +25,7 @@ PEOPLE = load_table(
 
 def test_a_column_of_two_values_is_a_protected_variable():
     source = read_protected("sex", PEOPLE)
-    assert (source.column, source.variable.name, source.variable.source) == ("sex", "sex", "sex")
+    assert (source.columns, source.variable.name, source.variable.source) == (("sex",), "sex", "sex")
     assert (source.variable.kind, source.variable.levels) == ("binary", ("female", "male"))
     np.testing.assert_array_equal(source.encode(PEOPLE), [1, 0, NAN, 1])
 
@@ -59,44 +60,332 @@ def test_a_cut_makes_two_groups_and_leaves_the_missing_unknown(cut: str, name: s
 
 def test_a_column_may_have_a_sign_in_its_name():
     table = table_of(**{"age<25": ["yes", "no"]})
-    assert read_protected("age<25", table).operator is None
+    assert read_protected("age<25", table).variable.levels == ("no", "yes")
+    assert column_of("age<25", table.columns) == "age<25"
+
+
+@pytest.mark.parametrize(
+    ("spec", "name"), [("age", "age"), ("age < 25", "age"), ("race!=White", "race"), ("sx", "sx"), ("sx=F", "sx")]
+)
+def test_the_column_behind_a_variable_is_found(spec: str, name: str):
+    assert column_of(spec, PEOPLE.columns) == name
+
+
+# --- many classes, numbers
+
+
+@pytest.mark.parametrize(
+    ("values", "levels", "codes"),
+    [
+        (["c", "a", None, "b"], ("a", "b", "c"), [2, 0, NAN, 1]),
+        (pd.Categorical(["c", "a", None, "b"], categories=["c", "b", "a"]), ("a", "b", "c"), [2, 0, NAN, 1]),
+        ([3, 1, 5, 2], ("1", "2", "3", "5"), [2, 0, 3, 1]),
+        ([3.0, 1.0, NAN, 2.0], ("1", "2", "3"), [2, 0, NAN, 1]),  # whole numbers beside a gap are floats
+        (pd.array([3, 1, None, 2], dtype="Int64"), ("1", "2", "3"), [2, 0, NAN, 1]),
+    ],
+    ids=["text", "categories", "codes", "codes and a gap", "nullable codes"],
+)
+def test_three_values_or_more_are_classes(values: object, levels: tuple[str, ...], codes: list[float]):
+    table = table_of(v=values)
+    source = read_protected("v", table)
+    assert (source.variable.kind, source.variable.levels) == ("categorical", levels)
+    np.testing.assert_array_equal(source.encode(table), codes)
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        (list(range(10)), "categorical"),
+        (list(range(11)), "continuous"),
+        ([0.5, 1.0, 2.0], "continuous"),
+        ([0.5, 1.5, 0.5], "binary"),
+        ([20.0, 30.5, NAN, 41.0], "continuous"),
+    ],
+)
+def test_numbers_are_classes_only_where_they_are_few_and_whole(values: list[float], kind: str):
+    assert read_protected("v", table_of(v=values)).variable.kind == kind
+
+
+def test_a_number_keeps_its_values_and_its_gaps():
+    table = table_of(age=[20.5, NAN, 41.0])
+    source = read_protected("age", table, continuous=["age"])
+    assert (source.variable.levels, source.variable.source, source.variable.outputs) == ((), "age", 1)
+    np.testing.assert_array_equal(source.encode(table), [20.5, NAN, 41.0])
+    np.testing.assert_array_equal(source.encode(table_of(age=[None, None])), [NAN, NAN])
+
+
+def test_kinds_are_overruled():
+    years = table_of(v=list(range(30, 42)), flag=[0, 1] * 6)
+    assert read_protected("v", years, categorical=["v"]).variable.kind == "categorical"
+    assert read_protected("flag", years, continuous=["flag"]).variable.kind == "continuous"
+
+
+def test_a_table_without_the_column_leaves_everyone_unknown():
+    other = table_of(v=[1, 2, 3])
+    for spec in ("sex", "race", "age", "age<25"):
+        assert np.isnan(read_protected(spec, PEOPLE).encode(other)).all()
 
 
 def test_a_value_outside_the_groups_is_refused():
     source = read_protected("sex", PEOPLE)
     np.testing.assert_array_equal(source.encode(table_of(sex=["female", None])), [0, NAN])
-    with pytest.raises(
-        DataError, match="holds 'F' here; the groups to compare are 'female' and 'male': spell them alike"
-    ):
+    with pytest.raises(DataError) as caught:
         source.encode(table_of(sex=["female", "F"]))
+    assert str(caught.value) == (
+        "The protected column 'sex' holds 'F' here, and the groups to compare are 'female', 'male'; spell them alike, "
+        "or give a cut such as 'sex=VALUE'"
+    )
+
+
+@pytest.mark.parametrize(
+    ("spec", "values", "message"),
+    [
+        ("age", ["x", "y", "z"], "The protected column 'age' holds String here and was numeric in the fitting rows"),
+        ("age", [1.0, np.inf], r"The protected column 'age' holds 1 infinite value\(s\); numbers must be finite"),
+        ("age<25", ["x", "y"], "The cut 'age<25' compares numbers, and column 'age' holds String; use age=VALUE"),
+    ],
+)
+def test_values_of_another_kind_than_the_fitting_rows_are_refused(spec: str, values: list[object], message: str):
+    source = read_protected(spec, PEOPLE, continuous=["age"])
+    with pytest.raises(DataError, match=message):
+        source.encode(table_of(age=values))
+
+
+WAY_OUT = (
+    r"give a reference table that has it \(reference, --reference\), "
+    r"or read it from another table \(protected_from, --protected-from TABLE --on ID\)$"
+)
 
 
 @pytest.mark.parametrize(
     ("spec", "error", "message"),
     [
-        ("sx", ColumnError, "no column 'sx'. Did you mean 'sex'?"),
-        ("agee<25", ColumnError, "no column 'agee'. Did you mean 'age'?"),
+        ("sx", ColumnError, rf"has no column 'sx'\. Did you mean 'sex'\? If it is not meant to have it, {WAY_OUT}"),
+        ("zzz", ColumnError, rf"has no column 'zzz'\. There are: sex, age, .*\. If it is not meant .*{WAY_OUT}"),
+        ("agee<25", ColumnError, rf"has no column 'agee'\. Did you mean 'age'\? .*{WAY_OUT}"),
         ("race<25", DataError, "The cut 'race<25' compares numbers, and column 'race' holds String; use race=VALUE"),
         ("age<young", OptionError, "The cut 'age<young' needs a number after '<'"),
         ("age<5", DataError, "The cut 'age<5' puts 0 of 3 people into one group; both groups need people"),
         ("age<99", DataError, "The cut 'age<99' puts 3 of 3 people into one group"),
         ("race=Green", DataError, "The cut 'race=Green' puts 0 of 3 people into one group"),
-        ("race", DataError, "The protected column 'race' has 3 values; .* give a cut such as 'race=Asian'"),
-        ("age", DataError, "The protected column 'age' has 3 values; .* give a cut such as 'age<25'"),
     ],
 )
-def test_what_makes_no_two_groups_is_refused(spec: str, error: type[Exception], message: str):
+def test_what_makes_no_groups_is_refused(spec: str, error: type[Exception], message: str):
     with pytest.raises(error, match=message):
         read_protected(spec, PEOPLE)
 
 
-def test_a_column_with_one_value_is_refused():
+@pytest.mark.parametrize("forced", [[], ["v"]])
+def test_a_column_with_one_value_is_refused(forced: list[str]):
     with pytest.raises(DataError, match=r"The protected column 'v' has one value only \(7\); two groups are needed"):
-        read_protected("v", table_of(v=[7, 7, 7]))
+        read_protected("v", table_of(v=[7, 7, 7]), continuous=forced)
 
 
 @pytest.mark.parametrize("values", [[None, None], [NAN, NAN]])
-def test_a_column_without_values_is_refused(values: list[float]):
+@pytest.mark.parametrize("spec", ["v", "v<3"])
+def test_a_column_without_values_is_refused_with_the_way_out(values: list[float], spec: str):
     table = load_table(pl.DataFrame({"v": pl.Series(values, dtype=pl.Float64)}))
-    with pytest.raises(DataError, match="The protected column 'v' has no values"):
-        read_protected("v", table)
+    with pytest.raises(DataError, match=rf"The protected column 'v' has no values: nobody's group is known; {WAY_OUT}"):
+        read_protected(spec, table)
+
+
+def test_more_than_fifty_classes_are_refused():
+    texts, codes = [f"n{i:02}" for i in range(51)], list(range(51))
+    with pytest.raises(DataError) as caught:
+        read_protected("v", table_of(v=texts))
+    assert str(caught.value) == (
+        "The protected column 'v' has 51 different values, more than 50 groups; if it is no id, put rare ones together "
+        "(merge_rare, --merge-rare 0.01), or give a cut such as 'v=n00'"
+    )
+    with pytest.raises(DataError, match=r"such as 'v<25', or read it as a number \(continuous, --continuous v\)$"):
+        read_protected("v", table_of(v=codes), categorical=["v"])
+    assert len(read_protected("v", table_of(v=texts[:50])).variable.levels) == 50
+
+
+def test_many_rare_values_are_no_trouble_once_they_are_put_together():
+    table = table_of(v=[f"n{i}" for i in range(60)] + ["many"] * 100)
+    source = read_protected("v", table, merge_rare=0.05)
+    assert source.variable.levels == ("many", "other (n0, n1, n10 and 57 more)")
+    assert source.variable.kind == "binary"
+
+
+def test_a_number_that_is_none_and_dates_are_refused():
+    with pytest.raises(DataError, match="'race' is given as continuous and holds String; give numbers, or leave it as"):
+        read_protected("race", PEOPLE, continuous=["race"])
+    with pytest.raises(DataError, match="'born' holds dates or times; turn it into a number, such as a year"):
+        read_protected("born", table_of(born=pd.to_datetime(["2020-01-01", "2021-01-01", "2022-01-01"])))
+
+
+# --- several variables, and their crossing
+
+CROWD = table_of(
+    sex=["F", "F", "M", "M", "F", None],
+    race=["a", "b", "a", "a", "b", "a"],
+    age=[20.0, 30.0, 40.5, 50.0, 60.0, 70.0],
+)
+
+
+def test_a_crossing_has_the_cells_that_occur_and_knows_its_parts():
+    sex, race, both = read_variables(["sex", "race"], CROWD, intersections=True)
+    assert (both.variable.name, both.variable.parts) == ("sex x race", ("sex", "race"))
+    assert (both.variable.kind, both.variable.source) == ("categorical", None)
+    assert both.variable.levels == ("F & a", "F & b", "M & a")  # nobody is M & b
+    assert both.columns == ("sex", "race")
+    assert (sex.variable.parts, race.variable.name) == ((), "race")
+    np.testing.assert_array_equal(both.encode(CROWD), [0, 1, 2, 2, 1, NAN])
+
+
+def test_a_person_in_a_cell_that_the_fitting_rows_have_not_is_unknown():
+    both = read_variables(["sex", "race"], CROWD, intersections=True)[-1]
+    np.testing.assert_array_equal(both.encode(table_of(sex=["M", "F"], race=["b", "a"])), [NAN, 0])
+    assert np.isnan(both.encode(table_of(sex=["M", "F"]))).all()  # a part is not in the table
+    assert np.isnan(both.encode(table_of(sex=[None, None], race=["b", "a"]))).all()
+
+
+def test_cuts_cross_with_their_own_names():
+    both = read_variables(["age<35", "sex"], CROWD, intersections=True)[-1]
+    assert both.variable.levels == ("not age<35 & F", "not age<35 & M", "age<35 & F")
+    assert both.columns == ("age", "sex")
+
+
+def test_a_crossing_of_three_and_one_of_two_cells():
+    every = read_variables(["sex", "race", "age<35"], CROWD, intersections=True)
+    assert [s.variable.name for s in every] == ["sex", "race", "age<35", "sex x race x age<35"]
+    assert every[-1].variable.levels[0] == "F & a & age<35"
+    alike = read_variables(["c", "d"], table_of(c=["a", "b"], d=["x", "y"]), intersections=True)[-1]
+    assert (alike.variable.kind, alike.variable.levels) == ("binary", ("a & x", "b & y"))
+
+
+def test_a_crossing_is_merged_after_crossing():
+    # cells: F & a 6, F & b 4, M & a 9, M & b 1 of 20; 4 + 1 are a quarter: enough for 0.24, and F & a joins for 0.3
+    table = table_of(sex=["F"] * 10 + ["M"] * 10, race=["a"] * 6 + ["b"] * 4 + ["a"] * 9 + ["b"])
+    both = read_variables(["sex", "race"], table, intersections=True, merge_rare=0.24)[-1]
+    assert both.variable.levels == ("F & a", "M & a", "other (F & b, M & b)")
+    assert both.variable.parts == ("sex", "race")
+    np.testing.assert_array_equal(both.encode(table), [0] * 6 + [2] * 4 + [1] * 9 + [2])
+    two = read_variables(["sex", "race"], table, intersections=True, merge_rare=0.3)[-1]
+    assert (two.variable.kind, two.variable.levels) == ("binary", ("M & a", "other (F & a, F & b, M & b)"))
+
+
+def test_a_new_cell_joins_the_merged_one():
+    table = table_of(sex=["F"] * 10 + ["M"] * 10, race=["a"] * 9 + ["b"] + ["a"] * 8 + ["c"] * 2)
+    both = read_variables(["sex", "race"], table, intersections=True, merge_rare=0.12)[-1]
+    assert both.variable.levels == ("F & a", "M & a", "other (F & other (b, c), M & other (b, c))")
+    np.testing.assert_array_equal(both.encode(table_of(sex=["M", "M"], race=["d", "a"])), [2, 1])
+
+
+@pytest.mark.parametrize(
+    ("specs", "error", "message"),
+    [
+        ([], OptionError, "No protected variable is given; name a column, or a cut such as 'age<25'"),
+        (["sex"], OptionError, "Intersections need at least two protected variables; name another one"),
+        (["age"], OptionError, "Intersections need groups, and 'age' is a number"),
+        (
+            ["sex", "age"],
+            OptionError,
+            "Intersections need groups, and 'age' is a number; give a cut such as 'age<45.25' in its place",
+        ),
+        (["sex", "race", "sex"], OptionError, "The protected variable 'sex' is given twice; give it once"),
+        (["age<35", "age < 35"], OptionError, "The protected variable 'age<35' is given twice"),
+    ],
+)
+def test_variables_that_cannot_be_crossed_are_refused(specs: list[str], error: type[Exception], message: str):
+    with pytest.raises(error, match=message):
+        read_variables(specs, CROWD, intersections=True)
+
+
+def test_a_crossing_needs_two_groups_and_at_most_fifty():
+    apart = table_of(d=["x", None, "y"], e=["u", "v", None])
+    with pytest.raises(DataError, match=r"The intersections 'd x e' have 1 group\(s\) of people with all values known"):
+        read_variables(["d", "e"], apart, intersections=True)
+    many = table_of(d=[f"{i % 8}" for i in range(72)], e=[f"{i // 8}" for i in range(72)])
+    with pytest.raises(DataError, match=r"The intersections 'd x e' make 72 groups, more than 50; .*cross fewer"):
+        read_variables(["d", "e"], many, intersections=True)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, -0.1, 1.0, NAN])
+def test_a_share_of_rare_people_is_between_nothing_and_half(share: float):
+    with pytest.raises(OptionError, match=f"merge_rare is {share}; give a share of the people above 0 and below 0.5"):
+        read_variables(["sex"], CROWD, merge_rare=share)
+
+
+# --- groups by name
+
+VARIABLES = (
+    Protected("sex", "binary", ("Female", "Male")),
+    Protected("race", "categorical", ("Asian", "Black", "White")),
+    Protected("age<25", "binary", ("not age<25", "age<25")),
+    Protected("smoker", "binary", ("No", "Yes")),
+    Protected("member", "binary", ("No", "Yes")),
+    Protected("income", "continuous", ()),
+    Protected("sex x race", "categorical", ("Female & Asian", "Female & White", "Male & Black")),
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "group"),
+    [
+        ("Male", (0, 1)),
+        ("sex=Male", (0, 1)),
+        ("race = White", (1, 2)),
+        ("race==Asian", (1, 0)),
+        ("age<25", (2, 1)),
+        ("age < 25", (2, 1)),
+        ("not age<25", (2, 0)),
+        ("not age < 25", (2, 0)),
+        ("age<25=age<25", (2, 1)),
+        ("smoker=Yes", (3, 1)),
+        ("member=No", (4, 0)),
+        ("Female & White", (6, 1)),
+        ("sex x race=Male & Black", (6, 2)),
+    ],
+)
+def test_groups_are_found_by_name(text: str, group: tuple[int, int]):
+    assert find_group(VARIABLES, text) == group
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("Yes", "'Yes' is a group of more than one protected variable; say which: 'smoker=Yes' or 'member=Yes'"),
+        ("Whit", "There is no group 'Whit'. Did you mean 'White'?"),
+        ("race=Whit", "There is no group 'race=Whit'. Did you mean 'race=White'?"),
+        ("race=xyz", "There is no group 'race=xyz'. There are: race=Asian, race=Black, race=White."),
+        ("rase=White", "There is no group 'rase=White'. Did you mean 'White'?"),
+        ("race", "'race' is a protected variable; name one of its groups: Asian, Black, White"),
+    ],
+)
+def test_a_text_that_names_no_single_group_is_refused(text: str, message: str):
+    with pytest.raises(OptionError) as caught:
+        find_group(VARIABLES, text)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("text", ["income", "income=3", "income < 3"])
+def test_a_number_has_no_groups(text: str):
+    with pytest.raises(OptionError) as caught:
+        find_group(VARIABLES, text)
+    assert str(caught.value) == (
+        f"'{text}' names no group: 'income' is a number; give a cut such as 'income<VALUE' as a protected variable"
+    )
+
+
+def test_among_numbers_there_is_no_group():
+    with pytest.raises(OptionError, match="There is no group 'White': the protected variables are numbers"):
+        find_group([Protected("age", "continuous", ())], "White")
+
+
+def test_a_reference_group_is_set_for_its_variable_alone():
+    sources = read_variables(["sex", "race"], CROWD, intersections=True, reference_group=["race=a"])
+    assert [s.variable.reference for s in sources] == [None, 0, None]
+    sources = read_variables(["sex", "race"], CROWD, intersections=True, reference_group=["M", "F & b"])
+    assert [s.variable.reference for s in sources] == [1, None, 1]
+
+
+def test_reference_groups_that_contradict_each_other_or_name_a_number_are_refused():
+    with pytest.raises(OptionError, match="'race' has two reference groups, 'a' and 'b'; give one"):
+        read_variables(["sex", "race"], CROWD, reference_group=["a", "race=b"])
+    with pytest.raises(OptionError, match="'age=20' names no group: 'age' is a number"):
+        read_variables(["sex", "age"], CROWD, reference_group=["age=20"])
+    with pytest.raises(OptionError, match="There is no group 'X'"):
+        read_variables(["sex"], CROWD, reference_group=["X"])

@@ -146,6 +146,26 @@ def test_several_variables_count_by_the_worst_of_them():
     assert measured.klass.tolist() == [0, 1]
 
 
+def test_a_crossing_is_solved_alone():
+    # its gradients are those of the variables it crosses: with them in one solve neither could move without the other
+    sex, old = Protected("sex"), Protected("old")
+    both = Protected("sex x old", "categorical", ("a", "b"), parts=("sex", "old"))
+    data = Dataset.from_arrays(torch.zeros(2, 2), [[0.0, 1.0, 0.0], [1.0, 0.0, 1.0]], protected=[sex, old, both])
+    member = LinearMember(torch.tensor([[2.0, 0.0], [0.0, 4.0], [-1.0, -1.0], [1.0, 1.0]]), torch.zeros(4))
+    measured = faux(member).fit(data).measure(linear(3.0, 1.0), data)
+    # 3 / 2, 1 / 4, and for the centred pair -z/2, z/2 of z = (2, 2): (3, 1) . (2, 2) / 8 = 1 per unit of z
+    torch.testing.assert_close(measured.values[0], torch.tensor([1.5, -0.25, 1.0, 1.0]))
+
+
+def test_a_variable_whose_auxiliary_is_flat_does_not_count_and_the_others_do():
+    member = LinearMember(torch.tensor([[2.0, 0.0], [0.0, 0.0]]), torch.zeros(2))
+    data = Dataset.from_arrays(torch.zeros(2, 2), [[0.0, 1.0], [1.0, 0.0]])
+    measured = faux(member).fit(data).measure(linear(3.0, 9.0), data)
+    torch.testing.assert_close(measured.signed, torch.tensor([1.5, -1.5]))
+    assert measured.values[:, 1].isnan().all()
+    assert measured.of_variable(1, data).abstained.all()
+
+
 def test_refits_are_averaged_with_their_signs():
     test = faux(linear(3.0, 4.0), linear(-3.0, -4.0), linear(3.0, 4.0), linear(3.0, 4.0))
     measured = test.measure(linear(2.0, 1.0), individuals(torch.zeros(1, 2)))

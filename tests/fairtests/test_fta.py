@@ -85,13 +85,22 @@ def test_score_of_a_linear_auxiliary_by_hand(form, expected):
     assert test.measure(linear([2.0, 1.0]), data).signed is None
 
 
-@pytest.mark.parametrize(("form", "expected"), [("projection", 5.0), ("weighted", 5 * 2**0.5)])
-def test_score_of_several_outputs_by_hand(form, expected):
-    # coefficients span the first two features; unit rows (1, ±1, 0) / sqrt 2 add up to sqrt 2 in each of them
+@pytest.mark.parametrize(("form", "expected", "klass"), [("projection", 5.0, -1), ("weighted", 5 / 2**0.5, 0)])
+def test_score_of_several_classes_by_hand(form, expected, klass):
+    # coefficients span the first two features; unit rows (1, ±1, 0) / sqrt 2 weigh both alike, (1, 0, 0) only one
     data = Dataset.from_arrays(torch.zeros(3, 3), [0.0, 1.0, 2.0], protected=[RACE])
-    auxiliary = FixedAuxiliary([linear([7.0, 7.0, 0.0], [0.1, -0.1, 0.0])])
-    found = FTALinear(auxiliary=auxiliary, form=form).fit(data).score(linear([3.0, 4.0, 12.0]), data)
-    torch.testing.assert_close(found, torch.full((3,), expected))
+    auxiliary = FixedAuxiliary([linear([7.0, 7.0, 0.0], [0.1, -0.1, 0.0], [2.0, 0.0, 0.0])])
+    found = FTALinear(auxiliary=auxiliary, form=form).fit(data).measure(linear([3.0, 4.0, 12.0]), data)
+    torch.testing.assert_close(found.score, torch.full((3,), expected))
+    assert found.klass.tolist() == [klass] * 3
+
+
+def test_each_variable_has_a_subspace_of_its_own():
+    data = Dataset.from_arrays(torch.zeros(2, 3), [[0.0, 1.0], [1.0, 0.0]])
+    auxiliary = FixedAuxiliary([linear([2.0, 0.0, 0.0], [0.0, 9.0, 0.0])])
+    found = FTALinear(auxiliary=auxiliary).fit(data).measure(linear([3.0, 4.0, 12.0]), data)
+    assert found.values.tolist() == [[3.0, 4.0], [3.0, 4.0]]
+    assert found.variable.tolist() == [1, 1]
 
 
 def test_projection_follows_scikit_learn_s_coefficients():

@@ -4,8 +4,9 @@ import pytest
 import torch
 from scipy.stats import t
 
+from fairfox.data.contrasts import Contrast, derivatives, moves
 from fairfox.data.dataset import Dataset, Protected
-from fairfox.fairtests.protocol import UNKNOWN, combine, join, own_sign
+from fairfox.fairtests.protocol import NOBODY, UNKNOWN, away_from_own, combine, join
 
 SEX, RACE = Protected("sex"), Protected("race", "categorical", ("a", "b", "c"))
 AGE = Protected("age", "continuous", ())
@@ -17,29 +18,43 @@ def people(*c, protected=(SEX,)):
     return Dataset.from_arrays(torch.zeros(len(c), 2), groups.reshape(len(c), -1), protected=protected)
 
 
-def test_own_sign_turns_away_from_the_own_group():
+def measured_of(values, data, **options):
+    """Return the Measurement of derivatives, signed unless told."""
+    return combine(values, data, **{"contrasts": derivatives(data.protected), "signed": True} | options)
+
+
+def test_derivatives_are_turned_away_from_the_own_group():
     data = people([0, 0, 30], [1, 2, 50], protected=(SEX, RACE, AGE))
     # sex: -1 for class 1; race: -1 in the own class's column; age: never
-    assert own_sign(data).tolist() == [[1, -1, 1, 1, 1], [-1, 1, 1, -1, 1]]
+    assert away_from_own(data, derivatives(data.protected)).tolist() == [[1, -1, 1, 1, 1], [-1, 1, 1, -1, 1]]
 
 
-def test_a_variable_that_is_unknown_has_no_sign_and_does_not_count():
+def test_a_variable_that_is_unknown_does_not_count():
     data = people([NAN, 0, NAN], [1, NAN, 50], protected=(SEX, RACE, AGE))
-    assert own_sign(data).tolist() == [[0, -1, 1, 1, 0], [-1, 0, 0, 0, 1]]
+    expected = torch.tensor([[NAN, -1, 1, 1, NAN], [-1, NAN, NAN, NAN, 1]])
+    torch.testing.assert_close(away_from_own(data, derivatives(data.protected)), expected, equal_nan=True)
+
+
+def test_with_a_reference_group_only_the_way_to_it_or_from_it_counts():
+    race = Protected("race", "categorical", ("a", "b", "c"), reference=1)
+    data = people(0, 1, 2, protected=(race,))
+    expected = torch.tensor([[NAN, 1, NAN], [1, NAN, 1], [NAN, 1, NAN]])
+    torch.testing.assert_close(away_from_own(data, derivatives([race])), expected, equal_nan=True)
 
 
 def test_values_are_averaged_with_their_signs_before_the_worst_counts():
     values = torch.tensor([[[4.0, 1.0]], [[-4.0, 2.0]]])  # two re-fits, one person, two variables
-    measured = combine(values, people([0, 1], protected=(SEX, Protected("old"))), signed=True)
+    measured = measured_of(values, people([0, 1], protected=(SEX, Protected("old"))))
     assert measured.score.tolist() == [1.5]  # 4 and -4 cancel
     assert measured.signed.tolist() == [1.5]
     assert measured.refits.tolist() == [[1.0, 2.0]]
     assert measured.variable.tolist() == [1]
     assert measured.klass.tolist() == [0]  # the other class of `old`
+    assert measured.values.tolist() == [[0.0, 1.5]]
 
 
 def test_the_sign_of_the_worst_output_is_kept():
-    measured = combine(torch.tensor([[[0.2], [-0.7]]]), people(0, 1), signed=True)
+    measured = measured_of(torch.tensor([[[0.2], [-0.7]]]), people(0, 1))
     torch.testing.assert_close(measured.score, torch.tensor([0.2, 0.7]))
     torch.testing.assert_close(measured.signed, torch.tensor([0.2, -0.7]))
     assert measured.klass.tolist() == [1, 0]
@@ -47,21 +62,47 @@ def test_the_sign_of_the_worst_output_is_kept():
 
 def test_the_class_that_attained_the_score_is_named():
     values = torch.tensor([[[0.1, 0.2, -0.9, 0.3, 0.0], [0.1, 0.2, 0.0, 0.3, -2.0]]])
-    measured = combine(values, people([0, 0, 30], [1, 2, 50], protected=(SEX, RACE, AGE)), signed=True)
+    measured = measured_of(values, people([0, 0, 30], [1, 2, 50], protected=(SEX, RACE, AGE)))
     assert measured.variable.tolist() == [1, 2]
     assert measured.klass.tolist() == [1, -1]  # class b; a number has none
 
 
+def test_each_variable_has_a_worst_case_of_its_own():
+    data = people([0, 0, 30], [1, 2, 50], protected=(SEX, RACE, AGE))
+    values = torch.tensor([[[0.1, NAN, -0.9, 0.3, 0.0, -0.2], [NAN, 0.2, 0.0, NAN, -2.0, 1.0]]])
+    measured = measured_of(values, data, contrasts=moves(data.protected), reasons="off range")
+    race, sex, age = (measured.of_variable(v, data) for v in (1, 0, 2))
+    torch.testing.assert_close(race.signed, torch.tensor([-0.9, 0.2]))
+    assert race.klass.tolist() == [1, 0]
+    assert sex.abstained.tolist() == [False, True]
+    assert sex.reasons == (None, NOBODY)
+    assert age.klass.tolist() == [0, 1]  # down, up
+    torch.testing.assert_close(age.signed, torch.tensor([-0.2, -2.0]))
+
+
+def test_a_test_that_knows_no_variable_says_the_same_of_each():
+    measured = combine(torch.tensor([[[3.0], [2.0]]]), people(0, 1), contrasts=(), signed=False)
+    assert measured.of_variable(0, people(0, 1)) is measured
+    assert measured.scaled([0.5], people(0, 1)) is measured
+
+
+def test_variables_are_scaled_before_the_worst_counts():
+    data = people([0, 0], [1, 1], protected=(SEX, Protected("old")))
+    measured = measured_of(torch.tensor([[[0.5, 0.4], [-0.5, NAN]]]), data).scaled([0.1, 0.5], data)
+    torch.testing.assert_close(measured.signed, torch.tensor([0.2, -0.05]))
+    assert measured.variable.tolist() == [1, 0]
+
+
 def test_tests_without_a_direction_have_no_sign_and_no_class():
-    measured = combine(torch.tensor([[[3.0], [2.0]]]), people(0, 1), signed=False)
+    measured = combine(torch.tensor([[[3.0], [2.0]]]), people(0, 1), contrasts=(), signed=False)
     assert measured.signed is None
     assert measured.score.tolist() == [3.0, 2.0]
     assert measured.klass.tolist() == [-1, -1]
 
 
 def test_abstained_people_have_zeros_and_a_reason():
-    values = torch.tensor([[[3.0], [NAN]], [[1.0], [2.0]]])
-    measured = combine(values, people(0, 1), signed=True, abstained=torch.tensor([False, True]), reason="flat")
+    values = torch.tensor([[[3.0], [NAN]], [[1.0], [2.0]]])  # one re-fit that does not know is enough
+    measured = measured_of(values, people(0, 1), reasons="flat")
     assert measured.score.tolist() == [2.0, 0.0]
     assert measured.signed.tolist() == [2.0, 0.0]
     assert measured.refits.tolist() == [[3.0, 1.0], [0.0, 0.0]]
@@ -69,44 +110,44 @@ def test_abstained_people_have_zeros_and_a_reason():
     assert measured.reasons == (None, "flat")
 
 
-def test_signed_values_of_people_without_a_known_group_are_abstained():
-    data = people(0, NAN, NAN)
-    flat = torch.tensor([False, False, True])
-    measured = combine(torch.ones(1, 3, 1), data, signed=True, abstained=flat, reason="flat")
-    assert measured.abstained.tolist() == [False, True, True]
-    assert measured.reasons == (None, UNKNOWN, UNKNOWN)
+def test_a_contrast_that_cannot_be_judged_leaves_the_others():
+    values = torch.tensor([[[NAN, 0.3, NAN], [NAN, NAN, NAN]]])
+    measured = measured_of(values, people(0, 1, protected=(RACE,)), reasons=[None, "too few"])
+    assert measured.abstained.tolist() == [False, True]
+    assert measured.klass.tolist()[0] == 1
+    assert measured.reasons == (None, "too few")
+
+
+def test_people_without_a_known_group_are_abstained_for_that_reason():
+    values = torch.tensor([[[1.0], [NAN], [NAN]]])
+    measured = measured_of(values, people(0, NAN, 1), reasons="flat")
+    assert measured.reasons == (None, UNKNOWN, "flat")
     assert measured.score.tolist() == [1.0, 0.0, 0.0]
 
 
-def test_values_without_a_direction_need_no_known_group():
-    measured = combine(torch.ones(1, 2, 1), people(0, NAN), signed=False)
-    assert not measured.abstained.any()
-    assert measured.score.tolist() == [1.0, 1.0]
-
-
 def test_interval_by_hand():
-    measured = combine(torch.tensor([[[1.0]], [[3.0]]]), people(0), signed=True)
+    measured = measured_of(torch.tensor([[[1.0]], [[3.0]]]), people(0))
     # mean 2, sd sqrt(2) over sqrt(2) re-fits is 1, t(.95, 1) = 6.3138
     torch.testing.assert_close(measured.interval, torch.tensor([[2 - 6.3138, 2 + 6.3138]]), atol=1e-4, rtol=0)
 
 
 def test_interval_of_five_refits_is_student_s():
     values = torch.randn(5, 7, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    measured = combine(values, people(0, 1, 0, 1, 0, 1, 0), signed=True)
+    measured = measured_of(values, people(0, 1, 0, 1, 0, 1, 0))
     fits = values[:, :, 0]
     half = t.ppf(0.95, 4) * fits.std(0) / 5**0.5
     torch.testing.assert_close(measured.interval, torch.stack([fits.mean(0) - half, fits.mean(0) + half], dim=1))
 
 
 def test_one_refit_has_no_interval():
-    assert combine(torch.ones(1, 2, 1), people(0, 1), signed=True).interval is None
+    assert measured_of(torch.ones(1, 2, 1), people(0, 1)).interval is None
 
 
 def test_counterfactual_is_the_mean_of_the_refits():
     rows = torch.tensor([[[1.0, 0.0]], [[3.0, 1.0]]])
-    measured = combine(torch.ones(2, 1, 1), people(0), signed=True, counterfactuals=rows)
+    measured = measured_of(torch.ones(2, 1, 1), people(0), counterfactuals=rows)
     assert measured.counterfactual.tolist() == [[2.0, 0.5]]
-    assert combine(torch.ones(2, 1, 1), people(0), signed=True).counterfactual is None
+    assert measured_of(torch.ones(2, 1, 1), people(0)).counterfactual is None
 
 
 @pytest.mark.parametrize("signed", [True, False])
@@ -114,31 +155,32 @@ def test_parts_are_joined_in_the_order_of_the_people(signed):
     generator = torch.Generator().manual_seed(1)
     data = people(*[i % 2 for i in range(9)])
     values, rows = torch.randn(3, 9, 1, generator=generator), torch.randn(3, 9, 2, generator=generator)
-    gone = torch.arange(9) % 4 == 0
+    values[0, torch.arange(9) % 4 == 0] = NAN
 
     def measured(at):
-        return combine(
+        return measured_of(
             values[:, at],
             data[at],
             signed=signed,
-            abstained=gone[at],
-            reason="flat",
+            reasons="flat",
             counterfactuals=rows[:, at],
             overshoot=rows[0, at, 0],
         )
 
     places = [torch.tensor([7, 0, 3]), torch.tensor([1, 2, 8, 4]), torch.tensor([5, 6])]
     joined, whole = join([measured(at) for at in places], places, 9), measured(torch.arange(9))
-    for name in ("score", "signed", "variable", "klass", "refits", "abstained", "counterfactuals", "overshoot"):
+    for name in ("score", "signed", "variable", "klass", "refits", "abstained", "counterfactuals", "overshoot",
+                 "each", "worst"):  # fmt: skip
         found, expected = getattr(joined, name), getattr(whole, name)
         assert (found is None) == (expected is None), name
         if expected is not None:
-            torch.testing.assert_close(found, expected)
+            torch.testing.assert_close(found, expected, equal_nan=True)
+    assert joined.contrasts == whole.contrasts == (Contrast(0),)
     assert joined.reasons == whole.reasons
 
 
 def test_what_one_part_lacks_the_whole_lacks():
     data = people(0, 1)
-    one = combine(torch.ones(1, 1, 1), data[:1], signed=True, overshoot=torch.ones(1))
-    other = combine(torch.ones(1, 1, 1), data[1:], signed=True)
+    one = measured_of(torch.ones(1, 1, 1), data[:1], overshoot=torch.ones(1))
+    other = measured_of(torch.ones(1, 1, 1), data[1:])
     assert join([one, other], [torch.tensor([0]), torch.tensor([1])], 2).overshoot is None

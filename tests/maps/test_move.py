@@ -1,17 +1,24 @@
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from populations import block, individuals, linear, one_hot, people
+from sklearn.linear_model import LinearRegression
 from torch import Tensor, nn
 
 from fairfox.auxiliary.linear import LinearMember
-from fairfox.auxiliary.model import AuxiliaryModel, FixedAuxiliary
+from fairfox.auxiliary.model import AuxiliaryModel, FixedAuxiliary, combine_outputs
 from fairfox.data.dataset import Dataset, Protected
 from fairfox.data.encode import fit_encoding
 from fairfox.data.table import load_table
-from fairfox.errors import NotFittedError, OptionError
-from fairfox.maps.move import GroupLogits, MoveMap
+from fairfox.errors import NotFittedError, OptionError, ShapeError
+from fairfox.maps.move import GroupLogits, MoveMap, OutputLine
+from fairfox.maps.protocol import OFF_RANGE
 from fairfox.models.protocol import Model
 
 
@@ -46,6 +53,38 @@ def world(n: int = 60, columns: int = 3, *, seed: int = 0) -> Dataset:
     x[1::2, 0] += 1.5  # the second group
     x[:, 1] += 0.5 * x[:, 0]
     return individuals(x)
+
+
+RACE = Protected("race", "categorical", ("a", "b", "c"))
+AGE = Protected("age", "continuous", ())
+NAN = float("nan")
+
+# Centred logits of three classes: x0, x1 and -x0 - x1
+THREE = LinearMember(torch.tensor([[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]]).double(), torch.zeros(3).double())
+
+
+def three_groups() -> Dataset:
+    x = torch.tensor([[2.0, 0.0], [4.0, 0.0], [0.0, 3.0], [0.0, 5.0], [-1.0, -1.0], [-3.0, -3.0]]).double()
+    return Dataset.from_arrays(x, c=[0, 0, 1, 1, 2, 2], protected=[RACE])
+
+
+def four_ages() -> Dataset:
+    x = torch.tensor([[0.0, 7.0], [2.0, 5.0], [4.0, 9.0], [6.0, 8.0]]).double()
+    return Dataset.from_arrays(x, c=[0.0, 0.0, 4.0, 4.0], protected=[AGE])
+
+
+def many(n: int, protected: Sequence[Protected], *, columns: int = 4, seed: int = 0) -> Dataset:
+    """Return people whose first columns depend on one protected variable each, a little on each other's."""
+    generator = torch.Generator().manual_seed(seed)
+    c = torch.stack([torch.randint(len(p.levels) or 3, (n,), generator=generator) for p in protected], dim=1)
+    x = torch.randn(n, columns, generator=generator).double()
+    x[:, : len(protected)] += c + 0.3 * c.flip(1)
+    return Dataset.from_arrays(x, c.double(), protected=protected)
+
+
+def random_member(outputs: int, columns: int = 4, *, seed: int = 0) -> LinearMember:
+    weights = torch.randn(outputs, columns, generator=torch.Generator().manual_seed(seed)).double()
+    return LinearMember(weights, torch.arange(outputs).double())
 
 
 def moved(data: Dataset, auxiliary: Model, **options: Any) -> Tensor:
@@ -185,6 +224,237 @@ def test_people_whose_group_is_unknown_stay_and_are_abstained():
     assert torch.equal(out.rows[4], data.x[4])
 
 
+@pytest.mark.parametrize("to", [NAN, 2.0], ids=["nowhere", "to where they are"])
+def test_people_who_go_nowhere_stay_and_are_abstained(to: float):
+    data = three_groups()
+    where = torch.tensor([1.0, 1.0, 0.0, 0.0, to, 1.0])
+    out = MoveMap(auxiliary=FixedAuxiliary([THREE])).fit(data).map(data, where)
+    assert out.abstained.tolist() == [False, False, False, False, True, False]
+    assert torch.equal(out.rows[4], data.x[4])
+    assert (out.rows[:4] != data.x[:4]).any(1).all()
+
+
+# --- many classes --------------------------------------------------------------------------------------------------
+
+
+def test_one_of_many_classes_is_reached_by_hand():
+    data = three_groups()
+    fitted = MoveMap(auxiliary=FixedAuxiliary([THREE]), metric="identity", persistence=0.0).fit(data)
+    rows = fitted.map(data, torch.tensor([1.0, 1.0, NAN, NAN, 1.0, 1.0])).rows
+    # From a to b: l = x1 - x0, means -3 and 4, along (-1, 1) / 2: from -2 and -4 it is 6 and 8 to 4.
+    # From c to b: l = -x0 - 2 x1, means 6 and -8, along (-1, -2) / 5: from 3 and 9 it is -11 and -17 to -8.
+    expected = [[-1.0, 3.0], [0.0, 4.0], [0.0, 3.0], [0.0, 5.0], [1.2, 3.4], [0.4, 3.8]]
+    torch.testing.assert_close(rows, torch.tensor(expected).double())
+    fitted.persistence = 1.0  # spreads 1 and 1: 5 and 3 are to be reached; 3 and 2: -10 and -6
+    rows = fitted.map(data, torch.tensor([1.0, 1.0, NAN, NAN, 1.0, 1.0])).rows
+    expected = [[-1.5, 3.5], [0.5, 3.5], [0.0, 3.0], [0.0, 5.0], [1.6, 4.2], [0.0, 3.0]]
+    torch.testing.assert_close(rows, torch.tensor(expected).double())
+
+
+@pytest.mark.parametrize("metric", ["identity", "covariance", "between"])
+@pytest.mark.parametrize("persistence", [1.0, "adaptive"])
+def test_every_pair_of_classes_is_a_world_of_its_own(metric: Any, persistence: Any):
+    data, auxiliary = many(90, [RACE]), random_member(3)
+    fitted = MoveMap(auxiliary=FixedAuxiliary([auxiliary]), metric=metric, persistence=persistence).fit(data)
+    out, c = auxiliary(data.x), data.c[:, 0]
+    for own, other in [(0, 1), (2, 0), (1, 2)]:
+        pair = (c == own) | (c == other)
+        logit = (out[:, other] - out[:, own])[pair]
+        own_class = (c[pair] == other).long()
+        target = GroupLogits.of(logit, own_class).where_to(logit, own_class, persistence)
+        rows = fitted.map(data, torch.where(c == own, float(other), NAN)).rows
+        after = (auxiliary(rows)[:, other] - auxiliary(rows)[:, own])[pair]
+        torch.testing.assert_close(after[own_class == 0], target[own_class == 0], atol=1e-9, rtol=0)
+        assert torch.equal(rows[c != own], data.x[c != own])
+
+
+def test_the_between_metric_moves_along_the_difference_of_the_means_of_the_two_classes():
+    data = many(300, [RACE])
+    fitted = MoveMap(auxiliary=FixedAuxiliary([random_member(3)]), metric="between", persistence=0.0).fit(data)
+    c = data.c[:, 0]
+    for own, other in [(0, 1), (0, 2), (2, 1)]:
+        gap = data.x[c == other].mean(0) - data.x[c == own].mean(0)
+        step = (fitted.map(data, torch.where(c == own, float(other), NAN)).rows - data.x)[c == own]
+        cosine = torch.nn.functional.cosine_similarity(step, gap.expand_as(step))
+        assert float(cosine.abs().min()) > 0.9
+
+
+@pytest.mark.parametrize("metric", ["identity", "covariance", "between"])
+def test_two_classes_are_moved_as_two_groups_are(metric: Any):
+    data = world()
+    pair = replace(data, protected=(Protected("sex", "categorical", ("female", "male")),))
+    half = torch.tensor([[-0.5], [0.5]]).double()
+    binary = moved(data, Bent(3), metric=metric)
+    torch.testing.assert_close(moved(pair, combine_outputs(Bent(3), half), metric=metric), binary, atol=1e-12, rtol=0)
+    assert not torch.equal(binary, data.x)
+
+
+def test_trained_networks_move_two_classes_as_two_groups():
+    data = world(200).to(torch.float32)
+    pair = replace(data, protected=(Protected("sex", "categorical", ("female", "male")),))
+    prototype = MoveMap(auxiliary=AuxiliaryModel(width=16, max_epochs=10))
+    (binary,), (pairs,) = (prototype.fit_many(one, 2, seed=3) for one in (data, pair))
+    for first, second in zip(binary, pairs, strict=True):
+        torch.testing.assert_close(second.map(pair).rows, first.map(data).rows, atol=1e-5, rtol=0)
+
+
+def test_the_outputs_of_the_own_head_are_moved():
+    data = many(80, [RACE, Protected("sex"), AGE])
+    auxiliary = random_member(5)
+    alone = Dataset.from_arrays(data.x, data.c[:, 1], protected=[Protected("sex")])
+    own = LinearMember(auxiliary.weights[3:4], auxiliary.bias[3:4])
+    rows = MoveMap(auxiliary=FixedAuxiliary([auxiliary]), variable=1).fit(data).map(data).rows
+    torch.testing.assert_close(rows, moved(alone, own))
+
+
+@given(st.integers(0, 2**16), st.integers(1, 40))
+@settings(max_examples=10, deadline=None)
+def test_neither_order_nor_batches_matter_among_many(seed: int, batch_size: int):
+    data, auxiliary = many(40, [RACE, AGE]), FixedAuxiliary([random_member(4)])
+    generator = torch.Generator().manual_seed(seed)
+    for variable, to in ((0, torch.randint(3, (40,), generator=generator).double()), (1, torch.ones(40).double())):
+        fitted = MoveMap(auxiliary=auxiliary, variable=variable, hold_others=True).fit(data)
+        whole = fitted.map(data, to)
+        fitted.batch_size = batch_size
+        order = torch.randperm(40, generator=generator)
+        parts = fitted.map(data[order], to[order])
+        torch.testing.assert_close(parts.rows, whole.rows[order], atol=1e-9, rtol=0)
+        assert torch.equal(parts.abstained, whole.abstained[order])
+
+
+# --- numbers -------------------------------------------------------------------------------------------------------
+
+
+def test_the_line_of_an_output_on_a_number_is_worked_by_hand():
+    line = OutputLine.of(torch.tensor([0.0, 2.0, 4.0, 6.0]), torch.tensor([0.0, 0.0, 4.0, 4.0]))
+    # centred c -2, -2, 2, 2 and output -3, -1, 1, 3: covariance 4, variances 4 and 5
+    assert (float(line.slope), float(line.level), line.explained) == pytest.approx((1.0, 1.0, 0.8))
+    reach = line.where_to(torch.tensor([0.0, 4.0]), torch.tensor([0.0, 4.0]), torch.tensor([2.0, 2.0]), 0.5)
+    assert reach.tolist() == [2.5, 2.5]  # the line is at 3; both are 1 below it where they are
+    adaptive = line.where_to(torch.tensor([0.0]), torch.tensor([0.0]), torch.tensor([2.0]), "adaptive")
+    assert adaptive.tolist() == pytest.approx([2.96])  # 3 - (1 - 0.8)²
+
+
+def test_the_line_is_scikit_learn_s_weighted_regression():
+    generator = torch.Generator().manual_seed(0)
+    c, noise, weights = torch.randn(3, 50, generator=generator, dtype=torch.float64)
+    c, output, weights = 40 + 10 * c, c + noise, weights.square()
+    oracle = LinearRegression().fit(c[:, None].numpy(), output.numpy(), sample_weight=weights.numpy())
+    line = OutputLine.of(output, c, weights)
+    assert (float(line.slope), float(line.level)) == pytest.approx((oracle.coef_[0], oracle.intercept_))
+    explained = oracle.score(c[:, None].numpy(), output.numpy(), sample_weight=weights.numpy())
+    assert line.explained == pytest.approx(explained)
+
+
+@pytest.mark.parametrize(("persistence", "rest"), [(0.0, 0.0), (1.0, 1.0), ("adaptive", 0.04)])
+def test_a_number_is_moved_by_its_standard_deviation_by_hand(persistence: Any, rest: float):
+    data = four_ages()  # the standard deviation is 2, the output x0 has the line 1 + c
+    fitted = MoveMap(auxiliary=FixedAuxiliary([linear(1.0, 0.0)]), metric="identity", persistence=persistence).fit(data)
+    out = fitted.map(data, torch.tensor([1.0, 1.0, -1.0, -1.0]))
+    assert not out.abstained.any()
+    # nobody is near c = 2: those at 0 go on to 4 and those at 4 to 0, where the line is at 5 and at 1
+    expected = [[5 - rest, 7.0], [5 + rest, 5.0], [1 - rest, 9.0], [1 + rest, 8.0]]
+    torch.testing.assert_close(out.rows, torch.tensor(expected).double())
+
+
+def test_numbers_beyond_all_others_are_not_mapped():
+    data = four_ages()
+    out = MoveMap(auxiliary=FixedAuxiliary([linear(1.0, 0.0)])).fit(data).map(data, torch.ones(4).double())
+    assert out.abstained.tolist() == [False, False, True, True]
+    assert out.reason == OFF_RANGE
+    assert torch.equal(out.rows[2:], data.x[2:])
+    down = MoveMap(auxiliary=FixedAuxiliary([linear(1.0, 0.0)])).fit(data).map(data, -torch.ones(4).double())
+    assert down.abstained.tolist() == [True, True, False, False]
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_between_metric_of_a_number_follows_the_slopes_of_the_features(weighted: bool):
+    data = many(200, [AGE])
+    weights = torch.arange(200).double() if weighted else None
+    data = replace(data, weights=weights)
+    fitted = MoveMap(auxiliary=FixedAuxiliary([random_member(1)])).fit(data)
+    c = data.c.numpy()
+    oracle = LinearRegression().fit(c, data.x.numpy(), sample_weight=None if weights is None else weights.numpy())
+    assert fitted.surroundings is not None
+    torch.testing.assert_close(fitted.surroundings.gaps[0], torch.as_tensor(oracle.coef_[:, 0]))
+
+
+# --- holding the others --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("variable", [0, 1, 2])
+def test_what_sets_groups_apart_is_read_off_people_who_are_alike_in_the_others(variable: int):
+    data = many(120, [Protected("sex"), RACE, AGE], columns=6)
+    auxiliary = FixedAuxiliary([random_member(5, columns=6)])
+    fitted = MoveMap(auxiliary=auxiliary, variable=variable, hold_others=True).fit(data)
+    sex, race, age = data.c.T.numpy()
+    columns = np.column_stack([sex, race == 1, race == 2, age])
+    oracle = LinearRegression().fit(columns, data.x.numpy()).coef_.T
+    gaps = fitted.surroundings.gaps
+    found = {0: gaps[1:] - gaps[0], 1: gaps[1:] - gaps[0], 2: gaps}[variable]
+    torch.testing.assert_close(found, torch.as_tensor(oracle[{0: [0], 1: [1, 2], 2: [3]}[variable]]))
+
+
+@pytest.mark.parametrize("metric", ["identity", "covariance", "between"])
+def test_a_variable_that_only_goes_with_another_one_does_not_move_people_when_that_is_held(metric: Any):
+    # race b is mostly migrant; x and the auxiliary's output for `migrant` follow race alone
+    rng = torch.Generator().manual_seed(0)
+    race = (torch.rand(4000, generator=rng, dtype=torch.float64) < 0.5).double()
+    migrant = (torch.rand(4000, generator=rng, dtype=torch.float64) < 0.2 + 0.6 * race).double()
+    x = torch.randn(4000, 3, generator=rng, dtype=torch.float64) + race[:, None] * torch.tensor([1.0, 0.5, 0.0])
+    data = Dataset.from_arrays(x, torch.stack([race, migrant], dim=1))
+    weights = torch.tensor([[2.0, 1.0, 0.0], [1.0, 0.5, 0.1]], dtype=torch.float64)
+    auxiliary = FixedAuxiliary([LinearMember(weights, torch.zeros(2).double())])
+    alone, held = (
+        (MoveMap(auxiliary=auxiliary, metric=metric, variable=1, hold_others=hold).fit(data).map(data).rows - x).norm(
+            dim=1
+        )
+        for hold in (False, True)
+    )
+    assert float(alone.mean()) > 0.3
+    assert float(held.mean()) < float(alone.mean()) / 5
+
+
+def test_crossings_are_neither_held_nor_hold():
+    crossing = Protected("sex x own", "categorical", ("a", "b", "c"), parts=("sex", "own"))
+    data = many(60, [Protected("sex"), AGE, crossing])
+    auxiliary = FixedAuxiliary([random_member(5)])
+    to = torch.where(data.c[:, 2] == 0, 1.0, NAN)
+    plain, held = (
+        MoveMap(auxiliary=auxiliary, variable=2, hold_others=hold).fit(data).map(data, to).rows
+        for hold in (False, True)
+    )
+    assert torch.equal(plain, held)
+    both = Dataset.from_arrays(data.x, data.c[:, :2], protected=data.protected[:2])
+    two = FixedAuxiliary([LinearMember(random_member(5).weights[:2], random_member(5).bias[:2])])
+    without = MoveMap(auxiliary=two, hold_others=True).fit(both).map(both).rows
+    torch.testing.assert_close(MoveMap(auxiliary=auxiliary, hold_others=True).fit(data).map(data).rows, without)
+
+
+# --- weights -------------------------------------------------------------------------------------------------------
+
+
+def test_weighted_group_statistics_are_those_of_repeated_rows():
+    logit, c = torch.tensor([1.0, 3.0, 7.0, 13.0]), torch.tensor([0.0, 0.0, 1.0, 1.0])
+    weighted = GroupLogits.of(logit, c, torch.tensor([1.0, 1.0, 2.0, 1.0]))
+    repeated = GroupLogits.of(torch.cat([logit, logit[2:3]]), torch.cat([c, c[2:3]]))
+    torch.testing.assert_close(weighted.mean, repeated.mean)
+    torch.testing.assert_close(weighted.spread, repeated.spread)
+    assert weighted.between == pytest.approx(repeated.between)
+
+
+@pytest.mark.parametrize("variable", [0, 1])
+def test_a_person_who_counts_twice_is_there_twice(variable: int):
+    data, auxiliary = many(60, [RACE, AGE]), FixedAuxiliary([random_member(4)])
+    twice = data[torch.cat([torch.arange(60), torch.arange(20)])]
+    weighted = replace(data, weights=torch.tensor([2.0] * 20 + [1.0] * 40).double())
+    to = torch.where(data.c[:, variable] == 0, 1.0, NAN)
+    rows = [MoveMap(auxiliary=auxiliary, variable=variable).fit(one).map(data, to).rows for one in (weighted, twice)]
+    torch.testing.assert_close(*rows, atol=1e-9, rtol=0)
+    plain = MoveMap(auxiliary=auxiliary, variable=variable).fit(data).map(data, to).rows
+    assert float((rows[0] - plain).abs().max()) > 1e-3
+
+
 # --- blocks and withheld columns -----------------------------------------------------------------------------------
 
 
@@ -212,16 +482,43 @@ def test_withheld_columns_do_not_move_along_and_are_swapped(metric: Any):
     encoding = fit_encoding(table, protected=["sex"], columns=["sex", "income", "age"], dtype=torch.float64)
     data = encoding.encode(table)
     fitted = MoveMap(auxiliary=FixedAuxiliary([linear(0.0, 0.0, 1.0, 0.5)]), metric=metric).fit(data)
-    if metric != "identity":
-        assert fitted.matrix is not None
-        assert not fitted.matrix[data.withheld].any()
-        assert not fitted.matrix[:, data.withheld].any()
+    assert fitted.surroundings is not None
+    matrix = fitted.surroundings.metric(metric, torch.ones(4).double())
+    if metric == "identity":
+        assert matrix is None
+    else:
+        assert matrix is not None
+        assert matrix.any()
+        assert not matrix[data.withheld].any()
+        assert not matrix[:, data.withheld].any()
     out = fitted.map(data).rows
     assert torch.equal(out[:, :2], data.x[:, :2].flip(1))  # the other sex, whole
     without = fit_encoding(table, protected=["sex"], columns=["income", "age"], dtype=torch.float64).encode(table)
     alone = MoveMap(auxiliary=FixedAuxiliary([linear(1.0, 0.5)]), metric="identity").fit(without).map(without).rows
     if metric == "identity":
         torch.testing.assert_close(out[:, 2:], alone)
+
+
+@pytest.mark.parametrize("hold_others", [False, True])
+def test_withheld_columns_are_set_to_the_class_or_rank_of_the_destination(hold_others: bool):
+    data = many(900, [RACE, AGE])
+    one = replace(data, x=torch.cat([one_hot(data.c[:, 0].long(), 3), data.c[:, 1:], data.x], dim=1))
+    features = (block("race", "abc"), *(replace(f, start=f.start + 4, stop=f.stop + 4) for f in data.features))
+    age = replace(data.features[0], name="age", start=3, stop=4)
+    withheld = torch.tensor([True] * 4 + [False] * 4)
+    one = replace(one, features=(features[0], age, *features[1:]), withheld=withheld)
+    seen = random_member(4)
+    blind = LinearMember(torch.cat([torch.zeros(4, 4).double(), seen.weights], dim=1), seen.bias)
+    to = torch.where(data.c[:, 0] == 0, 2.0, NAN)
+    fitted = MoveMap(auxiliary=FixedAuxiliary([blind]), hold_others=hold_others, metric="identity").fit(one)
+    out = fitted.map(one, to)
+    assert out.abstained.tolist() == to.isnan().tolist()
+    went = ~to.isnan()
+    assert torch.equal(out.rows[went, :3], one_hot([2] * int(went.sum()), 3))
+    if hold_others:
+        assert torch.equal(out.rows[:, 3], one.x[:, 3])
+    plain = MoveMap(auxiliary=FixedAuxiliary([seen]), hold_others=hold_others, metric="identity").fit(data)
+    torch.testing.assert_close(out.rows[:, 4:], plain.map(data, to).rows)
 
 
 # --- fitting -------------------------------------------------------------------------------------------------------
@@ -232,22 +529,58 @@ def test_statistics_come_from_rows_the_auxiliary_has_not_seen():
     auxiliary = FixedAuxiliary([linear(1.0, 0.0, 0.0)], held_out)
     fitted = MoveMap(auxiliary=auxiliary).fit(data)
     expected = GroupLogits.of(held_out.x[:, 0], held_out.c[:, 0])
-    assert fitted.logits is not None
-    assert torch.equal(fitted.logits.mean, expected.mean)
+    assert torch.equal(fitted.logits[0, 1].mean, expected.mean)
 
 
 def test_rows_with_one_group_only_give_no_statistics():
     data = world()
     auxiliary = FixedAuxiliary([linear(1.0, 0.0, 0.0)], data[torch.arange(0, 60, 2)])
     fitted = MoveMap(auxiliary=auxiliary).fit(data)
-    assert fitted.logits is not None
-    assert torch.isfinite(fitted.logits.mean).all()
+    expected = GroupLogits.of(data.x[:, 0], data.c[:, 0])
+    assert torch.equal(fitted.logits[0, 1].mean, expected.mean)
+
+
+def test_classes_that_unseen_rows_lack_are_judged_by_the_others():
+    data, held_out = many(90, [RACE]), many(30, [RACE], seed=1)
+    held_out = held_out[held_out.c[:, 0] < 2]
+    fitted = MoveMap(auxiliary=FixedAuxiliary([random_member(3)], held_out)).fit(data)
+    for pair, rows in (((0, 1), held_out), ((0, 2), data), ((1, 2), data)):
+        out = random_member(3)(rows.x)
+        means = [(out[:, pair[1]] - out[:, pair[0]])[rows.c[:, 0] == k].mean() for k in pair]
+        torch.testing.assert_close(fitted.logits[pair].mean, torch.stack(means))
+
+
+def test_the_auxiliary_is_trained_once_for_all_variables():
+    data = many(150, [Protected("sex"), RACE, AGE]).to(torch.float32)
+    maps = MoveMap(auxiliary=AuxiliaryModel(width=8, depth=1, max_epochs=3)).fit_many(data, 2, seed=0)
+    assert [[one.variable for one in each] for each in maps] == [[0, 0], [1, 1], [2, 2]]
+    for each in maps[1:]:
+        assert [one.model for one in each] == [one.model for one in maps[0]]
+    prototype = MoveMap(auxiliary=AuxiliaryModel(width=8, depth=1, max_epochs=3), variable=1)
+    to = torch.where(data.c[:, 1] == 0, 1.0, NAN)
+    rows = prototype.fit_many(data, 1, seed=0)[1][0].map(data, to).rows
+    assert torch.equal(prototype.fit(data).map(data, to).rows, rows)
+    assert not torch.equal(rows, data.x)
+
+
+def test_people_who_know_one_value_only_count_for_that_variable():
+    data = many(90, [RACE, AGE])
+    data.c[:30, 0] = NAN
+    data.c[60:, 1] = NAN
+    auxiliary = FixedAuxiliary([random_member(4)])
+    both = MoveMap(auxiliary=auxiliary).fit_many(data, 1, seed=0)
+    some = data[30:]
+    race = MoveMap(auxiliary=auxiliary).fit(some)
+    to = torch.where(some.c[:, 0] == 0, 1.0, NAN)
+    torch.testing.assert_close(both[0][0].map(some, to).rows, race.map(some, to).rows)
+    up = both[1][0].map(data, torch.ones(90).double())
+    assert up.abstained[60:].all()
 
 
 def test_one_map_for_each_trained_network():
     data = world(100)
     prototype = MoveMap(auxiliary=AuxiliaryModel(width=8, depth=1, max_epochs=3))
-    maps = prototype.fit_many(data, 3, seed=0)
+    (maps,) = prototype.fit_many(data, 3, seed=0)
     rows = [one.map(data).rows for one in maps]
     assert len(maps) == 3
     assert not torch.equal(rows[0], rows[1])
@@ -262,9 +595,9 @@ def test_a_map_that_is_not_fitted_says_so():
 def test_options_that_are_not_allowed_are_refused():
     with pytest.raises(OptionError, match="The metric is 'manhattan'; expected 'identity', 'covariance' or 'between'"):
         moved(world(), linear(1.0, 0.0, 0.0), metric="manhattan")
-    race = Protected("race", "categorical", ("a", "b", "c"))
-    data = Dataset.from_arrays(torch.zeros(3, 1), c=[0, 1, 2], protected=[race])
-    with pytest.raises(
-        OptionError, match="The move map compares two groups; give a protected variable with two values"
-    ):
-        MoveMap(auxiliary=FixedAuxiliary([LinearMember(torch.ones(1, 1), torch.zeros(1))])).fit(data)
+    with pytest.raises(OptionError, match="'race' has 3 classes; say where everyone goes"):
+        MoveMap(auxiliary=FixedAuxiliary([THREE])).fit(three_groups()).map(three_groups())
+    with pytest.raises(OptionError, match="'age' is a number; say where everyone goes"):
+        MoveMap(auxiliary=FixedAuxiliary([linear(1.0, 0.0)])).fit(four_ages()).map(four_ages())
+    with pytest.raises(ShapeError, match="The auxiliary has 1 outputs; expected 3: "):
+        MoveMap(auxiliary=FixedAuxiliary([linear(1.0, 0.0)])).fit(three_groups())

@@ -6,10 +6,17 @@ import torch
 from populations import individuals, linear
 
 from fairfox.auxiliary.model import FixedAuxiliary
-from fairfox.data.dataset import Dataset
-from fairfox.errors import DataError
+from fairfox.data.dataset import Dataset, Protected, resample
+from fairfox.errors import DataError, OptionError
 from fairfox.maps.move import MoveMap
-from fairfox.maps.protocol import Mapped, RefittableMap, check_both_groups, fit_maps, resample
+from fairfox.maps.protocol import (
+    ManyGroupMap,
+    Mapped,
+    RefittableMap,
+    check_groups_present,
+    fit_maps,
+    number_reached,
+)
 from fairfox.maps.rank import RankMap
 
 
@@ -40,17 +47,17 @@ def test_resampling_draws_with_replacement_within_each_group():
 
 def test_one_fit_uses_the_rows_as_they_are_and_leaves_the_prototype_alone():
     prototype = Noted()
-    (fitted,) = fit_maps(prototype, DATA, 1, seed=0)
+    ((fitted,),) = fit_maps(prototype, DATA, 1, seed=0)
     assert isinstance(fitted, Noted)
     assert torch.equal(fitted.seen, DATA.x)
     assert prototype.seen is None
 
 
 def test_several_fits_use_resampled_rows_decided_by_the_seed():
-    first, second = ([one.seen for one in fit_maps(Noted(), DATA, 3, seed=7)] for _ in range(2))
+    first, second = ([one.seen for one in fit_maps(Noted(), DATA, 3, seed=7)[0]] for _ in range(2))
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
     assert not torch.equal(first[0], first[1])
-    assert not torch.equal(first[0], fit_maps(Noted(), DATA, 3, seed=8)[0].seen)
+    assert not torch.equal(first[0], fit_maps(Noted(), DATA, 3, seed=8)[0][0].seen)
 
 
 def test_a_map_that_can_be_fitted_many_times_at_once_is():
@@ -58,8 +65,9 @@ def test_a_map_that_can_be_fitted_many_times_at_once_is():
     assert isinstance(MoveMap(auxiliary=auxiliary), RefittableMap)
     assert not isinstance(RankMap(), RefittableMap)
     data = individuals(torch.randn(20, 1, generator=torch.Generator().manual_seed(0)).double())
-    assert len(fit_maps(MoveMap(auxiliary=auxiliary), data, 5, seed=0)) == 2
-    assert len(fit_maps(MoveMap(auxiliary=auxiliary), data, 1, seed=0)) == 1
+    for refits, members in ((5, 2), (1, 1)):
+        fitted = fit_maps(MoveMap(auxiliary=auxiliary), data, refits, seed=0)
+        assert [len(maps) for maps in fitted] == [members]
 
 
 def test_fitting_leaves_the_global_generator_alone():
@@ -68,10 +76,79 @@ def test_fitting_leaves_the_global_generator_alone():
     assert torch.equal(before, torch.get_rng_state())
 
 
+SEX, RACE, AGE = Protected("sex"), Protected("race", "categorical", ("a", "b", "c")), Protected("age", "continuous", ())
+
+
+def several() -> Dataset:
+    c = torch.stack([torch.arange(30) % 2, torch.arange(30) % 3, torch.arange(30)], dim=1).float()
+    return Dataset.from_arrays(torch.arange(60.0).reshape(30, 2), c=c, protected=[SEX, RACE, AGE])
+
+
+def test_every_protected_variable_has_its_maps():
+    prototype = RankMap(hold_others=True)
+    assert isinstance(prototype, ManyGroupMap)
+    fitted = fit_maps(prototype, several(), 2, seed=0)
+    assert [[one.variable for one in maps] for maps in fitted] == [[0, 0], [1, 1], [2, 2]]
+    assert all(one.hold_others for maps in fitted for one in maps)
+    assert prototype == RankMap(hold_others=True)
+
+
+def test_the_maps_of_all_variables_learn_from_the_same_rows():
+    data = several()
+    twice = Dataset(
+        x=data.x, c=data.c[:, [1, 1]], protected=(RACE, Protected("r", "categorical", RACE.levels)),
+        features=data.features,
+    )  # fmt: skip
+    to = torch.zeros(30)
+    for first, second in zip(*fit_maps(RankMap(), twice, 3, seed=0), strict=True):
+        assert torch.equal(first.map(twice, to).rows, second.map(twice, to).rows)
+
+
+def test_weighted_rows_are_resampled_in_proportion_even_once():
+    weights = torch.zeros(20)
+    weights[[0, 15]] = 1.0  # nobody else counts
+    data = Dataset(x=DATA.x, c=DATA.c, protected=DATA.protected, features=DATA.features, weights=weights)
+    ((fitted,),) = fit_maps(Noted(), data, 1, seed=0)
+    assert fitted.seen[:, 0].tolist() == [0.0] * 15 + [15.0] * 4 + [19.0]
+
+
+def test_a_map_between_two_groups_says_so_where_there_are_more():
+    race = Dataset.from_arrays(torch.zeros(3, 1), c=[0, 1, 2], protected=[RACE])
+    for data in (several(), race):
+        with pytest.raises(OptionError, match="Noted maps between two groups; use rank or move for many classes"):
+            fit_maps(Noted(), data, 1, seed=0)
+
+
 @pytest.mark.parametrize("prototype", [RankMap(), MoveMap(auxiliary=FixedAuxiliary([linear(1.0)]))])
-def test_both_groups_are_needed(prototype):
-    check_both_groups(DATA, 0)
-    with pytest.raises(
-        DataError, match="Nobody in the fitting rows belongs to 'male' of 'sex'; both groups are needed"
-    ):
+def test_all_groups_are_needed(prototype):
+    check_groups_present(DATA, 0)
+    with pytest.raises(DataError, match="Nobody in the fitting rows belongs to 'male' of 'sex'; all groups are needed"):
         prototype.fit(individuals(torch.zeros(3, 1).double(), c=[0.0, 0.0, float("nan")]))
+
+
+def test_a_class_without_people_and_a_number_that_does_not_vary_are_refused():
+    check_groups_present(several(), 1)
+    check_groups_present(several(), 2)
+    some = several()[torch.tensor([0, 1, 3, 4])]  # races a and b only
+    with pytest.raises(DataError, match="Nobody in the fitting rows belongs to 'c' of 'race'"):
+        RankMap(variable=1).fit(some)
+    with pytest.raises(DataError, match="The fitting rows show fewer than two values of 'age'; it must vary"):
+        RankMap(variable=2).fit(several()[:1])
+
+
+def test_a_number_in_a_wide_gap_goes_on_to_the_next_value_that_anybody_has():
+    values = torch.tensor([0.0, 1.0, 1.2, 5.0])
+    c = torch.tensor([0.0, 0.0, 1.2, 5.0, 5.0, 1.0, float("nan"), 0.0])
+    step = torch.tensor([1.0, 1.1, 1.5, -1.5, 0.1, -1.5, 1.0, 0.9])
+    # 1, 1.1 and 0.9 are near somebody; 2.7 goes on to 5, 3.5 down to 1.2; 5.1, -0.5 and the unknown are nowhere
+    expected = torch.tensor([1.0, 1.1, 5.0, 1.2, float("nan"), float("nan"), float("nan"), 0.9])
+    torch.testing.assert_close(number_reached(c, step, values), expected, equal_nan=True)
+
+
+@pytest.mark.parametrize("share", [0.5, 0.1])
+def test_of_two_values_the_next_one_is_the_other(share: float):
+    c = torch.tensor([0.0, 1.0])
+    spread = (share * (1 - share)) ** 0.5
+    up, down = (number_reached(c, torch.full((2,), sign * spread), c) for sign in (1, -1))
+    torch.testing.assert_close(up, torch.tensor([1.0, float("nan")]), equal_nan=True)
+    torch.testing.assert_close(down, torch.tensor([float("nan"), 0.0]), equal_nan=True)

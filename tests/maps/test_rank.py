@@ -4,16 +4,19 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from populations import block, individuals, one_hot, people
-from scipy.stats import ks_2samp
+from scipy.interpolate import CubicSpline
+from scipy.stats import ks_2samp, norm, spearmanr
 from torch import Tensor
 
 from fairfox.data.dataset import Dataset, Feature, Protected
 from fairfox.data.encode import fit_encoding
 from fairfox.data.table import load_table
-from fairfox.errors import NotFittedError, OptionError
-from fairfox.maps.rank import RankMap, maximal_coupling
+from fairfox.errors import NotFittedError, OptionError, ShapeError
+from fairfox.maps.rank import RankMap, Ranks, SameRank, couple_rows, maximal_coupling, natural_spline
 
 NAN = float("nan")
+RACE = Protected("race", "categorical", ("a", "b", "c"))
+AGE = Protected("age", "continuous", ())
 
 
 def mapped(data: Dataset, fitting: Dataset | None = None) -> Tensor:
@@ -229,10 +232,428 @@ def test_a_map_that_is_not_fitted_says_so():
         RankMap().map(column([1, 2], [0, 1]))
 
 
-def test_more_than_two_groups_are_refused():
-    race = Protected("race", "categorical", ("a", "b", "c"))
-    data = Dataset.from_arrays(torch.zeros(3, 1), c=[0, 1, 2], protected=[race])
-    with pytest.raises(
-        OptionError, match="The rank map compares two groups; give a protected variable with two values"
-    ):
-        RankMap().fit(data)
+def test_two_groups_need_no_destination_and_more_do():
+    data = Dataset.from_arrays(torch.zeros(3, 1), c=[0, 1, 2], protected=[RACE])
+    with pytest.raises(OptionError, match="'race' has more than two groups; say where everyone goes with `to`"):
+        RankMap().fit(data).map(data)
+
+
+def test_destinations_are_one_each():
+    data = column([1, 2], [0, 1])
+    with pytest.raises(ShapeError, match=r"`to` has shape \(3,\); expected \(2,\): one destination each"):
+        RankMap().fit(data).map(data, torch.zeros(3))
+
+
+# --- many classes --------------------------------------------------------------------------------------------------
+
+
+def classes(n: int = 600, *, seed: int = 0) -> Dataset:
+    """Return people of three classes with a number that some lack, a number with ties, and a category."""
+    rng = np.random.default_rng(seed)
+    c = rng.integers(3, size=n)
+    lacking = rng.random(n) < 0.1
+    income = np.where(lacking, 0.0, rng.normal(c, 1 + c))
+    job = one_hot(np.where(rng.random(n) < 0.3 * c, 0, rng.integers(1, 4, size=n)).tolist(), 4)
+    x = torch.cat([torch.as_tensor(np.stack([income, lacking, rng.poisson(2 + c)], axis=1)).double(), job], dim=1)
+    features = (
+        Feature("income", "continuous", 0, 2),
+        Feature("children", "continuous", 2, 3),
+        block("job", "abcd", start=3),
+    )
+    return Dataset(x=x, c=torch.as_tensor(c).double()[:, None], protected=(RACE,), features=features)
+
+
+def everyone_to(data: Dataset, value: float) -> Tensor:
+    return torch.full((len(data),), value, dtype=data.x.dtype)
+
+
+def test_every_class_is_mapped_to_every_other_by_hand():
+    x = torch.tensor([[1.0, 1, 0], [2.0, 1, 0], [10.0, 0, 1], [20.0, 1, 0], [30.0, 0, 1], [40.0, 0, 1], [7.0, 0, 1]])
+    features = (Feature("income", "continuous", 0, 1), block("job", "ab", start=1))
+    c = torch.tensor([0.0, 0, 1, 1, 1, 1, 2])[:, None]
+    data = Dataset(x=x, c=c, protected=(RACE,), features=features)
+    fitted = RankMap().fit(data)
+    # mid-ranks of class 0: 1/4, 3/4: places 1 and 3 of class 1; a has share 1 there, 1/4 here: three in four leave
+    # the one of class 2 has mid-rank 1/2: place 2 of class 1; b has share 1 there, 3/4 here: one in four leaves
+    to_b = fitted.map(data, everyone_to(data, 1.0))
+    assert to_b.rows.tolist() == [
+        [20, 0.25, 0.75], [40, 0.25, 0.75], *x[2:6].tolist(), [30, 0.25, 0.75],
+    ]  # fmt: skip
+    assert to_b.abstained.tolist() == [False, False, True, True, True, True, False]
+    # class 1 has mid-ranks 1/8, 3/8, 5/8, 7/8: all at the only place of class 2, where all are b
+    to_c = fitted.map(data, everyone_to(data, 2.0))
+    assert to_c.rows[:6].tolist() == [[7, 0, 1]] * 6
+    assert to_c.abstained.tolist() == [False] * 6 + [True]
+
+
+def test_two_classes_are_mapped_as_two_groups_are():
+    data = classes()
+    two = data[data.c[:, 0] < 2]
+    binary = Dataset(x=two.x, c=two.c, protected=(Protected("race"),), features=two.features)
+    third = RankMap().fit(data).map(two, 1 - two.c[:, 0])  # the third class changes nothing
+    pair = Dataset(x=two.x, c=two.c, protected=(Protected("race", "categorical", ("a", "b")),), features=two.features)
+    expected = RankMap().fit(binary).map(binary)
+    for out in (third, RankMap().fit(pair).map(pair, 1 - pair.c[:, 0])):
+        assert torch.equal(out.rows, expected.rows)
+        assert torch.equal(out.abstained, expected.abstained)
+
+
+def test_destinations_of_ones_own_are_those_of_all():
+    data = classes()
+    fitted = RankMap().fit(data)
+    to = torch.as_tensor(np.random.default_rng(1).choice([0, 1, 2, NAN], size=len(data)))
+    mixed = fitted.map(data, to)
+    for k in range(3):
+        out, goes = fitted.map(data, everyone_to(data, float(k))), to == k
+        assert torch.equal(mixed.rows[goes], out.rows[goes])
+        assert torch.equal(mixed.abstained[goes], out.abstained[goes])
+    stays = to.isnan() | (to == data.c[:, 0])
+    assert torch.equal(mixed.abstained, stays)
+    assert torch.equal(mixed.rows[stays], data.x[stays])
+
+
+def test_what_was_mapped_before_does_not_matter():
+    rng = np.random.default_rng(0)
+    c = torch.as_tensor(rng.integers(3, size=90)).double()
+    data = Dataset(
+        x=torch.as_tensor(rng.normal(size=(90, 1))), c=c[:, None], protected=(RACE,),
+        features=(Feature("x", "continuous", 0, 1),),
+    )  # fmt: skip
+    used, order = RankMap().fit(data), torch.randperm(90, generator=torch.Generator().manual_seed(0))
+    rows = used.map(data, everyone_to(data, 1.0)).rows
+    again = Dataset(x=rows, c=data.c, protected=data.protected, features=data.features)
+    for some in (data, again, data[order], data[:40], again):
+        for k in range(3):
+            to = everyone_to(some, float(k))
+            assert torch.equal(used.map(some, to).rows, RankMap().fit(data).map(some, to).rows)
+
+
+@settings(deadline=None, max_examples=15)
+@given(seed=st.integers(0, 100))
+def test_the_order_of_rows_does_not_matter_for_many_classes_and_numbers(seed: int):
+    order = torch.randperm(200, generator=torch.Generator().manual_seed(seed))
+    many = classes(200, seed=seed)
+    noise = torch.as_tensor(np.random.default_rng(seed).normal(size=(200, 1)))
+    number = Dataset(x=many.x, c=many.x[:, 2:3] + noise, protected=(AGE,), features=many.features)
+    for data in (many, number):
+        to = everyone_to(data, 1.0)
+        fitted, shuffled = RankMap().fit(data), RankMap().fit(data[order])
+        torch.testing.assert_close(shuffled.map(data, to).rows, fitted.map(data, to).rows, atol=1e-9, rtol=0)
+        whole = fitted.map(data, to).rows
+        parts = [fitted.map(data[rows], to[rows]).rows for rows in order.split(64)]
+        torch.testing.assert_close(torch.cat(parts), whole[order], atol=1e-9, rtol=0)
+
+
+def test_every_class_gets_the_distribution_of_its_destination():
+    data = classes(6000)
+    out = RankMap().fit(data).map(data, everyone_to(data, 2.0)).rows
+    own, there = data.c[:, 0] == 0, data.c[:, 0] == 2
+    shown = data.x[:, 1] < 0.5
+    assert ks_2samp(out[own & shown, 0], data.x[there & shown, 0]).statistic < 0.01
+    torch.testing.assert_close(out[own, 3:].mean(0), data.x[there, 3:].mean(0), atol=1e-9, rtol=0)
+    assert torch.equal(out[~shown, :2], data.x[~shown, :2])  # missing stays missing
+
+
+def test_the_protected_column_becomes_the_class_one_goes_to():
+    rng = np.random.default_rng(0)
+    c = torch.as_tensor(rng.integers(3, size=90))
+    x = torch.cat([one_hot(c, 3), torch.as_tensor(rng.normal(size=(90, 1)))], dim=1)
+    features = (block("race", "abc"), Feature("income", "continuous", 3, 4))
+    data = Dataset(x=x, c=c.double()[:, None], protected=(RACE,), features=features)
+    to = torch.as_tensor(rng.integers(3, size=90)).double()
+    torch.testing.assert_close(RankMap().fit(data).map(data, to).rows[:, :3], one_hot(to.long(), 3))
+
+
+def test_answers_known_beforehand_are_those_that_are_worked_out():
+    rng = np.random.default_rng(0)
+    own, other, x = (torch.as_tensor(rng.integers(20, size=n)).double() for n in (77, 31, 200))
+    plain = SameRank(Ranks.of(own), Ranks.of(other))
+    assert torch.equal(plain(x), plain.tabled()(x))
+    # the mid-rank m of n values is a whole or a half number: place m * 31 / 77, rounded down, in exact fractions
+    twice = [int((own < v).sum() + (own <= v).sum()) for v in x]
+    places = [min(t * 31 // (2 * 77), 30) for t in twice]
+    assert plain(x).tolist() == other.sort().values[places].tolist()
+
+
+# --- a protected number --------------------------------------------------------------------------------------------
+
+
+def aged(x: Tensor, c: Tensor, **fields: object) -> Dataset:
+    return Dataset(
+        x=x if x.ndim > 1 else x[:, None],
+        c=c[:, None],
+        protected=(AGE,),
+        features=fields.get("features", (Feature("x", "continuous", 0, 1),)),  # type: ignore[arg-type]
+    )
+
+
+def normal(n: int, *, seed: int = 0) -> tuple[Tensor, Tensor]:
+    rng = np.random.default_rng(seed)
+    return torch.as_tensor(rng.normal(40, 10, n)), torch.as_tensor(rng.normal(size=n))
+
+
+WORLDS = {
+    "additive": lambda c, e: 0.8 * c + e,
+    "bent": lambda c, e: 0.5 * c**2 + e,
+    "fanning out": lambda c, e: c + torch.exp(0.3 * c) * e,
+    "multiplied": lambda c, e: torch.exp(0.3 * c + 0.3 * e),
+}
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_everyone_keeps_their_noise_at_another_value_of_a_number(world: str):
+    c, e = normal(8000)
+    sd = c.std(correction=0)
+    z = (c - c.mean()) / sd
+    data = aged(WORLDS[world](z, e), c)
+    fitted = RankMap().fit(data)
+    for to in (1.0, -1.0):
+        out = fitted.map(data, everyone_to(data, to))
+        kept, truth = ~out.abstained, WORLDS[world](z + to, e)
+        error = (out.rows[:, 0] - truth)[kept]
+        assert float(kept.double().mean()) > 0.98
+        assert float(error.square().mean().sqrt()) < 0.2  # the noise has sd 1, and the truth moves by 0.4 to 1
+        assert abs(float(error.mean())) < 0.05
+
+
+def test_ranks_at_another_value_are_those_of_the_people_there():
+    # x = c + exp(.3 c) e with c of sd 1: the rank at c is Phi((x - c) / exp(.3 c)), and so it is at c + 1
+    c, e = normal(20_000, seed=1)
+    z = (c - c.mean()) / c.std(correction=0)
+    data = aged(z + torch.exp(0.3 * z) * e, c)
+    out = RankMap().fit(data).map(data, everyone_to(data, 1.0))
+    kept = ~out.abstained
+    there = norm.cdf((out.rows[kept, 0] - (z + 1)[kept]) / torch.exp(0.3 * (z + 1))[kept])
+    assert np.abs(there - norm.cdf(e[kept])).mean() < 0.02
+
+
+def test_everyone_moves_alike_where_a_number_only_shifts():
+    c, e = normal(3000)
+    for slope in (0.0, 0.5):
+        x = slope * (c - 40) / 10 + e
+        out = RankMap().fit(aged(x, c)).map(aged(x, c), torch.ones(3000).double())
+        moved = (out.rows[:, 0] - x)[~out.abstained]
+        # least squares: the slope is off by 1 / sqrt(3000) = 0.018 standard deviations of noise
+        torch.testing.assert_close(moved, torch.full_like(moved, slope), atol=0.06, rtol=0)
+
+
+def test_the_shape_of_the_noise_follows_the_number():
+    # skewed to the right at high c and to the left at low c: the mean and the spread are the same everywhere
+    c, e = normal(20_000)
+    skewed = e.exp() / 2.16 - 0.763  # mean 0, sd 1
+    x = torch.where(c > 40, skewed, -skewed)
+    data = aged(x, c)
+    out = RankMap().fit(data).map(data, everyone_to(data, 1.0))
+    went = (c > 28) & (c < 32)  # far enough from 40 on either side, one standard deviation apart twice over
+    twice = RankMap().fit(data).map(aged(out.rows, c + c.std(correction=0)), everyone_to(data, 1.0))
+    assert ks_2samp(twice.rows[went, 0], x[c > 45]).statistic < 0.1
+    assert ks_2samp(x[went], x[c > 45]).statistic > 0.2
+
+
+def test_a_value_that_many_people_share_stays_what_it_is():
+    # nine in ten have no gain whatever their age: the mean depends on age, the value at the median does not
+    c, e = normal(6000)
+    gain = torch.where(e > 1.28, c * e, 0.0)
+    out = RankMap().fit(aged(gain, c)).map(aged(gain, c), torch.ones(6000).double())
+    none = (gain == 0) & ~out.abstained
+    assert float((out.rows[none, 0] == 0).double().mean()) > 0.95
+
+
+def test_a_number_with_two_values_ranks_people_as_the_groups_do():
+    rng = np.random.default_rng(0)
+    c = torch.as_tensor(rng.random(3000) < 0.3).double()
+    e = torch.as_tensor(rng.normal(size=(3000, 2)))
+    job = one_hot((torch.as_tensor(rng.random(3000)) < 0.2 + 0.5 * c).long(), 2)
+    numbers = torch.stack([c + (1 + c) * e[:, 0], torch.exp(0.5 * e[:, 1] + 0.4 * c)], dim=1)
+    x = torch.cat([numbers, job], dim=1)
+    features = (Feature("x0", "continuous", 0, 1), Feature("x1", "continuous", 1, 2), block("job", "ab", start=2))
+    weights = torch.tensor([0.5, 1.0, 0.8, -0.3]).double()
+    groups = Dataset(x=x, c=c[:, None], protected=(Protected("c"),), features=features)
+    number = aged(x, c, features=features)
+    effect = (mapped(groups) - x) @ weights
+    out = RankMap().fit(number).map(number, torch.where(c > 0, -1.0, 1.0).double())
+    assert not out.abstained.any()
+    found = (out.rows - x) @ weights
+    assert spearmanr(found.abs(), effect.abs()).statistic > 0.99
+    torch.testing.assert_close(found, effect, atol=0.02, rtol=0)  # between two values nobody is near: all of the way
+
+
+def test_nobody_goes_where_nobody_is():
+    c, e = torch.linspace(0, 1, 101).double(), torch.zeros(101).double()
+    data = aged(c + e, c)  # uniform: sd 0.2915
+    out = RankMap().fit(data).map(data, everyone_to(data, 1.0))
+    assert out.abstained.tolist() == (c + 0.2915 > 1).tolist()
+    assert out.reason == "nobody to compare with has a protected value that high or low"
+    assert torch.equal(out.rows[out.abstained], data.x[out.abstained])
+    unknown = aged(torch.tensor([0.5]).double(), torch.tensor([NAN]).double())
+    alone = RankMap().fit(data).map(unknown, torch.ones(1).double())
+    assert alone.abstained.tolist() == [True]
+    assert alone.reason == "protected value unknown"
+
+
+def test_the_protected_number_itself_becomes_what_it_is_there():
+    c, e = normal(500)
+    whole = c.round()  # many people share an age
+    for column in (c, whole):
+        x = torch.stack([(column - 40) / 10, e], dim=1).float()
+        features = tuple(Feature(f"x{j}", "continuous", j, j + 1) for j in range(2))
+        data = aged(x, column, features=features)
+        sd = column.std(correction=0)
+        out = RankMap().fit(data).map(data, everyone_to(data, -1.0))
+        kept = ~out.abstained
+        expected = ((column - sd - 40) / 10).float()
+        torch.testing.assert_close(out.rows[kept, 0], expected[kept], atol=1e-5, rtol=0)
+
+
+def test_missing_numbers_stay_missing_and_teach_nothing():
+    c, e = normal(2000)
+    x = torch.stack([0.1 * c + 0.01 * e, (e > 1).double()], dim=1)
+    x[:, 0] = torch.where(e > 1, 0.0, x[:, 0])
+    data = aged(x, c, features=(Feature("x", "continuous", 0, 2),))
+    out = RankMap().fit(data).map(data, everyone_to(data, 1.0))
+    missing, kept = x[:, 1] > 0.5, ~out.abstained
+    assert torch.equal(out.rows[missing], x[missing])
+    moved = (out.rows - x)[kept & ~missing]
+    torch.testing.assert_close(moved[:, 0], (0.1 * c.std(correction=0)).expand(len(moved)), atol=0.02, rtol=0)
+    assert torch.equal(moved[:, 1], torch.zeros(len(moved)).double())
+
+
+def test_a_column_that_everyone_lacks_is_left_alone():
+    c, _ = normal(100)
+    x = torch.tensor([[0.0, 1.0]]).double().repeat(100, 1)
+    data = aged(x, c, features=(Feature("x", "continuous", 0, 2),))
+    assert torch.equal(RankMap().fit(data).map(data, everyone_to(data, 1.0)).rows, x)
+
+
+def test_categories_follow_their_shares_along_a_number():
+    # the share of a is 0.5 + 0.1 z: of those who are not a, (0.1 / (0.5 - 0.1 z)) become a one sd higher
+    rng = np.random.default_rng(0)
+    z = torch.as_tensor(rng.uniform(-1.732, 1.732, 20_000))
+    a = torch.as_tensor(rng.random(20_000)) < 0.5 + 0.1 * z
+    data = aged(one_hot((~a).long(), 2), z, features=(block("job", "ab"),))
+    out = RankMap().fit(data).map(data, everyone_to(data, 1.0))
+    kept = ~out.abstained
+    torch.testing.assert_close(out.rows.sum(1), torch.ones(20_000).double())
+    assert float(out.rows[kept & a, 0].mean()) > 0.99  # who is a stays a
+    expected = 0.1 / (0.5 - 0.1 * z[kept & ~a])
+    assert float((out.rows[kept & ~a, 0] - expected).abs().mean()) < 0.03
+
+
+@settings(deadline=None, max_examples=40)
+@given(own=SHARES, other=SHARES)
+def test_coupled_rows_agree_with_the_maximal_coupling(own: list[float], other: list[float]):
+    p, q = (torch.tensor(s, dtype=torch.float64) / sum(s) for s in (own, other))
+    rows = torch.cat([torch.eye(4).double(), torch.full((1, 4), 0.25).double(), torch.zeros(1, 4).double()])
+    out = couple_rows(rows, p.expand(6, 4), q.expand(6, 4))
+    torch.testing.assert_close(out, rows @ maximal_coupling(p, q), atol=1e-12, rtol=0)
+
+
+def test_a_spline_is_the_natural_spline_through_its_knots():
+    knots = torch.tensor([-2.0, -0.5, 0.3, 1.0, 2.5]).double()
+    values = torch.tensor([1.0, -1.0, 0.5, 2.0, 0.0]).double()
+    weights = torch.linalg.solve(natural_spline(knots, knots), values)
+    inside = torch.linspace(-2, 2.5, 50).double()
+    expected = CubicSpline(knots, values, bc_type="natural")(inside)
+    np.testing.assert_allclose(natural_spline(inside, knots) @ weights, expected, atol=1e-10)
+    beyond = natural_spline(torch.tensor([3.0, 4.0, 5.0]).double(), knots) @ weights
+    torch.testing.assert_close(beyond[2] - beyond[1], beyond[1] - beyond[0])  # a straight line
+
+
+# --- other protected values that are held --------------------------------------------------------------------------
+
+
+def two_variables(second: Protected, n: int = 6000, *, own: Protected | None = None, seed: int = 0) -> Dataset:
+    """Return people whose first protected variable goes along with the second, and the second alone moves x."""
+    rng = np.random.default_rng(seed)
+    c2 = rng.normal(size=n) if second.is_continuous else (rng.random(n) < 0.5).astype(float)
+    push = c2 if second.is_continuous else 2 * c2 - 1
+    c1 = push + rng.normal(size=n)
+    first = own or Protected("sex", "binary", ("f", "m"))
+    if not first.is_continuous:
+        c1 = (c1 > 0).astype(float)
+    x = np.stack([2 * push + rng.normal(size=n), -push + 0.5 * rng.normal(size=n)], axis=1)
+    features = tuple(Feature(f"x{j}", "continuous", j, j + 1) for j in range(2))
+    return Dataset(
+        x=torch.as_tensor(x),
+        c=torch.as_tensor(np.stack([c1, c2], axis=1)),
+        protected=(first, second),
+        features=features,
+    )
+
+
+SECONDS = {"a class": Protected("race", "binary", ("a", "b")), "a number": AGE}
+
+
+@pytest.mark.parametrize("second", SECONDS)
+@pytest.mark.parametrize("own", [None, Protected("hours", "continuous", ())], ids=["group", "number"])
+def test_a_variable_without_an_effect_of_its_own_moves_nobody_when_others_are_held(second: str, own: Protected | None):
+    data = two_variables(SECONDS[second], own=own)
+    to = None if own is None else everyone_to(data, 1.0)
+    size = []
+    for hold_others in (False, True):
+        out = RankMap(hold_others=hold_others).fit(data).map(data, to)
+        kept = ~out.abstained
+        assert float(kept.double().mean()) > 0.6
+        effect = ((out.rows - data.x) @ torch.tensor([1.0, -1.0]).double())[kept]
+        size.append(float(effect.abs().mean()))
+    assert size[1] <= size[0] / 5
+
+
+def test_held_people_are_mapped_among_those_who_share_the_other_value():
+    data = two_variables(SECONDS["a class"], 400)
+    held = RankMap(hold_others=True).fit(data).map(data)
+    for k in (0, 1):
+        same = data.c[:, 1] == k
+        alone = data[same]
+        assert torch.equal(held.rows[same], RankMap().fit(alone).map(alone).rows)
+
+
+def test_who_shares_the_other_values_with_too_few_is_abstained():
+    data = two_variables(SECONDS["a class"], 400)
+    men = ((data.c[:, 0] == 1) & (data.c[:, 1] == 0)).nonzero()[:, 0]
+    kept = torch.ones(400, dtype=torch.bool)
+    kept[men[9:]] = False  # nine men of the first race are left, one fewer than needed
+    few = data[kept]
+    out = RankMap(hold_others=True).fit(few).map(few)
+    assert torch.equal(out.abstained, few.c[:, 1] == 0)
+    assert out.reason == "too few people share the other protected values"
+    assert torch.equal(out.rows[out.abstained], few.x[out.abstained])
+    kept[men[9]] = True
+    assert not RankMap(hold_others=True).fit(data[kept]).map(data[kept]).abstained.any()
+
+
+def test_a_number_needs_fifty_who_share_the_other_values():
+    data = two_variables(SECONDS["a class"], 600, own=AGE)
+    first = (data.c[:, 1] == 0).nonzero()[:, 0]
+    kept = torch.ones(600, dtype=torch.bool)
+    kept[first[49:]] = False
+    few = data[kept]
+    out = RankMap(hold_others=True).fit(few).map(few, everyone_to(few, 1.0))
+    assert out.abstained[few.c[:, 1] == 0].all()
+    assert "too few people share the other protected values" in out.reason
+    assert not out.abstained[few.c[:, 1] == 1].all()
+
+
+def test_who_has_an_unknown_value_among_those_held_is_abstained():
+    data = two_variables(SECONDS["a number"], 2000)
+    data.c[:5, 1] = NAN
+    out = RankMap(hold_others=True).fit(data).map(data)
+    assert out.abstained[:5].all()
+    assert not out.abstained[5:].any()
+    assert not RankMap().fit(data).map(data).abstained.any()
+
+
+def test_nothing_is_held_for_a_crossing_or_for_one_variable_alone():
+    data = two_variables(SECONDS["a class"], 400)
+    both = 2 * data.c[:, :1] + data.c[:, 1:]
+    crossing = Protected("sex x race", "categorical", ("fa", "fb", "ma", "mb"), parts=("sex", "race"))
+    crossed = Dataset(
+        x=data.x, c=torch.cat([data.c, both], dim=1), protected=(*data.protected, crossing), features=data.features
+    )
+    to = everyone_to(data, 3.0)
+    plain, held = (RankMap(variable=2, hold_others=h).fit(crossed).map(crossed, to).rows for h in (False, True))
+    assert torch.equal(plain, held)
+    sex = RankMap(hold_others=True).fit(crossed).map(crossed).rows  # the crossing is not held
+    assert torch.equal(sex, RankMap(hold_others=True).fit(data).map(data).rows)
+    alone = individuals(data.x, c=data.c[:, 0])
+    assert torch.equal(RankMap(hold_others=True).fit(alone).map(alone).rows, mapped(alone))

@@ -1,16 +1,30 @@
 import re
+from collections import defaultdict
+from dataclasses import replace
+from functools import cache
 from html.parser import HTMLParser
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 
 from fairfox.report.html import MOST_PEOPLE, render_report
 from fairfox.result import AuditResult, FeatureEffect, Features
-from tests.support import PEOPLE, example_result, example_table, without_sign
+from tests.support import (
+    PEOPLE,
+    RACES,
+    example_result,
+    example_table,
+    many_result,
+    nameless,
+    with_finding,
+    without_sign,
+)
 
 HOSTILE = "<script>alert('1')</script>"
+GROUP = HOSTILE  # a class called like its variable speaks for itself
 VOID = {"meta", "img"}
 
 
@@ -23,6 +37,8 @@ class Page(HTMLParser):
         self.attributes: list[tuple[str, str, str | None]] = []
         self.open: list[str] = []
         self.words = ""
+        self.rows: list[list[str]] = []
+        self.headings: dict[str, list[str]] = defaultdict(list)
         self.feed(page)
         assert self.open == []
         self.words = re.sub(r"\s+", " ", self.words)
@@ -32,6 +48,10 @@ class Page(HTMLParser):
         self.attributes += [(tag, name, value) for name, value in attrs]
         if tag not in VOID:
             self.open.append(tag)
+        if tag == "tr":
+            self.rows.append([])
+        elif tag in ("td", "th"):
+            self.rows[-1].append("")
 
     def handle_endtag(self, tag: str) -> None:
         assert self.open.pop() == tag
@@ -39,20 +59,46 @@ class Page(HTMLParser):
     def handle_data(self, data: str) -> None:
         if self.open and self.open[-1] != "style":
             self.words += data
+        if self.open and self.open[-1] in ("td", "th"):
+            self.rows[-1][-1] += data.strip()
+        elif self.open and self.open[-1] in ("h2", "h3", "h4"):
+            self.headings[self.open[-1]].append(data.strip())
 
 
 def hostile_result() -> AuditResult:
-    """The same audit with hostile text wherever a table or a model can put some."""
-    names = (HOSTILE, "job", "age")
-    effect = FeatureEffect(names, torch.ones(PEOPLE, 3), "integrated gradients")
-    return example_result(
-        ids=np.array([HOSTILE] * PEOPLE),
-        group=(f"sex={HOSTILE}",) * PEOPLE,
+    """An audit with hostile text wherever a table or a model can put some."""
+    result = many_result()
+    effect = FeatureEffect((HOSTILE, "job", "age"), torch.ones(200, 3), "integrated gradients")
+    groups = [
+        tuple(replace(group, variable=HOSTILE, level=HOSTILE, towards={HOSTILE: 1.0}) for group in finding.groups)
+        for finding in result.findings
+    ]
+    hostile = tuple(
+        replace(
+            finding,
+            name=HOSTILE,
+            levels=(HOSTILE,) * len(finding.levels),
+            contrasts=(HOSTILE,) * len(finding.contrasts),
+            group=(HOSTILE,) * 200,
+            towards=(HOSTILE,) * 200,
+            proxy={HOSTILE: 1.0},
+            quality=replace(finding.quality, variable=HOSTILE, metric=HOSTILE),
+            groups=own,
+            parts=(HOSTILE,),
+            reference=HOSTILE,
+            merged={HOSTILE: (HOSTILE,)},
+        )
+        for finding, own in zip(result.findings, groups, strict=True)
+    )
+    return replace(
+        result,
+        findings=hostile,
+        ids=np.array([HOSTILE] * 200),
         features=Features({HOSTILE: 1.0}, effect),
         warnings=(HOSTILE,),
-        settings={HOSTILE: {HOSTILE: HOSTILE}, "model": HOSTILE, "table": HOSTILE},
-        reasons=(HOSTILE,) * PEOPLE,
-        alignment_share={HOSTILE: 0.5},
+        settings={HOSTILE: {HOSTILE: HOSTILE}, "model": HOSTILE, "table": HOSTILE, "max_flagged": {GROUP: 0.5}},
+        deltas={GROUP: 0.01},
+        reasons=(HOSTILE,) * 200,
         meaning=HOSTILE,
         unit=HOSTILE,
     )
@@ -83,7 +129,7 @@ def test_every_part_of_the_audit_is_on_the_page():
         assert part in words
 
 
-@pytest.mark.parametrize("result", [example_result(), without_sign()], ids=["rank", "fta"])
+@pytest.mark.parametrize("result", [example_result(), without_sign(), many_result()], ids=["rank", "fta", "many"])
 def test_the_page_needs_nothing_beside_it(result: AuditResult):
     page = Page(render_report(result))
     assert {"script", "link", "iframe", "object", "embed"}.isdisjoint(page.tags)
@@ -93,8 +139,7 @@ def test_the_page_needs_nothing_beside_it(result: AuditResult):
 
 
 def test_text_from_the_table_is_escaped():
-    table = example_table().rename_columns([HOSTILE, "income", "job", "age"])
-    table = table.set_column(2, "job", [[HOSTILE] * PEOPLE])
+    table = pa.table({HOSTILE: [HOSTILE] * 200})
     text = render_report(hostile_result(), rows=table)
     page = Page(text)
     assert "script" not in page.tags
@@ -119,9 +164,9 @@ def test_rows_of_people_not_flagged_are_never_shown():
 
 def test_the_limit_is_judged_where_there_is_one():
     assert "The limit is" not in Page(render_report(example_result())).words
-    over = Page(render_report(example_result(settings={"max_flagged": 0.1}))).words
+    over = Page(render_report(example_result(settings={"max_flagged": {"": 0.1}}))).words
     assert "The limit is 10.0 % flagged: the model is over it." in over
-    assert "the model is within it." in Page(render_report(example_result(settings={"max_flagged": 0.7}))).words
+    assert "the model is within it." in Page(render_report(example_result(settings={"max_flagged": {"": 0.7}}))).words
 
 
 def test_long_lists_are_cut_and_say_so():
@@ -130,11 +175,19 @@ def test_long_lists_are_cut_and_say_so():
     quiet = {
         "abstained": ~flags,
         "reasons": (None,) * 200,
-        "group": ("sex=Male",) * 200,
         "predictions": torch.ones(200),
+        "worst": torch.zeros(200, dtype=torch.long),
     }
-    plain = {"interval": None, "confident_flags": None, "direct": torch.ones(200), "total": torch.ones(200)}
-    result = example_result(**many, **quiet, **plain, features=Features({}, None))
+    plain = {"interval": None, "confident_flags": None}
+    finding = {**many, **plain, "abstained": ~flags, "group": ("Male",) * 200, "towards": ("Female",) * 200}
+    result = with_finding(
+        example_result(**many, **quiet, **plain, features=Features({}, None)),
+        **finding,
+        effects=torch.ones(200, 2),
+        inferred=~flags,
+        direct=torch.ones(200),
+        total=torch.ones(200),
+    )
     page = Page(render_report(result))
     assert f"The {MOST_PEOPLE} with the highest scores, of 200 people flagged" in page.words
     assert "Everybody was judged." in page.words
@@ -152,7 +205,7 @@ def test_nobody_judged_still_gives_a_page():
     result = example_result(
         abstained=everybody, flags=~everybody, confident_flags=~everybody, reasons=("dead",) * PEOPLE
     )
-    words = Page(render_report(result)).words
+    words = Page(render_report(with_finding(result, abstained=everybody))).words
     assert "Nobody could be judged." in words
     assert "there is nothing to draw" in words
 
@@ -162,3 +215,88 @@ def test_a_trusted_model_is_named_as_such():
     trusted.settings["trusted"] = True
     assert "because it was trusted" not in render_report(plain)
     assert "because it was trusted" in render_report(trusted)
+
+
+@cache
+def many_page() -> Page:
+    return Page(render_report(many_result()))
+
+
+def cells(page: Page, row: str) -> list[str]:
+    """The cells of the first table row that begins with this text."""
+    return next(cells for cells in page.rows if cells and cells[0] == row)
+
+
+def test_a_page_about_one_pair_of_groups_has_no_needless_parts():
+    page = Page(render_report(example_result()))
+    assert "h3" not in page.tags
+    for part in ("By protected variable", "From each group", "Because of", "Inferred", "dagger", "weighted"):
+        assert part not in page.words
+
+
+def test_several_variables_are_compared_and_then_told_one_by_one():
+    page = many_page()
+    assert "because of sex, race or age?" in page.words
+    assert "Mostly because of race" in page.words
+    result = many_result()
+    shares = [f"{100 * finding.share_flagged(result.weights):.1f} %" for finding in result.findings]
+    assert cells(page, "race")[1:4] == ["5 groups with each other", "196", shares[1]]
+    assert cells(page, "age")[1:4] == ["one standard deviation (13.6) up and down", "192", shares[2]]
+    assert page.headings["h3"][:3] == ["sex", "race", "age"]
+    assert page.headings["h4"].count("Two readings") == 3
+    assert "Own group inferred for 20 people; 'Other' puts together Eskimo and Inuit" in page.words
+    assert "squared error 0.69 (chance 1)" in page.words
+    assert "Shares and means are weighted; counts are not." in page.words
+
+
+def test_every_class_is_shown_as_a_member_of_every_other():
+    page = many_page()
+    matrix = next(k for k, row in enumerate(page.rows) if row == ["People of", *RACES])
+    towards = many_result().findings[1].groups[1].towards
+    expected = [f"{100 * towards[race]:+.1f}" if race != "Black" else "·" for race in RACES]
+    assert page.rows[matrix + 2] == ["Black", *expected]
+    up_and_down = next(row for row in page.rows if row and row[0] == "People with")
+    assert up_and_down == ["People with", "age + 13.6", "age - 13.6"]
+
+
+def test_one_variable_with_many_classes_has_a_flat_page():
+    result = many_result()
+    race = replace(result, findings=result.findings[1:2], worst=torch.zeros(200, dtype=torch.long))
+    page = Page(render_report(race))
+    assert "h4" not in page.tags
+    assert page.headings["h2"][1:4] == ["How the effects are spread", "Groups", "From each group to each other"]
+    assert "By protected variable" not in page.words
+    assert "Because of" in page.words
+
+
+def test_a_reference_group_is_named():
+    page = Page(render_report(with_finding(many_result(), 1, reference="White")))
+    assert "Everybody is compared with White only, the reference group." in page.words
+    assert cells(page, "race")[1] == "5 groups with White"
+
+
+def test_flagged_people_are_shown_with_what_flags_them():
+    page = many_page()
+    assert "A dagger (†) marks people whose own group nobody knows" in page.words
+    assert cells(page, "6 †")[5] == "race (towards White), sex (towards Male)"
+
+
+def test_limits_of_groups_are_judged_each():
+    words = many_page().words
+    assert "The limit is 60.0 % flagged: the model is within it." in words
+    assert "The limit for race=Black is 50.0 % flagged: the model is over it." in words
+
+
+def test_groups_with_their_own_delta_show_it():
+    page = many_page()
+    assert "A person is flagged above delta = 5 points; race=Black: 3 points." in page.words
+    assert "Members of race=Black have their own delta, which the lines do not show." in page.words
+    table = next(k for k, row in enumerate(page.rows) if "Delta (points)" in row)
+    assert [row[5] for row in page.rows[table + 1 : table + 4]] == ["5.0", "3.0", "5.0"]
+
+
+def test_a_test_that_knows_no_variable_blames_none():
+    words = Page(render_report(nameless(many_result()))).words
+    assert "This test knows no protected variable" in words
+    assert "Worst case for" not in words
+    assert "Because of" not in words

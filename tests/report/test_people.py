@@ -4,10 +4,11 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+import torch
 
 from fairfox.errors import DataError, ShapeError
 from fairfox.report.people import flagged_people, raw_rows
-from tests.support import PEOPLE, example_result, example_table, without_sign
+from tests.support import PEOPLE, example_result, example_table, many_result, with_finding, without_sign
 
 
 def test_flagged_people_come_with_the_highest_score_first():
@@ -58,3 +59,24 @@ def test_rows_of_another_table_are_refused():
         raw_rows(example_result(), example_table().slice(1))
     with pytest.raises(DataError, match="no table"):
         raw_rows(example_result(), object())
+
+
+def test_a_person_comes_with_all_that_flags_them_the_largest_first():
+    people = {person.row_id: person for person in flagged_people(many_result(), top=200)}
+    assert people[6].because == ("race (towards White)", "sex (towards Male)")
+    assert people[6].inferred  # one of the first twenty, whose race nobody knows
+    assert not people[91].inferred
+
+
+def test_a_group_inferred_for_another_variable_is_not_marked():
+    nobody = torch.zeros(200, dtype=torch.bool)
+    result = with_finding(with_finding(many_result(), 1, inferred=nobody), 2, inferred=~nobody)
+    people = {person.row_id: person for person in flagged_people(result, top=200)}
+    assert not people[6].inferred
+    assert people[176].because == ("race (towards White)", "age + 13.6")
+    assert people[176].inferred
+
+
+def test_the_worst_case_is_named_where_no_variable_flags_alone():
+    result = with_finding(example_result(), flags=torch.zeros(PEOPLE, dtype=torch.bool))
+    assert flagged_people(result, top=1)[0].because == ("sex (towards Male)",)

@@ -1,16 +1,41 @@
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
-from fairfox.report.text import amount, cell, heading_unit, number, people, percent, verdict
-from tests.support import PEOPLE, example_result, without_sign
+from fairfox.report.text import (
+    amount,
+    because,
+    cell,
+    compared,
+    heading_unit,
+    listed,
+    number,
+    people,
+    percent,
+    reading_words,
+    variable_lines,
+    verdict,
+)
+from fairfox.result import AuditResult
+from tests.support import PEOPLE, example_result, many_result, nameless, with_finding, without_sign
+
+
+def only(place: int) -> AuditResult:
+    """The audit of many variables, as if one of them had been audited alone."""
+    result = many_result(weights=None, deltas={})
+    finding = result.findings[place]
+    alone = {"scores": finding.scores, "signed": finding.signed, "flags": finding.flags, "abstained": finding.abstained}
+    worst = torch.zeros(len(result), dtype=torch.long)
+    return replace(result, findings=(finding,), worst=worst, confident_flags=finding.confident_flags, **alone)
 
 
 @pytest.mark.parametrize(
     ("value", "unit", "sign", "expected"),
     [
         (0.05, "probability", False, "5 points"),
+        (0.01, "probability", True, "+1 point"),
         (0.0823, "probability", True, "+8.2 points"),
         (-0.0823, "probability", True, "-8.2 points"),
         (0.0004, "probability", False, "0.04 points"),  # a small delta does not become zero
@@ -52,3 +77,93 @@ def test_verdict_of_another_score_names_its_unit():
 def test_verdict_of_one_person_is_singular():
     flags = torch.arange(PEOPLE) == 0
     assert verdict(example_result(flags=flags))[0].startswith("1 of 38 people (2.6 %) is flagged")
+
+
+def test_verdict_names_the_worst_variable_and_its_contrast():
+    result = many_result()
+    found, surely, mostly = verdict(result)
+    assert found == (
+        f"79 of 196 people ({100 * result.share_flagged:.1f} % by weight) are flagged: the prediction would change by "
+        "more than 5 points (race=Black: 3 points) if they belonged to another group or if their age were one "
+        "standard deviation (13.6) higher or lower."
+    )
+    assert surely == "44 of them confidently: the whole interval lies beyond delta."
+    race = [n for n in result.flags.nonzero()[:, 0].tolist() if int(result.worst[n]) == 1]
+    assert mostly == f"Mostly because of race: the worst case for {len(race)} of them, most often towards White."
+
+
+def test_verdict_of_one_variable_says_what_it_is_compared_with():
+    assert verdict(only(0))[0].endswith("if they belonged to the other group.")
+    found, _, towards = verdict(only(1))
+    assert found.endswith("if they belonged to another group.")
+    flagged = only(1).flags.nonzero()[:, 0].tolist()
+    assert towards == f"Most often towards White: {sum(only(1).towards[n] == 'White' for n in flagged)} of them."
+    found, _, towards = verdict(only(2))
+    assert found.endswith("if their age were one standard deviation (13.6) higher or lower.")
+    assert towards.startswith("Most often age + 13.6: ")
+
+
+def test_verdict_of_several_pairs_of_groups_speaks_of_another_group():
+    result = many_result(findings=many_result().findings[:1] * 2, worst=torch.zeros(200, dtype=torch.long))
+    assert verdict(result)[0].endswith("if they belonged to another group.")
+
+
+def test_many_deltas_are_not_listed_in_the_verdict():
+    deltas = {f"race={race}": 0.01 for race in ("Asian", "Black", "Latin", "White")}
+    assert "5 points (some groups have their own delta)" in verdict(many_result(deltas=deltas))[0]
+
+
+def test_a_test_that_knows_no_variable_blames_none():
+    result = nameless(many_result())
+    assert len(verdict(many_result())) == 3
+    assert len(verdict(result)) == 2
+    assert "worst case" not in variable_lines(result, result.findings[1])[0]
+
+
+def test_nobody_flagged_has_no_worst_variable():
+    assert len(verdict(many_result(flags=torch.zeros(200, dtype=torch.bool)))) == 2
+
+
+def test_variables_are_told_in_a_line_each():
+    result = many_result()
+    race = result.findings[1]
+    (line,) = variable_lines(result, race)
+    assert line == (
+        f"race: {int(race.flags.sum())} of 196 people ({100 * race.share_flagged(result.weights):.1f} %) flagged, "
+        f"{int(race.confident_flags.sum())} confidently; the worst case for {100 * result.worst_case['race']:.1f} % "
+        "of people; own group inferred for 20 people; 'Other' puts together Eskimo and Inuit; delta of race=Black is "
+        "3 points"
+    )
+    assert variable_lines(result, result.findings[2])[0].endswith("; own group unknown for 4 people")
+
+
+def test_one_variable_has_a_line_only_for_what_is_special():
+    assert variable_lines(example_result(), example_result().findings[0]) == []
+    special = with_finding(example_result(), parts=("sex", "race"), reference="Male")
+    assert variable_lines(special, special.findings[0]) == ["sex: crosses sex and race; compared with Male only"]
+
+
+def test_contrasts_in_words():
+    sex, race, age = many_result().findings
+    assert because(race, "White") == "race (towards White)"
+    assert because(race, "away from Black") == "race (away from Black)"
+    assert because(age, "age - 13.6") == "age - 13.6"
+    assert (because(age, "age"), because(race, None)) == ("age", "race")
+    assert [compared(finding) for finding in (sex, race, age)] == [
+        "two groups",
+        "5 groups with each other",
+        "one standard deviation (13.6) up and down",
+    ]
+    assert compared(replace(age, contrasts=("age",))) == "higher with lower"
+    assert compared(replace(race, reference="White")) == "5 groups with White"
+
+
+def test_the_total_reading_is_told_for_what_was_audited():
+    assert reading_words(example_result())["total"] == "becoming a member of the other group with the same ranks in it"
+    assert reading_words(only(1))["total"] == "becoming a member of another group with the same ranks in it"
+    assert reading_words(only(2))["total"] == "going one standard deviation up or down with the same ranks there"
+    assert "another group (of a number: going one" in reading_words(many_result())["total"]
+
+
+def test_lists_are_spoken():
+    assert [listed(words, "or") for words in (["a"], ["a", "b"], ["a", "b", "c"])] == ["a", "a or b", "a, b or c"]

@@ -1,12 +1,11 @@
 """Structural causal models: the counterfactuals are true, and the worlds are as they say."""
 
-import inspect
 from statistics import NormalDist
 
 import numpy as np
 import pytest
 
-from fairfox.errors import OptionError
+from fairfox.errors import OptionError, ShapeError
 from fairfox.synthetic.scm import (
     ADDITIVE,
     CATEGORICAL_PROXIES,
@@ -38,6 +37,22 @@ def test_the_same_seed_gives_the_same_people(world):
     assert first.counterfactual.equals(again.counterfactual)
 
 
+def test_a_seed_gives_the_people_it_has_always_given():
+    first = LENDING.sample(1000, seed=0).table.slice(0, 1).to_pylist()[0]
+    assert first == {
+        "sex": "Female",
+        "savings_rate": pytest.approx(10.6857, abs=1e-4),
+        "debt_ratio": pytest.approx(41.6989, abs=1e-4),
+        "credit_years": pytest.approx(5.9978, abs=1e-4),
+        "sector": "care",
+        "contract": "fixed-term",
+        "income": pytest.approx(32396.3045, abs=1e-4),
+        "tenure_years": pytest.approx(4.8731, abs=1e-4),
+        "leave_months": pytest.approx(32.5659, abs=1e-4),
+        "approved": 0,
+    }
+
+
 @every_world
 def test_another_seed_gives_other_people(world):
     first, other = world.sample(200, seed=3), world.sample(200, seed=4)
@@ -66,12 +81,11 @@ def test_every_descendant_of_sex_moves_for_somebody(world):
 
 @every_world
 def test_flipped_twice_a_person_is_the_original(world):
-    generator = np.random.default_rng(0)
-    noise = {v.name: v.noise(generator, 300) for v in world.variables}
-    group = (generator.random(300) < 0.5).astype(float)
-    there = world.evaluate(1.0 - group, noise)
-    back = world.evaluate(1.0 - there["sex"], noise)
-    for name, values in world.evaluate(group, noise).items():
+    noise = world.sample(300).noise
+    here = world.evaluate(noise)
+    there = world.evaluate(noise, {"sex": 1.0 - here["sex"]})
+    back = world.evaluate(noise, {"sex": 1.0 - there["sex"]})
+    for name, values in here.items():
         np.testing.assert_array_equal(back[name], values)
 
 
@@ -190,28 +204,111 @@ def test_noises_have_the_spread_they_say():
 
 
 def test_a_world_of_ones_own_needs_functions_only():
+    def sex(noise):
+        return (noise < 0.2).astype(float)
+
     def height(sex, noise):
         return 165.0 + 13.0 * sex + 7.0 * noise
 
     def picked(height, noise):
         return (noise < (height > 175.0)).astype(float)
 
-    variables = (Variable("height", height), Variable("picked", picked, uniform))
-    people = World("team", variables, label="picked", share=0.2).sample(5000)
+    variables = (
+        Variable("sex", sex, uniform, ("Female", "Male")),
+        Variable("height", height),
+        Variable("picked", picked, uniform),
+    )
+    people = World("team", variables, label="picked").sample(5000)
     assert len(people) == 5000
     assert people.descendants == ("height",)
     assert people.legitimate == ()
     assert male(people.table).mean() == pytest.approx(0.2, abs=0.03)
     np.testing.assert_array_equal(people.y == 1.0, column(people.table, "height") > 175.0)
-    assert variables[1].parents == tuple(inspect.signature(picked).parameters)[:1]
+    assert variables[2].parents == ("height",)
+
+
+def family():
+    """A world with every kind of protected variable: a child's class depends on that of its parent."""
+    variables = (
+        Variable("wealth", lambda noise: noise, latent=True),
+        Variable("race", lambda noise: choose(noise, 1.0, 1.0, 1.0), uniform, ("a", "b", "c")),
+        Variable("migrant", lambda race, noise: (noise < 0.3 * race).astype(float), uniform, ("no", "yes")),
+        Variable("age", lambda wealth, noise: 40.0 + 5.0 * wealth + 10.0 * noise),
+        Variable("height", lambda noise: noise),
+        Variable("income", lambda race, migrant, age, noise: 10.0 * race - 3.0 * migrant + 0.5 * age + noise),
+        Variable("hired", lambda income, noise: (income + noise > 30.0).astype(float)),
+    )
+    return World("family", variables, label="hired", protected=("race", "migrant", "age"))
+
+
+def test_protected_variables_are_no_features_and_what_none_of_them_acts_on_is_legitimate():
+    people = family().sample(10)
+    assert people.table.column_names == ["race", "migrant", "age", "height", "income", "hired"]
+    assert people.features == ("height", "income")
+    assert people.descendants == ("income",)
+    assert people.legitimate == ("height",)
+
+
+def test_as_if_sets_one_variable_and_holds_the_other_protected_ones():
+    people = family().sample(400)
+    moved = people.as_if({"race": "c"})
+    assert set(column(moved, "race")) == {"c"}
+    for name in ("migrant", "age", "height"):  # who migrated depends on race, and stays all the same
+        assert moved[name].equals(people.table[name])
+    # 10 per class on the way to the third
+    steps = 2.0 - people.values["race"]
+    np.testing.assert_allclose(column(moved, "income") - column(people.table, "income"), 10.0 * steps, atol=1e-9)
+
+
+def test_as_if_moves_a_number_by_as_much_as_is_asked_for():
+    people = family().sample(400)
+    age = column(people.table, "age")
+    moved = people.as_if({"age": age + age.std()})
+    np.testing.assert_allclose(column(moved, "age"), age + age.std())
+    expected = column(people.table, "income") + 0.5 * age.std()
+    np.testing.assert_allclose(column(moved, "income"), expected, atol=1e-9)
+    assert set(column(people.as_if({"age": 40.0}), "age")) == {40.0}
+
+
+def test_as_if_takes_several_variables_and_one_class_each():
+    people = family().sample(300)
+    classes = np.array(["a", "b", "c"] * 100)
+    moved = people.as_if({"migrant": "yes", "race": classes})
+    assert set(column(moved, "migrant")) == {"yes"}
+    assert moved["race"].to_pylist() == classes.tolist()
+    assert people.as_if({name: people.table[name] for name in people.protected}).equals(people.table)
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "message"),
+    [
+        ({"height": 1.0}, OptionError, "'height' is not protected here; change 'race' or 'migrant' or 'age'"),
+        ({"race": "d"}, OptionError, "'race' is never 'd'; its levels are a, b, c"),
+        ({"race": 1}, OptionError, "'race' is never '1'; its levels are a, b, c"),
+        ({"age": np.zeros(4)}, ShapeError, "4 values of 'age' for 5 people; give one for all or one each"),
+    ],
+)
+def test_a_change_that_makes_no_sense_is_refused(changes, kind, message):
+    with pytest.raises(kind, match=message):
+        family().sample(5).as_if(changes)
+
+
+def test_many_groups_have_no_single_counterfactual():
+    with pytest.raises(OptionError, match="The world 'family' has no single other group; ask as_if for one"):
+        _ = family().sample(5).counterfactual
 
 
 def test_a_variable_before_its_parents_is_refused():
     late = (Variable("weight", lambda height, noise: height + noise), Variable("height", lambda noise: noise))
     with pytest.raises(OptionError, match="'weight' depends on 'height', which does not stand before it"):
-        World("disordered", late, label="weight")
+        World("disordered", late, label="weight", protected=("height",))
 
 
 def test_a_label_that_is_no_variable_is_refused():
     with pytest.raises(OptionError, match="No variable is named 'hired'"):
-        World("unlabelled", (Variable("height", lambda noise: noise),), label="hired")
+        World("unlabelled", (Variable("height", lambda noise: noise),), label="hired", protected=("height",))
+
+
+def test_a_protected_variable_that_is_no_variable_is_refused():
+    with pytest.raises(OptionError, match="No variable is named 'sex'; protected ones must be among the variables"):
+        World("sexless", (Variable("height", lambda noise: noise),), label="height")

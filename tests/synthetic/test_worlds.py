@@ -6,35 +6,18 @@ from functools import cache
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from fairfox.auxiliary.model import AuxiliaryModel, FixedAuxiliary
-from fairfox.data.dataset import Dataset
 from fairfox.data.encode import fit_encoding
 from fairfox.data.table import load_table
 from fairfox.evaluation import spearman
 from fairfox.fairtests.registry import make_test
 from fairfox.models.protocol import predict
-from fairfox.models.torch_model import TorchModel
-from fairfox.nets.mlp import MLP
-from fairfox.nets.training import binary_loss, train
 from fairfox.synthetic.scm import ADDITIVE, CATEGORICAL_PROXIES, HEAVY_TAILS, World
+from tests.synthetic.targets import trained
 
 GRADIENT_TESTS = ["faux", "faux/s", "faux+ng", "faux+ng/s", "faux+ig", "faux+ig/s", "fta", "fta+linear"]
-
-
-def trained(data: Dataset) -> TorchModel:
-    fitting, held_out = data.split(0.8, seed=0)
-    net = MLP(data.x.shape[1], seed=0)
-    train(
-        net,
-        fitting.x,
-        fitting.y.float(),
-        loss=binary_loss,
-        valid_x=held_out.x,
-        valid_targets=held_out.y.float(),
-    )
-    return TorchModel(nn.Sequential(net.member(0), nn.Sigmoid()))
 
 
 @cache
@@ -42,7 +25,7 @@ def measured(world: World) -> tuple[Tensor, dict[str, Tensor]]:
     """Return the true score of everyone, and what each test says, fitted on other people of the same world."""
     past, new = world.sample(6000, seed=0), world.sample(6000, seed=1)
     encoding = fit_encoding(
-        load_table(past.table), protected=[past.protected], label=past.label, columns=past.features,
+        load_table(past.table), protected=past.protected, label=past.label, columns=past.features,
         also=load_table(new.table),
     )  # fmt: skip
     fitting, people, others = (encoding.encode(load_table(t)) for t in (past.table, new.table, new.counterfactual))

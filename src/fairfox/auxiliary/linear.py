@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fairfox.auxiliary.model import check_groups, usable_columns
-from fairfox.data.dataset import Dataset, resample
+from fairfox.auxiliary.model import centre_and_spread, check_groups, usable_columns
+from fairfox.data.dataset import Dataset, Protected, resample
 from fairfox.models.protocol import Model
 
 
@@ -39,30 +39,38 @@ class LinearAuxiliary:
     held_out: Dataset | None = field(default=None, init=False, repr=False)
 
     def fit(self, data: Dataset) -> Self:
-        """Fit on the rows whose protected values are known (x and c, never y)."""
-        known = data[~data.c.isnan().any(1)]
+        """Fit each variable on the rows whose value of it is known (x and c, never y)."""
+        known = data[~data.c.isnan().all(1)]
         check_groups(known)
+        scales = [centre_and_spread(c, known.weights) for c in known.c.unbind(1)]
         generator = torch.Generator().manual_seed(self.seed)
         samples = [known] if self.refits == 1 else [resample(known, generator=generator) for _ in range(self.refits)]
-        self.members = [self._fit_one(sample) for sample in samples]
+        self.members = [self._fit_one(sample, scales) for sample in samples]
         return self
 
-    def _fit_one(self, data: Dataset) -> LinearMember:
+    def _fit_one(self, data: Dataset, scales: Sequence[tuple[Tensor, Tensor]]) -> LinearMember:
+        fits = []
+        for v, (mean, spread) in enumerate(scales):
+            rows = data[~data.c[:, v].isnan()]
+            c = rows.c[:, v]
+            target = (c - mean) / spread if data.protected[v].is_continuous else c
+            fits.append(self._fit_head(rows, target, data.protected[v]))
+        weights, bias = (torch.cat(parts).to(data.x) for parts in zip(*fits, strict=True))
+        return LinearMember(weights, bias)
+
+    def _fit_head(self, rows: Dataset, target: Tensor, p: Protected) -> tuple[Tensor, Tensor]:
+        """Return the weights (K, D) and biases (K,) of one variable's outputs."""
         from sklearn.linear_model import LogisticRegression, Ridge
 
-        mask = usable_columns(data)
-        x = torch.where(mask, data.x, 0.0).numpy(force=True)
-        weights, bias = [], []
-        for v, p in enumerate(data.protected):
-            c = data.c[:, v].numpy(force=True)
-            model = Ridge() if p.kind == "continuous" else LogisticRegression(C=self.strength, max_iter=1000)
-            target = (c - c.mean()) / c.std() if p.kind == "continuous" else c.astype(int)
-            model.fit(x, target)
-            coef, shift = np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_)
-            if p.kind == "categorical" and len(coef) == 1:  # of two classes only the second has coefficients
-                coef, shift = np.vstack([-coef / 2, coef / 2]), np.append(-shift / 2, shift / 2)
-            if p.kind == "categorical":
-                coef, shift = coef - coef.mean(0), shift - shift.mean()
-            weights.append(torch.as_tensor(coef))
-            bias.append(torch.as_tensor(shift))
-        return LinearMember(torch.cat(weights).to(data.x), torch.cat(bias).to(data.x))
+        x = torch.where(usable_columns(rows), rows.x, 0.0).numpy(force=True)
+        y = target.numpy(force=True)
+        # of mean one: sums of large weights would outweigh the penalty
+        weights = None if rows.weights is None else (rows.weights / rows.weights.mean()).numpy(force=True)
+        model = Ridge() if p.is_continuous else LogisticRegression(C=self.strength, max_iter=1000)
+        model.fit(x, y if p.is_continuous else y.astype(int), sample_weight=weights)
+        coef, shift = np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_)
+        if p.kind == "categorical" and len(coef) == 1:  # of two classes only the second has coefficients
+            coef, shift = np.vstack([-coef / 2, coef / 2]), np.append(-shift / 2, shift / 2)
+        if p.kind == "categorical":
+            coef, shift = coef - coef.mean(0), shift - shift.mean()
+        return torch.as_tensor(coef), torch.as_tensor(shift)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import copy
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, Self
 
@@ -14,6 +15,7 @@ from fairfox.alignment import Head
 from fairfox.data.dataset import Dataset, Protected
 from fairfox.errors import DataError
 from fairfox.models.protocol import Model
+from fairfox.models.torch_model import Tail
 from fairfox.nets.mlp import MLP
 from fairfox.nets.training import Loss, train
 
@@ -61,7 +63,7 @@ class AuxiliaryMember:
     def __init__(
         self, net: nn.Sequential, mask: Tensor, protected: Sequence[Protected], *, output: AuxOutput = "logit"
     ) -> None:
-        self.net = net
+        self.net = _combined(net, _centring(protected)) if any(p.outputs > 1 for p in protected) else net
         self.mask = mask  # (D,) bool: columns that are used
         self.protected = tuple(protected)
         self.output = output
@@ -72,11 +74,12 @@ class AuxiliaryMember:
         return self._finish(self.net(masked)).to(x)
 
     @property
-    def first_affine(self) -> tuple[Tensor, Tensor, Callable[[Tensor], Tensor]]:
+    def first_affine(self) -> tuple[Tensor, Tensor, Tail]:
         """The first linear layer with masked weights, its bias, and the rest of the network."""
-        first, rest = self._first, self.net[1:]
+        first = self._first
         weight = torch.where(self.mask, first.weight.detach(), 0.0)
-        return weight, first.bias.detach(), lambda h: self._finish(rest(h.to(weight))).to(h)
+        finish = None if self.output == "logit" else self._finish
+        return weight, first.bias.detach(), Tail(nn.Sequential(*list(self.net)[1:]), finish)
 
     @property
     def _first(self) -> nn.Linear:
@@ -84,10 +87,40 @@ class AuxiliaryMember:
         assert isinstance(first, nn.Linear)
         return first
 
+    def combined(self, matrix: Tensor) -> Model:
+        """Return linear combinations (R, K) of the outputs as a Model of its own, at the cost of R outputs."""
+        if self.output == "probability":
+            return Combined(self, matrix)
+        one = copy.copy(self)
+        one.net = _combined(self.net, matrix)
+        return one
+
     def _finish(self, out: Tensor) -> Tensor:
+        if self.output == "logit":
+            return out
         parts = out.split([p.outputs for p in self.protected], dim=1)
-        finished = [_head_output(part, p, self.output) for part, p in zip(parts, self.protected, strict=True)]
-        return torch.cat(finished, dim=1) if len(finished) > 1 else finished[0]
+        return torch.cat([probabilities(part, p) for part, p in zip(parts, self.protected, strict=True)], dim=1)
+
+
+class Combined:
+    """Linear combinations (R, K) of a model's outputs, seen as a Model."""
+
+    differentiable = True
+
+    def __init__(self, model: Model, matrix: Tensor) -> None:
+        self.model, self.matrix = model, matrix
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Return the combinations (N, R)."""
+        out = self.model(x)
+        return out @ self.matrix.to(out).T
+
+
+def combine_outputs(model: Model, matrix: Tensor) -> Model:
+    """Return linear combinations (R, K) of a model's outputs as a Model, in the cheapest way it knows."""
+    if matrix.shape == (1, 1) and float(matrix) == 1.0:
+        return model
+    return model.combined(matrix) if isinstance(model, AuxiliaryMember) else Combined(model, matrix)
 
 
 @dataclass(kw_only=True)
@@ -120,12 +153,12 @@ class AuxiliaryModel:
         """Train on the rows whose protected values are known (x and c, never y)."""
         known = data[~data.c.isnan().all(1)]
         fitting, held_out = known.split(0.8, seed=self.seed)
-        check_groups(fitting)
+        check_groups(known, fitting)
         mask = usable_columns(fitting)
-        targets, valid_targets = (_standardised(part, fitting) for part in (fitting, held_out))
+        targets, valid_targets = (_targets(part, known) for part in (fitting, held_out))
         net = MLP(
             data.x.shape[1],
-            sum(p.outputs for p in data.protected),
+            sum(map(_width, data.protected)),
             width=self.width,
             depth=self.depth,
             members=self.refits,
@@ -161,57 +194,109 @@ def usable_columns(data: Dataset) -> Tensor:
     return varies & ~data.withheld.to(varies.device)
 
 
-def _head_output(part: Tensor, p: Protected, output: AuxOutput) -> Tensor:
+def probabilities(logits: Tensor, p: Protected) -> Tensor:
+    """Return a head's probabilities for its logits (N, K); the value itself for a number."""
     if p.kind == "categorical":
-        return part.softmax(1) if output == "probability" else part - part.mean(1, keepdim=True)
-    if p.kind == "binary" and output == "probability":
-        return part.sigmoid()
-    return part
+        shares: Tensor = logits.softmax(1)
+        return shares
+    return logits.sigmoid() if p.kind == "binary" else logits
 
 
-def _standardised(data: Dataset, fitting: Dataset) -> Tensor:
-    """Return c with continuous variables standardised by the fitting rows."""
-    c = data.c.clone()
+def centre_and_spread(c: Tensor, weights: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Return the mean and the standard deviation of the known values of a number c (N,), weighted."""
+    known = ~c.isnan()
+    values = c[known].double()
+    share = torch.ones_like(values) if weights is None else weights[known].to(values)
+    share = share / share.sum()
+    mean = (share * values).sum()
+    spread = (share * (values - mean).square()).sum().sqrt()
+    return mean.to(c), spread.clamp(min=1e-12).to(c)
+
+
+def check_groups(data: Dataset, fitting: Dataset | None = None) -> None:
+    """Raise where a protected class has too few people to learn from among the rows that are fitted on (all)."""
+    rows = data if fitting is None else fitting
     for v, p in enumerate(data.protected):
-        if p.kind == "continuous":
-            known = fitting.c[:, v][~fitting.c[:, v].isnan()]
-            c[:, v] = (c[:, v] - known.mean()) / known.std().clamp(min=1e-12)
-    return c
+        if bool(rows.c[:, v].isnan().all()):
+            raise DataError(f"Nobody's '{p.name}' is known in the fitting rows; give rows that know it, or drop it")
+        for code, level in enumerate(() if p.is_continuous else p.levels):
+            if int((rows.c[:, v] == code).sum()) < 2:
+                found = int((data.c[:, v] == code).sum())
+                raise DataError(
+                    f"Group '{level}' of '{p.name}' has too few people to learn from: {found} found, at least 10 are "
+                    "needed; merge rare classes (merge_rare, --merge-rare) or drop it"
+                )
+
+
+def _width(p: Protected) -> int:
+    """Return how many outputs the network has for a variable: two classes need one logit, as a binary one does."""
+    return 1 if len(p.levels) == 2 else p.outputs
+
+
+def _centring(protected: Sequence[Protected]) -> Tensor:
+    """Return what makes protected outputs of the network's (K, R): centred logits, and two of them of a single one."""
+    blocks = []
+    for p in protected:
+        raw = torch.eye(_width(p), dtype=torch.float64)
+        if p.kind == "categorical":
+            raw = torch.tensor([[-0.5], [0.5]], dtype=torch.float64) if _width(p) == 1 else raw - 1 / len(raw)
+        blocks.append(raw)
+    matrix: Tensor = torch.block_diag(*blocks)
+    return matrix
+
+
+def _combined(net: nn.Sequential, matrix: Tensor) -> nn.Sequential:
+    """Return the network with linear combinations (R, K) of its outputs: a last layer with other weights."""
+    last = net[-1]
+    assert isinstance(last, nn.Linear)
+    # skip_init: initial weights would be drawn from the global generator
+    linear = nn.utils.skip_init(
+        nn.Linear, last.in_features, len(matrix), device=last.weight.device, dtype=last.weight.dtype
+    )
+    mixing = matrix.to(last.weight.device, torch.float64)
+    with torch.no_grad():
+        linear.weight.copy_(mixing @ last.weight.double())
+        linear.bias.copy_(mixing @ last.bias.double())
+    return nn.Sequential(*list(net)[:-1], linear).eval()
+
+
+def _targets(data: Dataset, known: Dataset) -> Tensor:
+    """Return c with numbers standardised by all known rows, and one more column with weights where there are any."""
+    columns = list(data.c.unbind(1))
+    for v, p in enumerate(data.protected):
+        if p.is_continuous:
+            mean, spread = centre_and_spread(known.c[:, v], known.weights)
+            columns[v] = (columns[v] - mean) / spread
+    if data.weights is not None and known.weights is not None:
+        columns.append((data.weights / known.weights.mean()).to(data.c))
+    return torch.stack(columns, dim=1)
 
 
 def _loss(protected: Sequence[Protected]) -> Loss:
-    """Return the sum over heads of their losses; people whose value is unknown do not count."""
+    """Return the sum over heads of their losses; people whose value is unknown do not count.
+
+    Where the targets have one column more than there are variables, it says how much each person counts.
+    """
 
     def loss(outputs: Tensor, targets: Tensor) -> Tensor:  # (M, N, K), (M, N, V) -> (M,)
         total = outputs.new_zeros(len(outputs))
+        weights = targets[..., len(protected) :]  # (M, N, 1) or nothing
         start = 0
         for v, p in enumerate(protected):
-            out, c = outputs[..., start : start + p.outputs], targets[..., v]
+            out, c = outputs[..., start : start + _width(p)], targets[..., v]
             known = ~c.isnan()
             each = _head_loss(out, c.nan_to_num(), p)
+            each = each * weights[..., 0] if weights.shape[-1] else each
             total = total + (each * known).sum(1) / known.sum(1).clamp(min=1)
-            start += p.outputs
+            start += _width(p)
         return total
 
     return loss
 
 
 def _head_loss(out: Tensor, c: Tensor, p: Protected) -> Tensor:
-    if p.kind == "binary":
+    if p.is_continuous:
+        return (out[..., 0] - c).square()
+    if _width(p) == 1:
         return F.binary_cross_entropy_with_logits(out[..., 0], c, reduction="none")
-    if p.kind == "categorical":
-        return F.cross_entropy(out.movedim(-1, 1), c.long(), reduction="none")
-    return (out[..., 0] - c).square()
-
-
-def check_groups(data: Dataset) -> None:
-    """Raise where a protected class has too few people to learn from."""
-    for v, p in enumerate(data.protected):
-        c = data.c[:, v]
-        if p.kind == "continuous":
-            continue
-        for code, level in enumerate(p.levels):
-            if int((c == code).sum()) < 2:
-                raise DataError(
-                    f"Group '{level}' of '{p.name}' has too few people to learn from; at least 10 are needed"
-                )
+    return F.cross_entropy(out.movedim(-1, 1), c.long(), reduction="none")

@@ -27,32 +27,50 @@ class AuxiliaryQuality:
     rows: int
 
 
-def measure_quality(outputs: Tensor, c: Tensor, protected: Protected) -> AuxiliaryQuality:
+def measure_quality(
+    outputs: Tensor, c: Tensor, protected: Protected, weights: Tensor | None = None
+) -> AuxiliaryQuality:
     """Return AUC and log-loss of a head's outputs (N, K) on rows that its auxiliary has not seen (R2 for numbers).
 
     With more than two classes the AUC is the mean of each class against the rest. It is NaN where the rows show
     fewer than two groups.
     """
-    from sklearn.metrics import r2_score, roc_auc_score
-
-    known = ~c.isnan()
-    out, truth = outputs[known].double().numpy(force=True), c[known].double().numpy(force=True)
+    known = ~c.isnan() if weights is None else ~c.isnan() & (weights > 0).to(c.device)
+    out, truth = (part[known].double().numpy(force=True) for part in (outputs, c))
+    counts = np.ones(len(truth)) if weights is None else weights.to(c.device)[known].double().numpy(force=True)
+    metric, chance = ("r2", 0.0) if protected.is_continuous else ("auc", 0.5)
     if len(np.unique(truth)) < 2:
-        metric, chance = ("r2", 0.0) if protected.kind == "continuous" else ("auc", 0.5)
-        return AuxiliaryQuality(protected.name, metric, math.nan, chance, math.nan, math.nan, len(truth))
-    if protected.kind == "continuous":
-        truth = (truth - truth.mean()) / truth.std()
-        value, squared = float(r2_score(truth, out[:, 0])), float(((truth - out[:, 0]) ** 2).mean())
-        return AuxiliaryQuality(protected.name, "r2", value, 0.0, squared, 1.0, len(truth))
-    classes = truth.astype(int)
-    logits = np.column_stack([np.zeros(len(out)), out[:, 0]]) if protected.kind == "binary" else out
+        values = (math.nan, math.nan, math.nan)
+    elif protected.is_continuous:
+        values = _regression(out[:, 0], truth, counts)
+    else:
+        logits = np.column_stack([np.zeros(len(out)), out[:, 0]]) if protected.kind == "binary" else out
+        values = _classification(logits, truth.astype(int), counts)
+    value, loss, chance_loss = values
+    return AuxiliaryQuality(protected.name, metric, value, chance, loss, chance_loss, len(truth))
+
+
+def _regression(out: np.ndarray, truth: np.ndarray, counts: np.ndarray) -> tuple[float, float, float]:
+    """Return R2, the mean squared error and that of the mean, in standard deviations of the truth."""
+    from sklearn.metrics import r2_score
+
+    centred = truth - np.average(truth, weights=counts)
+    standard = centred / np.sqrt(np.average(centred**2, weights=counts))
+    squared = float(np.average((standard - out) ** 2, weights=counts))
+    return float(r2_score(standard, out, sample_weight=counts)), squared, 1.0
+
+
+def _classification(logits: np.ndarray, classes: np.ndarray, counts: np.ndarray) -> tuple[float, float, float]:
+    """Return the mean AUC of each class that is there against the rest, the log-loss and that of the class shares."""
+    from sklearn.metrics import roc_auc_score
+
     log_share = logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)
-    loss = float(-log_share[np.arange(len(classes)), classes].mean())
-    rates = np.bincount(classes, minlength=logits.shape[1]) / len(classes)
-    chance = float(-(rates[rates > 0] * np.log(rates[rates > 0])).sum())
+    loss = float(-np.average(log_share[np.arange(len(classes)), classes], weights=counts))
+    rates = np.bincount(classes, weights=counts) / counts.sum()
+    chance_loss = float(-(rates[rates > 0] * np.log(rates[rates > 0])).sum())
     score = np.exp(log_share)
-    auc = np.mean([roc_auc_score(classes == k, score[:, k]) for k in np.unique(classes)])  # a class may be absent
-    return AuxiliaryQuality(protected.name, "auc", float(auc), 0.5, loss, chance, len(classes))
+    auc = [roc_auc_score(classes == k, score[:, k], sample_weight=counts) for k in np.unique(classes)]
+    return float(np.mean(auc)), loss, chance_loss
 
 
 def quality_warnings(quality: AuxiliaryQuality) -> list[str]:

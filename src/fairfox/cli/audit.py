@@ -11,7 +11,7 @@ import click
 from rich.console import Console
 
 from fairfox.cli.endpoints import check_calls, count_calls, endpoint_options, find_model, take_endpoint_options
-from fairfox.cli.options import FiniteRange, Once
+from fairfox.cli.options import ByGroup, FiniteRange, Once, by_group
 from fairfox.cli.progress import progress_bar
 from fairfox.errors import DataError
 
@@ -32,8 +32,32 @@ SEEDS = click.IntRange(0, 2**32 - 1)  # what NumPy's and scikit-learn's generato
     multiple=True,
     required=True,
     metavar="COL",
-    help="Protected column, or a cut such as 'age<25'.",
+    help="Protected column (groups, classes or a number), or a cut such as 'age<25'; repeat.",
 )
+@click.option("--intersections", is_flag=True, help="Also compare crossings of the protected classes: Female & Black.")
+@click.option("--hold-others", is_flag=True, help="Compare with people who are alike in the other protected variables.")
+@click.option(
+    "--reference-group",
+    multiple=True,
+    metavar="GROUP",
+    help="Compare all others with this group only: White, or race=White; repeat for other variables.",
+)
+@click.option(
+    "--merge-rare",
+    cls=Once,
+    type=FiniteRange(0, 0.5, min_open=True, max_open=True),
+    metavar="SHARE",
+    help="Put together classes with a smaller share of the people.",
+)
+@click.option(
+    "--protected-from",
+    cls=Once,
+    type=click.Path(path_type=Path),
+    metavar="TABLE",
+    help="Read the protected columns from this table; needs --on.",
+)
+@click.option("--on", cls=Once, metavar="COL", help="Column that names people in both tables.")
+@click.option("--weights", cls=Once, metavar="COL", help="Column that says how many people a row stands for.")
 @click.option("--label", cls=Once, metavar="COL", help="Column with the true outcome; it is not an input of the model.")
 @click.option(
     "--test",
@@ -45,24 +69,28 @@ SEEDS = click.IntRange(0, 2**32 - 1)  # what NumPy's and scikit-learn's generato
 )
 @click.option(
     "--delta",
-    cls=Once,
-    type=FiniteRange(min=0),
-    metavar="D",
-    help="Flag people whose score is above D.  [default: the test's own]",
+    "deltas",
+    multiple=True,
+    type=ByGroup(min=0),
+    callback=by_group,
+    metavar="[GROUP=]D",
+    help="Flag people whose score is above D; repeat for single groups.  [default: the test's own]",
 )
 @click.option(
     "--max-flagged",
-    cls=Once,
-    type=FiniteRange(0, 1),
-    metavar="SHARE",
-    help="Exit with 1 when a larger share of people is flagged, 0.1 for a tenth.",
+    "limits",
+    multiple=True,
+    type=ByGroup(0, 1),
+    callback=by_group,
+    metavar="[GROUP=]SHARE",
+    help="Exit with 1 when a larger share of people, or of a group, is flagged, 0.1 for a tenth; repeat.",
 )
 @click.option(
     "--reference",
     cls=Once,
     type=click.Path(path_type=Path),
     metavar="TABLE",
-    help="Fit on the people of this table; without it TABLE is cross-fitted.",
+    help="Fit on the people of this table, which has the protected columns; without it TABLE is cross-fitted.",
 )
 @click.option("--categorical", multiple=True, metavar="COL", help="Take this column as categories; repeat.")
 @click.option("--continuous", multiple=True, metavar="COL", help="Take this column as numbers; repeat.")
@@ -123,8 +151,8 @@ def audit(
     table: Path,
     *,
     protected: tuple[str, ...],
+    deltas: dict[str, float],
     out: Path,
-    max_flagged: float | None,
     sample: int | None,
     include_rows: bool,
     trust_model: bool,
@@ -147,7 +175,8 @@ def audit(
     errors = Console(stderr=True, soft_wrap=True, markup=False, highlight=False)
     people, rows = sampled(load_table(table), sample, seed=options["seed"])
     target = find_model(model, trust=trust_model, endpoint=take_endpoint_options(options))
-    options["protected"] = protected[0] if len(protected) == 1 else list(protected)
+    options["protected"] = list(protected)
+    options["delta"], options["deltas"] = deltas.pop("", None), deltas
     options["columns"] = None if options["columns"] is None else next(csv.reader([options["columns"]]))
     if isinstance(target, Endpoint):
         with progress_bar(errors) as progress:
@@ -158,19 +187,23 @@ def audit(
     if result.ids is None and rows is not None:
         result = replace(result, ids=rows)  # the row numbers of TABLE, not of the sample
     told: dict[str, Any] = {"model_source": model, "table": str(table), "id": options["id"], "sample": sample}
+    told["protected_from"] = None if options["protected_from"] is None else str(options["protected_from"])
     told["trusted"] = trust_model and not isinstance(target, Endpoint) and needs_trust(model)
     if isinstance(target, Endpoint):  # its URL without what may be secret
         told |= {"model_source": target.shown, "calls": target.calls, "batch_rows": target.batch_rows}
-    result = replace(result, settings={**result.settings, **told, "max_flagged": max_flagged})
-    if max_flagged is not None and not result.judged:
+    result = replace(result, settings={**result.settings, **told})
+    limits = result.settings["max_flagged"] or {}
+    if limits and not result.judged:
         raise DataError("Nobody could be judged, so --max-flagged cannot be checked; see the reasons without it")
     paths = write_outputs(result, out, table=people if include_rows else None, include_rows=include_rows)
     print_result(result, Console(highlight=False))
     for warning in result.warnings:
         errors.print(f"Warning: {warning}")
     errors.print("Written: " + ", ".join(str(path) for path in paths))
-    if max_flagged is not None and result.share_flagged > max_flagged:
-        errors.print(f"Over the limit: {result.share_flagged:.1%} flagged, at most {max_flagged:.1%} allowed.")
+    over = result.over_limits(limits)
+    for sentence in over:
+        errors.print(f"Over the limit: {sentence}")
+    if over:
         click.get_current_context().exit(1)
 
 

@@ -32,3 +32,22 @@ class FiniteRange(click.FloatRange):
         if not math.isfinite(number):
             self.fail(f"{value} is not a finite number.", param, ctx)
         return number
+
+
+class ByGroup(FiniteRange):
+    """A number for everyone, or for one group as GROUP=NUMBER: (group, number), with group "" for everyone."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the group and its number."""
+        group, _, number = str(value).rpartition("=")
+        return group.strip(), super().convert(number, param, ctx)
+
+
+def by_group(ctx: click.Context, param: click.Parameter, values: tuple[tuple[str, float], ...]) -> dict[str, float]:
+    """Return the numbers by group, each group given once."""
+    out = dict(values)
+    if len(out) < len(values):
+        groups = [group for group, _ in values]
+        twice = next(group for group in groups if groups.count(group) > 1)
+        raise click.BadParameter(f"{twice or 'the one for everyone'} was given twice; give it once.", ctx, param)
+    return out

@@ -7,18 +7,20 @@ from rich.table import Table
 from rich.text import Text
 
 from fairfox.report.text import (
-    alignment_lines,
+    alignment_line,
     cell,
     heading_unit,
     number,
     people,
     percent,
+    proxy_lines,
     quality_line,
     reading_lines,
     signed_word,
+    variable_lines,
     verdict,
 )
-from fairfox.result import AuditResult
+from fairfox.result import AuditResult, Finding
 
 MOST_FEATURES = 8
 
@@ -31,14 +33,29 @@ def print_result(result: AuditResult, console: Console) -> None:
         console.print(_text(sentence))
     for reason, count in result.abstained_by_reason.items():
         console.print(_text(f"{people(count)} not judged: {reason}"))
-    console.print(_groups(result))
+    several = len(result.findings) > 1
+    for finding in result.findings:
+        if several:
+            console.print()
+        for line in variable_lines(result, finding):
+            console.print(_text(f"{line}."))
+        console.print(_groups(result, finding))
+        if several:
+            _print_evidence(result, finding, console)
+    if several:
+        console.print()
     console.print(_features(result))
-    lines = reading_lines(result) + [quality_line(quality) for quality in result.auxiliary] + alignment_lines(result)
-    for line in lines:
+    if not several:
+        _print_evidence(result, result.findings[0], console)
+
+
+def _print_evidence(result: AuditResult, finding: Finding, console: Console) -> None:
+    shows = proxy_lines(finding) if len(result.findings) > 1 else []  # of one variable the table of features tells it
+    for line in [*reading_lines(result, finding), *shows, quality_line(finding.quality), alignment_line(finding)]:
         console.print(_text(f"{line}."))
 
 
-def _groups(result: AuditResult) -> Table:
+def _groups(result: AuditResult, finding: Finding) -> Table:
     headings = [
         "People",
         "Mean prediction",
@@ -47,7 +64,7 @@ def _groups(result: AuditResult) -> Table:
         "Confidently",
     ]
     table = _table("Group", headings)
-    for group in result.groups:
+    for group in finding.groups:
         table.add_row(
             _text(group.name),
             f"{group.people:,}",
@@ -62,12 +79,12 @@ def _groups(result: AuditResult) -> Table:
 def _features(result: AuditResult) -> Table:
     """Return one line per feature, those that carry the effect first."""
     effect = {} if result.features.effect is None else result.features.effect.total
-    names = list(dict.fromkeys([*effect, *result.features.proxy]))
-    table = _table("Feature", [f"Carries the effect{heading_unit(result.effect_unit)}", "Gives the protected away"])
+    proxy = result.features.proxy
+    names = list(dict.fromkeys([*effect, *proxy]))
+    given = "Gives the protected away" if len(result.findings) == 1 else "Gives one of them away"
+    table = _table("Feature", [f"Carries the effect{heading_unit(result.effect_unit)}", given])
     for name in names[:MOST_FEATURES]:
-        table.add_row(
-            _text(name), cell(effect.get(name), result.effect_unit), cell(result.features.proxy.get(name), "")
-        )
+        table.add_row(_text(name), cell(effect.get(name), result.effect_unit), cell(proxy.get(name), ""))
     if len(names) > MOST_FEATURES:
         table.add_row(_text(f"and {len(names) - MOST_FEATURES} more", style="dim"), "", "")
     return table

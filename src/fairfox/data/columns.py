@@ -62,6 +62,19 @@ def level_key(value: object) -> object:
     return float(value) if isinstance(value, bool | int | float | np.number | np.bool_) else value
 
 
+def level_name(value: object) -> str:
+    """Return how a category value is called: 1 and 1.0 are both "1", as a column with gaps holds floats."""
+    whole = isinstance(value, float | np.floating) and float(value).is_integer()
+    return str(int(value)) if whole else str(value)  # type: ignore[call-overload]
+
+
+def listed(names: Iterable[str], *, most: int = 3) -> str:
+    """Return names as one phrase: "A, B", or "A, B, C and 4 more" where there are more than `most`."""
+    words = list(names)
+    more = f" and {len(words) - most} more" if len(words) > most else ""
+    return ", ".join(words[:most]) + more
+
+
 def places_of(series: Series, levels: Iterable[Level]) -> np.ndarray:
     """Return the place of every value among the levels (N,), -1 where it is not among them."""
     place = {level_key(level): j for j, level in enumerate(levels)}

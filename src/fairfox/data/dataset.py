@@ -54,13 +54,25 @@ class Protected:
 
     name: str
     kind: ProtectedKind = "binary"
-    levels: tuple[str, ...] = ("0", "1")
+    levels: tuple[str, ...] = ("0", "1")  # () for a continuous variable
     source: str | None = None
+    reference: int | None = None  # the class that all others are compared with; None: every class with every other
+    parts: tuple[str, ...] = ()  # the variables it crosses: "sex x race" of sex and race
 
     @property
     def outputs(self) -> int:
         """How many outputs the auxiliary has for it: one logit, K centred logits, or one value."""
         return len(self.levels) if self.kind == "categorical" else 1
+
+    def group(self, code: int) -> str:
+        """Return a class in words: "sex=Female"; a cut speaks for itself: "age<25", "not age<25"."""
+        level = self.levels[code]
+        return level if level in (self.name, f"not {self.name}") else f"{self.name}={level}"
+
+    @property
+    def is_continuous(self) -> bool:
+        """Whether it is a number rather than a class."""
+        return self.kind == "continuous"
 
 
 @dataclass(frozen=True)
@@ -89,6 +101,7 @@ class Dataset:
     withheld: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.bool))  # (D,)
     ids: np.ndarray | None = None  # (N,); None: row numbers
     truth: Truth | None = None
+    weights: Tensor | None = None  # (N,) how many people each row stands for; None: one
 
     def __post_init__(self) -> None:
         if self.x.ndim != 2:
@@ -102,6 +115,8 @@ class Dataset:
             )
         if self.y is not None and len(self.y) != len(self.x):
             raise ShapeError(f"{len(self.y)} labels for {len(self.x)} individuals; give one label each")
+        if self.weights is not None and self.weights.shape != (len(self.x),):
+            raise ShapeError(f"weights have shape {tuple(self.weights.shape)}; expected ({len(self.x)},): one each")
 
     @classmethod
     def from_arrays(
@@ -146,7 +161,8 @@ class Dataset:
             dx_dc=None if self.truth.dx_dc is None else self.truth.dx_dc[index],
         )
         y = None if self.y is None else self.y[index]
-        return replace(self, x=self.x[index], c=self.c[index], y=y, ids=ids, truth=truth)
+        weights = None if self.weights is None else self.weights[index]
+        return replace(self, x=self.x[index], c=self.c[index], y=y, ids=ids, truth=truth, weights=weights)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -168,7 +184,10 @@ class Dataset:
         )
         withheld = self.withheld if isinstance(target, torch.dtype) else self.withheld.to(target)
         y = self.y if self.y is None or isinstance(target, torch.dtype) else self.y.to(target)
-        return replace(self, x=self.x.to(target), c=self.c.to(target), y=y, withheld=withheld, truth=truth)
+        weights = None if self.weights is None else self.weights.to(target)
+        return replace(
+            self, x=self.x.to(target), c=self.c.to(target), y=y, withheld=withheld, truth=truth, weights=weights
+        )
 
     def split(self, fraction: float, *, seed: int = 0) -> tuple[Dataset, Dataset]:
         """Return two random parts, the first with `fraction` of each protected class."""
@@ -222,20 +241,40 @@ def assign_folds(c: Tensor, folds: int, *, seed: int) -> Tensor:
 
 
 def resample(data: Dataset, *, generator: torch.Generator) -> Dataset:
-    """Return as many people drawn with replacement, each protected group keeping its size so that none dies out."""
+    """Return as many people drawn with replacement, each protected group keeping its size so that none dies out.
+
+    Weighted people are drawn in proportion to their weights, and then count alike.
+    """
     rows = torch.arange(len(data))
-    classes = [v for v, p in enumerate(data.protected) if p.kind != "continuous"]
-    _, group = torch.unique(data.c[:, classes].cpu().nan_to_num(nan=-1.0), dim=0, return_inverse=True)
+    classes = [v for v, p in enumerate(data.protected) if not p.is_continuous]
+    group = torch.zeros(len(data), dtype=torch.long)
+    if classes:
+        _, group = torch.unique(data.c[:, classes].cpu().nan_to_num(nan=-1.0), dim=0, return_inverse=True)
     for g in group.unique():
         members = (group == g).nonzero()[:, 0]
-        rows[members] = members[torch.randint(len(members), (len(members),), generator=generator)]
-    return data[rows]
+        rows[members] = members[_drawn(members, data.weights, generator)]
+    return replace(data[rows], weights=None)
+
+
+def _drawn(members: Tensor, weights: Tensor | None, generator: torch.Generator) -> Tensor:
+    """Return places among the members, as many as there are; equal weights count as none."""
+    own = members.new_zeros(len(members), dtype=torch.float64) if weights is None else weights.cpu().double()[members]
+    if float(own.max()) > float(own.min()):
+        ends = own.cumsum(0)
+        draws = torch.rand(len(members), generator=generator, dtype=torch.float64) * ends[-1]
+        return torch.searchsorted(ends, draws, right=True).clamp(max=len(members) - 1)
+    return torch.randint(len(members), (len(members),), generator=generator)
 
 
 def _stratified_order(c: Tensor, *, seed: int) -> Tensor:
-    """Return a random order of the rows in which equal protected values stand together."""
+    """Return a random order of the rows in which equal protected values stand together, and close ones near.
+
+    Variables with few values come first, so that one that is different for everyone does not split the classes.
+    """
     shuffled = torch.randperm(len(c), generator=torch.Generator().manual_seed(seed))
-    _, group = torch.unique(c[shuffled].cpu().double().nan_to_num(nan=-1.0), dim=0, return_inverse=True)
+    values = c[shuffled].cpu().double().nan_to_num(nan=-1.0)
+    fewest_first = sorted(values.unbind(1), key=lambda column: len(column.unique()))
+    _, group = torch.unique(torch.stack(fewest_first, dim=1), dim=0, return_inverse=True)
     return shuffled[torch.argsort(group, stable=True)]
 
 

@@ -24,8 +24,8 @@ from fairfox.data.combinations import expand_blocks
 from fairfox.data.dataset import Dataset, Feature, FeatureKind, Level, project_blocks
 from fairfox.data.features import codes_of, continuous_values, decode_feature, encode_feature, fit_feature
 from fairfox.data.frames import Template
-from fairfox.data.protected import ProtectedSource, read_protected
-from fairfox.data.table import check_column
+from fairfox.data.protected import read_variables
+from fairfox.data.sources import ProtectedSource
 from fairfox.errors import ColumnError, DataError, OptionError, did_you_mean
 
 
@@ -41,6 +41,7 @@ class Encoding:
     fitted_on: Table = field(repr=False, compare=False)  # the model's columns, for the kind and dtypes of data frames
     dtype: torch.dtype = torch.float32
     seed: int = 0  # of the draws in `expand`
+    weights: str | None = None  # the column that says how many people each row stands for
 
     @property
     def width(self) -> int:
@@ -60,7 +61,7 @@ class Encoding:
     @cached_property
     def withheld(self) -> Tensor:
         """Which columns of x (D,) the auxiliary must not see: those a protected variable was read from."""
-        hidden = {s.column for s in self.sources}
+        hidden = {name for s in self.sources for name in s.columns}
         out = torch.zeros(self.width, dtype=torch.bool)
         for f in self.features:
             out[f.columns] = f.name in hidden
@@ -72,20 +73,25 @@ class Encoding:
         return Template.of(self.fitted_on)
 
     def encode(self, table: Table) -> Dataset:
-        """Return the individuals of a table as tensors."""
+        """Return the individuals of a table as tensors.
+
+        The table may lack the protected columns (their values are unknown then), the label and the id.
+        """
         x = np.zeros((len(table), self.width))
         for f in self.features:
             encode_feature(f, column(table, f.name), x)
         c = np.stack([source.encode(table) for source in self.sources], axis=1)
-        labelled = self.label is not None and self.label in table.columns
+        label, ids = (None if n is None or n not in table.columns else n for n in (self.label, self.id_column))
+        weights = None if self.weights is None else _read_weights(table, self.weights)
         return Dataset(
             x=torch.as_tensor(x).to(self.dtype),
             c=torch.as_tensor(c).to(self.dtype),
             protected=tuple(s.variable for s in self.sources),
             features=self.features,
-            y=torch.as_tensor(_encode_label(column(table, str(self.label)), self.label_values)) if labelled else None,
+            y=None if label is None else torch.as_tensor(_encode_label(column(table, label), self.label_values)),
             withheld=self.withheld,
-            ids=None if self.id_column is None else objects(column(table, self.id_column)),
+            ids=None if ids is None else objects(column(table, ids)),
+            weights=None if weights is None else torch.tensor(weights).to(self.dtype),
         )
 
     def project(self, x: Tensor) -> Tensor:
@@ -134,6 +140,11 @@ def fit_encoding(
     continuous: str | Sequence[str] = (),
     columns: Sequence[str] | None = None,
     also: Table | None = None,
+    intersections: bool = False,
+    merge_rare: float | None = None,
+    reference_group: str | Sequence[str] = (),
+    weights: str | None = None,
+    hidden: Sequence[str] = (),
     dtype: torch.dtype = torch.float32,
     seed: int = 0,
 ) -> Encoding:
@@ -141,25 +152,41 @@ def fit_encoding(
 
     Args:
         table: the rows whose means, spreads and categories are used.
-        protected: protected columns, or cuts through one: "age<25", "race=White".
-        label: the column of true outcomes, never a feature.
-        id_column: the column that names individuals, never a feature.
+        protected: protected columns, or cuts through one: "age<25", "race=White". Only `table` needs them.
+        label: the column of true outcomes, never a feature; one of the tables may lack it.
+        id_column: the column that names individuals, never a feature; only the audited table needs it.
         drop: columns to leave out.
         categorical: columns to read as categories whatever they look like.
         continuous: columns to read as numbers whatever they look like.
         columns: the model's own columns, in its order; by default all that are left.
         also: further rows whose categories are known too (the audited table beside a reference).
+        intersections: add the crossing of the protected variables, "sex x race", as one more.
+        merge_rare: protected classes with a smaller share of the known rows of `table` are put together as "other".
+        reference_group: classes that all others of their variable are compared with: "White", "race=White".
+        weights: the column that says how many people each row stands for, never a feature; both tables need it.
+        hidden: columns that are no features unless `columns` names them.
         dtype: of x.
         seed: of the draws over category distributions.
     """
-    drop, categorical, continuous = ([n] if isinstance(n, str) else n for n in (drop, categorical, continuous))
-    _check_options(table, [label, id_column, *drop], categorical, continuous)
-    if not protected:
-        raise OptionError("No protected variable is given; name a column, or a cut such as 'age<25'")
-    sources = tuple(read_protected(spec, table) for spec in protected)
-    _check_roles(label, id_column, drop, [s.column for s in sources], columns)
-    hidden = {label, id_column, *drop, *(s.column for s in sources)}
-    columns = [name for name in table.columns if name not in hidden] if columns is None else columns
+    drop, categorical, continuous, groups = (
+        [n] if isinstance(n, str) else n for n in (drop, categorical, continuous, reference_group)
+    )
+    tables = [table] if also is None else [table, also]
+    _check_options(tables, [label, *drop], categorical, continuous)
+    _check_id_and_weights(tables, id_column, weights)
+    sources = read_variables(
+        protected,
+        table,
+        intersections=intersections,
+        merge_rare=merge_rare,
+        reference_group=groups,
+        categorical=categorical,
+        continuous=continuous,
+    )
+    read = [name for s in sources for name in s.columns]
+    _check_roles(label, id_column, weights, drop, read, columns)
+    left_out = {label, id_column, weights, *drop, *hidden, *read}
+    columns = [name for name in table.columns if name not in left_out] if columns is None else columns
     _check_columns(table, columns)
     features: list[Feature] = []
     for name in columns:
@@ -173,34 +200,54 @@ def fit_encoding(
         features=tuple(features),
         sources=sources,
         label=label,
-        label_values=None if label is None else _label_values(column(table, label)),
+        label_values=None if label is None else _label_values(_first_with(tables, label)),
         id_column=id_column,
         fitted_on=table.select(list(columns)),
         dtype=dtype,
         seed=seed,
+        weights=weights,
     )
 
 
 def _check_options(
-    table: Table, named: Sequence[str | None], categorical: Sequence[str], continuous: Sequence[str]
+    tables: Sequence[Table], named: Sequence[str | None], categorical: Sequence[str], continuous: Sequence[str]
 ) -> None:
+    """Refuse options that name a column no table has, or two kinds for one column."""
     for name in [*named, *categorical, *continuous]:
         if name is not None:
-            check_column(table, name)
+            _first_with(tables, name)
     both = set(categorical) & set(continuous)
     if both:
         raise OptionError(f"Column '{min(both)}' is given as categorical and as continuous; choose one")
 
 
+def _first_with(tables: Sequence[Table], name: str) -> Series:
+    """Return a column of the first table that has it."""
+    return column(next((table for table in tables if name in table.columns), tables[-1]), name)
+
+
+def _check_id_and_weights(tables: Sequence[Table], id_column: str | None, weights: str | None) -> None:
+    """Refuse an audited table (the last one) without the id, and any without the weights."""
+    if id_column is not None:
+        column(tables[-1], id_column)
+    lacking = [table for table in tables if weights is not None and weights not in table.columns]
+    if weights is not None and lacking:
+        hint = did_you_mean(weights, list(lacking[0].columns))
+        both = "" if len(tables) == 1 else " The reference and the audited table both need it."
+        raise ColumnError(f"There is no column '{weights}' with the weights.{hint}{both}")
+
+
 def _check_roles(
     label: str | None,
     id_column: str | None,
+    weights: str | None,
     drop: Sequence[str],
     protected: Sequence[str],
     columns: Sequence[str] | None,
 ) -> None:
     """Refuse a column with two roles that exclude each other."""
-    roles = [("the label", [label]), ("the id", [id_column]), ("protected", protected), ("to be dropped", drop)]
+    roles = [("the label", [label]), ("the id", [id_column]), ("the weights", [weights]), ("protected", protected)]
+    roles.append(("to be dropped", drop))
     if columns is not None:
         roles.append(("a column of the model", columns))
     for (one, first), (two, second) in combinations(roles, 2):
@@ -234,6 +281,24 @@ def _encode_label(series: Series, values: tuple[Level, ...] | None) -> np.ndarra
         return np.where(missing(series), np.nan, numbers(series))
     place = places_of(series, values)
     return np.where(place < 0, np.nan, place)
+
+
+def _read_weights(table: Table, name: str) -> np.ndarray:
+    """Return how many people each row stands for (N,), or say which row says none."""
+    series = column(table, name)
+    if not series.dtype.is_numeric():
+        raise DataError(f"The weights '{name}' hold {series.dtype}; give numbers of at least 0")
+    gone, values = missing(series), numbers(series)
+    bad = (gone | ~np.isfinite(values) | (values < 0)).nonzero()[0]
+    if len(bad):
+        found = "nothing" if gone[bad[0]] else f"{values[bad[0]]:g}"
+        raise DataError(
+            f"The weights '{name}' hold {found} in row {bad[0]} (counted from 0); give a finite number of at least 0 "
+            "for everyone"
+        )
+    if not values.any():
+        raise DataError(f"The weights '{name}' are 0 for everyone; at least one person must count")
+    return values
 
 
 def _label_values(series: Series) -> tuple[Level, ...] | None:

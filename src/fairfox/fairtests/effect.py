@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
 
 from fairfox.auxiliary.model import Auxiliary, AuxiliaryModel
+from fairfox.data.contrasts import LOWER, Contrast, destinations, moves
 from fairfox.data.dataset import Dataset
 from fairfox.errors import NotFittedError
 from fairfox.fairtests.protocol import Measurement, combine
 from fairfox.fairtests.share import model_alignment
-from fairfox.maps.protocol import CounterfactualMap, fit_maps
+from fairfox.maps.protocol import CounterfactualMap, ManyGroupMap, Mapped, fit_maps
 from fairfox.maps.rank import RankMap
 from fairfox.models.protocol import Model, predict
 from fairfox.similarity import covariance_metric
@@ -21,10 +23,11 @@ from fairfox.similarity import covariance_metric
 
 @dataclass(kw_only=True)
 class Effect:
-    """How the prediction would change if the person were a member of the other group, as a map tells it.
+    """How the prediction would change if the person were a member of another group, as a map tells it.
 
-    One extra prediction per person and re-fit, so that any model will do. With `aligned` the effect is multiplied
-    by the model's alignment share (the names with /a): that compares people across models.
+    One extra prediction per person, re-fit and contrast (the other of two groups; each other class of many; a number
+    one standard deviation up and down), so that any model will do. The largest effect counts. With `aligned` the
+    effect is multiplied by the model's alignment share (the names with /a): that compares people across models.
 
     Example:
         >>> data = Dataset.from_arrays([[0.0], [1.0], [5.0], [7.0]], c=[0, 0, 1, 1])
@@ -42,7 +45,7 @@ class Effect:
     auxiliary: Auxiliary = field(default_factory=AuxiliaryModel)  # for the alignment share only
     seed: int = 0
     batch_size: int = 4096
-    fitted: list[CounterfactualMap] = field(default_factory=list, init=False, repr=False)
+    fitted: list[list[CounterfactualMap]] = field(default_factory=list, init=False, repr=False)  # [variable][refit]
     metric: Tensor | None = field(default=None, init=False, repr=False)
 
     def fit(self, data: Dataset) -> Self:
@@ -55,31 +58,87 @@ class Effect:
 
     def score(self, model: Model, data: Dataset) -> Tensor:
         """Return (N,): higher is less fair."""
-        return self.measure(model, data).score
+        return self.measure(model, data, rows=False).score
 
-    def measure(self, model: Model, data: Dataset, *, predictions: Tensor | None = None) -> Measurement:
-        """Return the signed effect with the value and the counterfactual rows of each re-fit.
+    def measure(
+        self, model: Model, data: Dataset, *, predictions: Tensor | None = None, rows: bool = True
+    ) -> Measurement:
+        """Return the signed effect with the value of each re-fit and, with `rows`, its counterfactual rows.
 
         `predictions` are f(x) where they are known already.
         """
         if not self.fitted:
             raise NotFittedError("This fairness test is not fitted; call fit first")
         here = predict(model, data.x, batch_size=self.batch_size) if predictions is None else predictions
-        mapped = [one.map(data) for one in self.fitted]
-        effects = torch.stack([predict(model, m.rows, batch_size=self.batch_size) - here for m in mapped])  # (M, N)
+        contrasts = moves(data.protected)
+        values = here.new_full((len(self.fitted[0]), len(data), len(contrasts)), torch.nan)
+        overshoot = here.new_full((len(data),), torch.nan)
+        reasons: list[str | None] = [None] * len(data)
+        for q, contrast in enumerate(contrasts):
+            self._fill(values[:, :, q], overshoot, reasons, model, data, contrast, here)
         if self.aligned:
-            assert self.metric is not None
-            share = model_alignment(
-                model, data, self.auxiliary, self.metric, seed=self.seed, batch_size=self.batch_size
-            )
-            effects = effects * share[0].value
-        overshoot = [m.overshoot for m in mapped if m.overshoot is not None]
-        return combine(
-            effects[..., None],
+            values *= self._shares(model, data, contrasts)
+        found = combine(
+            values,
             data,
+            contrasts=contrasts,
             signed=True,
-            abstained=torch.stack([m.abstained for m in mapped]).any(0),
-            reason=mapped[0].reason,
-            counterfactuals=torch.stack([m.rows for m in mapped]),
-            overshoot=torch.stack(overshoot).amax(0) if overshoot else None,
+            reasons=reasons,
+            overshoot=None if bool(overshoot.isnan().all()) else overshoot.nan_to_num(),
         )
+        if not rows:
+            return found
+        judged = torch.where(found.abstained.to(found.worst.device), -1, found.worst)
+        return replace(found, counterfactuals=self.counterfactuals(data, judged))
+
+    def counterfactuals(self, data: Dataset, worst: Tensor) -> Tensor:
+        """Return the rows x' of each re-fit (M, N, D): everyone where the contrast at their place `worst` takes them.
+
+        Places count the contrasts of the protected variables; who has -1 keeps their row.
+        """
+        out = data.x.expand(len(self.fitted[0]), -1, -1).clone()
+        for q, contrast in enumerate(moves(data.protected)):
+            rows = (worst == q).nonzero()[:, 0].to(data.x.device)
+            if len(rows) == 0:
+                continue
+            part, to = data[rows], destinations(data, contrast)[rows]
+            for m, one in enumerate(self.fitted[contrast.variable]):
+                out[m, rows] = _mapped(one, part, to).rows
+        return out
+
+    def _fill(
+        self,
+        values: Tensor,
+        overshoot: Tensor,
+        reasons: list[str | None],
+        model: Model,
+        data: Dataset,
+        contrast: Contrast,
+        here: Tensor,
+    ) -> None:
+        """Put the effects of one contrast (M, N) where they go, and what else the maps say about people."""
+        to = destinations(data, contrast)
+        rows = (~to.isnan()).nonzero()[:, 0]
+        if len(rows) == 0:
+            return
+        part = data if len(rows) == len(data) else data[rows]
+        sign = -1.0 if data.protected[contrast.variable].is_continuous and contrast.towards == LOWER else 1.0
+        for m, one in enumerate(self.fitted[contrast.variable]):
+            mapped = _mapped(one, part, to[rows])
+            effect = sign * (predict(model, mapped.rows, batch_size=self.batch_size) - here[rows])
+            gone = mapped.abstained.to(effect.device)
+            values[m, rows] = torch.where(gone, torch.nan, effect)
+            for row in rows[gone.to(rows.device)].tolist():
+                reasons[row] = mapped.reason
+            if mapped.overshoot is not None:
+                overshoot[rows] = torch.fmax(overshoot[rows], mapped.overshoot)
+
+    def _shares(self, model: Model, data: Dataset, contrasts: Sequence[Contrast]) -> Tensor:
+        assert self.metric is not None
+        shares = model_alignment(model, data, self.auxiliary, self.metric, seed=self.seed, batch_size=self.batch_size)
+        return data.x.new_tensor([shares[contrast.variable].value for contrast in contrasts])
+
+
+def _mapped(one: CounterfactualMap, data: Dataset, to: Tensor) -> Mapped:
+    """Return the people where they go; a map between two groups needs not be told."""
+    return one.map(data, to) if isinstance(one, ManyGroupMap) else one.map(data)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
 
-from fairfox.alignment import Head, cosine, dead_rows, inverse_direction, sensitivity
+from fairfox.alignment import SINGLE, cosine, inverse_direction, sensitivity
 from fairfox.auxiliary.model import Auxiliary, AuxiliaryModel, heads_of
-from fairfox.data.dataset import Dataset
+from fairfox.data.contrasts import Contrast, derivatives
+from fairfox.data.dataset import Dataset, Protected
 from fairfox.errors import NotFittedError, OptionError
-from fairfox.fairtests.gradient import FLAT, measure_together
-from fairfox.fairtests.protocol import Measurement, combine, own_sign
+from fairfox.fairtests.gradient import dead_variables, measure_together, measurement
+from fairfox.fairtests.protocol import Measurement
 from fairfox.gradients.finite_difference import suited_step
 from fairfox.gradients.integrated import integrated_jacobian
 from fairfox.gradients.jacobian import jacobian, slope
@@ -49,12 +51,12 @@ class FAux:
     batch_size: int = 4096
     matrix: Tensor | None = field(default=None, init=False, repr=False)  # S
     center: Tensor | None = field(default=None, init=False, repr=False)  # (D,) mean of the fitting rows
-    heads: tuple[Head, ...] | None = field(default=None, init=False, repr=False)
+    protected: tuple[Protected, ...] = field(default=(), init=False, repr=False)
 
     def fit(self, data: Dataset) -> Self:
         """Train the auxiliary on x and c, never y."""
         self.auxiliary.fit(data)
-        self.heads = heads_of(data.protected)
+        self.protected = data.protected
         self.center = data.x.mean(0)
         if self.metric == "covariance":
             self.matrix = covariance_metric(data.x)
@@ -81,19 +83,40 @@ class FAux:
         """The auxiliary whose Jacobians are wanted."""
         return self.auxiliary
 
+    def contrasts(self, protected: Sequence[Protected]) -> tuple[Contrast, ...]:
+        """Return one contrast per protected output."""
+        return derivatives(protected)
+
     def values(self, grad_tar: Tensor, jac_aux: Tensor | None) -> Tensor:
         """Return df/dc or the cosine (n, K)."""
         assert jac_aux is not None
         if self.normalise:
             return cosine(grad_tar, jac_aux, metric=self.matrix)
-        return sensitivity(grad_tar, inverse_direction(jac_aux, metric=self.matrix, heads=self.heads))
+        return sensitivity(grad_tar, self._directions(jac_aux))
+
+    def _directions(self, jac_aux: Tensor) -> Tensor:
+        """Return dx/dc (n, D, K): the outputs of all variables are solved together.
+
+        A crossing is solved alone: its outputs cannot change while the variables it crosses stay.
+        """
+        if not any(p.parts for p in self.protected):
+            heads = heads_of(self.protected) if self.protected else None
+            return inverse_direction(jac_aux, metric=self.matrix, heads=heads, cut=SINGLE)
+        out = torch.empty_like(jac_aux.mT)
+        variable = torch.tensor([c.variable for c in derivatives(self.protected)])
+        crossings = [[v] for v, p in enumerate(self.protected) if p.parts]
+        for family in [[v for v, p in enumerate(self.protected) if not p.parts], *crossings]:
+            own = torch.isin(variable, torch.tensor(family)).nonzero()[:, 0].to(jac_aux.device)
+            heads = heads_of([self.protected[v] for v in family])
+            out[:, :, own] = inverse_direction(jac_aux[:, own], metric=self.matrix, heads=heads, cut=SINGLE)
+        return out
 
     def _measure_integrated(self, model: Model, data: Dataset) -> Measurement:
         if not model.differentiable:
             raise OptionError(
                 "faux+ig needs a model that autograd sees through; use rank, move or faux for a black box"
             )
-        start = self._baseline(data.x)
+        start, heads = self._baseline(data.x), heads_of(data.protected)
         parts, dead = [], []
         for rows in data.x.split(self.batch_size):
             grad_tar = integrated_jacobian(model, rows, baseline=start, steps=self.steps, batch_size=self.batch_size)[
@@ -104,21 +127,19 @@ class FAux:
                 for member in self.auxiliary.members
             ]
             parts.append(torch.stack([self.values(grad_tar, jac) for jac in jacs]))
-            dead.append(torch.stack([dead_rows(jac) for jac in jacs]).any(0))
-        values = torch.cat(parts, dim=1) * own_sign(data)
-        return combine(values, data, signed=True, abstained=torch.cat(dead), reason=FLAT)
+            dead.append(torch.stack([dead_variables(jac, heads) for jac in jacs]).any(0))
+        return measurement(self, torch.cat(parts, dim=1), torch.cat(dead), data)
 
     def _measure_slopes(self, model: Model, data: Dataset) -> Measurement:
         """Two predictions per direction: the derivative of a black box along dx/dc."""
-        step = suited_step(model, data.x)
+        step, heads = suited_step(model, data.x), heads_of(data.protected)
         fits, dead = [], []
         for member in self.auxiliary.members:
             jac = jacobian(member, data.x, batch_size=self.batch_size)
-            directions = inverse_direction(jac, metric=self.matrix, heads=self.heads)  # (N, D, K)
+            directions = self._directions(jac)  # (N, D, K)
             fits.append(torch.stack([slope(model, data.x, v, step=step) for v in directions.unbind(2)], dim=1))
-            dead.append(dead_rows(jac))
-        values = torch.stack(fits) * own_sign(data)
-        return combine(values, data, signed=True, abstained=torch.stack(dead).any(0), reason=FLAT)
+            dead.append(dead_variables(jac, heads))
+        return measurement(self, torch.stack(fits), torch.stack(dead).any(0), data)
 
     def _baseline(self, x: Tensor) -> Tensor:
         if isinstance(self.baseline, Tensor):

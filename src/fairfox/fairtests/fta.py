@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
 
+from fairfox.alignment import Head
 from fairfox.auxiliary.linear import LinearAuxiliary
-from fairfox.auxiliary.model import Auxiliary
-from fairfox.data.dataset import Dataset
+from fairfox.auxiliary.model import Auxiliary, heads_of
+from fairfox.data.contrasts import Contrast, derivatives
+from fairfox.data.dataset import Dataset, Protected
 from fairfox.errors import NotFittedError, OptionError
 from fairfox.fairtests.gradient import measure_together
 from fairfox.fairtests.protocol import Measurement
@@ -47,6 +50,10 @@ class FTA:
         """None: no auxiliary is asked."""
         return None
 
+    def contrasts(self, protected: Sequence[Protected]) -> tuple[Contrast, ...]:
+        """Return none: it knows no protected variable."""
+        return ()
+
     def values(self, grad_tar: Tensor, jac_aux: Tensor | None) -> Tensor:
         """Return the norm (n, 1)."""
         return gradient_norm(grad_tar, order=self.order)[:, None]
@@ -56,8 +63,8 @@ class FTA:
 class FTALinear:
     """The part of the target's gradient that a linear auxiliary takes for the protected variable.
 
-    `projection`: the length of the gradient inside the span of the coefficients. `weighted`: the gradient
-    weighted by |coefficient|, feature by feature. No sign.
+    `projection`: the length of the gradient inside the span of a variable's coefficients. `weighted`: the gradient
+    weighted by |coefficient|, feature by feature, for each class. The largest counts. No sign.
     """
 
     has_sign: ClassVar[bool] = False
@@ -65,12 +72,14 @@ class FTALinear:
     auxiliary: Auxiliary = field(default_factory=lambda: LinearAuxiliary(refits=5))
     form: Literal["projection", "weighted"] = "projection"
     batch_size: int = 4096
+    heads: tuple[Head, ...] = field(default=(), init=False, repr=False)
 
     def fit(self, data: Dataset) -> Self:
         """Fit the linear auxiliary on x and c, never y."""
         if self.form not in ("projection", "weighted"):
             raise OptionError(f"The form is '{self.form}'; expected 'projection' or 'weighted'")
         self.auxiliary.fit(data)
+        self.heads = heads_of(data.protected)
         return self
 
     def score(self, model: Model, data: Dataset) -> Tensor:
@@ -88,11 +97,18 @@ class FTALinear:
         """The linear auxiliary: its Jacobian is its coefficients."""
         return self.auxiliary
 
+    def contrasts(self, protected: Sequence[Protected]) -> tuple[Contrast, ...]:
+        """Return one contrast per protected variable for `projection`, one per protected output for `weighted`."""
+        if self.form == "weighted":
+            return derivatives(protected)
+        return tuple(Contrast(v) for v in range(len(protected)))
+
     def values(self, grad_tar: Tensor, jac_aux: Tensor | None) -> Tensor:
-        """Return the length of the sensitive part of the gradient (n, 1)."""
+        """Return the length of the sensitive part of the gradient (n, Q)."""
         assert jac_aux is not None
         weights = jac_aux[0]  # (K, D), the same for everyone
         weights = weights / weights.norm(dim=1, keepdim=True).clamp(min=torch.finfo(weights.dtype).tiny)
         if self.form == "weighted":
-            return gradient_norm(grad_tar * weights.abs().sum(0))[:, None]
-        return gradient_norm(grad_tar @ sensitive_subspace(weights))[:, None]
+            return torch.stack([gradient_norm(grad_tar * each.abs()) for each in weights], dim=1)
+        heads = weights.split([h.outputs for h in self.heads] if self.heads else len(weights))
+        return torch.stack([gradient_norm(grad_tar @ sensitive_subspace(own)) for own in heads], dim=1)

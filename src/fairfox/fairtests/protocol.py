@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, Self
 
 import torch
 from torch import Tensor
 
+from fairfox.data.contrasts import Contrast, concerned
 from fairfox.data.dataset import Dataset
 from fairfox.models.protocol import Model
 
 UNKNOWN = "protected value unknown"
+NOBODY = "nobody to be compared with"
 
 
 class FairnessTest(Protocol):
@@ -39,8 +41,9 @@ class MeasuringTest(FairnessTest, Protocol):
 class Measurement:
     """One value per person, and what stands behind it.
 
-    Signed values point from the person's own group to the other: above zero they would get a higher prediction
-    as a member of the other group. Abstained people have 0.0 everywhere.
+    Signed values point from the person's own group to another: above zero they would get a higher prediction as a
+    member of that group (of a number: they would get it with a higher value). Every contrast is averaged over the
+    re-fits, and the largest counts. Abstained people have 0.0 everywhere but in `each`.
     """
 
     score: Tensor  # (N,)
@@ -50,7 +53,10 @@ class Measurement:
     refits: Tensor  # (N, M) value of each re-fit, signed where there is a sign
     abstained: Tensor  # (N,) bool
     reasons: tuple[str | None, ...]
-    counterfactuals: Tensor | None = None  # (M, N, D) the rows x' of each re-fit
+    each: Tensor  # (M, N, Q) value of each re-fit for each contrast; NaN where it does not concern the person
+    worst: Tensor  # (N,) the place of the largest among the contrasts
+    contrasts: tuple[Contrast, ...] = ()  # Q; () for tests that know no protected variable
+    counterfactuals: Tensor | None = None  # (M, N, D) the rows x' of each re-fit, for the contrast that counts
     overshoot: Tensor | None = None  # (N,) how far one-hot entries left [0, 1] on the way
 
     @property
@@ -70,41 +76,82 @@ class Measurement:
         """The mean of the rows x' over re-fits (N, D)."""
         return None if self.counterfactuals is None else self.counterfactuals.mean(0)
 
+    @property
+    def values(self) -> Tensor:
+        """The mean over re-fits of every contrast (N, Q); NaN where it does not concern the person."""
+        return self.each.mean(0)
+
+    def of_variable(self, variable: int, data: Dataset) -> Measurement:
+        """Return what was measured for one protected variable; all of it for a test that knows none."""
+        if not self.contrasts:
+            return self
+        places = [q for q, contrast in enumerate(self.contrasts) if contrast.variable == variable]
+        return combine(
+            self.each[:, :, places],
+            data,
+            contrasts=[self.contrasts[q] for q in places],
+            signed=self.signed is not None,
+            reasons=self.reasons,
+        )
+
+    def scaled(self, factors: Sequence[float], data: Dataset) -> Measurement:
+        """Return the same people with the values of each protected variable times its factor."""
+        if not self.contrasts:
+            return self
+        factor = torch.tensor([factors[contrast.variable] for contrast in self.contrasts]).to(self.each)
+        scaled = combine(
+            self.each * factor,
+            data,
+            contrasts=self.contrasts,
+            signed=self.signed is not None,
+            reasons=self.reasons,
+        )
+        return replace(scaled, overshoot=self.overshoot)
+
 
 def combine(
     values: Tensor,
     data: Dataset,
     *,
+    contrasts: Sequence[Contrast],
     signed: bool,
-    abstained: Tensor | None = None,
-    reason: str = "",
+    reasons: str | Sequence[str | None] = "",
     counterfactuals: Tensor | None = None,
     overshoot: Tensor | None = None,
 ) -> Measurement:
-    """Return the Measurement of values (M, N, K): averaged over re-fits, then the worst output counts.
+    """Return the Measurement of values (M, N, Q): averaged over re-fits, then the worst contrast counts.
 
-    Values come with a column per protected output (K of the auxiliary), or a single one for tests that know
-    no protected outputs. A signed value needs an own group to point away from: who has none known is abstained.
+    A value that is NaN in any re-fit does not count; who has no other is abstained, for the reason given (one for
+    all, or one each), or because no protected value is known. Tests that know no protected variable have one column
+    and no contrasts.
     """
-    abstained = torch.zeros(values.shape[1], dtype=torch.bool) if abstained is None else abstained.cpu()
-    unknown = data.c.isnan().all(1).cpu() & signed
-    abstained = abstained | unknown
-    values = torch.where(abstained.to(values.device)[:, None], 0.0, values)
-    mean = values.mean(0)  # (N, K)
-    score, worst = mean.abs().max(dim=1)
+    mean = values.mean(0)  # (N, Q)
+    lacking = mean.isnan()
+    size = mean.abs()
+    if bool(lacking.any()):
+        size = torch.where(lacking, -1.0, size)
+        abstained = lacking.all(1).cpu()
+    else:
+        abstained = torch.zeros(len(mean), dtype=torch.bool)
+    score, worst = size.max(dim=1)
     refits = values.gather(2, worst.expand(len(values), -1)[..., None])[..., 0].T  # (N, M)
-    variable, klass = _attained(worst.cpu(), data) if values.shape[2] > 1 or signed else (torch.zeros_like(worst), None)
+    attained = mean.gather(1, worst[:, None])[:, 0]
+    if bool(abstained.any()):
+        gone = abstained.to(score.device)
+        score, attained = (torch.where(gone, 0.0, part) for part in (score, attained))
+        refits = torch.where(gone[:, None], 0.0, refits)
+    variable, klass = _attained(worst.cpu(), data, contrasts)
     return Measurement(
         score=score,
-        signed=mean.gather(1, worst[:, None])[:, 0] if signed else None,
+        signed=attained if signed else None,
         variable=variable,
-        klass=torch.full_like(worst, -1) if klass is None else klass,
+        klass=klass,
         refits=refits,
         abstained=abstained,
-        reasons=tuple(
-            UNKNOWN if lacking else reason if gone else None
-            for gone, lacking in zip(abstained.tolist(), unknown.tolist(), strict=True)
-        ),
+        reasons=_reasons(abstained, data, reasons),
+        each=values,
+        worst=worst,
+        contrasts=tuple(contrasts),
         counterfactuals=counterfactuals,
         overshoot=overshoot,
     )
@@ -124,8 +171,8 @@ def join(parts: Sequence[Measurement], places: Sequence[Tensor], people: int) ->
             out.index_copy_(dim, rows.to(out.device), piece)
         return out
 
-    def whole(pieces: Sequence[Tensor]) -> Tensor:
-        out = put(pieces)
+    def whole(pieces: Sequence[Tensor], dim: int = 0) -> Tensor:
+        out = put(pieces, dim)
         assert out is not None
         return out
 
@@ -141,40 +188,48 @@ def join(parts: Sequence[Measurement], places: Sequence[Tensor], people: int) ->
         refits=whole([p.refits for p in parts]),
         abstained=whole([p.abstained for p in parts]),
         reasons=tuple(reasons),
+        each=whole([p.each for p in parts], dim=1),
+        worst=whole([p.worst for p in parts]),
+        contrasts=parts[0].contrasts,
         counterfactuals=put([p.counterfactuals for p in parts], dim=1),
         overshoot=put([p.overshoot for p in parts]),
     )
 
 
-def own_sign(data: Dataset) -> Tensor:
-    """Return +1 or -1 per person and protected output (N, K): derivatives turned away from the own group.
+def away_from_own(data: Dataset, contrasts: Sequence[Contrast]) -> Tensor:
+    """Return what derivatives are multiplied by (N, Q), so that they point away from the own group.
 
-    0 where the own group is unknown: that variable does not count.
+    -1 for the output of the own class, else +1; numbers always point upwards. NaN where the contrast does not concern
+    the person: the own group is unknown, or neither class is the reference group.
     """
     columns = []
-    for v, p in enumerate(data.protected):
-        c = data.c[:, v]
-        if p.kind == "continuous":
-            columns.append(torch.ones_like(c)[:, None])
-        elif p.kind == "binary":
-            columns.append(torch.where(c == 1, -1.0, 1.0)[:, None].to(c))
-        else:
-            codes = torch.arange(p.outputs, device=c.device)
-            columns.append(torch.where(c[:, None] == codes, -1.0, 1.0).to(c))
-        columns[-1] = torch.where(c.isnan()[:, None], 0.0, columns[-1])
-    return torch.cat(columns, dim=1)
+    for contrast in contrasts:
+        p, c = data.protected[contrast.variable], data.c[:, contrast.variable]
+        own = 1 if contrast.towards is None else contrast.towards
+        sign = torch.where(c == own, -1.0, 1.0).to(c) if not p.is_continuous else torch.ones_like(c)
+        columns.append(torch.where(concerned(data, contrast), sign, torch.nan))
+    return torch.stack(columns, dim=1)
 
 
-def _attained(worst: Tensor, data: Dataset) -> tuple[Tensor, Tensor]:
-    """Return which variable and class each person's worst output belongs to."""
-    variables, classes = [], []
-    for v, p in enumerate(data.protected):
-        variables += [v] * p.outputs
-        classes += list(range(p.outputs)) if p.kind == "categorical" else [-1]
-    variable = torch.tensor(variables)[worst]
-    klass = torch.tensor(classes)[worst]
+def _reasons(abstained: Tensor, data: Dataset, reasons: str | Sequence[str | None]) -> tuple[str | None, ...]:
+    if not bool(abstained.any()):
+        return (None,) * len(abstained)
+    unknown = data.c.isnan().all(1).tolist()
+    each = [reasons] * len(unknown) if isinstance(reasons, str) else reasons
+    return tuple(
+        (UNKNOWN if lacking else why or NOBODY) if gone else None
+        for gone, lacking, why in zip(abstained.tolist(), unknown, each, strict=True)
+    )
+
+
+def _attained(worst: Tensor, data: Dataset, contrasts: Sequence[Contrast]) -> tuple[Tensor, Tensor]:
+    """Return which variable and class each person's worst contrast belongs to."""
+    if not contrasts:
+        return torch.zeros_like(worst), torch.full_like(worst, -1)
+    variable = torch.tensor([contrast.variable for contrast in contrasts])[worst]
+    klass = torch.tensor([-1 if contrast.towards is None else contrast.towards for contrast in contrasts])[worst]
     for v, p in enumerate(data.protected):
         if p.kind == "binary":  # the other class
-            c = data.c[:, v].cpu().nan_to_num()
-            klass = torch.where(variable == v, 1 - c.long(), klass)
+            c = data.c[:, v].cpu()
+            klass = torch.where((variable == v) & ~c.isnan(), 1 - c.nan_to_num().long(), klass)
     return variable, klass

@@ -10,6 +10,7 @@ from fairfox.errors import OptionError, did_you_mean
 if TYPE_CHECKING:  # the command line lists the tests without importing torch
     from fairfox.auxiliary.model import Auxiliary
     from fairfox.fairtests.protocol import MeasuringTest
+    from fairfox.maps.protocol import CounterfactualMap
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class About:
     of_prediction: bool = True  # delta is a share of the prediction's range: 0.05 is 5 points of a probability
 
 
-_RANK = "How the prediction would change if each feature had the value of the same rank in the other group."
+_RANK = "How the prediction would change if each feature had the value of the same rank in another group."
 _MOVE = "How the prediction would change if the person were moved along what sets the groups apart."
 _DIRECT = "How the prediction would change under the smallest edit of the features that changes the inferred group."
 _FAUX = "How fast the prediction changes per unit of the inferred protected variable's log-odds."
@@ -65,14 +66,31 @@ def about(name: str) -> About:
     return FAIR_TESTS[name]
 
 
+def check_holding(name: str) -> None:
+    """Refuse to hold other protected variables still with a test that cannot."""
+    if name.partition("/")[0] in ("faux+ng", "faux+ig", "fta", "fta+linear"):
+        raise OptionError(
+            f"{name} cannot hold the other protected variables as they are; use rank, move or faux for it"
+        )
+
+
 def make_test(
-    name: str, *, auxiliary: Auxiliary | None = None, refits: int = 5, seed: int = 0, batch_size: int = 4096
+    name: str,
+    *,
+    auxiliary: Auxiliary | None = None,
+    hold_others: bool = False,
+    refits: int = 5,
+    seed: int = 0,
+    batch_size: int = 4096,
 ) -> MeasuringTest:
     """Return an unfitted fairness test by its name.
 
-    `auxiliary` is the one to use instead of training an own `AuxiliaryModel`.
+    `auxiliary` is the one to use instead of training an own `AuxiliaryModel`. With `hold_others` each protected
+    variable is changed while the others stay as they are (`faux` does so always).
     """
     about(name)
+    if hold_others:
+        check_holding(name)
     from fairfox.auxiliary.linear import LinearAuxiliary
     from fairfox.auxiliary.model import AuxiliaryModel
     from fairfox.fairtests.effect import Effect
@@ -95,9 +113,12 @@ def make_test(
             metric="covariance" if variant == "s" else "identity",
             batch_size=batch_size,
         )
-    chosen = (
-        RankMap()
-        if base == "rank"
-        else MoveMap(metric="identity" if base == "move-direct" else "between", auxiliary=aux, batch_size=batch_size)
-    )
+    chosen: CounterfactualMap = RankMap(hold_others=hold_others)
+    if base != "rank":
+        chosen = MoveMap(
+            metric="identity" if base == "move-direct" else "between",
+            auxiliary=aux,
+            hold_others=hold_others,
+            batch_size=batch_size,
+        )
     return Effect(map=chosen, refits=refits, aligned=variant == "a", auxiliary=aux, seed=seed, batch_size=batch_size)

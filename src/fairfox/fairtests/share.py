@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fairfox.alignment import Head, alignment_parts, dead_rows, inverse_direction, ratio_of_sums
+from fairfox.alignment import SINGLE, Head, alignment_parts, dead_rows, inverse_direction, ratio_of_sums
 from fairfox.auxiliary.model import Auxiliary, heads_of
 from fairfox.data.dataset import Dataset
 from fairfox.gradients.finite_difference import WIDE_STEP, directional_derivative, finite_difference_jacobian
@@ -45,7 +45,6 @@ def model_alignment(
     shares = []
     for member in auxiliary.members:
         jac = jacobian(member, data.x, batch_size=batch_size)
-        alive = ~dead_rows(jac)
         row = []
         for part, head in zip(jac.split([h.outputs for h in heads], dim=1), heads, strict=True):
             if gradient is not None:
@@ -53,7 +52,8 @@ def model_alignment(
             else:
                 assert whole is not None
                 along, total = _slopes_along(model, data.x, part, metric, head), whole
-            row.append(_share(along[alive], total[alive]))
+            counts = (~dead_rows(part)).to(total) if data.weights is None else data.weights * ~dead_rows(part)
+            row.append(_share(along * counts, total * counts))
         shares.append(row)
     return [Share(*mean) for mean in torch.tensor(shares, dtype=torch.float64).mean(0).tolist()]
 
@@ -74,7 +74,7 @@ def _gradient(model: Model, x: Tensor, batch_size: int) -> Tensor:
 
 def _slopes_along(model: Model, x: Tensor, jac_aux: Tensor, metric: Tensor, head: Head) -> Tensor:
     """Return g S Jᵀ (J S Jᵀ)⁺ J S g (N,) from central differences along the columns of S Jᵀ (J S Jᵀ)⁺."""
-    directions = inverse_direction(jac_aux, metric=metric, heads=[head])
+    directions = inverse_direction(jac_aux, metric=metric, heads=[head], cut=SINGLE)
     each = [directional_derivative(model, x, v, step=WIDE_STEP) for v in directions.unbind(2)]
     slopes = torch.stack(each, dim=1)  # (N, K)
     gram = jac_aux @ metric @ jac_aux.mT

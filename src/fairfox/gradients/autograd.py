@@ -43,6 +43,8 @@ def _tail_jacobian(rest: Callable[[Tensor], Tensor], hidden: Tensor) -> Tensor:
             active.append(hidden.relu_())
             hidden = F.linear(hidden, linear.weight, linear.bias)
         rows = [_back(linears, active, r) for r in range(hidden.shape[1])]  # by the network's own outputs
+    if rest.finish is None:
+        return rows[0][:, None] if len(rows) == 1 else torch.stack(rows, dim=1)
     finish = _block_jacobian(rest.finish, hidden)  # (n, K, R)
     if finish.shape[1:] == (1, 1):
         return rows[0][:, None].mul_(finish)

@@ -3,41 +3,46 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Self
+from itertools import combinations
+from typing import Literal, NamedTuple, Self
 
 import torch
 from torch import Tensor
 
 from fairfox.alignment import dead_rows, inverse_direction
-from fairfox.auxiliary.model import Auxiliary, AuxiliaryModel
-from fairfox.data.dataset import Dataset, missing_columns, project_blocks
-from fairfox.errors import NotFittedError, OptionError
+from fairfox.auxiliary.model import Auxiliary, AuxiliaryModel, centre_and_spread, combine_outputs
+from fairfox.data.dataset import Dataset, Protected, missing_columns, project_blocks, resample
+from fairfox.errors import NotFittedError, OptionError, ShapeError
 from fairfox.gradients.autograd import autograd_jacobian
-from fairfox.maps.protocol import CounterfactualMap, Mapped, check_both_groups
+from fairfox.maps.protocol import OFF_RANGE, CounterfactualMap, Mapped, check_groups_present, number_reached
 from fairfox.maps.rank import RankMap
-from fairfox.models.protocol import Model
+from fairfox.models.protocol import Model, row_blocks
 from fairfox.similarity import between_metric, covariance_metric
 
 Metric = Literal["identity", "covariance", "between"]
 Persistence = Literal["adaptive"] | float
+FLAT = "no evidence about the protected variable (the auxiliary is flat here)"
 
 
 @dataclass(frozen=True)
 class GroupLogits:
-    """Mean and spread of the auxiliary's logit in each group, from rows it was not trained on."""
+    """Mean and spread of the auxiliary's logit in each of two groups, from rows it was not trained on."""
 
     mean: Tensor  # (2,)
     spread: Tensor  # (2,)
     between: float  # the between-group share of the logit's variance (eta squared)
 
     @classmethod
-    def of(cls, logit: Tensor, c: Tensor) -> GroupLogits:
-        """Return the statistics of logits (n,) over the groups c (n,)."""
-        groups = [logit[c == g] for g in (0, 1)]
-        mean = torch.stack([part.mean() for part in groups])
-        spread = torch.stack([part.std(correction=0) for part in groups])
-        share = torch.tensor([len(part) for part in groups]).to(mean)
+    def of(cls, logit: Tensor, c: Tensor, weights: Tensor | None = None) -> GroupLogits:
+        """Return the statistics of logits (n,) over the groups c (n,), 0 and 1."""
+        parts = [c == 0, c == 1]
+        counts = [None if weights is None else weights[part].to(logit) for part in parts]
+        moments = [_moments(logit[part], count) for part, count in zip(parts, counts, strict=True)]
+        mean, spread = (torch.stack(each) for each in zip(*moments, strict=True))
+        size = [part.sum() if count is None else count.sum() for part, count in zip(parts, counts, strict=True)]
+        share = torch.stack(size).to(mean)
         share = share / share.sum()
         within = (share * spread.square()).sum()
         between = (share * (mean - (share * mean).sum()).square()).sum()
@@ -45,21 +50,79 @@ class GroupLogits:
 
     def where_to(self, logit: Tensor, own: Tensor, persistence: Persistence) -> Tensor:
         """Return the logit each person should reach in the other group: r(x)."""
-        p = (1 - self.between) ** 2 if persistence == "adaptive" else persistence
+        p = _carried_over(persistence, self.between)
         other = 1 - own
         known = self.spread[own] > 0  # a group of one has no spread to compare with
         ratio = torch.where(known, self.spread[other] / torch.where(known, self.spread[own], 1.0), 1.0)
         return self.mean[other] + p * ratio * (logit - self.mean[own])
 
 
+@dataclass(frozen=True)
+class OutputLine:
+    """The least-squares line of the auxiliary's output on a number, from rows it was not trained on."""
+
+    slope: Tensor
+    level: Tensor  # the output at c = 0
+    explained: float  # the share of the output's variance on the line (R squared)
+
+    @classmethod
+    def of(cls, output: Tensor, c: Tensor, weights: Tensor | None = None) -> OutputLine:
+        """Return the line of outputs (n,) on the numbers c (n,)."""
+        count = _counts(weights, output)
+        share = count / count.sum()
+        out, at = output - (share * output).sum(), c - (share * c).sum()
+        variance = (share * at.square()).sum()
+        slope = (share * at * out).sum() / variance
+        explained = slope.square() * variance / (share * out.square()).sum().clamp(min=1e-30)
+        return cls(slope, (share * (output - slope * c)).sum(), float(explained.clamp(max=1.0)))
+
+    def where_to(self, output: Tensor, c: Tensor, to: Tensor, persistence: Persistence) -> Tensor:
+        """Return the output each person should reach at the number `to` (n,) instead of c (n,): r(x)."""
+        here, there = (self.level + self.slope * at for at in (c, to))
+        return there + _carried_over(persistence, self.explained) * (output - here)
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What the fitting rows say about one protected variable, whatever the auxiliary."""
+
+    gaps: Tensor  # (G, D): the mean of x in each class; (1, D): its slope on a number
+    covariance: Tensor | None  # (D, D), shrunk; None for the identity metric
+    hidden: Tensor  # (D,) bool: columns that do not move along
+    withheld_map: RankMap | None
+    spread: float = 1.0  # of a number
+    values: Tensor | None = None  # of a number, in order
+
+    def metric(self, kind: Metric, gap: Tensor) -> Tensor | None:
+        """Return S (D, D) for people who cross a gap (D,); None for the identity."""
+        if self.covariance is None:
+            return None
+        matrix = between_metric(self.covariance, gap) if kind == "between" else self.covariance.clone()
+        hidden = self.hidden.to(matrix.device)
+        matrix[hidden] = 0.0
+        matrix[:, hidden] = 0.0
+        return matrix
+
+
+class Way(NamedTuple):
+    """Where some people go: their rows, the classes whose difference moves, and what output they are to reach."""
+
+    rows: Tensor  # (n,)
+    pair: tuple[int, int]
+    reach: Tensor  # (n,)
+    gap: Tensor  # (D,)
+
+
 @dataclass(kw_only=True)
 class MoveMap:
     """Everyone moved along v = S Jᵀ (J S Jᵀ)⁺ until the auxiliary takes them for a member of the other group.
 
+    Between two of many classes the difference of their logits moves; a number is moved by its standard deviations.
     The metric S says what "smallest" means. `identity`: the smallest edit that changes c (the paper's move: the
     *direct* reading). `covariance`: features that correlate move along. `between`: what really differs between
     the groups. The direction is recomputed at each of `steps` equal steps. `persistence` is how much of a
     person's typicality carries over: 1 keeps the rank of the logit, 0 sends everyone to the other group's mean.
+    With `hold_others` groups are compared that are alike in the other protected variables: by linear regression.
     """
 
     metric: Metric = "between"
@@ -68,104 +131,279 @@ class MoveMap:
     persistence: Persistence = "adaptive"
     shrink: float = 0.1
     variable: int = 0
+    hold_others: bool = False
     batch_size: int = 4096
     model: Model | None = field(default=None, init=False, repr=False)
-    matrix: Tensor | None = field(default=None, init=False, repr=False)  # S
-    logits: GroupLogits | None = field(default=None, init=False, repr=False)
-    withheld_map: RankMap | None = field(default=None, init=False, repr=False)
+    surroundings: Surroundings | None = field(default=None, init=False, repr=False)
+    logits: dict[tuple[int, int], GroupLogits] = field(default_factory=dict, init=False, repr=False)  # of two classes
+    line: OutputLine | None = field(default=None, init=False, repr=False)  # of a number
+    shifts: dict[tuple[int, int], Tensor] = field(default_factory=dict, init=False, repr=False)  # (H,) by what is held
 
     def fit(self, data: Dataset) -> Self:
         """Train the auxiliary and read off the metric and the group statistics; uses the first member."""
-        fitted: MoveMap = self.fit_many(data, 1, seed=0)[0]  # type: ignore[assignment]
-        self.model, self.matrix, self.logits, self.withheld_map = (
-            fitted.model,
-            fitted.matrix,
-            fitted.logits,
-            fitted.withheld_map,
-        )
+        fitted = self._fit_variable(data, self.variable, self._train(data, 1, seed=0), 1, seed=0)[0]
+        self.model, self.surroundings = fitted.model, fitted.surroundings
+        self.logits, self.line, self.shifts = fitted.logits, fitted.line, fitted.shifts
         return self
 
-    def fit_many(self, data: Dataset, refits: int, *, seed: int) -> list[CounterfactualMap]:
-        """Return one map per member of the auxiliary, at most `refits`; members are trained together."""
-        if data.protected[self.variable].kind != "binary":
-            raise OptionError("The move map compares two groups; give a protected variable with two values, or a cut")
-        auxiliary = copy.copy(self.auxiliary)
-        if isinstance(auxiliary, AuxiliaryModel):
-            auxiliary.refits = refits
-            auxiliary.seed += seed
-        auxiliary.fit(data)
-        known = data[~data.c[:, self.variable].isnan()]
-        check_both_groups(known, self.variable)
-        matrix = self._metric(known)
-        rank = None
-        if bool(data.withheld.any()):
-            rank = RankMap(variable=self.variable, only=data.withheld).fit(known)
-        unseen = auxiliary.held_out
-        rows = unseen if unseen is not None and _has_both_groups(unseen, self.variable) else known
-        return [self._with(member, matrix, rank, rows) for member in list(auxiliary.members)[:refits]]
+    def fit_many(self, data: Dataset, refits: int, *, seed: int) -> list[list[CounterfactualMap]]:
+        """Return for each protected variable one map per member of the auxiliary, at most `refits`.
 
-    def map(self, data: Dataset) -> Mapped:
-        """Return everyone moved into the other group; where J vanishes on the way people stay and are abstained."""
-        if self.model is None or self.logits is None:
+        The auxiliary is trained once for all variables, its members together.
+        """
+        auxiliary = self._train(data, refits, seed=seed)
+        return [[*self._fit_variable(data, v, auxiliary, refits, seed=seed)] for v in range(len(data.protected))]
+
+    def map(self, data: Dataset, to: Tensor | None = None) -> Mapped:
+        """Return everyone where `to` (N,) says; where J vanishes on the way people stay and are abstained."""
+        if self.model is None or self.surroundings is None:
             raise NotFittedError("This MoveMap is not fitted; call fit first")
-        c = data.c[:, self.variable]
-        unknown = c.isnan()
-        own = c.nan_to_num().long()
-        x, model = data.x.clone(), self.model
-        gaps = missing_columns(data)
-        with torch.no_grad():
-            reach = self.logits.where_to(self._logit(model, x), own, self.persistence)
-        dead = torch.zeros(len(x), dtype=torch.bool, device=x.device)
-        for step in range(self.steps):
-            jac = self._jacobian(model, x)  # (N, 1, D)
-            jac[:, :, gaps] = 0.0
-            dead |= dead_rows(jac)
-            direction = inverse_direction(jac, metric=self.matrix)[:, :, 0]
-            with torch.no_grad():
-                left = reach - self._logit(model, x)
-            x = x + direction * (left / (self.steps - step))[:, None]
+        p, c = data.protected[self.variable], data.c[:, self.variable]
+        to = _other_group(p, c) if to is None else to.to(c)
+        going = ~(c.isnan() | to.isnan() | (to == c if not p.is_continuous else to == 0))
+        there = to if self.surroundings.values is None else self._reached(c, to)
+        off = going & there.isnan()
+        x, flat = data.x.clone(), torch.zeros(len(c), dtype=torch.bool, device=c.device)
+        for way in self._ways(data, there, going & ~off):
+            x[way.rows], flat[way.rows] = self._follow(way, data)
         overshoot = _outside(x, data)
         x = project_blocks(x, data.features)
         for f in data.features:
             if f.has_missing:  # what is missing stays missing
                 x[:, f.start] = torch.where(data.x[:, f.start + 1] > 0.5, data.x[:, f.start], x[:, f.start])
-        if self.withheld_map is not None:
-            x[:, data.withheld] = self.withheld_map.map(data).rows[:, data.withheld]
-        stay = dead | unknown
+        reasons = [(flat, FLAT), (off, OFF_RANGE)]
+        if self.surroundings.withheld_map is not None:
+            swapped = self.surroundings.withheld_map.map(data, to)
+            x[:, data.withheld] = swapped.rows[:, data.withheld]
+            reasons.append((swapped.abstained & going & ~off, swapped.reason))
+        stay = ~going | torch.stack([gone for gone, _ in reasons]).any(0)
         x[stay] = data.x[stay]
-        return Mapped(x, stay, "no evidence about the protected variable (the auxiliary is flat here)", overshoot)
+        _, reason = max(reasons, key=lambda one: int(one[0].sum()))  # most people's
+        return Mapped(x, stay, reason, overshoot)
 
-    def _jacobian(self, model: Model, x: Tensor) -> Tensor:
-        return autograd_jacobian(model, x, batch_size=self.batch_size)[:, self.variable, None]
+    def _train(self, data: Dataset, refits: int, *, seed: int) -> Auxiliary:
+        auxiliary = copy.copy(self.auxiliary)
+        if isinstance(auxiliary, AuxiliaryModel):
+            auxiliary.refits = refits
+            auxiliary.seed += seed
+        return auxiliary.fit(data)
 
-    def _logit(self, model: Model, x: Tensor) -> Tensor:
-        return torch.cat([model(part)[:, self.variable] for part in x.split(self.batch_size)])
+    def _fit_variable(
+        self, data: Dataset, variable: int, auxiliary: Auxiliary, refits: int, *, seed: int
+    ) -> list[MoveMap]:
+        known = _who_counts(data, variable)
+        check_groups_present(known, variable)
+        surroundings = self._look_around(known, variable, seed)
+        unseen = None if auxiliary.held_out is None else _who_counts(auxiliary.held_out, variable)
+        maps = []
+        for member in list(auxiliary.members)[:refits]:
+            one = copy.copy(self)
+            one.variable, one.model, one.surroundings = variable, member, surroundings
+            one._learn_where(known, unseen)
+            maps.append(one)
+        return maps
 
-    def _with(self, model: Model, matrix: Tensor | None, rank: RankMap | None, held_out: Dataset) -> MoveMap:
-        one = copy.copy(self)
-        one.model, one.matrix, one.withheld_map = model, matrix, rank
-        with torch.no_grad():
-            one.logits = GroupLogits.of(self._logit(model, held_out.x), held_out.c[:, self.variable])
-        return one
-
-    def _metric(self, data: Dataset) -> Tensor | None:
-        if self.metric == "identity":
-            return None
-        seen = torch.where(data.withheld.to(data.x.device), 0.0, data.x)  # what is withheld does not move along
-        if self.metric == "covariance":
-            matrix = covariance_metric(seen, shrink=self.shrink)
-        elif self.metric == "between":
-            matrix = between_metric(seen, data.c[:, self.variable] == 1, shrink=self.shrink)
-        else:
+    def _look_around(self, known: Dataset, variable: int, seed: int) -> Surroundings:
+        """Return what rows whose value is known say: the metric's ingredients, and where withheld columns go."""
+        if self.metric not in ("identity", "covariance", "between"):
             raise OptionError(f"The metric is '{self.metric}'; expected 'identity', 'covariance' or 'between'")
-        hidden = (data.withheld | missing_columns(data)).to(matrix.device)
-        matrix[hidden] = 0.0
-        matrix[:, hidden] = 0.0
-        return matrix
+        p, c = known.protected[variable], known.c[:, variable]
+        withheld = known.withheld.to(known.x.device)
+        seen = torch.where(withheld, 0.0, known.x)  # what is withheld does not move along
+        covariance, rank = None, None
+        if self.metric != "identity":
+            covariance = covariance_metric(seen, shrink=self.shrink, weights=known.weights)
+        if bool(withheld.any()):
+            rows = known if known.weights is None else resample(known, generator=torch.Generator().manual_seed(seed))
+            rank = RankMap(variable=variable, only=known.withheld, hold_others=self.hold_others).fit(rows)
+        hidden = withheld | missing_columns(known).to(withheld.device)
+        held = held_columns(known, self._others(known.protected, variable))
+        if not p.is_continuous:
+            member = torch.stack([c == code for code in range(len(p.levels))], dim=1).to(seen)
+            return Surroundings(_regression(seen, member, held, known.weights)[0], covariance, hidden, rank)
+        mean, spread = centre_and_spread(c, known.weights)
+        along = torch.stack([(c - mean) / spread, torch.ones_like(c)], dim=1)
+        slope = _regression(seen, along, held, known.weights)[0][:1] / spread
+        return Surroundings(slope, covariance, hidden, rank, float(spread), c.unique())
+
+    def _learn_where(self, known: Dataset, unseen: Dataset | None) -> None:
+        """Read off where people stand: from unseen rows, or from all known ones where these lack a group."""
+        p = known.protected[self.variable]
+        self._check_outputs(known)
+        self.logits, self.shifts = {}, {}
+        if p.is_continuous:
+            many = unseen is not None and len(unseen.c[:, self.variable].unique()) > 1
+            rows = unseen if unseen is not None and many else known
+            output = self._output(rows)
+            c = rows.c[:, self.variable]
+            along = torch.stack([c, torch.ones_like(c)], dim=1)
+            self.shifts[0, 0] = self._shift_of(rows, along, output)
+            self.line = OutputLine.of(output - self._shifted(rows, (0, 0)), c, rows.weights)
+            return
+        for low, high in combinations(range(len(p.levels)), 2):
+            rows = _of_two(known if unseen is None else unseen, self.variable, low, high)
+            if len(rows.c[:, self.variable].unique()) < 2:
+                rows = _of_two(known, self.variable, low, high)
+            logit = self._output(rows, (low, high))
+            own = (rows.c[:, self.variable] == high).long()
+            self.shifts[low, high] = self._shift_of(rows, torch.stack([1 - own, own], dim=1).to(logit), logit)
+            self.logits[low, high] = GroupLogits.of(logit - self._shifted(rows, (low, high)), own, rows.weights)
+
+    def _shift_of(self, rows: Dataset, own: Tensor, output: Tensor) -> Tensor:
+        """Return how the output goes with the variables that are held (H,), the own group the same."""
+        return _regression(output[:, None], own, held_columns(rows, self._others(rows.protected)), rows.weights)[1][
+            :, 0
+        ]
+
+    def _shifted(self, rows: Dataset, pair: tuple[int, int]) -> Tensor:
+        """Return the part of everyone's output (n,) that goes with the variables that are held."""
+        return held_columns(rows, self._others(rows.protected)) @ self.shifts[pair].to(rows.x)
+
+    def _reached(self, c: Tensor, to: Tensor) -> Tensor:
+        """Return the number (N,) that is so many standard deviations away; NaN beyond those of the fitting rows."""
+        assert self.surroundings is not None
+        assert self.surroundings.values is not None
+        return number_reached(c.contiguous(), to * self.surroundings.spread, self.surroundings.values)
+
+    def _ways(self, data: Dataset, to: Tensor, going: Tensor) -> Iterator[Way]:
+        """Yield everyone who goes: all with a number at once, and those between the same two classes together."""
+        assert self.surroundings is not None
+        p, c, gaps = data.protected[self.variable], data.c[:, self.variable], self.surroundings.gaps
+        if p.is_continuous:
+            rows = going.nonzero()[:, 0]
+            if len(rows):
+                assert self.line is not None
+                shift = self._shifted(data[rows], (0, 0))
+                output = self._output(data[rows]) - shift
+                reach = self.line.where_to(output, c[rows], to[rows], self.persistence)
+                yield Way(rows, (0, 1), reach + shift, gaps[0])
+            return
+        pair = len(p.levels) * torch.minimum(c, to) + torch.maximum(c, to)
+        for code in pair[going].unique().tolist():
+            low, high = divmod(int(code), len(p.levels))
+            rows = (going & (pair == code)).nonzero()[:, 0]
+            shift = self._shifted(data[rows], (low, high))
+            logit, own = self._output(data[rows], (low, high)) - shift, (c[rows] == high).long()
+            reach = self.logits[low, high].where_to(logit, own, self.persistence)
+            yield Way(rows, (low, high), reach + shift, gaps[high] - gaps[low])
+
+    def _follow(self, way: Way, data: Dataset) -> tuple[Tensor, Tensor]:
+        """Return the rows (n, D) of people at the end of their way, and who (n,) found no direction to go on."""
+        assert self.surroundings is not None
+        model = self._moving(data.protected, way.pair)
+        matrix = self.surroundings.metric(self.metric, way.gap)
+        gaps = missing_columns(data)
+        moved, stuck = [], []
+        for block in row_blocks(len(way.rows), self.batch_size):
+            x = data.x[way.rows[block]]
+            lost = torch.zeros(len(x), dtype=torch.bool, device=x.device)
+            for step in range(self.steps):
+                jac = autograd_jacobian(model, x, batch_size=self.batch_size)  # (n, 1, D)
+                jac[:, :, gaps] = 0.0
+                lost |= dead_rows(jac)
+                direction = inverse_direction(jac, metric=matrix)[:, :, 0]
+                with torch.no_grad():
+                    left = way.reach[block] - model(x)[:, 0]
+                x = x + direction * (left / (self.steps - step))[:, None]
+            moved.append(x)
+            stuck.append(lost)
+        return torch.cat(moved), torch.cat(stuck)
+
+    def _others(self, protected: Sequence[Protected], variable: int | None = None) -> list[int]:
+        """Return the variables that are held: a crossing changes its parts, and is itself changed with them."""
+        own = self.variable if variable is None else variable
+        if not self.hold_others or protected[own].parts:
+            return []
+        return [v for v, p in enumerate(protected) if v != own and not p.parts]
+
+    def _moving(self, protected: Sequence[Protected], pair: tuple[int, int]) -> Model:
+        """Return what moves as a model (N, D) -> (N, 1): one output, or the difference of two classes' logits."""
+        assert self.model is not None
+        return combine_outputs(self.model, _row(protected, self.variable, pair)[None])
+
+    def _output(self, data: Dataset, pair: tuple[int, int] = (0, 1)) -> Tensor:
+        model = self._moving(data.protected, pair)
+        with torch.no_grad():
+            return torch.cat([model(data.x[rows])[:, 0] for rows in row_blocks(len(data), self.batch_size)])
+
+    def _check_outputs(self, data: Dataset) -> None:
+        assert self.model is not None
+        found, expected = self.model(data.x[:1]).shape[1], sum(p.outputs for p in data.protected)
+        if found != expected:
+            raise ShapeError(
+                f"The auxiliary has {found} outputs; expected {expected}: one for two groups or a number, one per "
+                "class of many, variable after variable"
+            )
 
 
-def _has_both_groups(data: Dataset, variable: int) -> bool:
-    return bool((data.c[:, variable] == 0).any() and (data.c[:, variable] == 1).any())
+def held_columns(data: Dataset, others: Sequence[int]) -> Tensor:
+    """Return the protected variables that are held as columns (N, H): classes but the first as 0 and 1, and numbers.
+
+    What is unknown is 0.
+    """
+    columns = [data.x.new_zeros(len(data), 0)]
+    for v in others:
+        p, c = data.protected[v], data.c[:, v].to(data.x)
+        codes = torch.arange(1, max(len(p.levels), 1), device=c.device)
+        columns.append(c.nan_to_num()[:, None] if p.is_continuous else (c[:, None] == codes).to(data.x))
+    return torch.cat(columns, dim=1)
+
+
+def _regression(values: Tensor, own: Tensor, held: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return the least-squares coefficients of values (n, D) on own (n, G) and held columns (n, H), both at once."""
+    root = _counts(weights, values).sqrt()[:, None].double()
+    design = torch.cat([own, held], dim=1).to(root)
+    solution = torch.linalg.lstsq(root * design, root * values.to(root), driver="gelsd").solution.to(values)
+    return solution[: own.shape[1]], solution[own.shape[1] :]
+
+
+def _row(protected: Sequence[Protected], variable: int, pair: tuple[int, int] = (0, 1)) -> Tensor:
+    """Return what moves as a combination (K,) of the outputs: one output, or the difference of two classes'."""
+    start = sum(p.outputs for p in protected[:variable])
+    row = torch.zeros(sum(p.outputs for p in protected), dtype=torch.float64)
+    if protected[variable].kind == "categorical":
+        row[start + pair[1]], row[start + pair[0]] = 1.0, -1.0
+    else:
+        row[start] = 1.0
+    return row
+
+
+def _other_group(p: Protected, c: Tensor) -> Tensor:
+    if len(p.levels) != 2:
+        found = "is a number" if p.is_continuous else f"has {len(p.levels)} classes"
+        raise OptionError(f"'{p.name}' {found}; say where everyone goes (to=...): there is no one other group")
+    return 1 - c
+
+
+def _who_counts(data: Dataset, variable: int) -> Dataset:
+    """Return the rows whose value is known and that stand for anybody."""
+    known = ~data.c[:, variable].isnan()
+    return data[known if data.weights is None else known & (data.weights > 0).to(known.device)]
+
+
+def _of_two(data: Dataset, variable: int, low: int, high: int) -> Dataset:
+    """Return the members of two classes."""
+    c = data.c[:, variable]
+    member = (c == low) | (c == high)
+    return data if bool(member.all()) else data[member]
+
+
+def _moments(values: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return the mean and the standard deviation of values (n,)."""
+    if weights is None:
+        return values.mean(), values.std(correction=0)
+    share = weights / weights.sum()
+    mean = (share * values).sum()
+    return mean, (share * (values - mean).square()).sum().sqrt()
+
+
+def _counts(weights: Tensor | None, like: Tensor) -> Tensor:
+    """Return how many people each row stands for (n,)."""
+    return like.new_ones(len(like)) if weights is None else weights.to(like)
+
+
+def _carried_over(persistence: Persistence, explained: float) -> float:
+    return (1 - explained) ** 2 if persistence == "adaptive" else persistence
 
 
 def _outside(x: Tensor, data: Dataset) -> Tensor:

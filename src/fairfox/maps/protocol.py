@@ -10,12 +10,15 @@ import torch
 from torch import Tensor
 
 from fairfox.data.dataset import Dataset, resample
-from fairfox.errors import DataError
+from fairfox.errors import DataError, OptionError
+
+OFF_RANGE = "nobody to compare with has a protected value that high or low"
+TOO_FEW = "too few people share the other protected values"
 
 
 @dataclass(frozen=True)
 class Mapped:
-    """People as members of the other group: encoded rows, and who could not be mapped and why."""
+    """People as members of another group: encoded rows, and who could not be mapped and why."""
 
     rows: Tensor  # (N, D), one-hot blocks as category distributions
     abstained: Tensor  # (N,) bool
@@ -24,7 +27,7 @@ class Mapped:
 
 
 class CounterfactualMap(Protocol):
-    """Says how each person would look as a member of the other group."""
+    """Says how each person would look as a member of another group."""
 
     def fit(self, data: Dataset) -> Self:
         """Learn from x and c, never y."""
@@ -36,28 +39,85 @@ class CounterfactualMap(Protocol):
 
 
 @runtime_checkable
-class RefittableMap(Protocol):
-    """A map that knows a cheaper way to be fitted several times than one after the other."""
+class ManyGroupMap(Protocol):
+    """A map for any protected variable: many classes, a number, one of several."""
 
-    def fit_many(self, data: Dataset, refits: int, *, seed: int) -> list[CounterfactualMap]:
-        """Return `refits` independently fitted maps."""
+    variable: int  # which protected variable
+
+    def fit(self, data: Dataset) -> Self:
+        """Learn from x and c, never y."""
+        ...
+
+    def map(self, data: Dataset, to: Tensor | None = None) -> Mapped:
+        """Return everyone where `to` (N,) says: in that class, or so many standard deviations higher.
+
+        Who goes nowhere has NaN there. None: everyone goes to the other of two groups.
+        """
         ...
 
 
-def check_both_groups(data: Dataset, variable: int) -> None:
-    """Raise where one of the two groups has nobody to learn from."""
-    p = data.protected[variable]
+@runtime_checkable
+class RefittableMap(Protocol):
+    """A map that knows a cheaper way to be fitted several times than one after the other."""
+
+    def fit_many(self, data: Dataset, refits: int, *, seed: int) -> list[list[CounterfactualMap]]:
+        """Return `refits` independently fitted maps for each protected variable."""
+        ...
+
+
+def check_groups_present(data: Dataset, variable: int) -> None:
+    """Raise where a class has nobody to learn from, or a number fewer than two values."""
+    p, c = data.protected[variable], data.c[:, variable]
+    if p.is_continuous:
+        if len(c[~c.isnan()].unique()) < 2:
+            raise DataError(f"The fitting rows show fewer than two values of '{p.name}'; it must vary to be compared")
+        return
     for code, level in enumerate(p.levels):
-        if not bool((data.c[:, variable] == code).any()):
-            raise DataError(f"Nobody in the fitting rows belongs to '{level}' of '{p.name}'; both groups are needed")
+        if not bool((c == code).any()):
+            raise DataError(f"Nobody in the fitting rows belongs to '{level}' of '{p.name}'; all groups are needed")
 
 
-def fit_maps(prototype: CounterfactualMap, data: Dataset, refits: int, *, seed: int) -> list[CounterfactualMap]:
-    """Return `refits` fitted copies of a map: one on the rows as they are, several on resampled rows."""
+def number_reached(c: Tensor, step: Tensor, values: Tensor) -> Tensor:
+    """Return the number that is a step (N,) away from c (N,); NaN beyond the last of the `values` that people have.
+
+    Where nobody is within half a step of it, in a wide gap between two values, it goes on to the next value: there is
+    nobody to be compared with inside, and of two values the next one is the other.
+    """
+    there = c + step
+    last = len(values) - 1
+    below, above = torch.searchsorted(values, there, right=True) - 1, torch.searchsorted(values, there)  # (N,)
+    inside = (below >= 0) & (above <= last) & ~there.isnan()
+    low, high = values[below.clamp(min=0)], values[above.clamp(max=last)]
+    gap = torch.minimum(there - low, high - there) > step.abs() / 2
+    reached = torch.where(gap, torch.where(step > 0, high, low), there)
+    return torch.where(inside, reached, torch.nan)
+
+
+def fit_maps(prototype: CounterfactualMap, data: Dataset, refits: int, *, seed: int) -> list[list[CounterfactualMap]]:
+    """Return `refits` fitted copies of a map for each protected variable.
+
+    One on the rows as they are; several on resampled rows, and weighted rows are always resampled.
+    """
     if isinstance(prototype, RefittableMap):
         return prototype.fit_many(data, refits, seed=seed)
-    if refits == 1:
-        return [copy.copy(prototype).fit(data)]
     generator = torch.Generator().manual_seed(seed)
-    samples = [resample(data, generator=generator) for _ in range(refits)]
-    return [copy.copy(prototype).fit(sample) for sample in samples]
+    as_they_are = refits == 1 and data.weights is None
+    samples = [data] if as_they_are else [resample(data, generator=generator) for _ in range(refits)]
+    return [
+        [one.fit(sample) for one, sample in zip(_copies(prototype, v, data, refits), samples, strict=True)]
+        for v in range(len(data.protected))
+    ]
+
+
+def _copies(prototype: CounterfactualMap, variable: int, data: Dataset, refits: int) -> list[CounterfactualMap]:
+    copies = [copy.copy(prototype) for _ in range(refits)]
+    many = isinstance(prototype, ManyGroupMap)
+    if not many and (len(data.protected) > 1 or data.protected[0].kind != "binary"):
+        raise OptionError(
+            f"{type(prototype).__name__} maps between two groups; use rank or move for many classes, numbers or several"
+            " protected variables"
+        )
+    for one in copies:
+        if isinstance(one, ManyGroupMap):
+            one.variable = variable
+    return copies

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -11,20 +12,34 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from fairfox.data.dataset import Dataset, Feature
-from fairfox.errors import NotFittedError, OptionError
-from fairfox.maps.protocol import Mapped, check_both_groups
+from fairfox.errors import NotFittedError, OptionError, ShapeError
+from fairfox.maps.protocol import OFF_RANGE, TOO_FEW, Mapped, check_groups_present, number_reached
 
+UNKNOWN = "protected value unknown"
 _MOST_CELLS = 2**20  # of a column's grid
+_MOST_REMEMBERED = 2**14  # people of a class, whose places are kept for the next class they go to
 _STEPS = 2  # from value to value inside a cell, before giving up and searching
+_FIFTHS = (0.2, 0.4, 0.6, 0.8)  # where numbers are cut when they are held
+_FEWEST_IN_CLASS, _FEWEST_IN_ALL = 10, 50  # who share the other protected values: of a class, or of all numbers
+_MEAN_KNOTS, _SPREAD_KNOTS = (2, 3, 4, 6, 8, 11, 15), (0, 2, 3, 4)
+_BEYOND = 10  # people beyond the outermost knots on either side, but no more than a twentieth
+_MOST_WINDOWS, _FEWEST_IN_WINDOW = 10, 250  # but two windows where there are fewer people
+_SPIKE, _EXACT = 0.33, 1e-3  # the share of a value that stands out; how near to a function of c is one
+_ROUNDING = 1e-12  # of a variance
+_REPEATED = 2.0  # how much larger chance differences are among rows that were drawn with replacement
 
 
 @dataclass
 class RankMap:
-    """Everyone as a member of the other group, with the rank they have in their own, feature by feature.
+    """Everyone as a member of another group, with the rank they have in their own, feature by feature.
 
-    Continuous: the value at the same mid-rank among the other group's values. Categorical: maximal coupling, a
-    category stays with probability min(1, p'/p), and what leaves is spread over the categories that gain.
+    Continuous features: the value at the same mid-rank among the other group's values. Categorical: maximal coupling,
+    a category stays with probability min(1, p'/p), and what leaves is spread over the categories that gain.
     Missing numbers stay missing; a missing category is a category. No auxiliary, no gradient, no tuning.
+
+    Where the protected variable is a number, a person keeps their conditional quantile: the rank among people with
+    about their own value becomes the rank among people one standard deviation higher or lower. With `hold_others`
+    everyone is compared with people who share their other protected values (numbers in fifths).
 
     Example:
         >>> data = Dataset.from_arrays([[0.0], [1.0], [5.0], [7.0]], c=[0, 0, 1, 1])
@@ -34,62 +49,257 @@ class RankMap:
 
     variable: int = 0  # which protected variable
     only: Tensor | None = None  # (D,) bool: columns to map; None: all
-    ranks: list[list[SameRank | None]] = field(default_factory=list, init=False, repr=False)  # [group][number column]
-    moves: list[list[Tensor]] = field(default_factory=list, init=False, repr=False)  # [group][block] (L, L)
+    hold_others: bool = False
+    strata: Strata | None = field(default=None, init=False, repr=False)
+    fitted: dict[int, ClassRanks | NumberRanks] = field(default_factory=dict, init=False, repr=False)  # by stratum
 
     def fit(self, data: Dataset) -> Self:
         """Learn each group's values and category shares."""
-        if data.protected[self.variable].kind != "binary":
-            raise OptionError("The rank map compares two groups; give a protected variable with two values, or a cut")
-        c = data.c[:, self.variable]
-        groups = [data.x[c == 0], data.x[c == 1]]
-        check_both_groups(data, self.variable)
-        values = [[_present(rows, f.start, f.has_missing) for f in _continuous(data)] for rows in groups]
-        self.ranks = [
-            [
-                SameRank.between(own, other) if len(own) and len(other) else None
-                for own, other in zip(values[g], values[1 - g], strict=True)
-            ]
-            for g in (0, 1)
-        ]
-        shares = [[rows[:, f.columns].mean(0) for f in _categorical(data)] for rows in groups]
-        self.moves = [
-            [maximal_coupling(own, other) for own, other in zip(shares[g], shares[1 - g], strict=True)] for g in (0, 1)
-        ]
+        check_groups_present(data, self.variable)
+        p, c = data.protected[self.variable], data.c[:, self.variable]
+        features = [f for f in data.features if self.only is None or bool(self.only[f.start])]
+        self.strata = Strata.of(data, self.variable if self.hold_others else None)
+        held = bool(self.strata.others)
+        scale = _Scale.of(c) if p.is_continuous else None
+        stratum = torch.where(c.isnan(), -1, self.strata.place(data.c))
+        self.fitted = {}
+        for code in stratum[stratum >= 0].unique().tolist():
+            x, own = (data.x[stratum == code], c[stratum == code]) if code or held else (data.x, c)
+            if scale is None:
+                self.fitted[code] = ClassRanks.of(x, own, len(p.levels), features, _FEWEST_IN_CLASS if held else 1)
+            elif not held or len(x) >= _FEWEST_IN_ALL:
+                self.fitted[code] = NumberRanks.of(x, own, scale, features)
         return self
 
-    def map(self, data: Dataset) -> Mapped:
-        """Return everyone's row in the other group; people whose group is unknown are not mapped."""
-        if not self.ranks:
+    def map(self, data: Dataset, to: Tensor | None = None) -> Mapped:
+        """Return everyone's row where `to` (N,) says: in that class, or so many standard deviations of c higher.
+
+        NaN: nowhere; None: in the other of two groups. Who goes nowhere, whose protected value is unknown, or who has
+        nobody there to be compared with, keeps their row and is abstained.
+        """
+        if self.strata is None:
             raise NotFittedError("This RankMap is not fitted; call fit first")
         c = data.c[:, self.variable]
-        out = data.x.clone()
-        for g in (0, 1):
-            people = (c == g).nonzero()[:, 0]
-            rows = data.x.index_select(0, people)
-            for k, f in enumerate(_continuous(data)):
-                same_rank = self.ranks[g][k]
-                if same_rank is not None and self._maps(f.start):
-                    x = rows[:, f.start].contiguous()
-                    mapped = same_rank(x)
-                    rows[:, f.start] = torch.where(rows[:, f.start + 1] > 0.5, x, mapped) if f.has_missing else mapped
-            for k, f in enumerate(_categorical(data)):
-                if self._maps(f.start):
-                    rows[:, f.columns] = rows[:, f.columns] @ self.moves[g][k]
-            out.index_copy_(0, people, rows)
-        unknown = c.isnan()
-        return Mapped(out, unknown, "protected value unknown")
+        to = self._destination(data, to)
+        if not self.strata.others:
+            rows, moved = self.fitted[0].map(data.x, c, to)
+            return Mapped(rows, ~moved, self._reason(data, to, ~moved))
+        rows, moved = data.x.clone(), torch.zeros_like(c, dtype=torch.bool)
+        stratum = self.strata.place(data.c)
+        for code, one in self.fitted.items():
+            people = (stratum == code).nonzero()[:, 0]
+            mapped = one.map(data.x.index_select(0, people), c[people], to[people])
+            rows.index_copy_(0, people, mapped[0])
+            moved.index_copy_(0, people, mapped[1])
+        return Mapped(rows, ~moved, self._reason(data, to, ~moved))
 
-    def _maps(self, column: int) -> bool:
-        return self.only is None or bool(self.only[column])
+    def _destination(self, data: Dataset, to: Tensor | None) -> Tensor:
+        p, c = data.protected[self.variable], data.c[:, self.variable]
+        if to is None:
+            if p.kind != "binary":
+                raise OptionError(f"'{p.name}' has more than two groups; say where everyone goes with `to`")
+            return 1 - c
+        if to.shape != c.shape:
+            raise ShapeError(f"`to` has shape {tuple(to.shape)}; expected ({len(c)},): one destination each")
+        return to.to(c)
+
+    def _reason(self, data: Dataset, to: Tensor, abstained: Tensor) -> str:
+        """Return why those who had somewhere to go did not get there; more than one reason where there are more."""
+        if self.strata is None or not bool(abstained.any()):
+            return ""
+        p, c = data.protected[self.variable], data.c[:, self.variable]
+        left = abstained & ~c.isnan() & ~to.isnan() & ((to != c) | p.is_continuous)
+        if not bool(left.any()):
+            return UNKNOWN
+        if not p.is_continuous:
+            return TOO_FEW
+        if not self.strata.others:
+            return OFF_RANGE
+        compared = torch.isin(self.strata.place(data.c), torch.tensor(list(self.fitted), device=c.device))
+        found = {OFF_RANGE: left & compared, TOO_FEW: left & ~compared}
+        return " or ".join(reason for reason, people in found.items() if bool(people.any()))
+
+
+@dataclass(frozen=True)
+class Strata:
+    """People who share the protected variables that are held: classes as they are, numbers in fifths."""
+
+    others: tuple[int, ...]  # the variables that are held
+    sizes: tuple[int, ...]  # how many values each has
+    cuts: tuple[Tensor | None, ...]  # (4,) between the fifths of a number
+
+    @classmethod
+    def of(cls, data: Dataset, variable: int | None) -> Strata:
+        """Return the strata of all variables but this one and the crossings; of none for None or a crossing."""
+        if variable is None or data.protected[variable].parts:
+            return cls((), (), ())
+        others = tuple(v for v, p in enumerate(data.protected) if v != variable and not p.parts)
+        cuts = tuple(_fifths(data.c[:, v]) if data.protected[v].is_continuous else None for v in others)
+        sizes = tuple(len(data.protected[v].levels) if cut is None else 5 for v, cut in zip(others, cuts, strict=True))
+        return cls(others, sizes, cuts)
+
+    def place(self, c: Tensor) -> Tensor:
+        """Return everyone's stratum (N,) from the protected values (N, V); -1 where one that is held is unknown."""
+        place = torch.zeros(len(c), dtype=torch.long, device=c.device)
+        for v, size, cuts in zip(self.others, self.sizes, self.cuts, strict=True):
+            own = c[:, v].contiguous()
+            part = own.nan_to_num().long() if cuts is None else torch.bucketize(own, cuts)
+            place = torch.where(own.isnan() | (place < 0), -1, place * size + part)
+        return place
+
+
+@dataclass(frozen=True)
+class ClassRanks:
+    """The same ranks in another class, for people of K classes."""
+
+    groups: list[_Group | None]  # K; None: too few
+    pairs: dict[tuple[int, int], _Pair]  # known beforehand where there are two classes
+    features: list[Feature]
+
+    @classmethod
+    def of(cls, x: Tensor, c: Tensor, classes: int, features: list[Feature], fewest: int) -> ClassRanks:
+        """Return what the rows x (n, D) of classes c (n,) show; classes with fewer people are left out."""
+        groups = [_Group.of(rows, features) if len(rows := x[c == g]) >= fewest else None for g in range(classes)]
+        first = cls(groups, {}, features)
+        if classes > 2:  # so many tables would outgrow the data
+            return first
+        pairs = {(g, 1 - g): first._pair(g, 1 - g) for g in (0, 1) if groups[0] is not None and groups[1] is not None}
+        return cls(groups, {key: pair.tabled() for key, pair in pairs.items() if pair is not None}, features)
+
+    def map(self, x: Tensor, c: Tensor, to: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the rows in the classes `to` and who could be mapped (N,)."""
+        classes = len(self.groups)
+        out, moved = x.clone(), ~(c.isnan() | to.isnan())
+        both = torch.where(moved, c * classes + to, -1).long()
+        for key in (torch.bincount(both + 1, minlength=1)[1:] > 0).nonzero()[:, 0].tolist():
+            own, other = divmod(key, classes)
+            people = (both == key).nonzero()[:, 0]
+            pair = self._pair(own, other)
+            if pair is None:
+                moved.index_fill_(0, people, False)
+            else:
+                out.index_copy_(0, people, pair.map(x.index_select(0, people), self.features))
+        return out, moved
+
+    def _pair(self, own: int, other: int) -> _Pair | None:
+        if (own, other) in self.pairs:
+            return self.pairs[own, other]
+        a, b = self.groups[own], self.groups[other]
+        return None if a is None or b is None or own == other else _Pair.between(a, b)
+
+
+@dataclass(frozen=True)
+class _Group:
+    """One class: where its numbers stand, and the shares of its categories; None for what it never shows."""
+
+    ranks: list[Ranks | None]  # of each continuous feature
+    shares: list[Tensor]  # (L,) of each categorical one
+
+    @classmethod
+    def of(cls, rows: Tensor, features: Sequence[Feature]) -> _Group:
+        values = [_present(rows, f) for f in _continuous(features)]
+        ranks = [Ranks.of(part) if len(part) else None for part in values]
+        return cls(ranks, [rows[:, f.columns].mean(0) for f in _categorical(features)])
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """The way from one class to another, feature by feature."""
+
+    ranks: list[SameRank | None]
+    moves: list[Tensor]  # (L, L)
+
+    @classmethod
+    def between(cls, own: _Group, other: _Group) -> _Pair:
+        ranks = [SameRank(a, b) if a and b else None for a, b in zip(own.ranks, other.ranks, strict=True)]
+        return cls(ranks, [maximal_coupling(p, q) for p, q in zip(own.shares, other.shares, strict=True)])
+
+    def tabled(self) -> _Pair:
+        return _Pair([one and one.tabled() for one in self.ranks], self.moves)
+
+    def map(self, rows: Tensor, features: Sequence[Feature]) -> Tensor:
+        """Return rows, which are overwritten, in the other class."""
+        for f, same_rank in zip(_continuous(features), self.ranks, strict=True):
+            if same_rank is not None:
+                x = rows[:, f.start].contiguous()
+                mapped = same_rank(x)
+                rows[:, f.start] = torch.where(rows[:, f.start + 1] > 0.5, x, mapped) if f.has_missing else mapped
+        for f, move in zip(_categorical(features), self.moves, strict=True):
+            rows[:, f.columns] = rows[:, f.columns] @ move
+        return rows
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Where numbers stand among a group's values: by look-up, there is no search.
+
+    A grid over the group's distinct values says between which of them a number lies.
+
+    Example:
+        >>> ranks = Ranks.of(torch.tensor([3.0, 1.0, 3.0]))
+        >>> ranks.twice[ranks.place(torch.tensor([0.0, 1.0, 2.0, 3.0, 4.0]))].tolist()
+        [0.0, 1.0, 2.0, 4.0, 6.0]
+    """
+
+    ordered: Tensor  # (n,) the group's values in order
+    distinct: Tensor  # (U + 1,) the distinct ones, then NaN, which is neither below nor equal to anything
+    twice: (
+        Tensor  # (2 U + 1,) whole: mid-ranks, twice, of what is below the first, equal to it, between it and the next
+    )
+    first: Tensor  # (cells,) the first distinct value that is in the cell or above it
+    low: Tensor  # where the grid begins
+    scale: float  # cells per unit
+    asked: list[tuple[Tensor, Tensor]] = field(default_factory=list, repr=False, compare=False)  # what was asked last
+
+    @classmethod
+    def of(cls, values: Tensor) -> Ranks:
+        """Return where numbers stand among values (n,), which may not be empty."""
+        ordered = values.sort().values
+        distinct, counts = torch.unique_consecutive(ordered, return_counts=True)
+        before = F.pad(counts.cumsum(0), (1, 0))  # how many values lie below each distinct one, and in all
+        below, upto = before[:-1], before[1:]
+        twice = torch.cat([torch.stack([2 * below, below + upto], dim=1).flatten(), 2 * before[-1:]])
+        low, scale, cells = _grid(distinct)
+        first = torch.searchsorted(_cell(distinct, low, scale, cells), torch.arange(cells, device=values.device))
+        end = values.new_full((1,), torch.nan)
+        return cls(ordered, torch.cat([distinct, end]), twice.double(), first.to(torch.int32), low, scale)
+
+    def place(self, x: Tensor) -> Tensor:
+        """Return the place of numbers x (k,) among the 2 U + 1."""
+        place = self.first.index_select(0, _cell(x, self.low, self.scale, len(self.first)))
+        for _ in range(_STEPS):  # most cells hold one value or none
+            place += self.distinct.index_select(0, place) < x
+        found = self.distinct.index_select(0, place)  # index_select: twice as fast as [place]
+        left = (found < x).nonzero()[:, 0]
+        place[left] = torch.searchsorted(self.distinct[:-1], x[left], out_int32=True)
+        found[left] = self.distinct[place[left]]
+        return place.mul_(2).add_(found == x)
+
+    def place_again(self, x: Tensor) -> Tensor:
+        """Return the same as `place`, at once if these are the numbers that were asked for last.
+
+        People of one class go to many others, one after the other, and stand where they stand in their own.
+        """
+        for numbers, place in self.asked:
+            if numbers.shape == x.shape and torch.equal(numbers, x):
+                return place
+        place = self.place(x)
+        self.asked[:] = [(x.clone(), place)] if len(x) <= _MOST_REMEMBERED else []
+        return place
+
+    def share(self, x: Tensor) -> Tensor:
+        """Return the mid-rank of numbers x (k,), as a share of all, in float64."""
+        return self.twice.index_select(0, self.place(x)) / (2 * len(self.ordered))
+
+    def value(self, share: Tensor) -> Tensor:
+        """Return the values (k,) that stand at these shares."""
+        place = (share * len(self.ordered) + 1e-9).long()  # the product may fall just short of a whole number
+        return self.ordered.index_select(0, place.clamp(max=len(self.ordered) - 1))
 
 
 @dataclass(frozen=True)
 class SameRank:
-    """From a number in one group to the value at the same mid-rank in another: by look-up, there is no search.
-
-    A grid over the group's distinct values says where a number stands among them; what stands there in the other
-    group is known beforehand.
+    """From a number in one group to the value at the same mid-rank in another.
 
     Example:
         >>> same_rank = SameRank.between(torch.tensor([3.0, 1.0, 3.0]), torch.tensor([10.0, 20.0, 30.0]))
@@ -97,36 +307,174 @@ class SameRank:
         tensor([10., 10., 20., 30., 30.])
     """
 
-    distinct: Tensor  # (U + 1,) the group's values in order, then NaN, which is neither below nor equal to anything
-    answers: Tensor  # (2 U + 1,) for what is below the first of them, equal to it, between it and the next, ...
-    first: Tensor  # (cells,) the first distinct value that is in the cell or above it
-    low: Tensor  # where the grid begins
-    scale: float  # cells per unit
+    own: Ranks
+    other: Ranks
+    answers: Tensor | None = None  # (2 U + 1,) what stands in the other group at each place, if known beforehand
 
     @classmethod
     def between(cls, own: Tensor, other: Tensor) -> SameRank:
         """Return the way from values `own` (n,) to values `other` (m,); neither may be empty."""
-        distinct, counts = torch.unique_consecutive(own.sort().values, return_counts=True)
-        before = F.pad(counts.cumsum(0), (1, 0))  # how many values lie below each distinct one, and in all
-        below, upto = before[:-1], before[1:]
-        twice = torch.cat([torch.stack([2 * below, below + upto], dim=1).flatten(), 2 * before[-1:]])  # mid-ranks
-        place = twice * len(other) // (2 * len(own))  # in whole numbers
-        answers = other.sort().values[place.clamp(max=len(other) - 1)]
-        low, scale, cells = _grid(distinct)
-        first = torch.searchsorted(_cell(distinct, low, scale, cells), torch.arange(cells, device=own.device))
-        end = own.new_full((1,), torch.nan)
-        return cls(torch.cat([distinct, end]), answers, first.to(torch.int32), low, scale)
+        return cls(Ranks.of(own), Ranks.of(other)).tabled()
+
+    def tabled(self) -> SameRank:
+        """Return the same way with all answers known beforehand, which is faster and takes more memory."""
+        return SameRank(self.own, self.other, self._values(self.own.twice))
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return the values for numbers x (k,)."""
-        place = self.first.index_select(0, _cell(x, self.low, self.scale, len(self.first))).long()
-        for _ in range(_STEPS):  # most cells hold one value or none
-            place += self.distinct.index_select(0, place) < x
-        found = self.distinct.index_select(0, place)  # index_select: twice as fast as [place]
-        left = (found < x).nonzero()[:, 0]
-        place[left] = torch.searchsorted(self.distinct[:-1], x[left])
-        found[left] = self.distinct[place[left]]
-        return self.answers.index_select(0, place.mul_(2).add_(found == x))
+        if self.answers is not None:
+            return self.answers.index_select(0, self.own.place(x))
+        return self._values(self.own.twice.index_select(0, self.own.place_again(x)))
+
+    def _values(self, twice: Tensor) -> Tensor:
+        values = self.other.ordered
+        place = (twice * len(values)).div_(2 * len(self.own.ordered)).long()  # exact: whole numbers below 2**53
+        return values.index_select(0, place.clamp_(max=len(values) - 1))
+
+
+@dataclass(frozen=True)
+class NumberRanks:
+    """The same conditional quantiles at another value of a protected number."""
+
+    parts: list[_Along]  # all features that nobody lacks, then each of the others
+    scale: _Scale
+    values: Tensor  # of c, in order, in standard deviations
+
+    @classmethod
+    def of(cls, x: Tensor, c: Tensor, scale: _Scale, features: list[Feature]) -> NumberRanks:
+        """Return what the rows x (n, D) show about people with values c (n,)."""
+        known = ~c.isnan()
+        rows, at = x[known].double(), scale(c[known])
+        sets = [[f for f in features if not f.has_missing], *([f] for f in features if f.has_missing)]
+        seen = [(part, _shown(rows, part)) for part in sets if part]
+        parts = [_Along.of(rows[shown], at[shown], part) for part, shown in seen if bool(shown.any())]
+        return cls(parts, scale, at.unique())
+
+    def map(self, x: Tensor, c: Tensor, to: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the rows at c plus `to` standard deviations, and who could be mapped (N,)."""
+        own = self.scale(c)
+        there = number_reached(own, to.to(own), self.values)
+        moved = ~there.isnan()
+        out, people = x.clone(), moved.nonzero()[:, 0]
+        rows = x.index_select(0, people)
+        for part in self.parts:
+            shown = _shown(rows, part.features).nonzero()[:, 0]
+            who = people[shown]
+            mapped = part.map(rows.index_select(0, shown).double(), own[who], there[who])
+            for f in part.features:
+                stop = f.start + 1 if f.kind == "continuous" else f.stop
+                out[who, f.start : stop] = mapped[:, f.start : stop].to(x)
+        return out, moved
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """A protected number in standard deviations from its mean, in float64."""
+
+    mean: Tensor
+    sd: Tensor
+
+    @classmethod
+    def of(cls, c: Tensor) -> _Scale:
+        known = c[~c.isnan()].double()
+        return cls(known.mean(), known.std(correction=0))
+
+    def __call__(self, c: Tensor) -> Tensor:
+        return (c.double() - self.mean) / self.sd
+
+
+@dataclass(frozen=True)
+class _Along:
+    """How features change along a protected number c: x = mean(c) + spread(c) z, and the ranks of z near each c.
+
+    Mean, spread and category shares are natural splines of c. The ranks of z are those inside windows of c, and between
+    the centres of two windows in proportion; one for all where the windows do not differ. A number with a value that
+    many people share (no gain, forty hours) has no mean and spread to speak of: there z is x itself.
+    """
+
+    features: list[Feature]
+    means: Splines  # of all D columns
+    spreads: Splines  # of the numbers
+    floor: Tensor  # (numbers,) the least spread
+    centres: Tensor  # (W,)
+    ranks: list[list[Ranks]]  # [number][window]; [] where the windows do not differ
+
+    @classmethod
+    def of(cls, x: Tensor, c: Tensor, features: list[Feature]) -> _Along:
+        numbers = [f.start for f in _continuous(features)]
+        means = Splines.of(c, x, sizes=_MEAN_KNOTS)
+        size = (x - means(c))[:, numbers].abs()
+        uneven = [
+            _has_spike(x[:, d]) and bool(size[:, j].mean() > _EXACT * x[:, d].std()) for j, d in enumerate(numbers)
+        ]
+        stepped = torch.tensor(uneven, dtype=torch.bool, device=x.device)
+        means.weights[:, torch.tensor(numbers, dtype=torch.long, device=x.device)[stepped]] = 0.0
+        size[:, stepped] = 1.0
+        spreads, floor = Splines.of(c, size, sizes=_SPREAD_KNOTS), (size.mean(0) / 10).clamp(min=1e-30)
+        z = (x - means(c))[:, numbers] / spreads(c).maximum(floor)
+        window, centres = _windows(c)
+        few_values = len(c.unique()) == len(centres)
+        ranks = [
+            [Ranks.of(column[window == w]) for w in range(len(centres))]
+            if few_values or is_stepped or _windows_differ(column, window, len(centres))
+            else []
+            for column, is_stepped in zip(z.T.contiguous(), uneven, strict=True)
+        ]
+        return cls(features, means, spreads, floor, centres, ranks)
+
+    def map(self, x: Tensor, own: Tensor, there: Tensor) -> Tensor:
+        """Return the rows x (n, D) of people at `own` (n,) as they would be `there` (n,), with the same ranks."""
+        numbers = [f.start for f in _continuous(self.features)]
+        mean, new_mean = self.means(own), self.means(there)  # (n, D)
+        z = (x - mean)[:, numbers] / self.spreads(own).maximum(self.floor)
+        out = x.clone()
+        z = z + self._shift(z, own, there)
+        out[:, numbers] = new_mean[:, numbers] + self.spreads(there).maximum(self.floor) * z
+        for f in _categorical(self.features):
+            out[:, f.columns] = couple_rows(x[:, f.columns], mean[:, f.columns], new_mean[:, f.columns])
+        return out
+
+    def _shift(self, z: Tensor, own: Tensor, there: Tensor) -> Tensor:
+        """Return how far the values at each person's rank lie apart, here and there (n, numbers)."""
+        here, goal = _near(own, self.centres), _near(there, self.centres)  # (n, W)
+        here_in, moved = ([part[:, w].nonzero()[:, 0] for w in range(part.shape[1])] for part in (here, goal - here))
+        shift = torch.zeros_like(z)
+        for j, windows in enumerate(self.ranks):
+            column = z[:, j].contiguous()
+            share = torch.zeros_like(column)
+            for w, ranks in enumerate(windows):
+                share[here_in[w]] += here[here_in[w], w] * ranks.share(column[here_in[w]])
+            for w, ranks in enumerate(windows):
+                part = (goal[moved[w], w] - here[moved[w], w]) * ranks.value(share[moved[w]])
+                shift[moved[w], j] += part
+        return shift
+
+
+@dataclass(frozen=True)
+class Splines:
+    """Natural cubic splines of one number, each with as many knots as it needs."""
+
+    knots: list[Tensor]  # candidates, from none (a constant) or two (a straight line) to many
+    weights: Tensor  # (all bases together, D): zero but for the chosen candidate
+
+    @classmethod
+    def of(cls, c: Tensor, values: Tensor, *, sizes: Sequence[int]) -> Splines:
+        """Return the least-squares splines of values (n, D) over c (n,), their knots chosen by the BIC."""
+        ordered = c.sort().values
+        knots = [spline_knots(ordered, size) for size in sizes if 20 * size <= len(c) or size <= 2]
+        weights, criteria = [], []
+        for own in knots:
+            basis = natural_spline(c, own)
+            weights.append(torch.linalg.pinv(basis) @ values)  # (k, D)
+            missed = (values - basis @ weights[-1]).square().mean(0)
+            least = _ROUNDING * (values - values.mean(0)).square().mean(0) + torch.finfo(values.dtype).tiny
+            criteria.append(len(c) * missed.maximum(least).log() + _REPEATED * basis.shape[1] * math.log(len(c)))
+        best = torch.stack(criteria).argmin(0)  # (D,)
+        return cls(knots, torch.cat([part * (best == k) for k, part in enumerate(weights)]))
+
+    def __call__(self, c: Tensor) -> Tensor:
+        """Return the splines at c (n,): (n, D)."""
+        return torch.cat([natural_spline(c, own) for own in self.knots], dim=1) @ self.weights
 
 
 def maximal_coupling(own: Tensor, other: Tensor) -> Tensor:
@@ -137,6 +485,102 @@ def maximal_coupling(own: Tensor, other: Tensor) -> Tensor:
     if total <= 0:
         return torch.eye(len(own), dtype=own.dtype, device=own.device)
     return torch.diag(stay) + torch.outer(1 - stay, gain / total)
+
+
+def couple_rows(block: Tensor, own: Tensor, other: Tensor) -> Tensor:
+    """Return every row of a block (n, L) after the maximal coupling of its own pair of shares (n, L).
+
+    Shares are first clipped at 0 and renormalised.
+    """
+    own, other = (part.clamp(min=0) for part in (own, other))
+    own, other = (part / part.sum(1, keepdim=True).clamp(min=1e-30) for part in (own, other))
+    stay = torch.where(own > 0, (other / torch.where(own > 0, own, 1.0)).clamp(max=1.0), 1.0)
+    gain = (other - own).clamp(min=0)
+    total = gain.sum(1, keepdim=True)
+    left = (block * (1 - stay)).sum(1, keepdim=True)
+    return torch.where(total > 0, block * stay + left * gain / torch.where(total > 0, total, 1.0), block)
+
+
+def natural_spline(c: Tensor, knots: Tensor) -> Tensor:
+    """Return the basis (n, k) of cubic splines of c that are straight lines beyond the outermost of k knots.
+
+    One, c, and for each but the last two knots the restricted cubic term; one alone where there are no knots.
+    """
+    if len(knots) == 0:
+        return torch.ones_like(c)[:, None]
+    first, before, last = knots[0], knots[-2], knots[-1]
+
+    def cube(at: Tensor) -> Tensor:
+        return (c - at).clamp(min=0) ** 3
+
+    bent = [
+        (cube(t) + (cube(last) * (before - t) - cube(before) * (last - t)) / (last - before)) / (last - first) ** 2
+        for t in knots[:-2]
+    ]
+    return torch.stack([torch.ones_like(c), c, *bent], dim=1)
+
+
+def spline_knots(ordered: Tensor, most: int) -> Tensor:
+    """Return at most so many of some values in order (n,), evenly spaced in rank: none, or two and more."""
+    if most < 2:
+        return ordered[:0]
+    beyond = min(_BEYOND / len(ordered), 0.05)
+    places = (torch.linspace(beyond, 1 - beyond, most, dtype=torch.float64) * (len(ordered) - 1)).round().long()
+    knots = ordered[places.to(ordered.device)].unique()
+    return knots if len(knots) > 1 else torch.stack([ordered[0], ordered[-1]])
+
+
+def _windows(c: Tensor) -> tuple[Tensor, Tensor]:
+    """Return everyone's window of c (n,) and the mean of c in each (W,); equal values share a window."""
+    distinct, counts = c.unique(return_counts=True)
+    upto = counts.cumsum(0)
+    aim = min(max(len(c) // _MOST_WINDOWS, _FEWEST_IN_WINDOW), len(c) // 2)
+    ends, done = [], 0
+    while len(c) - done > aim:
+        place = int(torch.searchsorted(upto, done + aim))
+        done = int(upto[place])
+        if 2 * (len(c) - done) >= aim and done < len(c):  # else too few are left
+            ends.append(distinct[place])
+    window = torch.bucketize(c, torch.stack(ends)) if ends else torch.zeros_like(c, dtype=torch.long)
+    sums = torch.zeros(len(ends) + 1, dtype=c.dtype, device=c.device).index_add_(0, window, c)
+    return window, sums / torch.bincount(window)
+
+
+def _windows_differ(values: Tensor, window: Tensor, windows: int) -> bool:
+    """Return whether values (n,) are spread differently in the windows: chi squared over tenths of them all, at three
+    standard deviations."""
+    ordered = values.sort().values
+    cuts = ordered[(torch.arange(1, 10, device=values.device) * len(ordered)) // 10].unique()
+    counts = torch.bincount(
+        window * (len(cuts) + 1) + torch.bucketize(values, cuts), minlength=windows * (len(cuts) + 1)
+    )
+    table = counts.reshape(windows, -1).double()
+    expected = table.sum(1, keepdim=True) * table.sum(0) / len(values)
+    distance = float(((table - expected).square() / expected.clamp(min=1e-30)).sum())
+    freedom = (windows - 1) * int((expected[0] > 0).sum() - 1)
+    return distance > _REPEATED * (freedom + 3 * math.sqrt(2 * freedom))
+
+
+def _near(c: Tensor, centres: Tensor) -> Tensor:
+    """Return how near everyone is to each centre (n, W): the two on both sides share 1 in proportion."""
+    if len(centres) == 1:
+        return torch.ones_like(c)[:, None]
+    right = torch.searchsorted(centres, c).clamp(1, len(centres) - 1)
+    low, high = centres[right - 1], centres[right]
+    part = ((c - low) / (high - low)).clamp(0, 1)
+    out = c.new_zeros(len(c), len(centres)).scatter_(1, right[:, None], part[:, None])
+    return out.scatter_(1, right[:, None] - 1, 1 - part[:, None])
+
+
+def _has_spike(values: Tensor) -> bool:
+    """Return whether one value is that of many people."""
+    counts = values.unique(return_counts=True)[1]
+    return len(counts) > 1 and int(counts.max()) > max(_SPIKE * len(values), 2)
+
+
+def _fifths(c: Tensor) -> Tensor:
+    ordered = c[~c.isnan()].sort().values
+    return torch.stack([ordered[int(share * (len(ordered) - 1))] for share in _FIFTHS])
 
 
 def _grid(distinct: Tensor) -> tuple[Tensor, float, int]:
@@ -155,13 +599,22 @@ def _cell(x: Tensor, low: Tensor, scale: float, cells: int) -> Tensor:
     return ((x - low) * scale).long().clamp_(0, cells - 1)
 
 
-def _continuous(data: Dataset) -> list[Feature]:
-    return [f for f in data.features if f.kind == "continuous"]
+def _continuous(features: Sequence[Feature]) -> list[Feature]:
+    return [f for f in features if f.kind == "continuous"]
 
 
-def _categorical(data: Dataset) -> list[Feature]:
-    return [f for f in data.features if f.kind == "categorical"]
+def _categorical(features: Sequence[Feature]) -> list[Feature]:
+    return [f for f in features if f.kind == "categorical"]
 
 
-def _present(rows: Tensor, column: int, has_missing: bool) -> Tensor:
-    return rows[rows[:, column + 1] < 0.5, column] if has_missing else rows[:, column]
+def _shown(rows: Tensor, features: Sequence[Feature]) -> Tensor:
+    """Return who lacks none of the features (n,) bool."""
+    out = torch.ones(len(rows), dtype=torch.bool, device=rows.device)
+    for f in features:
+        if f.has_missing:
+            out &= rows[:, f.start + 1] < 0.5
+    return out
+
+
+def _present(rows: Tensor, feature: Feature) -> Tensor:
+    return rows[_shown(rows, [feature]), feature.start] if feature.has_missing else rows[:, feature.start]

@@ -23,12 +23,13 @@ class Tail:
     """What follows a network's first linear layer, up to the model's outputs: (N, H) -> (N, K)."""
 
     layers: nn.Sequential
-    finish: Callable[[Tensor], Tensor]  # what the model makes of the network's outputs
+    finish: Callable[[Tensor], Tensor] | None = None  # what the model makes of the network's outputs; None: nothing
 
     def __call__(self, hidden: Tensor) -> Tensor:
         """Return the model's outputs for the first layer's."""
         overwrites = len(self.layers) > 0 and getattr(self.layers[0], "inplace", False)
-        return self.finish(self.layers(hidden.clone() if overwrites else hidden))
+        out: Tensor = self.layers(hidden.clone() if overwrites else hidden)
+        return out if self.finish is None else self.finish(out)
 
     @property
     def linears(self) -> list[nn.Linear] | None:

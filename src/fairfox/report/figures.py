@@ -10,31 +10,44 @@ import altair as alt
 import numpy as np
 
 from fairfox.report.text import people, signed_word, unit_words
-from fairfox.result import AuditResult
+from fairfox.result import AuditResult, Finding, group_name
 
 FLAGGED, WITHIN, BAR, LINE = "#d55e00", "#9db4c8", "#0072b2", "#333333"  # told apart by colour-blind readers
 WIDTH = 800
 MOST_GROUPS, MOST_FEATURES = 6, 12
 
 
-def effects_chart(result: AuditResult) -> str:
-    """Return how the signed effects (or scores without a sign) are spread in each group, with lines at delta."""
-    scale = points_per_unit(result.unit)
-    values = scale * (result.scores if result.signed is None else result.signed).numpy(force=True).astype(np.float64)
-    shown = ~result.abstained.numpy(force=True) & np.isfinite(values)
+def effects_chart(result: AuditResult, finding: Finding) -> str:
+    """Return how the signed effects (or scores without a sign) of a protected variable are spread in each of its
+    groups, with lines at the group's delta."""
+    scale, signed = points_per_unit(result.unit), finding.signed is not None
+    values = scale * (finding.scores if finding.signed is None else finding.signed).numpy(force=True).astype(np.float64)
+    shown = ~finding.abstained.numpy(force=True) & np.isfinite(values)
     if not shown.any():
         return ""
-    values, groups = values[shown], np.asarray(result.group, dtype=str)[shown]
-    limits = [scale * result.delta] if result.signed is None else [-scale * result.delta, scale * result.delta]
-    edges = bin_edges(values, limits)
-    members = {group: values[groups == group] for group in _largest(groups)}
-    shares = {group: _shares(own, edges) for group, own in members.items()}
-    top = 1.05 * max(share.max() for share in shares.values())
-    panels = [
-        _panel(share, edges, limits, group=f"{group} ({people(len(members[group]))})", top=top)
-        for group, share in shares.items()
+    own = np.asarray(finding.group, dtype=str)
+    panels = []
+    for group in largest_groups(finding, own[shown]):
+        delta = scale * result.delta_of(group_name(finding.name, group))
+        limits = [-delta, delta] if signed else [delta]
+        edges, members = bin_edges(values[shown], limits), shown & (own == group)
+        weights = None if result.weights is None else result.weights.numpy(force=True)[members]
+        panels.append((group, int(members.sum()), limits, edges, bar_heights(values[members], edges, weights)))
+    span = [min(edges[0] for *_, edges, _ in panels), max(edges[-1] for *_, edges, _ in panels)]
+    top = 1.05 * max(shares.max() for *_, shares in panels)
+    drawn = [
+        _panel(shares, edges, limits, group=f"{group} ({people(count)})", span=span, top=top)
+        for group, count, limits, edges, shares in panels
     ]
-    return svg(alt.vconcat(*panels, spacing=12, title=_title(result)))
+    return svg(alt.vconcat(*drawn, spacing=12, title=_title(result)))
+
+
+def largest_groups(finding: Finding, own: np.ndarray) -> list[str]:
+    """Return the most frequent of the people's own groups, in the order of the finding's groups."""
+    names, counts = np.unique(own, return_counts=True)
+    largest = names[np.argsort(-counts, kind="stable")[:MOST_GROUPS]].tolist()
+    order = dict.fromkeys([*(group.level for group in finding.groups), *sorted(largest)])
+    return [level for level in order if level in largest]
 
 
 def feature_chart(values: dict[str, float], *, title: str, scale: float = 1.0) -> str:
@@ -73,6 +86,12 @@ def bin_edges(values: np.ndarray, limits: list[float]) -> np.ndarray:
     return step * np.arange(first, max(last, first + 1) + 1)
 
 
+def bar_heights(values: np.ndarray, edges: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
+    """Return how many percent of the values lie in each bin; values beyond the ends count in the last bars."""
+    counts, _ = np.histogram(np.clip(values, edges[0], edges[-1]), edges, weights=weights)
+    return 100.0 * counts / (counts.sum() or 1)
+
+
 def svg(chart: Any) -> str:
     """Return an Altair chart as SVG."""
     buffer = StringIO()
@@ -81,16 +100,18 @@ def svg(chart: Any) -> str:
     return buffer.getvalue()
 
 
-def _panel(share: np.ndarray, edges: np.ndarray, limits: list[float], *, group: str, top: float) -> Any:
+def _panel(
+    share: np.ndarray, edges: np.ndarray, limits: list[float], *, group: str, span: list[float], top: float
+) -> Any:
     """Return the bars of one group and the lines at delta."""
-    span = edges[[0, -1]].tolist()
     centres = (edges[1:] + edges[:-1]) / 2
     beyond = (centres > limits[-1]) | (centres < limits[0] if len(limits) == 2 else False)
     rows = [
         {"from": left, "to": right, "share": value, "none": 0, "colour": FLAGGED if out else WITHIN}
         for left, right, value, out in zip(edges[:-1].tolist(), edges[1:].tolist(), share.tolist(), beyond, strict=True)
     ]
-    x = alt.X("from:Q", title=None, scale=alt.Scale(domain=span, nice=False))
+    ticks = alt.Axis(labelFlush=False, tickCount=12)
+    x = alt.X("from:Q", title=None, scale=alt.Scale(domain=span, nice=False), axis=ticks)
     y = alt.Y("share:Q", title="% of group", scale=alt.Scale(domain=[0, top], nice=False), axis=alt.Axis(tickCount=3))
     bars = (
         alt.Chart(_data(rows))
@@ -104,18 +125,6 @@ def _panel(share: np.ndarray, edges: np.ndarray, limits: list[float], *, group: 
 
 def _data(rows: list[dict[str, Any]]) -> Any:
     return alt.Data(values=rows)  # type: ignore[no-untyped-call]
-
-
-def _shares(values: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """Return how many percent of the values lie in each bin; values beyond the ends count in the last bars."""
-    counts, _ = np.histogram(np.clip(values, edges[0], edges[-1]), edges)
-    return 100.0 * counts / max(len(values), 1)
-
-
-def _largest(groups: np.ndarray) -> list[str]:
-    names, counts = np.unique(groups, return_counts=True)
-    largest = names[np.argsort(-counts, kind="stable")[:MOST_GROUPS]]
-    return sorted(str(name) for name in largest)
 
 
 def _title(result: AuditResult) -> Any:

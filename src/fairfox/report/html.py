@@ -10,7 +10,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from fairfox.report import text
-from fairfox.report.figures import effects_chart, feature_chart, points_per_unit
+from fairfox.report.figures import MOST_GROUPS, effects_chart, feature_chart, points_per_unit
 from fairfox.report.people import flagged_people, raw_rows
 from fairfox.result import AuditResult
 
@@ -27,13 +27,16 @@ def render_report(result: AuditResult, *, rows: object = None) -> str:
         .get_template("report.html.j2")
         .render(
             result=result,
-            variables=" and ".join(result.variables),
             people=flagged_people(result, top=MOST_PEOPLE, raw=raw),
             raw_columns=[] if raw is None else raw.column_names,
-            effects=effects_chart(result),
+            effects={finding.name: effects_chart(result, finding) for finding in result.findings},
             effect=feature_chart({} if effect is None else effect.total, title=_effect_title(result), scale=scale),
-            proxy=feature_chart(result.features.proxy, title="mean gradient of the auxiliary"),
-            limit=result.settings.get("max_flagged"),
+            proxies={
+                finding.name: feature_chart(finding.proxy, title="mean gradient of the auxiliary")
+                for finding in result.findings
+            },
+            limits=result.settings.get("max_flagged") or {},
+            most_groups=MOST_GROUPS,
         )
     )
 
@@ -60,6 +63,7 @@ def _environment() -> Environment:
         "percent": text.percent,
         "people": text.people,
         "setting": _setting,
+        "sentence": _sentence,
     }
     environment.globals |= {"text": text}
     return environment
@@ -68,6 +72,11 @@ def _environment() -> Environment:
 def _data_uri(svg: str) -> str:
     """Return an image that can run nothing and whose ids cannot clash with another chart's."""
     return "data:image/svg+xml;base64," + b64encode(svg.encode()).decode()
+
+
+def _sentence(notes: list[str]) -> str:
+    words = "; ".join(notes)
+    return f"{words[:1].upper()}{words[1:]}."
 
 
 def _setting(value: Any) -> str:

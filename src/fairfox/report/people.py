@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from fairfox.data.table import load_table
 from fairfox.errors import ShapeError
-from fairfox.result import AuditResult
+from fairfox.report.text import because
+from fairfox.result import AuditResult, Finding
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,8 @@ class FlaggedPerson:
     upper: float | None
     direct: float | None
     confident: bool | None
+    because: tuple[str, ...]  # the variables that flag them and towards what, the largest score first
+    inferred: bool  # their own group, of a variable that flags them, is the most probable one
     features: tuple[tuple[str, float], ...]  # their own largest contributions; empty where not explained
     row: tuple[Any, ...]  # their values in the columns of `raw_rows`; empty without it
 
@@ -39,10 +42,26 @@ def flagged_people(result: AuditResult, *, top: int, raw: pa.Table | None = None
         [()] * len(chosen) if raw is None else [tuple(row.values()) for row in raw.take(pa.array(chosen)).to_pylist()]
     )
     wanted = ("row_id", "score", "signed", "lower", "upper", "direct", "confident")
-    return [
-        FlaggedPerson(**{key: person[key] for key in wanted}, features=_own_features(result, int(place)), row=row)
-        for place, person, row in zip(chosen, shown, rows, strict=True)
-    ]
+    people = []
+    for place, person, row in zip(chosen.tolist(), shown, rows, strict=True):
+        findings = _flagging(result, place)
+        people.append(
+            FlaggedPerson(
+                **{key: person[key] for key in wanted},
+                because=tuple(because(finding, finding.towards[place]) for finding in findings),
+                inferred=any(bool(finding.inferred[place]) for finding in findings),
+                features=_own_features(result, place),
+                row=row,
+            )
+        )
+    return people
+
+
+def _flagging(result: AuditResult, person: int) -> list[Finding]:
+    """Return the variables that flag a person, the largest score first; that of the worst case where none says so."""
+    flagging = [finding for finding in result.findings if finding.flags[person]]
+    flagging = flagging or [result.findings[int(result.worst[person])]]
+    return sorted(flagging, key=lambda finding: -float(finding.scores[person]))
 
 
 def raw_rows(result: AuditResult, table: object) -> pa.Table:

@@ -3,59 +3,173 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Sequence
 
 from fairfox.auxiliary.quality import AuxiliaryQuality
-from fairfox.result import AuditResult, Group
+from fairfox.result import AuditResult, Finding, Group
 
-READINGS = {
-    "direct": "the smallest edit of a person that changes the protected variable",
-    "total": "becoming a member of the other group with the same ranks in it",
-}
+MOST_DELTAS = 3  # of single groups that the verdict names
 
 
 def summary_lines(result: AuditResult) -> list[str]:
-    """Return the audit in a dozen lines."""
+    """Return the audit in a dozen lines, and some for each further protected variable."""
     lines = [f"fairfox audit of {people(len(result))}, test '{result.test}', protected: {', '.join(result.variables)}"]
     lines += verdict(result)
     lines += [f"{people(count)} not judged: {reason}" for reason, count in result.abstained_by_reason.items()]
     lines.append(f"The score: {result.meaning} Unit: {unit_words(result.unit)}.")
-    lines += [_group_line(result, group) for group in result.groups]
-    lines += _feature_lines(result)
-    lines += reading_lines(result)
-    lines += [quality_line(quality) for quality in result.auxiliary]
-    lines += alignment_lines(result)
+    lines += effect_lines(result)
+    for finding in result.findings:
+        lines += variable_lines(result, finding)
+        lines += [_group_line(result, group) for group in finding.groups]
+        lines += proxy_lines(finding)
+        lines += reading_lines(result, finding)
+        lines += [quality_line(finding.quality), alignment_line(finding)]
     return lines + [f"Warning: {warning}" for warning in result.warnings]
 
 
 def verdict(result: AuditResult) -> list[str]:
-    """Return how many people are flagged, and how surely, as two sentences."""
+    """Return how many people are flagged, how surely, and because of what, in a sentence each."""
     if not result.judged:
         return ["Nobody could be judged."]
     limit, flagged = amount(result.delta, result.unit), int(result.flags.sum())
-    verb = "is" if flagged == 1 else "are"
-    found = f"{flagged:,} of {people(result.judged)} ({percent(result.share_flagged)}) {verb} flagged"
+    if result.deltas:
+        own = [f"{name}: {amount(delta, result.unit)}" for name, delta in result.deltas.items()]
+        limit += f" ({', '.join(own) if len(own) <= MOST_DELTAS else 'some groups have their own delta'})"
+    verb, weighted = "is" if flagged == 1 else "are", "" if result.weights is None else " by weight"
+    found = f"{flagged:,} of {people(result.judged)} ({percent(result.share_flagged)}{weighted}) {verb} flagged"
     if result.is_effect:
-        found += f": the prediction would change by more than {limit} if they belonged to the other group."
+        found += f": the prediction would change by more than {limit} {_if_they(result.findings)}."
     else:
         found += f": the score is above {limit}, {unit_words(result.unit)}."
     if result.confident_flags is None:
-        return [found, "This test gives no interval, so nobody is flagged confidently."]
-    return [
-        found,
-        f"{int(result.confident_flags.sum()):,} of them confidently: the whole interval lies beyond {limit}.",
+        surely = "This test gives no interval, so nobody is flagged confidently."
+    else:
+        beyond = "delta" if result.deltas else limit
+        surely = f"{int(result.confident_flags.sum()):,} of them confidently: the whole interval lies beyond {beyond}."
+    return [found, surely, *_mostly(result)]
+
+
+def _if_they(findings: Sequence[Finding]) -> str:
+    """Return under what the prediction would change."""
+    classes = [finding for finding in findings if finding.kind != "continuous"]
+    several = len(classes) > 1 or any(len(finding.levels) > 2 for finding in classes)
+    parts = [f"if they belonged to {'another' if several else 'the other'} group"] if classes else []
+    parts += [
+        f"if their {finding.name} were one standard deviation{_step_in_brackets(finding)} higher or lower"
+        for finding in findings
+        if finding.kind == "continuous"
     ]
+    return listed(parts, "or")
 
 
-def reading_lines(result: AuditResult) -> list[str]:
-    """Return what the direct and the total reading say, one sentence each."""
-    lines = []
-    for name, reading in result.readings.items():
-        size = amount(reading.mean_absolute, result.effect_unit)
+def _step_in_brackets(finding: Finding) -> str:
+    """Return " (13.6)" where the contrasts of a number say how far they go."""
+    up = f"{finding.name} + "
+    return next((f" ({words.removeprefix(up)})" for words in finding.contrasts if words.startswith(up)), "")
+
+
+def _mostly(result: AuditResult) -> list[str]:
+    """Return which variable, and which contrast of it, most flags are due to; nothing where there is no choice."""
+    flagged = result.flags.numpy(force=True).nonzero()[0]
+    if result.two_groups or not result.tells_variables_apart or not len(flagged):
+        return []
+    worst, towards = result.worst.numpy(force=True)[flagged], result.towards
+    place, count = Counter(worst.tolist()).most_common(1)[0]
+    finding = result.findings[place]
+    ways = Counter(towards[n] for n in flagged[worst == place])
+    way, times = ways.most_common(1)[0]
+    if len(result.findings) == 1:
+        return [] if way is None or way == finding.name else [f"Most often {_way(finding, way)}: {times:,} of them."]
+    often = "" if way is None or way == finding.name else f", most often {_way(finding, way)}"
+    return [f"Mostly because of {finding.name}: the worst case for {count:,} of them{often}."]
+
+
+def because(finding: Finding, towards: str | None) -> str:
+    """Return one contrast of a variable in words: "race (towards White)", "age + 13.6"."""
+    if towards is None or towards == finding.name:
+        return finding.name
+    return towards if finding.kind == "continuous" else f"{finding.name} ({_way(finding, towards)})"
+
+
+def _way(finding: Finding, towards: str) -> str:
+    """Return the direction of a contrast; derivatives also go away from the own class, and say so themselves."""
+    return f"towards {towards}" if towards in finding.levels else towards
+
+
+def variable_lines(result: AuditResult, finding: Finding) -> list[str]:
+    """Return what was found for one protected variable in one sentence, with all that is special about it.
+
+    Where it is the only one, the verdict has said the first half already.
+    """
+    notes = variable_notes(result, finding)
+    if len(result.findings) == 1:
+        return [f"{finding.name}: {'; '.join(notes)}"] if notes else []
+    flagged, share = int(finding.flags.sum()), percent(finding.share_flagged(result.weights))
+    found = f"{flagged:,} of {people(finding.judged)} ({share}) flagged"
+    if finding.confident_flags is not None:
+        found += f", {int(finding.confident_flags.sum()):,} confidently"
+    if result.tells_variables_apart:
+        found += f"; the worst case for {percent(result.worst_case[finding.name])} of people"
+    return [f"{finding.name}: {'; '.join([found, *notes])}"]
+
+
+def compared(finding: Finding) -> str:
+    """Return in a few words who is compared with whom."""
+    if finding.kind == "continuous":
+        step = _step_in_brackets(finding)
+        return f"one standard deviation{step} up and down" if step else "higher with lower"
+    if finding.reference is not None:
+        return f"{len(finding.levels)} groups with {finding.reference}"
+    return "two groups" if len(finding.levels) == 2 else f"{len(finding.levels)} groups with each other"
+
+
+def variable_notes(result: AuditResult, finding: Finding) -> list[str]:
+    """Return what is special about one protected variable: inferred groups, merged classes, own deltas."""
+    notes = []
+    if inferred := int(finding.inferred.sum()):
+        notes.append(f"own group inferred for {people(inferred)}")
+    if finding.unknown:
+        notes.append(f"own group unknown for {people(finding.unknown)}")
+    if finding.parts:
+        notes.append(f"crosses {listed(finding.parts, 'and')}")
+    if finding.reference is not None:
+        notes.append(f"compared with {finding.reference} only")
+    notes += [f"'{name}' puts together {listed(rare, 'and')}" for name, rare in finding.merged.items()]
+    notes += [
+        f"delta of {group.name} is {amount(result.deltas[group.name], result.unit)}"
+        for group in finding.groups
+        if group.name in result.deltas
+    ]
+    return notes
+
+
+def reading_words(result: AuditResult) -> dict[str, str]:
+    """Return what happens to a person in the direct and in the total reading."""
+    kinds = {finding.kind for finding in result.findings}
+    step = "going one standard deviation up or down"
+    if kinds == {"continuous"}:
+        total = f"{step} with the same ranks there"
+    else:
+        total = f"becoming a member of {'the other' if result.two_groups else 'another'} group"
+        total += f" (of a number: {step})" if "continuous" in kinds else ""
+        total += " with the same ranks in it"
+    return {"direct": "the smallest edit of a person that changes the protected variable", "total": total}
+
+
+def reading_lines(result: AuditResult, finding: Finding) -> list[str]:
+    """Return what the direct and the total reading say: a sentence each, or one for both beside other variables."""
+    readings, unit = finding.readings(result.weights), result.effect_unit
+    if len(result.findings) > 1:
+        sizes = [f"{name} {amount(reading.mean_absolute, unit)}" for name, reading in readings.items()]
+        return [f"Readings of {finding.name}, mean size: {', '.join(sizes)}"]
+    lines, words = [], reading_words(result)
+    for name, reading in readings.items():
+        size = amount(reading.mean_absolute, unit)
         groups = [  # over everyone together the signs of the groups would cancel
-            f"{group} {amount(part.mean_signed, result.effect_unit, sign=True)}"
-            for group, part in reading.groups.items()
+            f"{group} {amount(part.mean_signed, unit, sign=True)}" for group, part in reading.groups.items()
         ]
-        lines.append(f"{name.capitalize()} reading ({READINGS[name]}): mean size {size}; {', '.join(groups)}")
+        lines.append(f"{name.capitalize()} reading ({words[name]}): mean size {size}; {', '.join(groups)}")
     return lines
 
 
@@ -68,21 +182,27 @@ def quality_line(quality: AuxiliaryQuality) -> str:
     )
 
 
-def alignment_lines(result: AuditResult) -> list[str]:
-    """Return the alignment share of each protected variable, in one sentence each."""
-    return [
-        f"Alignment share of {variable}: {percent(share)}{_give_or_take(result.alignment_error.get(variable))} of the "
+def loss_words(quality: AuxiliaryQuality) -> str:
+    """Return how far the auxiliary's predictions are off, against chance."""
+    what = "squared error" if quality.metric == "r2" else "log-loss"
+    return f"{what} {number(quality.log_loss)} (chance {number(quality.chance_log_loss)})"
+
+
+def alignment_line(finding: Finding) -> str:
+    """Return the alignment share of a protected variable, in one sentence."""
+    error = finding.alignment_error
+    give_or_take = "" if math.isnan(error) else f" (± {percent(error)})"
+    return (
+        f"Alignment share of {finding.name}: {percent(finding.alignment_share)}{give_or_take} of the "
         "model's local variation lies along it"
-        for variable, share in result.alignment_share.items()
-    ]
-
-
-def _give_or_take(error: float | None) -> str:
-    return "" if error is None or math.isnan(error) else f" (± {percent(error)})"
+    )
 
 
 def _group_line(result: AuditResult, group: Group) -> str:
-    line = f"{group.name}: {people(group.people)}, mean prediction {number(group.mean_prediction)}"
+    line = f"{group.name}: {people(group.people)}"
+    if group.inferred:
+        line += f" ({group.inferred:,} inferred)"
+    line += f", mean prediction {number(group.mean_prediction)}"
     if group.mean_signed is not None:
         line += f", mean {signed_word(result)} {amount(group.mean_signed, result.unit, sign=True)}"
     return f"{line}, {percent(group.share_flagged)} flagged"
@@ -93,16 +213,29 @@ def signed_word(result: AuditResult) -> str:
     return "effect" if result.is_effect else "signed score"
 
 
-def _feature_lines(result: AuditResult) -> list[str]:
-    lines = []
-    if result.features.effect is not None:
-        largest = list(result.features.effect.total.items())[:5]
-        named = [f"{name} {amount(value, result.effect_unit)}" for name, value in largest]
-        lines.append(f"The effect goes through: {', '.join(named)} (mean size per person)")
-    if result.features.proxy:
-        named = [f"{name} {number(value)}" for name, value in list(result.features.proxy.items())[:5]]
-        lines.append(f"The protected variable shows in: {', '.join(named)}")
-    return lines
+def effect_lines(result: AuditResult) -> list[str]:
+    """Return through which features the effect goes, in one sentence where it was explained."""
+    if result.features.effect is None:
+        return []
+    largest = list(result.features.effect.total.items())[:5]
+    named = [f"{name} {amount(value, result.effect_unit)}" for name, value in largest]
+    return [f"The effect goes through: {', '.join(named)} (mean size per person)"]
+
+
+def proxy_lines(finding: Finding) -> list[str]:
+    """Return in which features a protected variable shows, in one sentence where there are any."""
+    named = [f"{name} {number(value)}" for name, value in list(finding.proxy.items())[:5]]
+    return [f"{finding.name} shows in: {', '.join(named)}"] if named else []
+
+
+def listed(words: Sequence[str], last: str) -> str:
+    """Return words as a list is spoken.
+
+    Example:
+        >>> listed(["sex", "race", "age"], "or")
+        'sex, race or age'
+    """
+    return f" {last} ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def amount(value: float | None, unit: str, *, sign: bool = False) -> str:
@@ -118,7 +251,8 @@ def amount(value: float | None, unit: str, *, sign: bool = False) -> str:
         return number(value, sign=sign)
     points = 100 * value
     digits = f"{points:+.1f}" if abs(points) >= 0.1 else f"{points:+.1g}"
-    return f"{_trimmed(digits, sign=sign)} points"
+    shown = _trimmed(digits, sign=sign)
+    return f"{shown} {'point' if shown.lstrip('+-') == '1' else 'points'}"
 
 
 def cell(value: float | None, unit: str, *, sign: bool = False) -> str:

@@ -1,20 +1,21 @@
 """Small structural causal models: people whose true counterfactuals are known.
 
 Every variable is a function of its parents and of its own noise. The noise of a person is drawn once; evaluating the
-same functions with the other group and the same noise gives that person as a member of the other group.
+same functions with another protected value and the same noise gives that person as a member of that group.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from inspect import signature
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from fairfox.errors import OptionError
+from fairfox.errors import OptionError, ShapeError
 
 Values = NDArray[np.float64]
 Noise = Callable[[np.random.Generator, int], Values]
@@ -72,54 +73,119 @@ class Variable:
         """The variables it depends on."""
         return tuple(name for name in signature(self.mechanism).parameters if name != "noise")
 
+    def given(self, values: str | float | ArrayLike, n: int) -> Values:
+        """Return n values as mechanisms receive them, from one for everyone or one each: numbers, levels by name."""
+        found = np.asarray(values)
+        if found.ndim and found.shape != (n,):
+            raise ShapeError(f"{len(found)} values of '{self.name}' for {n} people; give one for all or one each")
+        if self.levels:
+            equal = found.astype(str)[..., None] == np.asarray(self.levels)  # (N, L), or (L,) for everyone
+            if len(unknown := found[~equal.any(-1)]):
+                raise OptionError(f"'{self.name}' is never '{unknown[0]}'; its levels are {', '.join(self.levels)}")
+            found = equal.argmax(-1)
+        return np.broadcast_to(found.astype(np.float64), (n,))
+
 
 @dataclass(frozen=True)
 class Population:
-    """People sampled from a world, and the same people, row by row, as members of the other group."""
+    """People sampled from a world, and the same people, row by row, with other protected values.
 
-    table: pa.Table
-    counterfactual: pa.Table
-    protected: str
-    label: str
-    descendants: tuple[str, ...]  # columns the protected variable acts on, directly or through others; not the label
-    legitimate: tuple[str, ...]  # all other columns: the same in both tables
+    Example:
+        >>> people = LENDING.sample(1000, seed=0)
+        >>> set(people.as_if({"sex": "Male"})["sex"].to_pylist())
+        {'Male'}
+    """
+
+    world: World
+    noise: Mapping[str, Values]  # what is each person's own
 
     def __len__(self) -> int:
-        return int(self.table.num_rows)
+        return len(self.noise[self.label])
+
+    @cached_property
+    def values(self) -> dict[str, Values]:
+        """Every variable of everyone as they are, latent ones too; categories as indices."""
+        return self.world.evaluate(self.noise)
+
+    @cached_property
+    def table(self) -> pa.Table:
+        """Everyone as they are: the observed variables."""
+        return self.world.observed(self.values)
+
+    @cached_property
+    def counterfactual(self) -> pa.Table:
+        """Everyone as a member of the other group, in a world whose one protected variable has two."""
+        first, *more = self.world.chosen(self.protected)
+        if more or len(first.levels) != 2:
+            raise OptionError(f"The world '{self.world.name}' has no single other group; ask as_if for one")
+        return self.as_if({first.name: _names(1.0 - self.values[first.name], first.levels)})
+
+    def as_if(self, changes: Mapping[str, str | float | ArrayLike]) -> pa.Table:
+        """Return the same people, their noise unchanged, had they had these protected values.
+
+        A value is one class or number for everyone, or one each. Protected variables that are not changed stay as
+        they are, also where they depend on one that is.
+        """
+        held = {name: self.values[name] for name in self.protected}
+        if unknown := [name for name in changes if name not in held]:
+            raise OptionError(f"'{unknown[0]}' is not protected here; change {' or '.join(map(repr, held))}")
+        changed = {v.name: v.given(changes[v.name], len(self)) for v in self.world.chosen(tuple(changes))}
+        return self.world.observed(self.world.evaluate(self.noise, held | changed))
+
+    @property
+    def protected(self) -> tuple[str, ...]:
+        """The protected columns."""
+        return self.world.protected
+
+    @property
+    def label(self) -> str:
+        """The column that a model learns to predict."""
+        return self.world.label
 
     @property
     def features(self) -> tuple[str, ...]:
-        """The columns a model may learn from: all but the protected one and the label, in the table's order."""
-        return tuple(name for name in self.table.column_names if name not in (self.protected, self.label))
+        """The columns a model may learn from: all but the protected ones and the label, in the table's order."""
+        apart = (*self.protected, self.label)
+        return tuple(v.name for v in self.world.variables if not v.latent and v.name not in apart)
+
+    @property
+    def descendants(self) -> tuple[str, ...]:
+        """The features that a protected variable acts on, directly or through others."""
+        moved = self.world.moved()
+        return tuple(name for name in self.features if name in moved)
+
+    @property
+    def legitimate(self) -> tuple[str, ...]:
+        """All other features: the same whatever the protected values."""
+        moved = self.world.moved()
+        return tuple(name for name in self.features if name not in moved)
 
     @property
     def y(self) -> Values:
         """The label as numbers (N,)."""
-        return np.asarray(self.table[self.label].to_numpy(), dtype=np.float64)
+        return self.values[self.label]
 
 
 @dataclass(frozen=True)
 class World:
-    """A structural causal model over two groups.
+    """A structural causal model: variables in causal order, parents first, some of them protected.
 
-    Variables stand in causal order: parents first. The protected variable comes before them all; mechanisms receive
-    it as 0.0 and 1.0, the index into `groups`.
+    A protected variable is a category or a number, and may have parents like any other. Mechanisms receive
+    categories as indices into their levels.
 
     Example:
         >>> people = LENDING.sample(1000, seed=0)
         >>> len(people), people.protected, people.label
-        (1000, 'sex', 'approved')
+        (1000, ('sex',), 'approved')
     """
 
     name: str
     variables: tuple[Variable, ...]
     label: str
-    protected: str = "sex"
-    groups: tuple[str, str] = ("Female", "Male")
-    share: float = 0.5  # of the second group
+    protected: tuple[str, ...] = ("sex",)
 
     def __post_init__(self) -> None:
-        known = {self.protected}
+        known: set[str] = set()
         for v in self.variables:
             if missing := [p for p in v.parents if p not in known]:
                 raise OptionError(
@@ -128,39 +194,42 @@ class World:
             known.add(v.name)
         if self.label not in known:
             raise OptionError(f"No variable is named '{self.label}'; the label must be one of the variables")
+        if strangers := [name for name in self.protected if name not in known]:
+            raise OptionError(f"No variable is named '{strangers[0]}'; protected ones must be among the variables")
 
     def sample(self, n: int, *, seed: int = 0) -> Population:
-        """Return n people, each as they are and as they would be in the other group with the same noise."""
+        """Return n people, each with noise of their own."""
         generator = np.random.default_rng(seed)
-        group = (generator.random(n) < self.share).astype(np.float64)
-        noise = {v.name: v.noise(generator, n) for v in self.variables}
-        moved = self._descendants()
-        observed = [v.name for v in self.variables if not v.latent and v.name != self.label]
-        return Population(
-            table=self._table(self.evaluate(group, noise)),
-            counterfactual=self._table(self.evaluate(1.0 - group, noise)),
-            protected=self.protected,
-            label=self.label,
-            descendants=tuple(name for name in observed if name in moved),
-            legitimate=tuple(name for name in observed if name not in moved),
-        )
+        return Population(self, {v.name: v.noise(generator, n) for v in self.variables})
 
-    def evaluate(self, group: Values, noise: Mapping[str, Values]) -> dict[str, Values]:
-        """Return every variable, latent ones too, of people in the given group (0 or 1 each) with the given noise."""
-        values = {self.protected: group}
+    def evaluate(self, noise: Mapping[str, Values], held: Mapping[str, Values] | None = None) -> dict[str, Values]:
+        """Return every variable, latent ones too, of people with the given noise.
+
+        What is `held` has the given values instead of those of its mechanism: do(variable = values).
+        """
+        values: dict[str, Values] = {}
         for v in self.variables:
-            values[v.name] = v.mechanism(noise=noise[v.name], **{p: values[p] for p in v.parents})
+            if held is not None and v.name in held:
+                values[v.name] = held[v.name]
+            else:
+                values[v.name] = v.mechanism(noise=noise[v.name], **{p: values[p] for p in v.parents})
         return values
 
-    def _descendants(self) -> set[str]:
-        moved = {self.protected}
+    def chosen(self, names: tuple[str, ...]) -> tuple[Variable, ...]:
+        """Return the variables of these names."""
+        return tuple(v for v in self.variables if v.name in names)
+
+    def moved(self) -> set[str]:
+        """Return the protected variables and all that they act on, directly or through others."""
+        moved = set(self.protected)
         for v in self.variables:
             if moved.intersection(v.parents):
                 moved.add(v.name)
         return moved
 
-    def _table(self, values: Mapping[str, Values]) -> pa.Table:
-        columns = {self.protected: _names(values[self.protected], self.groups)}
+    def observed(self, values: Mapping[str, Values]) -> pa.Table:
+        """Return the table of what can be seen of people: no latent variables, categories by name."""
+        columns = {}
         for v in self.variables:
             if not v.latent:
                 columns[v.name] = _names(values[v.name], v.levels) if v.levels else pa.array(values[v.name])
@@ -172,18 +241,26 @@ def _names(index: Values, levels: tuple[str, ...]) -> pa.Array:
     return pa.array(np.asarray(levels, dtype=object)[index.astype(np.int64)], type=pa.string())
 
 
-def _happens(noise: Values, logit: Values) -> Values:
+def happens(noise: Values, logit: Values) -> Values:
     """Return 1.0 for the people whose noise lies under the probability, 0.0 for the others."""
     return (noise < sigmoid(logit)).astype(np.float64)
 
 
-def _per_level(index: Values, *effects: float) -> Values:
+def per_level(index: Values, *effects: float) -> Values:
     """Return the effect of each person's category (N,)."""
     return np.asarray(effects)[index.astype(np.int64)]
 
 
+def _sex(noise: Values) -> Values:
+    return (noise < 0.5).astype(np.float64)
+
+
 def _ability(noise: Values) -> Values:
-    return noise  # the same in both groups
+    return noise  # the same in all groups
+
+
+SEX = Variable("sex", _sex, uniform, ("Female", "Male"))
+ABILITY = Variable("ability", _ability, latent=True)
 
 
 # Lending: who gets a loan. Two of the children of sex are categories, women and men differ in spread as well as in
@@ -213,7 +290,7 @@ def _contract(sex: Values, noise: Values) -> Values:
 
 
 def _income(sex: Values, ability: Values, sector: Values, contract: Values, noise: Values) -> Values:
-    job = _per_level(sector, -0.06, -0.12, 0.0, 0.16, 0.10) + _per_level(contract, -0.16, -0.08, 0.0)
+    job = per_level(sector, -0.06, -0.12, 0.0, 0.16, 0.10) + per_level(contract, -0.16, -0.08, 0.0)
     person = (0.14 + 0.04 * sex) * ability + (0.18 + 0.16 * sex) * noise
     return 31_000.0 * np.exp(job + person + 0.12 * sex)  # a year
 
@@ -240,14 +317,15 @@ def _approved(
 ) -> Values:
     merit = 0.11 * (savings_rate - 10.0) - 0.035 * (debt_ratio - 37.0) + 0.07 * (credit_years - 11.0)
     means = 1.6 * np.log(income / 31_000.0) + 0.8 * np.log1p(tenure_years / 3.0) - 0.025 * leave_months
-    habit = _per_level(sector, -0.15, -0.1, 0.0, 0.1, 0.15) + _per_level(contract, -0.15, -0.1, 0.0) + 0.25 * sex
-    return _happens(noise, merit + means + habit - 0.6)
+    habit = per_level(sector, -0.15, -0.1, 0.0, 0.1, 0.15) + per_level(contract, -0.15, -0.1, 0.0) + 0.25 * sex
+    return happens(noise, merit + means + habit - 0.6)
 
 
 LENDING = World(
     "lending",
     (
-        Variable("ability", _ability, latent=True),
+        SEX,
+        ABILITY,
         Variable("savings_rate", _savings_rate),
         Variable("debt_ratio", _debt_ratio),
         Variable("credit_years", _credit_years),
@@ -287,13 +365,14 @@ def _distance(sex: Values, noise: Values) -> Values:
 
 
 def _hired(sex: Values, aptitude: Values, experience: Values, salary: Values, noise: Values) -> Values:
-    return _happens(noise, 0.6 * sex + 0.9 * aptitude + 0.5 * experience + 0.9 * salary - 1.6)
+    return happens(noise, 0.6 * sex + 0.9 * aptitude + 0.5 * experience + 0.9 * salary - 1.6)
 
 
 ADDITIVE = World(
     "additive",
     (
-        Variable("ability", _ability, latent=True),
+        SEX,
+        ABILITY,
         Variable("aptitude", _aptitude),
         Variable("diligence", _diligence),
         Variable("experience", _experience),
@@ -323,7 +402,7 @@ def _field(sex: Values, ability: Values, noise: Values) -> Values:
 
 
 def _role(sex: Values, field: Values, noise: Values) -> Values:
-    technical = np.exp(0.7 * sex + _per_level(field, -0.5, -0.3, 0.1, 0.9) - 0.4)
+    technical = np.exp(0.7 * sex + per_level(field, -0.5, -0.3, 0.1, 0.9) - 0.4)
     return choose(noise, np.exp(0.5 - 0.9 * sex), 1.0, technical)
 
 
@@ -332,11 +411,11 @@ def _club(sex: Values, noise: Values) -> Values:
 
 
 def _experience_years(sex: Values, role: Values, noise: Values) -> Values:
-    return (5.0 + 2.5 * sex + _per_level(role, 0.0, 0.6, -0.4)) * np.exp((0.45 + 0.15 * sex) * noise)
+    return (5.0 + 2.5 * sex + per_level(role, 0.0, 0.6, -0.4)) * np.exp((0.45 + 0.15 * sex) * noise)
 
 
 def _last_salary(sex: Values, ability: Values, field: Values, noise: Values) -> Values:
-    level = _per_level(field, -0.06, 0.0, 0.02, 0.10)
+    level = per_level(field, -0.06, 0.0, 0.02, 0.10)
     return 36_000.0 * np.exp(level + 0.18 * sex + 0.10 * ability + 0.16 * noise)  # a year
 
 
@@ -353,16 +432,15 @@ def _invited(
 ) -> Values:
     merit = 0.06 * (exam_points - 58.0) + 0.06 * (essay_points - 25.0)
     career = np.log(experience_years / 5.5) + 2.5 * np.log(last_salary / 39_000.0)
-    proxies = (
-        _per_level(field, -0.2, -0.1, 0.0, 0.3) + _per_level(role, -0.2, 0.0, 0.2) + _per_level(club, -0.2, 0.0, 0.2)
-    )
-    return _happens(noise, merit + career + proxies + 0.3 * sex - 0.3)
+    proxies = per_level(field, -0.2, -0.1, 0.0, 0.3) + per_level(role, -0.2, 0.0, 0.2) + per_level(club, -0.2, 0.0, 0.2)
+    return happens(noise, merit + career + proxies + 0.3 * sex - 0.3)
 
 
 CATEGORICAL_PROXIES = World(
     "categorical proxies",
     (
-        Variable("ability", _ability, latent=True),
+        SEX,
+        ABILITY,
         Variable("exam_points", _exam_points),
         Variable("essay_points", _essay_points),
         Variable("field", _field, uniform, ("arts", "health", "business", "technology")),
@@ -392,11 +470,11 @@ def _vehicle(sex: Values, noise: Values) -> Values:
 
 
 def _yearly_km(sex: Values, vehicle: Values, noise: Values) -> Values:
-    return 9_000.0 * (1.0 + 0.7 * sex) * _per_level(vehicle, 0.9, 1.0, 1.2) * np.exp(0.7 * noise)
+    return 9_000.0 * (1.0 + 0.7 * sex) * per_level(vehicle, 0.9, 1.0, 1.2) * np.exp(0.7 * noise)
 
 
 def _vehicle_value(sex: Values, ability: Values, vehicle: Values, noise: Values) -> Values:
-    return 11_000.0 * (1.0 + 0.4 * sex) * _per_level(vehicle, 0.8, 1.0, 1.4) * np.exp(0.3 * ability + 0.6 * noise)
+    return 11_000.0 * (1.0 + 0.4 * sex) * per_level(vehicle, 0.8, 1.0, 1.4) * np.exp(0.3 * ability + 0.6 * noise)
 
 
 def _speeding(sex: Values, ability: Values, noise: Values) -> Values:
@@ -415,14 +493,15 @@ def _accepted(
 ) -> Values:
     merit = 0.8 * np.log(years_licensed / 15.0) + 0.7 * np.log(deductible / 500.0)
     risk = 0.9 * np.log(yearly_km / 11_000.0) + 0.3 * np.log(vehicle_value / 13_000.0) + 0.12 * (speeding - 5.0)
-    habit = _per_level(vehicle, 0.1, 0.0, -0.2) - 0.3 * sex
-    return _happens(noise, merit - risk + habit + 0.6)
+    habit = per_level(vehicle, 0.1, 0.0, -0.2) - 0.3 * sex
+    return happens(noise, merit - risk + habit + 0.6)
 
 
 HEAVY_TAILS = World(
     "heavy tails",
     (
-        Variable("ability", _ability, latent=True),
+        SEX,
+        ABILITY,
         Variable("years_licensed", _years_licensed),
         Variable("deductible", _deductible),
         Variable("vehicle", _vehicle, uniform, ("small", "family", "sports")),

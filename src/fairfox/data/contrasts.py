@@ -1,0 +1,67 @@
+"""Whom people are compared with: from their own group towards another class, or up and down a number."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fairfox.data.dataset import Dataset, Protected
+
+LOWER, HIGHER = 0, 1  # where a continuous variable goes: one standard deviation down or up
+
+
+class Contrast(NamedTuple):
+    """One way to be compared: a protected variable, and towards which of its values.
+
+    `towards` is a class, LOWER or HIGHER for a number, or None: the other one of two groups, or per unit of a number.
+    """
+
+    variable: int
+    towards: int | None = None
+
+
+def moves(protected: Sequence[Protected]) -> tuple[Contrast, ...]:
+    """Return the contrasts of a map: the other of two groups, every class of many, up and down a number."""
+    out = []
+    for v, p in enumerate(protected):
+        if p.kind == "binary":
+            out.append(Contrast(v))
+        else:
+            out += [Contrast(v, k) for k in ((HIGHER, LOWER) if p.is_continuous else range(len(p.levels)))]
+    return tuple(out)
+
+
+def derivatives(protected: Sequence[Protected]) -> tuple[Contrast, ...]:
+    """Return the contrasts of a derivative: one per protected output of the auxiliary."""
+    out = []
+    for v, p in enumerate(protected):
+        out += [Contrast(v, k) for k in range(p.outputs)] if p.kind == "categorical" else [Contrast(v)]
+    return tuple(out)
+
+
+def destinations(data: Dataset, contrast: Contrast) -> Tensor:
+    """Return where a contrast takes everyone (N,): a class, or +1 and -1 standard deviations of a number.
+
+    NaN for people it does not concern: their own group is unknown or that class itself, or neither class is the
+    reference group.
+    """
+    p, c = data.protected[contrast.variable], data.c[:, contrast.variable]
+    if p.is_continuous:
+        to = torch.full_like(c, 1.0 if contrast.towards == HIGHER else -1.0)
+    else:
+        to = 1 - c if contrast.towards is None else torch.full_like(c, float(contrast.towards))
+    return torch.where(concerned(data, contrast) & (to != c if not p.is_continuous else True), to, torch.nan)
+
+
+def concerned(data: Dataset, contrast: Contrast) -> Tensor:
+    """Return whom a contrast concerns (N,) bool: who knows their own value and, where there is a reference group,
+    goes to it or comes from it."""
+    p, c = data.protected[contrast.variable], data.c[:, contrast.variable]
+    known = ~c.isnan()
+    if p.reference is None or contrast.towards is None:
+        return known
+    comes = c == p.reference
+    return known & (~comes if contrast.towards == p.reference else comes)

@@ -1,0 +1,170 @@
+"""Where protected variables come from: the values of a column, a number, a cut through a column, a crossing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from fairfox.data.columns import Table, column, level_name, listed, missing, numbers, objects, places_of, same_text
+from fairfox.data.dataset import Level, Protected
+from fairfox.errors import DataError
+
+COMPARE = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal}
+
+
+class Reader(Protocol):
+    """Reads one protected variable off a table."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns it reads."""
+        ...
+
+    def read(self, table: Table) -> np.ndarray:
+        """Return the class or number of everyone (N,), NaN where it is unknown."""
+        ...
+
+
+@dataclass(frozen=True)
+class ProtectedSource:
+    """A protected variable, what reads it off a table, and which rare classes were put together."""
+
+    variable: Protected
+    reader: Reader
+    merged: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # new class -> the classes it is made of
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of a table that it is read from."""
+        return self.reader.columns
+
+    def encode(self, table: Table) -> np.ndarray:
+        """Return the class or number of everyone (N,); NaN where it is unknown, as in a table without the column."""
+        if not set(self.columns) <= set(table.columns):
+            return np.full(len(table), np.nan)
+        return self.reader.read(table)
+
+
+@dataclass(frozen=True)
+class Values:
+    """The classes behind a column's own values."""
+
+    column: str
+    values: tuple[Level, ...]
+    classes: tuple[int, ...]  # of each value
+    rest: int | None = None  # the class of values that the fitting rows do not have
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns it reads."""
+        return (self.column,)
+
+    def read(self, table: Table) -> np.ndarray:
+        """Return the class of everyone (N,), NaN where the value is missing."""
+        series = column(table, self.column)
+        place = places_of(series, self.values)
+        strange = (place < 0) & ~missing(series)
+        if strange.any() and self.rest is None:
+            known = listed([repr(level_name(value)) for value in self.values], most=5)
+            raise DataError(
+                f"The protected column '{self.column}' holds '{level_name(objects(series)[strange][0])}' here, and the "
+                f"groups to compare are {known}; spell them alike, or give a cut such as '{self.column}=VALUE'"
+            )
+        return np.where(strange, self.rest or 0, _looked_up(self.classes, place))
+
+
+@dataclass(frozen=True)
+class Number:
+    """A column of numbers, as they are."""
+
+    column: str
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns it reads."""
+        return (self.column,)
+
+    def read(self, table: Table) -> np.ndarray:
+        """Return everyone's number (N,), NaN where it is missing."""
+        series = column(table, self.column)
+        gone = missing(series)
+        if gone.all():
+            return np.full(len(series), np.nan)
+        if not series.dtype.is_numeric():
+            raise DataError(
+                f"The protected column '{self.column}' holds {series.dtype} here and was numeric in the fitting rows"
+            )
+        values = np.where(gone, np.nan, numbers(series))
+        infinite = int(np.isinf(values).sum())
+        if infinite:
+            raise DataError(
+                f"The protected column '{self.column}' holds {infinite} infinite value(s); "
+                "numbers must be finite or missing"
+            )
+        return values
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Two groups on the two sides of a value: class 1 are those of whom the cut is true."""
+
+    column: str
+    operator: str
+    value: str
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns it reads."""
+        return (self.column,)
+
+    def read(self, table: Table) -> np.ndarray:
+        """Return the side of everyone (N,): 0 or 1, NaN where the value is missing."""
+        series = column(table, self.column)
+        gone = missing(series)
+        if self.operator not in COMPARE:
+            equal = np.array([same_text(v, self.value) for v in objects(series)], dtype=bool)
+            return np.where(gone, np.nan, equal if self.operator == "=" else ~equal)
+        if not series.dtype.is_numeric() and not gone.all():
+            raise DataError(
+                f"The cut '{self.column}{self.operator}{self.value}' compares numbers, and column '{self.column}' "
+                f"holds {series.dtype}; use {self.column}=VALUE"
+            )
+        values = np.full(len(series), np.nan) if gone.all() else numbers(series)
+        return np.where(gone, np.nan, COMPARE[self.operator](values, float(self.value)))
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """The groups that people are in by several protected variables at once."""
+
+    parts: tuple[ProtectedSource, ...]
+    cells: tuple[tuple[int, ...], ...]  # one class of every part
+    classes: tuple[int, ...]  # of each cell
+    rest: int | None = None  # the class of cells that the fitting rows do not have; None: they are unknown
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns it reads, those of all parts."""
+        return tuple(dict.fromkeys(name for part in self.parts for name in part.columns))
+
+    def read(self, table: Table) -> np.ndarray:
+        """Return the class of everyone (N,), NaN where a part is unknown or nobody of the fitting rows is alike."""
+        codes = np.stack([part.encode(table) for part in self.parts], axis=1)  # (N, P)
+        known = ~np.isnan(codes).any(axis=1)
+        found, inverse = np.unique(codes[known].astype(int), axis=0, return_inverse=True)
+        place = {cell: j for j, cell in enumerate(self.cells)}
+        places = np.array([place.get(tuple(cell), -1) for cell in found.tolist()], dtype=int)
+        classes = _looked_up(self.classes, places)
+        classes[places < 0] = np.nan if self.rest is None else self.rest
+        out = np.full(len(codes), np.nan)
+        out[known] = classes[inverse.reshape(-1)]
+        return out
+
+
+def _looked_up(classes: tuple[int, ...], place: np.ndarray) -> np.ndarray:
+    """Return the class at each place (N,), NaN where the place is -1."""
+    found: np.ndarray = np.array([*classes, np.nan])[place]
+    return found

@@ -1,0 +1,167 @@
+"""What the readings of an audit say about each protected variable."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from fairfox.crossfit import Readings
+from fairfox.data.contrasts import HIGHER, Contrast
+from fairfox.data.dataset import Dataset, Protected
+from fairfox.fairtests.protocol import Measurement
+from fairfox.result import Finding, Group
+from fairfox.thresholds import confident_flag, flag
+
+_RANGES = 4  # into which people are put together by a protected number
+
+
+def find(
+    readings: Readings,
+    variable: int,
+    *,
+    predictions: Tensor,
+    delta: float | Tensor,
+    spread: float,
+    merged: dict[str, tuple[str, ...]],
+) -> Finding:
+    """Return what was found for one protected variable.
+
+    Args:
+        readings: of everyone.
+        variable: which protected variable.
+        predictions: of everyone (N,).
+        delta: above which people are flagged, one for all or one each (N,).
+        spread: the standard deviation that a number went up and down.
+        merged: rare classes that were put together, by the new name.
+    """
+    data = readings.people
+    p, own = data.protected[variable], data.c[:, variable]
+    main = readings.main.of_variable(variable, data)
+    interval, share = main.interval, readings.alignment[variable]
+    words, effects = _effects(main, p, own, spread)
+    names, place = _own_groups(p, own)
+    finding = Finding(
+        name=p.name,
+        kind=p.kind,
+        levels=p.levels,
+        contrasts=words,
+        effects=effects,
+        scores=main.score,
+        signed=main.signed,
+        interval=interval,
+        flags=flag(main.score, delta, abstained=main.abstained),
+        confident_flags=None if interval is None else confident_flag(interval, delta, abstained=main.abstained),
+        abstained=main.abstained,
+        towards=_towards(main, p, own, words),
+        group=tuple("unknown" if k < 0 else names[k] for k in place.tolist()),
+        inferred=readings.inferred[:, variable],
+        direct=_known(readings.direct.of_variable(variable, data)),
+        total=_known(readings.total.of_variable(variable, data)),
+        alignment_share=share.value,
+        alignment_error=share.error,
+        proxy=readings.proxy[variable],
+        quality=readings.quality[variable],
+        groups=(),
+        parts=p.parts,
+        reference=None if p.reference is None else p.levels[p.reference],
+        merged=merged,
+    )
+    weights = torch.ones(len(data), dtype=torch.float64) if data.weights is None else data.weights.double().cpu()
+    groups = [_group(finding, name, place == k, predictions, weights) for k, name in enumerate(names)]
+    return replace(finding, groups=tuple(groups))
+
+
+def own_deltas(data: Dataset, delta: float, deltas: Mapping[tuple[int, int], float]) -> float | Tensor:
+    """Return everyone's delta (N,): the strictest of those given for the classes they belong to, else that for all."""
+    if not deltas:
+        return delta
+    strictest = torch.full((len(data),), torch.inf, dtype=data.x.dtype)
+    for (variable, code), value in deltas.items():
+        members = (data.c[:, variable] == code).cpu()
+        strictest[members] = strictest[members].clamp(max=value)
+    return torch.where(strictest.isinf(), delta, strictest)
+
+
+def _effects(main: Measurement, p: Protected, own: Tensor, spread: float) -> tuple[tuple[str, ...], Tensor]:
+    """Return the contrasts of a variable in words, and their values (N, Q): a column per class, or up and down."""
+    values = main.values
+    if not main.contrasts or main.signed is None:
+        return (), values[:, :0]
+    if p.kind == "binary":  # one column, towards whichever is the other class
+        away = torch.stack([own == 1, own == 0], dim=1).to(values.device)
+        return p.levels, torch.where(away, values, torch.nan)
+    return tuple(_word(contrast, p, spread) for contrast in main.contrasts), values
+
+
+def _word(contrast: Contrast, p: Protected, spread: float) -> str:
+    if not p.is_continuous:
+        assert contrast.towards is not None
+        return p.levels[contrast.towards]
+    if contrast.towards is None:
+        return p.name
+    return f"{p.name} {'+' if contrast.towards == HIGHER else '-'} {spread:.3g}"
+
+
+def _towards(main: Measurement, p: Protected, own: Tensor, words: Sequence[str]) -> tuple[str | None, ...]:
+    """Return the contrast that counts for each person, in words."""
+    if not words:
+        return (None,) * len(own)
+    places = (main.klass if p.kind == "binary" else main.worst).tolist()
+    return tuple(
+        None if gone else f"away from {words[k]}" if not p.is_continuous and code == k else words[k]
+        for gone, k, code in zip(main.abstained.tolist(), places, own.tolist(), strict=True)
+    )
+
+
+def _known(reading: Measurement) -> Tensor:
+    """Return a reading's signed effects (N,), NaN where it abstained."""
+    assert reading.signed is not None
+    return torch.where(reading.abstained.to(reading.signed.device), torch.nan, reading.signed)
+
+
+def _own_groups(p: Protected, own: Tensor) -> tuple[tuple[str, ...], Tensor]:
+    """Return the names of the groups, and everyone's place among them (N,), -1 where it is unknown.
+
+    The groups of a number are the quarters of the people.
+    """
+    names, values = p.levels, own.double().cpu()
+    known = values[~values.isnan()]
+    place = values
+    if p.is_continuous and len(known):
+        edges = torch.quantile(known, torch.linspace(0, 1, _RANGES + 1, dtype=torch.float64)).unique()
+        names = tuple(f"{low:.4g} to {high:.4g}" for low, high in pairwise(edges.tolist())) or (
+            f"{float(edges[0]):.4g}",
+        )
+        place = torch.bucketize(values.contiguous(), edges[1:-1], right=True).double()
+    return names, torch.where(values.isnan(), -1.0, place).long()
+
+
+def _group(finding: Finding, name: str, members: Tensor, predictions: Tensor, weights: Tensor) -> Group:
+    judged = members & ~finding.abstained.cpu()
+
+    def mean(values: Tensor | None, among: Tensor) -> float | None:
+        return None if values is None else _weighted_mean(values.double().cpu(), weights, among)
+
+    towards = {word: mean(finding.effects[:, q], judged) for q, word in enumerate(finding.contrasts) if word != name}
+    return Group(
+        variable=finding.name,
+        level=name,
+        people=int(members.sum()),
+        mean_prediction=_weighted_mean(predictions.double().cpu(), weights, members),
+        mean_signed=mean(finding.signed, judged),
+        share_flagged=_weighted_mean(finding.flags.double().cpu(), weights, judged),
+        share_confident=mean(finding.confident_flags, judged),
+        inferred=int((members & finding.inferred).sum()),
+        towards={word: value for word, value in towards.items() if value is not None and value == value},
+    )
+
+
+def _weighted_mean(values: Tensor, weights: Tensor, among: Tensor) -> float:
+    """Return the mean over some of the people, NaN over nobody; what is NaN does not count."""
+    counted = among & ~values.isnan()
+    total = float(weights[counted].sum())
+    return float((weights * values)[counted].sum()) / total if total > 0 else float("nan")

@@ -1,0 +1,109 @@
+"""summary.json: an audit without its people, the worst case on top and then each protected variable."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from fairfox.result import SCHEMA_VERSION, AuditResult, FeatureEffect, Finding, Reading
+
+
+def summary_json(result: AuditResult) -> str:
+    """Return the audit as strict JSON; numbers that are not finite become null."""
+    return json.dumps(_plain(_fields(result)), indent=2, allow_nan=False) + "\n"
+
+
+def _fields(result: AuditResult) -> dict[str, Any]:
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "test": result.test,
+        "meaning": result.meaning,
+        "unit": result.unit,
+        "delta": result.delta,
+        "deltas": result.deltas,
+        "counts": {
+            "people": len(result),
+            "judged": result.judged,
+            "flagged": int(result.flags.sum()),
+            "confident": _count(result.confident_flags),
+            "abstained": int(result.abstained.sum()),
+            "inferred": int(result.inferred.sum()),
+        },
+        "weighted": result.weights is not None,
+        "share_flagged": result.share_flagged,
+        "share_confident": result.share_confident,
+        "share_abstained": result.share_abstained,
+        "abstained_by_reason": result.abstained_by_reason,
+        "worst_case": result.worst_case,
+        "variables": [_variable(result, finding) for finding in result.findings],
+        "features": {
+            "effect": None if result.features.effect is None else _effect(result, result.features.effect),
+        },
+        "warnings": result.warnings,
+        "settings": result.settings,
+    }
+
+
+def _variable(result: AuditResult, finding: Finding) -> dict[str, Any]:
+    inferred = int(finding.inferred.sum())
+    return {
+        "name": finding.name,
+        "kind": finding.kind,
+        "levels": finding.levels,
+        "parts": finding.parts,
+        "reference": finding.reference,
+        "merged": finding.merged,
+        "contrasts": finding.contrasts,
+        "counts": {
+            "known": len(finding.group) - inferred - finding.unknown,
+            "inferred": inferred,
+            "unknown": finding.unknown,
+            "judged": finding.judged,
+            "flagged": int(finding.flags.sum()),
+            "confident": _count(finding.confident_flags),
+        },
+        "share_flagged": finding.share_flagged(result.weights),
+        "share_confident": finding.share_confident(result.weights),
+        "mean_score": finding.mean_score(result.weights),
+        "worst": finding.attained,
+        "alignment_share": finding.alignment_share,
+        "alignment_error": finding.alignment_error,
+        "auxiliary": asdict(finding.quality),
+        "readings": {name: _reading(reading) for name, reading in finding.readings(result.weights).items()},
+        "features": {"proxy": finding.proxy},
+        "groups": [asdict(group) for group in finding.groups],
+    }
+
+
+def _count(flags: Tensor | None) -> int | None:
+    return None if flags is None else int(flags.sum())
+
+
+def _reading(reading: Reading) -> dict[str, Any]:
+    def means(part: Reading) -> dict[str, Any]:
+        return {"mean_signed": part.mean_signed, "mean_absolute": part.mean_absolute}
+
+    return {**means(reading), "groups": {name: means(part) for name, part in reading.groups.items()}}
+
+
+def _effect(result: AuditResult, effect: FeatureEffect) -> dict[str, Any]:
+    means = {"mean_absolute": effect.total, "standard_error": effect.error}
+    return {"method": effect.method, "people": effect.people, **means, "mean_signed": result.effect_by_group}
+
+
+def _plain(value: Any) -> Any:
+    """Return the value as JSON's own types: numbers that are not finite become null, the unknown becomes text."""
+    if isinstance(value, Tensor | np.ndarray | np.generic):
+        return _plain(value.tolist())
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, str | bool | int) else str(value)

@@ -1,0 +1,92 @@
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from fairfox.result import SCHEMA_VERSION, AuditResult
+from tests.support import PEOPLE, RACES, example_result, many_result, with_finding, without_sign
+
+
+def parsed(result: AuditResult) -> dict:
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is no JSON")
+
+    return json.loads(result.to_json(), parse_constant=refuse)
+
+
+def test_the_worst_case_is_on_top():
+    fields = parsed(example_result())
+    assert fields["schema_version"] == SCHEMA_VERSION == 2
+    assert set(fields) == {
+        *("schema_version", "test", "meaning", "unit", "delta", "deltas", "counts", "weighted", "share_flagged"),
+        *("share_confident", "share_abstained", "abstained_by_reason", "worst_case", "variables", "features"),
+        *("warnings", "settings"),
+    }
+    assert fields["counts"] == {
+        **{"people": 40, "judged": 38, "flagged": 23, "confident": 19, "abstained": 2},
+        "inferred": 0,
+    }
+    assert fields["abstained_by_reason"] == {"no evidence about sex": 2}
+    assert fields["worst_case"] == {"sex": 1.0}
+    assert fields["features"]["effect"]["people"] == 30
+    assert list(fields["features"]["effect"]["mean_signed"]) == ["sex=Female", "sex=Male"]
+
+
+def test_every_variable_has_all_its_fields():
+    variable = parsed(example_result())["variables"][0]
+    assert set(variable) == {
+        *("name", "kind", "levels", "parts", "reference", "merged", "contrasts", "counts", "share_flagged"),
+        *("share_confident", "mean_score", "worst", "alignment_share", "alignment_error", "auxiliary", "readings"),
+        *("features", "groups"),
+    }
+    assert list(variable["features"]["proxy"]) == ["income", "job", "age"]
+    assert variable["auxiliary"]["value"] == 0.84
+    assert variable["worst"] == {"Male": 19, "Female": 19}
+    assert list(variable["readings"]["direct"]["groups"]) == ["Female", "Male"]
+    assert [list(group["towards"]) for group in variable["groups"]] == [["Male"], ["Female"]]
+
+
+def test_several_variables_stand_side_by_side():
+    fields = parsed(many_result())
+    sex, race, age = fields["variables"]
+    assert [variable["kind"] for variable in (sex, race, age)] == ["binary", "categorical", "continuous"]
+    assert (fields["weighted"], fields["deltas"]) == (True, {"race=Black": 0.03})
+    assert (race["levels"], race["merged"]) == (list(RACES), {"Other": ["Eskimo", "Inuit"]})
+    assert race["counts"]["inferred"] == fields["counts"]["inferred"] == 20
+    assert race["counts"]["known"] == 180
+    assert (age["counts"]["known"], age["counts"]["unknown"], age["counts"]["judged"]) == (196, 4, 192)
+    assert sum(race["worst"].values()) == race["counts"]["judged"] == 196
+    assert list(race["groups"][1]["towards"]) == ["Asian", "Latin", "Other", "White"]
+    assert age["contrasts"] == ["age + 13.6", "age - 13.6"]
+    assert sum(fields["worst_case"].values()) == 1.0
+    weights = many_result().weights[:196]
+    flagged = many_result().findings[1].flags[:196]
+    assert race["share_flagged"] == pytest.approx(float(weights[flagged].sum() / weights.sum()))
+
+
+def test_nobody_judged_has_no_means():
+    everybody = torch.ones(PEOPLE, dtype=torch.bool)
+    result = with_finding(
+        example_result(abstained=everybody), abstained=everybody, flags=~everybody, confident_flags=~everybody
+    )
+    variable = parsed(result)["variables"][0]
+    assert variable["readings"]["total"] == {"mean_signed": None, "mean_absolute": None, "groups": {}}
+    assert (variable["mean_score"], variable["share_flagged"]) == (None, 0.0)
+
+
+def test_json_is_strict_whatever_the_numbers_and_settings_are():
+    odd = {"nan": math.nan, "inf": np.float32("inf"), "path": Path("a.csv"), 3: (np.int64(1), torch.tensor([0.5]))}
+    fields = parsed(with_finding(example_result(settings=odd), alignment_share=math.nan))
+    assert fields["settings"] == {"nan": None, "inf": None, "path": "a.csv", "3": [1, [0.5]]}
+    assert fields["variables"][0]["alignment_share"] is None
+
+
+def test_json_of_a_test_without_sign_has_nulls():
+    fields = parsed(without_sign())
+    assert fields["share_confident"] is None
+    assert fields["counts"]["confident"] is None
+    assert fields["features"]["effect"] is None
+    assert fields["variables"][0]["groups"][0]["mean_signed"] is None

@@ -1,0 +1,143 @@
+"""What an audit says about each protected variable, from readings made by hand."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from fairfox.auxiliary.quality import AuxiliaryQuality
+from fairfox.crossfit import Readings
+from fairfox.data.contrasts import derivatives, moves
+from fairfox.data.dataset import Dataset, Protected
+from fairfox.fairtests.protocol import Measurement, combine
+from fairfox.fairtests.share import Share
+from fairfox.findings import find, own_deltas
+from fairfox.result import Finding
+
+SEX = Protected("sex", "binary", ("Female", "Male"))
+RACE = Protected("race", "categorical", ("a", "b", "c"))
+AGE = Protected("age", "continuous", ())
+NAN = math.nan
+
+
+def readings(values: list[Any], c: list[Any], *protected: Protected, **options: Any) -> Readings:
+    """Return readings of two equal re-fits whose three tests all found the same values (N, Q)."""
+    data = Dataset.from_arrays(torch.zeros(len(c), 1), torch.tensor(c).reshape(len(c), -1), protected=protected)
+    if "weights" in options:
+        data = Dataset(**{**vars(data), "weights": torch.tensor(options["weights"])})
+    contrasts = options.get("contrasts", moves(protected))
+    found: Measurement = combine(torch.tensor([values, values]), data, contrasts=contrasts, signed=bool(contrasts))
+    inferred = torch.tensor(options.get("inferred", [[False] * len(protected)] * len(c)))
+    qualities = tuple(AuxiliaryQuality(p.name, "auc", 0.8, 0.5, 0.5, 0.7, 10) for p in protected)
+    signed = found if contrasts else combine(torch.zeros(2, len(c), 1), data, contrasts=moves(protected), signed=True)
+    return Readings(
+        main=found,
+        direct=signed,
+        total=signed,
+        people=data,
+        inferred=inferred,
+        quality=qualities,
+        proxy=tuple({"x0": 1.0} for _ in protected),
+        alignment=tuple(Share(0.25, 0.01) for _ in protected),
+    )
+
+
+def finding(runs: Readings, variable: int = 0, **options: Any) -> Finding:
+    defaults: dict[str, Any] = {
+        "delta": 0.05,
+        "spread": 10.0,
+        "merged": {},
+        "predictions": torch.zeros(len(runs.people)),
+    }
+    return find(runs, variable, **defaults | options)
+
+
+def test_two_groups_have_a_column_each_and_nobody_one_towards_their_own():
+    found = finding(readings([[0.1], [-0.2]], [0.0, 1.0], SEX))
+    assert found.contrasts == ("Female", "Male")
+    torch.testing.assert_close(found.effects, torch.tensor([[NAN, 0.1], [-0.2, NAN]]), equal_nan=True)
+    assert found.towards == ("Male", "Female")
+    assert found.group == ("Female", "Male")
+    assert found.groups[0].towards == {"Male": pytest.approx(0.1)}
+
+
+def test_the_largest_of_many_classes_counts_and_is_named():
+    values = [[NAN, 0.02, -0.3], [0.1, NAN, 0.04], [0.01, 0.02, NAN]]
+    found = finding(readings(values, [0.0, 1.0, 2.0], RACE))
+    assert found.towards == ("c", "a", "b")
+    assert found.flags.tolist() == [True, True, False]
+    torch.testing.assert_close(found.signed, torch.tensor([-0.3, 0.1, 0.02]))
+    assert found.groups[0].towards == {"b": pytest.approx(0.02), "c": pytest.approx(-0.3)}
+    assert [group.share_flagged for group in found.groups] == [1.0, 1.0, 0.0]
+
+
+def test_a_number_goes_up_and_down_by_one_standard_deviation():
+    found = finding(readings([[0.1, 0.2], [0.3, NAN]], [30.0, 60.0], AGE), spread=13.64)
+    assert found.contrasts == ("age + 13.6", "age - 13.6")
+    assert found.towards == ("age - 13.6", "age + 13.6")
+
+
+def test_a_number_s_groups_are_quarters_of_the_people():
+    ages = [20.0, 30.0, 40.0, 50.0, 60.0]
+    found = finding(readings([[0.1, 0.1]] * 5, ages, AGE))
+    assert [group.level for group in found.groups] == ["20 to 30", "30 to 40", "40 to 50", "50 to 60"]
+    assert [group.people for group in found.groups] == [1, 1, 1, 2]
+    assert found.group[-1] == "50 to 60"
+
+
+def test_a_derivative_away_from_the_own_class_is_told_so():
+    found = finding(readings([[0.5, 0.1, 0.1]], [0.0], RACE, contrasts=derivatives([RACE])))
+    assert found.towards == ("away from a",)
+
+
+def test_a_test_without_protected_variables_names_none():
+    found = finding(readings([[0.5], [0.1]], [0.0, 1.0], SEX, contrasts=()))
+    assert found.contrasts == ()
+    assert found.effects.shape == (2, 0)
+    assert found.towards == (None, None)
+    assert found.signed is None
+    assert found.groups[0].mean_signed is None
+
+
+def test_each_variable_has_its_own_scores_and_abstentions():
+    runs = readings([[0.1, NAN, NAN, NAN], [0.2, 0.3, NAN, 0.1]], [[0.0, NAN], [1.0, 1.0]], SEX, RACE)
+    sex, race = finding(runs, 0), finding(runs, 1)
+    assert sex.scores.tolist() == pytest.approx([0.1, 0.2])
+    assert race.abstained.tolist() == [True, False]
+    assert race.towards == (None, "a")
+    assert race.group == ("unknown", "b")
+    assert race.groups[0].people == 0
+    assert math.isnan(race.groups[0].share_flagged)
+
+
+def test_means_and_shares_are_weighted_and_counts_are_not():
+    runs = readings([[0.1], [0.0], [-0.1]], [0.0, 0.0, 1.0], SEX, weights=[3.0, 1.0, 2.0])
+    women = finding(runs, predictions=torch.tensor([0.2, 0.6, 0.5])).groups[0]
+    assert women.people == 2
+    assert women.share_flagged == pytest.approx(0.75)
+    assert women.mean_signed == pytest.approx(0.075)
+    assert women.mean_prediction == pytest.approx(0.3)  # (3 * 0.2 + 0.6) / 4
+
+
+def test_inferred_people_are_counted_in_their_group():
+    runs = readings([[0.1], [0.1], [0.1]], [0.0, 0.0, 1.0], SEX, inferred=[[True], [False], [True]])
+    assert [group.inferred for group in finding(runs).groups] == [1, 1]
+
+
+def test_of_several_own_deltas_the_strictest_counts():
+    data = readings([[0.1, 0.1, NAN, 0.1]] * 3, [[0.0, 1.0], [1.0, 1.0], [1.0, 0.0]], SEX, RACE).people
+    assert own_deltas(data, 0.05, {}) == 0.05
+    found = own_deltas(data, 0.05, {(0, 0): 0.03, (1, 1): 0.08})
+    assert isinstance(found, torch.Tensor)
+    torch.testing.assert_close(found, torch.tensor([0.03, 0.08, 0.05]))
+
+
+def test_people_are_flagged_by_their_own_delta():
+    runs = readings([[0.06], [-0.06]], [0.0, 1.0], SEX)
+    found = finding(runs, delta=own_deltas(runs.people, 0.05, {(0, 1): 0.1}))
+    assert found.flags.tolist() == [True, False]
+    assert found.confident_flags is not None
+    assert found.confident_flags.tolist() == [True, False]
