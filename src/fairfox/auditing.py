@@ -18,7 +18,7 @@ from fairfox.auxiliary.model import centre_and_spread
 from fairfox.crossfit import Progress, Readings, cross_fit
 from fairfox.data.columns import Table
 from fairfox.data.contrasts import LOWER
-from fairfox.data.dataset import Dataset, Protected
+from fairfox.data.dataset import Dataset, Protected, group_name
 from fairfox.data.encode import fit_encoding
 from fairfox.data.joins import join_protected
 from fairfox.data.protected import find_group
@@ -164,7 +164,10 @@ def audit(
     )
     data = encoding.encode(people)
     own_delta = {find_group(data.protected, name): float(value) for name, value in (deltas or {}).items()}
-    own_limit = {_group_name(data.protected, name): float(value) for name, value in (limits or {}).items()}
+    own_limit = {
+        name and _name_of(data.protected, find_group(data.protected, name)): float(value)
+        for name, value in (limits or {}).items()
+    }
     looked_at = data.x[:_LOOKED_AT]
     target = as_model(model, encoding, kind=kind, positive=positive, output=output, returns=returns, example=looked_at)
     dtype = torch.float32 if target.differentiable else torch.float64
@@ -229,7 +232,7 @@ def audit(
         ids=data.ids,
         features=Features(proxy=_strongest(runs.proxy), effect=explained),
         delta=delta,
-        deltas={data.protected[v].group(code): value for (v, code), value in own_delta.items()},
+        deltas={_name_of(data.protected, group): value for group, value in own_delta.items()},
         test=test,
         meaning=what.meaning,
         unit=f"{what.unit} ({unit})" if what.of_prediction else what.unit,
@@ -331,12 +334,9 @@ def _strongest(proxies: Sequence[dict[str, float]]) -> dict[str, float]:
     return dict(sorted(strongest.items(), key=lambda pair: -pair[1]))
 
 
-def _group_name(protected: Sequence[Protected], text: str) -> str:
-    """Return a group's full name; "" is everyone."""
-    if not text:
-        return ""
-    variable, code = find_group(protected, text)
-    return protected[variable].group(code)
+def _name_of(protected: Sequence[Protected], group: tuple[int, int]) -> str:
+    variable, code = group
+    return group_name(protected[variable].name, protected[variable].levels[code])
 
 
 def _about_output(predictions: Tensor, unit: str) -> list[str]:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from fairfox.auxiliary.quality import AuxiliaryQuality
-from fairfox.data.dataset import ProtectedKind
+from fairfox.data.dataset import ProtectedKind, group_name
 from fairfox.data.files import written_whole
 from fairfox.errors import OptionError
 
@@ -86,12 +86,6 @@ class Group:
     def name(self) -> str:
         """The group in words: "sex=Female"; a cut speaks for itself: "age<25", "not age<25"."""
         return group_name(self.variable, self.level)
-
-
-def group_name(variable: str, level: str) -> str:
-    """Return one class of a protected variable in words, as `Group.name`."""
-    is_cut = level in (variable, f"not {variable}")
-    return level if is_cut else f"{variable}={level}"
 
 
 @dataclass(frozen=True)

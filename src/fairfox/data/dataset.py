@@ -64,15 +64,15 @@ class Protected:
         """How many outputs the auxiliary has for it: one logit, K centred logits, or one value."""
         return len(self.levels) if self.kind == "categorical" else 1
 
-    def group(self, code: int) -> str:
-        """Return a class in words: "sex=Female"; a cut speaks for itself: "age<25", "not age<25"."""
-        level = self.levels[code]
-        return level if level in (self.name, f"not {self.name}") else f"{self.name}={level}"
-
     @property
     def is_continuous(self) -> bool:
         """Whether it is a number rather than a class."""
         return self.kind == "continuous"
+
+
+def group_name(variable: str, level: str) -> str:
+    """Return a group in words: "sex=Female"; a cut speaks for itself: "age<25", "not age<25"."""
+    return level if level in (variable, f"not {variable}") else f"{variable}={level}"
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ from typing import Any
 import altair as alt
 import numpy as np
 
+from fairfox.data.dataset import group_name
 from fairfox.report.text import people, signed_word, unit_words
-from fairfox.result import AuditResult, Finding, group_name
+from fairfox.result import AuditResult, Finding
 
 FLAGGED, WITHIN, BAR, LINE = "#d55e00", "#9db4c8", "#0072b2", "#333333"  # told apart by colour-blind readers
 WIDTH = 800

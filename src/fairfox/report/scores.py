@@ -6,7 +6,8 @@ import numpy as np
 import pyarrow as pa
 from torch import Tensor
 
-from fairfox.result import AuditResult, Finding, group_name
+from fairfox.data.dataset import group_name
+from fairfox.result import AuditResult, Finding
 
 
 def scores_table(result: AuditResult) -> pa.Table:
