@@ -163,11 +163,7 @@ def audit(
         seed=seed,
     )
     data = encoding.encode(people)
-    own_delta = {find_group(data.protected, name): float(value) for name, value in (deltas or {}).items()}
-    own_limit = {
-        name and _name_of(data.protected, find_group(data.protected, name)): float(value)
-        for name, value in (limits or {}).items()
-    }
+    own_delta, own_limit = (_by_group(given or {}, data.protected) for given in (deltas, limits))
     looked_at = data.x[:_LOOKED_AT]
     target = as_model(model, encoding, kind=kind, positive=positive, output=output, returns=returns, example=looked_at)
     dtype = torch.float32 if target.differentiable else torch.float64
@@ -232,7 +228,7 @@ def audit(
         ids=data.ids,
         features=Features(proxy=_strongest(runs.proxy), effect=explained),
         delta=delta,
-        deltas={_name_of(data.protected, group): value for group, value in own_delta.items()},
+        deltas=own_delta,
         test=test,
         meaning=what.meaning,
         unit=f"{what.unit} ({unit})" if what.of_prediction else what.unit,
@@ -334,9 +330,18 @@ def _strongest(proxies: Sequence[dict[str, float]]) -> dict[str, float]:
     return dict(sorted(strongest.items(), key=lambda pair: -pair[1]))
 
 
-def _name_of(protected: Sequence[Protected], group: tuple[int, int]) -> str:
-    variable, code = group
-    return group_name(protected[variable].name, protected[variable].levels[code])
+def _by_group(given: Mapping[str, float], protected: Sequence[Protected]) -> dict[str, float]:
+    """Return numbers by the full names of their groups; "" is everyone."""
+    out: dict[str, float] = {}
+    for text, value in given.items():
+        name = ""
+        if text:
+            variable, code = find_group(protected, text)
+            name = group_name(protected[variable].name, protected[variable].levels[code])
+        if name in out:
+            raise OptionError(f"The group '{name}' is given twice, once as '{text}'; give it once")
+        out[name] = float(value)
+    return out
 
 
 def _about_output(predictions: Tensor, unit: str) -> list[str]:

@@ -44,12 +44,19 @@ def _about_groups(data: Dataset, reference: Dataset | None, readings: Readings, 
     p, fitting = data.protected[variable], data if reference is None else reference
     weights = torch.ones(len(fitting)) if fitting.weights is None else fitting.weights
     known = ~fitting.c[:, variable].isnan()
-    for code, level in enumerate(p.levels):
-        share = float(weights[fitting.c[:, variable] == code].double().sum() / weights[known].double().sum())
-        if share < _SMALL_GROUP:
-            out.append(
-                f"Group '{level}' of '{p.name}' is only {share:.1%} of the fitting rows: its readings are coarse."
-            )
+    shares = {
+        level: float(weights[fitting.c[:, variable] == code].double().sum() / weights[known].double().sum())
+        for code, level in enumerate(p.levels)
+    }
+    small = [f"'{level}' ({share:.1%})" for level, share in shares.items() if share < _SMALL_GROUP]
+    if small and len(p.levels) > 2:
+        out.append(
+            f"Small groups of '{p.name}' in the fitting rows: {', '.join(small)}. Who is compared with them may get a "
+            "large score by chance; put rare classes together (--merge-rare) or compare with one large group "
+            "(--reference-group)."
+        )
+    elif small:
+        out.append(f"Small group of '{p.name}' in the fitting rows: {small[0]}; readings are coarse.")
     inferred = int(readings.inferred[:, variable].sum())
     if inferred:
         told = f"'{p.name}' is unknown for {inferred} of {len(data)} people: the most probable value, as the other "

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
 
 import torch
 from torch import Tensor
 
 from fairfox.crossfit import Readings
 from fairfox.data.contrasts import HIGHER, Contrast
-from fairfox.data.dataset import Dataset, Protected
+from fairfox.data.dataset import Dataset, Protected, group_name
 from fairfox.fairtests.protocol import Measurement
 from fairfox.result import Finding, Group
 from fairfox.thresholds import confident_flag, flag
@@ -75,14 +74,15 @@ def find(
     return replace(finding, groups=tuple(groups))
 
 
-def own_deltas(data: Dataset, delta: float, deltas: Mapping[tuple[int, int], float]) -> float | Tensor:
-    """Return everyone's delta (N,): the strictest of those given for the classes they belong to, else that for all."""
+def own_deltas(data: Dataset, delta: float, deltas: Mapping[str, float]) -> float | Tensor:
+    """Return everyone's delta (N,): the strictest of those given for groups they belong to, else that for all."""
     if not deltas:
         return delta
     strictest = torch.full((len(data),), torch.inf, dtype=data.x.dtype)
-    for (variable, code), value in deltas.items():
-        members = (data.c[:, variable] == code).cpu()
-        strictest[members] = strictest[members].clamp(max=value)
+    for v, p in enumerate(data.protected):
+        for code, level in enumerate(p.levels):
+            members = (data.c[:, v] == code).cpu()
+            strictest[members] = strictest[members].clamp(max=deltas.get(group_name(p.name, level), torch.inf))
     return torch.where(strictest.isinf(), delta, strictest)
 
 
@@ -132,12 +132,17 @@ def _own_groups(p: Protected, own: Tensor) -> tuple[tuple[str, ...], Tensor]:
     known = values[~values.isnan()]
     place = values
     if p.is_continuous and len(known):
-        edges = torch.quantile(known, torch.linspace(0, 1, _RANGES + 1, dtype=torch.float64)).unique()
-        names = tuple(f"{low:.4g} to {high:.4g}" for low, high in pairwise(edges.tolist())) or (
-            f"{float(edges[0]):.4g}",
-        )
-        place = torch.bucketize(values.contiguous(), edges[1:-1], right=True).double()
+        cuts = torch.quantile(known, torch.linspace(0, 1, _RANGES + 1, dtype=torch.float64)[1:-1])
+        quarter = torch.bucketize(values.contiguous(), cuts, right=True)
+        present = quarter[~values.isnan()].unique()
+        names = tuple(_range(values[(quarter == k) & ~values.isnan()]) for k in present)
+        place = torch.searchsorted(present, quarter).double()
     return names, torch.where(values.isnan(), -1.0, place).long()
+
+
+def _range(values: Tensor) -> str:
+    low, high = f"{float(values.min()):.4g}", f"{float(values.max()):.4g}"
+    return low if low == high else f"{low} to {high}"
 
 
 def _group(finding: Finding, name: str, members: Tensor, predictions: Tensor, weights: Tensor) -> Group:

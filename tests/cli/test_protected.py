@@ -1,0 +1,326 @@
+"""Any protected variables from the command line: several, crossed, held, from elsewhere, weighted, limited."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner, Result
+
+from fairfox.cli.main import cli
+
+RACES = {"Asian": 60, "Black": 100, "Other": 40, "White": 200}
+PEOPLE = 400
+BEHIND = {"Asian": 0.0, "Black": 500.0, "Other": 250.0, "White": 0.0}
+MODEL = """
+def score(table):
+    return 1 / (1 + 2.72 ** ((3000 - table["income"] - 20 * table["tenure"]) / 400))
+"""
+
+
+def population(seed: int = 0) -> pa.Table:
+    """Return people of whom women and Black people earn less, and older ones have been there for longer.
+
+    Half of every race are women. Black people mostly live in the south and others in the north, which does nothing.
+    """
+    rng = np.random.default_rng(seed)
+    race, male = np.repeat(list(RACES), list(RACES.values())), np.arange(PEOPLE) % 2 == 1
+    black, age = race == "Black", rng.integers(20, 66, PEOPLE)
+    behind = np.array([BEHIND[name] for name in race])
+    columns = {
+        "id": [f"{seed}-{n}" for n in range(PEOPLE)],
+        "sex": np.where(male, "Male", "Female"),
+        "race": race,
+        "age": age,
+        "home": np.where(black ^ (rng.random(PEOPLE) < 0.3), "south", "north"),
+        "income": (3000 + 300 * male - behind + rng.normal(0, 300, PEOPLE)).round(1),
+        "tenure": ((age - 20) / 3 + rng.uniform(0, 5, PEOPLE)).round(2),
+        "weight": np.where(male, 1, 3),
+    }
+    return pa.table(columns).take(rng.permutation(PEOPLE))
+
+
+def write_people(folder: Path) -> Path:
+    """Return the folder, with a table of people, a panel of others like them, and a model of the user's own."""
+    pyarrow.csv.write_csv(population(), folder / "people.csv")
+    pyarrow.csv.write_csv(population(seed=1), folder / "panel.csv")
+    (folder / "model.py").write_text(MODEL)
+    return folder
+
+
+@pytest.fixture
+def people(tmp_path: Path) -> Path:
+    return write_people(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Result]:
+    """An audit for sex, race and age at once."""
+    folder = write_people(tmp_path_factory.mktemp("three"))
+    return folder, run(folder, "-c", "sex", "-c", "race", "-c", "age", "--id", "id")
+
+
+def run(folder: Path, *options: str) -> Result:
+    named = [str(folder / "model.py:score"), str(folder / "people.csv")]
+    given = ["--columns", "income,tenure", "--refits", "1", "--out", str(folder / "out")]
+    return CliRunner().invoke(cli, ["audit", *named, *given, *options])
+
+
+def run_on_panel(folder: Path, *options: str) -> Result:
+    """Learn from the panel, which is one fit where the table alone would be cross-fitted."""
+    return run(folder, "--reference", str(folder / "panel.csv"), *options)
+
+
+def finished(done: Result, folder: Path) -> dict[str, Any]:
+    """Return summary.json of an audit that found no fault with its input or its limits."""
+    assert done.exit_code == 0, done.stderr
+    return summary_of(folder)
+
+
+def summary_of(folder: Path) -> dict[str, Any]:
+    fields: dict[str, Any] = json.loads((folder / "out/summary.json").read_text())
+    return fields
+
+
+def scores_of(folder: Path) -> pa.Table:
+    return pq.read_table(folder / "out/scores.parquet")
+
+
+def report_of(folder: Path) -> str:
+    return (folder / "out/report.html").read_text()
+
+
+def refused(done: Result, folder: Path) -> str:
+    """Return the one sentence of an audit that wrote nothing."""
+    assert done.exit_code == 2, done.output
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert not (folder / "out").exists()
+    return done.stderr
+
+
+def groups_of(variable: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {group["level"]: group for group in variable["groups"]}
+
+
+# --- what is compared ----------------------------------------------------------------------------------------------
+
+
+def test_several_variables_of_every_kind_are_audited_at_once(three: tuple[Path, Result]):
+    folder, done = three
+    fields = finished(done, folder)
+    kinds = [(variable["name"], variable["kind"]) for variable in fields["variables"]]
+    assert kinds == [("sex", "binary"), ("race", "categorical"), ("age", "continuous")]
+    assert fields["settings"]["protected"] == ["sex", "race", "age"]
+    assert sum(fields["worst_case"].values()) == pytest.approx(1.0)
+    race = groups_of(fields["variables"][1])
+    assert {level: group["people"] for level, group in race.items()} == RACES
+    assert race["Black"]["towards"]["White"] > 0.1
+    assert race["White"]["towards"]["Black"] < -0.1
+    for name in ("sex=Female", "race=Black", "age=20 to "):
+        assert name in done.stdout
+        assert name in report_of(folder)
+
+
+def test_scores_have_the_worst_case_and_columns_for_every_variable_and_class(three: tuple[Path, Result]):
+    scores = scores_of(three[0])
+    told = ["variable", "towards", "group_inferred", "score[sex]", "score[race]", "score[age]"]
+    effects = ["effect[sex=Female]", "effect[sex=Male]", *(f"effect[race={race}]" for race in RACES)]
+    assert {*told, *effects} <= set(scores.column_names)
+    assert sum(name.startswith("effect[age") for name in scores.column_names) == 2  # up and down
+    assert scores["row_id"].to_pylist() == population()["id"].to_pylist()
+    for row, race in zip(scores.to_pylist(), population()["race"].to_pylist(), strict=True):
+        each = {other: row[f"effect[race={other}]"] for other in RACES}
+        assert each.pop(race) is None
+        assert row["score[race]"] == pytest.approx(max(abs(effect) for effect in each.values()))
+        assert row["score"] == pytest.approx(max(row[f"score[{name}]"] for name in ("sex", "race", "age")))
+        assert row["score"] == row[f"score[{row['variable']}]"]
+        assert row["towards"] == row[f"towards[{row['variable']}]"]
+        assert row["group_inferred"] is False
+
+
+def test_intersections_are_the_last_variable(people: Path):
+    fields = finished(run_on_panel(people, "-c", "sex", "-c", "race", "--intersections"), people)
+    assert [variable["name"] for variable in fields["variables"]] == ["sex", "race", "sex x race"]
+    crossing = fields["variables"][-1]
+    assert crossing["parts"] == ["sex", "race"]
+    assert {level: group["people"] for level, group in groups_of(crossing).items()} == {
+        f"{sex} & {race}": count // 2 for sex in ("Female", "Male") for race, count in RACES.items()
+    }
+    both = groups_of(crossing)["Female & Black"]["towards"]["Male & White"]
+    alone = groups_of(fields["variables"][1])["Black"]["towards"]["White"]
+    assert both > alone > 0.1  # Black women are behind for two reasons, White men for none
+
+
+def test_a_number_has_no_intersections(people: Path):
+    told = refused(run(people, "-c", "sex", "-c", "age", "--intersections"), people)
+    assert "'age' is a number; give a cut such as 'age<" in told
+
+
+def test_what_only_comes_with_another_variable_is_gone_when_that_is_held(people: Path):
+    options = ["-c", "race=Black", "-c", "home"]
+    alone = finished(run_on_panel(people, *options), people)
+    held = finished(run_on_panel(people, *options, "--hold-others"), people)
+    assert (alone["settings"]["hold_others"], held["settings"]["hold_others"]) == (False, True)
+    black, home = ([fields["variables"][v]["readings"]["total"] for fields in (alone, held)] for v in (0, 1))
+    assert home[0]["groups"]["south"]["mean_signed"] > 0.05  # most of them are Black
+    assert abs(home[1]["groups"]["south"]["mean_signed"]) < 0.02
+    assert black[1]["groups"]["race=Black"]["mean_signed"] > 0.1
+
+
+def test_a_reference_group_is_the_only_one_that_others_are_compared_with(people: Path):
+    done = run_on_panel(people, "-c", "race", "--reference-group", "race=White")
+    race = finished(done, people)["variables"][0]
+    assert race["reference"] == "White"
+    assert set(groups_of(race)["Black"]["towards"]) == {"White"}
+    assert set(groups_of(race)["White"]["towards"]) == {"Asian", "Black", "Other"}
+    assert "compared with White only" in done.stdout
+    towards = [row["towards[race]"] for row in scores_of(people).to_pylist()]
+    for own, other in zip(population()["race"].to_pylist(), towards, strict=True):
+        assert (other == "White") is (own != "White")
+
+
+def test_rare_classes_are_put_together_and_the_rule_is_told(people: Path):
+    done = run_on_panel(people, "-c", "race", "--merge-rare", "0.12")
+    fields = finished(done, people)
+    race = fields["variables"][0]
+    # Other is a tenth of the people and alone, so the next smallest joins it
+    assert race["merged"] == {"other (Asian, Other)": ["Asian", "Other"]}
+    assert race["levels"] == ["Black", "White", "other (Asian, Other)"]
+    assert groups_of(race)["other (Asian, Other)"]["people"] == 100
+    assert fields["settings"]["merge_rare"] == 0.12
+    assert "'other (Asian, Other)' puts together Asian and Other" in done.stdout
+
+
+# --- where protected values come from ------------------------------------------------------------------------------
+
+
+def test_protected_values_come_from_another_table_by_id(people: Path):
+    table = population()
+    known = table.select(["id", "sex", "race"]).slice(0, 300).take(np.random.default_rng(2).permutation(300))
+    pyarrow.csv.write_csv(known, people / "register.csv")
+    pyarrow.csv.write_csv(table.drop_columns(["sex", "race"]), people / "people.csv")
+    done = run(people, "-c", "sex", "-c", "race", "--protected-from", str(people / "register.csv"), "--on", "id")
+    fields = finished(done, people)
+    assert fields["settings"]["matched_rows"] == 300
+    assert fields["counts"]["inferred"] == 100
+    for variable in fields["variables"]:
+        assert variable["counts"]["known"] == 300
+        assert variable["counts"]["inferred"] == 100
+    assert "own group inferred for 100 people" in done.stdout
+    assert "'race' is unknown for 100 of 400 people" in done.stderr
+    assert "inferred" in report_of(people)
+    assert scores_of(people)["group_inferred"].to_pylist() == [False] * 300 + [True] * 100
+
+
+def test_a_panel_has_the_protected_columns_that_the_table_does_not_have(people: Path):
+    pyarrow.csv.write_csv(population().drop_columns(["sex", "race", "age"]), people / "people.csv")
+    done = run_on_panel(people, "-c", "race", "-c", "age")
+    fields = finished(done, people)
+    assert fields["settings"]["reference_rows"] == PEOPLE
+    for variable in fields["variables"]:
+        assert variable["counts"]["inferred"] == PEOPLE
+    scores = scores_of(people)
+    assert scores["group_inferred"].to_pylist() == [True] * PEOPLE
+    assert scores["score"].null_count == 0
+    assert "own group inferred for 400 people" in done.stdout
+    assert "inferred" in report_of(people)
+
+
+@pytest.mark.parametrize("column", ["gone", "empty"])
+def test_where_nobody_s_group_is_known_the_way_out_is_told(people: Path, column: str):
+    table = population().drop_columns(["race"])
+    if column == "empty":
+        table = table.append_column("race", pa.nulls(PEOPLE, pa.string()))
+    pyarrow.csv.write_csv(table, people / "people.csv")
+    told = refused(run(people, "-c", "sex", "-c", "race"), people)
+    assert "'race'" in told
+    assert "--reference" in told
+    assert "--protected-from TABLE --on ID" in told
+
+
+# --- weights, deltas, limits ---------------------------------------------------------------------------------------
+
+
+def test_shares_are_weighted(people: Path):
+    done = run_on_panel(people, "-c", "sex", "--weights", "weight", "--delta", "0.1")
+    fields = finished(done, people)
+    flags = np.array(scores_of(people)["flag"].to_pylist())
+    weights = population()["weight"].to_numpy()
+    assert fields["weighted"] is True
+    assert fields["share_flagged"] == pytest.approx((flags * weights).sum() / weights.sum())
+    assert fields["share_flagged"] != pytest.approx(flags.mean(), abs=0.001)
+    assert "by weight" in done.stdout
+    assert fields["counts"]["flagged"] == flags.sum()
+
+
+def test_a_group_may_have_its_own_delta(people: Path):
+    done = run_on_panel(people, "-c", "sex", "--delta", "Female=0.03", "--delta", "0.15")
+    fields = finished(done, people)
+    assert (fields["delta"], fields["deltas"]) == (0.15, {"sex=Female": 0.03})
+    assert "sex=Female: 3 points" in done.stdout
+    own = np.where(np.array(population()["sex"].to_pylist()) == "Female", 0.03, 0.15)
+    scores = scores_of(people)
+    expected = np.array(scores["score"].to_pylist()) > own
+    assert scores["flag"].to_pylist() == expected.tolist()
+    between = (scores["score"].to_numpy() > 0.03) & (scores["score"].to_numpy() < 0.15)
+    assert between.any()
+
+
+@pytest.mark.parametrize(("limit", "code"), [("0.1", 1), ("1", 0)])
+def test_a_limit_for_one_group_is_checked_beside_that_for_everyone(people: Path, limit: str, code: int):
+    limits = ["--max-flagged", f"race=Black={limit}", "--max-flagged", "0.9"]
+    done = run_on_panel(people, "-c", "race", "--delta", "0.25", *limits)
+    assert done.exit_code == code, done.stderr
+    fields = summary_of(people)
+    share = groups_of(fields["variables"][0])["Black"]["share_flagged"]
+    over = [line for line in done.stderr.splitlines() if line.startswith("Over the limit: ")]
+    assert over == [f"Over the limit: race=Black: {share:.1%} flagged, at most 10.0% allowed."] * code
+    assert fields["settings"]["max_flagged"] == {"race=Black": float(limit), "": 0.9}
+    assert 0.1 < share < 1
+    assert fields["share_flagged"] < 0.9
+    assert ("<strong>over</strong>" in report_of(people)) == (code == 1)
+
+
+def test_a_limit_for_everyone_is_checked_beside_that_for_one_group(people: Path):
+    done = run_on_panel(people, "-c", "race", "--max-flagged", "Black=1", "--max-flagged", "0.1")
+    assert done.exit_code == 1
+    assert "Over the limit: Everyone together: " in done.stderr
+    assert "Over the limit: race=Black" not in done.stderr
+
+
+# --- what is refused -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--reference-group", "race=Whit"], "Did you mean 'race=White'?"),
+        (["--reference-group", "White", "--reference-group", "race=Black"], "two reference groups"),
+        (["--delta", "Femal=0.03"], "Did you mean 'Female'?"),
+        (["--delta", "Female=0.03", "--delta", "Female=0.05"], "Female was given twice"),
+        (["--delta", "0.03", "--delta", "0.05"], "the one for everyone was given twice"),
+        (["--delta", "Female=0.03", "--delta", "sex=Female=0.05"], "twice"),
+        (["--max-flagged", "Blck=0.1"], "Did you mean 'Black'?"),
+        (["--max-flagged", "Black=1.5"], "'--max-flagged'"),
+        (["--max-flagged", "Black=0.1", "--max-flagged", "Black=0.2"], "Black was given twice"),
+        (["--max-flagged", "Black=0.1", "--max-flagged", "race=Black=0.2"], "twice"),
+        (["--merge-rare", "0.6"], "'--merge-rare'"),
+        (["--on", "id"], "--protected-from"),
+        (["--protected-from", "panel.csv"], "--on"),
+        (["--weights", "wieght"], "Did you mean 'weight'?"),
+        (["-c", "race"], "'race' is given twice"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_in_one_sentence(people: Path, options: list[str], message: str):
+    assert message in refused(run(people, "-c", "sex", "-c", "race", *options), people)
+
+
+def test_one_variable_has_no_others_to_hold(people: Path):
+    assert "needs at least two protected variables" in refused(run(people, "-c", "sex", "--hold-others"), people)
