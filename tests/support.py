@@ -104,7 +104,7 @@ def nameless(result: AuditResult) -> AuditResult:
     people = len(result)
     for place in range(len(result.findings)):
         nowhere: dict[str, Any] = {"effects": torch.zeros(people, 0), "towards": (None,) * people}
-        result = with_finding(result, place, contrasts=(), **nowhere)
+        result = with_finding(result, place, contrasts=(), is_own=False, **nowhere)
     return result
 
 

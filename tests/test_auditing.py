@@ -196,6 +196,7 @@ def test_counterfactual_rows_come_back_in_the_tables_own_units():
         ({"protected": "name", "id": None}, DataError, "'name' has 400 different values, more than 50 groups"),
         ({"protected": []}, OptionError, "No protected variable"),
         ({"test": "rnak"}, OptionError, "Did you mean 'rank'"),
+        ({"test": "lic"}, OptionError, "lic needs each person.s true counterfactual.*use rank"),
         ({"delta": -1}, OptionError, "delta is -1"),
         ({"delta": float("nan")}, OptionError, "delta is nan"),
         ({"delta": "0.1"}, OptionError, "delta is '0.1'"),
@@ -488,3 +489,57 @@ def test_where_nobody_s_group_is_known_the_way_out_is_told():
 def test_bad_options_about_groups_are_refused_in_one_sentence(options: dict[str, Any], message: str):
     with pytest.raises(OptionError, match=message):
         fairfox.audit(by_income, table(), **(QUICK | options))
+
+
+def test_weights_of_a_second_variable_s_groups_count_for_the_first():
+    people = mixed(1200)
+    people["weight"] = np.where(people["race"] == "Black", 20.0, 1.0)
+    one, two = (
+        fairfox.audit(by_income, people, **(QUICK | {"protected": names, "drop": ["race"]}), weights="weight")
+        for names in (["sex"], ["sex", "race"])
+    )
+    for alone, together in zip(one.findings[0].groups, two.findings[0].groups, strict=True):
+        assert together.mean_signed == pytest.approx(alone.mean_signed, abs=0.04)
+
+
+@pytest.mark.parametrize("test", ["rank", "move"])
+def test_held_values_that_some_lack_are_still_held(test: str):
+    rng = np.random.default_rng(0)
+    people = table(1500)
+    age = 20 + 40 * (people["sex"] == "Male") + rng.normal(0, 8, 1500)  # only age matters
+    people["income"] = 2500 + 20 * age + rng.normal(0, 200, 1500)
+    options = QUICK | {"protected": ["sex", "age"], "test": test}
+    sizes = []
+    for known in (1.0, 0.7):
+        people["age"] = np.where(rng.random(1500) < known, age, np.nan)
+        result = fairfox.audit(by_income, people, **options, hold_others=True)
+        sizes.append(float(result.findings[0].scores.mean()))
+    alone = fairfox.audit(by_income, people, **options)
+    assert max(sizes) < float(alone.findings[0].scores.mean()) / 2
+
+
+def test_how_well_a_number_is_told_does_not_depend_on_the_reference_s_range():
+    rng = np.random.default_rng(0)
+    young, old = (pd.DataFrame({"age": rng.normal(mean, 5, 500)}) for mean in (30, 40))
+    for frame in (young, old):
+        frame["income"] = 2000 + 30 * frame["age"] + rng.normal(0, 20, 500)
+    result = fairfox.audit(by_income, old, protected="age", reference=young, refits=1)
+    assert result.findings[0].quality.value > 0.5
+
+
+@pytest.mark.parametrize("options", [{"limits": 0.1}, {"deltas": [0.1]}, {"weights": pd.Series([1.0])}])
+def test_options_of_the_wrong_kind_are_refused(options: dict[str, Any]):
+    with pytest.raises(OptionError, match=r"expected numbers by group|name of a column"):
+        fairfox.audit(by_income, table(), **QUICK, **options)
+
+
+def test_a_reference_group_needs_a_test_with_a_direction():
+    with pytest.raises(OptionError, match=r"fta\+linear compares with no other group; use rank"):
+        fairfox.audit(by_income, mixed(), **(QUICK | {"protected": "race"}), reference_group="White", test="fta+linear")
+
+
+def test_a_test_without_a_sign_still_tells_variables_apart():
+    result = fairfox.audit(by_income, mixed(600), **(QUICK | {"protected": ["sex", "race"]}), test="fta+linear")
+    assert sum(result.worst_case.values()) == pytest.approx(1.0)
+    assert set(result.scores_table()["variable"].to_pylist()) <= {"sex", "race"}
+    assert "knows no protected variable" not in result.to_html()

@@ -86,7 +86,23 @@ def test_every_example_of_bring_your_model_runs(folder: Path, name: str, needs: 
         assert (folder / arguments[-1] / "report.html").exists()
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/tables.md", "docs/tests.md", "docs/models.md"])
+def test_a_test_of_ones_own_is_benchmarked_in_three_lines(tmp_path: Path):
+    parts = [example(name, page="docs/benchmark.md") for name in ("trial", "own test", "judge")]
+    assert len(parts[-1].splitlines()) == 3
+    code = [sys.executable, "-c", "\n".join(parts)]
+    done = subprocess.run(code, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = re.fullmatch(r"AP (0\.\d\d|1\.00) \(by chance (0\.\d\d)\), rho (-?\d\.\d\d)\n", done.stdout)
+    assert found, done.stdout
+    ap, chance, _ = map(float, found.groups())
+    assert 0.2 < chance <= 0.5
+    assert ap > chance + 0.1
+
+
+PAGES = ["README.md", "CONTRIBUTING.md", *(f"docs/{page}.md" for page in ("tables", "tests", "models", "benchmark"))]
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_links_lead_somewhere(page: str):
     for target in re.findall(r"\]\(([^)#]+)\)", (ROOT / page).read_text()):
         if "://" not in target:

@@ -202,13 +202,12 @@ def test_limits_are_held_against_everyone_and_against_groups():
     ]
 
 
-def test_a_limit_on_people_nobody_could_judge_is_not_held():
+def test_a_limit_on_people_nobody_could_judge_cannot_be_checked():
     everybody = torch.ones(4, dtype=torch.bool)
     result = with_finding(two_variables(), 1, abstained=torch.tensor([False, False, True, False]))
-    assert result.over_limits({"race=B": 1.0}) == [
-        "race=B: nobody could be judged, so the limit of 100.0% cannot be checked."
-    ]
-    assert "cannot be checked" in replace(result, abstained=everybody).over_limits({"": 1.0})[0]
+    assert [result.can_check(name) for name in ("", "race=A", "race=B")] == [True, True, False]
+    assert result.over_limits({"race=B": 0.0}) == []
+    assert not replace(result, abstained=everybody).can_check("")
 
 
 def test_a_limit_on_an_unknown_group_is_refused():

@@ -27,7 +27,7 @@ from fairfox.doubts import find_doubts
 from fairfox.errors import OptionError
 from fairfox.explain import effect_by_feature
 from fairfox.fairtests.protocol import Measurement
-from fairfox.fairtests.registry import about, check_holding
+from fairfox.fairtests.registry import about, check_auditable, check_direction, check_holding
 from fairfox.findings import find, own_deltas
 from fairfox.models.description import Description, Kind
 from fairfox.models.output import Returns, Wanted
@@ -55,7 +55,7 @@ def audit(
     reference: object | None = None,
     intersections: bool = False,
     hold_others: bool = False,
-    reference_group: str | Sequence[str] = (),
+    reference_group: str | Sequence[str] | None = None,
     merge_rare: float | None = None,
     protected_from: object | None = None,
     on: str | None = None,
@@ -119,12 +119,14 @@ def audit(
     started = perf_counter()
     say = progress or (lambda text, fraction: None)
     what = about(test)
+    check_auditable(test)
     specs = _checked_protected(protected)
     _check_options(
         delta=delta,
         deltas=deltas,
         limits=limits,
         merge_rare=merge_rare,
+        weights=weights,
         output=output,
         returns=returns,
         seed=(seed, 0),
@@ -132,6 +134,8 @@ def audit(
         folds=(folds, 2),
         batch_size=(batch_size, 1),
     )
+    if reference_group:
+        check_direction(test)
     if hold_others:
         check_holding(test)
         if len(specs) < 2:
@@ -157,7 +161,7 @@ def audit(
         columns=columns,
         intersections=intersections,
         merge_rare=merge_rare,
-        reference_group=reference_group,
+        reference_group=reference_group or (),
         also=None if fitting is None else people,
         dtype=torch.float64,
         seed=seed,
@@ -368,11 +372,17 @@ def _check_options(
     deltas: Mapping[str, object] | None,
     limits: Mapping[str, object] | None,
     merge_rare: object,
+    weights: object,
     output: object,
     returns: object,
     **whole_numbers: tuple[object, int],
 ) -> None:
     """Refuse what is no option before any work is done; `whole_numbers` are (value, least) by name."""
+    for name, given in (("deltas", deltas), ("limits", limits)):
+        if given is not None and not (isinstance(given, Mapping) and all(isinstance(group, str) for group in given)):
+            raise OptionError(f"{name} is {given!r}; expected numbers by group, such as {{'Female': 0.03}}")
+    if weights is not None and not isinstance(weights, str):
+        raise OptionError("weights must be the name of a column; add the weights to the table as one")
     for name, value in [("delta", delta), *((f"delta of '{group}'", own) for group, own in (deltas or {}).items())]:
         if value is not None and not (isinstance(value, Real) and 0 <= float(value) < math.inf):
             raise OptionError(f"{name} is {value!r}; expected a number of at least 0")

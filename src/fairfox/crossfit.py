@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fairfox.auxiliary.inference import infer_groups
-from fairfox.auxiliary.model import Auxiliary, AuxiliaryModel, FixedAuxiliary
+from fairfox.auxiliary.model import Auxiliary, AuxiliaryModel, FixedAuxiliary, centre_and_spread
 from fairfox.auxiliary.quality import AuxiliaryQuality, measure_quality
 from fairfox.data.dataset import Dataset, assign_folds
 from fairfox.errors import DataError
@@ -107,17 +107,24 @@ def cross_fit(
                 tests=tests,
                 found=found,
                 auxiliary=auxiliary,
-                outputs=_outputs(auxiliary, people.x),
+                outputs=_outputs(auxiliary, people.x, fitting),
                 proxy=torch.stack(strengths).double().cpu(),
                 alignment=model_alignment(
-                    target, people, auxiliary, covariance_metric(fitting.x), seed=seed, batch_size=batch_size
+                    target,
+                    people,
+                    auxiliary,
+                    covariance_metric(fitting.x, weights=fitting.weights),
+                    seed=seed,
+                    batch_size=batch_size,
                 ),
             )
         )
-    return _together(parts, data, name, aligned=test.endswith("/a"))
+    return _together(parts, data, name, reference, aligned=test.endswith("/a"))
 
 
-def _together(parts: Sequence[_Part], data: Dataset, name: str, *, aligned: bool) -> Readings:
+def _together(
+    parts: Sequence[_Part], data: Dataset, name: str, reference: Dataset | None, *, aligned: bool
+) -> Readings:
     places = [part.rows for part in parts]
     c, inferred = data.c.clone(), torch.zeros(data.c.shape, dtype=torch.bool)
     for part in parts:
@@ -141,7 +148,7 @@ def _together(parts: Sequence[_Part], data: Dataset, name: str, *, aligned: bool
         total=total,
         people=people,
         inferred=inferred,
-        quality=_qualities(parts, data),
+        quality=_qualities(parts, data, reference),
         proxy=tuple(_ranked(data, strengths) for strengths in proxy.tolist()),
         alignment=alignment,
     )
@@ -161,15 +168,23 @@ def _counterfactuals(parts: Sequence[_Part], name: str, measured: Measurement) -
     return out
 
 
-def _outputs(auxiliary: Auxiliary, x: Tensor) -> Tensor:
+def _outputs(auxiliary: Auxiliary, x: Tensor, fitting: Dataset) -> Tensor:
+    """Return the auxiliary's outputs (n, K), averaged over its members; numbers in their own units."""
     with torch.no_grad():
-        return torch.stack([member(x) for member in auxiliary.members]).mean(0)
+        out = torch.stack([member(x) for member in auxiliary.members]).mean(0)
+    first = 0
+    for v, p in enumerate(fitting.protected):
+        if p.is_continuous:
+            mean, spread = centre_and_spread(fitting.c[:, v], fitting.weights)
+            out[:, first] = mean + spread * out[:, first]
+        first += p.outputs
+    return out
 
 
-def _qualities(parts: Sequence[_Part], data: Dataset) -> tuple[AuxiliaryQuality, ...]:
+def _qualities(parts: Sequence[_Part], data: Dataset, reference: Dataset | None) -> tuple[AuxiliaryQuality, ...]:
     """Return how well each protected variable is told, on the people measured.
 
-    Where nobody's value is known, the fitting people that the auxiliary was not trained on take their place.
+    Where nobody's value is known, the people of the reference that the auxiliary was not trained on take their place.
     """
     outputs = data.x.new_zeros(len(data), parts[0].outputs.shape[1])
     for part in parts:
@@ -178,8 +193,8 @@ def _qualities(parts: Sequence[_Part], data: Dataset) -> tuple[AuxiliaryQuality,
     for v, p in enumerate(data.protected):
         rows, seen = data, outputs
         unseen = parts[0].auxiliary.held_out
-        if bool(data.c[:, v].isnan().all()) and unseen is not None:
-            rows, seen = unseen, _outputs(parts[0].auxiliary, unseen.x)
+        if bool(data.c[:, v].isnan().all()) and unseen is not None and reference is not None:
+            rows, seen = unseen, _outputs(parts[0].auxiliary, unseen.x, reference)
         own = slice(first, first + p.outputs)
         out.append(measure_quality(seen[:, own], rows.c[:, v], p, weights=rows.weights))
         first += p.outputs

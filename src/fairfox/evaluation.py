@@ -1,21 +1,82 @@
-"""How well scores agree with the truth: average precision, its curve, rank correlation and NDCG.
+"""How well scores agree with the truth: average precision, its curve, rank correlation and NDCG; judging a test.
 
 Pure functions over tensors or arrays, one value per individual; higher scores mean less fair. Equal scores share their
-place, so the order of the rows never matters.
+place, so the order of the rows never matters. `judge` puts any fairness test before people whose truth is known.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from fairfox.data.dataset import Dataset
 from fairfox.errors import DataError, ShapeError
+from fairfox.models.protocol import Model
+from fairfox.synthetic.fusion import Fusion
+from fairfox.synthetic.targets import train_target
+from fairfox.synthetic.truth import biased_labels, individual_fairness_score, unbiased_spread
 
 Values = NDArray[np.float64]
 Given = Tensor | ArrayLike
+
+
+class Judgeable(Protocol):
+    """Anything with `fit` and `score`: what `fit` returns does not matter, scores may be tensors, arrays or lists."""
+
+    def fit(self, data: Dataset, /) -> object:
+        """Learn from the fitting rows (x and c)."""
+        ...
+
+    def score(self, model: Model, data: Dataset, /) -> Given:
+        """Return (N,): higher is less fair; NaN for people about whom the test cannot say anything."""
+        ...
+
+
+class Generator(Protocol):
+    """Where people with a known truth come from (`fairfox.synthetic.generator.SyntheticBias`)."""
+
+    def sample(self, n: int, *, bias: float, fusion: Fusion, seed: int, derivative: bool) -> Dataset:
+        """Return n people with labels, a protected variable and their truth, with or without the true dx/dc."""
+        ...
+
+    def keep_y(self, fusion: Fusion) -> Tensor:
+        """Return the projection (D, P) that leaves nothing of the protected variable."""
+        ...
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a fairness test is judged by: an unfair and a fair target, and people whose truth is known.
+
+    The test learns from `fitting` and scores `people` (generated, with truth) for both targets. Truly unfair is whoever
+    has |f(x) - f(x')| above the threshold (`fairfox.synthetic.truth.unbiased_spread`).
+    """
+
+    fitting: Dataset
+    people: Dataset
+    unfair: Model
+    fair: Model
+    threshold: float
+
+
+@dataclass(frozen=True)
+class Judged:
+    """How well a test did: AP tells the unfair model's people from the fair one's, rho ranks people inside one model.
+
+    Everyone counts twice in the arrays: first as treated by the unfair target, then by the fair one.
+    """
+
+    ap: float  # average precision over both models' people together
+    prevalence: float  # share of the truly unfair among them: the AP of a test that knows nothing
+    rho: float  # Spearman of the score with the true |f(x) - f(x')| inside the unfair model
+    ap_within: float  # average precision inside the unfair model
+    labels: NDArray[np.bool_]  # (2N,) truly unfair
+    truth: Values  # (2N,) |f(x) - f(x')|
+    scores: Values  # (2N,) -inf for people without a score
 
 
 class PrecisionRecall(NamedTuple):
@@ -80,6 +141,95 @@ def ndcg(relevance: Given, scores: Given) -> float:
     shared = np.add.reduceat(discounts, np.cumsum(size) - size) / size
     best = float(np.sort(gains)[::-1] @ discounts)
     return float(gains @ shared[place]) / best if best else float("nan")
+
+
+def make_trial(
+    generator: Generator,
+    *,
+    bias: float,
+    fusion: Fusion,
+    rows: tuple[int, int, int] = (10_000, 2_000, 5_000),
+    width: int = 64,
+    depth: int = 2,
+    seed: int = 0,
+) -> Trial:
+    """Return a trial over generated people: an unfair target, a perfectly fair one, and the threshold of bias 0.
+
+    Args:
+        generator: what people are drawn from.
+        bias: how much the label depends on the protected variable, 0 to 1.
+        fusion: how the features of both are put together, "concat" or "outer".
+        rows: how many people targets learn from, are stopped on, and are tested on.
+        width: units of each hidden layer of the targets.
+        depth: hidden layers of the targets.
+        seed: same seed, same machine, same trial.
+    """
+    biased, unbiased = (_draw(generator, rows, bias=one, fusion=fusion, seed=seed) for one in (bias, 0.0))
+
+    def target(drawn: list[Dataset], projection: Tensor | None = None) -> Model:
+        fitting, valid, _ = drawn
+        return train_target(fitting, valid=valid, width=width, depth=depth, seed=seed, projection=projection)
+
+    return Trial(
+        fitting=biased[0],
+        people=biased[2],
+        unfair=target(biased),
+        fair=target(biased, generator.keep_y(fusion)),
+        threshold=unbiased_spread(target(unbiased), unbiased[2]),
+    )
+
+
+def _draw(generator: Generator, rows: tuple[int, int, int], *, bias: float, fusion: Fusion, seed: int) -> list[Dataset]:
+    """Return people to learn from, to stop on, and to test on; the last with the true dx/dc."""
+    return [
+        generator.sample(count, bias=bias, fusion=fusion, seed=3 * seed + part, derivative=part == 2)
+        for part, count in enumerate(rows)
+    ]
+
+
+def judge(test: Judgeable, trial: Trial, *, fitted: bool = False) -> Judged:
+    """Return how well a fairness test finds the people who are truly treated unfairly.
+
+    Pooled protocol: the same people are scored for the unfair and for the fair target, and average precision is taken
+    over both together. Within-model protocol: rank correlation and average precision inside the unfair target. People
+    without a score are ranked below all others and counted: those that a test with `measure` abstains from (its tensors
+    hold 0.0 for them), and those whose score is NaN.
+
+    Args:
+        test: any object with `fit` and `score`; one with `measure` (`fairfox.fairtests.protocol`) is asked for that.
+        trial: the two targets and their people.
+        fitted: the test has been fitted already.
+    """
+    if not fitted:
+        test.fit(trial.fitting)
+    targets = (trial.unfair, trial.fair)
+    ifs = [individual_fairness_score(model, trial.people) for model in targets]
+    labels = np.concatenate([biased_labels(one, trial.threshold).numpy(force=True) for one in ifs])
+    truth = np.concatenate([_numbers(one, "truth") for one in ifs])
+    scores = np.concatenate([_scores(test, model, trial.people) for model in targets])
+    unfair = slice(0, len(trial.people))
+    return Judged(
+        ap=average_precision(labels, scores),
+        prevalence=float(labels.mean()),
+        rho=spearman(scores[unfair], truth[unfair]),
+        ap_within=average_precision(labels[unfair], scores[unfair]),
+        labels=labels,
+        truth=truth,
+        scores=scores,
+    )
+
+
+def _scores(test: Judgeable, model: Model, people: Dataset) -> Values:
+    """Return a test's scores (N,), -inf for people without one."""
+    measure = getattr(test, "measure", None)
+    measured = None if measure is None else measure(model, people)
+    values = _array(test.score(model, people) if measured is None else measured.score, "scores")
+    if len(values) != len(people):
+        raise ShapeError(f"The test gave {len(values)} scores for {len(people)} individuals; give one each, in order")
+    gone = np.isnan(values)
+    if measured is not None:
+        gone |= measured.abstained.numpy(force=True)
+    return np.where(gone, -np.inf, values)
 
 
 def _mid_ranks(values: Values) -> Values:

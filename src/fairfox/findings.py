@@ -68,6 +68,7 @@ def find(
         parts=p.parts,
         reference=None if p.reference is None else p.levels[p.reference],
         merged=merged,
+        is_own=bool(main.contrasts),
     )
     weights = torch.ones(len(data), dtype=torch.float64) if data.weights is None else data.weights.double().cpu()
     groups = [_group(finding, name, place == k, predictions, weights) for k, name in enumerate(names)]
@@ -135,13 +136,15 @@ def _own_groups(p: Protected, own: Tensor) -> tuple[tuple[str, ...], Tensor]:
         cuts = torch.quantile(known, torch.linspace(0, 1, _RANGES + 1, dtype=torch.float64)[1:-1])
         quarter = torch.bucketize(values.contiguous(), cuts, right=True)
         present = quarter[~values.isnan()].unique()
-        names = tuple(_range(values[(quarter == k) & ~values.isnan()]) for k in present)
+        parts = [values[(quarter == k) & ~values.isnan()] for k in present]
+        ranges = (tuple(_range(part, digits) for part in parts) for digits in (4, 8, 17))
+        names = next(each for each in ranges if len(set(each)) == len(each))
         place = torch.searchsorted(present, quarter).double()
     return names, torch.where(values.isnan(), -1.0, place).long()
 
 
-def _range(values: Tensor) -> str:
-    low, high = f"{float(values.min()):.4g}", f"{float(values.max()):.4g}"
+def _range(values: Tensor, digits: int) -> str:
+    low, high = f"{float(values.min()):.{digits}g}", f"{float(values.max()):.{digits}g}"
     return low if low == high else f"{low} to {high}"
 
 

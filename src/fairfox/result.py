@@ -129,6 +129,7 @@ class Finding:
     parts: tuple[str, ...] = ()  # the variables it crosses
     reference: str | None = None  # the class that all others are compared with
     merged: dict[str, tuple[str, ...]] = field(default_factory=dict)  # rare classes put together, by the new name
+    is_own: bool = True  # whether the score is about this variable; some tests have one score for all
 
     @property
     def judged(self) -> int:
@@ -291,7 +292,7 @@ class AuditResult:
     @property
     def tells_variables_apart(self) -> bool:
         """Whether the test knows the protected variables, so that one of them attains the score."""
-        return any(finding.contrasts for finding in self.findings)
+        return any(finding.is_own for finding in self.findings)
 
     @property
     def worst_case(self) -> dict[str, float]:
@@ -342,19 +343,19 @@ class AuditResult:
         return self.deltas.get(group, self.delta)
 
     def over_limits(self, limits: Mapping[str, float]) -> list[str]:
-        """Return a sentence for each limit on the share of flagged people that is exceeded, or cannot be checked.
+        """Return a sentence for each limit on the share of flagged people that is exceeded.
 
         Limits are by `Group.name`; the limit of "" is for everyone.
         """
-        out = []
-        for name, limit in limits.items():
-            share = self._share_of(name)
-            who = name or "Everyone together"
-            if math.isnan(share):
-                out.append(f"{who}: nobody could be judged, so the limit of {limit:.1%} cannot be checked.")
-            elif share > limit:
-                out.append(f"{who}: {share:.1%} flagged, at most {limit:.1%} allowed.")
-        return out
+        return [
+            f"{name or 'Everyone together'}: {self._share_of(name):.1%} flagged, at most {limit:.1%} allowed."
+            for name, limit in limits.items()
+            if self._share_of(name) > limit
+        ]
+
+    def can_check(self, name: str) -> bool:
+        """Return whether anybody of a group ("": of all people) was judged, so that a limit can be checked."""
+        return not math.isnan(self._share_of(name))
 
     def _share_of(self, name: str) -> float:
         """Return the share of flagged people in a group ("": everyone), NaN where nobody is judged."""

@@ -34,4 +34,5 @@ def test_the_readme_shows_the_numbers_of_the_results(bench):
     assert results["quick"] is False
     assert results["settings"]["rows"] == 50_000
     assert results["settings"]["classes"] == 10
+    assert all(ratio["holds"] for ratio in results["ratios"])
     assert bench.BENCHMARK.table(results) in bench.BENCHMARK.readme.read_text(encoding="utf-8")

@@ -11,7 +11,7 @@ from populations import people
 from torch import Tensor, nn
 
 from fairfox.auxiliary.model import AuxiliaryModel, FixedAuxiliary
-from fairfox.data.dataset import Dataset
+from fairfox.data.dataset import Dataset, Truth
 from fairfox.data.encode import fit_encoding
 from fairfox.data.table import load_table
 from fairfox.errors import NotFittedError, OptionError
@@ -20,16 +20,18 @@ from fairfox.fairtests.registry import FAIR_TESTS, about, make_test
 from fairfox.models.protocol import Model
 from fairfox.models.torch_model import TorchModel
 
-WITHOUT_FITTING = ("fta",)  # has nothing to learn
+WITHOUT_FITTING = ("fta", "lic")  # have nothing to learn
 
 
 @cache
 def individuals() -> Dataset:
-    """Return people with numbers, categories and labels."""
+    """Return people with numbers, categories and labels, and a truth for the tests that need one."""
     frame = people(80)
     frame["granted"] = (frame["income"] > 3200).astype(int)
     table = load_table(frame)
-    return fit_encoding(table, protected=["sex"], label="granted", dtype=torch.float64).encode(table)
+    data = fit_encoding(table, protected=["sex"], label="granted", dtype=torch.float64).encode(table)
+    dx_dc = torch.randn(data.x.shape, generator=torch.Generator().manual_seed(0)).to(data.x)
+    return replace(data, truth=Truth(data.x + dx_dc * (1 - 2 * data.c), dx_dc[..., None]))
 
 
 @cache

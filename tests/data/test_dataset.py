@@ -218,6 +218,15 @@ def test_people_with_a_number_alone_are_drawn_from_everyone():
     assert 100 < len(drawn.x.unique()) < 150  # about 1 - 1/e of 200 = 126
 
 
+def test_groups_are_drawn_by_their_part_of_all_weights():
+    # cells (0, 0), (0, 1), (1, 0), (1, 1) of 100 each with weights 1, 8, 1, 0
+    c = torch.cartesian_prod(torch.arange(2.0), torch.arange(2.0)).repeat_interleave(100, 0)
+    weights = torch.tensor([1.0, 8.0, 1.0, 0.0]).repeat_interleave(100)
+    drawn = resample(several(c, (SEX, Protected("old")), weights=weights), generator=torch.Generator().manual_seed(0))
+    cells = (2 * drawn.c[:, 0] + drawn.c[:, 1]).long()
+    assert torch.bincount(cells, minlength=4).tolist() == [40, 320, 40, 0]
+
+
 def test_weighted_people_are_drawn_by_their_weights_and_then_count_alike():
     weights = torch.tensor([0.0, 3.0, 1.0, 0.0]).repeat(1000)
     data = several((torch.arange(4000) >= 2000).float()[:, None], (SEX,), weights=weights)
@@ -230,11 +239,10 @@ def test_weighted_people_are_drawn_by_their_weights_and_then_count_alike():
     assert int((drawn.c[:, 0] == 1).sum()) == 2000
 
 
-def test_a_group_whose_weights_are_all_zero_is_drawn_as_if_it_had_none():
-    data = several(torch.tensor([[0.0], [0], [1], [1]]), (SEX,), weights=torch.tensor([0.0, 0, 0, 1]))
-    drawn = resample(data, generator=torch.Generator().manual_seed(0))
-    assert drawn.c[:, 0].tolist() == [0, 0, 1, 1]
-    assert drawn.x[2:, 0].tolist() == [3, 3]
+def test_a_group_that_stands_for_nobody_is_not_drawn():
+    weights = torch.tensor([0.0, 0.0, 1.0, 1.0])
+    data = several(torch.tensor([[0.0], [0.0], [1.0], [1.0]]), (SEX,), weights=weights)
+    assert resample(data, generator=torch.Generator().manual_seed(0)).c[:, 0].tolist() == [1, 1, 1, 1]
 
 
 def test_drawing_is_decided_by_its_generator_and_leaves_the_global_one_alone():
@@ -275,3 +283,21 @@ def test_projection_leaves_whole_categories_alone_and_has_a_gradient():
 def test_x_without_blocks_is_returned_as_it_is():
     x = torch.randn(3, 1, generator=torch.Generator().manual_seed(0))
     assert project_blocks(x, (Feature("age", "continuous", 0, 1),)) is x
+
+
+def test_a_source_has_labels_and_no_protected_variable():
+    source = Dataset.from_arrays([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], None, [0, 1, 1], names=["a", "b"])
+    assert source.c.shape == (3, 0)
+    assert source.protected == ()
+    assert source.names == ("a", "b")
+    assert source[1:].y.tolist() == [1, 1]
+    assert source.to(torch.float64).c.dtype == torch.float64
+
+
+def test_a_source_is_split_at_random():
+    source = Dataset.from_arrays(torch.arange(100.0)[:, None], None, torch.arange(100))
+    first, second = source.split(0.8, seed=1)
+    assert (len(first), len(second)) == (80, 20)
+    assert sorted([*first.y.tolist(), *second.y.tolist()]) == list(range(100))
+    assert not torch.equal(source.split(0.8, seed=2)[1].y, second.y)
+    assert torch.equal(source.split(0.8, seed=1)[1].y, second.y)

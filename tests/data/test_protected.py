@@ -257,13 +257,13 @@ def test_a_crossing_of_three_and_one_of_two_cells():
 
 
 def test_a_crossing_is_merged_after_crossing():
-    # cells: F & a 6, F & b 4, M & a 9, M & b 1 of 20; 4 + 1 are a quarter: enough for 0.24, and F & a joins for 0.3
+    # cells: F & a 6, F & b 4, M & a 9, M & b 1 of 20: rarer than 0.24 are 4 and 1, than 0.31 also 6
     table = table_of(sex=["F"] * 10 + ["M"] * 10, race=["a"] * 6 + ["b"] * 4 + ["a"] * 9 + ["b"])
     both = read_variables(["sex", "race"], table, intersections=True, merge_rare=0.24)[-1]
     assert both.variable.levels == ("F & a", "M & a", "other (F & b, M & b)")
     assert both.variable.parts == ("sex", "race")
     np.testing.assert_array_equal(both.encode(table), [0] * 6 + [2] * 4 + [1] * 9 + [2])
-    two = read_variables(["sex", "race"], table, intersections=True, merge_rare=0.3)[-1]
+    two = read_variables(["sex", "race"], table, intersections=True, merge_rare=0.31)[-1]
     assert (two.variable.kind, two.variable.levels) == ("binary", ("M & a", "other (F & a, F & b, M & b)"))
 
 

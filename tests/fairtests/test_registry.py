@@ -2,18 +2,20 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
 
 from fairfox.auxiliary.linear import LinearAuxiliary, LinearMember
 from fairfox.auxiliary.model import AuxiliaryModel, FixedAuxiliary
-from fairfox.data.dataset import Dataset
+from fairfox.data.dataset import Dataset, Truth
 from fairfox.errors import OptionError
 from fairfox.fairtests.effect import Effect
 from fairfox.fairtests.faux import FAux
 from fairfox.fairtests.fta import FTA, FTALinear
-from fairfox.fairtests.registry import FAIR_TESTS, about, make_test
+from fairfox.fairtests.lic import LIC
+from fairfox.fairtests.registry import FAIR_TESTS, about, check_auditable, make_test
 from fairfox.maps.move import MoveMap
 from fairfox.maps.rank import RankMap
 
@@ -23,11 +25,12 @@ FAUX = ["faux", "faux/s", "faux+ng", "faux+ng/s", "faux+ig", "faux+ig/s"]
 
 def people(count=60):
     x = torch.randn(count, 3, generator=torch.Generator().manual_seed(0))
-    return Dataset.from_arrays(x, c=(x[:, 0] + 0.5 * x[:, 1] > 0).float())
+    truth = Truth(counterfactual=-x, dx_dc=torch.ones(count, 3, 1))
+    return replace(Dataset.from_arrays(x, c=(x[:, 0] + 0.5 * x[:, 1] > 0).float()), truth=truth)
 
 
 def test_these_are_the_tests():
-    assert set(FAIR_TESTS) == {*MAPS, *FAUX, "fta", "fta+linear"}
+    assert set(FAIR_TESTS) == {*MAPS, *FAUX, "fta", "fta+linear", "lic"}
     assert next(iter(FAIR_TESTS)) == "rank"
 
 
@@ -80,6 +83,18 @@ def test_names_of_the_distance_tests_choose_their_class():
     assert isinstance(linear, FTALinear)
     assert isinstance(linear.auxiliary, LinearAuxiliary)
     assert (linear.auxiliary.refits, linear.auxiliary.seed) == (3, 4)
+
+
+def test_only_lic_needs_the_truth_and_cannot_audit_a_table():
+    assert isinstance(make_test("lic"), LIC)
+    for name, what in FAIR_TESTS.items():
+        if name != "lic":
+            assert not what.needs_truth
+            check_auditable(name)
+    with pytest.raises(OptionError, match=r"lic needs each person's true counterfactual.*use rank to audit"):
+        check_auditable("lic")
+    with pytest.raises(OptionError, match="There is no fairness test 'lik'"):
+        check_auditable("lik")
 
 
 @pytest.mark.parametrize("name", FAIR_TESTS)

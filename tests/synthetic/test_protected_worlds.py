@@ -130,7 +130,7 @@ def scores(name: str, kind: str) -> Tensor:
     return test.score(audited(ADDITIVE).model, people)
 
 
-@pytest.mark.parametrize("name", FAIR_TESTS)
+@pytest.mark.parametrize("name", [name for name, about in FAIR_TESTS.items() if not about.needs_truth])
 def test_two_classes_and_two_groups_score_alike(name: str):
     expected = scores(name, "binary")
     assert float(expected.max()) > 0.01

@@ -18,7 +18,8 @@ def infer_groups(data: Dataset, auxiliary: Auxiliary, fitting: Dataset) -> tuple
     """Return the people with unknown protected values filled in, and which were (N, V) bool.
 
     A class is the most probable one of the members' mean probabilities, a number their mean prediction in its own
-    units, which are those of the `fitting` rows. A crossing follows its parts where fitting rows show their like.
+    units, which are those of the `fitting` rows. A crossing follows its parts; where no fitting rows are alike in them
+    it stays unknown.
     People who know all their values are returned as they are.
     """
     unknown = data.c.isnan()
@@ -32,9 +33,9 @@ def infer_groups(data: Dataset, auxiliary: Auxiliary, fitting: Dataset) -> tuple
     filled = torch.where(unknown[rows], told, data.c[rows])  # (n, V)
     for v, p in enumerate(data.protected):
         if p.parts:
-            crossed = _crossed(filled, v, fitting)
-            filled[:, v] = torch.where(unknown[rows, v] & ~crossed.isnan(), crossed, filled[:, v])
-    return replace(data, c=data.c.index_copy(0, rows, filled)), unknown
+            filled[:, v] = torch.where(unknown[rows, v], _crossed(filled, v, fitting), filled[:, v])
+    c = data.c.index_copy(0, rows, filled)
+    return replace(data, c=c), unknown & ~c.isnan()
 
 
 def _told(head: Tensor, variable: int, fitting: Dataset) -> Tensor:

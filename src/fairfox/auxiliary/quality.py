@@ -30,8 +30,9 @@ class AuxiliaryQuality:
 def measure_quality(
     outputs: Tensor, c: Tensor, protected: Protected, weights: Tensor | None = None
 ) -> AuxiliaryQuality:
-    """Return AUC and log-loss of a head's outputs (N, K) on rows that its auxiliary has not seen (R2 for numbers).
+    """Return AUC and log-loss of a head's outputs (N, K) on rows that its auxiliary has not seen.
 
+    For a number it is R2 and the squared error, of predictions in the number's own units.
     With more than two classes the AUC is the mean of each class against the rest. It is NaN where the rows show
     fewer than two groups.
     """
@@ -54,10 +55,9 @@ def _regression(out: np.ndarray, truth: np.ndarray, counts: np.ndarray) -> tuple
     """Return R2, the mean squared error and that of the mean, in standard deviations of the truth."""
     from sklearn.metrics import r2_score
 
-    centred = truth - np.average(truth, weights=counts)
-    standard = centred / np.sqrt(np.average(centred**2, weights=counts))
-    squared = float(np.average((standard - out) ** 2, weights=counts))
-    return float(r2_score(standard, out, sample_weight=counts)), squared, 1.0
+    variance = float(np.average((truth - np.average(truth, weights=counts)) ** 2, weights=counts))
+    squared = float(np.average((truth - out) ** 2, weights=counts))
+    return float(r2_score(truth, out, sample_weight=counts)), squared / variance, 1.0
 
 
 def _classification(logits: np.ndarray, classes: np.ndarray, counts: np.ndarray) -> tuple[float, float, float]:

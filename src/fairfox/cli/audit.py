@@ -193,8 +193,10 @@ def audit(
         told |= {"model_source": target.shown, "calls": target.calls, "batch_rows": target.batch_rows}
     result = replace(result, settings={**result.settings, **told})
     limits = result.settings["max_flagged"] or {}
-    if limits and not result.judged:
-        raise DataError("Nobody could be judged, so --max-flagged cannot be checked; see the reasons without it")
+    for name in limits:
+        if not result.can_check(name):
+            who = f"Nobody of {name}" if name else "Nobody"
+            raise DataError(f"{who} could be judged, so --max-flagged cannot be checked; see the reasons without it")
     paths = write_outputs(result, out, table=people if include_rows else None, include_rows=include_rows)
     print_result(result, Console(highlight=False))
     for warning in result.warnings:

@@ -128,16 +128,20 @@ class Dataset:
         names: Sequence[str] | None = None,
         protected: Sequence[Protected] | None = None,
     ) -> Dataset:
-        """Return a Dataset over plain arrays: every column continuous, taken as it is (not scaled again)."""
-        rows, groups = _tensor(x), _tensor(c)
+        """Return a Dataset over plain arrays: every column continuous, taken as it is (not scaled again).
+
+        Without protected variables (c is None) c has no columns.
+        """
+        rows = _tensor(x)
         labels = None if y is None else _tensor(y)
         if rows.ndim != 2:
             raise ShapeError(f"x has {rows.ndim} dimensions; give a 2-D array, one row per individual")
+        groups = rows.new_zeros(len(rows), 0) if c is None else _tensor(c)
         if groups.ndim == 0 or len(groups) != len(rows):
             found = groups.ndim and len(groups)
             raise ShapeError(f"{found} protected values for {len(rows)} individuals; give one each")
         rows = rows if rows.is_floating_point() else rows.to(torch.get_default_dtype())
-        groups = groups.to(rows).reshape(len(rows), -1)
+        groups = groups.to(rows).reshape(len(rows), 0 if c is None else -1)
         columns = list(names) if names is not None else [f"x{j}" for j in range(rows.shape[1])]
         if len(columns) != rows.shape[1]:
             raise ShapeError(f"{len(columns)} names for {rows.shape[1]} columns; give one name per column")
@@ -243,27 +247,35 @@ def assign_folds(c: Tensor, folds: int, *, seed: int) -> Tensor:
 def resample(data: Dataset, *, generator: torch.Generator) -> Dataset:
     """Return as many people drawn with replacement, each protected group keeping its size so that none dies out.
 
-    Weighted people are drawn in proportion to their weights, and then count alike.
+    Weighted people are drawn in proportion to their weights, and then count alike: a group's size is then its part of
+    all weights, and at least one. Equal weights count as none.
     """
-    rows = torch.arange(len(data))
     classes = [v for v, p in enumerate(data.protected) if not p.is_continuous]
     group = torch.zeros(len(data), dtype=torch.long)
     if classes:
         _, group = torch.unique(data.c[:, classes].cpu().nan_to_num(nan=-1.0), dim=0, return_inverse=True)
-    for g in group.unique():
-        members = (group == g).nonzero()[:, 0]
-        rows[members] = members[_drawn(members, data.weights, generator)]
+    weights = None if data.weights is None else data.weights.cpu().double()
+    if weights is not None and float(weights.max()) > float(weights.min()):
+        rows = _weighted_rows(group, weights, generator)
+    else:
+        rows = torch.arange(len(data))
+        for g in group.unique():
+            members = (group == g).nonzero()[:, 0]
+            rows[members] = members[torch.randint(len(members), (len(members),), generator=generator)]
     return replace(data[rows], weights=None)
 
 
-def _drawn(members: Tensor, weights: Tensor | None, generator: torch.Generator) -> Tensor:
-    """Return places among the members, as many as there are; equal weights count as none."""
-    own = members.new_zeros(len(members), dtype=torch.float64) if weights is None else weights.cpu().double()[members]
-    if float(own.max()) > float(own.min()):
-        ends = own.cumsum(0)
-        draws = torch.rand(len(members), generator=generator, dtype=torch.float64) * ends[-1]
-        return torch.searchsorted(ends, draws, right=True).clamp(max=len(members) - 1)
-    return torch.randint(len(members), (len(members),), generator=generator)
+def _weighted_rows(group: Tensor, weights: Tensor, generator: torch.Generator) -> Tensor:
+    """Return rows drawn in proportion to their weights, from each group as its weight wants it."""
+    rows = []
+    for g in group.unique():
+        members = (group == g).nonzero()[:, 0]
+        ends = weights[members].cumsum(0)
+        if float(ends[-1]) > 0:
+            size = max(1, round(len(weights) * float(ends[-1] / weights.sum())))
+            draws = torch.rand(size, generator=generator, dtype=torch.float64) * ends[-1]
+            rows.append(members[torch.searchsorted(ends, draws, right=True).clamp(max=len(members) - 1)])
+    return torch.cat(rows)
 
 
 def _stratified_order(c: Tensor, *, seed: int) -> Tensor:
@@ -272,6 +284,8 @@ def _stratified_order(c: Tensor, *, seed: int) -> Tensor:
     Variables with few values come first, so that one that is different for everyone does not split the classes.
     """
     shuffled = torch.randperm(len(c), generator=torch.Generator().manual_seed(seed))
+    if c.shape[1] == 0:
+        return shuffled
     values = c[shuffled].cpu().double().nan_to_num(nan=-1.0)
     fewest_first = sorted(values.unbind(1), key=lambda column: len(column.unique()))
     _, group = torch.unique(torch.stack(fewest_first, dim=1), dim=0, return_inverse=True)

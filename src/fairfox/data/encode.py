@@ -24,7 +24,7 @@ from fairfox.data.combinations import expand_blocks
 from fairfox.data.dataset import Dataset, Feature, FeatureKind, Level, project_blocks
 from fairfox.data.features import codes_of, continuous_values, decode_feature, encode_feature, fit_feature
 from fairfox.data.frames import Template
-from fairfox.data.protected import read_variables
+from fairfox.data.protected import column_of, read_variables
 from fairfox.data.sources import ProtectedSource
 from fairfox.errors import ColumnError, DataError, OptionError, did_you_mean
 
@@ -174,6 +174,8 @@ def fit_encoding(
     tables = [table] if also is None else [table, also]
     _check_options(tables, [label, *drop], categorical, continuous)
     _check_id_and_weights(tables, id_column, weights)
+    if also is not None:
+        _check_reference(table, protected)
     sources = read_variables(
         protected,
         table,
@@ -235,6 +237,16 @@ def _check_id_and_weights(tables: Sequence[Table], id_column: str | None, weight
         hint = did_you_mean(weights, list(lacking[0].columns))
         both = "" if len(tables) == 1 else " The reference and the audited table both need it."
         raise ColumnError(f"There is no column '{weights}' with the weights.{hint}{both}")
+
+
+def _check_reference(reference: Table, protected: Sequence[str]) -> None:
+    for name in (column_of(spec, reference.columns) for spec in protected):
+        if name not in reference.columns:
+            hint = did_you_mean(name, list(reference.columns))
+            raise ColumnError(
+                f"The reference table has no protected column '{name}'.{hint} People are compared by it: "
+                "give a reference that has it"
+            )
 
 
 def _check_roles(

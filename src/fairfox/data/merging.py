@@ -46,8 +46,7 @@ def merge_rare_classes(source: ProtectedSource, c: np.ndarray, limit: float) -> 
 def classes_to_merge(counts: Sequence[int] | np.ndarray, limit: float) -> list[int]:
     """Return the classes to put together, in their order, none where no class is rarer than `limit`.
 
-    They are those with a smaller share than `limit`. As long as they are together still rarer, or only one, the next
-    smallest class joins them; at least two classes are left, unless each one is rare.
+    They are those with a smaller share than `limit`; where it is only one, the next smallest class joins it.
     """
     counts = np.asarray(counts)
     shares = counts / max(counts.sum(), 1)
@@ -55,9 +54,7 @@ def classes_to_merge(counts: Sequence[int] | np.ndarray, limit: float) -> list[i
     taken = int((shares < limit).sum())
     if len(counts) <= 2 or taken == 0:
         return []
-    while taken < len(counts) - 1 and (taken == 1 or shares[by_size[:taken]].sum() < limit):
-        taken += 1
-    return sorted(by_size[:taken].tolist())
+    return sorted(by_size[: max(taken, 2)].tolist())
 
 
 def kind_of(levels: Sequence[str]) -> ProtectedKind:

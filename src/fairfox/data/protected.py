@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from fairfox.data.columns import Series, Table, column, level_name, levels_of, listed, missing, numbers
-from fairfox.data.dataset import Level, Protected
+from fairfox.data.dataset import Level, Protected, group_name
 from fairfox.data.merging import kind_of, merge_rare_classes
 from fairfox.data.sources import COMPARE, Crossing, Cut, Number, ProtectedSource, Values
 from fairfox.errors import ColumnError, DataError, OptionError, did_you_mean
@@ -116,7 +116,10 @@ def cross(sources: Sequence[ProtectedSource], table: Table, *, merge_rare: float
         raise DataError(
             f"The intersections '{name}' have {len(cells)} group(s) of people with all values known; two are needed"
         )
-    levels = tuple(" & ".join(s.variable.levels[k] for s, k in zip(sources, cell, strict=True)) for cell in cells)
+    parts = [[s.variable.levels[k] for s, k in zip(sources, cell, strict=True)] for cell in cells]
+    levels = tuple(" & ".join(part) for part in parts)
+    if len(set(levels)) < len(levels):  # classes have an & of their own
+        levels = tuple(" & ".join(map(group_name, names, part)) for part in parts)
     reader = Crossing(tuple(sources), tuple(map(tuple, cells)), tuple(range(len(cells))))
     source = ProtectedSource(Protected(name, kind_of(levels), levels, None, parts=names), reader)
     if merge_rare is not None:
@@ -131,13 +134,11 @@ def cross(sources: Sequence[ProtectedSource], table: Table, *, merge_rare: float
 
 def find_group(protected: Sequence[Protected], text: str) -> tuple[int, int]:
     """Return which variable and which of its classes a text names: "White", "race=White", "age<25", "not age<25"."""
+    groups = [(v, k, p.name, level) for v, p in enumerate(protected) for k, level in enumerate(p.levels)]
+    found = [(v, k) for v, k, name, level in groups if text == f"{name}={level}"]  # as it is written, if anything is
+    found = found or [(v, k) for v, k, _, level in groups if text == level]
     wanted = _tidy(text)
-    found = [
-        (v, k)
-        for v, p in enumerate(protected)
-        for k, level in enumerate(p.levels)
-        if wanted in (_tidy(level), _tidy(f"{p.name}={level}"))
-    ]
+    found = found or [(v, k) for v, k, name, level in groups if wanted in (_tidy(level), _tidy(f"{name}={level}"))]
     if len(found) == 1:
         return found[0]
     if found:
@@ -176,6 +177,9 @@ def _read_classes(name: str, values: Sequence[Level]) -> ProtectedSource:
     if len(values) == 1:
         raise DataError(_one_value(name, values))
     levels = tuple(map(level_name, values))
+    if len(set(levels)) < len(levels):
+        twice = next(level for level in levels if levels.count(level) > 1)
+        raise DataError(f"The protected column '{name}' holds different values that read '{twice}'; write them alike")
     reader = Values(name, tuple(values), tuple(range(len(values))))
     return ProtectedSource(Protected(name, kind_of(levels), levels, name), reader)
 
@@ -200,7 +204,7 @@ def _parse_cut(spec: str, columns: Sequence[str]) -> Cut | None:
     match = None if spec in columns else _CUT.match(spec)
     if match is None:
         return None
-    return Cut(match["column"], match["op"].replace("==", "="), match["value"].strip("'\""))
+    return Cut(match["column"], match["op"].replace("==", "="), match["value"].strip().strip("'\""))
 
 
 def _read_cut(cut: Cut, table: Table) -> ProtectedSource:

@@ -53,7 +53,7 @@ class Effect:
         self.fitted = fit_maps(self.map, data, self.refits, seed=self.seed)
         if self.aligned:
             self.auxiliary.fit(data)
-            self.metric = covariance_metric(data.x)
+            self.metric = covariance_metric(data.x, weights=data.weights)
         return self
 
     def score(self, model: Model, data: Dataset) -> Tensor:

@@ -59,7 +59,7 @@ class FAux:
         self.protected = data.protected
         self.center = data.x.mean(0)
         if self.metric == "covariance":
-            self.matrix = covariance_metric(data.x)
+            self.matrix = covariance_metric(data.x, weights=data.weights)
         return self
 
     def score(self, model: Model, data: Dataset) -> Tensor:

@@ -21,6 +21,7 @@ class About:
     unit: str
     delta: float
     of_prediction: bool = True  # delta is a share of the prediction's range: 0.05 is 5 points of a probability
+    needs_truth: bool = False  # only generated people have what it needs
 
 
 _RANK = "How the prediction would change if each feature had the value of the same rank in another group."
@@ -31,7 +32,11 @@ _NG = "How well the prediction's gradient points along the protected variable's 
 _IG = "How well the prediction's integrated gradients point along the protected variable's, 0 to 1."
 _SPREAD = " Moves are measured in the data's own spread (covariance)."
 _SHARE = " Times the model's alignment share, to compare people across models."
-_PREDICTION, _SLOPE, _COSINE = "change of the prediction", "prediction per unit of log-odds", "cosine"
+_PREDICTION, _SLOPE, _COSINE = (
+    "change of the prediction",
+    "prediction per unit of log-odds, or per standard deviation of a number",
+    "cosine",
+)
 
 FAIR_TESTS: dict[str, About] = {
     "rank": About(_RANK, _PREDICTION, 0.05),
@@ -56,6 +61,12 @@ FAIR_TESTS: dict[str, About] = {
         "prediction per standard deviation",
         0.1,
     ),
+    "lic": About(
+        "How fast the prediction changes as the protected variable truly changes; for generated people only.",
+        "prediction per unit of the protected variable",
+        0.05,
+        needs_truth=True,
+    ),
 }
 
 
@@ -64,6 +75,21 @@ def about(name: str) -> About:
     if name not in FAIR_TESTS:
         raise OptionError(f"There is no fairness test '{name}'.{did_you_mean(name, list(FAIR_TESTS))}")
     return FAIR_TESTS[name]
+
+
+def check_auditable(name: str) -> None:
+    """Refuse to audit a table of people with a test that needs their truth."""
+    if about(name).needs_truth:
+        raise OptionError(
+            f"{name} needs each person's true counterfactual, which only generated data has; "
+            "use rank to audit a table of people"
+        )
+
+
+def check_direction(name: str) -> None:
+    """Refuse a reference group with a test that compares with no group."""
+    if name.partition("/")[0] in ("fta", "fta+linear"):
+        raise OptionError(f"{name} compares with no other group; use rank, move or faux with a reference group")
 
 
 def check_holding(name: str) -> None:
@@ -86,7 +112,7 @@ def make_test(
     """Return an unfitted fairness test by its name.
 
     `auxiliary` is the one to use instead of training an own `AuxiliaryModel`. With `hold_others` each protected
-    variable is changed while the others stay as they are (`faux` does so always).
+    variable is changed while the others stay as they are (`faux` and `lic` do so always).
     """
     about(name)
     if hold_others:
@@ -96,11 +122,14 @@ def make_test(
     from fairfox.fairtests.effect import Effect
     from fairfox.fairtests.faux import FAux
     from fairfox.fairtests.fta import FTA, FTALinear
+    from fairfox.fairtests.lic import LIC
     from fairfox.maps.move import MoveMap
     from fairfox.maps.rank import RankMap
 
     aux = auxiliary if auxiliary is not None else AuxiliaryModel(refits=refits, seed=seed)
     base, _, variant = name.partition("/")
+    if base == "lic":
+        return LIC(batch_size=batch_size)
     if base == "fta":
         return FTA(batch_size=batch_size)
     if base == "fta+linear":

@@ -160,7 +160,8 @@ class MoveMap:
             raise NotFittedError("This MoveMap is not fitted; call fit first")
         p, c = data.protected[self.variable], data.c[:, self.variable]
         to = _other_group(p, c) if to is None else to.to(c)
-        going = ~(c.isnan() | to.isnan() | (to == c if not p.is_continuous else to == 0))
+        unknown = data.c[:, [self.variable, *self._others(data.protected)]].isnan().any(1)
+        going = ~(unknown | to.isnan() | (to == c if not p.is_continuous else to == 0))
         there = to if self.surroundings.values is None else self._reached(c, to)
         off = going & there.isnan()
         x, flat = data.x.clone(), torch.zeros(len(c), dtype=torch.bool, device=c.device)
@@ -191,10 +192,11 @@ class MoveMap:
     def _fit_variable(
         self, data: Dataset, variable: int, auxiliary: Auxiliary, refits: int, *, seed: int
     ) -> list[MoveMap]:
-        known = _who_counts(data, variable)
+        others = self._others(data.protected, variable)
+        known = _who_counts(data, [variable, *others])
         check_groups_present(known, variable)
         surroundings = self._look_around(known, variable, seed)
-        unseen = None if auxiliary.held_out is None else _who_counts(auxiliary.held_out, variable)
+        unseen = None if auxiliary.held_out is None else _who_counts(auxiliary.held_out, [variable, *others])
         maps = []
         for member in list(auxiliary.members)[:refits]:
             one = copy.copy(self)
@@ -339,7 +341,7 @@ class MoveMap:
 def held_columns(data: Dataset, others: Sequence[int]) -> Tensor:
     """Return the protected variables that are held as columns (N, H): classes but the first as 0 and 1, and numbers.
 
-    What is unknown is 0.
+    What is unknown is 0: such people are neither learnt from nor moved.
     """
     columns = [data.x.new_zeros(len(data), 0)]
     for v in others:
@@ -375,9 +377,9 @@ def _other_group(p: Protected, c: Tensor) -> Tensor:
     return 1 - c
 
 
-def _who_counts(data: Dataset, variable: int) -> Dataset:
-    """Return the rows whose value is known and that stand for anybody."""
-    known = ~data.c[:, variable].isnan()
+def _who_counts(data: Dataset, variables: Sequence[int]) -> Dataset:
+    """Return the rows whose values of these variables are known and that stand for anybody."""
+    known = ~data.c[:, variables].isnan().any(1)
     return data[known if data.weights is None else known & (data.weights > 0).to(known.device)]
 
 

@@ -1,0 +1,74 @@
+"""The local independence criterion with the true derivative: what gradient tests could know at best."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from fairfox.alignment import sensitivity
+from fairfox.data.contrasts import derivatives
+from fairfox.data.dataset import Dataset
+from fairfox.errors import DataError, ShapeError
+from fairfox.fairtests.protocol import Measurement, away_from_own, combine
+from fairfox.gradients.finite_difference import suited_step
+from fairfox.gradients.jacobian import jacobian, slope
+from fairfox.models.protocol import Model
+
+
+@dataclass(kw_only=True)
+class LIC:
+    """How fast the prediction changes along the true dx/dc: |grad_tar . dx/dc|, for generated data only.
+
+    Example:
+        >>> from fairfox.auxiliary.linear import LinearMember
+        >>> from fairfox.data.dataset import Truth
+        >>> from dataclasses import replace
+        >>> data = Dataset.from_arrays(torch.zeros(2, 2), c=[0, 1])
+        >>> truth = Truth(counterfactual=data.x, dx_dc=torch.tensor([[[0.5], [0.0]], [[1.0], [3.0]]]))
+        >>> target = LinearMember(torch.tensor([[2.0, -1.0]]), torch.zeros(1))
+        >>> LIC().score(target, replace(data, truth=truth))  # |2 * 0.5|, |2 * 1 - 1 * 3|
+        tensor([1., 1.])
+    """
+
+    has_sign: ClassVar[bool] = True
+
+    batch_size: int = 4096
+
+    def fit(self, data: Dataset) -> Self:
+        """Return self: there is nothing to learn."""
+        return self
+
+    def score(self, model: Model, data: Dataset) -> Tensor:
+        """Return (N,): higher is less fair."""
+        return self.measure(model, data).score
+
+    def measure(self, model: Model, data: Dataset) -> Measurement:
+        """Return the score with its sign; there are no re-fits."""
+        contrasts = derivatives(data.protected)
+        values = self._slopes(model, data.x, _true_direction(data, outputs=len(contrasts)))
+        return combine((values * away_from_own(data, contrasts))[None], data, contrasts=contrasts, signed=True)
+
+    def _slopes(self, model: Model, x: Tensor, dx_dc: Tensor) -> Tensor:
+        """Return df/dc (N, K)."""
+        step = None if model.differentiable else suited_step(model, x)
+        if model.differentiable or len(getattr(model, "blocks", ())) > 0:
+            return sensitivity(jacobian(model, x, batch_size=self.batch_size, step=step)[:, 0], dx_dc)
+        return torch.stack([slope(model, x, along, step=step) for along in dx_dc.unbind(2)], dim=1)
+
+
+def _true_direction(data: Dataset, *, outputs: int) -> Tensor:
+    """Return the true dx/dc (N, D, K), or say that it is not known."""
+    if data.truth is None or data.truth.dx_dc is None:
+        raise DataError(
+            "lic needs the true derivative dx/dc, and only generated people have it (SyntheticBias.sample with "
+            "derivative=True); use rank for people whose truth is not known"
+        )
+    if data.truth.dx_dc.shape != (*data.x.shape, outputs):
+        raise ShapeError(
+            f"The true dx/dc has shape {tuple(data.truth.dx_dc.shape)}; expected {(*data.x.shape, outputs)}: "
+            "individuals, columns of x, protected outputs"
+        )
+    return data.truth.dx_dc

@@ -1,0 +1,79 @@
+"""Target models for generated people: plain ones, and ones that cannot see the protected variable."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from fairfox.data.dataset import Dataset
+from fairfox.errors import DataError, ShapeError
+from fairfox.models.torch_model import TorchModel
+from fairfox.nets.mlp import MLP
+from fairfox.nets.projection import behind
+from fairfox.nets.training import binary_loss, train
+
+
+def train_target(
+    data: Dataset,
+    *,
+    width: int = 64,
+    depth: int = 2,
+    seed: int = 0,
+    projection: Tensor | None = None,
+    valid: Dataset | None = None,
+    batch_size: int = 64,
+    rate: float = 1e-3,
+    max_epochs: int = 60,
+    patience: int = 5,
+) -> TorchModel:
+    """Return a network that has learned the probability of the label y from x.
+
+    Args:
+        data: people with labels 0 and 1.
+        width: units of each hidden layer.
+        depth: hidden layers.
+        seed: same seed, same machine, same network.
+        projection: a fixed first layer (D, P); `SyntheticBias.keep_y` makes a perfectly fair target.
+        valid: the people on whom it is seen when to stop; by default a fifth of `data`.
+        batch_size: people per step.
+        rate: the step size of Adam.
+        max_epochs: passes over the people at most.
+        patience: epochs without progress before training stops.
+    """
+    fitting, held_out = data.split(0.8, seed=seed) if valid is None else (data, valid)
+    net = MLP(_project(data.x[:0], projection).shape[1], width=width, depth=depth, seed=seed).to(data.x.device)
+    train(
+        net,
+        _project(fitting.x, projection),
+        _labels(fitting),
+        loss=binary_loss,
+        valid_x=_project(held_out.x, projection),
+        valid_targets=_labels(held_out),
+        batch_size=batch_size,
+        rate=rate,
+        max_epochs=max_epochs,
+        patience=patience,
+        seed=seed,
+    )
+    member = net.member(0) if projection is None else behind(projection, net.member(0))
+    return TorchModel(nn.Sequential(*member, nn.Sigmoid()).eval().requires_grad_(False))
+
+
+def _project(x: Tensor, projection: Tensor | None) -> Tensor:
+    if projection is None:
+        return x.float()
+    if projection.ndim != 2 or len(projection) != x.shape[1]:
+        raise ShapeError(
+            f"The projection has shape {tuple(projection.shape)} and x has {x.shape[1]} columns; "
+            "give one row per column of x"
+        )
+    return (x @ projection.to(x)).float()
+
+
+def _labels(data: Dataset) -> Tensor:
+    if data.y is None:
+        raise DataError("These people have no labels y, and a target learns to predict them; give people with labels")
+    if not bool(((data.y == 0) | (data.y == 1)).all()):
+        found = torch.unique(data.y)[:5].tolist()
+        raise DataError(f"The labels y hold {found}; expected 0 and 1 only")
+    return data.y.float()

@@ -1,0 +1,92 @@
+"""Auxiliaries behind a projection."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from fused import KEEP_C, KEEP_Y, fused
+
+from fairfox.auxiliary.model import AuxiliaryModel
+from fairfox.auxiliary.projected import ProjectedAuxiliary
+from fairfox.data.dataset import Dataset, Protected
+from fairfox.errors import ShapeError
+from fairfox.fairtests.registry import make_test
+from fairfox.gradients.jacobian import jacobian
+from fairfox.synthetic.targets import train_target
+
+
+def small(**options) -> AuxiliaryModel:
+    return AuxiliaryModel(**({"refits": 2, "width": 8, "depth": 1, "max_epochs": 6} | options))
+
+
+def test_members_equal_those_trained_on_the_projected_rows():
+    data = fused(400, bias=0.5, seed=0)
+    inner = small().fit(Dataset.from_arrays(data.x @ KEEP_C, data.c, protected=data.protected))
+    outer = ProjectedAuxiliary(KEEP_C, small()).fit(data)
+    assert len(outer.members) == 2
+    for one, expected in zip(outer.members, inner.members, strict=True):
+        torch.testing.assert_close(one(data.x), expected(data.x @ KEEP_C))
+
+
+def test_the_jacobian_is_zero_off_the_projection_and_not_on_it():
+    data = fused(400, bias=0.5, seed=0)
+    jac = jacobian(ProjectedAuxiliary(KEEP_C, small()).fit(data).members[0], data.x)
+    assert (jac[:, 0, 2:] == 0).all()
+    assert float(jac[:, 0, :2].abs().mean()) > 0.1
+
+
+def test_the_held_out_rows_are_those_of_the_data_itself():
+    data = fused(400, bias=0.5, seed=0)
+    plain, projected = small(seed=3).fit(data), ProjectedAuxiliary(KEEP_C, small(seed=3)).fit(data)
+    assert plain.held_out is not None
+    assert projected.held_out is not None
+    assert torch.equal(projected.held_out.x, plain.held_out.x)
+    assert projected.held_out.features == data.features
+
+
+def test_withheld_columns_and_columns_that_never_vary_do_not_enter():
+    data = fused(400, bias=0.5, seed=0)
+    x = data.x.clone()
+    x[:, 2] = 1.0
+    withheld = torch.tensor([True, False, False, False, False])
+    fitted = ProjectedAuxiliary(torch.eye(5), small()).fit(replace(data, x=x, withheld=withheld))
+    used = jacobian(fitted.members[0], x)[:, 0].abs().amax(0) > 0
+    assert used.tolist() == [False, True, False, True, True]
+
+
+def test_several_classes_have_centred_logits():
+    data = fused(600, bias=0.5, seed=0)
+    c = torch.bucketize(data.x[:, 0].contiguous(), torch.tensor([0.0, 1.5])).float()[:, None]
+    data = replace(data, c=c, protected=(Protected("band", "categorical", ("a", "b", "c")),))
+    member = ProjectedAuxiliary(KEEP_C, small(max_epochs=60, rate=0.01)).fit(data).members[0]
+    out = member(data.x)
+    torch.testing.assert_close(out.sum(1), torch.zeros(600), atol=1e-5, rtol=0)
+    assert float((out.argmax(1) == c[:, 0]).double().mean()) > 0.8
+    combined = member.combined(torch.tensor([[1.0, -1.0, 0.0]]))
+    torch.testing.assert_close(combined(data.x)[:, 0], out[:, 0] - out[:, 1])
+
+
+def test_weights_reach_the_training():
+    data = fused(400, bias=0.5, seed=0)
+    weighted = replace(data, weights=torch.where(data.c[:, 0] == 1, 20.0, 1.0))
+    fits = [ProjectedAuxiliary(KEEP_C, small(max_epochs=30)).fit(one) for one in (data, weighted)]
+    with torch.no_grad():
+        plain, heavy = (fit.members[0](data.x).mean() for fit in fits)
+    assert float(heavy) > float(plain) + 0.2
+
+
+@pytest.mark.parametrize("name", ["faux", "faux+ng", "faux+ig", "faux/s", "move", "move/a", "move-direct", "rank/a"])
+def test_fairness_tests_take_it_for_any_other_auxiliary(name: str):
+    data = fused(400, bias=0.7, seed=0)
+    unfair, fair = (train_target(data, width=8, depth=1, projection=keep, max_epochs=10) for keep in (None, KEEP_Y))
+    test = make_test(name, auxiliary=ProjectedAuxiliary(KEEP_C, small()), refits=2).fit(data)
+    unfair_score, fair_score = (test.score(model, data) for model in (unfair, fair))
+    assert torch.isfinite(unfair_score).all()
+    assert float(unfair_score.mean()) > float(fair_score.mean())
+    if name in ("faux", "faux+ng", "faux+ig", "move-direct"):  # which move along columns the fair target does not see
+        torch.testing.assert_close(fair_score, torch.zeros(400), atol=1e-6, rtol=0)
+
+
+def test_a_projection_of_other_columns_is_refused():
+    with pytest.raises(ShapeError, match=r"The projection has shape \(4, 2\) and x has 5 columns"):
+        ProjectedAuxiliary(torch.eye(4)[:, :2]).fit(fused(50, bias=0.5, seed=0))

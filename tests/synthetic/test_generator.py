@@ -1,0 +1,160 @@
+"""Generated people: their labels, their truth, their files."""
+
+import json
+from dataclasses import replace
+from functools import cache
+from time import perf_counter
+
+import pytest
+import torch
+
+from fairfox.errors import DataError, FileError, NotFittedError, OptionError
+from fairfox.synthetic.fusion import fuse
+from fairfox.synthetic.generator import SyntheticBias
+from tests.synthetic.tables import SMALL, model, table
+
+both_fusions = pytest.mark.parametrize("fusion", ["concat", "outer"])
+
+
+@cache
+def generator(classes=2):
+    return SyntheticBias.of(model(seed=1, classes=classes), model(columns=2, seed=2))
+
+
+@both_fusions
+def test_both_blocks_come_back_from_people_and_from_their_counterfactuals(fusion):
+    people = generator().sample(500, bias=0.5, fusion=fusion, seed=1)
+    keep_c, keep_y = generator().keep_c(fusion), generator().keep_y(fusion)
+    rebuilt = fuse(people.x @ keep_c, people.x @ keep_y, fusion)
+    torch.testing.assert_close(rebuilt, people.x, rtol=0, atol=1e-6)
+    other = people.truth.counterfactual
+    torch.testing.assert_close(other @ keep_y, people.x @ keep_y, rtol=0, atol=1e-6)  # what c does not act on
+    assert float((other @ keep_c - people.x @ keep_c).abs().mean()) > 0.01
+
+
+def test_fusions_show_the_same_people():
+    flat, outer = (generator().sample(50, bias=0.5, fusion=f, seed=3) for f in ("concat", "outer"))
+    assert torch.equal(flat.c, outer.c)
+    torch.testing.assert_close(outer.x @ generator().keep_c("outer"), flat.x[:, :6], rtol=0, atol=1e-6)
+
+
+def test_the_counterfactual_of_the_counterfactual_is_the_person():
+    people = generator().sample(200, bias=0.5, seed=3)
+    c, y = generator().sources
+    z = torch.randn(200, 4, generator=torch.Generator().manual_seed(3))  # the latents of c are drawn first
+    labels = people.c[:, 0].long()
+    torch.testing.assert_close(people.x[:, : c.block.columns], c.vae.decode(z, c.vae.code(labels)))
+    expected = c.vae.decode(z, c.vae.code(1 - labels))
+    torch.testing.assert_close(people.truth.counterfactual[:, : c.block.columns], expected)
+    assert y.block.columns == 4
+
+
+@pytest.mark.parametrize("bias", [0.0, 0.5, 1.0])
+def test_labels_are_as_frequent_together_as_the_joint_distribution_says(bias):
+    people = generator().sample(20_000, bias=bias, seed=5)
+    cells = torch.bincount((2 * people.c[:, 0] + people.y).long(), minlength=4).reshape(2, 2) / 20_000
+    torch.testing.assert_close(cells.double(), generator().joint(bias), rtol=0, atol=0.015)
+
+
+@both_fusions
+def test_true_derivative_equals_central_differences(fusion):
+    people = generator().sample(40, bias=0.5, fusion=fusion, seed=7, derivative=True)
+    y = generator().sources[1]
+    draws = torch.Generator().manual_seed(7)
+    z_c, z_y = (torch.randn(40, 4, generator=draws) for _ in range(2))
+    twin = SyntheticBias.of(*_restored(generator())).sources[0].vae.double()  # differences need double precision
+    x_y = y.vae.decode(z_y, y.vae.code(people.y.long())).double()
+
+    def x_at(step):
+        return fuse(twin.decode(z_c.double(), people.c.double() + step), x_y, fusion)
+
+    expected = (x_at(1e-6) - x_at(-1e-6)) / 2e-6
+    assert people.truth.dx_dc.shape == (40, people.x.shape[1], 1)
+    torch.testing.assert_close(people.truth.dx_dc[..., 0].double(), expected, rtol=1e-3, atol=1e-5)
+
+
+def _restored(bias):
+    return [type(s).restored(s.description(), {k: v.clone() for k, v in s.tensors().items()}) for s in bias.sources]
+
+
+def test_more_classes_have_the_next_as_counterfactual_and_a_derivative_towards_each():
+    people = generator(classes=3).sample(60, bias=1.0, seed=2, derivative=True)
+    assert people.protected[0].kind == "categorical"
+    assert people.protected[0].levels == ("0", "1", "2")
+    assert people.truth.dx_dc.shape == (60, people.x.shape[1], 3)
+    own = people.c[:, 0].long()
+    assert float(people.truth.dx_dc[torch.arange(60), :, own].abs().max()) == 0.0
+    assert float(people.truth.dx_dc.abs().amax(dim=(0, 1)).min()) > 0.0
+    assert float((people.truth.counterfactual - people.x).abs().amax(1).min()) > 0.0
+
+
+def test_people_are_named_continuous_columns_with_a_binary_c():
+    people = generator().sample(5, bias=0.5, fusion="outer")
+    assert people.names[:2] == ("c: f0 mode 1 * y: f0 mode 1", "c: f0 mode 1 * y: f0 mode 2")
+    assert len(set(people.names)) == people.x.shape[1] == 24
+    assert {(f.kind, f.mean, f.scale) for f in people.features} == {("continuous", 0.0, 1.0)}
+    assert [(p.name, p.kind, p.levels) for p in people.protected] == [("c", "binary", ("0", "1"))]
+    assert people.truth.dx_dc is None  # only when asked for
+
+
+def test_the_same_seed_gives_the_same_people_and_another_one_others():
+    first, again, other = (generator().sample(50, bias=0.5, seed=s) for s in (1, 1, 2))
+    assert torch.equal(first.x, again.x)
+    assert not torch.equal(first.x, other.x)
+
+
+def test_a_saved_generator_gives_the_same_people(tmp_path):
+    generator().save(tmp_path)
+    restored = SyntheticBias.load(tmp_path)
+    assert torch.equal(restored.sample(20, bias=0.7, seed=4).x, generator().sample(20, bias=0.7, seed=4).x)
+    assert restored.settings == generator().settings
+    assert "torch" in json.loads((tmp_path / "generator.json").read_text())["versions"]
+    assert {p.name for p in tmp_path.iterdir()} == {"generator.json", "generator.safetensors"}
+
+
+def test_damaged_or_missing_files_are_refused(tmp_path):
+    with pytest.raises(FileError, match=r"no 'generator\.json'"):
+        SyntheticBias.load(tmp_path)
+    generator().save(tmp_path)
+    about = json.loads((tmp_path / "generator.json").read_text())
+    (tmp_path / "generator.json").write_text(json.dumps(about | {"format": 99}))
+    with pytest.raises(FileError, match="format 99"):
+        SyntheticBias.load(tmp_path)
+    about["sources"]["c"]["settings"]["width"] = 5
+    (tmp_path / "generator.json").write_text(json.dumps(about))
+    with pytest.raises(FileError, match="do not describe one generator"):
+        SyntheticBias.load(tmp_path)
+    (tmp_path / "generator.safetensors").write_bytes(b"nothing")
+    with pytest.raises(FileError, match="damaged"):
+        SyntheticBias.load(tmp_path)
+
+
+def test_fit_models_both_tables_with_their_own_settings():
+    settings = (SMALL, replace(SMALL, width=24))
+    fitted = SyntheticBias(modes=(2, 4), settings=settings).fit(table(100, columns=2), table(100, columns=1))
+    assert fitted.sample(10, bias=0.0).x.shape == (10, 2 * 2 + 1 * 4)
+    assert fitted.settings[1] == replace(SMALL, modes=4, width=24)
+
+
+def test_fit_refuses_a_collapsed_latent():
+    heavy = replace(SMALL, kl_weight=50.0)
+    with pytest.raises(DataError, match="collapsed"):
+        SyntheticBias(settings=(heavy, heavy)).fit(table(100), table(100))
+
+
+def test_ten_thousand_people_of_1500_columns_take_seconds():
+    wide = SyntheticBias.of(*(model(columns=n, rows=300) for n in (15, 25)))  # 30 * 50 = 1500 columns
+    start = perf_counter()
+    people = wide.sample(10_000, bias=0.5, fusion="outer")
+    assert people.x.shape == (10_000, 1500)
+    assert perf_counter() - start < 8.0
+
+
+def test_what_is_not_fitted_cannot_be_sampled():
+    with pytest.raises(NotFittedError, match="call fit"):
+        SyntheticBias().sample(5, bias=0.5)
+
+
+def test_nobody_cannot_be_sampled():
+    with pytest.raises(OptionError, match="at least one person"):
+        generator().sample(0, bias=0.5)
