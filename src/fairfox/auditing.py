@@ -6,7 +6,6 @@ import logging
 import math
 import platform
 from collections.abc import Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from numbers import Integral, Real
 from time import perf_counter
 from typing import Any
@@ -26,6 +25,7 @@ from fairfox.data.table import load_table
 from fairfox.doubts import find_doubts
 from fairfox.errors import OptionError
 from fairfox.explain import effect_by_feature
+from fairfox.extras import installed_versions
 from fairfox.fairtests.protocol import Measurement
 from fairfox.fairtests.registry import about, check_auditable, check_direction, check_holding
 from fairfox.findings import find, own_deltas
@@ -37,6 +37,7 @@ from fairfox.result import AuditResult, FeatureEffect, Features
 from fairfox.thresholds import confident_flag, default_delta, flag
 
 _log = logging.getLogger("fairfox")
+_PACKAGES = ("fairfox", "torch", "numpy", "scikit-learn", "pyarrow", "narwhals")
 _LOOKED_AT = 1000  # people on whom it is found out what the model returns
 _EXPLAINED = 100  # people whom a black box is asked about feature by feature, drawn at random
 _WORST = 20  # and the people with the highest scores
@@ -262,7 +263,7 @@ def audit(
             "model": type(model).__name__,
             "model_kind": _kind_of(target),
             "differentiable": target.differentiable,
-            "versions": _versions(),
+            "versions": {"python": platform.python_version(), **installed_versions(*_PACKAGES)},
             "seconds": round(perf_counter() - started, 3),
         },
         counterfactual_table=None if counterfactual is None else encoding.own_table(counterfactual),
@@ -413,13 +414,3 @@ def _kind_of(target: Model) -> str:
     """Return what the model receives: "table", "matrix" or "encoded"."""
     kind: str = getattr(target, "kind", "encoded" if getattr(target, "encoded", True) else "matrix")
     return kind
-
-
-def _versions() -> dict[str, str]:
-    out = {"python": platform.python_version()}
-    for package in ("fairfox", "torch", "numpy", "scikit-learn", "pyarrow", "narwhals"):
-        try:
-            out[package] = version(package)
-        except PackageNotFoundError:
-            out[package] = "not installed"
-    return out

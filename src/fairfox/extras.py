@@ -1,6 +1,7 @@
 """Optional packages: imported when needed, with a helpful error when missing."""
 
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
 
 from fairfox.errors import MissingExtraError
@@ -16,3 +17,14 @@ def require(package: str, *, extra: str | None = None, why: str = "") -> ModuleT
             f"The package '{package}' is needed{reason} and not installed; "
             f"run: pip install 'fairfox[{extra or package}]'"
         ) from error
+
+
+def installed_versions(*packages: str) -> dict[str, str]:
+    """Return the versions of packages by name; "not installed" for those that are not, as when run from a checkout."""
+    out = {}
+    for package in packages:
+        try:
+            out[package] = version(package)
+        except PackageNotFoundError:
+            out[package] = "not installed"
+    return out

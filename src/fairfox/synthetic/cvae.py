@@ -80,7 +80,7 @@ class Training:
 
     kl_weight: float = 0.1
     rate: float = 1e-3
-    patience: int = 30  # epochs without progress
+    patience: int = 5  # epochs without progress; with more the label of a small table is told far too well
     max_steps: int = 3000
     batch_size: int = 64  # at least; larger tables have larger batches, about 60 an epoch
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from fairfox.data.dataset import Dataset, Feature, Protected, Truth
 from fairfox.data.files import written_whole
 from fairfox.errors import FileError, NotFittedError, OptionError
+from fairfox.extras import installed_versions
 from fairfox.synthetic import fusion as fusions
 from fairfox.synthetic.bias import joint_distribution
 from fairfox.synthetic.fusion import Fusion, fuse
@@ -157,7 +158,7 @@ class SyntheticBias:
         tensors = {f"{side}.{k}": v for side, s in self._by_side() for k, v in s.tensors().items()}
         about = {
             "format": _FORMAT,
-            "versions": _versions(),
+            "versions": installed_versions("fairfox", "torch", "scikit-learn"),
             "seed": self.seed,
             "sources": {side: s.description() for side, s in self._by_side()},
         }
@@ -208,12 +209,6 @@ def _draw(n: int, joint: Tensor, latents: tuple[int, int], seed: int) -> _Drawn:
 def _protected(source: SourceModel) -> Protected:
     levels = tuple(f"{level:g}" for level in source.levels)
     return Protected("c", "binary" if len(levels) == 2 else "categorical", levels)
-
-
-def _versions() -> dict[str, str]:
-    from importlib.metadata import version
-
-    return {name: version(name) for name in ("fairfox", "torch", "scikit-learn")}
 
 
 def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
