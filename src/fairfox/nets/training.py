@@ -35,16 +35,17 @@ def train(
     rate: float = 1e-3,
     max_epochs: int = 60,
     patience: int = 5,
+    decay: float = 0.0,
     seed: int = 0,
 ) -> History:
     """Train every member of `net` in place on its own minibatches and return how it went.
 
     Each member keeps the weights of its best epoch, and stops counting `patience` epochs after it; the loop
-    ends when all have stopped.
+    ends when all have stopped. Weights shrink by `decay` times the rate at each step.
     """
     generator = torch.Generator().manual_seed(seed)
     parameters, layers = list(net.parameters()), _layers(net)
-    optimizer = torch.optim.Adam(parameters, lr=rate, fused=True)
+    optimizer = torch.optim.AdamW(parameters, lr=rate, weight_decay=decay, fused=True)  # without decay it is Adam
     best = [p.detach().clone() for p in parameters]
     best_loss = torch.full((net.members,), torch.inf)
     best_epoch = torch.zeros(net.members, dtype=torch.long)

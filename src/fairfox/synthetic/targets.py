@@ -25,6 +25,7 @@ def train_target(
     rate: float = 1e-3,
     max_epochs: int = 60,
     patience: int = 5,
+    decay: float = 0.0,
 ) -> TorchModel:
     """Return a network that has learned the probability of the label y from x.
 
@@ -39,6 +40,7 @@ def train_target(
         rate: the step size of Adam.
         max_epochs: passes over the people at most.
         patience: epochs without progress before training stops.
+        decay: how fast weights shrink, times the rate at each step.
     """
     fitting, held_out = data.split(0.8, seed=seed) if valid is None else (data, valid)
     net = MLP(_project(data.x[:0], projection).shape[1], width=width, depth=depth, seed=seed).to(data.x.device)
@@ -53,6 +55,7 @@ def train_target(
         rate=rate,
         max_epochs=max_epochs,
         patience=patience,
+        decay=decay,
         seed=seed,
     )
     member = net.member(0) if projection is None else behind(projection, net.member(0))

@@ -1,0 +1,151 @@
+"""How differently a plain target truly treats people as its data becomes more biased: histograms of |f(x) - f(x')|.
+
+The paper's figure on the bias parameter: with more bias in the data, more people are treated unfairly.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from runner import Experiment, Found, Job
+from settings import ROWS, SETTINGS, TARGETS, Rows, Setting, Shape, Sources
+from trials import Folders, generate, generator_job, seed_of, train_shape
+
+from fairfox.synthetic.truth import individual_fairness_score
+
+BINS = 40  # of |f(x) - f(x')| from 0 to 1
+
+
+@dataclass(frozen=True)
+class Histograms:
+    """Which targets are looked at: one for each world and level of bias."""
+
+    worlds: tuple[Setting, ...]
+    biases: tuple[float, ...] = (0.0, 0.5, 1.0)
+    rows: Rows = ROWS
+    shape: Shape = TARGETS[0]
+    sources: Sources = Sources()  # noqa: RUF009
+
+
+def _worlds() -> tuple[Setting, ...]:
+    """Return the pairs of tables and fusions of Table 1, whatever their bias."""
+    return tuple(replace(s, name=f"{s.c}-{s.y}-{s.fusion}") for s in SETTINGS if s.bias == 1.0)
+
+
+FULL = Histograms(_worlds())
+QUICK = Histograms(
+    _worlds()[:2], rows=Rows(2_000, 500, 1_000), sources=Sources(rows=3_000, steps=600, pairs=2_000, draws=1)
+)
+
+
+def jobs(plan: Histograms, seed: int) -> list[Job]:
+    """Return one job per world and level of bias."""
+    return [
+        Job(
+            _name(world, bias),
+            true_scores,
+            (replace(world, bias=bias), plan.shape, plan.rows, seed_of(seed, world.name, bias)),
+            after=(generator_job(world, plan.sources, seed),),
+        )
+        for world in plan.worlds
+        for bias in plan.biases
+    ]
+
+
+def _name(world: Setting, bias: float) -> str:
+    return f"ifs-{world.name}-{bias:g}"
+
+
+def true_scores(folder: Path, needed: Folders, world: Setting, shape: Shape, rows: Rows, seed: int) -> dict[str, Any]:
+    """Return the histogram, mean and spread of the true scores of a plain target."""
+    fitting, people = generate(needed[0], world.fusion, world.bias, rows, seed)
+    model = train_shape(fitting, shape, rows, seed)
+    ifs = individual_fairness_score(model, people).double().numpy(force=True)
+    counts, _ = np.histogram(ifs, bins=BINS, range=(0.0, 1.0))
+    quantiles = dict(zip(("q10", "median", "q90"), np.quantile(ifs, [0.1, 0.5, 0.9]).tolist(), strict=True))
+    return {"counts": counts.tolist(), "mean": float(ifs.mean()), "std": float(ifs.std())} | quantiles
+
+
+def gather(plan: Histograms, found: Found, about: dict[str, Any]) -> dict[str, Any]:
+    """Return the histograms, and whether people are treated more differently with every step of bias."""
+    results = [
+        {"world": world.name, "bias": bias, **found[_name(world, bias)]}
+        for world in plan.worlds
+        for bias in plan.biases
+    ]
+    means = {world.name: [found[_name(world, bias)]["mean"] for bias in plan.biases] for world in plan.worlds}
+    grows = all(own == sorted(own) for own in means.values())
+    bar = {"bar": "the mean true score grows with the bias in every world", "value": means, "holds": grows}
+    return {"edges": np.linspace(0.0, 1.0, BINS + 1).tolist(), "results": results, "bars": [bar]}
+
+
+def show(found: dict[str, Any]) -> str:
+    """Return the results file as Markdown."""
+    lines = ["| world | bias | mean | standard deviation | 10 % | median | 90 % |", "|---|---|---|---|---|---|---|"]
+    for one in found["results"]:
+        numbers = " | ".join(f"{one[name]:.3f}" for name in ("mean", "std", "q10", "median", "q90"))
+        lines.append(f"| {one['world']} | {one['bias']:g} | {numbers} |")
+    return "\n".join([*lines, "", *(f"- {'holds' if b['holds'] else '**fails**'}: {b['bar']}" for b in found["bars"])])
+
+
+def draw(found: dict[str, Any], path: Path) -> None:
+    """Write the histograms as PNG and SVG, where the packages that draw are installed."""
+    try:
+        import altair as alt
+        import vl_convert  # noqa: F401  # altair writes pictures with it
+    except ImportError:
+        return
+    rows = [
+        {
+            "world": one["world"],
+            "bias": f"bias {one['bias']:g}",
+            "low": low,
+            "high": high,
+            "share": count / sum(one["counts"]),
+        }
+        for one in found["results"]
+        for low, high, count in zip(found["edges"][:-1], found["edges"][1:], one["counts"], strict=True)
+    ]
+    bars = alt.Chart(alt.InlineData(values=rows)).mark_bar(color="#0072b2")
+    chart = (
+        bars.encode(
+            x=alt.X("low:Q", title="|f(x) - f(x')|", scale=alt.Scale(domain=[0, 1])).bin("binned"),
+            x2="high:Q",
+            y=alt.Y("share:Q", title="share of people"),
+        )
+        .properties(width=220, height=110)
+        .facet(row=alt.Row("world:N", title=None), column=alt.Column("bias:N", title=None))
+        .resolve_scale(y="independent")
+    )
+    for kind in ("png", "svg"):
+        chart.save(f"{path}.{kind}", scale_factor=2 if kind == "png" else 1)
+
+
+def narrow(plan: Histograms, names: Sequence[str]) -> Histograms:
+    """Return the plan for some of the worlds."""
+    unknown = set(names) - {world.name for world in plan.worlds}
+    if unknown:
+        known = ", ".join(world.name for world in plan.worlds)
+        raise SystemExit(f"There is no world {', '.join(sorted(unknown))}; there are {known}")
+    return replace(plan, worlds=tuple(world for world in plan.worlds if world.name in names))
+
+
+EXPERIMENT = Experiment(
+    name="bias_histograms",
+    description="Histograms of the true individual fairness score at bias 0, 0.5 and 1.",
+    full=FULL,
+    quick=QUICK,
+    jobs=jobs,
+    gather=gather,
+    show=show,
+    narrow=narrow,
+    draw=draw,
+)
+
+if __name__ == "__main__":
+    sys.exit(EXPERIMENT.run())

@@ -1,0 +1,175 @@
+"""Generated people and the targets that are tested on them: jobs whose files other jobs read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import torch
+from runner import Job
+from safetensors.torch import load_file, save_file
+from settings import SOURCES, TARGET_BATCH, TARGET_DECAY, Rows, Setting, Shape, Sources
+from torch import Tensor, nn
+
+from fairfox.data.dataset import Dataset
+from fairfox.evaluation import Trial
+from fairfox.models.protocol import Model, predict
+from fairfox.models.torch_files import load_mlp, save_mlp
+from fairfox.models.torch_model import TorchModel
+from fairfox.synthetic.cvae import Training
+from fairfox.synthetic.fusion import Fusion
+from fairfox.synthetic.generator import SyntheticBias
+from fairfox.synthetic.source import PAPER_SETTINGS, SourceModel, SourceSettings, generator_score
+from fairfox.synthetic.targets import train_target
+from fairfox.synthetic.truth import individual_fairness_score, unbiased_spread
+
+Folders = tuple[Path, ...]
+
+
+def seed_of(seed: int, *names: object) -> int:
+    """Return a seed of its own for whatever has these names."""
+    return crc32("/".join(map(str, (seed, *names))).encode()) % 2**31  # scikit-learn takes no more
+
+
+def generator_job(setting: Setting, sources: Sources, seed: int) -> Job:
+    """Return the job that makes the generator of a setting's two tables; settings of one pair share it."""
+    c, y = setting.pair
+    after = tuple(source_job(name, draw, sources, seed) for name in setting.pair for draw in range(sources.draws))
+    return Job(f"generator-{c}-{y}", join_sources, (setting.pair, sources.draws), after=after)
+
+
+def source_job(name: str, draw: int, sources: Sources, seed: int) -> Job:
+    """Return the job that models one table once."""
+    return Job(f"source-{name}-{draw}", fit_source, (name, PAPER_SETTINGS[name], sources, seed_of(seed, name, draw)))
+
+
+def threshold_job(generator: Job, setting: Setting, shape: Shape, rows: Rows, seed: int) -> Job:
+    """Return the job that finds from which true score on people count as treated unfairly.
+
+    It is the same at every bias: settings of one pair and fusion share it.
+    """
+    name = f"threshold-{setting.c}-{setting.y}-{setting.fusion}-{shape}"
+    return Job(name, find_threshold, (setting.fusion, shape, rows, seed_of(seed, name)), after=(generator,))
+
+
+def targets_job(generator: Job, setting: Setting, shape: Shape, rows: Rows, seed: int) -> Job:
+    """Return the job that trains a setting's unfair and its fair target."""
+    arguments = (setting, shape, rows, seed_of(seed, setting.name), seed_of(seed, setting.name, shape))
+    return Job(f"targets-{setting.name}-{shape}", train_targets, arguments, after=(generator,))
+
+
+def fit_source(
+    folder: Path, needed: Folders, name: str, how: SourceSettings, sources: Sources, seed: int
+) -> dict[str, Any]:
+    """Model a table, save it, and return how well the model reproduces it."""
+    table = _some_rows(SOURCES[name](), sources.rows, seed)
+    model = SourceModel.fit(table, how, seed=seed, training=Training(max_steps=sources.steps))
+    save_file({key: tensor.contiguous() for key, tensor in model.tensors().items()}, folder / "source.safetensors")
+    return {
+        "description": model.description(),
+        "spread": model.spread,
+        "model_score": generator_score(model, pairs=sources.pairs),
+    }
+
+
+def join_sources(folder: Path, needed: Folders, pair: tuple[str, str], draws: int) -> dict[str, Any]:
+    """Save the generator of the two tables' median models; return how they reproduce their tables."""
+    halves = [sorted(part, key=_model_score) for part in (needed[:draws], needed[draws:])]
+    chosen = [half[draws // 2] for half in halves]
+    SyntheticBias.of(*map(_load_source, chosen)).save(folder / "generator")
+    return {
+        name: {k: v for k, v in _result(place).items() if k != "description"} | {"draws": [*map(_model_score, half)]}
+        for name, place, half in zip(pair, chosen, halves, strict=True)
+    }
+
+
+def _model_score(place: Path) -> float:
+    score: float = _result(place)["model_score"]
+    return score
+
+
+def _load_source(place: Path) -> SourceModel:
+    return SourceModel.restored(_result(place)["description"], load_file(place / "source.safetensors"))
+
+
+def _result(place: Path) -> dict[str, Any]:
+    """Return what the job with this folder returned."""
+    found: dict[str, Any] = json.loads((place / "result.json").read_text(encoding="utf-8"))["result"]
+    return found
+
+
+def _some_rows(table: Dataset, rows: int | None, seed: int) -> Dataset:
+    """Return a random part of a table; all of it for None."""
+    return table[torch.randperm(len(table), generator=torch.Generator().manual_seed(seed))[:rows]]
+
+
+def find_threshold(
+    folder: Path, needed: Folders, fusion: Fusion, shape: Shape, rows: Rows, seed: int
+) -> dict[str, Any]:
+    """Return the spread of the true scores of a target that is trained without bias."""
+    fitting, people = generate(needed[0], fusion, 0.0, rows, seed)
+    return {"threshold": unbiased_spread(train_shape(fitting, shape, rows, seed), people)}
+
+
+def train_targets(
+    folder: Path, needed: Folders, setting: Setting, shape: Shape, rows: Rows, people_seed: int, seed: int
+) -> dict[str, Any]:
+    """Train and save a plain target and one that cannot see c; return how well they predict."""
+    fitting, people = generate(needed[0], setting.fusion, setting.bias, rows, people_seed)
+    projections = {"unfair": None, "fair": load_generator(needed[0]).keep_y(setting.fusion)}
+    found: dict[str, Any] = {}
+    for name, projection in projections.items():
+        model = train_shape(fitting, shape, rows, seed, projection=projection)
+        assert isinstance(model.module, nn.Sequential)
+        save_mlp(
+            nn.Sequential(*list(model.module)[:-1]), folder / f"{name}.safetensors"
+        )  # the sigmoid is declared, not stored
+        found[name] = {
+            "balanced_accuracy": balanced_accuracy(model, people.x, people.y),
+            "mean_ifs": float(individual_fairness_score(model, people).mean()),
+        }
+    return found
+
+
+def train_shape(
+    fitting: Dataset, shape: Shape, rows: Rows, seed: int, *, projection: Tensor | None = None
+) -> TorchModel:
+    """Return a target of a shape, trained on the training rows and stopped by the others."""
+    train, valid = fitting[: rows.train], fitting[rows.train :]
+    return train_target(
+        train,
+        valid=valid,
+        width=shape.width,
+        depth=shape.depth,
+        seed=seed,
+        projection=projection,
+        batch_size=TARGET_BATCH,
+        decay=TARGET_DECAY,
+    )
+
+
+def load_generator(folder: Path) -> SyntheticBias:
+    """Return what `fit_generator` saved."""
+    return SyntheticBias.load(folder / "generator")
+
+
+def generate(folder: Path, fusion: Fusion, bias: float, rows: Rows, seed: int) -> tuple[Dataset, Dataset]:
+    """Return people to learn from, training rows first, and people to be judged by."""
+    generator = load_generator(folder)
+    fitting = generator.sample(rows.fitting, bias=bias, fusion=fusion, seed=seed_of(seed, "fitting"))
+    return fitting, generator.sample(rows.test, bias=bias, fusion=fusion, seed=seed_of(seed, "people"), derivative=True)
+
+
+def load_trial(fitting: Dataset, people: Dataset, targets: Path, threshold: Path) -> Trial:
+    """Return the trial of two targets by a threshold, from the folders of the jobs that found them."""
+    unfair, fair = (TorchModel(load_mlp(targets / f"{name}.safetensors")) for name in ("unfair", "fair"))
+    return Trial(fitting, people, unfair, fair, _result(threshold)["threshold"])
+
+
+def balanced_accuracy(model: Model, x: Tensor, labels: Tensor | None, *, cut: float = 0.5) -> float:
+    """Return the mean over the two labels of the share that a model gets right by saying 1 above the cut."""
+    assert labels is not None
+    right = (predict(model, x) > cut) == (labels == 1)
+    return sum(float(right[labels == label].double().mean()) for label in (0, 1)) / 2
