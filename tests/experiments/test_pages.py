@@ -1,0 +1,116 @@
+"""The benchmark page shows what the results files hold."""
+
+import json
+import re
+
+import pytest
+
+EXPERIMENT = "pages"
+ABOUT = {
+    "quick": False,
+    "only": None,
+    "seed": 3,
+    "seconds": 90.0,
+    "core_seconds": 7200.0,
+    "machine": {"workers": 2, "cores": 4},
+    "versions": {"python": "3.12"},
+}
+
+
+def entry(setting, test, auxiliary, ap, std=0.01):
+    numbers = {"ap_mean": ap, "ap_std": std, "rho_mean": -ap, "rho_std": std, "prevalence": 0.45}
+    return {"setting": setting, "test": test, "auxiliary": auxiliary, **numbers}
+
+
+def trial(name):
+    both = {"unfair": {"balanced_accuracy": 0.6, "mean_ifs": 0.1}, "fair": {"balanced_accuracy": 0.5, "mean_ifs": 0.0}}
+    return {
+        **{"name": name, "c": "magic", "y": "backache", "fusion": "outer", "bias": 0.5},
+        **{"targets": {"a": both, "b": both}, "thresholds": {"a": 0.01, "b": 0.03}},
+        "auxiliary_balanced_accuracy": {"plain": [0.7, 0.9], "disentangled": [0.9, 0.9]},
+    }
+
+
+@pytest.fixture
+def found():
+    names = ("Synthetic-1", "Synthetic-2")
+    results = [entry(name, "lic", "none", 0.9, 0.0) for name in names]
+    for name, ap in zip(names, (0.5, 0.7), strict=True):
+        results += [entry(name, "faux", "disentangled", ap + 0.1, ap / 10), entry(name, "faux", "plain", ap)]
+    printed = {"fliptest": dict.fromkeys(names, 0.6), "faux": dict(zip(names, (0.332, 0.998), strict=True))}
+    return ABOUT | {
+        "results": results,
+        "trials": [trial(name) for name in names],
+        "paper": printed,
+        "generators": {"pair": {"magic": {"model_score": 0.97, "spread": 0.8, "draws": [0.96, 0.97]}}},
+        "bars": [{"bar": "low", "value": {"x": {"ours": 0.12345, "paper": 0.5}, "y": [1, 0.25]}, "holds": False}],
+    }
+
+
+def test_the_page_is_what_the_results_files_give(experiment):
+    text = experiment.PAGE.read_text(encoding="utf-8")
+    assert experiment.page(text) == text, "run: python experiments/pages.py"
+
+
+def test_the_page_has_every_part_of_table_1_and_every_experiment(experiment):
+    names = re.findall(r"<!-- results: (.*?) -->", experiment.PAGE.read_text(encoding="utf-8"))
+    assert sorted(names) == sorted([*(f"table1-{p}" for p in experiment.PARTS), "bias_histograms", "operating_range"])
+
+
+def test_our_rows_stand_above_the_papers_and_the_mean_is_theirs(experiment, found):
+    rows = experiment.average_precisions(found).splitlines()[2:]
+    assert rows == [
+        "| `faux` | plain | 0.500 | 0.700 | 0.600 | 0.010 |",
+        "| `faux` | disentangled | 0.600 | 0.800 | 0.700 | 0.070 |",
+        "| `faux` | *the paper* | *0.332* | *0.998* | *0.665* |  |",
+        "| `lic` |  | 0.900 | 0.900 | 0.900 | 0.000 |",
+        "| `fliptest` | *the paper* | *0.600* | *0.600* | *0.600* |  |",
+    ]
+
+
+def test_rank_correlations_have_no_row_of_the_paper(experiment, found):
+    rows = experiment.rank_correlations(found).splitlines()[2:]
+    assert [row.split(" | ")[:3] for row in rows] == [
+        ["| `faux`", "plain", "-0.500"],
+        ["| `faux`", "disentangled", "-0.600"],
+        ["| `lic`", "", "-0.900"],
+    ]
+
+
+def test_settings_and_generators_are_shown_by_their_means(experiment, found):
+    first = experiment.settings(found).splitlines()[2]
+    shown = "0.450 | 0.020 | 0.100 | 0.600 | 0.500 | 0.800 | 0.900"
+    assert first == f"| Synthetic-1 | magic | backache | outer | 0.5 | {shown} |"
+    assert experiment.generators(found).splitlines()[2:] == ["| magic | 0.970 | 0.987 | 0.960, 0.970 | 0.80 |"]
+
+
+def test_a_bar_that_fails_and_where_it_ran_are_told(experiment, found):
+    assert experiment.bars(found).splitlines()[2:] == ["| low | x 0.1235 (the paper 0.5); y 1, 0.25 | **no** |"]
+    assert experiment.about(found) == "Seed 3; 1.5 minutes with 2 workers on 4 cores (2.0 core hours); python 3.12."
+
+
+def test_another_experiment_is_shown_in_its_own_words_with_its_picture(experiment, tmp_path):
+    numbers = {"mean": 0.25, "std": 0.125, "q10": 0.0, "median": 0.2, "q90": 0.5}
+    bar = {"bar": "the mean grows", "value": {}, "holds": False}
+    found = ABOUT | {"results": [{"world": "here", "bias": 0.5, **numbers}], "bars": [bar]}
+    (tmp_path / "bias_histograms.json").write_text(json.dumps(found))
+    assert experiment.section("bias_histograms", tmp_path).startswith("| world | bias |")
+    (tmp_path / "bias_histograms.png").write_bytes(b"")
+    picture, *lines = experiment.section("bias_histograms", tmp_path).splitlines()
+    assert picture == "![bias_histograms](../experiments/results/bias_histograms.png)"
+    assert "| here | 0.5 | 0.250 | 0.125 | 0.000 | 0.200 | 0.500 |" in lines
+    assert "- **fails**: the mean grows" in lines
+    assert lines[-1] == experiment.about(found)
+
+
+@pytest.mark.parametrize("partial", [{"quick": True}, {"only": ["Synthetic-1"]}])
+def test_runs_that_did_not_do_everything_are_not_shown(experiment, found, tmp_path, partial):
+    assert experiment.section("table1-bars", tmp_path) == experiment.NOT_YET
+    (tmp_path / "table1.json").write_text(json.dumps(found | partial))
+    assert experiment.section("table1-bars", tmp_path) == experiment.NOT_YET
+    (tmp_path / "table1.json").write_text(json.dumps(found))
+    text = "before\n<!-- results: table1-bars -->\nearlier\n<!-- /results -->\nafter"
+    once = experiment.page(text, tmp_path)
+    assert once.startswith("before\n<!-- results: table1-bars -->\n\n| what")
+    assert "earlier" not in once
+    assert experiment.page(once, tmp_path) == once
