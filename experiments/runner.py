@@ -169,7 +169,11 @@ class Experiment(Generic[S]):
             "only": options.only,
             "settings": asdict(settings),  # type: ignore[call-overload]
             "versions": {"python": platform.python_version()} | {name: _version(name) for name in PACKAGES},
-            "machine": {"cores": os.cpu_count(), "workers": options.workers, "platform": f"{platform.system()} {platform.machine()}"},
+            "machine": {
+                "cores": os.cpu_count(),
+                "workers": options.workers,
+                "platform": f"{platform.system()} {platform.machine()}",
+            },
             "seconds": round(seconds, 1),
             "core_seconds": round(sum(part["seconds"] for part in done.values()), 1),
         }
