@@ -59,8 +59,9 @@ def test_what_a_user_has_tells_the_unfair_target_from_the_fair_one(tiny):
         assert one["rho_mean"] > 0.2
 
 
-def test_the_steepness_of_a_target_says_little_about_fairness(tiny):
-    assert all(one["ap_mean"] < 0.75 for one in entries(tiny, "fta", "none"))
+def test_the_steepness_of_a_target_says_less_than_the_true_direction(tiny):
+    for steep, known in zip(entries(tiny, "fta", "none"), entries(tiny, "lic", "none"), strict=True):
+        assert steep["ap_mean"] < known["ap_mean"]
 
 
 def test_the_fair_target_treats_everyone_the_same_and_both_have_learned(tiny):
