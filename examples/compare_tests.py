@@ -10,7 +10,7 @@ from fairfox.data.table import load_table
 from fairfox.evaluation import spearman
 from fairfox.models.protocol import predict
 from fairfox.models.torch_model import TorchModel
-from fairfox.synthetic.scm import LENDING
+from fairfox.synthetic.two_groups import LENDING
 
 people = LENDING.sample(3000, seed=0)
 encoding = fit_encoding(load_table(people.table), protected=["sex"], label="approved")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from runner import Experiment, Found, Job
+from runner import Experiment, Found, Job, named
 from settings import ROWS, SETTINGS, TARGETS, Rows, Setting, Shape, Sources
 from trials import Folders, generate, generator_job, seed_of, train_shape
 
@@ -128,11 +128,7 @@ def draw(found: dict[str, Any], path: Path) -> None:
 
 def narrow(plan: Histograms, names: Sequence[str]) -> Histograms:
     """Return the plan for some of the worlds."""
-    unknown = set(names) - {world.name for world in plan.worlds}
-    if unknown:
-        known = ", ".join(world.name for world in plan.worlds)
-        raise SystemExit(f"There is no world {', '.join(sorted(unknown))}; there are {known}")
-    return replace(plan, worlds=tuple(world for world in plan.worlds if world.name in names))
+    return replace(plan, worlds=named("world", {world.name: world for world in plan.worlds}, names))
 
 
 EXPERIMENT = Experiment(

@@ -17,7 +17,7 @@ import click
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from runner import RESULTS, Clock, Experiment, Found, Job, Parts, with_needed
+from runner import RESULTS, Clock, Experiment, Found, Job, Parts, named, with_needed
 from scoring import Scores, effects, integrated_scores
 from settings import ROWS, SOURCES, Rows, Setting, Shape, Sources
 from torch import Tensor
@@ -415,10 +415,7 @@ def draw(found: dict[str, Any], path: Path) -> None:
 
 def narrow(plan: Range, names: Sequence[str]) -> Range:
     """Return the plan for some pairs of tables, each named as c-y."""
-    known = {f"{c}-{y}": (c, y) for c, y in plan.pairs}
-    if unknown := set(names) - known.keys():
-        raise SystemExit(f"There is no pair {', '.join(sorted(unknown))}; there are {', '.join(known)}")
-    return replace(plan, pairs=tuple(known[name] for name in known if name in names))
+    return replace(plan, pairs=named("pair", {f"{c}-{y}": (c, y) for c, y in plan.pairs}, names))
 
 
 EXPERIMENT = Experiment(

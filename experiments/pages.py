@@ -17,6 +17,7 @@ from settings import PAPER_MODEL_SCORES
 
 FOLDER = Path(__file__).parent
 RESULTS = FOLDER / "results"
+PLAIN = RESULTS / "table1-plain-targets.json"  # the first full run
 PAGE = FOLDER.parent / "docs" / "benchmark.md"
 SECTION = re.compile(r"(<!-- results: ([\w-]+) -->\n).*?(<!-- /results -->)", re.DOTALL)
 NOT_YET = "There is no full run of this experiment yet."
@@ -118,6 +119,30 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |" for line in lines)
 
 
+def beside_plain_targets(found: Results) -> str:
+    """Return ranges over the settings beside those of the run whose targets were trained without decay."""
+    plain: Results = json.loads(PLAIN.read_text(encoding="utf-8"))
+    rows = [
+        [what, *(_range(numbers(run)) for run in (plain, found))]
+        for what, numbers in {
+            "threshold": lambda run: [value for trial in run["trials"] for value in trial["thresholds"].values()],
+            "prevalence": lambda run: [e["prevalence"] for e in run["results"] if e["test"] == "lic"],
+            "`lic`": lambda run: _means(run, "lic", "none"),
+            "`fta`": lambda run: _means(run, "fta", "none"),
+            "`faux`, disentangled": lambda run: _means(run, "faux", "disentangled"),
+            "better of `faux+ng` and `faux+ig`, disentangled": lambda run: [
+                max(pair)
+                for pair in zip(*(_means(run, t, "disentangled") for t in ("faux+ng", "faux+ig")), strict=True)
+            ],
+            "`rank/a`, plain, mean": lambda run: [fmean(_means(run, "rank/a", "plain"))],
+            "`rank`, mean rho": lambda run: [fmean(_means(run, "rank", "none", "rho"))],
+            "balanced accuracy of unfair targets": lambda run: _accuracies(run, "unfair"),
+            "balanced accuracy of fair targets": lambda run: _accuracies(run, "fair"),
+        }.items()
+    ]
+    return table(["", "plain targets", "this run"], rows)
+
+
 PARTS: dict[str, Callable[[Results], str]] = {
     "ap": average_precisions,
     "rho": rank_correlations,
@@ -125,6 +150,7 @@ PARTS: dict[str, Callable[[Results], str]] = {
     "generators": generators,
     "bars": bars,
     "about": about,
+    "plain-targets": beside_plain_targets,
 }
 
 
@@ -159,6 +185,19 @@ def _own(found: Results, test: str, number: str) -> list[list[str]]:
         shown = "" if kind == "none" else kind
         rows.append([f"`{test}`", shown, *(f"{m:.3f}" for m in [*means, fmean(means), spread])])
     return rows
+
+
+def _means(found: Results, test: str, auxiliary: str, number: str = "ap") -> list[float]:
+    return [_entry(found, setting, test, auxiliary)[f"{number}_mean"] for setting in _settings(found)]
+
+
+def _accuracies(found: Results, target: str) -> list[float]:
+    return [each[target]["balanced_accuracy"] for trial in found["trials"] for each in trial["targets"].values()]
+
+
+def _range(values: Sequence[float]) -> str:
+    low, high = f"{min(values):.3f}", f"{max(values):.3f}"
+    return low if low == high else f"{low} to {high}"
 
 
 def _printed(found: Results, test: str) -> list[str]:

@@ -18,7 +18,7 @@ import signal
 import sys
 import tomllib
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -43,6 +43,7 @@ PRELOADED = ["torch", "sklearn.linear_model", "sklearn.mixture", "fairfox.evalua
 QUIET = 15.0  # seconds between two lines about progress where there is no terminal
 
 S = TypeVar("S")
+One = TypeVar("One")
 Found = dict[str, Any]  # what jobs returned, by their names
 
 
@@ -367,6 +368,13 @@ def write_json(path: Path, found: object) -> None:
 
 def _digest(what: list[str]) -> str:
     return hashlib.sha256(json.dumps(what).encode()).hexdigest()[:10]
+
+
+def named(what: str, known: Mapping[str, One], names: Sequence[str]) -> tuple[One, ...]:
+    """Return those with these names, or stop and say which there are."""
+    if unknown := set(names) - known.keys():
+        raise SystemExit(f"There is no {what} {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+    return tuple(one for name, one in known.items() if name in names)
 
 
 def _version(name: str) -> str:

@@ -15,7 +15,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 import torch
-from runner import Experiment, Found, Job
+from runner import Experiment, Found, Job, named
 from scoring import Scores, judge_known, scores_with, scores_without
 from settings import AUXILIARIES, PAPER_TABLE1, ROWS, SETTINGS, TARGETS, Rows, Setting, Shape, Sources
 from table1_bars import bars, table1_text
@@ -212,11 +212,7 @@ def _trial_summary(plan: Table1, setting: Setting, found: Found) -> dict[str, An
 
 def narrow(plan: Table1, names: Sequence[str]) -> Table1:
     """Return the plan for some of the settings."""
-    unknown = set(names) - {setting.name for setting in plan.settings}
-    if unknown:
-        known = ", ".join(setting.name for setting in plan.settings)
-        raise SystemExit(f"There is no setting {', '.join(sorted(unknown))}; there are {known}")
-    return replace(plan, settings=tuple(setting for setting in plan.settings if setting.name in names))
+    return replace(plan, settings=named("setting", {setting.name: setting for setting in plan.settings}, names))
 
 
 EXPERIMENT = Experiment(

@@ -13,7 +13,7 @@ import pyarrow.csv
 import pytest
 
 from fairfox.fairtests.registry import FAIR_TESTS
-from fairfox.synthetic.scm import LENDING
+from fairfox.synthetic.two_groups import LENDING
 
 ROOT = Path(__file__).parent.parent
 REGISTRY = re.compile(r"(<!-- registry: .*? -->\n).*?(<!-- /registry -->)", re.DOTALL)

@@ -18,7 +18,8 @@ from fairfox.models.torch_model import TorchModel
 from fairfox.nets.mlp import MLP
 from fairfox.nets.training import binary_loss, train
 from fairfox.result import AuditResult
-from fairfox.synthetic.scm import LENDING, Population
+from fairfox.synthetic.scm import Population
+from fairfox.synthetic.two_groups import LENDING
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from fairfox.data.dataset import Dataset
 from fairfox.data.encode import fit_encoding
 from fairfox.data.table import load_table
 from fairfox.errors import OptionError
-from fairfox.fairtests.registry import FAIR_TESTS, make_test
+from fairfox.fairtests.registry import FAIR_TESTS, check_direction, make_test
 from fairfox.models.protocol import Model
 from fairfox.models.torch_model import TorchModel
 
@@ -134,6 +134,8 @@ def test_others_are_held_or_a_test_that_can_is_named(name: str):
 def test_with_a_reference_group_people_are_compared_with_it_only(name: str):
     data, found = individuals("a reference group"), measured(name, "a reference group")
     if found.signed is None:
+        with pytest.raises(OptionError, match="use rank, move or faux with a reference group"):
+            check_direction(name)
         return
     own = data.c[:, 0]
     assert (found.klass[own != 1] == 1).all()

@@ -13,7 +13,7 @@ import torch
 
 import fairfox
 from fairfox.evaluation import spearman
-from fairfox.synthetic.scm import LENDING
+from fairfox.synthetic.two_groups import LENDING
 
 PEOPLE = 8000
 TEXT = ["sector", "contract"]

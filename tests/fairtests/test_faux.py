@@ -13,8 +13,7 @@ from fairfox.auxiliary.model import AuxiliaryModel, FixedAuxiliary
 from fairfox.data.dataset import Dataset, Feature, Protected, project_blocks
 from fairfox.errors import NotFittedError, OptionError
 from fairfox.fairtests.faux import FAux
-from fairfox.fairtests.gradient import FLAT
-from fairfox.fairtests.protocol import UNKNOWN
+from fairfox.maps.protocol import FLAT, UNKNOWN
 
 RACE = Protected("race", "categorical", ("a", "b", "c"))
 VARIANTS = {

@@ -6,7 +6,8 @@ from scipy.stats import t
 
 from fairfox.data.contrasts import Contrast, derivatives, moves
 from fairfox.data.dataset import Dataset, Protected
-from fairfox.fairtests.protocol import NOBODY, UNKNOWN, away_from_own, combine, join
+from fairfox.fairtests.protocol import NOBODY, away_from_own, combine, join
+from fairfox.maps.protocol import UNKNOWN
 
 SEX, RACE = Protected("sex"), Protected("race", "categorical", ("a", "b", "c"))
 AGE = Protected("age", "continuous", ())

@@ -16,7 +16,8 @@ from fairfox.data.dataset import Dataset, Protected
 from fairfox.evaluation import spearman
 from fairfox.fairtests.protocol import Measurement
 from fairfox.fairtests.registry import FAIR_TESTS, make_test
-from fairfox.synthetic.scm import ADDITIVE, CATEGORICAL_PROXIES, HEAVY_TAILS, LENDING, World
+from fairfox.synthetic.scm import World
+from fairfox.synthetic.two_groups import ADDITIVE, CATEGORICAL_PROXIES, HEAVY_TAILS, LENDING
 from fairfox.synthetic.worlds import (
     AGE,
     CROSSING,

@@ -6,17 +6,8 @@ import numpy as np
 import pytest
 
 from fairfox.errors import OptionError, ShapeError
-from fairfox.synthetic.scm import (
-    ADDITIVE,
-    CATEGORICAL_PROXIES,
-    HEAVY_TAILS,
-    LENDING,
-    Variable,
-    World,
-    choose,
-    student,
-    uniform,
-)
+from fairfox.synthetic.scm import Variable, World, choose, student, uniform
+from fairfox.synthetic.two_groups import ADDITIVE, CATEGORICAL_PROXIES, HEAVY_TAILS, LENDING
 
 WORLDS = {world.name: world for world in (LENDING, ADDITIVE, CATEGORICAL_PROXIES, HEAVY_TAILS)}
 every_world = pytest.mark.parametrize("world", WORLDS.values(), ids=WORLDS.keys())

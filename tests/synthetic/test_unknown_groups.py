@@ -15,7 +15,8 @@ from fairfox import AuditResult, audit
 from fairfox.data.table import load_table
 from fairfox.evaluation import spearman
 from fairfox.models.protocol import predict
-from fairfox.synthetic.scm import ADDITIVE, LENDING, Values, Variable, World
+from fairfox.synthetic.scm import Values, Variable, World
+from fairfox.synthetic.two_groups import ADDITIVE, LENDING
 from fairfox.synthetic.worlds import AGE, THREE_CLASSES
 from tests.synthetic.truths import audited
 

@@ -14,8 +14,9 @@ from fairfox.data.table import load_table
 from fairfox.evaluation import spearman
 from fairfox.fairtests.registry import make_test
 from fairfox.models.protocol import predict
-from fairfox.synthetic.scm import ADDITIVE, CATEGORICAL_PROXIES, HEAVY_TAILS, World
+from fairfox.synthetic.scm import World
 from fairfox.synthetic.targets import train_target
+from fairfox.synthetic.two_groups import ADDITIVE, CATEGORICAL_PROXIES, HEAVY_TAILS
 
 GRADIENT_TESTS = ["faux", "faux/s", "faux+ng", "faux+ng/s", "faux+ig", "faux+ig/s", "fta", "fta+linear"]
 

@@ -15,9 +15,8 @@ from fairfox.data.dataset import Dataset, Protected
 from fairfox.fairtests.protocol import Measurement, away_from_own, combine
 from fairfox.gradients.finite_difference import suited_step
 from fairfox.gradients.jacobian import jacobian
+from fairfox.maps.protocol import FLAT
 from fairfox.models.protocol import Model, row_blocks
-
-FLAT = "no evidence about the protected variable (the auxiliary is flat here)"
 
 
 class GradientTest(Protocol):

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from fairfox.data.contrasts import Contrast, concerned
 from fairfox.data.dataset import Dataset
+from fairfox.maps.protocol import UNKNOWN
 from fairfox.models.protocol import Model
 
-UNKNOWN = "protected value unknown"
 NOBODY = "nobody to be compared with"
 
 

@@ -16,14 +16,13 @@ from fairfox.auxiliary.model import Auxiliary, AuxiliaryModel, centre_and_spread
 from fairfox.data.dataset import Dataset, Protected, missing_columns, project_blocks, resample
 from fairfox.errors import NotFittedError, OptionError, ShapeError
 from fairfox.gradients.autograd import autograd_jacobian
-from fairfox.maps.protocol import OFF_RANGE, CounterfactualMap, Mapped, check_groups_present, number_reached
+from fairfox.maps.protocol import FLAT, OFF_RANGE, CounterfactualMap, Mapped, check_groups_present, number_reached
 from fairfox.maps.rank import RankMap
 from fairfox.models.protocol import Model, row_blocks
 from fairfox.similarity import between_metric, covariance_metric
 
 Metric = Literal["identity", "covariance", "between"]
 Persistence = Literal["adaptive"] | float
-FLAT = "no evidence about the protected variable (the auxiliary is flat here)"
 
 
 @dataclass(frozen=True)

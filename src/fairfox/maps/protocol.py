@@ -12,6 +12,9 @@ from torch import Tensor
 from fairfox.data.dataset import Dataset, resample
 from fairfox.errors import DataError, OptionError
 
+# why people are not mapped, or not judged
+UNKNOWN = "protected value unknown"
+FLAT = "no evidence about the protected variable (the auxiliary is flat here)"
 OFF_RANGE = "nobody to compare with has a protected value that high or low"
 TOO_FEW = "too few people share the other protected values"
 

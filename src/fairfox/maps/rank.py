@@ -12,10 +12,9 @@ from torch import Tensor
 from fairfox.data.dataset import Dataset, Feature
 from fairfox.errors import NotFittedError, OptionError, ShapeError
 from fairfox.maps.along import NumberRanks, Scale
-from fairfox.maps.protocol import OFF_RANGE, TOO_FEW, Mapped, check_groups_present
+from fairfox.maps.protocol import OFF_RANGE, TOO_FEW, UNKNOWN, Mapped, check_groups_present
 from fairfox.maps.ranks import Ranks, SameRank, categories_among, maximal_coupling, numbers_among, present
 
-UNKNOWN = "protected value unknown"
 _FIFTHS = (0.2, 0.4, 0.6, 0.8)  # where numbers are cut when they are held
 _FEWEST_IN_CLASS, _FEWEST_IN_ALL = 10, 50  # who share the other protected values: of a class, or of all numbers
 
