@@ -91,6 +91,7 @@ class Population:
     """People sampled from a world, and the same people, row by row, with other protected values.
 
     Example:
+        >>> from fairfox.synthetic.two_groups import LENDING
         >>> people = LENDING.sample(1000, seed=0)
         >>> set(people.as_if({"sex": "Male"})["sex"].to_pylist())
         {'Male'}
@@ -174,6 +175,7 @@ class World:
     categories as indices into their levels.
 
     Example:
+        >>> from fairfox.synthetic.two_groups import LENDING
         >>> people = LENDING.sample(1000, seed=0)
         >>> len(people), people.protected, people.label
         (1000, ('sex',), 'approved')
