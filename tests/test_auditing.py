@@ -543,3 +543,81 @@ def test_a_test_without_a_sign_still_tells_variables_apart():
     assert sum(result.worst_case.values()) == pytest.approx(1.0)
     assert set(result.scores_table()["variable"].to_pylist()) <= {"sex", "race"}
     assert "knows no protected variable" not in result.to_html()
+
+
+def test_all_tests_that_apply_are_compared_with_rank():
+    given = {"fliptest.steps": 20, "graph": {"income": ["sex"], "job": ["sex"]}}
+    result = fairfox.audit(by_income, table(200), test="all", options=given, **QUICK)
+    alone = fairfox.audit(by_income, table(200), **QUICK)
+    assert result.test == "rank"
+    assert torch.equal(result.scores, alone.scores)
+    compared = result.comparison
+    assert compared is not None
+    assert set(compared.skipped) == {"faux+ig", "faux+ig/s", "unfair_map", "unawareness", "lic"}
+    assert set(compared.tests) | set(compared.skipped) == {n for n in fairfox.FAIR_TESTS if not n.endswith("/a")}
+    assert compared.scores.shape == (200, len(compared.tests))
+    torch.testing.assert_close(compared.scores[:, compared.tests.index("rank")], result.scores.double())
+    rank, graph = compared.tests.index("rank"), compared.tests.index("counterfactual")
+    assert compared.agreement[rank, graph] > 0.7  # the model looks at income alone, and both let it shift with sex
+    assert all(cost.seconds > 0 for cost in compared.costs.values())
+
+
+def test_a_test_that_cannot_be_run_is_left_out_of_all_with_its_reason():
+    odd = table(200).assign(paid=np.arange(200))  # no two classes
+    net = nn.Sequential(nn.Linear(2, 1), nn.Sigmoid())
+    given = {"fliptest.steps": 20}
+    result = fairfox.audit(
+        net,
+        odd[["sex", "income", "age", "paid"]],
+        test="all",
+        options=given,
+        protected="sex",
+        label="paid",
+        refits=2,
+        folds=2,
+    )
+    assert result.comparison is not None
+    assert "unfair_map needs labels of two classes" in result.comparison.skipped["unfair_map"]
+    assert "rank" in result.comparison.tests
+
+
+def test_fliptest_reports_its_checks_and_doubts():
+    result = fairfox.audit(by_income, table(200), test="fliptest", options={"steps": 20, "width": 8}, **QUICK)
+    assert set(result.checks) == {"ks", "ks_unmapped", "ks_chance", "mse", "mse_real"}
+    assert any("FlipTest's mapped people differ" in text for text in result.warnings)  # after 20 steps
+    assert "fliptest also says: ks" in result.summary()
+
+
+def test_unfair_map_gives_a_bound_for_the_model():
+    net = nn.Sequential(nn.Linear(2, 1), nn.Sigmoid())
+    people = table(200)[["sex", "income", "age", "paid"]]
+    options = {"protected": "sex", "label": "paid", "refits": 2, "folds": 2}
+    result = fairfox.audit(net, people, test="unfair_map", options={"steps": 5}, **options)
+    assert set(result.checks) == {"bound", "p_value", "mean", "non_finite"}
+    judged = result.scores[~result.abstained].double()
+    expected = judged.mean() - 1.645 * judged.std(correction=0) / len(judged) ** 0.5
+    assert result.checks["bound"] == pytest.approx(float(expected))
+
+
+def test_flips_are_the_people_whose_decision_changes_with_their_group():
+    result = fairfox.audit(by_income, table(), **QUICK)
+    (finding,) = result.findings
+    found = result.flips(finding)["sex=Female"]
+    there = result.predictions + finding.signed
+    female = torch.tensor([group == "Female" for group in finding.group])
+    expected = (female & (result.predictions < 0.5) & (there >= 0.5)).nonzero()[:, 0]
+    assert torch.equal(found.negative, expected)
+    assert len(expected) > 10
+    assert next(iter(result.features.displacement)) == "income"
+
+
+def test_unawareness_tells_the_column_alone_from_its_proxies():
+    def both(frame: Any) -> np.ndarray:
+        return np.asarray(0.1 * (frame["sex"] == "Male") + 0.0001 * frame["income"] + 0.2)
+
+    options = {**QUICK, "columns": ["sex", "income"]}
+    result = fairfox.audit(both, table(), test="unawareness", **options)
+    torch.testing.assert_close(result.scores, torch.full((400,), 0.1).to(result.scores))
+    assert result.checks == {"changed by sex": 1.0}
+    with pytest.raises(OptionError, match="the model does not take 'sex'"):
+        fairfox.audit(by_income, table(), test="unawareness", **QUICK)

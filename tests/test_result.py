@@ -74,7 +74,8 @@ def test_only_a_change_of_the_prediction_is_an_effect():
     assert not without_sign().is_effect
     assert without_sign().effect_unit == ""
     effects = {name for name, about in FAIR_TESTS.items() if example_result(unit=f"{about.unit} (logit)").is_effect}
-    assert effects == {"rank", "move", "move-direct"}
+    maps = {"rank", "move", "move-direct", "fliptest", "transport", "counterfactual"}
+    assert effects == {*maps, "unawareness"}
 
 
 def test_summary_tells_the_story_in_about_a_dozen_lines():

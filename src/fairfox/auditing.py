@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from fairfox.auxiliary.model import centre_and_spread
+from fairfox.comparison import ALL, Comparison, applicable, options_of
 from fairfox.crossfit import Progress, Readings, cross_fit
 from fairfox.data.columns import Table
 from fairfox.data.contrasts import LOWER
@@ -27,8 +28,9 @@ from fairfox.errors import OptionError
 from fairfox.explain import effect_by_feature
 from fairfox.extras import installed_versions
 from fairfox.fairtests.protocol import Measurement
-from fairfox.fairtests.registry import about, check_auditable, check_direction, check_holding
+from fairfox.fairtests.registry import about, check_auditable, check_direction, check_holding, check_options
 from fairfox.findings import find, own_deltas
+from fairfox.flips import transparency
 from fairfox.models.description import Description, Kind
 from fairfox.models.output import Returns, Wanted
 from fairfox.models.protocol import Model, predict
@@ -50,6 +52,7 @@ def audit(
     protected: str | Sequence[str],
     label: str | None = None,
     test: str = "rank",
+    options: Mapping[str, object] | None = None,
     delta: float | None = None,
     deltas: Mapping[str, float] | None = None,
     limits: Mapping[str, float] | None = None,
@@ -85,7 +88,9 @@ def audit(
             or a number. They are no inputs of the model unless the model names them among its columns. Where a value
             is missing, the most probable one takes its place.
         label: the column of true outcomes, kept from the model.
-        test: the fairness test, see `fairfox.FAIR_TESTS`.
+        test: the fairness test, see `fairfox.FAIR_TESTS`; "all": rank, and every other one that applies beside it.
+        options: settings of the test: {"epsilon": 0.5} for fta, {"graph": {"income": ["sex"]}} for counterfactual; of
+            one of all tests: {"fliptest.steps": 5000}.
         delta: people with a score above it are flagged; by default the test's own.
         deltas: another delta for single groups: {"Female": 0.03, "race=Black": 0.02}. For people of several of them
             the strictest counts.
@@ -119,8 +124,10 @@ def audit(
     """
     started = perf_counter()
     say = progress or (lambda text, fraction: None)
+    several, test = test == ALL, "rank" if test == ALL else test
     what = about(test)
     check_auditable(test)
+    check_options(test, {} if several else options)
     specs = _checked_protected(protected)
     _check_options(
         delta=delta,
@@ -181,12 +188,26 @@ def audit(
             f"The first {_LOOKED_AT} predictions lie within 0 and 1 and others do not; say what the model returns: "
             "returns='probability', 'logit' or 'value' (--returns)"
         )
+    others: list[str] = []
+    skipped: dict[str, str] = {}
+    if several:
+        others, skipped = applicable(
+            data.protected,
+            gradient=target.differentiable,
+            labelled=data.y is not None,
+            takes_c=bool(data.withheld.any()),
+            graph="graph" in (options or {}),
+            compared=bool(reference_group),
+            held=hold_others,
+        )
     runs = cross_fit(
         target,
         data,
         known,
         predictions,
         test,
+        others=others,
+        options=options_of(others, options or {}) if several else {test.removesuffix("/a"): options or {}},
         hold_others=hold_others,
         refits=refits,
         folds=folds,
@@ -231,7 +252,9 @@ def audit(
         findings=findings,
         counterfactual=counterfactual,
         ids=data.ids,
-        features=Features(proxy=_strongest(runs.proxy), effect=explained),
+        features=Features(
+            proxy=_strongest(runs.proxy), effect=explained, displacement=_displacement(runs.people, counterfactual)
+        ),
         delta=delta,
         deltas=own_delta,
         test=test,
@@ -239,9 +262,12 @@ def audit(
         unit=f"{what.unit} ({unit})" if what.of_prediction else what.unit,
         warnings=tuple(warnings),
         weights=data.weights,
+        checks=runs.checks,
+        comparison=Comparison.of(runs.others, runs.costs, skipped | runs.failures) if several else None,
         settings={
             "seed": seed,
             "test": test,
+            "options": None if options is None else {name: str(value) for name, value in options.items()},
             "protected": [p.name for p in data.protected],
             "label": label,
             "reference": fitting is not None,
@@ -321,6 +347,15 @@ def _explain(
     per_person[rows] = each * _directions(main if own else runs.total, data.protected)[rows, None].to(each)
     method = "integrated gradients" if target.differentiable else "sampled Shapley values"
     return FeatureEffect(tuple(f.name for f in data.features), per_person, method, drawn)
+
+
+def _displacement(people: Dataset, mapped: Tensor | None) -> dict[str, float]:
+    """Return how far each feature of the first class's people moves on average when they are mapped, largest first."""
+    if mapped is None or people.protected[0].is_continuous or not bool((people.c[:, 0] == 0).any()):
+        return {}
+    strength = transparency(people, mapped.to(people.x)).strength.tolist()
+    named = zip([f.name for f in people.features], strength, strict=True)
+    return dict(sorted(named, key=lambda pair: -pair[1]))
 
 
 def _directions(measured: Measurement, protected: Sequence[Protected]) -> Tensor:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 
 import torch
 from torch import Tensor
@@ -11,11 +12,18 @@ from torch import Tensor
 from fairfox.auxiliary.inference import infer_groups
 from fairfox.auxiliary.model import Auxiliary, AuxiliaryModel, FixedAuxiliary, centre_and_spread
 from fairfox.auxiliary.quality import AuxiliaryQuality, measure_quality
+from fairfox.costs import Cost, measured_cost
 from fairfox.data.dataset import Dataset, assign_folds
-from fairfox.errors import DataError
+from fairfox.errors import DataError, FairfoxError
 from fairfox.explain import proxy_strength
-from fairfox.fairtests.effect import Effect
-from fairfox.fairtests.protocol import Measurement, MeasuringTest, join
+from fairfox.fairtests.protocol import (
+    CheckedTest,
+    CounterfactualTest,
+    JudgingTest,
+    Measurement,
+    MeasuringTest,
+    join,
+)
 from fairfox.fairtests.registry import make_test
 from fairfox.fairtests.share import Share, model_alignment
 from fairfox.models.protocol import Model
@@ -38,6 +46,11 @@ class Readings:
     quality: tuple[AuxiliaryQuality, ...]  # one per protected variable, as what follows
     proxy: tuple[dict[str, float], ...]  # per feature, largest first
     alignment: tuple[Share, ...]
+    others: dict[str, Measurement]  # tests to compare with, the chosen one first; {} where there are none
+    costs: dict[str, Cost]  # of each of them
+    failures: dict[str, str]  # why one of them could not be run
+    checks: dict[str, float]  # what the chosen test says about its fits and about the model
+    doubts: list[str]  # and where its fits are poor
 
 
 @dataclass(frozen=True)
@@ -49,6 +62,7 @@ class _Part:
     inferred: Tensor  # (n, V)
     tests: dict[str, MeasuringTest]
     found: dict[str, Measurement]
+    costs: dict[str, Cost]
     auxiliary: Auxiliary
     outputs: Tensor  # (n, K) of the auxiliary
     proxy: Tensor  # (V, F)
@@ -62,6 +76,8 @@ def cross_fit(
     predictions: Tensor,
     test: str,
     *,
+    others: Sequence[str] = (),
+    options: Mapping[str, Mapping[str, object]] | None = None,
     hold_others: bool = False,
     refits: int,
     folds: int,
@@ -71,31 +87,47 @@ def cross_fit(
 ) -> Readings:
     """Return the readings of everyone in `data`, each by auxiliaries and maps that have not seen them.
 
-    The main test, or the total reading where it has no map, comes with its counterfactual rows.
+    The main test, or the total reading where it has no map, comes with its counterfactual rows. `others` are tests to
+    compare it with; one of them that cannot be run is left out with its reason. `options` are settings by test.
     """
     _check_sizes(data if reference is None else reference, 2 * folds if reference is None else _LEAST)
     places = _places(data, folds, seed) if reference is None else [torch.arange(len(data))]
     name = test.removesuffix("/a")
-    parts = []
+    wanted = list(dict.fromkeys([name, DIRECT, TOTAL, *others]))
+    parts: list[_Part] = []
+    failures: dict[str, str] = {}
     for number, rows in enumerate(places):
         progress("training auxiliaries", 0.05 + 0.85 * number / len(places))
         fitting = data[_all_but(rows, len(data))] if reference is None else reference
         trained = AuxiliaryModel(refits=refits, seed=seed + number).fit(fitting)
         auxiliary = FixedAuxiliary(trained.members, trained.held_out)
-        progress("measuring", 0.05 + 0.85 * (number + 0.7) / len(places))
         people, inferred = infer_groups(data[rows], auxiliary, fitting)
-        tests, found = {}, {}
-        for each in dict.fromkeys([name, DIRECT, TOTAL]):
-            one = make_test(
-                each,
-                auxiliary=auxiliary,
-                hold_others=hold_others,
-                refits=refits,
-                seed=seed + number,
-                batch_size=batch_size,
-            ).fit(fitting)
-            known = {"predictions": predictions[rows], "rows": False} if isinstance(one, Effect) else {}
-            tests[each], found[each] = one, one.measure(target, people, **known)
+        tests, found, costs = {}, {}, {}
+        for place, each in enumerate(wanted):
+            if each in failures:
+                continue
+            progress(f"measuring: {each}", 0.05 + 0.85 * (number + 0.5 + 0.5 * place / len(wanted)) / len(places))
+            try:
+                with measured_cost() as costs[each]:
+                    one = make_test(
+                        each,
+                        auxiliary=auxiliary,
+                        hold_others=hold_others,
+                        refits=refits,
+                        seed=seed + number,
+                        batch_size=batch_size,
+                        options=(options or {}).get(each),
+                    ).fit(fitting)
+                    known = {"predictions": predictions[rows], "rows": False}
+                    own = known if isinstance(one, CounterfactualTest) else {}
+                    found[each] = one.measure(target, people, **own)
+            except FairfoxError as error:
+                if each in (name, DIRECT, TOTAL):
+                    raise
+                failures[each] = str(error)
+                continue
+            if each in (name, DIRECT, TOTAL):
+                tests[each] = one
         strengths = [
             proxy_strength(auxiliary, fitting, variable=v, batch_size=batch_size) for v in range(len(data.protected))
         ]
@@ -106,6 +138,7 @@ def cross_fit(
                 inferred=inferred,
                 tests=tests,
                 found=found,
+                costs=costs,
                 auxiliary=auxiliary,
                 outputs=_outputs(auxiliary, people.x, fitting),
                 proxy=torch.stack(strengths).double().cpu(),
@@ -119,25 +152,36 @@ def cross_fit(
                 ),
             )
         )
-    return _together(parts, data, name, reference, aligned=test.endswith("/a"))
+    compared = [each for each in dict.fromkeys([name, *others]) if each not in failures] if others else []
+    return _together(parts, data, name, reference, compared, failures, aligned=test.endswith("/a"))
 
 
 def _together(
-    parts: Sequence[_Part], data: Dataset, name: str, reference: Dataset | None, *, aligned: bool
+    parts: Sequence[_Part],
+    data: Dataset,
+    name: str,
+    reference: Dataset | None,
+    compared: Sequence[str],
+    failures: dict[str, str],
+    *,
+    aligned: bool,
 ) -> Readings:
     places = [part.rows for part in parts]
     c, inferred = data.c.clone(), torch.zeros(data.c.shape, dtype=torch.bool)
     for part in parts:
         c[part.rows], inferred[part.rows] = part.people.c, part.inferred.cpu()
     people = replace(data, c=c)
-    main, direct, total = (
-        join([part.found[each] for part in parts], places, len(data)) for each in (name, DIRECT, TOTAL)
-    )
+    joined = {
+        each: join([part.found[each] for part in parts], places, len(data))
+        for each in dict.fromkeys([name, DIRECT, TOTAL, *compared])
+    }
+    main, direct, total = joined[name], joined[DIRECT], joined[TOTAL]
     weights = [len(rows) / len(data) for rows in places]
     alignment = tuple(_mean_share(each, weights) for each in zip(*(part.alignment for part in parts), strict=True))
     if aligned:
         main = main.scaled([each.value for each in alignment], people)
-    if isinstance(parts[0].tests[name], Effect):
+    checks, doubts = _checked(parts, name, main, people)
+    if isinstance(parts[0].tests[name], CounterfactualTest):
         main = replace(main, counterfactuals=_counterfactuals(parts, name, main))
     else:
         total = replace(total, counterfactuals=_counterfactuals(parts, TOTAL, total))
@@ -151,7 +195,29 @@ def _together(
         quality=_qualities(parts, data, reference),
         proxy=tuple(_ranked(data, strengths) for strengths in proxy.tolist()),
         alignment=alignment,
+        others={each: joined[each] for each in compared},
+        costs={each: sum((part.costs[each] for part in parts), Cost()) for each in compared},
+        failures=failures,
+        checks=checks,
+        doubts=doubts,
     )
+
+
+def _checked(
+    parts: Sequence[_Part], name: str, measured: Measurement, people: Dataset
+) -> tuple[dict[str, float], list[str]]:
+    """Return what a test says about its fits, averaged over the parts, with its doubts, and about the model."""
+    first = parts[0].tests[name]
+    checks: dict[str, float] = {}
+    doubts: list[str] = []
+    if isinstance(first, CheckedTest):
+        each = [part.tests[name] for part in parts]
+        found = [one.checks() for one in each if isinstance(one, CheckedTest)]
+        checks = {key: fmean(one[key] for one in found) for key in found[0]}
+        doubts = first.doubts(checks) if checks else []
+    if isinstance(first, JudgingTest):
+        checks |= first.verdict(measured, people)
+    return checks, doubts
 
 
 def _counterfactuals(parts: Sequence[_Part], name: str, measured: Measurement) -> Tensor:
@@ -160,7 +226,7 @@ def _counterfactuals(parts: Sequence[_Part], name: str, measured: Measurement) -
     out: Tensor | None = None
     for part in parts:
         test = part.tests[name]
-        assert isinstance(test, Effect)
+        assert isinstance(test, CounterfactualTest)
         rows = test.counterfactuals(part.people, worst[part.rows])
         out = rows.new_empty(len(rows), len(worst), rows.shape[2]) if out is None else out
         out[:, part.rows] = rows

@@ -15,6 +15,7 @@ from fairfox.fairtests.protocol import Measurement
 from fairfox.gradients.jacobian import jacobian
 from fairfox.models.protocol import Model
 
+TRAINED = ("move", "move-direct", "faux", "faux+ng", "faux+ig", "fliptest")  # the tests that train networks
 _SMALL_GROUP = 0.05
 _DISAGREE = 0.5  # rank correlation of two re-fits
 _PEOPLE = 2000  # whose gradients are looked at
@@ -32,6 +33,7 @@ def find_doubts(
         *_about_predictions(predictions),
         *_about_gradients(target, data.x[:_PEOPLE], predictions),
         *(text for quality in readings.quality for text in quality_warnings(quality)),
+        *readings.doubts,
         *_about_refits(main, test),
         *_about_scores(main, predictions),
         *_about_range(readings.direct, "direct reading"),
@@ -95,12 +97,12 @@ def _about_gradients(target: Model, x: Tensor, predictions: Tensor) -> list[str]
 
 def _about_refits(main: Measurement, test: str) -> list[str]:
     refits = main.refits[~main.abstained.to(main.refits.device)].abs().double().cpu()
-    trained = test.split("/")[0] not in ("rank", "fta", "fta+linear")
+    trained = test.split("/")[0] in TRAINED
     if not trained or refits.shape[1] < 2 or len(refits) < 3 or float(refits.std()) == 0:
         return []
     lowest = min(spearman(refits[:, i], refits[:, j]) for i, j in combinations(range(refits.shape[1]), 2))
     if lowest < _DISAGREE:
-        return [f"Re-trained auxiliaries disagree on who is affected most (lowest rank correlation {lowest:.2f})."]
+        return [f"Re-trained networks disagree on who is affected most (lowest rank correlation {lowest:.2f})."]
     return []
 
 

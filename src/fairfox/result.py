@@ -16,9 +16,11 @@ import torch
 from torch import Tensor
 
 from fairfox.auxiliary.quality import AuxiliaryQuality
+from fairfox.comparison import Comparison
 from fairfox.data.dataset import ProtectedKind, group_name
 from fairfox.data.files import written_whole
 from fairfox.errors import OptionError
+from fairfox.flips import FlipSet, flip_sets
 
 SCHEMA_VERSION = 2
 UNKNOWN = "unknown"  # the own group of people whose protected value is neither known nor inferred
@@ -66,6 +68,9 @@ class Features:
 
     proxy: dict[str, float]  # the paper's transparency report: |mean gradient of the auxiliary|, largest first
     effect: FeatureEffect | None
+    displacement: dict[str, float] = field(
+        default_factory=dict
+    )  # |mean change| of the first class's people when mapped
 
 
 @dataclass(frozen=True)
@@ -206,6 +211,8 @@ class AuditResult:
     settings: dict[str, Any]  # seed, versions, options, durations
     deltas: dict[str, float] = field(default_factory=dict)  # delta of single groups, by `Group.name`
     weights: Tensor | None = None  # (N,) how many people each row stands for
+    checks: dict[str, float] = field(default_factory=dict)  # what the test says of its fits and of the model as a whole
+    comparison: Comparison | None = None  # with every other test that applies
     counterfactual_table: Any = None  # x' in the table's own kind and units, categories the most probable
 
     def __len__(self) -> int:
@@ -310,6 +317,20 @@ class AuditResult:
     def effect_unit(self) -> str:
         """The unit of the readings and of the feature contributions: that of the prediction, "" where not known."""
         return self.unit.partition(" (")[2].removesuffix(")")
+
+    def flips(self, finding: Finding, *, cut: float = 0.5) -> dict[str, FlipSet]:
+        """Return for each group whose decision depends on their group, by `Group.name`: a prediction of at least `cut`.
+
+        Only where the score is a change of a probability between classes; {} otherwise.
+        """
+        if not self.is_effect or self.effect_unit != "probability" or finding.signed is None or not finding.levels:
+            return {}
+        codes = {level: code for code, level in enumerate(finding.levels)}
+        own = torch.tensor([float(codes.get(level, math.nan)) for level in finding.group])
+        here = self.predictions.cpu()
+        there = torch.where(finding.abstained, torch.nan, here + finding.signed.cpu().to(here))
+        found = flip_sets(here, there, own, cut)
+        return {group_name(finding.name, finding.levels[code]): flips for code, flips in found.items()}
 
     @property
     def effect_by_group(self) -> dict[str, dict[str, float]]:

@@ -142,3 +142,50 @@ def test_a_sample_of_everybody_is_the_table(size: int | None):
     part, rows = sampled(table, size, seed=0)
     assert part is table
     assert rows is None
+
+
+def test_all_tests_are_compared_on_the_terminal_and_in_the_files(people: Path):
+    (people / "graph.toml").write_text('[parents]\nincome = ["sex"]\n')
+    done = run(
+        people, "-c", "sex", "--refits", "2", "--test", "all", "--graph", str(people / "graph.toml"),
+        "--set", "fliptest.steps=20",
+    )  # fmt: skip
+    assert done.exit_code == 0, done.stderr
+    assert "Rank correlation with rank" in done.stdout
+    assert "unfair_map was not run: no column of true outcomes" in " ".join(done.stdout.split()) or (
+        "unfair_map was not run: autograd does not see through the model" in " ".join(done.stdout.split())
+    )
+    fields = json.loads((people / "out/summary.json").read_text())["comparison"]
+    assert fields["agreement"]["rank"]["rank"] == 1
+    assert fields["tests"]["counterfactual"]["seconds"] > 0
+    names = pq.read_schema(people / "out/scores.parquet").names
+    assert {"test[rank]", "test[transport]", "test[counterfactual]"} < set(names)
+    assert "What other fairness tests say" in (people / "out/report.html").read_text()
+
+
+def test_settings_of_a_test_are_passed_on(people: Path):
+    done = run(people, "-c", "sex", "--refits", "2", "--test", "transport", "--set", "exact_up_to=20")
+    assert done.exit_code == 0, done.stderr
+    fields = json.loads((people / "out/summary.json").read_text())
+    assert fields["settings"]["options"] == {"exact_up_to": "20"}
+    assert fields["checks"]["people_paired"] < 50
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--set", "epsilon"), "'epsilon' is no setting; give name=value, such as epsilon=0.5."),
+        (("--set", "a=1", "--set", "a=2"), "a was given twice; give it once."),
+        (("--test", "transport", "--set", "exact_up=5"), "Did you mean 'exact_up_to'?"),
+        (("--test", "transport", "--set", "exact_up_to=many"), "exact_up_to of transport is 'many'; expected a whole"),
+        (("--test", "counterfactual"), "counterfactual needs the graph of what causes what"),
+        (("--test", "counterfactual", "--graph", "nowhere.toml"), "nowhere.toml"),
+        (("--test", "all", "--set", "steps=5"), "as in fliptest.steps"),
+        (("--test", "unawareness"), "the model does not take 'sex'"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(people: Path, options: tuple[str, ...], message: str):
+    done = run(people, "-c", "sex", *options)
+    assert done.exit_code == 2
+    assert message in " ".join(done.stderr.split())
+    assert not (people / "out").exists()

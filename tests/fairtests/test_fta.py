@@ -140,3 +140,55 @@ def test_doors():
         FTALinear().score(Function(curve), data)
     with pytest.raises(OptionError, match="The form is 'wide'; expected 'projection' or 'weighted'"):
         FTALinear(form="wide").fit(data)
+
+
+# --- with epsilon --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("order", "expected"), [(1.0, 2.0), (2.0, 2.5), (float("inf"), 3.5)])
+def test_with_epsilon_a_linear_model_changes_by_epsilon_times_the_dual_norm(order, expected):
+    # half of the largest entry, the length and the sum of (3, -4)
+    data = Dataset.from_arrays(torch.zeros(2, 2), c=[0, 1])
+    measured = FTA(order=order, epsilon=0.5).fit(data).measure(linear([3.0, -4.0]), data)
+    torch.testing.assert_close(measured.score, torch.full((2,), expected))
+    assert measured.signed is None
+    assert measured.contrasts == ()
+    assert not measured.abstained.any()
+
+
+@pytest.mark.parametrize("order", [1.0, 2.0, float("inf")])
+def test_the_largest_change_grows_with_epsilon(order):
+    data = people()
+    found = torch.stack([FTA(order=order, epsilon=e).score(Function(curve), data) for e in (0.01, 0.1, 0.5, 2.0)])
+    assert (found.diff(dim=0) > 0).all()
+
+
+def test_over_a_small_epsilon_the_largest_change_is_the_slope():
+    data = people()
+    change = FTA(epsilon=1e-4).score(Function(curve), data) / 1e-4
+    torch.testing.assert_close(change, FTA().score(Function(curve), data), atol=1e-3, rtol=1e-3)
+
+
+def test_with_epsilon_neither_the_batch_size_nor_the_order_of_rows_matter():
+    data = people()
+    whole = FTA(epsilon=0.5).score(Function(curve), data)
+    torch.testing.assert_close(FTA(epsilon=0.5, batch_size=7).score(Function(curve), data), whole)
+    torch.testing.assert_close(FTA(epsilon=0.5).score(Function(curve), data[torch.arange(99, -1, -1)]), whole.flip(0))
+
+
+def test_epsilon_and_order_are_checked():
+    data = people(10)
+    box = Function(lambda x: curve(x.detach()), differentiable=False)
+    with pytest.raises(OptionError, match="fta with epsilon needs a model that autograd sees through; leave epsilon"):
+        FTA(epsilon=0.5).score(box, data)
+    for epsilon in (0.0, -1.0, float("nan"), float("inf")):
+        with pytest.raises(OptionError, match="expected a distance above 0, in standard deviations"):
+            FTA(epsilon=epsilon).fit(data)
+    with pytest.raises(OptionError, match="order is 3; expected 1, 2 or inf"):
+        FTA(order=3).score(Function(curve), data)
+    with pytest.raises(OptionError, match="steps is 0; expected a whole number of at least 1"):
+        FTA(epsilon=1.0, steps=0).fit(data)
+    with pytest.raises(OptionError, match="restarts is -1; expected a whole number of at least 0"):
+        FTA(epsilon=1.0, restarts=-1).fit(data)
+    with pytest.raises(OptionError, match="call its own measure or score"):
+        FTA(epsilon=1.0).values(torch.zeros(1, 3), None)

@@ -16,10 +16,25 @@ from fairfox.fairtests.faux import FAux
 from fairfox.fairtests.fta import FTA, FTALinear
 from fairfox.fairtests.lic import LIC
 from fairfox.fairtests.registry import FAIR_TESTS, about, check_auditable, make_test
+from fairfox.maps.gan import GanMap
+from fairfox.maps.graph import GraphMap
 from fairfox.maps.move import MoveMap
 from fairfox.maps.rank import RankMap
+from fairfox.maps.transport import TransportMap
+from fairfox.models.torch_model import TorchModel
 
-MAPS = ["rank", "rank/a", "move", "move/a", "move-direct", "move-direct/a"]
+MAPS = [
+    name + end
+    for name in ("rank", "move", "move-direct", "fliptest", "transport", "counterfactual")
+    for end in ("", "/a")
+]
+PEERS = ["unfair_map", "unawareness"]
+OPTIONS = {
+    "fliptest": {"steps": 10, "width": 8},
+    "counterfactual": {"graph": {"x0": ["c"]}},
+    "unfair_map": {"steps": 3},
+}
+CLASSES = {"rank": RankMap, "fliptest": GanMap, "transport": TransportMap, "counterfactual": GraphMap}
 FAUX = ["faux", "faux/s", "faux+ng", "faux+ng/s", "faux+ig", "faux+ig/s"]
 
 
@@ -30,7 +45,7 @@ def people(count=60):
 
 
 def test_these_are_the_tests():
-    assert set(FAIR_TESTS) == {*MAPS, *FAUX, "fta", "fta+linear", "lic"}
+    assert set(FAIR_TESTS) == {*MAPS, *FAUX, *PEERS, "fta", "fta+linear", "lic"}
     assert next(iter(FAIR_TESTS)) == "rank"
 
 
@@ -39,8 +54,8 @@ def test_every_test_says_what_its_number_means_in_what_unit_with_which_delta(nam
     what = about(name)
     assert what.meaning.endswith(".")
     assert what.unit
-    assert 0 < what.delta < 1
-    assert what.of_prediction == (what.unit != "cosine")
+    assert 0 < what.delta < 1 or name == "unfair_map"
+    assert what.of_prediction == (what.unit not in ("cosine", "loss after the attack over loss before"))
 
 
 def test_an_effect_is_flagged_from_five_points():
@@ -68,11 +83,12 @@ def test_names_of_the_gradient_tests_choose_their_ingredients(name):
 
 @pytest.mark.parametrize("name", MAPS)
 def test_names_of_the_effect_tests_choose_their_map(name):
-    test = make_test(name, refits=3, seed=4)
+    base = name.removesuffix("/a")
+    test = make_test(name, refits=3, seed=4, options=OPTIONS.get(base))
     assert isinstance(test, Effect)
     assert test.aligned == name.endswith("/a")
     assert (test.refits, test.seed) == (3, 4)
-    assert isinstance(test.map, RankMap if name.startswith("rank") else MoveMap)
+    assert isinstance(test.map, CLASSES.get(base, MoveMap))
     if isinstance(test.map, MoveMap):
         assert test.map.metric == ("identity" if "direct" in name else "between")
 
@@ -100,9 +116,18 @@ def test_only_lic_needs_the_truth_and_cannot_audit_a_table():
 @pytest.mark.parametrize("name", FAIR_TESTS)
 def test_every_test_scores_everyone(name):
     data = people()
-    target = LinearMember(torch.tensor([[0.3, -0.2, 0.1]]), torch.zeros(1))
+    if about(name).needs_input:
+        data = replace(
+            data,
+            withheld=torch.tensor([True, False, False]),
+            features=(replace(data.features[0], name="c"), *data.features[1:]),
+        )
+    if about(name).needs_label:
+        data = replace(data, y=data.c[:, 0])
+    target = TorchModel(lambda x: torch.sigmoid(x @ torch.tensor([[0.3], [-0.2], [0.1]])))
     members = [LinearMember(torch.tensor([[1.0, 0.5, shift]]), torch.zeros(1)) for shift in (0.0, 0.1)]
-    test = make_test(name, auxiliary=FixedAuxiliary(members), refits=2).fit(data)
+    own = OPTIONS.get(name.removesuffix("/a"))
+    test = make_test(name, auxiliary=FixedAuxiliary(members), refits=2, options=own).fit(data)
     scores = test.score(target, data)
     assert scores.shape == (60,)
     assert torch.isfinite(scores).all()
@@ -120,3 +145,20 @@ def test_listing_the_tests_imports_neither_torch_nor_scikit_learn():
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
+
+
+def test_settings_of_a_test_reach_it_and_others_are_refused():
+    assert make_test("fta", options={"epsilon": 0.5, "order": 1}).epsilon == 0.5
+    assert make_test("fliptest", options={"weight": 1}).map.weight == 1
+    assert make_test("move", options={"persistence": 0.5}).map.persistence == 0.5
+    for options, message in (
+        ({"epsilom": 0.5}, r"and not 'epsilom'. Did you mean 'epsilon'\?"),
+        ({"steps": 2.5}, "steps of fta is 2.5; expected a whole number"),
+        ({"steps": True}, "steps of fta is True; expected a whole number"),
+        ({"order": "two"}, "order of fta is 'two'; expected a number"),
+        ({"seed": 3}, "and not 'seed'"),
+    ):
+        with pytest.raises(OptionError, match=message):
+            make_test("fta", options=options)
+    with pytest.raises(OptionError, match="needs the graph of what causes what"):
+        make_test("counterfactual")

@@ -1,4 +1,4 @@
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -7,15 +7,19 @@ from populations import individuals, linear
 
 from fairfox.auxiliary.model import FixedAuxiliary
 from fairfox.data.dataset import Dataset, Protected, resample
-from fairfox.errors import DataError, OptionError
+from fairfox.errors import DataError, OptionError, ShapeError
 from fairfox.maps.move import MoveMap
 from fairfox.maps.protocol import (
     ManyGroupMap,
     Mapped,
     RefittableMap,
     check_groups_present,
+    check_is_grouped,
+    compared_pairs,
     fit_maps,
     number_reached,
+    where_to,
+    who_counts,
 )
 from fairfox.maps.rank import RankMap
 
@@ -154,3 +158,49 @@ def test_of_two_values_the_next_one_is_the_other(share: float):
     up, down = (number_reached(c, torch.full((2,), sign * spread), c) for sign in (1, -1))
     torch.testing.assert_close(up, torch.tensor([1.0, float("nan")]), equal_nan=True)
     torch.testing.assert_close(down, torch.tensor([float("nan"), 0.0]), equal_nan=True)
+
+
+RACE = Protected("race", "categorical", ("a", "b", "c"))
+
+
+def test_everyone_goes_to_the_other_of_two_groups_or_where_they_are_told():
+    c = torch.tensor([0.0, 1.0, float("nan")])
+    data = individuals(torch.zeros(3, 1), c=c)
+    torch.testing.assert_close(where_to(data, 0, None), torch.tensor([1.0, 0.0, float("nan")]), equal_nan=True)
+    told = where_to(data, 0, torch.tensor([1, 1, 0]))
+    assert told.dtype == c.dtype
+    assert told.tolist() == [1, 1, 0]
+    with pytest.raises(ShapeError, match=r"`to` has shape \(2,\); expected \(3,\): one destination each"):
+        where_to(data, 0, torch.ones(2))
+
+
+@pytest.mark.parametrize(
+    ("protected", "found"),
+    [(RACE, "'race' has 3 classes"), (Protected("age", "continuous", ()), "'age' is a number")],
+)
+def test_where_there_is_no_one_other_group_everyone_must_be_told(protected: Protected, found: str):
+    data = replace(individuals(torch.zeros(6, 1)), protected=(protected,))
+    with pytest.raises(OptionError, match=f"{found}; say where everyone goes with `to`"):
+        where_to(data, 0, None)
+
+
+def test_every_class_is_compared_with_every_other_or_with_the_reference_group():
+    assert compared_pairs(Protected("sex")) == [(0, 1), (1, 0)]
+    assert compared_pairs(RACE) == [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)]
+    assert compared_pairs(replace(RACE, reference=1)) == [(0, 1), (1, 0), (1, 2), (2, 1)]
+
+
+def test_who_is_unknown_or_stands_for_nobody_does_not_count():
+    nan = float("nan")
+    data = individuals(torch.arange(5.0)[:, None], c=[0, 1, nan, 1, 0])
+    assert who_counts(data, [0]).x[:, 0].tolist() == [0, 1, 3, 4]
+    weighted = replace(data, weights=torch.tensor([1.0, 0.0, 2.0, 0.5, 1.0]))
+    assert who_counts(weighted, [0]).x[:, 0].tolist() == [0, 3, 4]
+    assert who_counts(weighted, []).x[:, 0].tolist() == [0, 2, 3, 4]
+
+
+def test_a_test_between_groups_refuses_a_number_and_says_what_takes_it():
+    check_is_grouped(RACE, "transport")
+    message = r"'age' is a number, and transport maps between groups; use rank or move.* a cut such as 'age<25'"
+    with pytest.raises(OptionError, match=message):
+        check_is_grouped(Protected("age", "continuous", ()), "transport")

@@ -217,7 +217,7 @@ def test_a_map_that_is_not_fitted_says_so():
 
 def test_two_groups_need_no_destination_and_more_do():
     data = Dataset.from_arrays(torch.zeros(3, 1), c=[0, 1, 2], protected=[RACE])
-    with pytest.raises(OptionError, match="'race' has more than two groups; say where everyone goes with `to`"):
+    with pytest.raises(OptionError, match="'race' has 3 classes; say where everyone goes with `to`"):
         RankMap().fit(data).map(data)
 
 

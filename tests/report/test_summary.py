@@ -23,8 +23,9 @@ def test_the_worst_case_is_on_top():
     assert set(fields) == {
         *("schema_version", "test", "meaning", "unit", "delta", "deltas", "counts", "weighted", "share_flagged"),
         *("share_confident", "share_abstained", "abstained_by_reason", "worst_case", "variables", "features"),
-        *("warnings", "settings"),
+        *("warnings", "settings", "checks", "comparison"),
     }
+    assert (fields["checks"], fields["comparison"]) == ({}, None)
     assert fields["counts"] == {
         **{"people": 40, "judged": 38, "flagged": 23, "confident": 19, "abstained": 2},
         "inferred": 0,
@@ -40,8 +41,9 @@ def test_every_variable_has_all_its_fields():
     assert set(variable) == {
         *("name", "kind", "levels", "parts", "reference", "merged", "contrasts", "counts", "share_flagged"),
         *("share_confident", "mean_score", "worst", "alignment_share", "alignment_error", "auxiliary", "readings"),
-        *("features", "groups"),
+        *("features", "groups", "flips"),
     }
+    assert set(variable["flips"]) == {"sex=Female", "sex=Male"}
     assert list(variable["features"]["proxy"]) == ["income", "job", "age"]
     assert variable["auxiliary"]["value"] == 0.84
     assert variable["worst"] == {"Male": 19, "Female": 19}

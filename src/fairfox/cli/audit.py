@@ -11,7 +11,7 @@ import click
 from rich.console import Console
 
 from fairfox.cli.endpoints import check_calls, count_calls, endpoint_options, find_model, take_endpoint_options
-from fairfox.cli.options import ByGroup, FiniteRange, Once, by_group
+from fairfox.cli.options import ByGroup, FiniteRange, Once, by_group, settings
 from fairfox.cli.progress import progress_bar
 from fairfox.errors import DataError
 
@@ -65,7 +65,22 @@ SEEDS = click.IntRange(0, 2**32 - 1)  # what NumPy's and scikit-learn's generato
     default="rank",
     show_default=True,
     metavar="T",
-    help="Fairness test, such as rank, move, faux, faux+ng, fta.",
+    help="Fairness test, such as rank, move, faux, fliptest, transport; all: rank and every other that applies.",
+)
+@click.option(
+    "--set",
+    "settings_of_test",
+    multiple=True,
+    callback=settings,
+    metavar="NAME=VALUE",
+    help="A setting of the test, such as epsilon=0.5 for fta; with --test all fliptest.steps=5000; repeat.",
+)
+@click.option(
+    "--graph",
+    cls=Once,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="TOML file with the causes of each column, for --test counterfactual.",
 )
 @click.option(
     "--delta",
@@ -152,6 +167,7 @@ def audit(
     *,
     protected: tuple[str, ...],
     deltas: dict[str, float],
+    settings_of_test: dict[str, Any],
     out: Path,
     sample: int | None,
     include_rows: bool,
@@ -175,6 +191,8 @@ def audit(
     errors = Console(stderr=True, soft_wrap=True, markup=False, highlight=False)
     people, rows = sampled(load_table(table), sample, seed=options["seed"])
     target = find_model(model, trust=trust_model, endpoint=take_endpoint_options(options))
+    graph = options.pop("graph")
+    options["options"] = {**settings_of_test, **({} if graph is None else {"graph": graph})} or None
     options["protected"] = list(protected)
     options["delta"], options["deltas"] = deltas.pop("", None), deltas
     options["columns"] = None if options["columns"] is None else next(csv.reader([options["columns"]]))

@@ -51,3 +51,29 @@ def by_group(ctx: click.Context, param: click.Parameter, values: tuple[tuple[str
         twice = next(group for group in groups if groups.count(group) > 1)
         raise click.BadParameter(f"{twice or 'the one for everyone'} was given twice; give it once.", ctx, param)
     return out
+
+
+def settings(
+    ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
+) -> dict[str, bool | int | float | str]:
+    """Return settings given as NAME=VALUE by name, each given once; a value is a number, true, false or a word."""
+    out: dict[str, bool | int | float | str] = {}
+    for given in values:
+        name, _, text = (part.strip() for part in given.partition("="))
+        if not (name and text):
+            raise click.BadParameter(f"{given!r} is no setting; give name=value, such as epsilon=0.5.", ctx, param)
+        if name in out:
+            raise click.BadParameter(f"{name} was given twice; give it once.", ctx, param)
+        out[name] = _value(text)
+    return out
+
+
+def _value(text: str) -> bool | int | float | str:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

@@ -6,10 +6,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from fairfox.comparison import Comparison
 from fairfox.report.text import (
     alignment_line,
     cell,
+    check_lines,
+    flip_lines,
     heading_unit,
+    megabytes,
     number,
     people,
     percent,
@@ -47,11 +51,26 @@ def print_result(result: AuditResult, console: Console) -> None:
     console.print(_features(result))
     if not several:
         _print_evidence(result, result.findings[0], console)
+    for line in check_lines(result):
+        console.print(_text(f"{line}."))
+    if result.comparison is not None:
+        _print_comparison(result, result.comparison, console)
+
+
+def _print_comparison(result: AuditResult, comparison: Comparison, console: Console) -> None:
+    table = _table("Test", [f"Rank correlation with {result.test}", "Seconds", "Memory"])
+    own = comparison.agreement[:, comparison.tests.index(result.test)].tolist()
+    for (name, cost), rho in zip(comparison.costs.items(), own, strict=True):
+        table.add_row(name, number(rho), f"{cost.seconds:.1f}", megabytes(cost.memory))
+    console.print(table)
+    for name, why in comparison.skipped.items():
+        console.print(_text(f"{name} was not run: {why}."))
 
 
 def _print_evidence(result: AuditResult, finding: Finding, console: Console) -> None:
     shows = proxy_lines(finding) if len(result.findings) > 1 else []  # of one variable the table of features tells it
-    for line in [*reading_lines(result, finding), *shows, quality_line(finding.quality), alignment_line(finding)]:
+    read = [*reading_lines(result, finding), *flip_lines(result, finding)]
+    for line in [*read, *shows, quality_line(finding.quality), alignment_line(finding)]:
         console.print(_text(f"{line}."))
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import fmean
 from typing import ClassVar, Self
 
 import torch
@@ -15,7 +16,7 @@ from fairfox.data.dataset import Dataset
 from fairfox.errors import NotFittedError
 from fairfox.fairtests.protocol import Measurement, combine
 from fairfox.fairtests.share import model_alignment
-from fairfox.maps.protocol import CounterfactualMap, ManyGroupMap, Mapped, fit_maps
+from fairfox.maps.protocol import CheckedMap, CounterfactualMap, ManyGroupMap, Mapped, fit_maps
 from fairfox.maps.rank import RankMap
 from fairfox.models.protocol import Model, predict
 from fairfox.similarity import covariance_metric
@@ -105,6 +106,15 @@ class Effect:
             for m, one in enumerate(self.fitted[contrast.variable]):
                 out[m, rows] = _mapped(one, part, to).rows
         return out
+
+    def checks(self) -> dict[str, float]:
+        """Return what the maps say about themselves, averaged over them; nothing where they have nothing to say."""
+        found = [one.checks() for maps in self.fitted for one in maps if isinstance(one, CheckedMap)]
+        return {name: fmean(each[name] for each in found) for name in (found[0] if found else ())}
+
+    def doubts(self, checks: Mapping[str, float]) -> list[str]:
+        """Return a sentence for each check that is poor."""
+        return self.map.doubts(checks) if isinstance(self.map, CheckedMap) else []
 
     def _fill(
         self,

@@ -16,7 +16,8 @@ from fairfox.data.contrasts import Contrast, derivatives
 from fairfox.data.dataset import Dataset, Protected
 from fairfox.errors import NotFittedError, OptionError
 from fairfox.fairtests.gradient import measure_together
-from fairfox.fairtests.protocol import Measurement
+from fairfox.fairtests.protocol import Measurement, combine
+from fairfox.gradients.search import ORDERS, largest_change
 from fairfox.models.protocol import Model
 from fairfox.similarity import gradient_norm, sensitive_subspace
 
@@ -25,16 +26,30 @@ from fairfox.similarity import gradient_norm, sensitive_subspace
 class FTA:
     """The l_p norm of the target's gradient: the largest change a small move in any direction can make.
 
-    It knows no protected variable and has no sign.
+    With `epsilon` the moves are not small: the largest change of the prediction that is found when the features move
+    by at most epsilon in the l_p norm, by projected gradient search (`steps` from the person's own row and from each
+    of `restarts` random places, up and down). It knows no protected variable and has no sign.
+
+    Example:
+        >>> from fairfox.auxiliary.linear import LinearMember
+        >>> target = LinearMember(torch.tensor([[3.0, -4.0]]), torch.zeros(1))
+        >>> data = Dataset.from_arrays(torch.zeros(2, 2), c=[0, 1])
+        >>> FTA().score(target, data), FTA(epsilon=0.5).score(target, data)
+        (tensor([5., 5.]), tensor([2.5000, 2.5000]))
     """
 
     has_sign: ClassVar[bool] = False
 
     order: float = 2.0
+    epsilon: float | None = None
+    steps: int = 20
+    restarts: int = 2
+    seed: int = 0
     batch_size: int = 4096
 
     def fit(self, data: Dataset) -> Self:
         """Return self: there is nothing to learn."""
+        self._check()
         return self
 
     def score(self, model: Model, data: Dataset) -> Tensor:
@@ -43,7 +58,24 @@ class FTA:
 
     def measure(self, model: Model, data: Dataset) -> Measurement:
         """Return the score; there are no re-fits."""
-        return measure_together([self], model, data, batch_size=self.batch_size)[0]
+        self._check()
+        if self.epsilon is None:
+            return measure_together([self], model, data, batch_size=self.batch_size)[0]
+        if not model.differentiable:
+            raise OptionError(
+                "fta with epsilon needs a model that autograd sees through; leave epsilon out for a black box"
+            )
+        change = largest_change(
+            model,
+            data.x,
+            radius=self.epsilon,
+            order=self.order,
+            steps=self.steps,
+            restarts=self.restarts,
+            seed=self.seed,
+            batch_size=self.batch_size,
+        )
+        return combine(change[None, :, None], data, contrasts=(), signed=False)
 
     @property
     def gradients_of(self) -> None:
@@ -56,7 +88,18 @@ class FTA:
 
     def values(self, grad_tar: Tensor, jac_aux: Tensor | None) -> Tensor:
         """Return the norm (n, 1)."""
+        if self.epsilon is not None:
+            raise OptionError("fta with epsilon is no function of the gradient alone; call its own measure or score")
         return gradient_norm(grad_tar, order=self.order)[:, None]
+
+    def _check(self) -> None:
+        if self.order not in ORDERS:
+            raise OptionError(f"order is {self.order!r}; expected 1, 2 or inf")
+        if self.epsilon is not None and not 0 < self.epsilon < float("inf"):
+            raise OptionError(f"epsilon is {self.epsilon!r}; expected a distance above 0, in standard deviations")
+        for name, least in (("steps", 1), ("restarts", 0)):
+            if getattr(self, name) < least:
+                raise OptionError(f"{name} is {getattr(self, name)!r}; expected a whole number of at least {least}")
 
 
 @dataclass(kw_only=True)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -34,6 +34,43 @@ class MeasuringTest(FairnessTest, Protocol):
 
     def measure(self, model: Model, data: Dataset) -> Measurement:
         """Return the score with all that stands behind it."""
+        ...
+
+
+@runtime_checkable
+class CounterfactualTest(Protocol):
+    """A fairness test that says how people would look in another group."""
+
+    def measure(
+        self, model: Model, data: Dataset, *, predictions: Tensor | None = None, rows: bool = True
+    ) -> Measurement:
+        """Return the measurement, with counterfactual rows where asked; `predictions` are f(x) where known already."""
+        ...
+
+    def counterfactuals(self, data: Dataset, worst: Tensor) -> Tensor:
+        """Return the rows x' of each re-fit (M, N, D): everyone where the contrast at their place takes them."""
+        ...
+
+
+@runtime_checkable
+class CheckedTest(Protocol):
+    """A fairness test that says how far its fits can be trusted."""
+
+    def checks(self) -> dict[str, float]:
+        """Return what was checked, by name."""
+        ...
+
+    def doubts(self, checks: Mapping[str, float]) -> list[str]:
+        """Return a sentence for each check that is poor."""
+        ...
+
+
+@runtime_checkable
+class JudgingTest(Protocol):
+    """A fairness test that also speaks about the model as a whole."""
+
+    def verdict(self, measured: Measurement, data: Dataset) -> dict[str, float]:
+        """Return numbers about the model, by name, from what was measured on everyone."""
         ...
 
 

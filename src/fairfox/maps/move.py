@@ -13,10 +13,20 @@ from torch import Tensor
 
 from fairfox.alignment import dead_rows, inverse_direction
 from fairfox.auxiliary.model import Auxiliary, AuxiliaryModel, centre_and_spread, combine_outputs
-from fairfox.data.dataset import Dataset, Protected, missing_columns, project_blocks, resample
+from fairfox.data.dataset import Dataset, Protected, missing_columns, project_blocks
 from fairfox.errors import NotFittedError, OptionError, ShapeError
 from fairfox.gradients.autograd import autograd_jacobian
-from fairfox.maps.protocol import FLAT, OFF_RANGE, CounterfactualMap, Mapped, check_groups_present, number_reached
+from fairfox.maps.columns import kept_missing, outside, ranks_of
+from fairfox.maps.protocol import (
+    FLAT,
+    OFF_RANGE,
+    CounterfactualMap,
+    Mapped,
+    check_groups_present,
+    number_reached,
+    where_to,
+    who_counts,
+)
 from fairfox.maps.rank import RankMap
 from fairfox.models.protocol import Model, row_blocks
 from fairfox.similarity import between_metric, covariance_metric
@@ -158,7 +168,7 @@ class MoveMap:
         if self.model is None or self.surroundings is None:
             raise NotFittedError("This MoveMap is not fitted; call fit first")
         p, c = data.protected[self.variable], data.c[:, self.variable]
-        to = _other_group(p, c) if to is None else to.to(c)
+        to = where_to(data, self.variable, to)
         unknown = data.c[:, [self.variable, *self._others(data.protected)]].isnan().any(1)
         going = ~(unknown | to.isnan() | (to == c if not p.is_continuous else to == 0))
         there = to if self.surroundings.values is None else self._reached(c, to)
@@ -166,11 +176,8 @@ class MoveMap:
         x, flat = data.x.clone(), torch.zeros(len(c), dtype=torch.bool, device=c.device)
         for way in self._ways(data, there, going & ~off):
             x[way.rows], flat[way.rows] = self._follow(way, data)
-        overshoot = _outside(x, data)
-        x = project_blocks(x, data.features)
-        for f in data.features:
-            if f.has_missing:  # what is missing stays missing
-                x[:, f.start] = torch.where(data.x[:, f.start + 1] > 0.5, data.x[:, f.start], x[:, f.start])
+        overshoot = outside(x, data.features)
+        x = kept_missing(project_blocks(x, data.features), data.x, data.features)
         reasons = [(flat, FLAT), (off, OFF_RANGE)]
         if self.surroundings.withheld_map is not None:
             swapped = self.surroundings.withheld_map.map(data, to)
@@ -192,10 +199,10 @@ class MoveMap:
         self, data: Dataset, variable: int, auxiliary: Auxiliary, refits: int, *, seed: int
     ) -> list[MoveMap]:
         others = self._others(data.protected, variable)
-        known = _who_counts(data, [variable, *others])
+        known = who_counts(data, [variable, *others])
         check_groups_present(known, variable)
         surroundings = self._look_around(known, variable, seed)
-        unseen = None if auxiliary.held_out is None else _who_counts(auxiliary.held_out, [variable, *others])
+        unseen = None if auxiliary.held_out is None else who_counts(auxiliary.held_out, [variable, *others])
         maps = []
         for member in list(auxiliary.members)[:refits]:
             one = copy.copy(self)
@@ -211,12 +218,10 @@ class MoveMap:
         p, c = known.protected[variable], known.c[:, variable]
         withheld = known.withheld.to(known.x.device)
         seen = torch.where(withheld, 0.0, known.x)  # what is withheld does not move along
-        covariance, rank = None, None
+        covariance = None
         if self.metric != "identity":
             covariance = covariance_metric(seen, shrink=self.shrink, weights=known.weights)
-        if bool(withheld.any()):
-            rows = known if known.weights is None else resample(known, generator=torch.Generator().manual_seed(seed))
-            rank = RankMap(variable=variable, only=known.withheld, hold_others=self.hold_others).fit(rows)
+        rank = ranks_of(known, variable, known.withheld, seed=seed, hold_others=self.hold_others)
         hidden = withheld | missing_columns(known).to(withheld.device)
         held = held_columns(known, self._others(known.protected, variable))
         if not p.is_continuous:
@@ -369,19 +374,6 @@ def _row(protected: Sequence[Protected], variable: int, pair: tuple[int, int] = 
     return row
 
 
-def _other_group(p: Protected, c: Tensor) -> Tensor:
-    if len(p.levels) != 2:
-        found = "is a number" if p.is_continuous else f"has {len(p.levels)} classes"
-        raise OptionError(f"'{p.name}' {found}; say where everyone goes (to=...): there is no one other group")
-    return 1 - c
-
-
-def _who_counts(data: Dataset, variables: Sequence[int]) -> Dataset:
-    """Return the rows whose values of these variables are known and that stand for anybody."""
-    known = ~data.c[:, variables].isnan().any(1)
-    return data[known if data.weights is None else known & (data.weights > 0).to(known.device)]
-
-
 def _of_two(data: Dataset, variable: int, low: int, high: int) -> Dataset:
     """Return the members of two classes."""
     c = data.c[:, variable]
@@ -405,12 +397,3 @@ def _counts(weights: Tensor | None, like: Tensor) -> Tensor:
 
 def _carried_over(persistence: Persistence, explained: float) -> float:
     return (1 - explained) ** 2 if persistence == "adaptive" else persistence
-
-
-def _outside(x: Tensor, data: Dataset) -> Tensor:
-    """Return the largest distance of anyone's one-hot entries from [0, 1] (N,)."""
-    blocks = [x[:, f.columns] for f in data.features if f.kind == "categorical"]
-    if not blocks:
-        return x.new_zeros(len(x))
-    entries = torch.cat(blocks, dim=1)
-    return (entries - entries.clamp(0, 1)).abs().amax(1)

@@ -1,16 +1,20 @@
-"""What a counterfactual map is, and how it is fitted several times over."""
+"""What a counterfactual map is, what it checks, and how it is fitted several times over."""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import permutations
 from typing import Protocol, Self, runtime_checkable
 
 import torch
 from torch import Tensor
 
-from fairfox.data.dataset import Dataset, resample
-from fairfox.errors import DataError, OptionError
+from fairfox.data.dataset import Dataset, Protected, resample
+from fairfox.errors import DataError, OptionError, ShapeError
+
+Pair = tuple[int, int]  # from a class to another
 
 # why people are not mapped, or not judged
 UNKNOWN = "protected value unknown"
@@ -68,6 +72,19 @@ class RefittableMap(Protocol):
         ...
 
 
+@runtime_checkable
+class CheckedMap(Protocol):
+    """A map that says how real the people look whom it makes."""
+
+    def checks(self) -> dict[str, float]:
+        """Return what was checked when it was fitted, by name."""
+        ...
+
+    def doubts(self, checks: Mapping[str, float]) -> list[str]:
+        """Return a sentence for each check that is poor; several fits give the means of theirs."""
+        ...
+
+
 def check_groups_present(data: Dataset, variable: int) -> None:
     """Raise where a class has nobody to learn from, or a number fewer than two values."""
     p, c = data.protected[variable], data.c[:, variable]
@@ -78,6 +95,40 @@ def check_groups_present(data: Dataset, variable: int) -> None:
     for code, level in enumerate(p.levels):
         if not bool((c == code).any()):
             raise DataError(f"Nobody in the fitting rows belongs to '{level}' of '{p.name}'; all groups are needed")
+
+
+def check_is_grouped(p: Protected, test: str) -> None:
+    """Raise where a protected variable is a number, which this test does not take."""
+    if p.is_continuous:
+        raise OptionError(
+            f"'{p.name}' is a number, and {test} maps between groups; use rank or move, which take numbers, or make "
+            f"two groups of it by a cut such as '{p.name}<25'"
+        )
+
+
+def who_counts(data: Dataset, variables: Sequence[int]) -> Dataset:
+    """Return the rows whose values of these variables are known and that stand for anybody."""
+    known = ~data.c[:, variables].isnan().any(1)
+    return data[known if data.weights is None else known & (data.weights > 0).to(known.device)]
+
+
+def compared_pairs(p: Protected) -> list[Pair]:
+    """Return the ordered pairs of classes that are compared: all, or those with the reference group."""
+    pairs = permutations(range(len(p.levels)), 2)
+    return [pair for pair in pairs if p.reference is None or p.reference in pair]
+
+
+def where_to(data: Dataset, variable: int, to: Tensor | None) -> Tensor:
+    """Return where everyone goes (N,), after a look at its shape; None: to the other of two groups."""
+    p, c = data.protected[variable], data.c[:, variable]
+    if to is None:
+        if p.is_continuous or len(p.levels) != 2:
+            found = "is a number" if p.is_continuous else f"has {len(p.levels)} classes"
+            raise OptionError(f"'{p.name}' {found}; say where everyone goes with `to`: there is no one other group")
+        return 1 - c
+    if to.shape != c.shape:
+        raise ShapeError(f"`to` has shape {tuple(to.shape)}; expected ({len(c)},): one destination each")
+    return to.to(c)
 
 
 def number_reached(c: Tensor, step: Tensor, values: Tensor) -> Tensor:

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from fairfox.data.dataset import Dataset, Feature
-from fairfox.errors import NotFittedError, OptionError, ShapeError
+from fairfox.errors import NotFittedError
 from fairfox.maps.along import NumberRanks, Scale
-from fairfox.maps.protocol import OFF_RANGE, TOO_FEW, UNKNOWN, Mapped, check_groups_present
+from fairfox.maps.protocol import OFF_RANGE, TOO_FEW, UNKNOWN, Mapped, check_groups_present, where_to
 from fairfox.maps.ranks import Ranks, SameRank, categories_among, maximal_coupling, numbers_among, present
 
 _FIFTHS = (0.2, 0.4, 0.6, 0.8)  # where numbers are cut when they are held
@@ -70,7 +70,7 @@ class RankMap:
         if self.strata is None:
             raise NotFittedError("This RankMap is not fitted; call fit first")
         c = data.c[:, self.variable]
-        to = self._destination(data, to)
+        to = where_to(data, self.variable, to)
         if not self.strata.others:
             rows, moved = self.fitted[0].map(data.x, c, to)
             return Mapped(rows, ~moved, self._reason(data, to, ~moved))
@@ -82,16 +82,6 @@ class RankMap:
             rows.index_copy_(0, people, mapped[0])
             moved.index_copy_(0, people, mapped[1])
         return Mapped(rows, ~moved, self._reason(data, to, ~moved))
-
-    def _destination(self, data: Dataset, to: Tensor | None) -> Tensor:
-        p, c = data.protected[self.variable], data.c[:, self.variable]
-        if to is None:
-            if p.kind != "binary":
-                raise OptionError(f"'{p.name}' has more than two groups; say where everyone goes with `to`")
-            return 1 - c
-        if to.shape != c.shape:
-            raise ShapeError(f"`to` has shape {tuple(to.shape)}; expected ({len(c)},): one destination each")
-        return to.to(c)
 
     def _reason(self, data: Dataset, to: Tensor, abstained: Tensor) -> str:
         """Return why those who had somewhere to go did not get there; more than one reason where there are more."""

@@ -31,12 +31,14 @@ def scores_table(result: AuditResult) -> pa.Table:
         "abstained": pa.array(away),
         "reason": pa.array(result.reasons, pa.string()),
     }
-    if not result.two_groups:
-        for finding in result.findings:
-            for name, column in _of_variable(finding):
-                while name in columns:  # two variables and classes whose names together read the same
-                    name += "'"
-                columns[name] = column
+    more = [] if result.two_groups else [pair for finding in result.findings for pair in _of_variable(finding)]
+    if result.comparison is not None:
+        each = zip(result.comparison.tests, result.comparison.scores.unbind(1), strict=True)
+        more += [(f"test[{name}]", _numbers(scores, np.zeros_like(away))) for name, scores in each]
+    for name, column in more:
+        while name in columns:  # two variables and classes whose names together read the same
+            name += "'"
+        columns[name] = column
     return pa.table(columns)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from fairfox.comparison import Comparison
 from fairfox.result import SCHEMA_VERSION, AuditResult, FeatureEffect, Finding, Reading
 
 
@@ -43,7 +44,10 @@ def _fields(result: AuditResult) -> dict[str, Any]:
         "variables": [_variable(result, finding) for finding in result.findings],
         "features": {
             "effect": None if result.features.effect is None else _effect(result, result.features.effect),
+            "displacement": result.features.displacement,
         },
+        "checks": result.checks,
+        "comparison": None if result.comparison is None else _comparison(result.comparison),
         "warnings": result.warnings,
         "settings": result.settings,
     }
@@ -77,6 +81,24 @@ def _variable(result: AuditResult, finding: Finding) -> dict[str, Any]:
         "readings": {name: _reading(reading) for name, reading in finding.readings(result.weights).items()},
         "features": {"proxy": finding.proxy},
         "groups": [asdict(group) for group in finding.groups],
+        "flips": {
+            name: {"negative": len(found.negative), "positive": len(found.positive), "share": found.share}
+            for name, found in result.flips(finding).items()
+        },
+    }
+
+
+def _comparison(comparison: Comparison) -> dict[str, Any]:
+    rows = comparison.agreement.tolist()
+    return {
+        "tests": {
+            name: {"seconds": cost.seconds, "memory_bytes": cost.memory} for name, cost in comparison.costs.items()
+        },
+        "agreement": {
+            name: dict(zip(comparison.tests, row, strict=True))
+            for name, row in zip(comparison.tests, rows, strict=True)
+        },
+        "skipped": comparison.skipped,
     }
 
 

@@ -18,14 +18,52 @@ def summary_lines(result: AuditResult) -> list[str]:
     lines += verdict(result)
     lines += [f"{people(count)} not judged: {reason}" for reason, count in result.abstained_by_reason.items()]
     lines.append(f"The score: {result.meaning} Unit: {unit_words(result.unit)}.")
+    lines += check_lines(result)
     lines += effect_lines(result)
     for finding in result.findings:
         lines += variable_lines(result, finding)
         lines += [_group_line(result, group) for group in finding.groups]
         lines += proxy_lines(finding)
         lines += reading_lines(result, finding)
+        lines += flip_lines(result, finding)
         lines += [quality_line(finding.quality), alignment_line(finding)]
+    lines += comparison_lines(result)
     return lines + [f"Warning: {warning}" for warning in result.warnings]
+
+
+def check_lines(result: AuditResult) -> list[str]:
+    """Return what the test says about its fits and about the model as a whole, a line; nothing where it is silent."""
+    if not result.checks:
+        return []
+    said = ", ".join(f"{name.replace('_', ' ')} {number(value)}" for name, value in result.checks.items())
+    return [f"{result.test} also says: {said}"]
+
+
+def flip_lines(result: AuditResult, finding: Finding) -> list[str]:
+    """Return how many people's decision at one half depends on their group, a line; nothing where it cannot be said."""
+    each = [
+        f"{name} {len(found.negative):,} of {found.people:,} only in another group and {len(found.positive):,} only in "
+        "their own"
+        for name, found in result.flips(finding).items()
+    ]
+    return [f"A prediction of at least one half: {'; '.join(each)}"] if each else []
+
+
+def comparison_lines(result: AuditResult) -> list[str]:
+    """Return a line per test that was run beside the audit's own, and one per test that was not."""
+    if result.comparison is None:
+        return []
+    own = result.comparison.agreement[:, result.comparison.tests.index(result.test)].tolist()
+    told = [
+        f"{name}: rank correlation with {result.test} {number(rho)}, {cost.seconds:.1f} s, {megabytes(cost.memory)}"
+        for (name, cost), rho in zip(result.comparison.costs.items(), own, strict=True)
+    ]
+    return told + [f"{name}: not run, {why}" for name, why in result.comparison.skipped.items()]
+
+
+def megabytes(size: int) -> str:
+    """Return a size in words."""
+    return f"{size / 2**20:,.0f} MB"
 
 
 def verdict(result: AuditResult) -> list[str]:

@@ -1,0 +1,247 @@
+"""Unawareness, on a rule whose shares can be worked out by hand."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from populations import linear, people
+
+from fairfox.data.dataset import Dataset
+from fairfox.data.encode import Encoding, fit_encoding
+from fairfox.data.table import load_table
+from fairfox.errors import NotFittedError, OptionError
+from fairfox.fairtests.unawareness import Unawareness, exact_interval, share_changed
+from fairfox.models.blackbox import BlackBoxModel
+from fairfox.models.protocol import Model
+
+COLOURS = ("blue", "green", "red")
+
+
+def cars(n: int = 1200) -> pd.DataFrame:
+    """Return drivers: a quarter are men, one in six has a red car, in all combinations alike."""
+    place = np.arange(n)
+    colour = np.array(["red", "blue", "blue", "green", "green", "green"])[(place // 4) % 6]
+    return pd.DataFrame({"sex": np.where(place % 4 == 0, "male", "female"), "colour": colour, "income": place * 1.0})
+
+
+def encoded(
+    frame: pd.DataFrame, rule: Callable[[pd.DataFrame], np.ndarray], protected: list[str], **options
+) -> tuple[Model, Dataset, Encoding]:
+    table = load_table(frame)
+    columns = options.pop("columns", list(frame.columns))
+    encoding = fit_encoding(table, protected=protected, columns=columns, dtype=torch.float64, **options)
+    return BlackBoxModel(rule, decoder=encoding, kind="table"), encoding.encode(table), encoding
+
+
+def male_and_red(table: pd.DataFrame) -> np.ndarray:
+    return ((table["sex"] == "male") & (table["colour"] == "red")).to_numpy().astype(float)
+
+
+def test_one_iff_male_and_red_flags_both_columns_with_exact_shares():
+    model, data, _ = encoded(cars(), male_and_red, ["sex", "colour"])
+    test = Unawareness().fit(data)
+    measured = test.measure(model, data)
+    frame = cars()
+    # another sex changes the output of everyone with a red car: one in six
+    red, male = (frame["colour"] == "red").to_numpy(), (frame["sex"] == "male").to_numpy()
+    by_sex = measured.of_variable(0, data)
+    assert by_sex.score.tolist() == red.astype(float).tolist()
+    assert by_sex.signed.tolist() == np.where(red, np.where(male, -1.0, 1.0), 0.0).tolist()
+    # another colour changes that of every man: from red to any other, or to red; a quarter
+    by_colour = measured.of_variable(1, data)
+    assert by_colour.score.tolist() == male.astype(float).tolist()
+    assert set(by_colour.klass[torch.tensor((male & ~red).tolist())].tolist()) == {COLOURS.index("red")}
+    # both jointly change everyone's: whoever is no man with a red car may become one
+    verdict = test.verdict(measured, data)
+    assert verdict["changed by sex"] == pytest.approx(1 / 6)
+    assert verdict["changed by colour"] == pytest.approx(1 / 4)
+    assert verdict["changed by any"] == 1.0
+    assert verdict["changed by any, low"] >= 0.9
+    assert verdict["changed by any, asked"] < 1200
+
+
+def test_shares_are_exact_when_everybody_is_asked():
+    model, data, _ = encoded(cars(), male_and_red, ["sex", "colour"])
+    for columns, share in ((["sex"], 1 / 6), (["colour"], 1 / 4), (["sex", "colour"], 1.0), (None, 1.0)):
+        found = share_changed(model, data, columns=columns, error=1e-9)
+        assert found == pytest.approx((share, share, share, 1200))
+
+
+def test_jointly_means_every_combination_of_values():
+    # of 3 x 2 combinations only one has a 1, and no change of a single column leads there for a woman with a blue car
+    model, data, _ = encoded(cars(24), male_and_red, ["sex", "colour"])
+    woman_in_blue = data[(data.c[:, 0] == 0) & (data.c[:, 1] == COLOURS.index("blue"))]
+    test = Unawareness().fit(data)
+    assert not test.score(model, woman_in_blue).any()
+    assert test.verdict(test.measure(model, woman_in_blue), woman_in_blue)["changed by any"] == 1.0
+
+
+def test_only_changes_above_the_tolerance_count():
+    model, data, _ = encoded(cars(240), lambda t: 0.1 * (t["sex"] == "male").to_numpy(), ["sex"])
+    assert share_changed(model, data, tolerance=0.09).share == 1.0
+    assert share_changed(model, data, tolerance=0.11).share == 0.0
+    test = Unawareness(tolerance=0.11).fit(data)
+    assert test.verdict(test.measure(model, data), data) == {"changed by sex": 0.0}
+
+
+def test_a_cut_goes_to_the_same_rank_on_the_other_side():
+    frame = pd.DataFrame({"age": [22, 50, 20, 40, 24, 30], "income": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]})
+    model, data, encoding = encoded(frame, lambda t: t["age"].to_numpy() / 100, ["age<25"])
+    measured = Unawareness().fit(data).measure(model, data)
+    # ranks: 20 22 24 and 30 40 50
+    expected = torch.tensor([0.18, -0.26, 0.10, -0.18, 0.26, -0.10]).double()
+    torch.testing.assert_close(measured.signed, expected)
+    assert encoding.table(measured.counterfactual)["age"].tolist() == [40, 24, 30, 22, 50, 20]
+    assert encoding.table(measured.counterfactual)["income"].tolist() == frame["income"].tolist()
+
+
+def test_a_number_is_moved_by_its_standard_deviation_and_points_up():
+    frame = pd.DataFrame({"age": np.linspace(20, 60, 81), "income": np.zeros(81)})
+    model, data, _ = encoded(frame, lambda t: t["age"].to_numpy() / 100, ["age"], continuous=["age"])
+    measured = Unawareness().fit(data).measure(model, data)
+    middle = slice(30, 51)
+    sd = float(frame["age"].std(ddof=0))
+    torch.testing.assert_close(measured.signed[middle], torch.full((21,), sd / 100).double(), atol=1e-6, rtol=0)
+
+
+def test_a_variable_that_the_target_does_not_take_changes_nothing():
+    model, data, _ = encoded(cars(240), male_and_red, ["sex", "income"], columns=["sex", "colour"])
+    test = Unawareness().fit(data)
+    measured = test.measure(model, data)
+    assert not measured.of_variable(1, data).score.any()
+    assert list(test.verdict(measured, data)) == ["changed by sex"]
+
+
+def test_a_crossing_is_changed_as_a_whole_and_its_parts_jointly():
+    model, data, _ = encoded(cars(240), male_and_red, ["sex", "colour"], intersections=True)
+    test = Unawareness().fit(data)
+    verdict = test.verdict(test.measure(model, data), data)
+    assert verdict["changed by sex x colour"] == 1.0
+    assert verdict["changed by any"] == 1.0
+
+
+def test_the_effect_is_that_of_the_column_alone_although_proxies_exist():
+    table = load_table(people())
+    encoding = fit_encoding(table, protected=["sex"], columns=["sex", "income"], dtype=torch.float64)
+    data = encoding.encode(table)
+    target = linear(0.0, 0.2, 5.0)  # 0.2 for men, and a lot for income, which men have more of
+    measured = Unawareness().fit(data).measure(target, data)
+    torch.testing.assert_close(measured.signed, torch.where(data.c[:, 0] == 1, -0.2, 0.2).double())
+
+
+def test_scores_follow_their_rows_and_not_the_blocks():
+    model, data, _ = encoded(cars(240), male_and_red, ["sex", "colour"])
+    whole = Unawareness().fit(data).score(model, data)
+    order = torch.randperm(240, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(Unawareness(batch_size=7).fit(data).score(model, data[order]), whole[order])
+
+
+# --- sampling ------------------------------------------------------------------------------------------------------
+
+
+def with_share(share: float, n: int = 3000) -> tuple[Model, Dataset]:
+    """Return people of whom this share is changed by sex."""
+    affected = np.arange(n) < share * n
+    frame = pd.DataFrame({"sex": np.where(np.arange(n) % 2 == 0, "f", "m"), "affected": affected.astype(float)})
+    table = load_table(frame)
+    encoding = fit_encoding(table, protected=["sex"], columns=["sex", "affected"], categorical=["affected"])
+    data = encoding.encode(table)
+
+    class Rule:
+        differentiable = True
+
+        def __call__(self, x: torch.Tensor) -> torch.Tensor:
+            return (x[:, 1] * x[:, -1])[:, None]  # a man who is affected
+
+    return Rule(), data
+
+
+@pytest.mark.parametrize("share", [0.02, 0.3, 0.5])
+def test_the_bound_holds_in_repeated_draws(share: float):
+    model, data = with_share(share)
+    found = [share_changed(model, data, error=0.05, confidence=0.9, seed=seed) for seed in range(60)]
+    assert np.mean([one.low <= share <= one.high for one in found]) >= 0.9
+    assert np.mean([abs(one.share - share) <= 0.05 for one in found]) >= 0.9
+    assert all(one.high - one.low <= 0.1 for one in found)
+    assert all(one.low <= one.share <= one.high for one in found)
+    assert all(one.asked < 3000 for one in found)
+    assert len({one.share for one in found}) > 1
+
+
+def test_rare_changes_and_wide_bounds_need_fewer_people():
+    rare, even = ((share_changed(*with_share(share))) for share in (0.01, 0.5))
+    assert rare.asked < even.asked
+    assert share_changed(*with_share(0.5), error=0.1).asked < even.asked
+    assert share_changed(*with_share(0.5), seed=0) == even
+
+
+@settings(max_examples=50, deadline=None)
+@given(asked=st.integers(1, 500), part=st.floats(0, 1), confidence=st.floats(0.5, 0.999))
+def test_the_exact_interval_holds_the_share_and_its_tails_are_those_of_the_binomial(asked, part, confidence):
+    from scipy.stats import binom
+
+    hits = round(part * asked)
+    low, high = exact_interval(hits, asked, confidence)
+    assert 0 <= low <= hits / asked <= high <= 1
+    tail = (1 - confidence) / 2
+    if hits > 0:
+        assert binom.sf(hits - 1, asked, low) == pytest.approx(tail, rel=1e-6)
+    if hits < asked:
+        assert binom.cdf(hits, asked, high) == pytest.approx(tail, rel=1e-6)
+
+
+def test_weighted_people_are_all_asked_and_count_as_many_as_they_are():
+    model, data, _ = encoded(cars(24), male_and_red, ["sex"])
+    red = torch.tensor((cars(24)["colour"] == "red").tolist())
+    weighted = replace(data, weights=torch.where(red, 5.0, 1.0))  # 4 of 24 have a red car
+    assert share_changed(model, weighted) == pytest.approx((0.5, 0.5, 0.5, 24))
+    test = Unawareness().fit(data)
+    assert test.verdict(test.measure(model, data), weighted)["changed by sex"] == pytest.approx(0.5)
+
+
+def test_people_who_do_not_know_their_own_value_are_left_out():
+    model, data, _ = encoded(cars(24), male_and_red, ["sex"])
+    c = data.c.clone()
+    c[:4] = float("nan")  # the first four have red cars
+    some = replace(data, c=c)
+    assert share_changed(model, some) == (0.0, 0.0, 0.0, 20)
+    test = Unawareness().fit(data)
+    measured = test.measure(model, some)
+    assert measured.abstained[:4].all()
+    assert test.verdict(measured, some) == {"changed by sex": 0.0}
+
+
+# --- doors ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_target_that_does_not_take_the_protected_column_is_refused():
+    model, data, _ = encoded(cars(24), male_and_red, ["sex"], columns=["colour", "income"])
+    with pytest.raises(OptionError, match="the model does not take 'sex'; use rank to find proxies"):
+        Unawareness().fit(data)
+    with pytest.raises(OptionError, match="The model does not take any protected column"):
+        share_changed(model, data)
+    with pytest.raises(OptionError, match="The model does not take 'sex'"):
+        share_changed(model, data, columns=["sex"])
+
+
+def test_what_cannot_be_asked_is_refused_in_a_sentence():
+    model, data, _ = encoded(cars(24), male_and_red, ["sex"])
+    with pytest.raises(NotFittedError, match="call fit first"):
+        Unawareness().score(model, data)
+    test = Unawareness().fit(data)
+    measured = test.measure(model, data)
+    with pytest.raises(NotFittedError, match="call measure first"):
+        Unawareness().fit(data).verdict(measured, data)
+    with pytest.raises(OptionError, match=r"There is no protected variable 'sxe'\. Did you mean 'sex'\?"):
+        share_changed(model, data, columns=["sxe"])
+    with pytest.raises(OptionError, match="error is 0; expected a number between 0 and 1"):
+        share_changed(model, data, error=0)
+    with pytest.raises(OptionError, match=r"confidence is 1\.5; expected a number between 0 and 1"):
+        Unawareness(confidence=1.5).fit(data)
+    with pytest.raises(OptionError, match="tolerance is -1; expected a number of at least 0"):
+        share_changed(model, data, tolerance=-1)

@@ -1,0 +1,421 @@
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from populations import block, individuals, linear, one_hot, people
+from torch import Tensor
+
+from fairfox.data.dataset import Dataset, Protected
+from fairfox.data.encode import Encoding, fit_encoding
+from fairfox.data.table import load_table
+from fairfox.errors import NotFittedError, OptionError, ShapeError
+from fairfox.fairtests.effect import Effect
+from fairfox.maps.graph import GraphMap
+from fairfox.maps.protocol import CheckedMap, ManyGroupMap
+from fairfox.maps.rank import RankMap
+from fairfox.synthetic.scm import SEX, Population, Values, Variable, World
+from fairfox.synthetic.two_groups import ADDITIVE, CATEGORICAL_PROXIES
+from fairfox.synthetic.worlds import AGE, SEX_AND_RACE, THREE_CLASSES
+
+NAN = float("nan")
+
+
+def rows(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def encoded(population: Population, **options: Any) -> tuple[Encoding, Dataset]:
+    options = {"protected": population.protected, "columns": population.features} | options
+    table = load_table(population.table)
+    encoding = fit_encoding(table, dtype=torch.float64, **options)
+    return encoding, encoding.encode(table)
+
+
+def hiring(*causes: str) -> dict[str, list[str]]:
+    """Return the graph of the worlds in which people are hired, their ability unseen."""
+    return {"salary": [*causes, "experience"], "experience": [*causes], "distance": [*causes]}
+
+
+# --- its own causal model ------------------------------------------------------------------------------------------
+
+
+def _merit(noise: Values) -> Values:
+    return 2.0 * noise
+
+
+def _education(sex: Values, merit: Values, noise: Values) -> Values:
+    return 12.0 + 1.5 * sex + 0.7 * merit + noise
+
+
+def _income(sex: Values, education: Values, merit: Values, noise: Values) -> Values:
+    return 3000.0 - 250.0 * sex + 180.0 * education + 90.0 * merit + 400.0 * noise
+
+
+def _rent(income: Values, noise: Values) -> Values:
+    return 200.0 + 0.3 * income + 50.0 * noise
+
+
+def _granted(income: Values, noise: Values) -> Values:
+    return (income + 300.0 * noise > 5000.0).astype(float)
+
+
+OWN = World(
+    "own",
+    (
+        SEX,
+        Variable("merit", _merit),
+        Variable("education", _education),
+        Variable("income", _income),
+        Variable("rent", _rent),
+        Variable("granted", _granted),
+    ),
+    label="granted",
+)
+OWN_GRAPH = {"rent": ["income"], "income": ["sex", "education", "merit"], "education": ["merit", "sex"]}
+
+
+def unrelated(world: World, n: int) -> Population:
+    """Return people whose noises are uncorrelated with sex and with each other, so that least squares is exact."""
+    noise = dict(world.sample(n, seed=0).noise)
+    names = [name for name in noise if name != "sex"]
+    sex = world.evaluate(noise)["sex"]
+    basis, _ = np.linalg.qr(np.column_stack([np.ones(n), sex, *(noise[name] for name in names)]))
+    return Population(world, noise | {name: np.sqrt(n) * basis[:, 2 + j] for j, name in enumerate(names)})
+
+
+def test_every_true_counterfactual_of_its_own_causal_model_is_reproduced():
+    population = unrelated(OWN, 300)
+    encoding, data = encoded(population)
+    found = encoding.matrix(GraphMap(OWN_GRAPH).fit(data).map(data).rows)
+    truth = population.counterfactual
+    for j, name in enumerate(encoding.columns):
+        np.testing.assert_allclose(found[:, j], truth[name], rtol=0, atol=1e-6)
+    assert (np.abs(np.array(truth["rent"]) - np.array(population.table["rent"])) > 1).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_rows_keep_their_dtype(dtype: torch.dtype):
+    population = unrelated(OWN, 300)
+    data = encoded(population)[1]
+    out = GraphMap(OWN_GRAPH).fit(data.to(dtype)).map(data.to(dtype))
+    assert out.rows.dtype == dtype
+    torch.testing.assert_close(out.rows.double(), GraphMap(OWN_GRAPH).fit(data).map(data).rows, atol=1e-5, rtol=0)
+
+
+def test_the_order_of_rows_and_of_the_graph_does_not_matter():
+    data = encoded(OWN.sample(200, seed=1))[1]
+    order = torch.randperm(200, generator=torch.Generator().manual_seed(0))
+    rows_ = GraphMap(OWN_GRAPH).fit(data).map(data).rows
+    turned = {name: OWN_GRAPH[name][::-1] for name in reversed(OWN_GRAPH)}
+    torch.testing.assert_close(GraphMap(turned).fit(data[order]).map(data[order]).rows, rows_[order])
+
+
+@settings(deadline=None, max_examples=30)
+@given(seed=st.integers(0, 10**6), arrows=st.lists(st.booleans(), min_size=15, max_size=15))
+def test_nothing_changes_without_a_path_from_the_protected_variable(seed: int, arrows: list[bool]):
+    names, data = ["sex", *(f"x{j}" for j in range(5))], individuals(rows(40, 5, seed=seed))
+    pairs = [(i, j) for j in range(1, 6) for i in range(j)]
+    parents = {
+        names[j]: [names[i] for (i, k), on in zip(pairs, arrows, strict=True) if k == j and on] for j in range(1, 6)
+    }
+    parents["x4"] = sorted({*parents["x4"], "sex"})
+    reached = {"sex"}
+    for name in names[1:]:
+        if reached.intersection(parents[name]):
+            reached.add(name)
+    out = GraphMap(parents).fit(data).map(data).rows
+    for j, name in enumerate(names[1:]):
+        assert torch.equal(out[:, j], data.x[:, j]) is (name not in reached)
+
+
+# --- worlds --------------------------------------------------------------------------------------------------------
+
+
+def errors(encoding: Encoding, found: Tensor, truth: Any, names: list[str]) -> list[float]:
+    """Return the mean distance from the truth for each column, in standard deviations."""
+    place = {name: j for j, name in enumerate(encoding.columns)}
+    gaps = [encoding.matrix(found)[:, place[n]].numpy() - np.array(truth[n]) for n in names]
+    return [float(np.abs(gap).mean() / np.std(np.array(truth[n]))) for gap, n in zip(gaps, names, strict=True)]
+
+
+def test_the_additive_world_is_found_from_its_graph():
+    population = ADDITIVE.sample(4000, seed=0)
+    encoding, data = encoded(population)
+    out = GraphMap(hiring("sex")).fit(data).map(data)
+    names = ["experience", "salary", "distance"]
+    assert max(errors(encoding, out.rows, population.counterfactual, names)) < 0.05
+    assert min(errors(encoding, data.x, population.counterfactual, names)) > 0.6  # to stay would be far off
+    fixed = [encoding.columns.index(name) for name in ("aptitude", "diligence")]
+    assert torch.equal(out.rows[:, fixed], data.x[:, fixed])
+
+
+def test_every_class_of_many_is_reached():
+    population = THREE_CLASSES.sample(6000, seed=0)
+    encoding, data = encoded(population)
+    fitted = GraphMap(hiring("race")).fit(data)
+    for code, level in enumerate(data.protected[0].levels):
+        out = fitted.map(data, torch.full((6000,), float(code)))
+        assert torch.equal(out.abstained, data.c[:, 0] == code)
+        truth = population.as_if({"race": level})
+        assert max(errors(encoding, out.rows, truth, ["experience", "salary", "distance"])) < 0.08
+
+
+def test_a_number_goes_up_and_down_by_its_standard_deviation():
+    population = AGE.sample(4000, seed=0)
+    encoding, data = encoded(population)
+    fitted = GraphMap(hiring("age")).fit(data)
+    age = np.array(population.table["age"])
+    for sign in (1.0, -1.0):
+        out = fitted.map(data, torch.full((4000,), sign))
+        assert out.reason == "nobody to compare with has a protected value that high or low"
+        beyond = age + sign * age.std() > age.max() if sign > 0 else age - age.std() < age.min()
+        assert out.abstained.tolist() == beyond.tolist()
+        assert torch.equal(out.rows[out.abstained], data.x[out.abstained])
+        truth = population.as_if({"age": age + sign * age.std()})
+        names = ["experience", "salary", "distance"]
+        there = ~out.abstained.numpy()
+        gaps = errors(encoding, out.rows[there], {n: np.array(truth[n])[there] for n in names}, names)
+        assert max(gaps) < 0.05
+
+
+def test_other_protected_variables_stay_and_may_be_parents():
+    population = SEX_AND_RACE.sample(5000, seed=0)
+    encoding, data = encoded(population)
+    graph = hiring("sex", "race") | {"distance": ["race"]}
+    other = np.where(np.array(population.table["sex"]) == "Male", "Female", "Male")
+    out = GraphMap(graph, variable=0).fit(data).map(data)
+    assert max(errors(encoding, out.rows, population.as_if({"sex": other}), ["experience", "salary"])) < 0.06
+    distance = encoding.columns.index("distance")
+    assert torch.equal(out.rows[:, distance], data.x[:, distance])
+    out = GraphMap(graph, variable=1).fit(data).map(data, torch.full((5000,), 1.0))
+    truth = population.as_if({"race": "Black"})
+    assert max(errors(encoding, out.rows, truth, ["experience", "salary", "distance"])) < 0.08
+
+
+def test_what_is_protected_itself_is_held():
+    x = torch.stack([torch.arange(40.0) % 7, torch.arange(40.0) % 5], dim=1).double()
+    variables = (Protected("sex", "binary", ("f", "m")), Protected("migrant", "binary", ("no", "yes")))
+    c = torch.stack([torch.arange(40) % 2, torch.arange(40) // 3 % 2], dim=1).double()
+    data = replace(individuals(x), c=c, protected=variables)
+    graph = {"migrant": ["sex"], "x0": ["migrant"], "x1": ["sex"]}
+    out = GraphMap(graph).fit(data).map(data).rows
+    assert torch.equal(out[:, 0], x[:, 0])  # sex acts on it through migrant alone, which stays
+    assert not torch.equal(out[:, 1], x[:, 1])
+
+
+def test_a_crossing_sets_all_its_parts():
+    table = load_table(SEX_AND_RACE.sample(3000, seed=0).table)
+    encoding = fit_encoding(
+        table, protected=["sex", "race"], drop=["hired"], intersections=True, dtype=torch.float64, merge_rare=0.12
+    )
+    data = encoding.encode(table)
+    levels = data.protected[2].levels
+    assert levels[-1] == "other (Female & Asian, Male & Asian)"
+    fitted = GraphMap(hiring("sex", "race"), variable=2).fit(data)
+    to = levels.index("Female & White")
+    out = fitted.map(data, torch.full((3000,), float(to)))
+    assert torch.equal(out.abstained, data.c[:, 2] == to)
+    men = (data.c[:, 0] == 1) & (data.c[:, 1] == data.protected[1].levels.index("White"))
+    as_women = GraphMap(hiring("sex", "race"), variable=0).fit(data).map(data).rows
+    torch.testing.assert_close(out.rows[men], as_women[men])
+    nowhere = fitted.map(data, torch.full((3000,), float(len(levels) - 1)))
+    assert nowhere.abstained.all()
+    assert nowhere.reason == "the group there puts several together"
+
+
+def _bent(sex: Values, merit: Values, noise: Values) -> Values:
+    return np.where(sex == 1, np.abs(merit), -np.abs(merit)) + 0.2 * noise
+
+
+def test_boosted_trees_follow_mechanisms_that_no_line_does():
+    world = World("bent", (SEX, Variable("merit", _merit), Variable("skill", _bent)), label="sex")
+    population = World("bent", (*world.variables, Variable("granted", _merit_only)), label="granted").sample(
+        3000, seed=0
+    )
+    encoding, data = encoded(population)
+    graph, truth = {"skill": ["sex", "merit"]}, population.counterfactual
+    far, near = (
+        errors(encoding, GraphMap(graph, mechanism=kind).fit(data).map(data).rows, truth, ["skill"])[0]
+        for kind in ("linear", "boosted")
+    )
+    assert near < 0.1
+    assert far > 0.3
+
+
+def _merit_only(merit: Values, noise: Values) -> Values:
+    return (merit + noise > 0).astype(float)
+
+
+# --- categories and missing values ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["linear", "boosted"])
+def test_a_category_moves_as_little_as_its_shares_allow(kind: Any):
+    # a, a, b of women and a, b, c of men: shares 2/3 1/3 0 and 1/3 1/3 1/3; half of the women at a go to c
+    places = torch.tensor([0, 0, 1, 0, 1, 2]).repeat(50)
+    data = individuals(
+        one_hot(places, 3), c=torch.tensor([0, 0, 0, 1, 1, 1]).repeat(50), features=(block("job", "abc"),)
+    )
+    out = GraphMap({"job": ["sex"]}, mechanism=kind).fit(data).map(data).rows
+    expected = torch.tensor([[0.5, 0, 0.5], [0.5, 0, 0.5], [0, 1, 0], [1, 0, 0], [0, 1, 0], [1, 0, 0]]).double()
+    torch.testing.assert_close(out[:6], expected, atol=1e-9 if kind == "linear" else 0.01, rtol=0)
+    torch.testing.assert_close(out, RankMap().fit(data).map(data).rows, atol=0.01, rtol=0)  # nothing else acts on it
+
+
+@pytest.mark.parametrize("kind", ["linear", "boosted"])
+def test_the_categories_of_a_world_reach_the_true_shares(kind: Any):
+    population = CATEGORICAL_PROXIES.sample(4000, seed=0)
+    encoding, data = encoded(population)
+    graph = {"field": ["sex"], "role": ["sex", "field"], "club": ["sex"]}
+    graph |= {"experience_years": ["sex", "role"], "last_salary": ["sex", "field"]}
+    out = GraphMap(graph, mechanism=kind).fit(data).map(data).rows
+    truth = encoding.encode(load_table(population.counterfactual.select(list(encoding.columns)))).x
+    for f in encoding.features:
+        for own in (0, 1):
+            members = data.c[:, 0] == own
+            gap = (out - truth)[members][:, f.columns].mean(0).abs().max()
+            assert float(gap) < 0.06 * (1 if f.kind == "categorical" else 2)
+    blocks = [out[:, f.columns] for f in encoding.features if f.kind == "categorical"]
+    assert all(float(one.min()) >= 0 for one in blocks)
+    for one in blocks:
+        torch.testing.assert_close(one.sum(1), torch.ones(4000).double())
+
+
+def test_what_is_missing_stays_missing_and_passes_nothing_on():
+    frame = people(200)
+    frame["age"] = frame["age"].astype(float)
+    frame.loc[::9, "age"] = np.nan
+    table = load_table(frame)
+    data = fit_encoding(table, protected=["sex"], dtype=torch.float64).encode(table)
+    age, debt = (next(f for f in data.features if f.name == name) for name in ("age", "debt"))
+    out = GraphMap({"age": ["sex"], "debt": ["age"]}).fit(data).map(data).rows
+    gone = data.x[:, age.start + 1] > 0.5
+    assert torch.equal(out[gone], data.x[gone])
+    assert torch.equal(out[:, age.start + 1], data.x[:, age.start + 1])
+    assert (out[~gone][:, [age.start, debt.start]] != data.x[~gone][:, [age.start, debt.start]]).all()
+
+
+def test_a_category_nobody_knows_stays_empty():
+    x = one_hot([0, 1, 1, 0, 0], 2)
+    x[4] = 0.0
+    data = individuals(x, c=[0, 0, 1, 1, 0], features=(block("job", "ab"),))
+    assert GraphMap({"job": ["sex"]}).fit(data).map(data).rows[4].tolist() == [0, 0]
+
+
+# --- doors ---------------------------------------------------------------------------------------------------------
+
+
+def test_people_who_lack_a_protected_value_that_is_needed_stay_and_are_abstained():
+    variables = (Protected("sex"), Protected("race"), Protected("club"))
+    c = torch.stack([torch.arange(20) % 2, torch.arange(20) // 2 % 2, torch.arange(20) // 4 % 2], dim=1).double()
+    c[3, 0] = c[4, 1] = c[5, 2] = NAN
+    data = replace(individuals(rows(20, 1)), c=c, protected=variables)
+    out = GraphMap({"x0": ["sex", "race"]}).fit(data).map(data)
+    assert out.abstained.nonzero()[:, 0].tolist() == [3, 4]
+    assert out.reason == "protected value unknown"
+    assert torch.equal(out.rows[3:5], data.x[3:5])
+
+
+@pytest.mark.parametrize("kind", ["linear", "boosted"])
+def test_where_nobody_goes_anywhere_everyone_stays(kind: Any):
+    data = individuals(rows(60, 1))
+    out = GraphMap({"x0": ["sex"]}, mechanism=kind).fit(data).map(data, torch.full((60,), NAN))
+    assert out.abstained.all()
+    assert torch.equal(out.rows, data.x)
+
+
+def test_a_weight_counts_as_so_many_people():
+    once, times = individuals(rows(30, 2)), torch.arange(30) % 4
+    weighted, repeated = replace(once, weights=times.double()), once[torch.arange(30).repeat_interleave(times)]
+    graph = {"x0": ["sex"], "x1": ["x0", "sex"]}
+    one, two = (GraphMap(graph).fit(each) for each in (weighted, repeated))
+    torch.testing.assert_close(one.map(once).rows, two.map(once).rows)
+    assert one.checks() == pytest.approx(two.checks())
+
+
+def test_a_column_that_the_variable_is_read_from_takes_the_other_groups_value():
+    frame = people(60).assign(club=["chess", "dance", "golf"] * 20)
+    table = load_table(frame)
+    encoding = fit_encoding(table, protected=["sex", "club"], columns=["sex", "club", "income"], dtype=torch.float64)
+    data = encoding.encode(table)
+    graph = {"income": ["sex", "club"]}
+    found = encoding.table(GraphMap(graph).fit(data).map(data).rows)
+    assert found["sex"].tolist() == frame["sex"].map({"male": "female", "female": "male"}).tolist()
+    assert found["club"].tolist() == frame["club"].tolist()
+    found = encoding.table(GraphMap(graph, variable=1).fit(data).map(data, torch.full((60,), 2.0)).rows)
+    assert set(found["club"]) == {"golf"}
+    assert found["sex"].tolist() == frame["sex"].tolist()
+
+
+def test_a_cut_is_named_as_it_is_protected():
+    table = load_table(people(80))
+    data = fit_encoding(table, protected=["age<40"], columns=["income", "age"], dtype=torch.float64).encode(table)
+    with pytest.raises(OptionError, match="names 'age', from which the protected variable 'age<40' is read; name"):
+        GraphMap({"income": ["age"]}).fit(data)
+    out = GraphMap({"income": ["age<40"]}).fit(data).map(data)
+    assert not out.abstained.any()
+    assert (out.rows != data.x).all()  # the age too: it has the same rank on the other side of the cut
+
+
+def test_a_graph_may_be_a_file(tmp_path: Path):
+    data, file = individuals(rows(30, 2)), tmp_path / "graph.toml"
+    expected = GraphMap({"x0": ["sex"], "x1": ["x0"]}).fit(data).map(data).rows
+    file.write_text('[parents]\nx1 = ["x0"]\nx0 = ["sex"]\n')
+    assert torch.equal(GraphMap(file).fit(data).map(data).rows, expected)
+
+
+@pytest.mark.parametrize(
+    ("graph", "message"),
+    [
+        ({"x1": ["x0"]}, "'sex' acts on no column, so that nothing would change; add it"),
+        (None, "No graph is given; say which columns act on which"),
+    ],
+)
+def test_a_graph_in_which_nothing_changes_is_refused(graph: Any, message: str):
+    with pytest.raises(OptionError, match=message):
+        GraphMap(graph).fit(individuals(rows(20, 2)))
+
+
+def test_what_cannot_be_is_refused():
+    data = individuals(rows(20, 1))
+    with pytest.raises(OptionError, match="The mechanism is 'cubic'; expected 'linear' or 'boosted'"):
+        GraphMap({"x0": ["sex"]}, mechanism="cubic").fit(data)  # type: ignore[arg-type]
+    with pytest.raises(NotFittedError, match="call fit first"):
+        GraphMap({"x0": ["sex"]}).map(data)
+    with pytest.raises(NotFittedError, match="call fit first"):
+        GraphMap({"x0": ["sex"]}).checks()
+    with pytest.raises(ShapeError, match=r"`to` has shape \(2,\); expected \(20,\)"):
+        GraphMap({"x0": ["sex"]}).fit(data).map(data, torch.ones(2))
+    number = replace(data, protected=(Protected("age", "continuous", ()),), c=rows(20, 1, seed=1))
+    with pytest.raises(OptionError, match="'age' is a number; say where everyone goes with `to`"):
+        GraphMap({"x0": ["age"]}).fit(number).map(number)
+
+
+def test_how_well_the_parents_explain_a_column_is_told():
+    own = torch.arange(80) % 2
+    noise = torch.tensor([1.0, 1.0, -1.0, -1.0]).repeat(20)
+    x = torch.stack([2.0 * own + noise, own + noise * (1 + own)], dim=1).double()
+    fitted = GraphMap({"x0": ["sex"], "x1": ["sex"]}).fit(individuals(x, c=own))
+    # x0: variance 1 between the groups (0 and 2) and 1 of noise; x1: 1/4 between, (1 + 4) / 2 of noise, twice as far
+    assert [node.explained for node in fitted.nodes] == pytest.approx([1 / 2, 1 / 11])
+    assert fitted.checks() == pytest.approx({"explained": (1 / 2 + 1 / 11) / 2, "unevenness": 2.0})
+    assert "spreads 2.0 times as far in one group as in another" in fitted.doubts(fitted.checks())[0]
+    assert fitted.doubts({"explained": 0.1, "unevenness": 1.4}) == []
+
+
+def test_the_effect_test_takes_it_for_any_model():
+    frame = pd.DataFrame({"sex": ["f", "m"] * 20, "income": np.arange(40) // 2 + np.tile([0.0, 5.0], 20)})
+    table = load_table(frame)
+    encoding = fit_encoding(table, protected=["sex"], dtype=torch.float64)
+    data, scale = encoding.encode(table), encoding.features[0].scale
+    assert isinstance(GraphMap(), ManyGroupMap)
+    assert isinstance(GraphMap(), CheckedMap)
+    found = Effect(map=GraphMap({"income": ["sex"]}), refits=1).fit(data).measure(linear(0.1 * scale), data)
+    assert found.signed is not None
+    torch.testing.assert_close(found.signed, torch.tensor([0.5, -0.5]).repeat(20).double())  # 0.1 of 5

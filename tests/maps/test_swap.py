@@ -1,0 +1,108 @@
+"""The swap map: the protected column alone."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from populations import people
+
+from fairfox.data.dataset import Dataset
+from fairfox.data.encode import Encoding, fit_encoding
+from fairfox.data.table import load_table
+from fairfox.errors import NotFittedError
+from fairfox.maps.protocol import OFF_RANGE, UNKNOWN, ManyGroupMap
+from fairfox.maps.swap import SwapMap, own_columns
+
+
+def encoded(frame: pd.DataFrame, protected: list[str], columns: list[str], **more) -> tuple[Encoding, Dataset]:
+    table = load_table(frame)
+    encoding = fit_encoding(table, protected=protected, columns=columns, dtype=torch.float64, **more)
+    return encoding, encoding.encode(table)
+
+
+def swapped(encoding: Encoding, data: Dataset, to: float | None = None, *, variable: int = 0) -> pd.DataFrame:
+    goal = None if to is None else torch.full((len(data),), to)
+    return encoding.table(SwapMap(variable=variable).fit(data).map(data, goal).rows)
+
+
+def test_the_other_sex_and_nothing_else():
+    frame = people()
+    encoding, data = encoded(frame, ["sex"], ["income", "sex", "job"])
+    out = swapped(encoding, data)
+    assert out["sex"].tolist() == [{"male": "female", "female": "male"}[s] for s in frame["sex"]]
+    assert out["job"].tolist() == frame["job"].tolist()
+    np.testing.assert_allclose(out["income"], frame["income"])
+
+
+def test_another_class_of_many():
+    frame = people()
+    encoding, data = encoded(frame, ["job"], ["income", "job"])
+    assert set(swapped(encoding, data, 2.0)["job"]) == {"smith"}
+    stay = SwapMap().fit(data).map(data, data.c[:, 0])
+    assert stay.abstained.all()
+    assert torch.equal(stay.rows, data.x)
+
+
+def test_the_column_of_another_protected_variable_stays():
+    frame = people()
+    encoding, data = encoded(frame, ["sex", "job"], ["sex", "job", "income"])
+    out = swapped(encoding, data, 0.0, variable=1)
+    assert out["sex"].tolist() == frame["sex"].tolist()
+    assert set(out["job"]) == {"clerk"}
+    assert own_columns(data, 0).tolist() == [True] * 2 + [False] * 4
+    assert own_columns(data, 1).tolist() == [False] * 2 + [True] * 3 + [False]
+
+
+def test_a_number_goes_up_by_its_standard_deviation():
+    frame = people(400)
+    encoding, data = encoded(frame, ["debt"], ["debt", "income"])
+    sd = float(frame["debt"].std(ddof=0))
+    mapped = SwapMap().fit(data).map(data, torch.ones(len(data)))
+    went = ~mapped.abstained.numpy()
+    assert went.mean() > 0.8
+    assert mapped.reason == OFF_RANGE
+    out = encoding.table(mapped.rows)
+    up = (out["debt"] - frame["debt"])[went]
+    assert np.quantile(np.abs(up - sd), 0.5) < 1e-6  # the rest stand before a gap and go on to the next value
+    np.testing.assert_allclose(out["income"], frame["income"])
+
+
+def test_the_source_of_a_cut_goes_to_the_same_rank_on_the_other_side():
+    # under 25: 20, 22, 24; others: 30, 40, 50
+    frame = pd.DataFrame({"age": [22, 50, 20, 40, 24, 30], "income": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]})
+    encoding, data = encoded(frame, ["age<25"], ["age", "income"])
+    out = swapped(encoding, data)
+    assert out["age"].tolist() == [40, 24, 30, 22, 50, 20]
+    np.testing.assert_allclose(out["income"], frame["income"])
+
+
+def test_a_crossing_changes_all_its_columns():
+    frame = pd.DataFrame({"sex": ["f", "f", "m", "m"] * 3, "red": ["y", "n"] * 6, "income": range(12)})
+    encoding, data = encoded(frame, ["sex", "red"], ["sex", "red", "income"], intersections=True)
+    levels = data.protected[2].levels
+    out = swapped(encoding, data, float(levels.index("m & y")), variable=2)
+    assert set(zip(out["sex"], out["red"], strict=True)) == {("m", "y")}
+
+
+def test_a_model_without_the_column_sees_the_same_row():
+    _, data = encoded(people(), ["sex"], ["income", "job"])
+    mapped = SwapMap().fit(data).map(data)
+    assert torch.equal(mapped.rows, data.x)
+    assert not mapped.abstained.any()
+    assert not own_columns(data, 0).any()
+
+
+def test_people_of_unknown_group_are_abstained():
+    frame = people()
+    frame.loc[3, "sex"] = None
+    _, data = encoded(frame, ["sex"], ["income", "sex"])
+    mapped = SwapMap().fit(data).map(data)
+    assert mapped.abstained.nonzero()[:, 0].tolist() == [3]
+    assert mapped.reason == UNKNOWN
+
+
+def test_doors():
+    _, data = encoded(people(), ["sex"], ["income", "sex"])
+    assert isinstance(SwapMap(), ManyGroupMap)
+    with pytest.raises(NotFittedError, match="This SwapMap is not fitted; call fit first"):
+        SwapMap().map(data)

@@ -1,0 +1,338 @@
+import sys
+from dataclasses import replace
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from populations import block, individuals, linear, one_hot, people
+from torch import Tensor
+
+import fairfox.maps.transport as transport
+from fairfox.data.dataset import Dataset, Feature, Protected
+from fairfox.data.encode import fit_encoding
+from fairfox.data.table import load_table
+from fairfox.errors import MissingExtraError, NotFittedError, OptionError, ShapeError
+from fairfox.fairtests.effect import Effect
+from fairfox.maps.protocol import CheckedMap, ManyGroupMap
+from fairfox.maps.transport import TransportMap
+
+NAN = float("nan")
+RACE = Protected("race", "categorical", ("a", "b", "c"))
+needs_pot = pytest.mark.skipif(find_spec("ot") is None, reason="POT is not installed")
+SOLVERS = [pytest.param("pot", marks=needs_pot), "scipy"]
+
+
+def random_rows(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def two_groups(first: Tensor, second: Tensor, **fields: Any) -> Dataset:
+    return individuals(torch.cat([first, second]), c=[0.0] * len(first) + [1.0] * len(second), **fields)
+
+
+# --- exact ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_a_group_that_is_another_one_shifted_and_shuffled_is_paired_with_it_row_by_row(solver: str):
+    first, shift = random_rows(150, 4), torch.tensor([0.5, -1.0, 0.2, 2.0])
+    order = torch.randperm(150, generator=torch.Generator().manual_seed(1))
+    data = two_groups(first, (first + shift)[order])
+    rows = TransportMap(solver=solver).fit(data).map(data).rows
+    assert torch.equal(rows[:150], first + shift)
+    assert torch.equal(rows[150:], first[order])
+
+
+def test_the_squared_l1_distance_decides():
+    # straight: 2² + 0² = 4; crossed: 1² + 1² = 2, though the sums of distances are the same
+    data = two_groups(torch.tensor([[0.0], [1.0]]), torch.tensor([[1.0], [2.0]]))
+    fitted = TransportMap(standardise=False).fit(data)
+    assert fitted.map(data).rows[:, 0].tolist() == [1, 2, 0, 1]
+    assert fitted.checks()["mean_cost"] == 1.0
+    # over both columns: (1 + 1)² = 4, where squares of each column would sum to 2
+    data = two_groups(torch.tensor([[0.0, 0.0]]), torch.tensor([[1.0, 1.0]]))
+    assert TransportMap(standardise=False).fit(data).checks()["mean_cost"] == 4.0
+
+
+@needs_pot
+def test_both_solvers_agree_on_groups_of_equal_size():
+    data = two_groups(random_rows(80, 3), 1.4 * random_rows(80, 3, seed=1) + 0.3)
+    one, two = (TransportMap(solver=name).fit(data) for name in ("pot", "scipy"))
+    assert torch.equal(one.map(data).rows, two.map(data).rows)
+    assert one.checks()["mean_cost"] == pytest.approx(two.checks()["mean_cost"])
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_the_mean_of_the_mapped_rows_is_the_mean_of_the_group_they_go_to(solver: str):
+    data = two_groups(random_rows(30, 3), random_rows(60, 3, seed=1) + 1)
+    rows = TransportMap(solver=solver).fit(data).map(data).rows
+    torch.testing.assert_close(rows[:30].mean(0), data.x[30:].mean(0))
+    torch.testing.assert_close(rows[30:].mean(0), data.x[:30].mean(0))
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_the_order_of_rows_does_not_matter(solver: str):
+    table = load_table(people(90))
+    data = fit_encoding(table, protected=["sex"], dtype=torch.float64).encode(table)[:85]
+    order = torch.randperm(85, generator=torch.Generator().manual_seed(0))
+    for changed in ({}, {"exact_up_to": 20}, {"exact_up_to": 10, "entropic_above": 30, "entropic_rows": 25}):
+        rows = TransportMap(solver=solver, **changed).fit(data).map(data).rows
+        assert torch.equal(TransportMap(solver=solver, **changed).fit(data[order]).map(data[order]).rows, rows[order])
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    factors=st.tuples(st.floats(0.01, 100), st.floats(0.01, 100)),
+    sizes=st.tuples(st.integers(2, 9), st.integers(2, 9)),
+    seed=st.integers(0, 1000),
+)
+def test_units_do_not_matter(factors: tuple[float, float], sizes: tuple[int, int], seed: int):
+    data = two_groups(random_rows(sizes[0], 2, seed=seed), random_rows(sizes[1], 2, seed=seed + 1))
+    units = torch.tensor(factors, dtype=torch.float64)
+    rescaled = replace(data, x=data.x * units)
+    rows, same = (TransportMap().fit(each).map(each).rows for each in (data, rescaled))
+    torch.testing.assert_close(same / units, rows, atol=1e-9, rtol=1e-9)
+
+
+def test_people_who_are_alike_share_their_partners():
+    # the two at 0 are paired with 10 and 14, whoever of them with whom: both get 12
+    data = two_groups(torch.tensor([[0.0], [0.0], [5.0]]), torch.tensor([[14.0], [20.0], [10.0]]))
+    assert TransportMap().fit(data).map(data).rows[:, 0].tolist() == [12, 12, 20, 0, 5, 0]
+
+
+@needs_pot
+def test_a_weight_counts_as_so_many_people():
+    once = two_groups(random_rows(6, 2), random_rows(8, 2, seed=1))
+    times = torch.tensor([1, 2, 3, 1, 0, 1, 1, 1, 4, 1, 1, 1, 2, 1])
+    weighted, repeated = replace(once, weights=times.double()), once[torch.arange(14).repeat_interleave(times)]
+    rows = TransportMap().fit(weighted).map(once).rows
+    torch.testing.assert_close(rows, TransportMap().fit(repeated).map(once).rows)
+
+
+# --- people who are not paired -------------------------------------------------------------------------------------
+
+
+def test_people_who_were_not_fitted_on_move_as_their_nearest_of_the_own_group():
+    data = two_groups(torch.tensor([[0.0], [10.0]]), torch.tensor([[3.0], [11.0]]))  # 0 moves by 3, 10 by 1
+    new = individuals(torch.tensor([[1.0], [4.0], [8.0], [20.0], [4.0]]), c=[0, 0, 0, 0, 1])
+    assert TransportMap().fit(data).map(new).rows[:, 0].tolist() == [4, 7, 9, 21, 1]
+
+
+def test_groups_that_do_not_differ_leave_everyone_alone():
+    x = random_rows(40, 3)
+    fitted = TransportMap().fit(two_groups(x, x))
+    new = individuals(random_rows(30, 3, seed=5))
+    assert torch.equal(fitted.map(new).rows, new.x)
+
+
+def test_categories_become_the_distribution_over_partners():
+    # all of group 0 are at "a"; half of the others are at "b", and everyone has partners of both kinds
+    x = one_hot([0, 0, 0, 1], 2)
+    data = individuals(x, c=[0, 0, 1, 1], features=(block("job", "ab"),))
+    assert TransportMap().fit(data).map(data).rows.tolist() == [[0.5, 0.5], [0.5, 0.5], [1, 0], [1, 0]]
+
+
+def test_mapped_blocks_are_distributions_and_say_how_far_they_left():
+    table = load_table(people(200))
+    data = fit_encoding(table, protected=["sex"], dtype=torch.float64).encode(table)
+    out = TransportMap(exact_up_to=20).fit(data).map(data)
+    job = next(f for f in data.features if f.name == "job")
+    torch.testing.assert_close(out.rows[:, job.columns].sum(1), torch.ones(200).double())
+    assert (out.rows[:, job.columns] >= 0).all()
+    assert out.overshoot is not None
+    assert float(out.overshoot.max()) <= 1.0
+
+
+GAP = (Feature("debt", "continuous", 0, 2), Feature("age", "continuous", 2, 3))
+
+
+def test_a_missing_number_is_that_of_the_partner():
+    # value, is it missing, age; partners are the same age
+    x = torch.tensor([[0.0, 1, 1], [2, 0, 9], [3, 0, 1], [0, 1, 9]]).double()
+    data = individuals(x, c=[0, 0, 1, 1], features=GAP)
+    assert TransportMap(standardise=False).fit(data).map(data).rows.tolist() == [
+        [3, 0, 1],  # missing before, known after
+        [0, 1, 9],  # and the other way round
+        [0, 1, 1],
+        [2, 0, 9],
+    ]
+
+
+def test_only_known_numbers_make_a_mean_and_move_a_neighbour():
+    x = torch.tensor([[1.0, 0, 0], [4, 0, 0], [6, 0, 0], [0, 1, 0]]).double()
+    data = individuals(x, c=[0, 1, 1, 1], features=GAP)
+    fitted = TransportMap(standardise=False).fit(data)
+    new = individuals(torch.tensor([[2.0, 0, 0], [0, 1, 0]]).double(), c=[0, 0], features=GAP)
+    # partners of the one person: 4, 6 and a missing one, of which a third; so they stay known, at the mean of 4 and 6
+    assert fitted.map(data).rows[0].tolist() == pytest.approx([5, 0, 0])
+    # moved by 4; who lacks the number is near the same person, and lacks it a third more: still
+    torch.testing.assert_close(fitted.map(new).rows, torch.tensor([[6.0, 0, 0], [0, 1, 0]]).double())
+
+
+# --- more than two groups ------------------------------------------------------------------------------------------
+
+
+def three_groups(**changes: Any) -> Dataset:
+    x = random_rows(20, 2)
+    c = torch.arange(3).repeat_interleave(20)
+    return individuals(torch.cat([x, x + 1, x - 2]), c=c.double(), **changes)
+
+
+def test_between_many_groups_everyone_goes_where_they_are_told():
+    data = replace(three_groups(), protected=(RACE,))
+    fitted = TransportMap().fit(data)
+    own, shift = data.c[:, 0], torch.tensor([0.0, 1.0, -2.0]).double()
+    for to in (0, 1, 2):
+        out = fitted.map(data, torch.full((60,), float(to)))
+        assert out.abstained.tolist() == (own == to).tolist()
+        torch.testing.assert_close(out.rows, data.x + (shift[to] - shift[own.long()])[:, None])
+    mixed = fitted.map(data, (own + 1) % 3)
+    torch.testing.assert_close(mixed.rows, torch.cat([data.x[20:], data.x[:20]]))
+
+
+def test_a_pair_of_groups_is_solved_once_for_both_directions(monkeypatch: pytest.MonkeyPatch):
+    solved = []
+    one_by_one = TransportMap._solve
+    monkeypatch.setattr(TransportMap, "_solve", lambda self, a, b: solved.append(1) or one_by_one(self, a, b))
+    data = replace(three_groups(), protected=(RACE,))
+    fitted = TransportMap().fit(data)
+    fitted.map(data, (data.c[:, 0] + 1) % 3)
+    fitted.map(data, (data.c[:, 0] + 2) % 3)
+    assert len(solved) == 3
+    fitted = TransportMap().fit(replace(data, protected=(replace(RACE, reference=1),)))
+    assert len(solved) == 5  # a with b, and b with c
+    fitted.map(data, (data.c[:, 0] + 2) % 3)
+    assert len(solved) == 6
+
+
+def test_many_groups_need_a_destination_each():
+    data = replace(three_groups(), protected=(RACE,))
+    with pytest.raises(OptionError, match="'race' has 3 classes; say where everyone goes with `to`"):
+        TransportMap().fit(data).map(data)
+    with pytest.raises(ShapeError, match=r"`to` has shape \(2,\); expected \(60,\)"):
+        TransportMap().fit(data).map(data, torch.ones(2))
+
+
+# --- many people ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_large_groups_are_sampled_by_seed(solver: str):
+    x = random_rows(300, 2)
+    data = two_groups(x, x + 1)
+    rows, again, other = (
+        TransportMap(solver=solver, exact_up_to=100, seed=s).fit(data).map(data).rows for s in (0, 0, 1)
+    )
+    assert torch.equal(rows, again)
+    assert not torch.equal(rows, other)
+    assert float((rows[:300] - x).mean()) == pytest.approx(1.0, abs=0.1)
+    assert TransportMap(solver=solver, exact_up_to=100).fit(data).checks()["people_paired"] == pytest.approx(1 / 3)
+    assert TransportMap(solver=solver).fit(data).checks()["people_paired"] == 1.0
+
+
+def test_very_large_groups_are_paired_by_entropic_transport():
+    x = random_rows(400, 2).float()
+    data = two_groups(x, x + 1)
+    fitted = TransportMap(exact_up_to=50, entropic_above=300, entropic_rows=200, regularisation=0.05).fit(data)
+    assert fitted.checks()["people_paired"] == 0.5
+    rows = fitted.map(data).rows
+    assert rows.dtype == torch.float32
+    assert float((rows[:400] - x).mean()) == pytest.approx(1.0, abs=0.05)
+    torch.testing.assert_close(rows[400:] - x, torch.zeros(400, 2), atol=0.8, rtol=0)
+
+
+def test_people_who_get_the_mean_of_many_are_too_much_alike_and_it_says_so():
+    alike, different = (TransportMap().fit(two_groups(random_rows(n, 3), random_rows(90, 3, seed=1))) for n in (3, 90))
+    assert different.doubts(different.checks()) == []
+    assert different.checks()["spread_kept"] == pytest.approx(1.0)
+    assert alike.checks()["spread_kept"] < 0.6
+    assert "since people with many partners get their mean; compare with rank" in alike.doubts(alike.checks())[0]
+
+
+# --- doors ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_column_that_is_withheld_takes_the_other_groups_value_and_costs_nothing():
+    frame = people(60)
+    table = load_table(frame)
+    encoding = fit_encoding(table, protected=["sex"], columns=["sex", "income", "age"], dtype=torch.float64)
+    data = encoding.encode(table)
+    rows = TransportMap().fit(data).map(data).rows
+    assert encoding.table(rows)["sex"].tolist() == frame["sex"].map({"male": "female", "female": "male"}).tolist()
+    without = fit_encoding(table, protected=["sex"], columns=["income", "age"], dtype=torch.float64).encode(table)
+    assert torch.equal(rows[:, ~data.withheld], TransportMap().fit(without).map(without).rows)
+
+
+def test_people_whose_group_is_unknown_stay_and_are_abstained():
+    data = individuals(torch.tensor([[1.0], [2.0], [5.0], [6.0], [9.0]]), c=[0, 0, 1, 1, NAN])
+    out = TransportMap().fit(data).map(data)
+    assert out.abstained.tolist() == [False] * 4 + [True]
+    assert out.reason == "protected value unknown"
+    assert out.rows[:, 0].tolist() == [5, 6, 1, 2, 9]
+
+
+def test_where_nobody_goes_anywhere_everyone_stays():
+    data = individuals(random_rows(6, 2))
+    fitted = TransportMap().fit(data)
+    for out in (fitted.map(data, torch.full((6,), NAN)), fitted.map(data, data.c[:, 0])):
+        assert out.abstained.all()
+        assert torch.equal(out.rows, data.x)
+
+
+def test_a_model_of_protected_columns_alone_leaves_nothing_to_pair_people_by():
+    data = individuals(random_rows(6, 2), withheld=torch.ones(2, dtype=torch.bool))
+    with pytest.raises(OptionError, match="All columns of the model are protected: nothing is left to pair people by"):
+        TransportMap().fit(data)
+
+
+def test_a_number_is_refused_with_what_to_use_instead():
+    data = replace(individuals(random_rows(8, 1)), protected=(Protected("age", "continuous", ()),))
+    with pytest.raises(OptionError, match=r"'age' is a number.*rank or move.*a cut such as 'age<25'"):
+        TransportMap().fit(data)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"exact_up_to": 0}, "exact_up_to is 0; give a number of people of at least 1"),
+        ({"regularisation": 0.0}, "The regularisation is 0.0; give a share of the mean cost above 0"),
+        ({"solver": "simplex"}, "The solver is 'simplex'; expected 'auto', 'pot' or 'scipy'"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(changed: dict[str, Any], message: str):
+    with pytest.raises(OptionError, match=message):
+        TransportMap(**changed).fit(individuals(random_rows(8, 1)))
+
+
+def test_a_map_that_is_not_fitted_says_so():
+    with pytest.raises(NotFittedError, match="call fit first"):
+        TransportMap().map(individuals(random_rows(8, 1)))
+    with pytest.raises(NotFittedError, match="call fit first"):
+        TransportMap().checks()
+
+
+def test_without_pot_scipy_pairs_people_and_pot_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch):
+    data = individuals(random_rows(20, 2))
+    expected = TransportMap(solver="scipy").fit(data).map(data).rows
+    monkeypatch.setitem(sys.modules, "ot", None)
+    monkeypatch.setattr(transport, "find_spec", lambda name: None)
+    assert torch.equal(TransportMap().fit(data).map(data).rows, expected)
+    with pytest.raises(MissingExtraError, match=r"pip install 'fairfox\[peers\]'"):
+        TransportMap(solver="pot").fit(data)
+
+
+def test_the_effect_test_takes_it_for_any_model():
+    x = random_rows(40, 2)
+    data = two_groups(x, x + 1)
+    assert isinstance(TransportMap(), ManyGroupMap)
+    assert isinstance(TransportMap(), CheckedMap)
+    found = Effect(map=TransportMap(), refits=1).fit(data).measure(linear(0.5, 0.25), data)
+    expected = torch.tensor([0.75] * 40 + [-0.75] * 40).double()
+    assert found.signed is not None
+    torch.testing.assert_close(found.signed, expected)
+    several = Effect(map=TransportMap(), refits=3).fit(data).measure(linear(0.5, 0.25), data)
+    assert several.refits.shape == (80, 3)
+    torch.testing.assert_close(several.refits.mean(), torch.tensor(0.0).double(), atol=0.2, rtol=0)
