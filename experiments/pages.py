@@ -13,6 +13,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import peer_pages
 from settings import PAPER_MODEL_SCORES
 
 FOLDER = Path(__file__).parent
@@ -143,11 +144,23 @@ def beside_plain_targets(found: Results) -> str:
     return table(["", "plain targets", "this run"], rows)
 
 
+def peers(found: Results) -> str:
+    """Return the peers' tests beside the best single test."""
+    return peer_pages.peers(found, table, about)
+
+
+def costs(found: Results) -> str:
+    """Return what every test costs."""
+    return peer_pages.costs(found, table, about)
+
+
 PARTS: dict[str, Callable[[Results], str]] = {
     "ap": average_precisions,
     "rho": rank_correlations,
     "settings": settings,
     "generators": generators,
+    "peers": peers,
+    "costs": costs,
     "bars": bars,
     "about": about,
     "plain-targets": beside_plain_targets,

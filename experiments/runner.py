@@ -91,8 +91,7 @@ class Parts:
 
     def read(self, job: Job) -> dict[str, Any]:
         """Return what a finished job returned (`result`) and how long it took (`seconds`)."""
-        found: dict[str, Any] = json.loads((self.of(job) / "result.json").read_text(encoding="utf-8"))
-        return found
+        return _read(self.of(job) / "result.json")
 
 
 class Clock:
@@ -125,19 +124,28 @@ class Experiment(Generic[S]):
     show: Callable[[dict[str, Any]], str]  # the results file in words
     narrow: Callable[[S, Sequence[str]], S]  # settings with the named parts only
     draw: Callable[[dict[str, Any], Path], None] | None = None  # figures beside the results file
+    on: Callable[[S, str], S] | None = None  # settings with another device; None: there is no choice
+    check: Callable[[dict[str, Any], dict[str, Any]], None] = lambda earlier, about: None  # before anything is run
+    merge: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]] | None = None  # an earlier file, what was found
+    parts_with: str | None = None  # another experiment that has jobs in common; None: an own folder of results
+    parts_of_a_whole: bool = False  # what is named by --only goes into the one results file, with all the rest
 
     def run(self, arguments: Sequence[str] | None = None) -> int:
         """Do what is missing, write the results file, print it; return 1 where a job failed."""
         options = self._options(arguments)
         settings = self.quick if options.quick else self.full
         settings = self.narrow(settings, options.only) if options.only else settings
-        partial = "-quick" * options.quick + "-only" * bool(options.only)
+        settings = self.on(settings, options.device) if self.on is not None else settings
+        partial = "-quick" * options.quick + "-only" * (bool(options.only) and not self.parts_of_a_whole)
         out = options.out or RESULTS / f"{self.name}{partial}.json"
-        parts = Parts(out.parent / f"{self.name}.parts")
-        if options.fresh and parts.folder.is_dir():
-            shutil.rmtree(parts.folder)
+        if out.is_file() and self.merge is not None:
+            self.check(_read(out), self._about(settings, options))
+        parts = Parts(out.parent / f"{self.parts_with or self.name}.parts")
         jobs = with_needed(self.jobs(settings, options.seed))
         clock = Clock(parts, jobs)
+        if options.fresh:
+            for folder in (clock.folder, *map(parts.of, jobs)):
+                shutil.rmtree(folder, ignore_errors=True)
         failures = run_jobs(jobs, parts, workers=options.workers, finished=clock.note)
         if failures:
             for failure in failures:
@@ -146,6 +154,8 @@ class Experiment(Generic[S]):
             return 1
         clock.note()
         found = self._found(settings, options, {job.name: parts.read(job) for job in jobs}, clock.seconds())
+        if out.is_file() and self.merge is not None:
+            found = self.merge(_read(out), found)
         write_json(out, found)
         if self.draw is not None:
             self.draw(found, out.with_suffix(""))
@@ -155,15 +165,26 @@ class Experiment(Generic[S]):
     def _options(self, arguments: Sequence[str] | None) -> argparse.Namespace:
         parser = argparse.ArgumentParser(description=self.description)
         parser.add_argument("--quick", action="store_true", help="a small version of everything")
-        parser.add_argument("--only", nargs="+", metavar="NAME", help="only these parts of the experiment")
+        parser.add_argument(
+            "--only", nargs="+", action="extend", metavar="NAME", help="only these parts of the experiment"
+        )
         parser.add_argument("--seed", type=int, default=0)
         parser.add_argument("--workers", type=int, default=usable_cores(), help="jobs at once; default: all cores")
-        parser.add_argument("--fresh", action="store_true", help="forget what earlier runs have finished")
+        parser.add_argument("--fresh", action="store_true", help="do again what earlier runs have finished")
         parser.add_argument("--out", type=Path, help=f"results file; default: results/{self.name}.json")
+        if self.on is not None:
+            parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where large networks train")
         return parser.parse_args(arguments)
 
     def _found(self, settings: S, options: argparse.Namespace, done: Found, seconds: float) -> dict[str, Any]:
-        about = {
+        about = self._about(settings, options) | {
+            "seconds": round(seconds, 1),
+            "core_seconds": round(sum(part["seconds"] for part in done.values()), 1),
+        }
+        return about | self.gather(settings, {name: part["result"] for name, part in done.items()}, about)
+
+    def _about(self, settings: S, options: argparse.Namespace) -> dict[str, Any]:
+        return {
             "experiment": self.name,
             "seed": options.seed,
             "quick": options.quick,
@@ -175,10 +196,7 @@ class Experiment(Generic[S]):
                 "workers": options.workers,
                 "platform": f"{platform.system()} {platform.machine()}",
             },
-            "seconds": round(seconds, 1),
-            "core_seconds": round(sum(part["seconds"] for part in done.values()), 1),
         }
-        return about | self.gather(settings, {name: part["result"] for name, part in done.items()}, about)
 
 
 def with_needed(jobs: Sequence[Job]) -> list[Job]:
@@ -366,6 +384,11 @@ def write_json(path: Path, found: object) -> None:
         temporary.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
+def _read(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
 def _digest(what: list[str]) -> str:
     return hashlib.sha256(json.dumps(what).encode()).hexdigest()[:10]
 
@@ -377,10 +400,17 @@ def named(what: str, known: Mapping[str, One], names: Sequence[str]) -> tuple[On
     return tuple(one for name, one in known.items() if name in names)
 
 
+def installed(name: str) -> str:
+    """Return a package's name and version."""
+    return f"{name} {_version(name)}"
+
+
 def _version(name: str) -> str:
     """Return a package's version; of fairfox also where it is not installed but run from its sources."""
     try:
         return version(name)
     except PackageNotFoundError:
+        if name != "fairfox":
+            return "of unknown version"
         project = Path(__file__).parents[1] / "pyproject.toml"
         return str(tomllib.loads(project.read_text(encoding="utf-8"))["project"]["version"])

@@ -62,14 +62,14 @@ def scores_without(targets: Sequence[Model], fitting: Dataset, people: Dataset, 
     A re-training of `rank` and of the linear auxiliary of `fta+linear` is a fit on resampled rows; `fta` and `lic`
     learn nothing.
     """
-    sample = _resampled(fitting, seed)
+    sample = resampled(fitting, seed)
     gradient_tests: dict[str, GradientTest] = {
         "fta": FTA(),
         "fta+linear": FTALinear(auxiliary=LinearAuxiliary()).fit(sample),
     }
     found = _gradient_scores(gradient_tests, targets, people)
     found["rank"] = effects(RankMap().fit(sample), targets, people)
-    found["lic"] = [_scores(LIC().measure(target, people)) for target in targets]
+    found["lic"] = [known_scores(LIC().measure(target, people)) for target in targets]
     return found
 
 
@@ -85,7 +85,7 @@ def scores_with(
     found = _gradient_scores({name: test for name, test in tests.items() if not test.integrated}, targets, people)
     found |= integrated_scores({name: test for name, test in tests.items() if test.integrated}, targets, people)
     maps: dict[str, CounterfactualMap] = {
-        "rank": RankMap().fit(_resampled(fitting, seed)),
+        "rank": RankMap().fit(resampled(fitting, seed)),
         "move": MoveMap(auxiliary=auxiliary).fit(fitting),
         "move-direct": MoveMap(auxiliary=auxiliary, metric="identity").fit(fitting),
     }
@@ -120,13 +120,13 @@ def integrated_scores(tests: Mapping[str, FAux], targets: Sequence[Model], peopl
     for target in targets:
         grad_tar = integrated(target)[:, 0]
         for name, test in tests.items():
-            found[name].append(_scores(measurement(test, test.values(grad_tar, jac_aux)[None], dead, people)))
+            found[name].append(known_scores(measurement(test, test.values(grad_tar, jac_aux)[None], dead, people)))
     return found
 
 
 def _gradient_scores(tests: Mapping[str, GradientTest], targets: Sequence[Model], people: Dataset) -> Scores:
     each = [measure_together(list(tests.values()), target, people) for target in targets]
-    return {name: [_scores(found[place]) for found in each] for place, name in enumerate(tests)}
+    return {name: [known_scores(found[place]) for found in each] for place, name in enumerate(tests)}
 
 
 def _faux(name: str, auxiliary: FixedAuxiliary) -> FAux:
@@ -135,9 +135,11 @@ def _faux(name: str, auxiliary: FixedAuxiliary) -> FAux:
     return test
 
 
-def _scores(found: Measurement) -> Tensor:
-    return torch.where(found.abstained, torch.nan, found.score)
+def known_scores(found: Measurement) -> Tensor:
+    """Return scores (N,) with NaN for those whom the test abstains from."""
+    return torch.where(found.abstained.to(found.score.device), torch.nan, found.score)
 
 
-def _resampled(data: Dataset, seed: int) -> Dataset:
+def resampled(data: Dataset, seed: int) -> Dataset:
+    """Return as many people drawn with replacement."""
     return resample(data, generator=torch.Generator().manual_seed(seed))

@@ -1,90 +1,52 @@
 """Table 1 of the paper: how well each fairness test finds the people who are truly treated unfairly.
 
 Every setting of the paper, two target architectures, ten re-trainings; tests that use an auxiliary once with a plain
-one (what a user has) and once with a disentangled one (the paper's: it is told which part of x depends on c).
+one (what a user has) and once with a disentangled one (the paper's: it is told which part of x depends on c). The
+peers' tests, and what every test costs, are commands of their own: --only fliptest.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
-from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
 import torch
 from runner import Experiment, Found, Job, named
-from scoring import Scores, judge_known, scores_with, scores_without
-from settings import AUXILIARIES, PAPER_TABLE1, ROWS, SETTINGS, TARGETS, Rows, Setting, Shape, Sources
+from scoring import judge_known, scores_with, scores_without
+from settings import PAPER_TABLE1, SETTINGS, Rows, Setting, Shape
 from table1_bars import bars, table1_text
-from trials import (
-    Folders,
-    balanced_accuracy,
-    generate,
-    generator_job,
-    load_generator,
-    load_trial,
-    seed_of,
-    targets_job,
-    threshold_job,
-)
+from table1_merge import keep_peers
+from table1_peers import PARTS, PEERS, PEERS_TINY, Peers
+from table1_plan import FULL, QUICK, TINY, Stand, Table1, made_before, stand, summaries, thresholds_of, trained
+from trials import Folders, balanced_accuracy, seed_of
 
-from fairfox.auxiliary.model import AuxiliaryModel, FixedAuxiliary
-from fairfox.auxiliary.projected import ProjectedAuxiliary
-from fairfox.data.dataset import Dataset
-from fairfox.evaluation import Trial, average_precision
+from fairfox.evaluation import average_precision
+
+__all__ = ["EXPERIMENT", "FULL", "PEERS", "PEERS_TINY", "QUICK", "TINY", "keep_peers", "main", "narrow"]
 
 KINDS = ("none", "plain", "disentangled")
 
 
-@dataclass(frozen=True)
-class Table1:
-    """How large the table is."""
-
-    settings: tuple[Setting, ...] = SETTINGS
-    rows: Rows = ROWS
-    targets: tuple[Shape, ...] = TARGETS
-    auxiliaries: tuple[Shape, ...] = AUXILIARIES
-    sources: Sources = Sources()  # noqa: RUF009
-
-
-FULL = Table1()
-QUICK = Table1(
-    settings=SETTINGS[2:4],
-    rows=Rows(2_000, 500, 1_000),
-    targets=TARGETS[:1],
-    auxiliaries=AUXILIARIES[:2],
-    sources=Sources(rows=3_000, steps=600, pairs=2_000, draws=1),
-)
-TINY = replace(
-    QUICK,
-    rows=Rows(1_200, 300, 500),
-    auxiliaries=AUXILIARIES[:1],
-    sources=Sources(rows=1_500, steps=300, pairs=500, draws=1),
-)
-
-
 def jobs(plan: Table1, seed: int) -> list[Job]:
     """Return the jobs that score people, the longest first; they come after those that make people and targets."""
-    wide_first = sorted(plan.settings, key=lambda s: (s.fusion == "concat", s.c == "magic"))
     return [
         _scoring_job(plan, setting, kind, index, seed)
-        for setting in wide_first
+        for setting in plan.longest_first
         for kind in KINDS
-        for index in range(len(plan.auxiliaries))
+        for index in plan.retrainings
     ]
 
 
 def _scoring_job(plan: Table1, setting: Setting, kind: str, index: int, seed: int) -> Job:
-    generator = generator_job(setting, plan.sources, seed)
-    thresholds = [threshold_job(generator, setting, shape, plan.rows, seed) for shape in plan.targets]
-    targets = [targets_job(generator, setting, shape, plan.rows, seed) for shape in plan.targets]
     shape = plan.auxiliaries[index] if kind != "none" else None
     arguments = (setting, plan.targets, kind, shape, plan.rows, seed_of(seed, setting.name), seed_of(seed, index))
     name = f"scores-{setting.name}-{kind}-{index}"
-    return Job(name, score_people, arguments, after=(generator, *thresholds, *targets))
+    return Job(name, score_people, arguments, after=made_before(plan, setting, seed))
 
 
 def score_people(
@@ -99,51 +61,22 @@ def score_people(
     seed: int,
 ) -> dict[str, Any]:
     """Return how good every test is after one re-training, for each target architecture."""
-    fitting, people = generate(needed[0], setting.fusion, setting.bias, rows, people_seed)
-    spreads, places = needed[1 : 1 + len(targets)], needed[1 + len(targets) :]
-    trials = [load_trial(fitting, people, *each) for each in zip(places, spreads, strict=True)]
-    models = [model for trial in trials for model in (trial.unfair, trial.fair)]
+    here = stand(needed, setting, targets, rows, people_seed)
     if shape is None:
-        scores = scores_without(models, fitting, people, seed=seed)
-        lic = scores["lic"]
-        return _judged(scores, models, trials, targets) | {"shuffled": _shuffled(lic, models, trials, seed)}
-    auxiliary = _trained(kind, shape, needed[0], setting, fitting, seed)
-    scores = scores_with(auxiliary, models, fitting, people, seed=seed)
-    quality = balanced_accuracy(auxiliary.members[0], people.x, people.c[:, 0], cut=0.0)
-    return _judged(scores, models, trials, targets) | {"auxiliary_balanced_accuracy": quality}
+        scores = scores_without(here.models, here.fitting, here.people, seed=seed)
+        return here.judged(scores) | {"shuffled": _shuffled(scores["lic"], here, seed)}
+    auxiliary = trained(kind, shape, needed[0], setting, here.fitting, seed)
+    scores = scores_with(auxiliary, here.models, here.fitting, here.people, seed=seed)
+    quality = balanced_accuracy(auxiliary.members[0], here.people.x, here.people.c[:, 0], cut=0.0)
+    return here.judged(scores) | {"auxiliary_balanced_accuracy": quality}
 
 
-def _trained(kind: str, shape: Shape, place: Path, setting: Setting, fitting: Dataset, seed: int) -> FixedAuxiliary:
-    """Return a newly trained auxiliary of a kind."""
-    network = AuxiliaryModel(refits=1, width=shape.width, depth=shape.depth, seed=seed)
-    if kind == "plain":
-        network.fit(fitting)
-        return FixedAuxiliary(network.members, network.held_out)
-    projected = ProjectedAuxiliary(load_generator(place).keep_c(setting.fusion), network).fit(fitting)
-    return FixedAuxiliary(projected.members, projected.held_out)
-
-
-def _judged(scores: Scores, models: list[Any], trials: list[Trial], targets: Sequence[Shape]) -> dict[str, Any]:
-    entries = []
-    for test, each in scores.items():
-        for trial, shape in zip(trials, targets, strict=True):
-            judged = judge_known(models, each, trial)
-            numbers = {
-                "ap": judged.ap,
-                "rho": judged.rho,
-                "ap_within": judged.ap_within,
-                "prevalence": judged.prevalence,
-            }
-            entries.append({"test": test, "target": str(shape), **numbers})
-    return {"entries": entries}
-
-
-def _shuffled(scores: list[torch.Tensor], models: list[Any], trials: list[Trial], seed: int) -> float:
+def _shuffled(scores: list[torch.Tensor], here: Stand, seed: int) -> float:
     """Return the mean AP of the best scores when they are given to the wrong people: about the prevalence."""
     generator = torch.Generator().manual_seed(seed)
     found = []
-    for trial in trials:
-        judged = judge_known(models, scores, trial)
+    for trial in here.trials:
+        judged = judge_known(here.models, scores, trial)
         order = torch.randperm(len(judged.scores), generator=generator).numpy()
         found.append(average_precision(judged.labels, judged.scores[order]))
     return fmean(found)
@@ -155,7 +88,7 @@ def gather(plan: Table1, found: Found, about: dict[str, Any]) -> dict[str, Any]:
         entry
         for setting in plan.settings
         for kind in KINDS
-        for entry in _summaries(setting, kind, [found[f"scores-{setting.name}-{kind}-{i}"] for i in _places(plan)])
+        for entry in summaries(setting, kind, [found[f"scores-{setting.name}-{kind}-{i}"] for i in plan.retrainings])
     ]
     sections = {
         "results": results,
@@ -168,41 +101,13 @@ def gather(plan: Table1, found: Found, about: dict[str, Any]) -> dict[str, Any]:
     return sections | {"bars": bars(sections, about)}
 
 
-def _places(plan: Table1) -> range:
-    return range(len(plan.auxiliaries))
-
-
-def _summaries(setting: Setting, kind: str, parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return one entry per test: architectures are averaged, then mean and spread are taken over re-trainings."""
-    values: dict[str, list[dict[str, float]]] = defaultdict(list)  # of each re-training
-    for part in parts:
-        for test in dict.fromkeys(entry["test"] for entry in part["entries"]):
-            own = [entry for entry in part["entries"] if entry["test"] == test]
-            numbers = ("ap", "rho", "ap_within", "prevalence")
-            values[test].append({name: fmean(entry[name] for entry in own) for name in numbers})
-    return [
-        {"setting": setting.name, "test": test, "auxiliary": kind, **_moments(each)} for test, each in values.items()
-    ]
-
-
-def _moments(each: list[dict[str, float]]) -> dict[str, float]:
-    out: dict[str, float] = {}
-    for name in ("ap", "rho", "ap_within"):
-        own = [one[name] for one in each]
-        out |= {f"{name}_mean": fmean(own), f"{name}_std": stdev(own) if len(own) > 1 else 0.0}
-    return out | {"prevalence": fmean(one["prevalence"] for one in each), "retrainings": len(each)}
-
-
 def _trial_summary(plan: Table1, setting: Setting, found: Found) -> dict[str, Any]:
     """Return what stands behind a setting's numbers: its targets, thresholds, auxiliaries, and AP by chance."""
-    by_kind = {kind: [found[f"scores-{setting.name}-{kind}-{i}"] for i in _places(plan)] for kind in KINDS}
+    by_kind = {kind: [found[f"scores-{setting.name}-{kind}-{i}"] for i in plan.retrainings] for kind in KINDS}
     return {
         **asdict(setting),
         "targets": {str(shape): found[f"targets-{setting.name}-{shape}"] for shape in plan.targets},
-        "thresholds": {
-            str(shape): found[f"threshold-{setting.c}-{setting.y}-{setting.fusion}-{shape}"]["threshold"]
-            for shape in plan.targets
-        },
+        "thresholds": thresholds_of(plan, setting, found),
         "auxiliary_balanced_accuracy": {
             kind: [part["auxiliary_balanced_accuracy"] for part in by_kind[kind]] for kind in KINDS[1:]
         },
@@ -217,14 +122,27 @@ def narrow(plan: Table1, names: Sequence[str]) -> Table1:
 
 EXPERIMENT = Experiment(
     name="table1",
-    description="Table 1 of the paper: average precision of every fairness test on eight synthetic settings.",
+    description="Table 1 of the paper: average precision of every fairness test on eight synthetic settings. --only "
+    f"names settings, or instead of all other tests some of {', '.join(PARTS)}: these go into the same results file.",
     full=FULL,
     quick=QUICK,
     jobs=jobs,
     gather=gather,
     show=table1_text,
     narrow=narrow,
+    merge=keep_peers,
 )
 
+
+def main(
+    arguments: Sequence[str] | None = None, own: Experiment[Table1] = EXPERIMENT, peers: Experiment[Peers] = PEERS
+) -> int:
+    """Run the table's own tests or, where `--only` names them, the peers' tests and the costs."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--only", nargs="+", action="extend", default=[])
+    options, _ = parser.parse_known_args(arguments)
+    return peers.run(arguments) if set(options.only) & set(PARTS) else own.run(arguments)
+
+
 if __name__ == "__main__":
-    sys.exit(EXPERIMENT.run())
+    sys.exit(main())

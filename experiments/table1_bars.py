@@ -13,6 +13,7 @@ OUTER = [setting for setting in SETTINGS if setting.fusion == "outer"]
 CONCAT = [setting for setting in SETTINGS if setting.fusion == "concat"]
 HARD = ("Synthetic-1", "Synthetic-3", "Synthetic-5")
 FAMILY = ("faux", "faux+ng", "faux+ig")
+PEERS = ("unfair_map", "fliptest", "transport")
 CHANCE = 0.03  # how far AP may lie from the prevalence when scores are shuffled
 
 
@@ -30,19 +31,33 @@ class Entries:
         """Return mean APs, setting by setting."""
         return [self.ap(setting, test, auxiliary) for setting in settings]
 
+    def numbers(self, test: str, auxiliary: str, number: str) -> list[float]:
+        """Return the mean AP or rho of a test, setting by setting."""
+        return [float(self.by_name[name, test, auxiliary][f"{number}_mean"]) for name in NAMES]
+
+    @property
+    def peers(self) -> list[str]:
+        """The peers' tests that are there in all settings."""
+        return [peer for peer in PEERS if all((name, peer, "none") in self.by_name for name in NAMES)]
+
+    @property
+    def has_own(self) -> bool:
+        """Whether the table's own tests are there in all settings."""
+        return all((name, "lic", "none") in self.by_name for name in NAMES)
+
     def best(self) -> tuple[str, str]:
-        """Return the test and its auxiliary with the largest mean AP, among those that a user could run."""
-        usable = {(t, a) for _, t, a in self.by_name if a != "disentangled" and t != "lic"}
+        """Return the test and its auxiliary with the largest mean AP, among fairfox's own that a user could run."""
+        usable = {(t, a) for _, t, a in self.by_name if a != "disentangled" and t.split("/")[0] not in ("lic", *PEERS)}
         return max(sorted(usable), key=lambda pair: fmean(self.aps(*pair)))
 
 
 def bars(found: dict[str, Any], about: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return every bar with its measured value and whether it holds; none where settings are missing."""
+    """Return every bar with its measured value and whether it holds; none where settings or own tests are missing."""
     entries = Entries(found["results"])
-    if {setting for setting, _, _ in entries.by_name} < set(NAMES):
+    if not entries.has_own:
         return []
     shown = [*_basic(entries, found), *_pattern(entries), *_ours(entries), *_generators(found["generators"])]
-    return [*shown, _time(about["seconds"], about["machine"]["workers"])]
+    return [*shown, _time(about["seconds"], about["machine"]["workers"]), *_peers(entries)]
 
 
 def _bar(what: str, value: object, holds: bool) -> dict[str, Any]:
@@ -105,6 +120,35 @@ def _ours(entries: Entries) -> list[dict[str, Any]]:
     ]
 
 
+def _peers(entries: Entries) -> list[dict[str, Any]]:
+    """Whether the best single test is ahead of every peer; nothing where no peer has run."""
+    if not entries.peers:
+        return []
+    test, auxiliary = entries.best()
+    out = []
+    for number, words in (("ap", "AP"), ("rho", "rho")):
+        ours = fmean(entries.numbers(test, auxiliary, number))
+        theirs = {peer: fmean(entries.numbers(peer, "none", number)) for peer in entries.peers}
+        value = {name: round(mean, 4) for name, mean in ({test: ours} | theirs).items()}
+        what = f"best single test with what a user has ({test}): mean {words} ahead of every peer's"
+        out.append(_bar(what, value, ours > max(theirs.values())))
+    return out
+
+
+def behind(results: Sequence[dict[str, Any]]) -> list[str]:
+    """Return a sentence for each setting and number in which a peer is ahead of the best single test, or as good."""
+    entries = Entries(results)
+    test, auxiliary = entries.best()
+    out = []
+    for number, words in (("ap", "AP"), ("rho", "rho")):
+        ours = entries.numbers(test, auxiliary, number)
+        for peer in entries.peers:
+            for name, own, other in zip(NAMES, ours, entries.numbers(peer, "none", number), strict=True):
+                if other >= own:
+                    out.append(f"{name}: {peer} has the higher {words}, {other:.3f} against {own:.3f} of {test}")
+    return out
+
+
 def _generators(found: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
     """How far generated pairs are from the paper's, and from the tables they stand for."""
     tables = {name: one for pair in found.values() for name, one in pair.items()}
@@ -149,16 +193,24 @@ def _rounded(values: Sequence[float]) -> list[float]:
 
 
 def table1_text(found: dict[str, Any]) -> str:
-    """Return the results file as Markdown: AP beside the paper's, rho, and the bars."""
+    """Return the results file as Markdown: AP beside the paper's, rho, costs, and the bars."""
     shown = [name for name in NAMES if any(entry["setting"] == name for entry in found["results"])]
     lines = ["Average precision over both targets (± over re-trainings)", ""]
     lines += _table(found, shown, "ap", paper=True)
     lines += ["", "Rank correlation with the true score inside the unfair target", ""]
     lines += _table(found, shown, "rho", paper=False)
+    if "costs" in found:
+        lines += ["", "| test | training seconds | trained numbers | people scored in a second |", "|---|---|---|---|"]
+        lines += [
+            f"| {test} | {one['training_seconds']:.2f} | {one['parameters']} | {one['rows_per_second']:.0f} |"
+            for test, one in found["costs"]["tests"].items()
+        ]
     lines += [
         "",
         *(f"- {'holds' if bar['holds'] else '**fails**'}: {bar['bar']}: {bar['value']}" for bar in found["bars"]),
     ]
+    if found["bars"]:
+        lines += [f"- not ahead in {sentence}" for sentence in behind(found["results"])]
     took, machine = found["seconds"], found["machine"]
     return "\n".join(
         [*lines, "", f"{took:g} s with {machine['workers']} workers ({found['core_seconds']:g} s in all)."]
@@ -169,13 +221,15 @@ def _table(found: dict[str, Any], shown: list[str], number: str, *, paper: bool)
     """Return the lines of a Markdown table, tests by settings; with `paper` its own row below each of ours."""
     entries = Entries(found["results"])
     lines = ["| test | auxiliary | " + " | ".join(shown) + " | mean |", "|---" * (len(shown) + 3) + "|"]
-    pairs = dict.fromkeys((test, auxiliary) for _, test, auxiliary in entries.by_name)
-    prevalence = [entries.by_name[name, "lic", "none"]["prevalence"] for name in shown]
+    every = dict.fromkeys((test, auxiliary) for _, test, auxiliary in entries.by_name)
+    pairs = [pair for pair in every if all((name, *pair) in entries.by_name for name in shown)]
+    each = {entry["setting"]: entry["prevalence"] for entry in found["results"]}
+    prevalence = [each[name] for name in shown]
     for test, auxiliary in sorted(pairs, key=lambda pair: (pair[0].split("/")[0], pair)):
         own = [entries.by_name[name, test, auxiliary] for name in shown]
         cells = [f"{e[f'{number}_mean']:.3f} ± {e[f'{number}_std']:.3f}" for e in own]
         lines.append(_line(test, auxiliary, cells, fmean(e[f"{number}_mean"] for e in own)))
-    if paper:
+    if paper and shown:
         for test, row in PAPER_TABLE1.items():
             printed = [row[NAMES.index(name)] for name in shown]
             lines.append(_line(test, "the paper", [f"{ap:.3f}" for ap in printed], fmean(printed)))

@@ -54,7 +54,8 @@ def test_the_page_is_what_the_results_files_give(experiment):
 
 def test_the_page_has_every_part_of_table_1_and_every_experiment(experiment):
     names = re.findall(r"<!-- results: (.*?) -->", experiment.PAGE.read_text(encoding="utf-8"))
-    assert sorted(names) == sorted([*(f"table1-{p}" for p in experiment.PARTS), "bias_histograms", "operating_range"])
+    others = ["bias_histograms", "operating_range", "gan_metrics"]
+    assert sorted(names) == sorted([*(f"table1-{p}" for p in experiment.PARTS), *others])
 
 
 def test_our_rows_stand_above_the_papers_and_the_mean_is_theirs(experiment, found):
@@ -114,3 +115,75 @@ def test_runs_that_did_not_do_everything_are_not_shown(experiment, found, tmp_pa
     assert once.startswith("before\n<!-- results: table1-bars -->\n\n| what")
     assert "earlier" not in once
     assert experiment.page(once, tmp_path) == once
+
+
+@pytest.fixture
+def with_peers(experiment, found):
+    """Two peers in all settings, behind a test of ours but for one setting; one of them has other targets."""
+    names = experiment.peer_pages.NAMES
+    results = [entry(name, "rank/a", "plain", 0.9) for name in names]
+    for peer in ("fliptest", "transport"):
+        results += [entry(name, peer, "none", 0.6, 0.03) | {"rho_mean": -0.95} for name in names]
+    results += [entry(name, "fliptest/a", "plain", 0.99) for name in names]
+    next(e for e in results if (e["setting"], e["test"]) == ("Synthetic-3", "fliptest"))["ap_mean"] = 0.95
+    checks = {"ks": 0.25, "ks_unmapped": 0.5, "ks_chance": 0.02, "mse": 0.3, "mse_real": 0.1}
+    fliptest = {name: {"checks": checks, "training": {"device": "cuda"}} for name in names}
+    transport = {name: {"checks": {"spread_kept": 0.8}, "solver": "POT 0.9"} for name in names}
+    thresholds = {name: {"a": 0.01} for name in names}
+    other = thresholds | {"Synthetic-2": {"a": 0.02}}
+    runs = {
+        "fliptest": ABOUT | {"together": ["fliptest"], "thresholds": thresholds, "details": fliptest},
+        "transport": ABOUT | {"together": ["transport"], "thresholds": other, "details": transport},
+        "costs": ABOUT | {"together": ["costs"]},
+    }
+    ahead = "best single test with what a user has (rank/a): mean {} ahead of every peer's"
+    bars = [{"bar": ahead.format(number), "value": {}, "holds": True} for number in ("AP", "rho")]
+    printed = {"fliptest": dict.fromkeys(names, 0.5)}
+    trials = [trial(name) for name in names]
+    return found | {"results": results, "runs": runs, "bars": bars, "paper": printed, "trials": trials}
+
+
+def test_peers_stand_below_the_best_test_beside_the_papers_mean(experiment, with_peers):
+    lines = experiment.peers(with_peers).splitlines()
+    assert lines[2:6] == [
+        "| `rank/a` | 0.900 |  | -0.900 | 0.900 | 0.010 |",
+        "| `fliptest` | 0.644 | *0.500* | -0.950 | 0.600 | 0.030 |",  # (7 x 0.6 + 0.95) / 8
+        "| `transport` | 0.600 |  | -0.950 | 0.600 | 0.030 |",
+        "| `fliptest/a` | 0.990 |  | -0.990 | 0.990 | 0.010 |",
+    ]
+    assert any("is ahead of every peer on mean AP and on mean rho." in line for line in lines)
+    assert "| Synthetic-1 | 0.250 | 0.500 | 0.020 | 0.300 | 0.100 |" in lines
+    assert any("Transport was solved by POT 0.9." in line and "80% to 80%" in line for line in lines)
+
+
+def test_where_a_peer_is_ahead_is_in_bold(experiment, with_peers):
+    text = experiment.peers(with_peers)
+    assert "- **Synthetic-3: fliptest has the higher AP, 0.950 against 0.900 of rank/a**" in text
+    assert text.count("- **Synthetic") == 1
+    with_peers["bars"][1]["holds"] = False
+    text = experiment.peers(with_peers)
+    assert (
+        "**`rank/a`, fairfox's best single test with what a user has, is not ahead of every peer on mean rho.**" in text
+    )
+    with_peers["bars"][0]["holds"] = False
+    assert "is not ahead of every peer on mean AP and on mean rho.**" in experiment.peers(with_peers)
+
+
+def test_a_peer_that_was_judged_by_other_targets_is_told(experiment, with_peers):
+    text = experiment.peers(with_peers)
+    assert "**transport** was judged by other targets than the rest of the table." in text
+    assert "**fliptest** was" not in text
+
+
+def test_costs_say_where_they_were_measured(experiment, with_peers):
+    costs = {"setting": "Synthetic-8", "columns": 79, "fitting_rows": 12_000, "scored_rows": 5_000}
+    one = {"training_seconds": 12.346, "parameters": 12_345, "rows_per_second": 54_321.0}
+    costs |= {"target": "64x2", "device": "cpu, one thread", "tests": {"faux": one}}
+    text = experiment.costs(with_peers | {"costs": costs})
+    assert text.splitlines()[2] == "| `faux` | 12.35 | 12,345 | 54,321 |"
+    assert "Synthetic-8 (79 columns): fitted once on 12,000 people, then scoring 5,000 for one target of 64x2" in text
+
+
+def test_what_has_not_run_yet_is_said(experiment, found):
+    assert experiment.peers(found) == experiment.peer_pages.NOT_YET
+    assert experiment.costs(found) == experiment.peer_pages.NO_COSTS

@@ -103,3 +103,56 @@ def test_the_text_shows_our_numbers_beside_the_papers(experiment, found):
     assert any(line.startswith("| faux+ng | the paper | 0.876 | 0.999 |") for line in lines)
     assert "- holds: lic: AP at least 0.95 in all settings" in text
     assert lines[-1] == "600 s with 16 workers (9000 s in all)."
+
+
+@pytest.fixture
+def with_peers(experiment, found):
+    """The same beside peers that are behind by 0.2 on AP and rho, and one of them times the alignment share."""
+    for name in experiment.NAMES:
+        found["results"] += [entry(name, peer, "none", 0.78, 0.45) for peer in experiment.PEERS]
+        found["results"].append(entry(name, "transport/a", "plain", 0.99))
+    return found
+
+
+def test_a_best_test_that_is_ahead_of_every_peer_keeps_two_bars_more(experiment, found, with_peers):
+    assert failing(experiment, with_peers) == []
+    bars = experiment.bars(with_peers, ABOUT)
+    assert [bar["bar"] for bar in bars[-2:]] == [
+        "best single test with what a user has (rank/a): mean AP ahead of every peer's",
+        "best single test with what a user has (rank/a): mean rho ahead of every peer's",
+    ]
+    assert bars[-2]["value"] == {"rank/a": 0.98, "unfair_map": 0.78, "fliptest": 0.78, "transport": 0.78}
+    assert experiment.behind(with_peers["results"]) == []
+
+
+def test_a_peer_that_is_ahead_is_told_with_where(experiment, with_peers):
+    change(with_peers, "transport", rho_mean=0.66)
+    assert failing(experiment, with_peers) == [
+        "best single test with what a user has (rank/a): mean rho ahead of every peer's"
+    ]
+    change(with_peers, "transport", rho_mean=0.45)
+    next(e for e in with_peers["results"] if e["test"] == "fliptest" and e["setting"] == "Synthetic-5")["ap_mean"] = (
+        0.985
+    )
+    assert failing(experiment, with_peers) == []  # the mean is still behind
+    assert experiment.behind(with_peers["results"]) == [
+        "Synthetic-5: fliptest has the higher AP, 0.985 against 0.980 of rank/a"
+    ]
+    text = experiment.table1_text(with_peers | ABOUT | {"bars": experiment.bars(with_peers, ABOUT), "core_seconds": 1})
+    assert "- not ahead in Synthetic-5: fliptest has the higher AP, 0.985 against 0.980 of rank/a" in text
+
+
+def test_a_peer_that_is_not_there_in_all_settings_does_not_count(experiment, with_peers):
+    gone = ("Synthetic-2", "transport")
+    with_peers["results"] = [e for e in with_peers["results"] if (e["setting"], e["test"]) != gone]
+    assert experiment.Entries(with_peers["results"]).peers == ["unfair_map", "fliptest"]
+
+
+def test_peers_alone_have_no_bars_and_are_shown(experiment, with_peers):
+    alone = [e for e in with_peers["results"] if e["test"] in experiment.PEERS]
+    assert experiment.bars(with_peers | {"results": alone}, ABOUT) == []
+    costs = {"tests": {"rank": {"training_seconds": 0.5, "parameters": 0, "rows_per_second": 1234.5}}}
+    found = ABOUT | {"results": alone, "bars": [], "costs": costs, "core_seconds": 1}
+    text = experiment.table1_text(found)
+    assert "| transport | none | 0.780 ± 0.010 |" in text
+    assert "| rank | 0.50 | 0 | 1234 |" in text

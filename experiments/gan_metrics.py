@@ -1,0 +1,272 @@
+"""Do the checks of FlipTest's generator tell how good the test is? KS and MSE against average precision.
+
+The paper's figure on Synthetic-5: generators with other transport weights (lambda), critic steps, depths, widths and
+batches than the reference ones, each judged by both checks and by the average precision of FlipTest with it.
+Configurations are drawn at random by optuna, whatever the results are, so that each is a job of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from statistics import fmean
+from time import perf_counter
+from typing import Any, cast
+
+from runner import Experiment, Found, Job, installed, named
+from scoring import effects
+from settings import Rows, Setting, Shape, setting_named
+from table1_plan import FULL as TABLE
+from table1_plan import QUICK as QUICK_TABLE
+from table1_plan import Device, Table1, made_before, moved, stand
+from trials import Folders, seed_of
+
+from fairfox.errors import MissingExtraError
+from fairfox.evaluation import spearman
+from fairfox.extras import require
+from fairfox.maps.gan import GanMap
+from fairfox.nets.wgan import GanSettings
+
+CHECKS = ("ks", "mse")
+TUNED = ("weight", "n_critic", "depth", "width", "batch")
+CLEAR = 2.0  # standard errors of a rank correlation of independent numbers
+
+
+@dataclass(frozen=True)
+class Space:
+    """What configurations are drawn from: lambda evenly on a logarithmic scale, the others among these."""
+
+    weight: tuple[float, float] = (1e-6, 1e-2)
+    n_critic: tuple[int, ...] = (1, 2, 5, 8)
+    depth: tuple[int, ...] = (1, 2, 3)
+    width: tuple[int, ...] = (32, 64, 128, 256)
+    batch: tuple[int, ...] = (32, 64, 128)
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """How many generators are trained, for how long, and on whose people."""
+
+    setting: Setting = setting_named("Synthetic-5")  # noqa: RUF009
+    table: Table1 = TABLE
+    trials: int = 32
+    steps: int = 20_000
+    space: Space = Space()
+    device: Device = Device()  # noqa: RUF009
+
+
+FULL = Metrics()
+QUICK = Metrics(
+    setting_named("Synthetic-4"), QUICK_TABLE, 3, 100, Space(n_critic=(1, 2), depth=(1, 2), width=(16, 32), batch=(32,))
+)
+
+
+def configurations(plan: Metrics, seed: int) -> list[GanSettings]:
+    """Return the configurations: the reference one first, then draws that depend on the seed alone."""
+    optuna = require("optuna", extra="peers", why="to draw configurations")
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=seed))
+    kinds = optuna.distributions
+    space = {name: kinds.CategoricalDistribution(getattr(plan.space, name)) for name in TUNED if name != "weight"}
+    space["weight"] = kinds.FloatDistribution(*plan.space.weight, log=True)
+    drawn = [study.ask(space).params for _ in range(plan.trials - 1)]
+    return [GanSettings(steps=plan.steps, **own) for own in [{}, *drawn]]
+
+
+def jobs(plan: Metrics, seed: int) -> list[Job]:
+    """Return one job per configuration; all of them start from the same seed."""
+    table = plan.table
+    people = (plan.setting, table.targets, table.rows, seed_of(seed, plan.setting.name))
+    after = made_before(table, plan.setting, seed)
+    return [
+        Job(_name(trial), try_generator, (*people, gan, seed_of(seed, "gan"), plan.device), after=after)
+        for trial, gan in enumerate(configurations(plan, seed))
+    ]
+
+
+def _name(trial: int) -> str:
+    return f"gan-{trial}"
+
+
+def try_generator(
+    folder: Path,
+    needed: Folders,
+    setting: Setting,
+    targets: Sequence[Shape],
+    rows: Rows,
+    people_seed: int,
+    gan: GanSettings,
+    seed: int,
+    device: Device,
+) -> dict[str, Any]:
+    """Return the checks of one generator each way, and how good FlipTest is with them."""
+    here = stand(needed, setting, targets, rows, people_seed)
+    began = perf_counter()
+    ((one,),) = GanMap(**asdict(gan)).fit_many(here.fitting.to(device.name), 1, seed=seed)
+    seconds = perf_counter() - began
+    scores = effects(one, [moved(model, device) for model in here.models], here.people.to(device.name))
+    entries = here.judged({"fliptest": [each.cpu() for each in scores]})["entries"]
+    checks = cast(GanMap, one).checks()
+    return {
+        **{name: getattr(gan, name) for name in TUNED},
+        **{name: value if math.isfinite(value) else None for name, value in checks.items()},
+        **{name: fmean(entry[name] for entry in entries) for name in ("ap", "rho", "prevalence")},
+        **{"seconds": seconds, "device": device.name},
+    }
+
+
+def gather(plan: Metrics, found: Found, about: dict[str, Any]) -> dict[str, Any]:
+    """Return the trials, rank correlations with average precision, and what the paper says about them."""
+    trials = [found[_name(trial)] for trial in range(plan.trials)]
+    correlations = {name: correlation(trials, name) for name in (*CHECKS, *TUNED)}
+    versions = about["versions"] | dict([installed("optuna").split(" ", 1)])
+    return {
+        "versions": versions,
+        "trials": trials,
+        "correlations": correlations,
+        "paper": claims(correlations),
+    }
+
+
+def correlation(trials: Sequence[dict[str, Any]], name: str) -> dict[str, Any]:
+    """Return the rank correlation of a number with average precision, over the trials that have it.
+
+    `clear` is what independent numbers reach by chance in one of twenty draws, about; null where the number is the same
+    in all trials.
+    """
+    both = [(one[name], one["ap"]) for one in trials if one[name] is not None]
+    if len({value for value, _ in both}) < 2 or len({ap for _, ap in both}) < 2:
+        return {"spearman": None, "clear": None, "trials": len(both)}
+    value = spearman(*zip(*both, strict=True))
+    return {"spearman": value, "clear": CLEAR / math.sqrt(len(both) - 1), "trials": len(both)}
+
+
+def claims(found: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return what the paper says, and whether it is so here."""
+    ks, mse = (_signed(found[name]) for name in CHECKS)
+    sizes = {name: abs(_signed(found[name])[0]) for name in TUNED}
+    return [
+        _claim("a smaller KS goes with a higher AP", found["ks"]["spearman"], ks[0] < -ks[1]),
+        _claim("a smaller MSE does not go with a higher AP", found["mse"]["spearman"], mse[0] > -mse[1]),
+        _claim("of the settings lambda matters most", sizes, max(sizes, key=lambda name: sizes[name]) == "weight"),
+        _claim("a smaller lambda gives a higher AP", found["weight"]["spearman"], _below(found["weight"])),
+    ]
+
+
+def _signed(one: dict[str, Any]) -> tuple[float, float]:
+    """Return a correlation and what is clear; nothing can be said of a number that is the same in all trials."""
+    return (0.0, math.inf) if one["spearman"] is None else (one["spearman"], one["clear"])
+
+
+def _below(one: dict[str, Any]) -> bool:
+    value, clear = _signed(one)
+    return value < -clear
+
+
+def _claim(what: str, value: object, holds: bool) -> dict[str, Any]:
+    return {"claim": what, "value": value, "confirmed": holds}
+
+
+def show(found: dict[str, Any]) -> str:
+    """Return the results file as Markdown."""
+    heads = ["lambda", "critic steps", "depth", "width", "batch", "KS", "MSE", "AP", "rho"]
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for one in sorted(found["trials"], key=lambda one: -float(one["ap"])):
+        cells = [f"{one['weight']:.2g}", *(str(one[name]) for name in TUNED[1:])]
+        cells += [_number(one[name]) for name in (*CHECKS, "ap", "rho")]
+        lines.append(f"| {' | '.join(cells)} |")
+    lines += ["", "| rank correlation with AP | Spearman | clear from |", "|---|---|---|"]
+    lines += [
+        f"| {'lambda' if name == 'weight' else name} | {_number(one['spearman'])} | {_number(one['clear'])} |"
+        for name, one in found["correlations"].items()
+    ]
+    lines += [
+        "",
+        *(f"- {c['claim']}: {'confirmed' if c['confirmed'] else '**not confirmed**'}" for c in found["paper"]),
+    ]
+    return "\n".join(lines)
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
+
+
+def draw(found: dict[str, Any], path: Path) -> None:
+    """Write KS and MSE against AP as PNG and SVG, where the packages that draw are installed."""
+    try:
+        import altair as alt
+        import vl_convert  # noqa: F401  # altair writes pictures with it
+    except ImportError:
+        return
+    charts = []
+    for name in CHECKS:
+        rows = [
+            {"check": one[name], "ap": one["ap"], "lambda": one["weight"]}
+            for one in found["trials"]
+            if one[name] is not None
+        ]
+        scale = alt.Scale(type="log" if name == "mse" else "linear", zero=False)
+        charts.append(
+            alt.Chart(alt.InlineData(values=rows))
+            .mark_circle(size=60)
+            .encode(
+                x=alt.X("check:Q", title=f"mean {name.upper()} of the generator", scale=scale),
+                y=alt.Y("ap:Q", title="average precision of FlipTest", scale=alt.Scale(zero=False)),
+                color=alt.Color("lambda:Q", title="lambda", scale=alt.Scale(type="log", scheme="viridis")),
+            )
+            .properties(width=300, height=240)
+        )
+    chart = alt.hconcat(*charts)
+    for kind in ("png", "svg"):
+        chart.save(f"{path}.{kind}", scale_factor=2 if kind == "png" else 1)
+
+
+def narrow(plan: Metrics, names: Sequence[str]) -> Metrics:
+    """Return the plan for another setting of Table 1."""
+    settings = named("setting", {setting.name: setting for setting in TABLE.settings}, names)
+    if len(settings) > 1:
+        raise SystemExit("Generators are tried on the people of one setting; name one")
+    return replace(plan, setting=settings[0])
+
+
+def on(plan: Metrics, device: str) -> Metrics:
+    """Return the plan on a device."""
+    return replace(plan, device=Device(device))
+
+
+EXPERIMENT = Experiment(
+    name="gan_metrics",
+    description="KS and MSE of FlipTest's generator against average precision; --only names another setting, "
+    f"--trials N takes the first N of the {FULL.trials} configurations.",
+    full=FULL,
+    quick=QUICK,
+    jobs=jobs,
+    gather=gather,
+    show=show,
+    narrow=narrow,
+    draw=draw,
+    on=on,
+    parts_with="table1",
+)
+
+
+def main(arguments: Sequence[str] | None = None, experiment: Experiment[Metrics] = EXPERIMENT) -> int:
+    """Run the experiment; `--trials` asks for the first ones only, which are the same whatever their number is."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--trials", type=int)
+    options, rest = parser.parse_known_args(arguments)
+    if options.trials is not None:
+        plans = {name: replace(getattr(experiment, name), trials=options.trials) for name in ("full", "quick")}
+        experiment = replace(experiment, **plans)
+    try:
+        return experiment.run(rest)
+    except MissingExtraError as error:
+        raise SystemExit(str(error)) from error
+
+
+if __name__ == "__main__":
+    sys.exit(main())
