@@ -99,7 +99,7 @@ def test_a_test_of_ones_own_is_benchmarked_in_three_lines(tmp_path: Path):
     assert ap > chance + 0.1
 
 
-PAGES = ["README.md", "CONTRIBUTING.md", *(f"docs/{page}.md" for page in ("tables", "tests", "models", "benchmark"))]
+PAGES = ["README.md", "CONTRIBUTING.md", *sorted(str(page.relative_to(ROOT)) for page in ROOT.glob("docs/**/*.md"))]
 
 
 @pytest.mark.parametrize("page", PAGES)

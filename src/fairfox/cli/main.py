@@ -16,6 +16,7 @@ from fairfox.errors import FairfoxError
 # name -> (module, short help); the function has the name of the command
 COMMANDS = {
     "audit": ("fairfox.cli.audit", "Find the people a model treats differently because of a protected column."),
+    "datasets": ("fairfox.cli.datasets", "List the public datasets fairfox knows, and fetch one."),
     "demo": ("fairfox.cli.demo", "Audit a biased and a fair lending model, with known truth and no files."),
 }
 INTERRUPTED = 130  # what shells report after Ctrl-C; 1 would read as "over the limit"

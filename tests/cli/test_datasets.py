@@ -1,0 +1,115 @@
+"""`fairfox datasets`: the list, the fetching, one sentence on errors."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from servers import Reply, free_address, serving
+
+from fairfox.cli.main import COMMANDS, cli
+from fairfox.data import german
+from fairfox.data.catalog import CATALOG
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return an empty data home; the cache is empty too."""
+    monkeypatch.setenv("FAIRFOX_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("FAIRFOX_DATA", str(tmp_path))
+    return tmp_path
+
+
+def run(*arguments: str):
+    return CliRunner().invoke(cli, ["datasets", *arguments], env={"COLUMNS": "200"})
+
+
+def served(monkeypatch: pytest.MonkeyPatch, root: str, content: bytes = b"rows") -> None:
+    remote = replace(german.FILES[0].remote, address=f"{root}/g", sha256=sha256(content).hexdigest())
+    monkeypatch.setattr(german, "FILES", (replace(german.FILES[0], remote=remote),))
+
+
+def test_the_list_says_where_each_dataset_stands(home: Path):
+    (home / "law_data.csv").write_text("")
+    done = run()
+    assert done.exit_code == 0
+    lines = {line.split("│")[1].strip(): line for line in done.stdout.splitlines() if line.startswith("│")}
+    assert list(lines) == list(CATALOG)
+    assert "in FAIRFOX_DATA" in lines["law"]
+    assert "to be got by hand" in lines["chicago"]
+    assert "can be downloaded" in lines["adult"]
+    assert "with scikit-learn" in lines["wdbc"]
+
+
+def test_a_dataset_is_fetched_into_the_cache_and_told_about(home: Path, monkeypatch: pytest.MonkeyPatch):
+    with serving(lambda asked: Reply(b"rows")) as server:
+        served(monkeypatch, server.root)
+        done = run("german")
+    assert done.exit_code == 0
+    assert done.stdout == f"{home / 'cache' / 'german.data'}\n"
+    assert (home / "cache" / "german.data").read_bytes() == b"rows"
+    assert f"What is wrong with it: {CATALOG['german'].trouble}." in done.stderr
+    assert "from fairfox.data.german import load_german" in done.stderr
+    monkeypatch.delenv("FAIRFOX_DATA")
+    assert "in the cache" in run().stdout
+
+
+def test_files_in_the_data_home_are_named_in_order(home: Path):
+    (home / "adult.data.gz").write_bytes(b"")
+    (home / "adult.test.gz").write_bytes(b"")
+    (home / "law_data.csv.gz").write_bytes(b"")
+    done = run("law", "adult")
+    assert done.stdout.split() == [str(home / name) for name in ("law_data.csv.gz", "adult.data.gz", "adult.test.gz")]
+
+
+def test_what_scikit_learn_has_needs_no_fetching(home: Path):
+    done = run("wdbc")
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert "nothing to fetch" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("chicago", "'chicago-ssl-clean.csv' is not on this machine and cannot be downloaded and checked; get the CSV"),
+        ("adlt", "There is no dataset 'adlt'. Did you mean 'adult'?"),
+        ("german", "'german.data' is not on this machine and could not be downloaded from http://127.0.0.1"),
+    ],
+)
+def test_errors_are_one_sentence_and_exit_code_2(name: str, message: str, home: Path, monkeypatch: pytest.MonkeyPatch):
+    served(monkeypatch, free_address())
+    done = run(name)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"Error: {message}")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_nothing_is_fetched_when_one_name_is_wrong(home: Path, monkeypatch: pytest.MonkeyPatch):
+    with serving(lambda asked: Reply(b"rows")) as server:
+        served(monkeypatch, server.root)
+        assert run("german", "nothing").exit_code == 2
+    assert server.asked == []
+
+
+def test_help_imports_neither_torch_nor_scikit_learn():
+    code = (
+        "import sys\n"
+        "from fairfox.cli.main import cli\n"
+        "cli(['datasets', '--help'], standalone_mode=False)\n"
+        "heavy = {'torch', 'sklearn', 'pandas', 'pyarrow'} & set(sys.modules)\n"
+        "sys.exit(f'imported: {heavy}' if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "[NAME]..." in done.stdout
+
+
+def test_the_short_help_is_the_one_in_the_table():
+    from fairfox.cli.datasets import datasets
+
+    assert datasets.short_help == COMMANDS["datasets"][1]
