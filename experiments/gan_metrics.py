@@ -19,7 +19,7 @@ from typing import Any, cast
 
 from runner import Experiment, Found, Job, installed, named
 from scoring import effects
-from settings import Rows, Setting, Shape, setting_named
+from settings import Rows, Setting, Target, setting_named
 from table1_plan import FULL as TABLE
 from table1_plan import QUICK as QUICK_TABLE
 from table1_plan import Device, Table1, made_before, moved, stand
@@ -40,7 +40,7 @@ CLEAR = 2.0  # standard errors of a rank correlation of independent numbers
 class Space:
     """What configurations are drawn from: lambda evenly on a logarithmic scale, the others among these."""
 
-    weight: tuple[float, float] = (1e-6, 1e-2)
+    weight: tuple[float, float] = (1e-10, 1e-4)
     n_critic: tuple[int, ...] = (1, 2, 5, 8)
     depth: tuple[int, ...] = (1, 2, 3)
     width: tuple[int, ...] = (32, 64, 128, 256)
@@ -96,7 +96,7 @@ def try_generator(
     folder: Path,
     needed: Folders,
     setting: Setting,
-    targets: Sequence[Shape],
+    targets: Sequence[Target],
     rows: Rows,
     people_seed: int,
     gan: GanSettings,

@@ -5,21 +5,19 @@ Every ordered pair of the five tables, both fusions, five levels of bias: one dr
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise, permutations
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
-import click
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from runner import RESULTS, Clock, Experiment, Found, Job, Parts, named, with_needed
+from operating_range_report import RECALLS, draw, show, summary
+from runner import Experiment, Found, Job, named
 from scoring import Scores, effects, integrated_scores
-from settings import ROWS, SOURCES, Rows, Setting, Shape, Sources
+from settings import ROWS, SOURCES, Rows, Setting, Shape, Sources, Target
 from torch import Tensor
 from trials import Folders, balanced_accuracy, find_threshold, generate, generator_job, load_generator, seed_of
 from trials import train_shape as train_target_of
@@ -38,14 +36,6 @@ from fairfox.maps.rank import RankMap
 from fairfox.models.protocol import Model
 from fairfox.similarity import covariance_metric
 from fairfox.synthetic.truth import biased_labels, individual_fairness_score
-
-Cell = dict[str, Any]
-
-TESTS = ("faux", "faux+ng", "faux+ig", "rank", "rank/a", "move", "fta", "lic")
-FAMILY = TESTS[:6]  # fta knows no protected variable, lic knows the truth
-RECALLS = np.linspace(0.02, 1.0, 50)  # at which precision is read off
-LOW, HIGH = 0.25, 1.0  # biases that are compared
-HOURS = 2.0
 
 
 @dataclass(frozen=True)
@@ -85,11 +75,6 @@ FULL = Range()
 QUICK = Range(
     pairs=(("magic", "backache"),),
     biases=(0.25, 1.0),
-    sizes=Sizes(rows=Rows(2_000, 500, 1_000)),
-    sources=Sources(rows=2_000, steps=400, pairs=1_000, draws=1),
-)
-TINY = replace(
-    QUICK,
     sizes=Sizes(rows=Rows(1_000, 250, 400)),
     sources=Sources(rows=1_000, steps=300, pairs=500, draws=1),
 )
@@ -111,18 +96,18 @@ def _name(cell: Setting) -> str:
     return f"cell-{cell.name}"
 
 
-def _shapes(plan: Range, seed: int) -> tuple[Shape, Shape]:
+def _shapes(plan: Range, seed: int) -> tuple[Target, Shape]:
     """Return a random shape for the targets and one for the auxiliary."""
     generator = torch.Generator().manual_seed(seed)
 
     def between(ends: tuple[int, int]) -> int:
         return int(torch.randint(ends[0], ends[1] + 1, (), generator=generator))
 
-    return Shape(between(plan.widths), between(plan.depths)), Shape(between(plan.widths), between(plan.depths))
+    return Target(between(plan.widths), between(plan.depths)), Shape(between(plan.widths), between(plan.depths))
 
 
 def judge_cell(
-    folder: Path, needed: Folders, cell: Setting, target: Shape, auxiliary: Shape, sizes: Sizes, seed: int
+    folder: Path, needed: Folders, cell: Setting, target: Target, auxiliary: Shape, sizes: Sizes, seed: int
 ) -> dict[str, Any]:
     """Return how good every test is in one cell, with the precisions of its curve, and how good the networks are."""
     keep_y = load_generator(needed[0]).keep_y(cell.fusion)
@@ -189,19 +174,17 @@ def judged(scores: Scores, ifs: Sequence[Tensor], threshold: float) -> dict[str,
 
 
 def gather(plan: Range, found: Found, about: dict[str, Any]) -> dict[str, Any]:
-    """Return the sections of the results file, from the cells that are done."""
-    done = [cell for cell in plan.cells if _name(cell) in found]
+    """Return the sections of the results file."""
     cells = [
         {"name": cell.name, "c": cell.c, "y": cell.y, "fusion": cell.fusion, "bias": cell.bias, **found[_name(cell)]}
-        for cell in done
+        for cell in plan.cells
     ]
     generators = {
         name.removeprefix("generator-"): {table: one["model_score"] for table, one in result.items()}
         for name, result in found.items()
         if name.startswith("generator-")
     }
-    missing = [cell.name for cell in plan.cells if cell not in done]
-    return {"missing": missing, **summary(cells, about["seconds"]), "model_scores": generators}
+    return {**summary(cells, about["seconds"]), "model_scores": generators}
 
 
 def curves_of(labels: Tensor, scores: Tensor) -> list[float]:
@@ -212,207 +195,6 @@ def curves_of(labels: Tensor, scores: Tensor) -> list[float]:
     return [round(float(one), 4) for one in precision[places]]
 
 
-def summary(cells: list[Cell], seconds: float) -> dict[str, Any]:
-    """Return the cells without their curves, all means, and what has to hold."""
-    biased = [cell for cell in cells if cell["bias"] > 0]  # without bias, who is treated unfairly is noise
-    return {
-        "cells": [{key: value for key, value in cell.items() if key != "precisions"} for cell in cells],
-        "by_bias": {test: _by_bias(cells, test) for test in TESTS},
-        "by_auxiliary_accuracy": by_thirds(biased, "auxiliary_balanced_accuracy"),
-        "by_gradient_norm": by_thirds(biased, "mean_gradient_norm"),
-        "ng_minus_ig_by_auxiliary_accuracy": ng_minus_ig(biased),
-        "curves": {"recall": RECALLS.round(4).tolist(), "precision": {test: _curves(cells, test) for test in TESTS}},
-        "bars": bars(cells, seconds),
-    }
-
-
-def _biases(cells: list[Cell]) -> list[float]:
-    return sorted({cell["bias"] for cell in cells})
-
-
-def _with(cells: list[Cell], test: str) -> list[Cell]:
-    """Return the cells in which a test has an AP."""
-    return [cell for cell in cells if cell["ap"].get(test) is not None]
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return float(np.mean(known)) if known else None
-
-
-def _means(cells: list[Cell], test: str) -> dict[str, Any]:
-    own = _with(cells, test)
-    return {
-        "ap": _mean([cell["ap"][test] for cell in own]),
-        "rho": _mean([cell["rho"][test] for cell in own]),
-        "prevalence": _mean([cell["prevalence"] for cell in own]),
-        "n": len(own),
-    }
-
-
-def _by_bias(cells: list[Cell], test: str) -> dict[str, Any]:
-    return {f"{bias:g}": _means([cell for cell in cells if cell["bias"] == bias], test) for bias in _biases(cells)}
-
-
-def _curves(cells: list[Cell], test: str) -> dict[str, Any]:
-    """Return by bias the mean over cells of the precision at each recall."""
-    out: dict[str, Any] = {}
-    for bias in _biases(cells):
-        own = [cell["precisions"][test] for cell in _with(cells, test) if cell["bias"] == bias]
-        out[f"{bias:g}"] = np.mean(own, axis=0).round(4).tolist() if own else None
-    return out
-
-
-def thirds(values: Sequence[float]) -> tuple[list[float], NDArray[np.intp]]:
-    """Return the edges of thirds (4,), and in which of them, 0 to 2, each value is."""
-    edges = np.quantile(values, [0.0, 1 / 3, 2 / 3, 1.0])
-    return edges.tolist(), np.searchsorted(edges[1:3], values, side="left")
-
-
-def by_thirds(cells: list[Cell], by: str) -> dict[str, Any]:
-    """Return the edges of the thirds of a number, and each test's means in each."""
-    if not cells:
-        return {"edges": [], "tests": {test: [] for test in TESTS}}
-    edges, places = thirds([cell[by] for cell in cells])
-    parts = [[cell for cell, at in zip(cells, places, strict=True) if at == place] for place in range(3)]
-    return {"edges": edges, "tests": {test: [_means(part, test) for part in parts] for test in TESTS}}
-
-
-def ng_minus_ig(cells: list[Cell]) -> dict[str, Any]:
-    """Return how far faux+ng is above faux+ig in thirds of the auxiliary's accuracy, and the line through all cells.
-
-    The paper says that faux+ig is the more reliable of the two when accuracy falls: then the slope is positive.
-    """
-    own = [cell for cell in cells if None not in (cell["ap"]["faux+ng"], cell["ap"]["faux+ig"])]
-    accuracy = np.array([cell["auxiliary_balanced_accuracy"] for cell in own])
-    gain = np.array([cell["ap"]["faux+ng"] - cell["ap"]["faux+ig"] for cell in own])
-    if len(own) < 3:
-        return {"n": len(own), "edges": [], "thirds": [], "slope": None, "slope_error": None, "paper": "undecided"}
-    edges, places = thirds(accuracy.tolist())
-    slope, error = line(accuracy, gain)
-    paper = "undecided" if abs(slope) < 2 * error else "confirmed" if slope > 0 else "refuted"
-    return {
-        "n": len(own),
-        "edges": edges,
-        "thirds": [_mean_and_error(gain[places == place]) for place in range(3)],
-        "slope": slope,
-        "slope_error": error,
-        "paper": paper,
-    }
-
-
-def _mean_and_error(values: NDArray[np.float64]) -> dict[str, Any]:
-    error = float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else None
-    return {"mean": float(values.mean()) if len(values) else None, "error": error, "n": len(values)}
-
-
-def line(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[float, float]:
-    """Return the slope of the least-squares line of y on x (at least three), and its standard error."""
-    at, out = x - x.mean(), y - y.mean()
-    size = float(at @ at)
-    if size == 0:
-        return 0.0, float("inf")
-    slope = float(at @ out) / size
-    rest = out - slope * at
-    return slope, float(np.sqrt(rest @ rest / (len(x) - 2) / size))
-
-
-def bars(cells: list[Cell], seconds: float) -> list[dict[str, Any]]:
-    """Return what has to hold, with the measured values; nothing before a cell of each compared bias is done."""
-    compared = {test: low_and_high(cells, test) for test in FAMILY}
-    if not all(pair["n"] for pair in compared.values()):
-        return []
-    grows = all(pair["high"] > pair["low"] for pair in compared.values())
-    return [
-        {
-            "bar": f"AP at bias {HIGH:g} above AP at {LOW:g} for every test of the family, over the same worlds",
-            "value": compared,
-            "holds": grows,
-        },
-        {"bar": f"under {HOURS:g} hours", "value": seconds, "holds": seconds < HOURS * 3600},
-    ]
-
-
-def low_and_high(cells: list[Cell], test: str) -> dict[str, Any]:
-    """Return a test's mean AP at the low and at the high bias, over the pairs and fusions that have both."""
-    ap = {(cell["c"], cell["y"], cell["fusion"], cell["bias"]): cell["ap"][test] for cell in _with(cells, test)}
-    both = [(ap[*world, LOW], high) for (*world, bias), high in ap.items() if bias == HIGH and (*world, LOW) in ap]
-    return {"low": _mean([low for low, _ in both]), "high": _mean([high for _, high in both]), "n": len(both)}
-
-
-def show(found: dict[str, Any]) -> str:
-    """Return the results file as Markdown."""
-    biases = list(next(iter(found["by_bias"].values())))
-    lines = [f"| AP of | {' | '.join(f'bias {bias}' for bias in biases)} |", "|---" * (len(biases) + 1) + "|"]
-    lines += [
-        f"| {test} | {' | '.join(_number(one['ap']) for one in own.values())} |"
-        for test, own in found["by_bias"].items()
-    ]
-    for by, what in (("by_auxiliary_accuracy", "auxiliary accuracy"), ("by_gradient_norm", "gradient norm")):
-        edges = found[by]["edges"]
-        if edges:
-            heads = [f"{low:.3g} to {high:.3g}" for low, high in pairwise(edges)]
-            lines += ["", f"| AP by {what} | {' | '.join(heads)} |", "|---|---|---|---|"]
-            lines += [
-                f"| {test} | {' | '.join(_number(one['ap']) for one in own)} |"
-                for test, own in found[by]["tests"].items()
-            ]
-    gain = found["ng_minus_ig_by_auxiliary_accuracy"]
-    if gain["slope"] is not None:
-        lines += [
-            "",
-            f"NG - IG per unit of auxiliary accuracy: {gain['slope']:.3f} +- {gain['slope_error']:.3f}, "
-            f"that IG is more reliable when accuracy falls is {gain['paper']}",
-        ]
-    lines += ["", *(f"- {'holds' if bar['holds'] else '**fails**'}: {bar['bar']}" for bar in found["bars"])]
-    done, missing = len(found["cells"]), len(found["missing"])
-    return "\n".join([*lines, f"{done} cells done, {missing} missing"])
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"
-
-
-def draw(found: dict[str, Any], path: Path) -> None:
-    """Write AP by bias and the precision-recall curves as PNG and SVG, where the packages that draw are installed."""
-    try:
-        import altair as alt
-        import vl_convert  # noqa: F401  # altair writes pictures with it
-    except ImportError:
-        return
-    recalls = found["curves"]["recall"]
-    means = [
-        {"test": test, "bias": float(bias), "ap": one["ap"]}
-        for test, own in found["by_bias"].items()
-        for bias, one in own.items()
-        if one["ap"] is not None
-    ]
-    points = [
-        {"test": test, "bias": f"bias {bias}", "recall": recall, "precision": precision}
-        for test, own in found["curves"]["precision"].items()
-        for bias, each in own.items()
-        for recall, precision in zip(recalls, each or [], strict=False)
-    ]
-    colour = alt.Color("test:N", sort=list(TESTS), title=None)
-    unit = alt.Scale(domain=[0, 1])
-    by_bias = (
-        alt.Chart(alt.InlineData(values=means))
-        .mark_line(point=True)
-        .encode(x=alt.X("bias:Q"), y=alt.Y("ap:Q", title="average precision", scale=unit), color=colour)
-        .properties(width=260, height=200)
-    )
-    curves = (
-        alt.Chart(alt.InlineData(values=points))
-        .mark_line()
-        .encode(x=alt.X("recall:Q", scale=unit), y=alt.Y("precision:Q", scale=unit), color=colour)
-        .properties(width=180, height=160)
-        .facet(column=alt.Column("bias:N", title=None))
-    )
-    chart = alt.vconcat(by_bias, curves)
-    for kind in ("png", "svg"):
-        chart.save(f"{path}.{kind}", scale_factor=2 if kind == "png" else 1)
-
-
 def narrow(plan: Range, names: Sequence[str]) -> Range:
     """Return the plan for some pairs of tables, each named as c-y."""
     return replace(plan, pairs=named("pair", {f"{c}-{y}": (c, y) for c, y in plan.pairs}, names))
@@ -420,8 +202,7 @@ def narrow(plan: Range, names: Sequence[str]) -> Range:
 
 EXPERIMENT = Experiment(
     name="operating_range",
-    description="Average precision by bias, by the auxiliary's accuracy and by the target's gradient norm. With "
-    "--allow-partial a run that is stopped, or in which jobs fail, writes its results from the cells that are done.",
+    description="Average precision by bias, by the auxiliary's accuracy and by the target's gradient norm.",
     full=FULL,
     quick=QUICK,
     jobs=jobs,
@@ -432,45 +213,5 @@ EXPERIMENT = Experiment(
 )
 
 
-def main(arguments: Sequence[str] | None = None, experiment: Experiment[Range] = EXPERIMENT) -> int:
-    """Run the experiment; with `--allow-partial` write what there is when it is stopped or jobs fail."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--allow-partial", action="store_true")
-    parser.add_argument("--out", type=Path)
-    options, rest = parser.parse_known_args(arguments)
-    rest += ["--out", str(options.out)] if options.out else []
-    if not options.allow_partial:
-        return experiment.run(rest)
-    try:
-        if (code := experiment.run(rest)) == 0:
-            return 0
-    except KeyboardInterrupt:
-        code = 130
-    except SystemExit as stopped:  # SIGTERM; options that are wrong or only ask for help end here too
-        if stopped.code != 143:
-            raise
-        code = 143
-    click.echo("Stopped before all cells were done.", err=True)
-    parts = Parts((options.out.parent if options.out else RESULTS) / f"{experiment.name}.parts")
-    return _of_finished(experiment, parts).run([one for one in rest if one != "--fresh"]) or code
-
-
-def _of_finished(experiment: Experiment[Range], parts: Parts) -> Experiment[Range]:
-    """Return the experiment whose jobs are those that are done, timed by the runs of all."""
-
-    def finished(plan: Range, seed: int) -> list[Job]:
-        done = [job for job in experiment.jobs(plan, seed) if parts.has(job)]
-        if not done:
-            raise SystemExit("No cell is done yet, so nothing is written; the next run goes on where this one stopped")
-        return done
-
-    def timed(plan: Range, found: Found, about: dict[str, Any]) -> dict[str, Any]:
-        clock = Clock(parts, with_needed(experiment.jobs(plan, about["seed"])))
-        seconds = round(clock.seconds(), 1)
-        return {"seconds": seconds, **experiment.gather(plan, found, about | {"seconds": seconds})}
-
-    return replace(experiment, jobs=finished, gather=timed)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(EXPERIMENT.run())

@@ -21,7 +21,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.metadata import PackageNotFoundError, version
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
@@ -41,6 +41,8 @@ RESULTS = Path(__file__).parent / "results"
 PACKAGES = ("torch", "numpy", "scikit-learn", "fairfox")
 PRELOADED = ["torch", "sklearn.linear_model", "sklearn.mixture", "fairfox.evaluation", "fairfox.fairtests.registry"]
 QUIET = 15.0  # seconds between two lines about progress where there is no terminal
+
+_NEEDS = "it needs"
 
 S = TypeVar("S")
 One = TypeVar("One")
@@ -62,8 +64,8 @@ class Job:
 
     @cached_property
     def key(self) -> str:
-        """The name and a digest of the function's name, the arguments and the jobs before it."""
-        what = [self.function.__name__, repr(self.arguments), *[job.key for job in self.after]]
+        """The name and a digest of the function's name, the arguments, the packages and the jobs before it."""
+        what = [self.function.__name__, repr(self.arguments), *_versions(), *[job.key for job in self.after]]
         return f"{self.name}.{_digest(what)}"
 
 
@@ -73,6 +75,7 @@ class Failure:
 
     job: str
     reason: str
+    follows: bool = False  # it needs another one that failed
 
 
 @dataclass(frozen=True)
@@ -146,11 +149,18 @@ class Experiment(Generic[S]):
         if options.fresh:
             for folder in (clock.folder, *map(parts.of, jobs)):
                 shutil.rmtree(folder, ignore_errors=True)
-        failures = run_jobs(jobs, parts, workers=options.workers, finished=clock.note)
+        try:
+            failures = run_jobs(jobs, parts, workers=options.workers, finished=clock.note)
+        except KeyboardInterrupt:
+            done = sum(map(parts.has, jobs))
+            click.echo(f"Stopped with {done} of {len(jobs)} jobs done; the next run goes on from there.", err=True)
+            return 130
         if failures:
-            for failure in failures:
+            causes = [failure for failure in failures if not failure.follows]
+            for failure in causes:
                 click.echo(f"{failure.job} failed: {failure.reason}", err=True)
-            click.echo(f"{len(failures)} of {len(jobs)} jobs failed; the next run tries them again.", err=True)
+            follow = f", and {len(failures) - len(causes)} need them" if len(failures) > len(causes) else ""
+            click.echo(f"{len(causes)} of {len(jobs)} jobs failed{follow}; the next run tries them again.", err=True)
             return 1
         clock.note()
         found = self._found(settings, options, {job.name: parts.read(job) for job in jobs}, clock.seconds())
@@ -169,7 +179,9 @@ class Experiment(Generic[S]):
             "--only", nargs="+", action="extend", metavar="NAME", help="only these parts of the experiment"
         )
         parser.add_argument("--seed", type=int, default=0)
-        parser.add_argument("--workers", type=int, default=usable_cores(), help="jobs at once; default: all cores")
+        parser.add_argument(
+            "--workers", type=_at_least_one, default=usable_cores(), help="jobs at once; default: all cores"
+        )
         parser.add_argument("--fresh", action="store_true", help="do again what earlier runs have finished")
         parser.add_argument("--out", type=Path, help=f"results file; default: results/{self.name}.json")
         if self.on is not None:
@@ -190,13 +202,19 @@ class Experiment(Generic[S]):
             "quick": options.quick,
             "only": options.only,
             "settings": asdict(settings),  # type: ignore[call-overload]
-            "versions": {"python": platform.python_version()} | {name: _version(name) for name in PACKAGES},
+            "versions": {"python": platform.python_version()} | dict(zip(PACKAGES, _versions(), strict=True)),
             "machine": {
                 "cores": os.cpu_count(),
                 "workers": options.workers,
                 "platform": f"{platform.system()} {platform.machine()}",
             },
         }
+
+
+def _at_least_one(text: str) -> int:
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is less than one worker")
+    return int(text)
 
 
 def with_needed(jobs: Sequence[Job]) -> list[Job]:
@@ -214,13 +232,14 @@ def run_jobs(
 
     A job that fails, or whose process dies, takes down only those that need it. `finished` is called after each.
     """
-    waiting = [job for job in with_needed(jobs) if not parts.has(job)]
+    jobs = with_needed(jobs)
+    waiting = [job for job in jobs if not parts.has(job)]
     failures: list[Failure] = []
     done = _one_by_one(waiting, parts) if workers == 1 else _at_once(waiting, parts, workers)
     with _progress(len(jobs), len(jobs) - len(waiting)) as advance, _stopped_politely():
         for job, reason in done:
             if reason is not None:
-                failures.append(Failure(job.name, reason))
+                failures.append(Failure(job.name, reason, follows=reason.startswith(_NEEDS)))
             finished()
             advance(job.name)
     return failures
@@ -291,7 +310,7 @@ def _pick(waiting: list[Job], parts: Parts, failed: set[str]) -> Ended | None:
     for place, job in enumerate(waiting):
         lost = [before.name for before in job.after if before.name in failed]
         if lost:
-            return waiting.pop(place), f"it needs {lost[0]}, which failed"
+            return waiting.pop(place), f"{_NEEDS} {lost[0]}, which failed"
         if all(parts.has(before) for before in job.after):
             return waiting.pop(place), None
     return None
@@ -403,6 +422,11 @@ def named(what: str, known: Mapping[str, One], names: Sequence[str]) -> tuple[On
 def installed(name: str) -> str:
     """Return a package's name and version."""
     return f"{name} {_version(name)}"
+
+
+@cache
+def _versions() -> tuple[str, ...]:
+    return tuple(map(_version, PACKAGES))
 
 
 def _version(name: str) -> str:

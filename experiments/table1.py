@@ -18,23 +18,27 @@ from typing import Any
 import torch
 from runner import Experiment, Found, Job, named
 from scoring import judge_known, scores_with, scores_without
-from settings import PAPER_TABLE1, SETTINGS, Rows, Setting, Shape
+from settings import PAPER_TABLE1, SETTINGS, Rows, Setting, Shape, Target
 from table1_bars import bars, table1_text
 from table1_merge import keep_peers
-from table1_peers import PARTS, PEERS, PEERS_TINY, Peers
-from table1_plan import FULL, QUICK, TINY, Stand, Table1, made_before, stand, summaries, thresholds_of, trained
-from trials import Folders, balanced_accuracy, seed_of
+from table1_peers import PARTS, PEERS
+from table1_plan import FULL, QUICK, Stand, Table1, made_before, stand, summaries, thresholds_of, trained
+from trials import Folders, balanced_accuracy, seed_of, source_job
 
 from fairfox.evaluation import average_precision
 
-__all__ = ["EXPERIMENT", "FULL", "PEERS", "PEERS_TINY", "QUICK", "TINY", "keep_peers", "main", "narrow"]
+__all__ = ["EXPERIMENT", "FULL", "PEERS", "QUICK", "keep_peers", "main", "narrow"]
 
 KINDS = ("none", "plain", "disentangled")
 
 
 def jobs(plan: Table1, seed: int) -> list[Job]:
-    """Return the jobs that score people, the longest first; they come after those that make people and targets."""
-    return [
+    """Return the jobs that score people, the longest first; they come after those that make people and targets.
+
+    And those that model tables which are in no setting, since the paper has their model score too.
+    """
+    others = [source_job(name, draw, plan.sources, seed) for name in plan.others for draw in range(plan.sources.draws)]
+    return others + [
         _scoring_job(plan, setting, kind, index, seed)
         for setting in plan.longest_first
         for kind in KINDS
@@ -53,7 +57,7 @@ def score_people(
     folder: Path,
     needed: Folders,
     setting: Setting,
-    targets: Sequence[Shape],
+    targets: Sequence[Target],
     kind: str,
     shape: Shape | None,
     rows: Rows,
@@ -93,12 +97,25 @@ def gather(plan: Table1, found: Found, about: dict[str, Any]) -> dict[str, Any]:
     sections = {
         "results": results,
         "trials": [_trial_summary(plan, setting, found) for setting in plan.settings],
-        "generators": {
-            name.removeprefix("generator-"): one for name, one in found.items() if name.startswith("generator-")
-        },
+        "generators": _generators(plan, found),
         "paper": {test: dict(zip((s.name for s in SETTINGS), row, strict=True)) for test, row in PAPER_TABLE1.items()},
     }
     return sections | {"bars": bars(sections, about)}
+
+
+def _generators(plan: Table1, found: Found) -> dict[str, Any]:
+    """Return how well each pair of tables is reproduced, and the tables in no setting."""
+    out = {name.removeprefix("generator-"): one for name, one in found.items() if name.startswith("generator-")}
+    for name in plan.others:
+        out[name] = {name: _median([found[f"source-{name}-{draw}"] for draw in range(plan.sources.draws)])}
+    return out
+
+
+def _median(draws: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return how the median model of a table reproduces it, and the scores of all."""
+    ordered = sorted(draws, key=lambda one: float(one["model_score"]))
+    own = ordered[len(ordered) // 2]
+    return {k: v for k, v in own.items() if k != "description"} | {"draws": [one["model_score"] for one in ordered]}
 
 
 def _trial_summary(plan: Table1, setting: Setting, found: Found) -> dict[str, Any]:
@@ -134,14 +151,12 @@ EXPERIMENT = Experiment(
 )
 
 
-def main(
-    arguments: Sequence[str] | None = None, own: Experiment[Table1] = EXPERIMENT, peers: Experiment[Peers] = PEERS
-) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run the table's own tests or, where `--only` names them, the peers' tests and the costs."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--only", nargs="+", action="extend", default=[])
     options, _ = parser.parse_known_args(arguments)
-    return peers.run(arguments) if set(options.only) & set(PARTS) else own.run(arguments)
+    return (PEERS if set(options.only) & set(PARTS) else EXPERIMENT).run(arguments)
 
 
 if __name__ == "__main__":

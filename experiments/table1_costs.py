@@ -15,7 +15,7 @@ from typing import Any
 
 from runner import Found, Job
 from scoring import WITH, WITHOUT
-from settings import Rows, Setting, Shape, setting_named
+from settings import Rows, Setting, Target, setting_named
 from table1_plan import Table1, made_before, stand
 from trials import Folders, seed_of
 
@@ -67,7 +67,7 @@ def measure_cost(
     folder: Path,
     needed: Folders,
     setting: Setting,
-    targets: Sequence[Shape],
+    targets: Sequence[Target],
     rows: Rows,
     people_seed: int,
     name: str,

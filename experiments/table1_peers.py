@@ -18,11 +18,11 @@ import torch
 from runner import Experiment, Found, Job, installed, named
 from safetensors.torch import load_file, save_file
 from scoring import effects, known_scores, resampled
-from settings import Rows, Setting, Shape
+from settings import Rows, Setting, Shape, Target
 from table1_bars import table1_text
 from table1_costs import Costs, cost_jobs, costs_section
 from table1_merge import check_ground, keep_rest
-from table1_plan import FULL, QUICK, TINY, Device, Table1, made_before, moved, stand, summaries, thresholds_of, trained
+from table1_plan import FULL, QUICK, Device, Table1, made_before, moved, stand, summaries, thresholds_of, trained
 from torch import Tensor
 from trials import Folders, seed_of
 
@@ -40,6 +40,8 @@ from fairfox.similarity import covariance_metric
 TESTS = ("fliptest", "transport", "unfair_map")  # the longest first
 MAPS = ("fliptest", "transport")  # these also times the alignment share
 PARTS = (*TESTS, "costs")  # what --only can name
+
+_REFERENCE_COLUMNS = 8  # of Black et al. 2020: the predictors of Chicago's list
 
 Solver = Literal["pot", "scipy"]
 
@@ -113,7 +115,7 @@ def score_unfair_map(
     folder: Path,
     needed: Folders,
     setting: Setting,
-    targets: Sequence[Shape],
+    targets: Sequence[Target],
     rows: Rows,
     people_seed: int,
     steps: int,
@@ -138,7 +140,7 @@ def score_fliptest(
     folder: Path,
     needed: Folders,
     setting: Setting,
-    targets: Sequence[Shape],
+    targets: Sequence[Target],
     rows: Rows,
     people_seed: int,
     gan: GanSettings,
@@ -146,10 +148,15 @@ def score_fliptest(
     seed: int,
     device: Device,
 ) -> dict[str, Any]:
-    """Return how good FlipTest is after each re-training: all of them, both ways, train together."""
+    """Return how good FlipTest is after each re-training: all of them, both ways, train together.
+
+    What it pays for distance grows with the square of the columns; `weight` is scaled so that a column costs as much as
+    in the reference, or people would not move at all where there are many.
+    """
     here = stand(needed, setting, targets, rows, people_seed)
+    weight = gan.weight * (_REFERENCE_COLUMNS / here.fitting.x.shape[1]) ** 2
     began = perf_counter()
-    (maps,) = GanMap(**asdict(gan)).fit_many(here.fitting.to(device.name), refits, seed=seed)
+    (maps,) = GanMap(**asdict(gan) | {"weight": weight}).fit_many(here.fitting.to(device.name), refits, seed=seed)
     seconds = perf_counter() - began
     scores = [_effects(one, here.models, here.people, device) for one in maps]
     _save(folder, scores)
@@ -157,7 +164,13 @@ def score_fliptest(
     return {
         "retrainings": [here.judged({"fliptest": each}) for each in scores],
         "checks": {name: fmean(one[name] for one in checks) for name in checks[0]},
-        "training": {"seconds": seconds, "device": device.name, "refits": refits, "columns": here.fitting.x.shape[1]},
+        "training": {
+            "seconds": seconds,
+            "weight": weight,
+            "device": device.name,
+            "refits": refits,
+            "columns": here.fitting.x.shape[1],
+        },
     }
 
 
@@ -165,7 +178,7 @@ def score_transport(
     folder: Path,
     needed: Folders,
     setting: Setting,
-    targets: Sequence[Shape],
+    targets: Sequence[Target],
     rows: Rows,
     people_seed: int,
     solved_by: Solver,
@@ -184,7 +197,7 @@ def score_aligned(
     folder: Path,
     needed: Folders,
     setting: Setting,
-    targets: Sequence[Shape],
+    targets: Sequence[Target],
     rows: Rows,
     people_seed: int,
     shape: Shape,
@@ -274,9 +287,8 @@ def on(plan: Peers, device: str) -> Peers:
     return replace(plan, device=Device(device))
 
 
-PEERS_QUICK = Peers(QUICK, gan=GanSettings(steps=200), attack_steps=50, costs=Costs(setting="Synthetic-4", laps=2))
-PEERS_TINY = Peers(
-    TINY,
+PEERS_QUICK = Peers(
+    QUICK,
     gan=GanSettings(steps=60, rate=1e-3),
     attack_steps=30,
     costs=Costs(setting="Synthetic-4", tests=("rank", "faux", "fta+linear", "move", "move/a", *TESTS), laps=1),

@@ -10,7 +10,7 @@ from zlib import crc32
 import torch
 from runner import Job
 from safetensors.torch import load_file, save_file
-from settings import SOURCES, TARGET_BATCH, TARGET_DECAY, Rows, Setting, Shape, Sources
+from settings import SOURCES, Rows, Setting, Sources, Target
 from torch import Tensor, nn
 
 from fairfox.data.dataset import Dataset
@@ -45,7 +45,7 @@ def source_job(name: str, draw: int, sources: Sources, seed: int) -> Job:
     return Job(f"source-{name}-{draw}", fit_source, (name, PAPER_SETTINGS[name], sources, seed_of(seed, name, draw)))
 
 
-def threshold_job(generator: Job, setting: Setting, shape: Shape, rows: Rows, seed: int) -> Job:
+def threshold_job(generator: Job, setting: Setting, shape: Target, rows: Rows, seed: int) -> Job:
     """Return the job that finds from which true score on people count as treated unfairly.
 
     It is the same at every bias: settings of one pair and fusion share it.
@@ -54,7 +54,7 @@ def threshold_job(generator: Job, setting: Setting, shape: Shape, rows: Rows, se
     return Job(name, find_threshold, (setting.fusion, shape, rows, seed_of(seed, name)), after=(generator,))
 
 
-def targets_job(generator: Job, setting: Setting, shape: Shape, rows: Rows, seed: int) -> Job:
+def targets_job(generator: Job, setting: Setting, shape: Target, rows: Rows, seed: int) -> Job:
     """Return the job that trains a setting's unfair and its fair target."""
     arguments = (setting, shape, rows, seed_of(seed, setting.name), seed_of(seed, setting.name, shape))
     return Job(f"targets-{setting.name}-{shape}", train_targets, arguments, after=(generator,))
@@ -106,7 +106,7 @@ def _some_rows(table: Dataset, rows: int | None, seed: int) -> Dataset:
 
 
 def find_threshold(
-    folder: Path, needed: Folders, fusion: Fusion, shape: Shape, rows: Rows, seed: int
+    folder: Path, needed: Folders, fusion: Fusion, shape: Target, rows: Rows, seed: int
 ) -> dict[str, Any]:
     """Return the spread of the true scores of a target that is trained without bias."""
     fitting, people = generate(needed[0], fusion, 0.0, rows, seed)
@@ -114,7 +114,7 @@ def find_threshold(
 
 
 def train_targets(
-    folder: Path, needed: Folders, setting: Setting, shape: Shape, rows: Rows, people_seed: int, seed: int
+    folder: Path, needed: Folders, setting: Setting, shape: Target, rows: Rows, people_seed: int, seed: int
 ) -> dict[str, Any]:
     """Train and save a plain target and one that cannot see c; return how well they predict."""
     fitting, people = generate(needed[0], setting.fusion, setting.bias, rows, people_seed)
@@ -134,7 +134,7 @@ def train_targets(
 
 
 def train_shape(
-    fitting: Dataset, shape: Shape, rows: Rows, seed: int, *, projection: Tensor | None = None
+    fitting: Dataset, shape: Target, rows: Rows, seed: int, *, projection: Tensor | None = None
 ) -> TorchModel:
     """Return a target of a shape, trained on the training rows and stopped by the others."""
     train, valid = fitting[: rows.train], fitting[rows.train :]
@@ -145,13 +145,12 @@ def train_shape(
         depth=shape.depth,
         seed=seed,
         projection=projection,
-        batch_size=TARGET_BATCH,
-        decay=TARGET_DECAY,
+        training=shape.training,
     )
 
 
 def load_generator(folder: Path) -> SyntheticBias:
-    """Return what `fit_generator` saved."""
+    """Return what `join_sources` saved."""
     return SyntheticBias.load(folder / "generator")
 
 

@@ -99,6 +99,13 @@ def test_a_test_of_ones_own_is_benchmarked_in_three_lines(tmp_path: Path):
     assert ap > chance + 0.1
 
 
+def test_the_example_of_own_tables_fuses_them(tmp_path: Path):
+    code = example("own tables", page="docs/benchmark.md") + "\nprint(len(trial.people), trial.threshold > 0)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout == "1000 True\n", done.stderr
+    assert (tmp_path / "fused").is_dir()
+
+
 PAGES = ["README.md", "CONTRIBUTING.md", *sorted(str(page.relative_to(ROOT)) for page in ROOT.glob("docs/**/*.md"))]
 
 
@@ -113,6 +120,18 @@ def test_the_page_of_tests_lists_every_test_as_the_registry_has_it():
     found = REGISTRY.search((ROOT / "docs/tests.md").read_text())
     assert found
     assert found[0] == found[1] + registry_table() + found[2], "run: python tests/test_docs.py --write"
+
+
+def test_every_test_has_a_page_that_says_what_it_asks_assumes_and_costs_and_when_to_use_it():
+    linked = re.findall(r"\]\(tests/(\w+)\.md\)", (ROOT / "docs/tests.md").read_text())
+    pages = {name: (ROOT / f"docs/tests/{name}.md").read_text() for name in linked}
+    assert {page.stem for page in ROOT.glob("docs/tests/*.md")} == set(linked)
+    for name, text in pages.items():
+        for wanted in ("ask", "assume", "cost", "When to use"):
+            assert re.search(rf"\*\*[^*]*{wanted}", text), f"docs/tests/{name}.md does not say in bold: {wanted}"
+    named = " ".join(text.splitlines()[0] for text in pages.values()).replace(",", "").split()
+    bases = {name.partition("/")[0] for name in FAIR_TESTS}
+    assert bases <= set(named)
 
 
 if __name__ == "__main__" and sys.argv[1:] == ["--write"]:

@@ -12,12 +12,12 @@ from sklearn.metrics import average_precision_score, ndcg_score, precision_recal
 
 from fairfox.auxiliary.linear import LinearMember
 from fairfox.data.dataset import Dataset, Truth
-from fairfox.errors import DataError, ShapeError
+from fairfox.errors import DataError, OptionError, ShapeError
 from fairfox.evaluation import Trial, average_precision, judge, make_trial, ndcg, precision_recall, spearman
 from fairfox.fairtests.lic import LIC
 from fairfox.fairtests.protocol import combine
 from fairfox.fairtests.registry import make_test
-from fairfox.synthetic.targets import train_target
+from fairfox.synthetic.targets import TargetTraining, train_target
 from fairfox.synthetic.truth import unbiased_spread
 
 
@@ -288,17 +288,56 @@ def test_where_nobody_is_treated_unfairly_there_is_no_average_precision():
 
 def test_a_trial_is_made_of_different_people_and_a_threshold_from_bias_zero():
     made = make_trial(Fused(), bias=0.6, fusion="concat", rows=(300, 100, 200), width=8, depth=1, seed=5)
-    fitting, valid, people = (fused(count, bias=0.6, seed=s) for count, s in ((300, 15), (100, 16), (200, 17)))
+    fitting, people = fused(400, bias=0.6, seed=10), fused(200, bias=0.6, seed=11)
     assert torch.equal(made.fitting.x, fitting.x)
     assert torch.equal(made.people.x, people.x)
     assert made.people.truth.dx_dc is not None
     options = {"width": 8, "depth": 1, "seed": 5}
     for model, projection in ((made.unfair, None), (made.fair, KEEP_Y)):
-        expected = train_target(fitting, valid=valid, projection=projection, **options)
+        expected = train_target(fitting[:300], valid=fitting[300:], projection=projection, **options)
         torch.testing.assert_close(model(people.x), expected(people.x))
-    fitting, valid, people = (fused(count, bias=0.0, seed=s) for count, s in ((300, 15), (100, 16), (200, 17)))
-    plain = train_target(fitting, valid=valid, **options)
+    fitting, people = fused(400, bias=0.0, seed=10), fused(200, bias=0.0, seed=11)
+    plain = train_target(fitting[:300], valid=fitting[300:], **options)
     assert made.threshold == pytest.approx(unbiased_spread(plain, people))
+
+
+def test_targets_of_a_trial_are_trained_as_asked():
+    options = {"bias": 0.6, "fusion": "concat", "rows": (200, 50, 50), "width": 8, "depth": 1}
+    how = TargetTraining(batch_size=32, decay=0.0, max_epochs=4)
+    usual, other = make_trial(Fused(), **options), make_trial(Fused(), training=how, **options)
+    expected = train_target(other.fitting[:200], valid=other.fitting[200:], width=8, depth=1, training=how)
+    torch.testing.assert_close(other.unfair(other.people.x), expected(other.people.x))
+    assert not torch.allclose(usual.unfair(other.people.x), other.unfair(other.people.x))
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ((200, 50), r"rows is \(200, 50\); give three numbers of people"),
+        (200, "rows is 200; give three"),
+        ((200, 50, 0), r"rows\[2\] is 0; expected a whole number of at least 1"),
+        ((200, 50.5, 50), r"rows\[1\] is 50\.5"),
+    ],
+)
+def test_rows_are_three_whole_numbers(rows, message):
+    with pytest.raises(OptionError, match=message):
+        make_trial(Fused(), bias=0.5, fusion="concat", rows=rows)
+
+
+def test_more_than_two_classes_make_no_trial():
+    class Three(Fused):
+        def sample(self, n, **options):
+            return Dataset.from_arrays(torch.zeros(n, 5), torch.arange(n) % 3, torch.arange(n) % 2)
+
+    with pytest.raises(DataError, match=r"Protected is 'c' \(3 classes\); a trial needs one variable of two classes"):
+        make_trial(Three(), bias=0.5, fusion="concat", rows=(30, 10, 10))
+
+
+def test_what_cannot_be_judged_is_refused():
+    with pytest.raises(OptionError, match=r"Foreign is a class; give an object of it: judge\(Foreign\(\), trial\)"):
+        judge(Foreign, four_people())
+    with pytest.raises(OptionError, match=r"A list has no fit; a fairness test has fit\(data\) and score"):
+        judge([0.0, 1.0], four_people())
 
 
 def test_trained_targets_are_told_apart_by_lic_and_rank_and_not_by_chance():

@@ -14,10 +14,11 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from fairfox.data.dataset import Dataset
-from fairfox.errors import DataError, ShapeError
+from fairfox.errors import DataError, OptionError, ShapeError
 from fairfox.models.protocol import Model
 from fairfox.synthetic.fusion import Fusion
-from fairfox.synthetic.targets import train_target
+from fairfox.synthetic.options import check_whole
+from fairfox.synthetic.targets import TargetTraining, train_target
 from fairfox.synthetic.truth import biased_labels, individual_fairness_score, unbiased_spread
 
 Values = NDArray[np.float64]
@@ -152,8 +153,13 @@ def make_trial(
     width: int = 64,
     depth: int = 2,
     seed: int = 0,
+    training: TargetTraining | None = None,
 ) -> Trial:
     """Return a trial over generated people: an unfair target, a perfectly fair one, and the threshold of bias 0.
+
+    Targets are trained and tests fitted as in Table 1: tests learn from all the people that targets are trained or
+    stopped on. The protected variable must have two classes: with more, the truth knows one counterfactual of each
+    person, while tests give the worst over all other classes.
 
     Args:
         generator: what people are drawn from.
@@ -163,28 +169,44 @@ def make_trial(
         width: units of each hidden layer of the targets.
         depth: hidden layers of the targets.
         seed: same seed, same machine, same trial.
+        training: how targets are trained; by default as in Table 1.
     """
-    biased, unbiased = (_draw(generator, rows, bias=one, fusion=fusion, seed=seed) for one in (bias, 0.0))
+    train, valid, tested = _checked_rows(rows)
 
-    def target(drawn: list[Dataset], projection: Tensor | None = None) -> Model:
-        fitting, valid, _ = drawn
-        return train_target(fitting, valid=valid, width=width, depth=depth, seed=seed, projection=projection)
+    def draw(bias: float, *, derivative: bool) -> tuple[Dataset, Dataset]:
+        """Return people to learn from, and people to test on, these with the true dx/dc where it is asked for."""
+        fitting = generator.sample(train + valid, bias=bias, fusion=fusion, seed=2 * seed, derivative=False)
+        _check_two_classes(fitting)
+        return fitting, generator.sample(tested, bias=bias, fusion=fusion, seed=2 * seed + 1, derivative=derivative)
 
+    def target(fitting: Dataset, projection: Tensor | None = None) -> Model:
+        how = {"width": width, "depth": depth, "seed": seed}
+        return train_target(fitting[:train], valid=fitting[train:], projection=projection, training=training, **how)
+
+    (fitting, people), (unbiased, unbiased_people) = draw(bias, derivative=True), draw(0.0, derivative=False)
     return Trial(
-        fitting=biased[0],
-        people=biased[2],
-        unfair=target(biased),
-        fair=target(biased, generator.keep_y(fusion)),
-        threshold=unbiased_spread(target(unbiased), unbiased[2]),
+        fitting=fitting,
+        people=people,
+        unfair=target(fitting),
+        fair=target(fitting, generator.keep_y(fusion)),
+        threshold=unbiased_spread(target(unbiased), unbiased_people),
     )
 
 
-def _draw(generator: Generator, rows: tuple[int, int, int], *, bias: float, fusion: Fusion, seed: int) -> list[Dataset]:
-    """Return people to learn from, to stop on, and to test on; the last with the true dx/dc."""
-    return [
-        generator.sample(count, bias=bias, fusion=fusion, seed=3 * seed + part, derivative=part == 2)
-        for part, count in enumerate(rows)
-    ]
+def _checked_rows(rows: tuple[int, int, int]) -> tuple[int, int, int]:
+    if not isinstance(rows, tuple | list) or len(rows) != 3:
+        raise OptionError(f"rows is {rows!r}; give three numbers of people: to learn from, to stop on, to test on")
+    train, valid, tested = (check_whole(f"rows[{part}]", count) for part, count in enumerate(rows))
+    return train, valid, tested
+
+
+def _check_two_classes(people: Dataset) -> None:
+    if [p.kind for p in people.protected] != ["binary"]:
+        found = " and ".join(f"'{p.name}' ({len(p.levels)} classes)" for p in people.protected) or "nothing"
+        raise DataError(
+            f"Protected is {found}; a trial needs one variable of two classes, as only then |f(x) - f(x')| is what "
+            "tests measure: merge the classes of the table that gives c"
+        )
 
 
 def judge(test: Judgeable, trial: Trial, *, fitted: bool = False) -> Judged:
@@ -200,6 +222,7 @@ def judge(test: Judgeable, trial: Trial, *, fitted: bool = False) -> Judged:
         trial: the two targets and their people.
         fitted: the test has been fitted already.
     """
+    _check_judgeable(test, ("score",) if fitted else ("fit", "score"))
     if not fitted:
         test.fit(trial.fitting)
     targets = (trial.unfair, trial.fair)
@@ -217,6 +240,16 @@ def judge(test: Judgeable, trial: Trial, *, fitted: bool = False) -> Judged:
         truth=truth,
         scores=scores,
     )
+
+
+def _check_judgeable(test: object, methods: tuple[str, ...]) -> None:
+    if isinstance(test, type):
+        raise OptionError(f"{test.__name__} is a class; give an object of it: judge({test.__name__}(), trial)")
+    for method in methods:
+        if not callable(getattr(test, method, None)):
+            raise OptionError(
+                f"A {type(test).__name__} has no {method}; a fairness test has fit(data) and score(model, data)"
+            )
 
 
 def _scores(test: Judgeable, model: Model, people: Dataset) -> Values:

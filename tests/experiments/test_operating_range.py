@@ -1,9 +1,7 @@
-"""The operating range: a tiny run, and what is made of cells."""
+"""The operating range: a quick run, and how cells are judged."""
 
 import json
-from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 
@@ -16,39 +14,23 @@ EXPERIMENT = "operating_range"
 ALL = ("faux", "faux+ng", "faux+ig", "rank", "rank/a", "move", "fta", "lic")
 
 
-def cell(bias, ap, *, accuracy=0.8, world=("a", "b", "concat"), tests=ALL):
-    """One cell in which all tests are equally good."""
-    return {
-        **dict(zip(("c", "y", "fusion"), world, strict=True)),
-        "bias": bias,
-        "prevalence": 0.4,
-        "auxiliary_balanced_accuracy": accuracy,
-        "mean_gradient_norm": 1.0,
-        "ap": dict.fromkeys(tests, ap),
-        "rho": dict.fromkeys(tests, 0.5),
-        "precisions": dict.fromkeys(tests, [ap] * 50),
-    }
-
-
 @pytest.fixture(scope="module")
-def tiny(experiment, tmp_path_factory):
-    """The folder of a tiny run and what it wrote: one pair of tables, both fusions, two levels of bias."""
+def quick(experiment, tmp_path_factory):
+    """What a quick run wrote: one pair of tables, both fusions, two levels of bias."""
     missing = [source.remote.name for source in (MAGIC, BACKACHE) if find(source.remote) is None]
     if missing:
         pytest.skip(f"{', '.join(missing)} not on this machine; FAIRFOX_DATA names the folder with the real data sets")
     folder = tmp_path_factory.mktemp("operating_range")
     before = torch.random.get_rng_state()
-    small = replace(experiment.EXPERIMENT, quick=experiment.TINY)
-    assert experiment.main(["--quick", "--workers", "1", "--out", str(folder / "range.json")], small) == 0
+    assert experiment.EXPERIMENT.run(["--quick", "--workers", "1", "--out", str(folder / "range.json")]) == 0
     assert torch.equal(torch.random.get_rng_state(), before)
-    return folder, json.loads((folder / "range.json").read_text(encoding="utf-8"))
+    return json.loads((folder / "range.json").read_text(encoding="utf-8"))
 
 
-def test_every_cell_has_its_numbers(experiment, tiny):
-    _, found = tiny
+def test_every_cell_has_its_numbers(quick):
     names = [f"magic-backache-{fusion}-{bias}" for fusion in ("outer", "concat") for bias in ("0.25", "1")]
-    assert [one["name"] for one in found["cells"]] == names
-    for one in found["cells"]:
+    assert [one["name"] for one in quick["cells"]] == names
+    for one in quick["cells"]:
         assert set(one["ap"]) == set(one["rho"]) == set(ALL)
         assert all(0 <= ap <= 1 for ap in one["ap"].values())
         assert 0 < one["prevalence"] <= 0.5  # a fair target treats nobody unfairly
@@ -56,55 +38,15 @@ def test_every_cell_has_its_numbers(experiment, tiny):
         assert one["mean_gradient_norm"] > 0
         assert one["mean_ifs"] > 0
         assert one["auxiliary_balanced_accuracy"] > 0.6
-    assert found["missing"] == []
 
 
-def test_means_by_bias_are_those_of_the_cells(tiny):
-    _, found = tiny
-    own = [one["ap"]["rank"] for one in found["cells"] if one["bias"] == 1.0]
-    assert found["by_bias"]["rank"]["1"]["ap"] == pytest.approx(sum(own) / 2)
-    assert found["by_bias"]["rank"]["1"]["n"] == 2
-    curve = found["curves"]["precision"]["lic"]["1"]
-    assert len(curve) == len(found["curves"]["recall"]) == 50
+def test_means_by_bias_are_those_of_the_cells(quick):
+    own = [one["ap"]["rank"] for one in quick["cells"] if one["bias"] == 1.0]
+    assert quick["by_bias"]["rank"]["1"]["ap"] == pytest.approx(sum(own) / 2)
+    assert quick["by_bias"]["rank"]["1"]["n"] == 2
+    curve = quick["curves"]["precision"]["lic"]["1"]
+    assert len(curve) == len(quick["curves"]["recall"]) == 50
     assert curve[0] > 0.9
-
-
-def test_a_stopped_run_writes_the_cells_that_are_done_and_says_what_is_missing(experiment, tiny, monkeypatch, capsys):
-    folder, whole = tiny
-    small = replace(experiment.EXPERIMENT, quick=replace(experiment.TINY, biases=(0.25, 0.5, 1.0)))
-
-    def judge_cell(*_):  # only of cells that are not done
-        raise SystemExit(143)  # as after SIGTERM
-
-    monkeypatch.setattr(experiment, "judge_cell", judge_cell)
-    out = folder / "range-partial.json"
-    options = ["--quick", "--workers", "1", "--allow-partial", "--out", str(out)]
-    assert experiment.main(options, small) == 143
-    found = json.loads(out.read_text(encoding="utf-8"))
-    assert found["missing"] == ["magic-backache-outer-0.5", "magic-backache-concat-0.5"]
-    assert found["cells"] == whole["cells"]
-    assert found["seconds"] >= 0
-    assert "4 cells done, 2 missing" in capsys.readouterr().out
-
-
-def test_a_run_that_is_stopped_before_its_first_cell_writes_nothing(experiment, tmp_path):
-    def jobs(plan, seed):
-        return [experiment.Job("cell-a", stop)]
-
-    def stop(*_):
-        raise KeyboardInterrupt
-
-    early = replace(experiment.EXPERIMENT, jobs=jobs)
-    with pytest.raises(SystemExit, match="No cell is done yet"):
-        experiment.main(["--workers", "1", "--allow-partial", "--out", str(tmp_path / "range.json")], early)
-    assert not list(tmp_path.glob("range*"))
-
-
-def test_options_that_are_wrong_are_not_taken_for_a_stopped_run(experiment, tmp_path):
-    with pytest.raises(SystemExit) as stopped:
-        experiment.main(["--allow-partial", "--no-such-option", "--out", str(tmp_path / "range.json")])
-    assert stopped.value.code == 2
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_where_nobody_or_everybody_is_treated_unfairly_there_is_no_ap(experiment):
@@ -129,60 +71,6 @@ def test_precision_is_read_off_where_each_recall_is_first_reached(experiment):
     found = experiment.curves_of(labels, scores)
     assert found[:25] == [1.0] * 25  # up to a recall of a half
     assert found[25:] == [0.6667] * 25
-
-
-def test_thirds_have_as_many_values_each(experiment):
-    edges, places = experiment.thirds([6.0, 1.0, 2.0, 3.0, 4.0, 5.0])
-    assert (edges[0], edges[3]) == (1.0, 6.0)
-    assert places.tolist() == [2, 0, 0, 1, 1, 2]
-
-
-def test_the_line_is_that_of_least_squares(experiment):
-    x = np.array([0.0, 1.0, 2.0])
-    assert experiment.line(x, 3 * x + 1) == pytest.approx((3.0, 0.0))
-    slope, error = experiment.line(x, np.array([0.0, 3.0, 0.0]))  # residuals -1, 2, -1
-    assert (slope, error) == pytest.approx((0.0, np.sqrt(6 / 1 / 2)))
-
-
-@pytest.mark.parametrize(("sign", "verdict"), [(1, "confirmed"), (-1, "refuted"), (0, "undecided")])
-def test_the_papers_word_on_integrated_gradients_is_judged_by_the_slope(experiment, sign, verdict):
-    cells = []
-    for place in range(12):
-        one = cell(1.0, 0.5, accuracy=0.5 + place / 30)
-        one["ap"]["faux+ng"] += sign * place / 50 + 0.001 * (-1) ** (place // 2)
-        cells.append(one)
-    found = experiment.ng_minus_ig(cells)
-    assert found["paper"] == verdict
-    assert found["slope"] == pytest.approx(sign * 30 / 50, abs=0.01)
-    assert [part["n"] for part in found["thirds"]] == [4, 4, 4]
-
-
-def test_biases_are_compared_over_the_worlds_that_have_both(experiment):
-    other = ("b", "a", "outer")
-    cells = [cell(0.25, 0.6), cell(1.0, 0.8), cell(1.0, 0.1, world=other), cell(0.25, None, world=other)]
-    assert experiment.low_and_high(cells, "rank") == {"low": 0.6, "high": 0.8, "n": 1}
-    grows, time = experiment.bars(cells, 10.0)
-    assert grows["holds"]
-    assert time["holds"]
-    cells[1]["ap"]["move"] = 0.5
-    assert not experiment.bars(cells, 10.0)[0]["holds"]
-    assert experiment.bars(cells[:1], 10.0) == []
-
-
-def test_cells_without_bias_count_by_bias_only(experiment):
-    cells = [cell(0.0, 0.1, accuracy=0.5), *(cell(1.0, 0.9, accuracy=0.7 + place / 10) for place in range(3))]
-    found = experiment.summary(cells, 1.0)
-    assert found["by_bias"]["faux"]["0"]["ap"] == pytest.approx(0.1)
-    assert found["by_auxiliary_accuracy"]["edges"][0] == pytest.approx(0.7)
-    assert [part["n"] for part in found["by_auxiliary_accuracy"]["tests"]["faux"]] == [1, 1, 1]
-    assert all("precisions" not in one for one in found["cells"])
-
-
-def test_a_test_that_is_left_out_of_wide_cells_has_the_mean_of_the_others(experiment):
-    without = tuple(test for test in ALL if test != "move")
-    found = experiment.summary([cell(1.0, 0.9), cell(1.0, 0.5, tests=without)], 1.0)
-    assert (found["by_bias"]["move"]["1"]["ap"], found["by_bias"]["move"]["1"]["n"]) == (0.9, 1)
-    assert found["by_bias"]["rank"]["1"]["ap"] == pytest.approx(0.7)
 
 
 def test_the_full_range_is_every_pair_fusion_and_bias_with_networks_of_random_size(experiment):

@@ -11,7 +11,7 @@ from fairfox.data.dataset import Dataset, Protected, Truth
 from fairfox.errors import DataError, ShapeError
 from fairfox.fairtests.lic import LIC
 from fairfox.models.torch_model import TorchModel
-from fairfox.synthetic.targets import train_target
+from fairfox.synthetic.targets import TargetTraining, train_target
 from fairfox.synthetic.truth import individual_fairness_score
 
 
@@ -72,7 +72,7 @@ def test_a_linear_world_and_a_linear_model_give_the_true_score():
 
 def test_a_perfectly_fair_target_scores_nothing():
     data = fused(300, bias=0.8, seed=0)
-    fair = train_target(data, width=8, depth=1, projection=KEEP_Y, max_epochs=3)
+    fair = train_target(data, width=8, depth=1, projection=KEEP_Y, training=TargetTraining(max_epochs=3))
     assert float(LIC().score(fair, data).max()) == 0.0
 
 

@@ -99,7 +99,7 @@ def test_information_of_a_fair_coin_that_decides_everything_is_log_two():
     assert float(mutual_information(torch.eye(2).double() / 2)) == pytest.approx(0.6931471805599453)
 
 
-@pytest.mark.parametrize("bias", [-0.1, 1.1, float("nan")])
+@pytest.mark.parametrize("bias", [-0.1, 1.1, float("nan"), "1", None])
 def test_a_bias_outside_0_to_1_is_refused(bias):
     with pytest.raises(OptionError, match="from 0"):
         joint_distribution(shares(1, 1), shares(1, 1), bias)

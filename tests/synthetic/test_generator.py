@@ -7,6 +7,7 @@ from time import perf_counter
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from fairfox.errors import DataError, FileError, NotFittedError, OptionError
 from fairfox.synthetic.fusion import fuse
@@ -38,7 +39,7 @@ def test_fusions_show_the_same_people():
     torch.testing.assert_close(outer.x @ generator().keep_c("outer"), flat.x[:, :6], rtol=0, atol=1e-6)
 
 
-def test_the_counterfactual_of_the_counterfactual_is_the_person():
+def test_the_counterfactual_has_the_same_latents_and_the_other_c():
     people = generator().sample(200, bias=0.5, seed=3)
     c, y = generator().sources
     z = torch.randn(200, 4, generator=torch.Generator().manual_seed(3))  # the latents of c are drawn first
@@ -77,6 +78,28 @@ def _restored(bias):
     return [type(s).restored(s.description(), {k: v.clone() for k, v in s.tensors().items()}) for s in bias.sources]
 
 
+@both_fusions
+def test_true_derivatives_towards_each_of_three_classes_equal_central_differences(fusion):
+    three = generator(classes=3)
+    people = three.sample(40, bias=0.5, fusion=fusion, seed=7, derivative=True)
+    y = three.sources[1]
+    draws = torch.Generator().manual_seed(7)
+    z_c, z_y = (torch.randn(40, 4, generator=draws) for _ in range(2))
+    twin = _restored(three)[0].vae.double()
+    x_y = y.vae.decode(z_y, y.vae.code(people.y.long())).double()
+    codes = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
+    own = codes[people.c[:, 0].long()]
+
+    def x_at(code):
+        return fuse(twin.decode(z_c.double(), code), x_y, fusion)
+
+    for k, code in enumerate(codes):
+        way = 1e-6 * (code - own)  # from everyone's own class to class k
+        expected = (x_at(own + way) - x_at(own - way)) / 2e-6
+        torch.testing.assert_close(people.truth.dx_dc[..., k].double(), expected, rtol=1e-3, atol=1e-5)
+    assert set(people.c[:, 0].tolist()) == {0.0, 1.0, 2.0}
+
+
 def test_more_classes_have_the_next_as_counterfactual_and_a_derivative_towards_each():
     people = generator(classes=3).sample(60, bias=1.0, seed=2, derivative=True)
     assert people.protected[0].kind == "categorical"
@@ -85,7 +108,10 @@ def test_more_classes_have_the_next_as_counterfactual_and_a_derivative_towards_e
     own = people.c[:, 0].long()
     assert float(people.truth.dx_dc[torch.arange(60), :, own].abs().max()) == 0.0
     assert float(people.truth.dx_dc.abs().amax(dim=(0, 1)).min()) > 0.0
-    assert float((people.truth.counterfactual - people.x).abs().amax(1).min()) > 0.0
+    c = generator(classes=3).sources[0]
+    z = torch.randn(60, 4, generator=torch.Generator().manual_seed(2))
+    following = c.vae.decode(z, c.vae.code((own + 1) % 3))
+    torch.testing.assert_close(people.truth.counterfactual[:, : c.block.columns], following)
 
 
 def test_people_are_named_continuous_columns_with_a_binary_c():
@@ -120,13 +146,81 @@ def test_damaged_or_missing_files_are_refused(tmp_path):
     (tmp_path / "generator.json").write_text(json.dumps(about | {"format": 99}))
     with pytest.raises(FileError, match="format 99"):
         SyntheticBias.load(tmp_path)
-    about["sources"]["c"]["settings"]["width"] = 5
-    (tmp_path / "generator.json").write_text(json.dumps(about))
-    with pytest.raises(FileError, match="do not describe one generator"):
-        SyntheticBias.load(tmp_path)
     (tmp_path / "generator.safetensors").write_bytes(b"nothing")
     with pytest.raises(FileError, match="damaged"):
         SyntheticBias.load(tmp_path)
+
+
+def _set(*path_and_value):
+    *path, last, value = path_and_value
+
+    def change(about, tensors):
+        place = about
+        for step in path:
+            place = place[step]
+        place[last] = value
+
+    return change
+
+
+def _tensor(name, value):
+    return lambda about, tensors: tensors.update({name: value(tensors[name]).contiguous()})
+
+
+BROKEN = {
+    "another width": (_set("sources", "c", "settings", "width", 5), "size mismatch|Error"),
+    "a width of text": (_set("sources", "c", "settings", "width", "5"), "width is '5'"),
+    "half a layer": (_set("sources", "y", "settings", "depth", 1.5), "depth is 1.5"),
+    "other modes": (_set("sources", "c", "settings", "modes", 3), "say 3 modes and 'encoding.weights' has 2"),
+    "unknown setting": (_set("sources", "c", "settings", "magic", 3), "magic"),
+    "no settings": (_set("sources", "c", "settings", None), "NoneType"),
+    "too few names": (_set("sources", "c", "names", ["f0"]), r"the names are \['f0'\], expected one for each of 3"),
+    "names that are numbers": (_set("sources", "y", "names", [1, 2]), "the names are"),
+    "one text as names": (_set("sources", "y", "names", "ab"), "the names are 'ab'"),
+    "levels of text": (_set("sources", "c", "levels", ["0", "1"]), "the levels are"),
+    "levels twice the same": (_set("sources", "c", "levels", [1.0, 1.0]), "two or more rising numbers"),
+    "one level": (_set("sources", "c", "levels", [1.0]), "two or more rising numbers"),
+    "unknown level": (_set("sources", "c", "levels", [0.0, float("nan")]), "two or more rising numbers"),
+    "too many levels": (_set("sources", "y", "levels", [0.0, 1.0, 2.0]), r"'shares' has shape \(2,\), expected \(3,\)"),
+    "rows of text": (_set("sources", "y", "rows", "many"), "rows is 'many'"),
+    "unknown spread": (_set("sources", "y", "spread", float("nan")), "spread is nan"),
+    "no source": (_set("sources", []), "list indices"),
+    "an endless seed": (_set("seed", float("inf")), "seed is inf"),
+    "a seed of text": (_set("seed", "0"), "seed is '0'"),
+    "one share": (_tensor("c.shares", lambda t: t[:1]), r"'shares' has shape \(1,\)"),
+    "unknown shares": (_tensor("c.shares", lambda t: t * float("nan")), "'shares' holds values that are not finite"),
+    "shares of nobody": (_tensor("c.shares", lambda t: t * torch.tensor([0.0, 2.0])), "not above 0"),
+    "shares of too many": (_tensor("c.shares", lambda t: t + 1.0), "no shares that sum to 1"),
+    "flat weights": (_tensor("y.encoding.weights", lambda t: t.flatten()), r"has 1 dimension\(s\)"),
+    "fewer means": (_tensor("y.encoding.means", lambda t: t[:, :1]), "'encoding.means' has shape"),
+    "no variance": (_tensor("y.encoding.variances", lambda t: t * 0), "not above 0"),
+    "an unknown network": (_tensor("y.vae.decoder.weights.0", lambda t: t * float("nan")), "not finite"),
+    "a missing tensor": (lambda about, tensors: tensors.pop("c.shares"), "shares"),
+    "a missing layer": (lambda about, tensors: tensors.pop("c.vae.decoder.weights.0"), "Error"),
+}
+
+
+@pytest.mark.parametrize(("change", "reason"), BROKEN.values(), ids=BROKEN.keys())
+def test_files_that_do_not_fit_together_are_refused_when_loaded(tmp_path, change, reason):
+    generator().save(tmp_path)
+    about, tensors = (
+        json.loads((tmp_path / "generator.json").read_text()),
+        load_file(tmp_path / "generator.safetensors"),
+    )
+    change(about, tensors)
+    (tmp_path / "generator.json").write_text(json.dumps(about))
+    save_file(tensors, tmp_path / "generator.safetensors")
+    with pytest.raises(FileError, match=rf"do not describe one generator \(.*({reason}).*\); save it again"):
+        SyntheticBias.load(tmp_path)
+
+
+def test_a_generator_is_not_saved_over_or_under_a_file(tmp_path):
+    taken = tmp_path / "notes.txt"
+    taken.write_text("mine")
+    for place in (taken, taken / "folder"):
+        with pytest.raises(FileError, match=r"notes\.txt' is a file; give a folder"):
+            generator().save(place)
+    assert taken.read_text() == "mine"
 
 
 def test_fit_models_both_tables_with_their_own_settings():
@@ -155,6 +249,34 @@ def test_what_is_not_fitted_cannot_be_sampled():
         SyntheticBias().sample(5, bias=0.5)
 
 
-def test_nobody_cannot_be_sampled():
-    with pytest.raises(OptionError, match="at least one person"):
-        generator().sample(0, bias=0.5)
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n": 0}, "n is 0; expected a whole number of at least 1"),
+        ({"n": 10.5}, r"n is 10\.5; expected a whole number"),
+        ({"bias": "1"}, "bias is '1'; expected a number from 0"),
+        ({"seed": 1.5}, r"seed is 1\.5; expected a whole number"),
+        ({"fusion": "sum"}, "fusion is 'sum'; expected 'concat' or 'outer'"),
+    ],
+    ids=lambda value: "" if isinstance(value, str) else "-".join(value),
+)
+def test_what_cannot_be_sampled_is_refused(options, message):
+    with pytest.raises(OptionError, match=message):
+        generator().sample(**({"n": 10, "bias": 0.5} | options))
+
+
+@pytest.mark.parametrize("modes", [4, (4,), (4, 3, 2), (4, 2.5), "43"])
+def test_modes_are_two_whole_numbers(modes):
+    with pytest.raises(OptionError, match=r"modes is .*; expected two, for c's table and for y's: modes=\(4, 3\)"):
+        SyntheticBias(modes=modes)
+
+
+@pytest.mark.parametrize("settings", [SMALL, (SMALL,), (SMALL, 3)], ids=["one", "one in a tuple", "a number"])
+def test_settings_are_two(settings):
+    with pytest.raises(OptionError, match=r"settings is .*; expected two, for c's table and for y's"):
+        SyntheticBias(settings=settings)
+
+
+def test_a_table_that_is_no_source_is_refused_with_what_makes_it_one():
+    with pytest.raises(DataError, match=r"A dict is not a source yet; give source_of\(table, label=\.\.\.\)"):
+        SyntheticBias().fit({"a": [1, 2]}, table())

@@ -31,6 +31,7 @@ from tests.synthetic.truths import Audited, audited
 
 WORLDS = (THREE_CLASSES, SIX_CLASSES, AGE, SEX_AND_RACE, RACE_AND_MIGRANT, IDLE_MIGRANT, CROSSING)
 CORRELATED = (RACE_AND_MIGRANT, IDLE_MIGRANT)
+BRIEF = {"fliptest": {"steps": 20, "width": 8}, "unfair_map": {"steps": 5}}  # less work than they would do
 every_world = pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.name)
 
 
@@ -127,11 +128,17 @@ def two_groups(kind: str) -> tuple[Dataset, Dataset, FixedAuxiliary]:
 
 def scores(name: str, kind: str) -> Tensor:
     fitting, people, auxiliary = two_groups(kind)
-    test = make_test(name, auxiliary=auxiliary, refits=2).fit(fitting)
+    options = BRIEF.get(name.removesuffix("/a"))
+    test = make_test(name, auxiliary=auxiliary, refits=2, options=options).fit(fitting)
     return test.score(audited(ADDITIVE).model, people)
 
 
-@pytest.mark.parametrize("name", [name for name, about in FAIR_TESTS.items() if not about.needs_truth])
+COMPARABLE = [  # on people without a truth, a graph, or the protected column among their features
+    name for name, about in FAIR_TESTS.items() if not (about.needs_truth or about.needs_graph or about.needs_input)
+]
+
+
+@pytest.mark.parametrize("name", COMPARABLE)
 def test_two_classes_and_two_groups_score_alike(name: str):
     expected = scores(name, "binary")
     assert float(expected.max()) > 0.01

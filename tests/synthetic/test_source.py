@@ -48,18 +48,37 @@ def test_it_is_restored_from_what_it_says_about_itself():
     assert (again.settings, again.names, again.levels, again.rows) == (SMALL, ("f0", "f1", "f2"), (0.0, 1.0), 400)
 
 
-def test_tuning_keeps_the_settings_that_tell_the_label_best(monkeypatch):
-    scores = {3: 0.7, 2: 0.9}  # by modes
+def test_tuning_keeps_the_settings_that_tell_the_label_best(monkeypatch, caplog):
     usable = replace(SMALL, kl_weight=0.1)
-    drawn = iter([replace(usable, modes=3), usable, replace(SMALL, kl_weight=50.0)])
+    candidates = [replace(usable, modes=3), usable, replace(SMALL, kl_weight=50.0)]
+    # by fit: the first one has the best single fit, the second the best mean; the third has collapsed
+    scores = dict(zip(candidates, ([0.94, 0.5], [0.9, 0.8], [0.95, 0.95]), strict=True))
+    drawn = iter(candidates)
     monkeypatch.setattr(source, "_drawn", lambda generator: next(drawn))
-    monkeypatch.setattr(source, "generator_score", lambda model, **options: scores[model.settings.modes])
-    # the third one would score as high, but has collapsed
-    assert tune(table(rows=150), trials=3) == usable
+    monkeypatch.setattr(source, "generator_score", lambda model, seed, **options: scores[model.settings][seed - 5])
+    with caplog.at_level("INFO", logger="fairfox"):
+        assert tune(table(rows=150), trials=3, fits=2, seed=5) == usable
+    assert [line.split(" score ")[1][:5] for line in caplog.messages if "SourceSettings" in line] == [
+        "0.720",
+        "0.850",
+        "0.950",
+    ]
+    assert "left out, as rows vary too little" in caplog.messages[-1]
+
+
+def test_candidates_are_trained_as_fit_trains(monkeypatch):
+    used = []
+    monkeypatch.setattr(source, "train_vae", lambda vae, x, labels, training, *, seed: used.append((training, seed)))
+    monkeypatch.setattr(source, "relative_spread", lambda *rows: 1.0)
+    monkeypatch.setattr(source, "generator_score", lambda model, **options: 0.5)
+    chosen = tune(table(rows=60, columns=1), trials=1, fits=2, seed=3)
+    SourceModel.fit(table(rows=60, columns=1), chosen, seed=3)
+    assert used[0] == used[-1]
+    assert [seed for _, seed in used] == [3, 4, 3]
 
 
 def test_tuning_gives_the_same_settings_for_the_same_seed():
-    first, again = (tune(table(rows=80, columns=1), trials=1, seed=2) for _ in range(2))
+    first, again = (tune(table(rows=80, columns=1), trials=1, fits=1, seed=2) for _ in range(2))
     assert first == again
     assert 2 <= first.modes <= 7
 
@@ -67,7 +86,7 @@ def test_tuning_gives_the_same_settings_for_the_same_seed():
 def test_tuning_refuses_when_every_candidate_collapsed(monkeypatch):
     monkeypatch.setattr(source, "_drawn", lambda generator: replace(SMALL, kl_weight=50.0))
     with pytest.raises(DataError, match="None of 1 settings"):
-        tune(table(rows=100), trials=1)
+        tune(table(rows=100), trials=1, fits=1)
 
 
 @pytest.mark.parametrize(
@@ -92,9 +111,27 @@ def test_categories_are_refused():
         SourceModel.fit(replace(data, features=(category, *data.features[1:])), SMALL)
 
 
-def test_settings_must_be_above_zero():
-    with pytest.raises(OptionError, match="depth is 0"):
-        SourceSettings(depth=0)
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"depth": 0}, "depth is 0; expected a whole number of at least 1"),
+        ({"depth": 1.5}, r"depth is 1\.5"),
+        ({"width": "64"}, "width is '64'"),
+        ({"latent": True}, "latent is True"),
+        ({"kl_weight": 0}, "kl_weight is 0; expected a number above 0"),
+        ({"kl_weight": float("inf")}, "kl_weight is inf"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(options, message):
+    with pytest.raises(OptionError, match=message):
+        SourceSettings(**options)
+
+
+def test_tuning_needs_whole_numbers_of_trials_and_fits():
+    with pytest.raises(OptionError, match="trials is 0"):
+        tune(table(), trials=0)
+    with pytest.raises(OptionError, match=r"fits is 1\.5"):
+        tune(table(), fits=1.5)
 
 
 def test_the_table_is_left_as_it_was():

@@ -15,7 +15,7 @@ from fairfox.evaluation import spearman
 from fairfox.fairtests.registry import make_test
 from fairfox.models.protocol import predict
 from fairfox.synthetic.scm import World
-from fairfox.synthetic.targets import train_target
+from fairfox.synthetic.targets import TargetTraining, train_target
 from fairfox.synthetic.two_groups import ADDITIVE, CATEGORICAL_PROXIES, HEAVY_TAILS
 
 GRADIENT_TESTS = ["faux", "faux/s", "faux+ng", "faux+ng/s", "faux+ig", "faux+ig/s", "fta", "fta+linear"]
@@ -30,7 +30,7 @@ def measured(world: World) -> tuple[Tensor, dict[str, Tensor]]:
         also=load_table(new.table),
     )  # fmt: skip
     fitting, people, others = (encoding.encode(load_table(t)) for t in (past.table, new.table, new.counterfactual))
-    model = train_target(fitting)
+    model = train_target(fitting, training=TargetTraining(batch_size=64, decay=0.0))
     truth = (predict(model, people.x) - predict(model, others.x)).abs()
     auxiliary = AuxiliaryModel(refits=2).fit(fitting)
     fixed = FixedAuxiliary(auxiliary.members, auxiliary.held_out)

@@ -19,7 +19,7 @@ from fairfox.fairtests.protocol import Measurement
 from fairfox.models.protocol import predict
 from fairfox.models.torch_model import TorchModel
 from fairfox.synthetic.scm import Population, World
-from fairfox.synthetic.targets import train_target
+from fairfox.synthetic.targets import TargetTraining, train_target
 
 PEOPLE = 6000
 
@@ -76,4 +76,4 @@ def audited(world: World, *, intersections: bool = False) -> Audited:
         intersections=intersections,
     )
     fitting, people = (encoding.encode(load_table(p.table)) for p in (past, new))
-    return Audited(encoding, fitting, people, new, train_target(fitting, batch_size=256))
+    return Audited(encoding, fitting, people, new, train_target(fitting, training=TargetTraining(decay=0.0)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol, Self
 
 import torch
@@ -16,10 +16,12 @@ from fairfox.data.dataset import Dataset, Protected
 from fairfox.errors import DataError
 from fairfox.models.protocol import Model
 from fairfox.models.torch_model import Tail
+from fairfox.nets.adversarial import HidingSettings, Task, train_hiding
 from fairfox.nets.mlp import MLP
 from fairfox.nets.training import Loss, train
 
 AuxOutput = Literal["logit", "probability"]
+_HIDING_FLOOR = 3.0  # of the adversarial auxiliary: that of a target that hides c
 
 
 class Auxiliary(Protocol):
@@ -130,6 +132,9 @@ class AuxiliaryModel:
     A fifth of the rows is held out: it decides when to stop, and group statistics are read off it, because
     logits of training rows are over-separated.
 
+    With `adversarial` the networks also hide the label y from an adversary, as the paper has them; then the last of
+    a fixed number of epochs is kept. Where y goes with c this takes away what tells c: scores shrink or change sides.
+
     Example:
         >>> x = torch.randn(200, 2, generator=torch.Generator().manual_seed(0))
         >>> auxiliary = AuxiliaryModel(refits=2).fit(Dataset.from_arrays(x, c=(x[:, 0] > 0).float()))
@@ -146,29 +151,38 @@ class AuxiliaryModel:
     patience: int = 5
     output: AuxOutput = "logit"
     seed: int = 0
+    adversarial: bool = False  # needs labels, and harms the tests
     members: Sequence[Model] = field(default=(), init=False, repr=False)
     held_out: Dataset | None = field(default=None, init=False, repr=False)
 
     def fit(self, data: Dataset) -> Self:
-        """Train on the rows whose protected values are known (x and c, never y)."""
+        """Train on the rows whose protected values are known (x and c; y only to hide it)."""
         known = data[~data.c.isnan().all(1)]
         fitting, held_out = known.split(0.8, seed=self.seed)
         check_groups(known, fitting)
         mask = usable_columns(fitting)
+        net = self._hiding(fitting, mask) if self.adversarial else self._plain(fitting, held_out, known, mask)
+        nets = [net.member(m).to(data.x.device) for m in range(self.refits)]
+        self.members = [AuxiliaryMember(one, mask, data.protected, output=self.output) for one in nets]
+        self.held_out = held_out
+        return self
+
+    def _plain(self, fitting: Dataset, held_out: Dataset, known: Dataset, mask: Tensor) -> MLP:
+        """Return networks that tell c, each as it was when it told the held-out rows best."""
         targets, valid_targets = (_targets(part, known) for part in (fitting, held_out))
         net = MLP(
-            data.x.shape[1],
-            sum(map(_width, data.protected)),
+            known.x.shape[1],
+            sum(map(_width, known.protected)),
             width=self.width,
             depth=self.depth,
             members=self.refits,
             seed=self.seed,
-        ).to(data.x.device)
+        ).to(known.x.device)
         train(
             net,
             torch.where(mask, fitting.x, 0.0).float(),
             targets.float(),
-            loss=_loss(data.protected),
+            loss=_loss(known.protected),
             valid_x=torch.where(mask, held_out.x, 0.0).float(),
             valid_targets=valid_targets.float(),
             batch_size=self.batch_size,
@@ -177,10 +191,18 @@ class AuxiliaryModel:
             patience=self.patience,
             seed=self.seed,
         )
-        nets = [net.member(m).to(data.x.device) for m in range(self.refits)]
-        self.members = [AuxiliaryMember(one, mask, data.protected, output=self.output) for one in nets]
-        self.held_out = held_out
-        return self
+        return net
+
+    def _hiding(self, fitting: Dataset, mask: Tensor) -> MLP:
+        """Return networks that tell c and hide y from an adversary: a fair target's training, roles swapped."""
+        return train_hiding(
+            torch.where(mask, fitting.x, 0.0).float(),
+            protected_task(fitting),
+            label_task(fitting),
+            floors=[_HIDING_FLOOR] * self.refits,
+            seeds=[self.seed * self.refits + m for m in range(self.refits)],
+            settings=HidingSettings(width=self.width, depth=self.depth, rate=self.rate),
+        )
 
 
 def heads_of(protected: Sequence[Protected]) -> tuple[Head, ...]:
@@ -226,6 +248,21 @@ def check_groups(data: Dataset, fitting: Dataset | None = None) -> None:
                     f"Group '{level}' of '{p.name}' has too few people to learn from: {found} found, at least 10 are "
                     "needed; merge rare classes (merge_rare, --merge-rare) or drop it"
                 )
+
+
+def protected_task(data: Dataset) -> Task:
+    """Return the protected variables as what a network learns to tell, or to hide: their heads' losses summed."""
+    return Task(_targets(data, data).float(), _loss(data.protected), sum(map(_width, data.protected)))
+
+
+def label_task(data: Dataset) -> Task:
+    """Return the label as what a network learns to tell, or to hide; labels other than 0 and 1 are numbers."""
+    if data.y is None:
+        raise DataError("These people have no labels y, and an adversary needs them; give people with labels")
+    known = data.y[~data.y.isnan()]
+    two = bool(((known == 0) | (known == 1)).all())
+    label = Protected("label") if two else Protected("label", "continuous", ())
+    return protected_task(replace(data, c=data.y.to(data.x)[:, None], protected=(label,)))
 
 
 def _width(p: Protected) -> int:

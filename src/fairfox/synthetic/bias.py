@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from math import log
+from numbers import Real
 
 import torch
 from torch import Tensor
@@ -26,8 +27,8 @@ def joint_distribution(p_c: Tensor, p_y: Tensor, bias: float) -> Tensor:
         >>> joint_distribution(torch.tensor([0.5, 0.5]), torch.tensor([0.5, 0.5]), 1.0).tolist()
         [[0.5, 0.0], [0.0, 0.5]]
     """
-    if not 0.0 <= bias <= 1.0:
-        raise OptionError(f"bias is {bias}; expected a number from 0 (independent) to 1 (as dependent as can be)")
+    if not isinstance(bias, Real) or not 0.0 <= bias <= 1.0:
+        raise OptionError(f"bias is {bias!r}; expected a number from 0 (independent) to 1 (as dependent as can be)")
     p_c, p_y = _checked(p_c, "p_c"), _checked(p_y, "p_y")
     return (1.0 - bias) * torch.outer(p_c, p_y) + bias * most_dependent(p_c, p_y)
 

@@ -6,6 +6,7 @@ import json
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,6 +20,7 @@ from fairfox.extras import installed_versions
 from fairfox.synthetic import fusion as fusions
 from fairfox.synthetic.bias import joint_distribution
 from fairfox.synthetic.fusion import Fusion, fuse
+from fairfox.synthetic.options import check_whole
 from fairfox.synthetic.source import SourceModel, SourceSettings, tune
 
 _FORMAT = 1  # of saved folders
@@ -48,9 +50,12 @@ class SyntheticBias:
     _sources: tuple[SourceModel, SourceModel] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
+        c, y = _pair("settings", self.settings, SourceSettings, "(SourceSettings(), SourceSettings())")
         if self.modes is not None:
-            c, y = self.settings
-            self.settings = replace(c, modes=self.modes[0]), replace(y, modes=self.modes[1])
+            modes = _pair("modes", self.modes, Integral, "(4, 3)")
+            c, y = replace(c, modes=modes[0]), replace(y, modes=modes[1])
+        check_whole("seed", self.seed, least=0)
+        self.settings = (c, y)
         self.modes = (self.settings[0].modes, self.settings[1].modes)
 
     @classmethod
@@ -59,7 +64,10 @@ class SyntheticBias:
         return cls(settings=(c.settings, y.settings), _sources=(c, y))
 
     def fit(self, source_c: Dataset, source_y: Dataset) -> Self:
-        """Model both tables: continuous columns and a label each; a collapsed model is refused."""
+        """Model both tables: continuous columns and a label each; a collapsed model is refused.
+
+        `fairfox.synthetic.tables.source_of` makes a source of any table.
+        """
         c, y = self.settings
         self._sources = (
             SourceModel.fit(source_c, c, seed=self.seed),
@@ -75,9 +83,9 @@ class SyntheticBias:
         return self._sources
 
     @staticmethod
-    def tune(source: Dataset, *, trials: int = 8, seed: int = 0) -> SourceSettings:
-        """Return the modes, width and depth for a new table, chosen as the paper does."""
-        return tune(source, trials=trials, seed=seed)
+    def tune(source: Dataset, *, trials: int = 8, fits: int = 3, seed: int = 0) -> SourceSettings:
+        """Return the modes, width and depth for a new table, chosen as the paper does (`source.tune`)."""
+        return tune(source, trials=trials, fits=fits, seed=seed)
 
     def keep_c(self, fusion: Fusion) -> Tensor:
         """Return the matrix (D, D_c) with which x @ matrix is the block that depends on c."""
@@ -99,8 +107,9 @@ class SyntheticBias:
     ) -> Dataset:
         """Return n people with c (N, 1), y, and their truth.
 
-        The same seed draws the same latents whatever the bias and the fusion. With more than two classes of c, the
-        counterfactual is the next class, and after the last the first.
+        The same seed draws the same latents whatever the bias and the fusion. With more than two classes of c the
+        counterfactual is the next class, and after the last the first: the true score is then about that one other
+        class, not the worst of all, and `fairfox.evaluation.make_trial` refuses such people.
 
         Args:
             n: how many people.
@@ -109,8 +118,7 @@ class SyntheticBias:
             seed: same seed, same people.
             derivative: whether to work out the true dx/dc too, (N, D, 1), or one column per class.
         """
-        if n < 1:
-            raise OptionError(f"n is {n}; expected at least one person")
+        n, seed = check_whole("n", n), check_whole("seed", seed, least=0)
         source_c, source_y = self.sources
         drawn = _draw(n, self.joint(bias), (source_c.settings.latent, source_y.settings.latent), seed)
         with torch.no_grad():
@@ -152,9 +160,11 @@ class SyntheticBias:
             return torch.stack([torch.func.jvp(features, (own,), (way.contiguous(),))[1] for way in ways], dim=2)
 
     def save(self, folder: str | Path) -> None:
-        """Write the fitted generator: tensors as safetensors, everything else as JSON."""
+        """Write the fitted generator into a folder: tensors as safetensors, everything else as JSON."""
         from safetensors.torch import save_file
 
+        if taken := next((place for place in (Path(folder), *Path(folder).parents) if place.is_file()), None):
+            raise FileError(f"'{taken}' is a file; give a folder to save the generator in")
         tensors = {f"{side}.{k}": v for side, s in self._by_side() for k, v in s.tensors().items()}
         about = {
             "format": _FORMAT,
@@ -174,9 +184,9 @@ class SyntheticBias:
         try:
             c, y = (SourceModel.restored(about["sources"][side], _part(tensors, side)) for side in ("c", "y"))
             restored = cls.of(c, y)
-            restored.seed = int(about["seed"])
-        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
-            first_line = str(error).splitlines()[0]
+            restored.seed = check_whole("seed", about["seed"], least=0)
+        except (LookupError, ArithmeticError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+            first_line = (str(error) or type(error).__name__).splitlines()[0]
             raise FileError(
                 f"'{_ABOUT}' and '{_TENSORS}' in {folder} do not describe one generator ({first_line}); save it again"
             ) from error
@@ -204,6 +214,13 @@ def _draw(n: int, joint: Tensor, latents: tuple[int, int], seed: int) -> _Drawn:
     place = torch.rand(n, generator=generator, dtype=torch.float64) * ends[-1]
     cell = torch.searchsorted(ends, place, right=True).clamp(max=joint.numel() - 1)
     return _Drawn(z_c, z_y, cell // joint.shape[1], cell % joint.shape[1])
+
+
+def _pair(name: str, given: object, kind: type, example: str) -> tuple[Any, Any]:
+    """Return what was given for c's table and for y's, or say that two were expected."""
+    if not isinstance(given, tuple | list) or len(given) != 2 or not all(isinstance(one, kind) for one in given):
+        raise OptionError(f"{name} is {given!r}; expected two, for c's table and for y's: {name}={example}")
+    return given[0], given[1]
 
 
 def _protected(source: SourceModel) -> Protected:

@@ -10,7 +10,11 @@ from fairfox.models.protocol import Model, predict
 
 
 def individual_fairness_score(model: Model, data: Dataset) -> Tensor:
-    """Return |f(x) - f(x')| for everyone (N,): x' is the same person as a member of the other group."""
+    """Return |f(x) - f(x')| for everyone (N,), the IFS: x' is the same person as a member of the other group.
+
+    With more than two groups x' is the one that the truth holds (`SyntheticBias.sample`: the next class). Fairness
+    tests then give the worst over all other groups, which is another quantity.
+    """
     if data.truth is None:
         raise DataError(
             "The counterfactuals of these people are not known, and the true score needs them; "
