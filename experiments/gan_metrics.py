@@ -179,6 +179,7 @@ def show(found: dict[str, Any]) -> str:
         cells = [f"{one['weight']:.2g}", *(str(one[name]) for name in TUNED[1:])]
         cells += [_number(one[name]) for name in (*CHECKS, "ap", "rho")]
         lines.append(f"| {' | '.join(cells)} |")
+    lines += ["", f"Generators were trained for {found['settings']['steps']:,} steps each."]
     lines += ["", "| rank correlation with AP | Spearman | clear from |", "|---|---|---|"]
     lines += [
         f"| {'lambda' if name == 'weight' else name} | {_number(one['spearman'])} | {_number(one['clear'])} |"
@@ -241,7 +242,7 @@ def on(plan: Metrics, device: str) -> Metrics:
 EXPERIMENT = Experiment(
     name="gan_metrics",
     description="KS and MSE of FlipTest's generator against average precision; --only names another setting, "
-    f"--trials N takes the first N of the {FULL.trials} configurations.",
+    f"--trials N takes the first N of the {FULL.trials} configurations, --steps trains all of them for less long.",
     full=FULL,
     quick=QUICK,
     jobs=jobs,
@@ -258,10 +259,11 @@ def main(arguments: Sequence[str] | None = None, experiment: Experiment[Metrics]
     """Run the experiment; `--trials` asks for the first ones only, which are the same whatever their number is."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--trials", type=int)
+    parser.add_argument("--steps", type=int)
     options, rest = parser.parse_known_args(arguments)
-    if options.trials is not None:
-        plans = {name: replace(getattr(experiment, name), trials=options.trials) for name in ("full", "quick")}
-        experiment = replace(experiment, **plans)
+    given = {name: value for name, value in vars(options).items() if value is not None}
+    plans = {name: replace(getattr(experiment, name), **given) for name in ("full", "quick")}
+    experiment = replace(experiment, **plans)
     try:
         return experiment.run(rest)
     except MissingExtraError as error:
