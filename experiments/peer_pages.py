@@ -84,6 +84,13 @@ def _quality(found: Results, table: Table) -> list[str]:
         rows = [[s, *(f"{one['checks'][name]:.3f}" for name in names)] for s, one in details["fliptest"].items()]
         heads = ["setting", "KS", "before mapping", "by chance", "MSE", "of real people"]
         out += ["FlipTest's own checks of its generators, means over the re-trainings:", table(heads, rows)]
+        worse = [s for s, one in details["fliptest"].items() if one["checks"]["ks"] > one["checks"]["ks_unmapped"]]
+        if worse:
+            out.append(
+                f"**In {len(worse)} of {len(rows)} settings FlipTest fails its own check: people whom it maps look less "
+                "like the other group than people who are left alone do (KS).** Read its row as that of generators "
+                "that did not learn these people, not of the idea."
+            )
         trained = {one["training"]["device"] for one in details["fliptest"].values()}
         out.append(f"They were trained on: {', '.join(sorted(trained))}.")
     if details.get("transport"):

@@ -583,9 +583,9 @@ def test_a_test_that_cannot_be_run_is_left_out_of_all_with_its_reason():
 
 def test_fliptest_reports_its_checks_and_doubts():
     result = fairfox.audit(by_income, table(200), test="fliptest", options={"steps": 20, "width": 8}, **QUICK)
-    assert set(result.checks) == {"ks", "ks_unmapped", "ks_chance", "mse", "mse_real"}
+    assert set(result.checks) == {"ks", "ks_worst", "ks_unmapped", "ks_chance", "mse", "mse_real"}
     assert any("FlipTest's mapped people differ" in text for text in result.warnings)  # after 20 steps
-    assert "fliptest also says: ks" in result.summary()
+    assert "fliptest also says: distance of mapped people's features from real ones (KS)" in result.summary()
 
 
 def test_unfair_map_gives_a_bound_for_the_model():
@@ -621,3 +621,22 @@ def test_unawareness_tells_the_column_alone_from_its_proxies():
     assert result.checks == {"changed by sex": 1.0}
     with pytest.raises(OptionError, match="the model does not take 'sex'"):
         fairfox.audit(by_income, table(), test="unawareness", **QUICK)
+
+
+def test_fta_with_epsilon_speaks_of_changes_of_the_prediction():
+    net = nn.Sequential(nn.Linear(2, 1), nn.Sigmoid())
+    people = table(200)[["sex", "income", "age"]]
+    result = fairfox.audit(net, people, protected="sex", refits=2, folds=2, test="fta", options={"epsilon": 0.5})
+    assert result.unit == "largest change of the prediction found (probability)"
+    assert result.delta == 0.05
+    assert "at most epsilon" in result.meaning
+    assert not result.is_effect
+
+
+def test_a_long_training_tells_how_far_it_is():
+    told: list[tuple[str, float]] = []
+    options = {**QUICK, "options": {"steps": 40, "width": 8}, "progress": lambda what, done: told.append((what, done))}
+    fairfox.audit(by_income, table(200), test="fliptest", **options)
+    training = [done for what, done in told if what == "measuring: fliptest"]
+    assert len(training) > 4  # more than the beginning in each fold
+    assert [done for _, done in told] == sorted(done for _, done in told)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from scipy.stats import spearmanr
 
-from fairfox.comparison import agreement, applicable, options_of
+from fairfox.comparison import agreement, applicable, check_used, options_by_test
 from fairfox.data.dataset import Protected
 from fairfox.errors import OptionError
 from fairfox.fairtests.registry import FAIR_TESTS
@@ -67,11 +67,30 @@ def test_tests_that_judge_nobody_in_common_agree_on_nothing():
 
 def test_settings_name_their_test():
     given = {"fliptest.steps": 5, "faux+ng.steps": 3, "graph": {"x": ["sex"]}}
-    assert options_of(["fliptest", "counterfactual"], given) == {
+    assert options_by_test(given) == {
         "fliptest": {"steps": 5},
+        "faux+ng": {"steps": 3},
         "counterfactual": {"graph": {"x": ["sex"]}},
     }
-    with pytest.raises(OptionError, match=r"The setting 'steps' belongs to no test; .* as in fliptest\.steps"):
-        options_of(["fliptest"], {"steps": 5})
-    with pytest.raises(OptionError, match=r"Did you mean 'fliptest'"):
-        options_of(["fliptest"], {"flptest.steps": 5})
+    assert options_by_test(None) == {}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"steps": 5}, r"The setting 'steps' belongs to no test that is compared; .* as in fliptest\.steps"),
+        ({"flptest.steps": 5}, "Did you mean 'fliptest'"),
+        ({"rank/a.foo": 5}, "belongs to no test that is compared"),
+        ({"fliptest.stps": 5}, "Did you mean 'steps'"),
+        ({"graph": {"x": ["y"], "y": ["x"]}}, "x"),
+    ],
+)
+def test_settings_that_belong_nowhere_are_refused_before_any_work(given: dict[str, object], message: str):
+    with pytest.raises(OptionError, match=message):
+        options_by_test(given)
+
+
+def test_settings_of_a_test_that_is_not_run_are_refused():
+    check_used({"rank": {}}, {"lic": "no truth"})
+    with pytest.raises(OptionError, match="There are settings of unfair_map, which is not run: a black box; leave"):
+        check_used({"unfair_map": {"steps": 5}}, {"unfair_map": "a black box"})

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fairfox.auxiliary.model import centre_and_spread
-from fairfox.comparison import ALL, Comparison, applicable, options_of
+from fairfox.comparison import ALL, Comparison, applicable, check_used, options_by_test
 from fairfox.crossfit import Progress, Readings, cross_fit
 from fairfox.data.columns import Table
 from fairfox.data.contrasts import LOWER
@@ -125,9 +125,10 @@ def audit(
     started = perf_counter()
     say = progress or (lambda text, fraction: None)
     several, test = test == ALL, "rank" if test == ALL else test
-    what = about(test)
+    what = about(test, None if several else options)
     check_auditable(test)
-    check_options(test, {} if several else options)
+    check_options(test, None if several else options)
+    settings = options_by_test(options) if several else {test.removesuffix("/a"): options or {}}
     specs = _checked_protected(protected)
     _check_options(
         delta=delta,
@@ -200,6 +201,7 @@ def audit(
             compared=bool(reference_group),
             held=hold_others,
         )
+        check_used(settings, skipped)
     runs = cross_fit(
         target,
         data,
@@ -207,7 +209,7 @@ def audit(
         predictions,
         test,
         others=others,
-        options=options_of(others, options or {}) if several else {test.removesuffix("/a"): options or {}},
+        options=settings,
         hold_others=hold_others,
         refits=refits,
         folds=folds,
@@ -253,7 +255,7 @@ def audit(
         counterfactual=counterfactual,
         ids=data.ids,
         features=Features(
-            proxy=_strongest(runs.proxy), effect=explained, displacement=_displacement(runs.people, counterfactual)
+            proxy=_strongest(runs.proxy), effect=explained, displacement=_displacement(runs, counterfactual)
         ),
         delta=delta,
         deltas=own_delta,
@@ -262,8 +264,8 @@ def audit(
         unit=f"{what.unit} ({unit})" if what.of_prediction else what.unit,
         warnings=tuple(warnings),
         weights=data.weights,
-        checks=runs.checks,
-        comparison=Comparison.of(runs.others, runs.costs, skipped | runs.failures) if several else None,
+        checks=runs.checks.get(test.removesuffix("/a"), {}),
+        comparison=Comparison.of(runs, skipped) if several else None,
         settings={
             "seed": seed,
             "test": test,
@@ -349,11 +351,16 @@ def _explain(
     return FeatureEffect(tuple(f.name for f in data.features), per_person, method, drawn)
 
 
-def _displacement(people: Dataset, mapped: Tensor | None) -> dict[str, float]:
-    """Return how far each feature of the first class's people moves on average when they are mapped, largest first."""
-    if mapped is None or people.protected[0].is_continuous or not bool((people.c[:, 0] == 0).any()):
+def _displacement(runs: Readings, mapped: Tensor | None) -> dict[str, float]:
+    """Return how far each feature of the first class's people moves on average when they are mapped, largest first.
+
+    Of the first protected variable, where it is a class: who is judged, and mapped because of it.
+    """
+    people, measured = runs.people, runs.total if runs.main.counterfactuals is None else runs.main
+    among = (people.c[:, 0].cpu() == 0) & ~measured.abstained.cpu() & (measured.variable.cpu() == 0)
+    if mapped is None or people.protected[0].is_continuous or not bool(among.any()):
         return {}
-    strength = transparency(people, mapped.to(people.x)).strength.tolist()
+    strength = transparency(people, mapped.to(people.x), among=among.to(people.x.device)).strength.tolist()
     named = zip([f.name for f in people.features], strength, strict=True)
     return dict(sorted(named, key=lambda pair: -pair[1]))
 

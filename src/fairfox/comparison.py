@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from fairfox.costs import Cost
+from fairfox.crossfit import Readings
 from fairfox.data.dataset import Protected
 from fairfox.errors import OptionError, did_you_mean
 from fairfox.evaluation import spearman
-from fairfox.fairtests.protocol import Measurement
-from fairfox.fairtests.registry import FAIR_TESTS, About
+from fairfox.fairtests.registry import FAIR_TESTS, About, check_options
 
 ALL = "all"  # the name of every test that applies
 _FEWEST = 3  # people whom two tests must both judge to be compared
@@ -27,15 +27,19 @@ class Comparison:
     tests: tuple[str, ...]
     scores: Tensor  # (N, T); NaN where a test cannot say
     agreement: Tensor  # (T, T) rank correlations over the people whom both judge; NaN where there is none
-    costs: dict[str, Cost]  # of fitting and measuring, auxiliaries and tables apart
+    costs: dict[str, Cost]  # of fitting and measuring, without the auxiliaries
+    training: Cost  # of the auxiliaries, which `move` and `faux` share with the audit itself
+    checks: dict[str, dict[str, float]]  # what tests say about their fits and about the model
     skipped: dict[str, str]  # why
 
     @classmethod
-    def of(cls, found: Mapping[str, Measurement], costs: Mapping[str, Cost], skipped: Mapping[str, str]) -> Comparison:
+    def of(cls, readings: Readings, skipped: Mapping[str, str]) -> Comparison:
         """Return the comparison of what tests measured on the same people."""
-        columns = [torch.where(m.abstained, torch.nan, m.score.cpu().double()) for m in found.values()]
+        columns = [torch.where(m.abstained, torch.nan, m.score.cpu().double()) for m in readings.others.values()]
         scores = torch.stack(columns, dim=1)
-        return cls(tuple(found), scores, agreement(scores), {name: costs[name] for name in found}, dict(skipped))
+        left_out = {**skipped, **readings.failures}
+        names = tuple(readings.others)
+        return cls(names, scores, agreement(scores), readings.costs, readings.training, readings.checks, left_out)
 
 
 def agreement(scores: Tensor) -> Tensor:
@@ -109,16 +113,24 @@ def _obstacle(
     return None
 
 
-def options_of(tests: Sequence[str], given: Mapping[str, object]) -> dict[str, dict[str, object]]:
+def options_by_test(given: Mapping[str, object] | None) -> dict[str, dict[str, object]]:
     """Return the settings of each of several tests, given as "fliptest.steps"; the graph is counterfactual's."""
     out: dict[str, dict[str, object]] = {}
-    for key, value in given.items():
+    for key, value in (given or {}).items():
         name, _, setting = ("counterfactual", "", key) if key == "graph" else key.rpartition(".")
-        if name not in FAIR_TESTS:
+        if name not in FAIR_TESTS or name.endswith("/a"):
             raise OptionError(
-                f"The setting '{key}' belongs to no test; with several tests name it too, as in fliptest.steps."
-                f"{did_you_mean(name, list(FAIR_TESTS)) if name else ''}"
+                f"The setting '{key}' belongs to no test that is compared; name the test too, as in fliptest.steps."
+                f"{did_you_mean(name, [n for n in FAIR_TESTS if not n.endswith('/a')]) if name else ''}"
             )
-        if name in tests:
-            out.setdefault(name, {})[setting] = value
+        out.setdefault(name, {})[setting] = value
+    for name, own in out.items():
+        check_options(name, own)
     return out
+
+
+def check_used(options: Mapping[str, object], skipped: Mapping[str, str]) -> None:
+    """Refuse settings of a test that is not run."""
+    for name in options:
+        if name in skipped:
+            raise OptionError(f"There are settings of {name}, which is not run: {skipped[name]}; leave them out")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import fmean
 
 import torch
@@ -31,6 +33,7 @@ from fairfox.similarity import covariance_metric
 
 Progress = Callable[[str, float], None]  # what is being done, and the fraction of the whole
 TOTAL, DIRECT = "rank", "move-direct"
+_log = logging.getLogger("fairfox")
 _LEAST = 10  # people of a group in a reference
 
 
@@ -48,8 +51,9 @@ class Readings:
     alignment: tuple[Share, ...]
     others: dict[str, Measurement]  # tests to compare with, the chosen one first; {} where there are none
     costs: dict[str, Cost]  # of each of them
+    training: Cost  # of the auxiliaries that all share
     failures: dict[str, str]  # why one of them could not be run
-    checks: dict[str, float]  # what the chosen test says about its fits and about the model
+    checks: dict[str, dict[str, float]]  # what each test says about its fits and about the model, by its name
     doubts: list[str]  # and where its fits are poor
 
 
@@ -63,6 +67,7 @@ class _Part:
     tests: dict[str, MeasuringTest]
     found: dict[str, Measurement]
     costs: dict[str, Cost]
+    training: Cost
     auxiliary: Auxiliary
     outputs: Tensor  # (n, K) of the auxiliary
     proxy: Tensor  # (V, F)
@@ -99,14 +104,18 @@ def cross_fit(
     for number, rows in enumerate(places):
         progress("training auxiliaries", 0.05 + 0.85 * number / len(places))
         fitting = data[_all_but(rows, len(data))] if reference is None else reference
-        trained = AuxiliaryModel(refits=refits, seed=seed + number).fit(fitting)
+        with measured_cost() as training:
+            trained = AuxiliaryModel(refits=refits, seed=seed + number).fit(fitting)
         auxiliary = FixedAuxiliary(trained.members, trained.held_out)
         people, inferred = infer_groups(data[rows], auxiliary, fitting)
         tests, found, costs = {}, {}, {}
         for place, each in enumerate(wanted):
             if each in failures:
                 continue
-            progress(f"measuring: {each}", 0.05 + 0.85 * (number + 0.5 + 0.5 * place / len(wanted)) / len(places))
+            share = 0.425 / len(wanted) / len(places)  # of the whole
+            begin = 0.05 + 0.85 * (number + 0.5) / len(places) + place * share
+            told = partial(_tell, progress, f"measuring: {each}", begin, share)
+            told(0, 1)
             try:
                 with measured_cost() as costs[each]:
                     one = make_test(
@@ -117,17 +126,18 @@ def cross_fit(
                         seed=seed + number,
                         batch_size=batch_size,
                         options=(options or {}).get(each),
+                        progress=told,
                     ).fit(fitting)
                     known = {"predictions": predictions[rows], "rows": False}
                     own = known if isinstance(one, CounterfactualTest) else {}
                     found[each] = one.measure(target, people, **own)
-            except FairfoxError as error:
+            except (FairfoxError, ArithmeticError, RuntimeError, ValueError) as error:
                 if each in (name, DIRECT, TOTAL):
                     raise
+                _log.warning("%s could not be run", each, exc_info=not isinstance(error, FairfoxError))
                 failures[each] = str(error)
                 continue
-            if each in (name, DIRECT, TOTAL):
-                tests[each] = one
+            tests[each] = one
         strengths = [
             proxy_strength(auxiliary, fitting, variable=v, batch_size=batch_size) for v in range(len(data.protected))
         ]
@@ -139,6 +149,7 @@ def cross_fit(
                 tests=tests,
                 found=found,
                 costs=costs,
+                training=training,
                 auxiliary=auxiliary,
                 outputs=_outputs(auxiliary, people.x, fitting),
                 proxy=torch.stack(strengths).double().cpu(),
@@ -180,7 +191,7 @@ def _together(
     alignment = tuple(_mean_share(each, weights) for each in zip(*(part.alignment for part in parts), strict=True))
     if aligned:
         main = main.scaled([each.value for each in alignment], people)
-    checks, doubts = _checked(parts, name, main, people)
+    said = {each: _checked(parts, each, joined[each], people) for each in dict.fromkeys([name, *compared])}
     if isinstance(parts[0].tests[name], CounterfactualTest):
         main = replace(main, counterfactuals=_counterfactuals(parts, name, main))
     else:
@@ -197,10 +208,15 @@ def _together(
         alignment=alignment,
         others={each: joined[each] for each in compared},
         costs={each: sum((part.costs[each] for part in parts), Cost()) for each in compared},
+        training=sum((part.training for part in parts), Cost()),
         failures=failures,
-        checks=checks,
-        doubts=doubts,
+        checks={each: checks for each, (checks, _) in said.items() if checks},
+        doubts=[doubt for _, doubts in said.values() for doubt in doubts],
     )
+
+
+def _tell(progress: Progress, what: str, begin: float, share: float, done: int, total: int) -> None:
+    progress(what, begin + share * done / total)
 
 
 def _checked(

@@ -48,6 +48,8 @@ def did_you_mean(name: str, known: list[str]) -> str:
     folded = {k.casefold(): k for k in known}
     part = [k for k in folded if len(name) > 2 and name.casefold() in k]
     close = get_close_matches(name.casefold(), list(folded), n=1, cutoff=0.6) or part
+    if not known:
+        return ""
     if close:
         return f" Did you mean '{folded[close[0]]}'?"
     shown = ", ".join(known[:12]) + (", ..." if len(known) > 12 else "")

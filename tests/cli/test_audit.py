@@ -160,7 +160,10 @@ def test_all_tests_are_compared_on_the_terminal_and_in_the_files(people: Path):
     assert fields["tests"]["counterfactual"]["seconds"] > 0
     names = pq.read_schema(people / "out/scores.parquet").names
     assert {"test[rank]", "test[transport]", "test[counterfactual]"} < set(names)
+    assert fields["tests"]["transport"]["checks"]["people_paired"] > 0
     assert "What other fairness tests say" in (people / "out/report.html").read_text()
+    assert "transport also says: mean cost of a pair" in " ".join(done.stdout.split())
+    assert "FlipTest's mapped people differ" in done.stderr  # after 20 steps
 
 
 def test_settings_of_a_test_are_passed_on(people: Path):
@@ -181,6 +184,11 @@ def test_settings_of_a_test_are_passed_on(people: Path):
         (("--test", "counterfactual"), "counterfactual needs the graph of what causes what"),
         (("--test", "counterfactual", "--graph", "nowhere.toml"), "nowhere.toml"),
         (("--test", "all", "--set", "steps=5"), "as in fliptest.steps"),
+        (("--test", "all", "--set", "fliptest.stps=5"), "Did you mean 'steps'?"),
+        (("--test", "all", "--set", "unfair_map.steps=5"), "There are settings of unfair_map, which is not run"),
+        (("--test", "counterfactual", "--set", "graph=5"), "give it with --graph FILE"),
+        (("--graph", "g.toml"), "A graph of causes is for counterfactual, and the test is rank"),
+        (("--test", "fliptest", "--set", "weight=inf"), "expected a finite number"),
         (("--test", "unawareness"), "the model does not take 'sex'"),
     ],
 )

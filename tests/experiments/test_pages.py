@@ -54,7 +54,7 @@ def test_the_page_is_what_the_results_files_give(experiment):
 
 def test_the_page_has_every_part_of_table_1_and_every_experiment(experiment):
     names = re.findall(r"<!-- results: (.*?) -->", experiment.PAGE.read_text(encoding="utf-8"))
-    others = ["bias_histograms", "operating_range", "gan_metrics"]
+    others = ["bias_histograms", "operating_range", "gan_metrics", "table1_draws"]
     assert sorted(names) == sorted([*(f"table1-{p}" for p in experiment.PARTS), *others])
 
 
@@ -187,3 +187,10 @@ def test_costs_say_where_they_were_measured(experiment, with_peers):
 def test_what_has_not_run_yet_is_said(experiment, found):
     assert experiment.peers(found) == experiment.peer_pages.NOT_YET
     assert experiment.costs(found) == experiment.peer_pages.NO_COSTS
+
+
+def test_generators_that_are_worse_than_leaving_people_alone_are_named_in_bold(experiment, with_peers):
+    assert "fails its own check" not in experiment.peers(with_peers)
+    details = with_peers["runs"]["fliptest"]["details"]
+    details["Synthetic-5"] = details["Synthetic-5"] | {"checks": details["Synthetic-5"]["checks"] | {"ks": 0.6}}
+    assert "**In 1 of 8 settings FlipTest fails its own check:" in experiment.peers(with_peers)

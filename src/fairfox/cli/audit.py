@@ -13,7 +13,7 @@ from rich.console import Console
 from fairfox.cli.endpoints import check_calls, count_calls, endpoint_options, find_model, take_endpoint_options
 from fairfox.cli.options import ByGroup, FiniteRange, Once, by_group, settings
 from fairfox.cli.progress import progress_bar
-from fairfox.errors import DataError
+from fairfox.errors import DataError, OptionError
 
 if TYPE_CHECKING:  # the library is imported in the functions: `fairfox audit --help` must not wait for torch
     import numpy as np
@@ -192,6 +192,8 @@ def audit(
     people, rows = sampled(load_table(table), sample, seed=options["seed"])
     target = find_model(model, trust=trust_model, endpoint=take_endpoint_options(options))
     graph = options.pop("graph")
+    if "graph" in settings_of_test:
+        raise OptionError("The graph of causes is a file; give it with --graph FILE, not with --set")
     options["options"] = {**settings_of_test, **({} if graph is None else {"graph": graph})} or None
     options["protected"] = list(protected)
     options["delta"], options["deltas"] = deltas.pop("", None), deltas

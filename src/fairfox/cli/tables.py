@@ -11,6 +11,7 @@ from fairfox.report.text import (
     alignment_line,
     cell,
     check_lines,
+    ended,
     flip_lines,
     heading_unit,
     megabytes,
@@ -63,8 +64,10 @@ def _print_comparison(result: AuditResult, comparison: Comparison, console: Cons
     for (name, cost), rho in zip(comparison.costs.items(), own, strict=True):
         table.add_row(name, number(rho), f"{cost.seconds:.1f}", megabytes(cost.memory))
     console.print(table)
+    seconds = f"{comparison.training.seconds:.1f} s"
+    console.print(_text(f"Training the auxiliaries that move and faux share took {seconds} more."))
     for name, why in comparison.skipped.items():
-        console.print(_text(f"{name} was not run: {why}."))
+        console.print(_text(ended(f"{name} was not run: {why}")))
 
 
 def _print_evidence(result: AuditResult, finding: Finding, console: Console) -> None:

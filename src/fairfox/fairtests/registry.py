@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, fields
+from math import isfinite
 from numbers import Integral, Real
+from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fairfox.errors import OptionError, did_you_mean
@@ -113,10 +115,22 @@ FAIR_TESTS: dict[str, About] = {
 }
 
 
-def about(name: str) -> About:
-    """Return what a test's number means, or say which tests there are."""
+_FTA_SEARCHED = About(
+    "The largest change of the prediction that was found while the features move by at most epsilon.",
+    "largest change of the prediction found",
+    0.05,
+    compares=False,
+    holds=False,
+    needs_gradient=True,
+)
+
+
+def about(name: str, options: Mapping[str, object] | None = None) -> About:
+    """Return what a test's number means, with these settings, or say which tests there are."""
     if name not in FAIR_TESTS:
         raise OptionError(f"There is no fairness test '{name}'.{did_you_mean(name, list(FAIR_TESTS))}")
+    if name == "fta" and isinstance(options, Mapping) and options.get("epsilon") is not None:
+        return _FTA_SEARCHED
     return FAIR_TESTS[name]
 
 
@@ -147,6 +161,15 @@ def check_options(name: str, options: Mapping[str, object] | None) -> None:
     """Refuse settings that a test does not have, before any work is done."""
     if options is not None and not isinstance(options, Mapping):
         raise OptionError(f"options is {options!r}; expected settings by name, such as {{'steps': 100}}")
+    graph = (options or {}).get("graph")
+    if graph is not None and not about(name).needs_graph:
+        raise OptionError(f"A graph of causes is for counterfactual, and the test is {name}; leave it out (--graph)")
+    if graph is not None and not isinstance(graph, Mapping | str | PathLike):
+        raise OptionError(f"The graph is {graph!r}; expected the parents of each column, or a TOML file (--graph FILE)")
+    if graph is not None:
+        from fairfox.maps.arrows import read_graph
+
+        read_graph(graph)
     make_test(name, options=options)
 
 
@@ -159,6 +182,7 @@ def make_test(
     seed: int = 0,
     batch_size: int = 4096,
     options: Mapping[str, object] | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> MeasuringTest:
     """Return an unfitted fairness test by its name.
 
@@ -172,6 +196,7 @@ def make_test(
         batch_size: rows per block.
         options: settings of this test, under the names that its class or its map has them:
             {"epsilon": 0.5} for fta, {"graph": {"income": ["sex"]}} for counterfactual.
+        progress: called with how much of a long training is done, and of how much.
     """
     about(name)
     if hold_others:
@@ -188,6 +213,7 @@ def make_test(
     from fairfox.fairtests.lic import LIC
     from fairfox.fairtests.unawareness import Unawareness
     from fairfox.fairtests.unfair_map import UnfairMap
+    from fairfox.maps.gan import GanMap
 
     given = options or {}
     aux = auxiliary if auxiliary is not None else AuxiliaryModel(refits=refits, seed=seed)
@@ -207,14 +233,16 @@ def make_test(
         own = {"normalise": base != "faux", "integrated": base == "faux+ig"}
         metric = "covariance" if variant == "s" else "identity"
         return _made(FAux, name, given, auxiliary=aux, metric=metric, batch_size=batch_size, **own)
-    chosen = _made_map(base, given, aux, hold_others=hold_others, seed=seed, batch_size=batch_size)
+    if base == "fliptest":
+        chosen: CounterfactualMap = _made(GanMap, base, given, seed=seed, progress=progress)
+    else:
+        chosen = _made_map(base, given, aux, hold_others=hold_others, seed=seed, batch_size=batch_size)
     return Effect(map=chosen, refits=refits, aligned=variant == "a", auxiliary=aux, seed=seed, batch_size=batch_size)
 
 
 def _made_map(
     base: str, given: Mapping[str, object], auxiliary: Auxiliary, *, hold_others: bool, seed: int, batch_size: int
 ) -> CounterfactualMap:
-    from fairfox.maps.gan import GanMap
     from fairfox.maps.graph import GraphMap
     from fairfox.maps.move import MoveMap
     from fairfox.maps.rank import RankMap
@@ -222,8 +250,6 @@ def _made_map(
 
     if base == "rank":
         return _made(RankMap, base, given, hold_others=hold_others)
-    if base == "fliptest":
-        return _made(GanMap, base, given, seed=seed)
     if base == "transport":
         return _made(TransportMap, base, given, seed=seed)
     if base == "counterfactual":
@@ -257,4 +283,6 @@ def _check_kind(name: str, setting: Field[Any], value: object) -> None:
         if type(usual) is kind:
             if not isinstance(value, wanted) or (isinstance(value, bool) and kind is not bool):
                 raise OptionError(f"{setting.name} of {name} is {value!r}; expected {words}")
+            if kind is float and setting.name != "order" and not isfinite(float(value)):  # type: ignore[arg-type]
+                raise OptionError(f"{setting.name} of {name} is {value!r}; expected a finite number")
             return

@@ -92,8 +92,14 @@ def _comparison(comparison: Comparison) -> dict[str, Any]:
     rows = comparison.agreement.tolist()
     return {
         "tests": {
-            name: {"seconds": cost.seconds, "memory_bytes": cost.memory} for name, cost in comparison.costs.items()
+            name: {
+                "seconds": cost.seconds,
+                "memory_bytes": cost.memory,
+                "checks": comparison.checks.get(name, {}),
+            }
+            for name, cost in comparison.costs.items()
         },
+        "auxiliary_seconds": comparison.training.seconds,
         "agreement": {
             name: dict(zip(comparison.tests, row, strict=True))
             for name, row in zip(comparison.tests, rows, strict=True)

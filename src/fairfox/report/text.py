@@ -31,12 +31,38 @@ def summary_lines(result: AuditResult) -> list[str]:
     return lines + [f"Warning: {warning}" for warning in result.warnings]
 
 
+CHECKS = {  # in words
+    "ks": "distance of mapped people's features from real ones (KS)",
+    "ks_worst": "the largest in one direction",
+    "ks_unmapped": "the same before mapping",
+    "ks_chance": "the same by chance",
+    "mse": "how badly mapped people fit together (MSE)",
+    "mse_real": "the same of real people",
+    "mean_cost": "mean cost of a pair",
+    "people_paired": "people who were paired",
+    "spread_kept": "share of the variance kept",
+    "explained": "share of the columns' variance that the graph explains",
+    "unevenness": "how much more one group's noise spreads than another's",
+    "bound": "lower bound of the mean growth of the loss",
+    "p_value": "p-value of a tolerated mean growth",
+    "mean": "mean growth of the loss",
+    "non_finite": "people whose loss is 0 or infinite",
+}
+
+
 def check_lines(result: AuditResult) -> list[str]:
-    """Return what the test says about its fits and about the model as a whole, a line; nothing where it is silent."""
-    if not result.checks:
-        return []
-    said = ", ".join(f"{name.replace('_', ' ')} {number(value)}" for name, value in result.checks.items())
-    return [f"{result.test} also says: {said}"]
+    """Return what tests say about their fits and about the model as a whole, a line each; nothing of silent ones."""
+    all_of_them = {result.test: result.checks} if result.comparison is None else result.comparison.checks
+    return [
+        f"{test} also says: {'; '.join(f'{CHECKS.get(name, name)} {number(value)}' for name, value in checks.items())}"
+        for test, checks in all_of_them.items()
+        if checks
+    ]
+
+
+def ended(sentence: str) -> str:
+    """Return a sentence that ends once."""
+    return sentence if sentence.endswith((".", "?", "!")) else f"{sentence}."
 
 
 def flip_lines(result: AuditResult, finding: Finding) -> list[str]:
@@ -58,7 +84,8 @@ def comparison_lines(result: AuditResult) -> list[str]:
         f"{name}: rank correlation with {result.test} {number(rho)}, {cost.seconds:.1f} s, {megabytes(cost.memory)}"
         for (name, cost), rho in zip(result.comparison.costs.items(), own, strict=True)
     ]
-    return told + [f"{name}: not run, {why}" for name, why in result.comparison.skipped.items()]
+    shared = f"training the auxiliaries that move and faux share: {result.comparison.training.seconds:.1f} s"
+    return [*told, shared, *(f"{name}: not run, {why}" for name, why in result.comparison.skipped.items())]
 
 
 def megabytes(size: int) -> str:
@@ -77,7 +104,8 @@ def verdict(result: AuditResult) -> list[str]:
     verb, weighted = "is" if flagged == 1 else "are", "" if result.weights is None else " by weight"
     found = f"{flagged:,} of {people(result.judged)} ({percent(result.share_flagged)}{weighted}) {verb} flagged"
     if result.is_effect:
-        found += f": the prediction would change by more than {limit} {_if_they(result.findings)}."
+        condition = "if only the protected column said another group" if result.test == "unawareness" else None
+        found += f": the prediction would change by more than {limit} {condition or _if_they(result.findings)}."
     else:
         found += f": the score is above {limit}, {unit_words(result.unit)}."
     if result.confident_flags is None:
