@@ -78,7 +78,10 @@ def test_weights_reach_the_training():
 @pytest.mark.parametrize("name", ["faux", "faux+ng", "faux+ig", "faux/s", "move", "move/a", "move-direct", "rank/a"])
 def test_fairness_tests_take_it_for_any_other_auxiliary(name: str):
     data = fused(400, bias=0.7, seed=0)
-    unfair, fair = (train_target(data, width=8, depth=1, projection=keep, training=TargetTraining(max_epochs=10)) for keep in (None, KEEP_Y))
+    unfair, fair = (
+        train_target(data, width=8, depth=1, projection=keep, training=TargetTraining(max_epochs=10))
+        for keep in (None, KEEP_Y)
+    )
     test = make_test(name, auxiliary=ProjectedAuxiliary(KEEP_C, small()), refits=2).fit(data)
     unfair_score, fair_score = (test.score(model, data) for model in (unfair, fair))
     assert torch.isfinite(unfair_score).all()

@@ -139,7 +139,7 @@ def test_doors():
     with pytest.raises(NotFittedError, match="call fit first"):
         FTALinear().score(Function(curve), data)
     with pytest.raises(OptionError, match="The form is 'wide'; expected 'projection' or 'weighted'"):
-        FTALinear(form="wide").fit(data)
+        FTALinear(form="wide")
 
 
 # --- with epsilon --------------------------------------------------------------------------------------------------
@@ -181,14 +181,14 @@ def test_epsilon_and_order_are_checked():
     box = Function(lambda x: curve(x.detach()), differentiable=False)
     with pytest.raises(OptionError, match="fta with epsilon needs a model that autograd sees through; leave epsilon"):
         FTA(epsilon=0.5).score(box, data)
-    for epsilon in (0.0, -1.0, float("nan"), float("inf")):
-        with pytest.raises(OptionError, match="expected a distance above 0, in standard deviations"):
-            FTA(epsilon=epsilon).fit(data)
+    for epsilon in (0.0, -1.0, float("nan"), float("inf"), "abc", True):
+        with pytest.raises(OptionError, match=f"epsilon is {epsilon!r}; expected a distance above 0, in standard dev"):
+            FTA(epsilon=epsilon)
     with pytest.raises(OptionError, match="order is 3; expected 1, 2 or inf"):
-        FTA(order=3).score(Function(curve), data)
+        FTA(order=3)
     with pytest.raises(OptionError, match="steps is 0; expected a whole number of at least 1"):
-        FTA(epsilon=1.0, steps=0).fit(data)
+        FTA(epsilon=1.0, steps=0)
     with pytest.raises(OptionError, match="restarts is -1; expected a whole number of at least 0"):
-        FTA(epsilon=1.0, restarts=-1).fit(data)
+        FTA(epsilon=1.0, restarts=-1)
     with pytest.raises(OptionError, match="call its own measure or score"):
         FTA(epsilon=1.0).values(torch.zeros(1, 3), None)

@@ -11,11 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from populations import linear, people
 
+import fairfox
 from fairfox.data.dataset import Dataset
 from fairfox.data.encode import Encoding, fit_encoding
 from fairfox.data.table import load_table
 from fairfox.errors import NotFittedError, OptionError
 from fairfox.fairtests.unawareness import Unawareness, exact_interval, share_changed
+from fairfox.maps.swap import NOT_GIVEN, SwapMap
 from fairfox.models.blackbox import BlackBoxModel
 from fairfox.models.protocol import Model
 
@@ -173,6 +175,17 @@ def test_the_bound_holds_in_repeated_draws(share: float):
     assert len({one.share for one in found}) > 1
 
 
+def test_the_chance_to_be_wrong_is_spread_over_all_looks():
+    from scipy.stats import binomtest
+
+    found = share_changed(*with_share(0.3), error=0.2, confidence=0.9)
+    assert found.asked == 128
+    # 128, 256, 512, 1024, 2048 and all 3000: six looks
+    hits = round(found.share * 128)
+    expected = binomtest(hits, 128).proportion_ci(1 - 0.1 / 6, method="exact")
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
+
+
 def test_rare_changes_and_wide_bounds_need_fewer_people():
     rare, even = ((share_changed(*with_share(share))) for share in (0.01, 0.5))
     assert rare.asked < even.asked
@@ -216,6 +229,31 @@ def test_people_who_do_not_know_their_own_value_are_left_out():
     assert test.verdict(measured, some) == {"changed by sex": 0.0}
 
 
+def test_people_whose_sex_is_missing_are_not_judged_and_count_in_no_share():
+    frame = cars(240)
+    frame["income"] = np.where(frame["sex"] == "male", 5.0, 0.0) + np.arange(240) / 100  # tells the sex
+    frame.loc[:29, "sex"] = None
+    result = fairfox.audit(
+        lambda t: 0.2 * (t["sex"] == "male"), frame, protected="sex", columns=list(frame.columns), test="unawareness"
+    )
+    assert result.inferred[:30].all()
+    assert result.abstained.nonzero()[:, 0].tolist() == list(range(30))
+    assert set(result.reasons[:30]) == {NOT_GIVEN}
+    assert result.checks == {"changed by sex": 1.0}
+    assert result.scores[30:].tolist() == pytest.approx([0.2] * 210)
+
+
+def test_of_several_variables_who_lacks_one_is_not_asked_jointly():
+    frame = cars(240)
+    frame.loc[:23, "sex"] = None
+    model, data, _ = encoded(frame, male_and_red, ["sex", "colour"])
+    inferred = replace(data, c=torch.where(data.c.isnan(), 0.0, data.c))
+    test = Unawareness().fit(data)
+    verdict = test.verdict(test.measure(model, inferred), inferred)
+    assert verdict["changed by any"] == 1.0
+    assert share_changed(model, inferred, maps=[SwapMap(variable=v).fit(data) for v in (0, 1)], error=1e-9).asked == 216
+
+
 # --- doors ---------------------------------------------------------------------------------------------------------
 
 
@@ -242,6 +280,8 @@ def test_what_cannot_be_asked_is_refused_in_a_sentence():
     with pytest.raises(OptionError, match="error is 0; expected a number between 0 and 1"):
         share_changed(model, data, error=0)
     with pytest.raises(OptionError, match=r"confidence is 1\.5; expected a number between 0 and 1"):
-        Unawareness(confidence=1.5).fit(data)
+        Unawareness(confidence=1.5)
     with pytest.raises(OptionError, match="tolerance is -1; expected a number of at least 0"):
         share_changed(model, data, tolerance=-1)
+    with pytest.raises(OptionError, match="tolerance is inf; expected a number of at least 0"):
+        Unawareness(tolerance=float("inf"))

@@ -304,10 +304,11 @@ def test_what_cannot_be_measured_is_refused_in_a_sentence():
     [
         ({"weight": 0.0}, "weight is 0.0; expected a number above 0"),
         ({"rate": NAN}, "rate is nan; expected a number above 0"),
+        *(({"tolerated": t}, f"tolerated is {t}; expected a number above 0") for t in (NAN, float("inf"), -1.0)),
         ({"steps": 0}, "steps is 0; expected a whole number of at least 1"),
         ({"rate": 0.1}, "weight x rate is 5, and the attack runs away above 1; give a smaller rate"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(options: dict[str, Any], says: str):
     with pytest.raises(OptionError, match=says):
-        known(1.0, 0.0, **options).fit(crowd(20))
+        known(1.0, 0.0, **options)

@@ -1,5 +1,6 @@
 """FlipTest's map; training here is shorter and steeper than the defaults, on smaller networks."""
 
+import math
 from dataclasses import replace
 from functools import cache
 
@@ -11,11 +12,11 @@ from torch import Tensor
 from fairfox.data.dataset import Dataset, Feature, Protected
 from fairfox.errors import DataError, NotFittedError, OptionError, ShapeError
 from fairfox.maps import gan
-from fairfox.maps.gan import GanMap
+from fairfox.maps.gan import NOT_FINITE, GanMap
 from fairfox.maps.protocol import UNKNOWN, ManyGroupMap, RefittableMap, fit_maps
 from fairfox.maps.rank import RankMap
 
-NAN = float("nan")
+NAN, INF = float("nan"), float("inf")
 QUICK = {"steps": 1000, "width": 32, "n_critic": 3, "rate": 2e-4, "clip": 0.03}
 BRIEF = {"steps": 20, "width": 8, "n_critic": 1, "batch": 8, "rate": 1e-3}
 RACE = Protected("race", "categorical", ("a", "b", "c"))
@@ -66,7 +67,8 @@ def test_it_is_a_map_for_many_groups_that_re_fits_cheaply():
 
 
 def test_a_shift_between_two_groups_is_found_both_ways():
-    # a twentieth of the default's steps at four times its rate: 20 % instead of 15 %, and KS up to 0.12 instead of 0.1
+    # a twentieth of the default's steps, a quarter of its width, 3 steps of the critic for 5, four times the rate and
+    # three times the clip: 20 % instead of 15 %, and KS up to 0.12 instead of 0.1
     data = shifted()
     change = trained().map(data).rows - data.x
     assert float(change[0::2].mean()) == pytest.approx(1.0, abs=0.2)
@@ -84,6 +86,62 @@ def test_generators_that_have_not_learnt_are_doubted_with_their_numbers():
     distances, errors = found.doubts(found.checks())
     assert f"{checks['ks']:.2f} (chance 0.12, before mapping" in distances  # 0.87 · sqrt(2 / 100)
     assert f"miss by {checks['mse']:.3f} on them and by {checks['mse_real']:.3f} on real people" in errors
+
+
+def test_generators_that_diverged_are_doubted_and_judge_nobody():
+    data = mixed(withheld=WITHHELD)
+    found = GanMap(**{**BRIEF, "rate": 1e30}).fit(data)
+    checks = found.checks()
+    assert all(math.isnan(checks[name]) for name in ("ks", "ks_worst", "mse"))
+    assert 0 < checks["ks_unmapped"] < 1
+    (doubt,) = found.doubts(checks)
+    assert doubt.startswith("FlipTest's generators diverged: they make rows that are not finite")
+    mapped = found.map(data)
+    assert mapped.abstained.all()
+    assert mapped.reason == NOT_FINITE
+    assert torch.equal(mapped.rows, data.x)  # withheld columns too
+    assert mapped.overshoot is not None
+    assert mapped.overshoot.isfinite().all()
+    some = replace(data, c=torch.cat([torch.full((1, 1), NAN).double(), data.c[1:].double()]))
+    assert found.map(some).reason == f"{UNKNOWN} or {NOT_FINITE}"
+
+
+def test_where_one_generator_diverged_the_other_direction_is_still_judged():
+    found = GanMap(**BRIEF).fit(shifted())
+    assert found.fitted is not None
+    found.fitted.generators[0, 1][-1].bias.data.fill_(NAN)
+    mapped = found.map(shifted()[:6])
+    assert mapped.abstained.tolist() == [True, False] * 3
+    assert torch.equal(mapped.rows[0::2], shifted().x[:6:2])
+    assert mapped.rows.isfinite().all()
+    checks = gan._checks(found, shifted())
+    assert math.isnan(checks["ks"])
+    assert math.isnan(checks["ks_worst"])
+
+
+def test_one_poor_direction_among_good_ones_is_doubted():
+    data = replace(three_groups(), protected=(replace(RACE, reference=1),))
+    found = GanMap(**BRIEF).fit(data)
+    assert found.fitted is not None
+    for own, other in found.fitted.generators:  # everyone at the middle of the group they go to, but for one
+        net = found.fitted.generators[own, other]
+        for layer in (net[0], net[-1]):
+            layer.weight.data.zero_()
+            layer.bias.data.zero_()
+        net[-1].bias.data.fill_(99.0 if (own, other) == (0, 1) else float(other))
+    checks = gan._checks(found, data)
+    assert checks["ks_worst"] == 1.0  # nobody is as high as 99
+    assert checks["ks"] == pytest.approx(
+        (1 + 3 * 0.5) / 4, abs=0.1
+    )  # the others have half of the real ones on each side
+    near = {"ks": 0.1, "ks_unmapped": 0.4, "ks_chance": 0.05, "mse": 0.5, "mse_real": 0.5}
+    assert found.doubts({**near, "ks_worst": 0.24}) == []
+    (doubt,) = found.doubts({**near, "ks_worst": 0.26})
+    assert "in one direction at least: mean KS distance of the features 0.26 (chance 0.05, before" in doubt
+    (doubt,) = found.doubts({**near, "ks": 0.16, "ks_worst": 0.26})
+    assert "mean KS distance of the features 0.16" in doubt
+    (doubt,) = found.doubts({**near, "ks_worst": 0.1, "mse": NAN})
+    assert "diverged" in doubt
 
 
 def test_everyone_of_many_classes_goes_where_they_are_sent():
@@ -121,7 +179,13 @@ def test_a_number_is_refused():
         GanMap(**BRIEF).fit(data)
 
 
-@pytest.mark.parametrize("wrong", [{"steps": 0}, {"batch": 2.5}, {"rate": 0.0}, {"clip": -1.0}, {"weight": -1e-4}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *({"steps": 0}, {"batch": 2.5}, {"rate": 0.0}, {"clip": -1.0}, {"weight": -1e-4}),
+        *({name: value} for name in ("rate", "clip", "weight") for value in (INF, NAN)),
+    ],
+)
 def test_settings_that_cannot_be_are_refused(wrong: dict[str, float]):
     ((name, value),) = wrong.items()
     with pytest.raises(OptionError, match=rf"{name}.* {value}"):

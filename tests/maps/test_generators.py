@@ -59,6 +59,13 @@ def test_generators_see_numbers_that_vary_and_categories():
     assert seen_columns(hired(withheld=True))[0].tolist() == [2, 5, 6, 7]
 
 
+def test_numbers_are_taken_as_they_are_where_that_is_asked():
+    columns, centre, scale = seen_columns(hired(), standardise=False)
+    assert columns.tolist() == seen_columns(hired())[0].tolist()
+    assert torch.equal(centre, torch.zeros(len(columns)).double())
+    assert torch.equal(scale, torch.ones(len(columns)).double())
+
+
 def test_where_all_columns_are_constant_there_is_nothing_to_see():
     with pytest.raises(DataError, match="all are withheld or constant; use rank instead"):
         seen_columns(individuals(torch.ones(8, 2)))

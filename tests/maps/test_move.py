@@ -594,7 +594,16 @@ def test_a_map_that_is_not_fitted_says_so():
 
 def test_options_that_are_not_allowed_are_refused():
     with pytest.raises(OptionError, match="The metric is 'manhattan'; expected 'identity', 'covariance' or 'between'"):
-        moved(world(), linear(1.0, 0.0, 0.0), metric="manhattan")
+        MoveMap(metric="manhattan")
+    for persistence in ("abc", True, None, float("nan"), -0.1, 1.5):
+        with pytest.raises(
+            OptionError, match=f"persistence is {persistence!r}; expected 'adaptive' or a number from 0"
+        ):
+            MoveMap(persistence=persistence)
+    with pytest.raises(OptionError, match="steps is 0; expected a whole number of at least 1"):
+        MoveMap(steps=0)
+    with pytest.raises(OptionError, match="shrink is nan; expected a number from 0 to 1"):
+        MoveMap(shrink=float("nan"))
     with pytest.raises(OptionError, match="'race' has 3 classes; say where everyone goes"):
         MoveMap(auxiliary=FixedAuxiliary([THREE])).fit(three_groups()).map(three_groups())
     with pytest.raises(OptionError, match="'age' is a number; say where everyone goes"):

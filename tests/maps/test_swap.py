@@ -1,5 +1,7 @@
 """The swap map: the protected column alone."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,7 +13,7 @@ from fairfox.data.encode import Encoding, fit_encoding
 from fairfox.data.table import load_table
 from fairfox.errors import NotFittedError
 from fairfox.maps.protocol import OFF_RANGE, UNKNOWN, ManyGroupMap
-from fairfox.maps.swap import SwapMap, own_columns
+from fairfox.maps.swap import NOT_GIVEN, SwapMap, not_given, own_columns
 
 
 def encoded(frame: pd.DataFrame, protected: list[str], columns: list[str], **more) -> tuple[Encoding, Dataset]:
@@ -99,6 +101,62 @@ def test_people_of_unknown_group_are_abstained():
     mapped = SwapMap().fit(data).map(data)
     assert mapped.abstained.nonzero()[:, 0].tolist() == [3]
     assert mapped.reason == UNKNOWN
+
+
+def told(data: Dataset, codes: dict[int, float], *, variable: int = 0) -> Dataset:
+    """Return people of whom some had their group inferred."""
+    c = data.c.clone()
+    for row, code in codes.items():
+        c[row, variable] = code
+    return replace(data, c=c)
+
+
+def test_who_lacks_the_column_is_abstained_although_their_group_is_inferred():
+    frame = people()
+    frame.loc[3, "sex"] = None
+    _, data = encoded(frame, ["sex"], ["income", "sex"])
+    some = told(data, {3: 1.0})
+    mapped = SwapMap().fit(data).map(some)
+    assert mapped.abstained.nonzero()[:, 0].tolist() == [3]
+    assert mapped.reason == NOT_GIVEN
+    assert torch.equal(mapped.rows[3], data.x[3])
+    assert not_given(some, 0).nonzero()[:, 0].tolist() == [3]
+    two = SwapMap().fit(data).map(told(some, {5: float("nan")}))
+    assert two.abstained.nonzero()[:, 0].tolist() == [3, 5]
+    assert two.reason == f"{UNKNOWN} or {NOT_GIVEN}"
+
+
+def test_a_missing_value_that_the_encoding_has_no_level_for_is_missing_too():
+    encoding, data = encoded(people(), ["sex"], ["income", "sex"])
+    frame = people()
+    frame.loc[4, "sex"] = None
+    some = told(encoding.encode(load_table(frame)), {4: 0.0})
+    assert some.x.shape == data.x.shape
+    mapped = SwapMap().fit(data).map(some)
+    assert mapped.abstained.nonzero()[:, 0].tolist() == [4]
+    assert mapped.reason == NOT_GIVEN
+
+
+@pytest.mark.parametrize("protected", ["debt", "debt<700"])
+def test_who_lacks_the_number_is_abstained_although_it_is_inferred(protected: str):
+    frame = people(400)
+    frame.loc[7, "debt"] = np.nan
+    _, data = encoded(frame, [protected], ["debt", "income"])
+    some = told(data, {7: float(data.c[:, 0].nanmedian())})
+    to = torch.ones(len(data)) if protected == "debt" else None
+    swap = SwapMap().fit(data)
+    before, after = swap.map(data, to), swap.map(some, to)
+    assert torch.equal(before.abstained, after.abstained)
+    assert torch.equal(before.rows, after.rows)
+    assert NOT_GIVEN in after.reason
+    assert NOT_GIVEN not in before.reason
+
+
+def test_a_crossing_needs_all_its_columns():
+    frame = pd.DataFrame({"sex": ["f", "f", "m", "m"] * 3, "red": ["y", "n"] * 6, "income": range(12)})
+    frame.loc[2, "red"] = None
+    _, data = encoded(frame, ["sex", "red"], ["sex", "red", "income"], intersections=True)
+    assert [not_given(data, v).nonzero()[:, 0].tolist() for v in range(3)] == [[], [2], [2]]
 
 
 def test_doors():

@@ -103,13 +103,29 @@ def test_people_who_are_alike_share_their_partners():
     assert TransportMap().fit(data).map(data).rows[:, 0].tolist() == [12, 12, 20, 0, 5, 0]
 
 
-@needs_pot
-def test_a_weight_counts_as_so_many_people():
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_a_weight_counts_as_so_many_people(solver: str):
     once = two_groups(random_rows(6, 2), random_rows(8, 2, seed=1))
     times = torch.tensor([1, 2, 3, 1, 0, 1, 1, 1, 4, 1, 1, 1, 2, 1])
     weighted, repeated = replace(once, weights=times.double()), once[torch.arange(14).repeat_interleave(times)]
-    rows = TransportMap().fit(weighted).map(once).rows
-    torch.testing.assert_close(rows, TransportMap().fit(repeated).map(once).rows)
+    rows = TransportMap(solver=solver).fit(weighted).map(once).rows
+    torch.testing.assert_close(rows, TransportMap(solver=solver).fit(repeated).map(once).rows)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_who_stands_for_a_hundredth_of_a_person_goes_where_the_others_go(solver: str):
+    x = random_rows(30, 2)
+    light = torch.arange(30) % 2 == 0
+    weights = torch.where(light, 0.01, 3.0).double().repeat(2)
+    data = two_groups(x, x + 5, weights=weights)
+    fitted = TransportMap(solver=solver).fit(data)
+    mapped = fitted.map(data)
+    assert mapped.rows.isfinite().all()
+    assert not mapped.abstained.any()
+    torch.testing.assert_close(mapped.rows[:30], x + 5)
+    torch.testing.assert_close(mapped.rows[30:], x)
+    assert fitted.checks()["people_paired"] == pytest.approx(1.0, abs=0.01)
+    assert fitted.checks()["spread_kept"] == pytest.approx(1.0, abs=0.01)
 
 
 # --- people who are not paired -------------------------------------------------------------------------------------
@@ -299,12 +315,13 @@ def test_a_number_is_refused_with_what_to_use_instead():
     [
         ({"exact_up_to": 0}, "exact_up_to is 0; give a number of people of at least 1"),
         ({"regularisation": 0.0}, "The regularisation is 0.0; give a share of the mean cost above 0"),
+        *(({"regularisation": r}, f"The regularisation is {r}; give a share") for r in (-1.0, NAN, float("inf"))),
         ({"solver": "simplex"}, "The solver is 'simplex'; expected 'auto', 'pot' or 'scipy'"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(changed: dict[str, Any], message: str):
     with pytest.raises(OptionError, match=message):
-        TransportMap(**changed).fit(individuals(random_rows(8, 1)))
+        TransportMap(**changed)
 
 
 def test_a_map_that_is_not_fitted_says_so():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import ClassVar, Literal, Self
 
 import torch
@@ -47,9 +48,18 @@ class FTA:
     seed: int = 0
     batch_size: int = 4096
 
+    def __post_init__(self) -> None:
+        if self.order not in ORDERS:
+            raise OptionError(f"order is {self.order!r}; expected 1, 2 or inf")
+        number = isinstance(self.epsilon, Real) and not isinstance(self.epsilon, bool)
+        if self.epsilon is not None and not (number and 0 < self.epsilon < float("inf")):
+            raise OptionError(f"epsilon is {self.epsilon!r}; expected a distance above 0, in standard deviations")
+        for name, least in (("steps", 1), ("restarts", 0)):
+            if getattr(self, name) < least:
+                raise OptionError(f"{name} is {getattr(self, name)!r}; expected a whole number of at least {least}")
+
     def fit(self, data: Dataset) -> Self:
         """Return self: there is nothing to learn."""
-        self._check()
         return self
 
     def score(self, model: Model, data: Dataset) -> Tensor:
@@ -58,7 +68,6 @@ class FTA:
 
     def measure(self, model: Model, data: Dataset) -> Measurement:
         """Return the score; there are no re-fits."""
-        self._check()
         if self.epsilon is None:
             return measure_together([self], model, data, batch_size=self.batch_size)[0]
         if not model.differentiable:
@@ -92,15 +101,6 @@ class FTA:
             raise OptionError("fta with epsilon is no function of the gradient alone; call its own measure or score")
         return gradient_norm(grad_tar, order=self.order)[:, None]
 
-    def _check(self) -> None:
-        if self.order not in ORDERS:
-            raise OptionError(f"order is {self.order!r}; expected 1, 2 or inf")
-        if self.epsilon is not None and not 0 < self.epsilon < float("inf"):
-            raise OptionError(f"epsilon is {self.epsilon!r}; expected a distance above 0, in standard deviations")
-        for name, least in (("steps", 1), ("restarts", 0)):
-            if getattr(self, name) < least:
-                raise OptionError(f"{name} is {getattr(self, name)!r}; expected a whole number of at least {least}")
-
 
 @dataclass(kw_only=True)
 class FTALinear:
@@ -117,10 +117,12 @@ class FTALinear:
     batch_size: int = 4096
     heads: tuple[Head, ...] = field(default=(), init=False, repr=False)
 
-    def fit(self, data: Dataset) -> Self:
-        """Fit the linear auxiliary on x and c, never y."""
+    def __post_init__(self) -> None:
         if self.form not in ("projection", "weighted"):
             raise OptionError(f"The form is '{self.form}'; expected 'projection' or 'weighted'")
+
+    def fit(self, data: Dataset) -> Self:
+        """Fit the linear auxiliary on x and c, never y."""
         self.auxiliary.fit(data)
         self.heads = heads_of(data.protected)
         return self

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, fields
 from math import isfinite
 from numbers import Integral, Real
-from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fairfox.errors import OptionError, did_you_mean
@@ -164,11 +164,13 @@ def check_options(name: str, options: Mapping[str, object] | None) -> None:
     graph = (options or {}).get("graph")
     if graph is not None and not about(name).needs_graph:
         raise OptionError(f"A graph of causes is for counterfactual, and the test is {name}; leave it out (--graph)")
-    if graph is not None and not isinstance(graph, Mapping | str | PathLike):
-        raise OptionError(f"The graph is {graph!r}; expected the parents of each column, or a TOML file (--graph FILE)")
     if graph is not None:
-        from fairfox.maps.arrows import read_graph
+        from fairfox.maps.arrows import Graph, read_graph
 
+        if not isinstance(graph, Graph | Mapping | str | Path):
+            raise OptionError(
+                f"The graph is {graph!r}; expected the parents of each column, or a TOML file (--graph FILE)"
+            )
         read_graph(graph)
     make_test(name, options=options)
 

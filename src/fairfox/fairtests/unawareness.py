@@ -16,7 +16,7 @@ from fairfox.errors import NotFittedError, OptionError, did_you_mean
 from fairfox.fairtests.effect import Effect
 from fairfox.fairtests.protocol import Measurement
 from fairfox.maps.protocol import ManyGroupMap
-from fairfox.maps.swap import SwapMap, own_columns
+from fairfox.maps.swap import SwapMap, not_given, own_columns
 from fairfox.models.protocol import Model, predict
 
 _FIRST_LOOK = 128  # people asked before the first look at the bound
@@ -62,9 +62,11 @@ class Unawareness:
     effect: Effect | None = field(default=None, init=False, repr=False)
     target: Model | None = field(default=None, init=False, repr=False)  # that was measured last
 
+    def __post_init__(self) -> None:
+        _check_settings(self.tolerance, self.error, self.confidence)
+
     def fit(self, data: Dataset) -> Self:
         """Learn which values of the protected columns stand for which group."""
-        _check_settings(self.tolerance, self.error, self.confidence)
         if not _taken(data):
             names = ", ".join(f"'{p.name}'" for p in data.protected)
             raise OptionError(
@@ -146,8 +148,8 @@ def share_changed(
 
     Several variables are changed jointly: all combinations of their values are tried (a number stays, or goes one
     standard deviation up or down). People are drawn at random until the share is known within `error` at this
-    confidence; where that takes everyone, the share is exact. People who do not know their own value are left out;
-    weighted people are all asked.
+    confidence; where that takes everyone, the share is exact. People whose own value is unknown, or missing in the
+    column, are left out; weighted people are all asked.
 
     Args:
         model: the target.
@@ -163,7 +165,8 @@ def share_changed(
     """
     _check_settings(tolerance, error, confidence)
     swaps = [SwapMap(variable=v).fit(data) for v in _named(data, columns)] if maps is None else maps
-    known = ~data.c[:, [swap.variable for swap in swaps]].isnan().any(1).cpu()
+    changeable = [~(data.c[:, swap.variable].isnan() | not_given(data, swap.variable)) for swap in swaps]
+    known = torch.stack(changeable).all(0).cpu()
     people = known.nonzero()[:, 0]
 
     def asked(rows: Tensor) -> Tensor:
@@ -266,7 +269,7 @@ def _share_of(changed: Tensor, asked: Tensor, data: Dataset) -> float:
 
 
 def _check_settings(tolerance: float, error: float, confidence: float) -> None:
-    if not tolerance >= 0:
+    if not 0 <= tolerance < float("inf"):
         raise OptionError(f"tolerance is {tolerance!r}; expected a number of at least 0")
     for name, value in (("error", error), ("confidence", confidence)):
         if not 0 < value < 1:

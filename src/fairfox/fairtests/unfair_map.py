@@ -57,9 +57,19 @@ class UnfairMap:
     batch_size: int = 4096
     bases: list[Tensor] = field(default_factory=list, init=False, repr=False)  # (D, R) orthonormal, of each re-fit
 
+    def __post_init__(self) -> None:
+        for name in ("weight", "rate", "tolerated"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise OptionError(f"{name} is {getattr(self, name)!r}; expected a number above 0")
+        if self.steps < 1:
+            raise OptionError(f"steps is {self.steps!r}; expected a whole number of at least 1")
+        if self.weight * self.rate > 1:  # each step would overshoot the person it is to be pulled back to
+            raise OptionError(
+                f"weight x rate is {self.weight * self.rate:g}, and the attack runs away above 1; give a smaller rate"
+            )
+
     def fit(self, data: Dataset) -> Self:
         """Fit the protected directions on x and c, never y."""
-        self._check()
         self.auxiliary.fit(data)
         self.bases = [_directions(member, data) for member in self.auxiliary.members]
         return self
@@ -110,17 +120,6 @@ class UnfairMap:
         attacked = [gradient_flow(loss, x, basis.to(x), steps=self.steps, **settings) for basis in self.bases]
         with torch.no_grad():
             return torch.stack([loss(rows)[:, 0] for rows in attacked]) / here
-
-    def _check(self) -> None:
-        for name in ("weight", "rate"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise OptionError(f"{name} is {getattr(self, name)!r}; expected a number above 0")
-        if self.steps < 1:
-            raise OptionError(f"steps is {self.steps!r}; expected a whole number of at least 1")
-        if self.weight * self.rate > 1:  # each step would overshoot the person it is to be pulled back to
-            raise OptionError(
-                f"weight x rate is {self.weight * self.rate:g}, and the attack runs away above 1; give a smaller rate"
-            )
 
 
 class Loss:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -16,7 +17,7 @@ from fairfox.data.dataset import Dataset, project_blocks, resample
 from fairfox.errors import FileError, NotFittedError, OptionError
 from fairfox.flips import mean_distance, mean_regression_error
 from fairfox.maps.columns import kept_missing, outside
-from fairfox.maps.generators import Fitted, in_units, only_withheld, read_map, seen_columns, write_map
+from fairfox.maps.generators import Fitted, doubts_about, in_units, only_withheld, read_map, seen_columns, write_map
 from fairfox.maps.protocol import (
     UNKNOWN,
     CounterfactualMap,
@@ -34,7 +35,7 @@ _LOG = logging.getLogger("fairfox")
 _TOGETHER = {"cpu": 8, "cuda": 512}  # GANs in one network; more outgrow the cache of a CPU
 _BLOCK = 4096  # people who are mapped at once
 _MOST_CHECKED = 5000  # people of a group
-_POOR_KS, _POOR_MSE = 0.1, 2.0  # above chance, and times that of real people
+NOT_FINITE = "the generator makes no finite row of them"
 _CHANCE = 0.8687  # mean of the Kolmogorov distribution: what KS is by chance, times sqrt(1/n + 1/m)
 
 Place = tuple[int, int, Pair]  # which variable, which re-fit, and from where to where
@@ -64,6 +65,7 @@ class GanMap:
     weight: float = 1e-4  # lambda: of the squared L1 distance to the own row
     rate: float = 5e-5
     clip: float = 0.01  # of the critic's weights
+    standardise: bool = True  # numbers, by their spread in the fitting rows
     seed: int = 0
     progress: Steps | None = field(default=None, repr=False, compare=False)
     fitted: Fitted | None = field(default=None, init=False, repr=False, compare=False)
@@ -73,9 +75,11 @@ class GanMap:
             found = getattr(self, name)
             if not isinstance(found, int) or found < 1:
                 raise OptionError(f"{name} of FlipTest is {found!r}; give a whole number, 1 or more")
-        if not (self.rate > 0 and self.clip > 0 and self.weight >= 0):
+        if not (0 < self.rate < math.inf and 0 < self.clip < math.inf and 0 <= self.weight < math.inf):
             found = f"rate {self.rate}, clip {self.clip} and weight {self.weight}"
-            raise OptionError(f"FlipTest has {found}; give a rate and a clip above 0, and a weight of 0 or more")
+            raise OptionError(
+                f"FlipTest has {found}; give finite numbers: a rate and a clip above 0, and a weight of 0 or more"
+            )
 
     def fit(self, data: Dataset) -> Self:
         """Train the generators between the classes of one variable on x and c, never y."""
@@ -87,50 +91,46 @@ class GanMap:
         return [[*maps] for maps in self._train(data, range(len(data.protected)), refits, seed)]
 
     def map(self, data: Dataset, to: Tensor | None = None) -> Mapped:
-        """Return everyone in the class that `to` (N,) says (None: the other of two); who goes nowhere is abstained."""
+        """Return everyone in the class that `to` (N,) says (None: the other of two).
+
+        Who goes nowhere is abstained, and so is of whom a generator that diverged makes no finite row.
+        """
         fitted = self._known()
         c, to = data.c[:, self.variable], where_to(data, self.variable, to)
         going = ~(c.isnan() | to.isnan() | (to == c))
-        x, overshoot = data.x.clone(), data.x.new_zeros(len(data))
+        x, overshoot, lost = data.x.clone(), data.x.new_zeros(len(data)), torch.zeros_like(going)
         for own, other in torch.stack([c, to], dim=1)[going].unique(dim=0).long().tolist():
             people = (going & (c == own) & (to == other)).nonzero()[:, 0]
             for block in row_blocks(len(people), _BLOCK):
                 rows = people[block]
                 there = fitted.generate(data.x[rows], (own, other))
+                lost[rows] = ~there.isfinite().all(1)
+                there = torch.where(lost[rows, None], data.x[rows], there)
                 overshoot[rows] = outside(there, data.features)
                 x[rows] = kept_missing(project_blocks(there, data.features), data.x[rows], data.features)
+        stay = ~going | lost
+        x[lost] = data.x[lost]
         if fitted.ranks is not None:
-            swapped = fitted.ranks.map(only_withheld(data, self.variable), torch.where(going, to, torch.nan))
+            swapped = fitted.ranks.map(only_withheld(data, self.variable), torch.where(stay, torch.nan, to))
             x[:, data.withheld.to(x.device)] = swapped.rows
-        return Mapped(x, ~going, UNKNOWN if bool((~going).any()) else "", overshoot)
+        reasons = [reason for reason, people in ((UNKNOWN, ~going), (NOT_FINITE, lost)) if bool(people.any())]
+        return Mapped(x, stay, " or ".join(reasons), overshoot)
 
     def checks(self) -> dict[str, float]:
         """Return how real the mapped people look, on their fitting rows (at most 5000 a group), mean over directions.
 
         `ks`: mean distance between a feature's distribution among the mapped and among the real people of the group
-        they go to; a category's is the largest gap between the shares of a level. `ks_unmapped`: the same before
-        mapping. `ks_chance`: what people of one group, so many, show by chance. `mse`: mean squared error on mapped
-        people of the linear regressions of each column on the other features, which were fitted on the real people of
-        that group. `mse_real`: the same on those.
+        they go to; a category's is the largest gap between the shares of a level. `ks_worst`: the same in the direction
+        where it is largest. `ks_unmapped`: before mapping. `ks_chance`: what people of one group, so many, show by
+        chance. `mse`: mean squared error on mapped people of the linear regressions of each column on the other
+        features, which were fitted on the real people of that group. `mse_real`: the same on those. What is said of
+        mapped people is NaN where a generator diverged.
         """
         return dict(self._known().checks)
 
     def doubts(self, checks: Mapping[str, float]) -> list[str]:
         """Return a sentence for each check that is poor."""
-        found, out = checks, []
-        if found["ks"] > found["ks_chance"] + _POOR_KS:
-            out.append(
-                f"FlipTest's mapped people differ from the real people of the group they go to: mean KS distance of "
-                f"the features {found['ks']:.2f} (chance {found['ks_chance']:.2f}, before mapping "
-                f"{found['ks_unmapped']:.2f}); train longer or choose another `weight`."
-            )
-        if found["mse"] > _POOR_MSE * max(found["mse_real"], 1e-3):
-            out.append(
-                f"FlipTest's mapped people combine features as real people do not: regressions of each feature on "
-                f"the others miss by {found['mse']:.3f} on them and by {found['mse_real']:.3f} on real people (mean "
-                "squared error); train longer or choose another `weight`."
-            )
-        return out
+        return doubts_about(checks)
 
     def save(self, folder: str | Path) -> None:
         """Write the fitted map: tensors as safetensors, everything else as JSON.
@@ -161,7 +161,7 @@ class GanMap:
     def _train(self, data: Dataset, variables: Sequence[int], refits: int, seed: int) -> list[list[Self]]:
         data = _counted(data, variables)
         generator = torch.Generator().manual_seed(self.seed + seed)
-        columns, centre, scale = seen_columns(data)
+        columns, centre, scale = seen_columns(data, standardise=self.standardise)
         samples = [_sampled_rows(data, generator, as_they_are=refits == 1) for _ in range(refits)]
         places = [(v, m, pair) for v in variables for m in range(refits) for pair in compared_pairs(data.protected[v])]
         passages = [_passage(data.c[:, v], samples[m], pair, generator) for v, m, pair in places]
@@ -230,12 +230,16 @@ def _checks(one: GanMap, data: Dataset) -> dict[str, float]:
     found = []
     for own, other in one._known().generators:
         people, real = groups[own], groups[other].x
-        mapped = one.map(people, torch.full_like(people.c[:, one.variable], other)).rows
-        distances = [mean_distance(rows, real, features) for rows in (mapped, people.x)]
-        errors = [mean_regression_error(real, rows, features) for rows in (mapped, real)]
-        found.append([*distances, _CHANCE * (1 / len(people) + 1 / len(real)) ** 0.5, *errors])
-    names = ("ks", "ks_unmapped", "ks_chance", "mse", "mse_real")
-    return {name: sum(each) / len(each) for name, each in zip(names, zip(*found, strict=True), strict=True)}
+        mapped = one.map(people, torch.full_like(people.c[:, one.variable], other))
+        rows = torch.where(mapped.abstained[:, None], torch.nan, mapped.rows)
+        distance = math.nan if bool(mapped.abstained.any()) else mean_distance(rows, real, features)
+        errors = [mean_regression_error(real, each, features) for each in (rows, real)]
+        chance = _CHANCE * (1 / len(people) + 1 / len(real)) ** 0.5
+        found.append([distance, mean_distance(people.x, real, features), chance, *errors])
+    each = torch.tensor(found, dtype=torch.float64)  # (directions, 5)
+    ks, *others = each.mean(0).tolist()
+    names = ("ks", "ks_worst", "ks_unmapped", "ks_chance", "mse", "mse_real")
+    return dict(zip(names, (ks, float(each[:, 0].amax()), *others), strict=True))
 
 
 def _some(group: Tensor, generator: torch.Generator) -> Tensor:

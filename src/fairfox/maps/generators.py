@@ -1,8 +1,9 @@
-"""Trained generators of FlipTest's map: how they make rows, and how they are saved."""
+"""Trained generators of FlipTest's map: how they make rows, when they are poor, and how they are saved."""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -22,6 +23,7 @@ from fairfox.nets.mlp import MLP
 
 _FORMAT = 1  # of saved folders
 _TENSORS, _ABOUT = "gan.safetensors", "gan.json"
+_POOR_KS, _POOR_WORST, _POOR_MSE = 0.1, 0.2, 2.0  # above chance, twice, and times that of real people
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,35 @@ class Fitted:
         return cls(columns, generators, withheld, dict(about["checks"]))
 
 
+def doubts_about(checks: Mapping[str, float]) -> list[str]:
+    """Return a sentence for each check of generators that is poor; one that is no number is."""
+    if not all(math.isfinite(number) for number in checks.values()):
+        return [
+            "FlipTest's generators diverged: they make rows that are not finite, and these people are not judged; "
+            "choose a smaller `rate`."
+        ]
+    out = []
+    chance = f"chance {checks['ks_chance']:.2f}, before mapping {checks['ks_unmapped']:.2f}"
+    if not checks["ks"] <= checks["ks_chance"] + _POOR_KS:
+        out.append(
+            f"FlipTest's mapped people differ from the real people of the group they go to: mean KS distance of the "
+            f"features {checks['ks']:.2f} ({chance}); train longer or choose another `weight`."
+        )
+    elif not checks["ks_worst"] <= checks["ks_chance"] + _POOR_WORST:
+        out.append(
+            f"FlipTest's mapped people differ from the real people of the group they go to in one direction at least: "
+            f"mean KS distance of the features {checks['ks_worst']:.2f} ({chance}; {checks['ks']:.2f} over all "
+            "directions); train longer or choose another `weight`."
+        )
+    if not checks["mse"] <= _POOR_MSE * max(checks["mse_real"], 1e-3):
+        out.append(
+            f"FlipTest's mapped people combine features as real people do not: regressions of each feature on the "
+            f"others miss by {checks['mse']:.3f} on them and by {checks['mse_real']:.3f} on real people (mean squared "
+            "error); train longer or choose another `weight`."
+        )
+    return out
+
+
 def in_units(net: nn.Sequential, centre: Tensor, scale: Tensor) -> nn.Sequential:
     """Return the network on x that equals centre + scale · net((x - centre) / scale), in the dtype of the scale."""
     net = net.to(scale)
@@ -100,7 +131,7 @@ def in_units(net: nn.Sequential, centre: Tensor, scale: Tensor) -> nn.Sequential
     return net.requires_grad_(False)
 
 
-def seen_columns(data: Dataset) -> tuple[Tensor, Tensor, Tensor]:
+def seen_columns(data: Dataset, *, standardise: bool = True) -> tuple[Tensor, Tensor, Tensor]:
     """Return the columns (S,) that generators see, and what is their zero and one.
 
     Not withheld columns, those that only say that a value is missing, and constant numbers.
@@ -113,7 +144,7 @@ def seen_columns(data: Dataset) -> tuple[Tensor, Tensor, Tensor]:
     if not seen:
         raise DataError("No column is left for FlipTest to map: all are withheld or constant; use rank instead")
     columns = torch.tensor(seen, device=data.x.device)
-    is_number = torch.tensor([j in numbers for j in seen], device=data.x.device)
+    is_number = torch.tensor([standardise and j in numbers for j in seen], device=data.x.device)
     return columns, torch.where(is_number, mean[columns], 0.0), torch.where(is_number, spread[columns], 1.0)
 
 

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
+from numbers import Real
 from typing import Literal, NamedTuple, Self
 
 import torch
@@ -148,6 +149,17 @@ class MoveMap:
     line: OutputLine | None = field(default=None, init=False, repr=False)  # of a number
     shifts: dict[tuple[int, int], Tensor] = field(default_factory=dict, init=False, repr=False)  # (H,) by what is held
 
+    def __post_init__(self) -> None:
+        if self.metric not in ("identity", "covariance", "between"):
+            raise OptionError(f"The metric is '{self.metric}'; expected 'identity', 'covariance' or 'between'")
+        if self.steps < 1:
+            raise OptionError(f"steps is {self.steps!r}; expected a whole number of at least 1")
+        number = isinstance(self.persistence, Real) and not isinstance(self.persistence, bool)
+        if self.persistence != "adaptive" and not (number and 0 <= self.persistence <= 1):
+            raise OptionError(f"persistence is {self.persistence!r}; expected 'adaptive' or a number from 0 to 1")
+        if not 0 <= self.shrink <= 1:
+            raise OptionError(f"shrink is {self.shrink!r}; expected a number from 0 to 1")
+
     def fit(self, data: Dataset) -> Self:
         """Train the auxiliary and read off the metric and the group statistics; uses the first member."""
         fitted = self._fit_variable(data, self.variable, self._train(data, 1, seed=0), 1, seed=0)[0]
@@ -213,8 +225,6 @@ class MoveMap:
 
     def _look_around(self, known: Dataset, variable: int, seed: int) -> Surroundings:
         """Return what rows whose value is known say: the metric's ingredients, and where withheld columns go."""
-        if self.metric not in ("identity", "covariance", "between"):
-            raise OptionError(f"The metric is '{self.metric}'; expected 'identity', 'covariance' or 'between'")
         p, c = known.protected[variable], known.c[:, variable]
         withheld = known.withheld.to(known.x.device)
         seen = torch.where(withheld, 0.0, known.x)  # what is withheld does not move along

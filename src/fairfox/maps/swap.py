@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import torch
 from torch import Tensor
 
-from fairfox.data.dataset import Dataset
+from fairfox.data.dataset import Dataset, Feature
 from fairfox.errors import NotFittedError
-from fairfox.maps.protocol import Mapped
+from fairfox.maps.protocol import Mapped, where_to
 from fairfox.maps.rank import RankMap
+
+NOT_GIVEN = "the protected column itself is missing, so that there is no value to change"
 
 
 @dataclass
@@ -34,11 +36,17 @@ class SwapMap:
     def map(self, data: Dataset, to: Tensor | None = None) -> Mapped:
         """Return everyone's row with the value that `to` (N,) says: that class, or so many standard deviations higher.
 
-        NaN: as they are; None: the other of two groups. Who cannot be changed keeps their row and is abstained.
+        NaN: as they are; None: the other of two groups. Who cannot be changed keeps their row and is abstained; so
+        does who lacks the column, though their group is known or inferred: what it now says is of no group.
         """
         if self.ranks is None:
             raise NotFittedError("This SwapMap is not fitted; call fit first")
-        return self.ranks.map(data, to)
+        missing = not_given(data, self.variable) & ~data.c[:, self.variable].isnan()
+        if not bool(missing.any()):
+            return self.ranks.map(data, to)
+        mapped = self.ranks.map(data, where_to(data, self.variable, to).masked_fill(missing, torch.nan))
+        others = bool((mapped.abstained & ~missing).any())
+        return replace(mapped, reason=f"{mapped.reason} or {NOT_GIVEN}" if others else NOT_GIVEN)
 
 
 def own_columns(data: Dataset, variable: int) -> Tensor:
@@ -51,3 +59,21 @@ def own_columns(data: Dataset, variable: int) -> Tensor:
         if f.name in names:
             out[f.columns] = data.withheld[f.columns]
     return out
+
+
+def not_given(data: Dataset, variable: int) -> Tensor:
+    """Return who (N,) bool lacks a column of x that tells the target this protected variable."""
+    own = own_columns(data, variable).tolist()
+    out = torch.zeros(len(data), dtype=torch.bool, device=data.x.device)
+    for f in data.features:
+        if own[f.start]:
+            out |= _is_missing(data.x[:, f.columns], f)
+    return out
+
+
+def _is_missing(x: Tensor, f: Feature) -> Tensor:
+    """Return whether the columns (N, stop - start) of a feature say that it is missing, or nothing."""
+    if f.kind == "continuous":
+        return x[:, 1] > 0.5 if f.has_missing else torch.zeros_like(x[:, 0], dtype=torch.bool)
+    known = x[:, :-1] if f.levels[-1] is None else x
+    return known.sum(1) < 0.5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -65,9 +66,17 @@ class TransportMap:
     ways: dict[Pair, Way] = field(default_factory=dict, init=False, repr=False)  # from a class to another
     withheld_map: RankMap | None = field(default=None, init=False, repr=False)
 
+    def __post_init__(self) -> None:
+        for name in ("exact_up_to", "entropic_above", "entropic_rows"):
+            if getattr(self, name) < 1:
+                raise OptionError(f"{name} is {getattr(self, name)}; give a number of people of at least 1")
+        if not 0 < self.regularisation < math.inf:
+            raise OptionError(f"The regularisation is {self.regularisation}; give a share of the mean cost above 0")
+        if self.solver not in ("auto", "pot", "scipy"):
+            raise OptionError(f"The solver is '{self.solver}'; expected 'auto', 'pot' or 'scipy'")
+
     def fit(self, data: Dataset) -> Self:
         """Pair the people of every two groups; with a reference group, of that one and each other."""
-        self._check_settings()
         p = data.protected[self.variable]
         check_is_grouped(p, "transport")
         data = who_counts(data, [self.variable])
@@ -109,8 +118,9 @@ class TransportMap:
     def checks(self) -> dict[str, float]:
         """Return how good the pairing is, of the worst two groups.
 
-        `mean_cost` of a pair; `people_paired`: the share of people whom sampling did not leave out; `spread_kept`: the
-        variance of the mapped rows over that of the group they go to, which means over partners reduce.
+        `mean_cost` of a pair; `people_paired`: the share of people whom neither sampling nor rounding left out;
+        `spread_kept`: the variance of the mapped rows over that of the group they go to, which means over partners
+        reduce.
         """
         if not self.ways:
             raise NotFittedError("This TransportMap is not fitted; call fit first")
@@ -130,15 +140,6 @@ class TransportMap:
             f"The rows that transport maps into a group have {kept:.0%} of its variance, since people with many "
             "partners get their mean; compare with rank, which keeps the spread."
         ]
-
-    def _check_settings(self) -> None:
-        for name in ("exact_up_to", "entropic_above", "entropic_rows"):
-            if getattr(self, name) < 1:
-                raise OptionError(f"{name} is {getattr(self, name)}; give a number of people of at least 1")
-        if not self.regularisation > 0:
-            raise OptionError(f"The regularisation is {self.regularisation}; give a share of the mean cost above 0")
-        if self.solver not in ("auto", "pot", "scipy"):
-            raise OptionError(f"The solver is '{self.solver}'; expected 'auto', 'pot' or 'scipy'")
 
     def _way(self, own: int, other: int) -> Way:
         """Return the way from a class to another; both directions come from one plan."""
@@ -160,7 +161,9 @@ class TransportMap:
         elif self.solver == "pot" or (self.solver == "auto" and find_spec("ot") is not None):
             plan = simplex_plan(cost, a.counts, b.counts)
         else:
-            plan = assigned_plan(cost, a.counts, b.counts, max(a.people, b.people), start)
+            weighed = round(max(float(part.counts.sum()) for part in (a, b)))  # whole weights are people
+            size = max(a.people, b.people, min(weighed, most))
+            plan = assigned_plan(cost, a.counts, b.counts, size, start)
         mean_cost = float((plan * cost).sum())
         sampled = (a.people + b.people) / (low.people + high.people)
         return Way.along(plan, a, b, mean_cost, sampled), Way.along(plan.mT, b, a, mean_cost, sampled)
@@ -200,11 +203,18 @@ class Way:
 
     @classmethod
     def along(cls, plan: Tensor, own: Members, other: Members, cost: float, paired: float) -> Way:
-        """Return the way that a plan (n, m) with the mass of every pair gives."""
-        shares = plan / plan.sum(1, keepdim=True)  # everyone has somebody; a single partner has exactly 1
-        images = (shares @ other.rows.to(plan)).to(own.rows)
-        before, after = _variance(other.rows, other.counts), _variance(images, own.counts)
-        return cls(own.rows, images, cost, paired, after / before if before > 0 else 1.0)
+        """Return the way that a plan (n, m) with the mass of every pair gives.
+
+        Who stands for so little that counts were rounded to none has no partner, and is left out.
+        """
+        mass = plan.sum(1, keepdim=True)
+        kept = mass[:, 0] > 0
+        shares = plan[kept] / mass[kept]  # a single partner has exactly 1
+        rows, counts = own.rows[kept], own.counts[kept]
+        images = (shares @ other.rows.to(plan)).to(rows)
+        before, after = _variance(other.rows, other.counts), _variance(images, counts)
+        paired *= float(counts.sum() / own.counts.sum())
+        return cls(rows, images, cost, paired, after / before if before > 0 else 1.0)
 
 
 def follow(x: Tensor, near: Tensor, image: Tensor, features: Sequence[Feature]) -> Tensor:
