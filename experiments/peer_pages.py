@@ -87,8 +87,8 @@ def _quality(found: Results, table: Table) -> list[str]:
         worse = [s for s, one in details["fliptest"].items() if one["checks"]["ks"] > one["checks"]["ks_unmapped"]]
         if worse:
             out.append(
-                f"**In {len(worse)} of {len(rows)} settings FlipTest fails its own check: people whom it maps look less "
-                "like the other group than people who are left alone do (KS).** Read its row as that of generators "
+                f"**In {len(worse)} of {len(rows)} settings FlipTest fails its own check: people whom it maps look "
+                "less like the other group than people who are left alone do (KS).** Read its row as that of generators "
                 "that did not learn these people, not of the idea."
             )
         trained = {one["training"]["device"] for one in details["fliptest"].values()}
