@@ -88,8 +88,8 @@ def _quality(found: Results, table: Table) -> list[str]:
         if worse:
             out.append(
                 f"**In {len(worse)} of {len(rows)} settings FlipTest fails its own check: people whom it maps look "
-                "less like the other group than people who are left alone do (KS).** Read its row as that of generators "
-                "that did not learn these people, not of the idea."
+                "less like the other group than people who are left alone do (KS).** Read its row as that of "
+                "generators that did not learn these people, not of the idea."
             )
         trained = {one["training"]["device"] for one in details["fliptest"].values()}
         out.append(f"They were trained on: {', '.join(sorted(trained))}.")
