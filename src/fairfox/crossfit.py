@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import fmean
 
@@ -49,12 +49,12 @@ class Readings:
     quality: tuple[AuxiliaryQuality, ...]  # one per protected variable, as what follows
     proxy: tuple[dict[str, float], ...]  # per feature, largest first
     alignment: tuple[Share, ...]
-    others: dict[str, Measurement]  # tests to compare with, the chosen one first; {} where there are none
-    costs: dict[str, Cost]  # of each of them
-    training: Cost  # of the auxiliaries that all share
-    failures: dict[str, str]  # why one of them could not be run
-    checks: dict[str, dict[str, float]]  # what each test says about its fits and about the model, by its name
-    doubts: list[str]  # and where its fits are poor
+    others: dict[str, Measurement] = field(default_factory=dict)  # tests to compare with, the chosen one first
+    costs: dict[str, Cost] = field(default_factory=dict)  # of each of them
+    training: Cost = field(default_factory=Cost)  # of the auxiliaries that all share
+    failures: dict[str, str] = field(default_factory=dict)  # why one of them could not be run
+    checks: dict[str, dict[str, float]] = field(default_factory=dict)  # what tests say about their fits and the model
+    doubts: list[str] = field(default_factory=list)  # and where their fits are poor
 
 
 @dataclass(frozen=True)
