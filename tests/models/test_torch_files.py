@@ -19,7 +19,9 @@ from fairfox.models.torch_files import save_mlp
 
 
 def network(*sizes: int) -> nn.Sequential:
-    layers = [layer for i, o in pairwise(sizes) for layer in (nn.Linear(i, o), nn.ReLU())]
+    with torch.random.fork_rng():  # the same weights whatever ran before
+        torch.manual_seed(0)
+        layers = [layer for i, o in pairwise(sizes) for layer in (nn.Linear(i, o), nn.ReLU())]
     return nn.Sequential(*layers[:-1])
 
 
