@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from fairfox.nets import adversarial
 from fairfox.nets.adversarial import HidingSettings, Task, train_hiding
+from fairfox.nets.mlp import MLP
 from fairfox.nets.training import binary_loss, squared_loss
 
 QUICK = HidingSettings(width=16, batch_size=64)
@@ -111,8 +112,8 @@ def test_one_step_is_what_autograd_says():
     s = HidingSettings(width=5, batch_size=40, epochs=1, start=7.0, clip=0.01)
     ours = train_hiding(x, Task(task, binary_loss), Task(secret, binary_loss), floors=[0.5], seeds=[3], settings=s)
 
-    net = adversarial._networks(4, 1, 5, 2, [3])
-    adversary = adversarial._networks(5, 1, 5, 1, [4])
+    net = MLP(4, width=5, depth=2, seed=3)
+    adversary = MLP(5, width=5, depth=1, seed=4)
     body, head = net.member(0)[:-1], net.member(0)[-1]
     other = adversary.member(0)
     adam = torch.optim.Adam(other.parameters(), lr=1e-3)

@@ -64,7 +64,21 @@ def test_the_same_seed_gives_the_same_network_and_another_seed_another_one():
     assert not torch.equal(MLP(5, seed=3)(x), MLP(5, seed=4)(x))
 
 
+@pytest.mark.parametrize("depth", [0, 2])
+def test_members_of_several_seeds_are_those_that_each_seed_gives_alone(depth):
+    seeds, x = [7, 3, 7], rows(4, 5)
+    net = MLP.of_seeds(5, 2, width=6, depth=depth, seeds=seeds)
+    assert (net.members, net.inputs, net.outputs, net.width, net.depth) == (3, 5, 2, 6, depth)
+    for m, seed in enumerate(seeds):
+        alone = MLP(5, 2, width=6, depth=depth, seed=seed).member(0)
+        for one, other in zip(net.member(m).parameters(), alone.parameters(), strict=True):
+            assert torch.equal(one, other)
+    assert torch.equal(net(x)[0], net(x)[2])
+    assert not torch.equal(net(x)[0], net(x)[1])
+
+
 def test_the_global_generator_is_left_alone():
     before = torch.get_rng_state()
     MLP(5, members=2).member(0)
+    MLP.of_seeds(5, seeds=[1, 2])
     assert torch.equal(torch.get_rng_state(), before)

@@ -1,12 +1,14 @@
 """Members trained together equal members trained alone; the best weights come back."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from fairfox.nets.mlp import MLP
-from fairfox.nets.training import binary_loss, squared_loss, train
+from fairfox.nets.training import binary_loss, loss_slope, squared_loss, train
 
 MEMBERS, ROWS, BATCH = 3, 70, 16  # the last minibatch has 6 rows
 
@@ -160,3 +162,16 @@ def test_losses_by_hand():
     e = torch.tensor(1.0).exp()
     expected = torch.stack([(torch.tensor(2.0).log() + (1 + e**2).log()) / 2, (1 + 1 / e).log()])
     torch.testing.assert_close(binary_loss(outputs, targets), expected)
+
+
+def test_slopes_of_losses_by_hand():
+    outputs = torch.tensor([[[0.0], [2.0]], [[1.0], [1.0]]])  # (M, N, 1)
+    targets = torch.tensor([[1.0, 0.0], [1.0, 1.0]])
+    # squared: 2 (f - y) / 2; log-loss: (sigmoid(f) - y) / 2
+    with torch.no_grad():
+        squared, logistic = (loss_slope(loss, outputs, targets) for loss in (squared_loss, binary_loss))
+    torch.testing.assert_close(squared, torch.tensor([[[-1.0], [2.0]], [[0.0], [0.0]]]))
+    high, low = 1 / (1 + math.exp(-2)), 1 / (1 + math.exp(-1))
+    expected = torch.tensor([[[-0.25], [high / 2]], [[(low - 1) / 2], [(low - 1) / 2]]])
+    torch.testing.assert_close(logistic, expected)
+    assert not outputs.requires_grad

@@ -13,8 +13,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from fairfox.nets.layers import Layer, backward, forward, layers_of, outputs_of, slope_by_inputs, take, through_relu
 from fairfox.nets.mlp import MLP
-from fairfox.nets.training import Loss
+from fairfox.nets.training import Loss, loss_slope
 
 _TINY = 1e-12  # gradients without length stay as they are
 
@@ -74,29 +75,25 @@ def _alpha(floor: float | None, epoch: int, s: HidingSettings) -> float:
 
 @dataclass(frozen=True)
 class _Members:
-    """All members' networks and adversaries, and what they learn from.
-
-    Derivatives go by hand through the layers: in networks this small autograd takes longer than the arithmetic.
-    """
+    """All members' networks and adversaries, and what they learn from."""
 
     x: Tensor  # (N, D)
     task: Task
     secret: Task
     net: MLP
-    body: list[_Layer]
-    head: list[_Layer]
-    adversary: list[_Layer]
+    layers: list[Layer]  # of `net`; the last of them is its head, the others are its body
+    adversary: list[Layer]
     settings: HidingSettings
     learn: torch.optim.Adam
     learn_secret: torch.optim.Adam
 
     @classmethod
     def of(cls, x: Tensor, task: Task, secret: Task, seeds: Sequence[int], s: HidingSettings) -> _Members:
-        net = _networks(x.shape[1], task.outputs, s.width, s.depth, seeds).to(x)
-        adversary = _networks(s.width, secret.outputs, s.width, 1, [seed + 1 for seed in seeds]).to(x)
-        layers = _layers(net)
+        net = MLP.of_seeds(x.shape[1], task.outputs, width=s.width, depth=s.depth, seeds=seeds).to(x)
+        others = [seed + 1 for seed in seeds]
+        adversary = MLP.of_seeds(s.width, secret.outputs, width=s.width, depth=1, seeds=others).to(x)
         adam = [torch.optim.Adam(each.parameters(), lr=s.rate, fused=True) for each in (net, adversary)]
-        return cls(x, task, secret, net, layers[:-1], layers[-1:], _layers(adversary), s, *adam)
+        return cls(x, task, secret, net, layers_of(net), layers_of(adversary), s, *adam)
 
     def step(self, rows: Tensor, alpha: Tensor, *, hides: bool) -> None:
         """Take the adversaries' steps and one of the networks, on their rows (M, steps + 1, B): theirs are the last.
@@ -105,7 +102,7 @@ class _Members:
         """
         *others, own = rows.unbind(1)
         taken = rows.flatten(1) if hides else own
-        seen = _forward(self.body, _take(self.x, taken), ends=False)
+        seen = forward(self.layers, take(self.x, taken))
         size = rows.shape[2]
         if hides:
             for number, part in enumerate(others):
@@ -114,74 +111,30 @@ class _Members:
         self._teach([each[:, -size:] for each in seen], own, alpha, hides=hides)
 
     def _teach_adversary(self, hidden: Tensor, rows: Tensor) -> None:
-        seen = _forward(self.adversary, hidden)
-        _backward(self.adversary, seen, _slope(self.secret, seen[-1], rows))
+        seen = forward(self.adversary, hidden)
+        backward(self.adversary, seen, _slope(self.secret, outputs_of(self.adversary, seen), rows))
         self.learn_secret.step()
 
     def _teach(self, seen: list[Tensor], rows: Tensor, alpha: Tensor, *, hides: bool) -> None:
-        told = _forward(self.head, seen[-1])
-        slope = _backward(self.head, told, _slope(self.task, told[-1], rows) / (1 + alpha))
+        head, entered = self.layers[-1:], seen[-1:]
+        slope = _slope(self.task, outputs_of(head, entered), rows) / (1 + alpha)
+        backward(head, entered, slope)
+        slope = slope_by_inputs(head, entered, slope)
         if hides:
-            guessed = _forward(self.adversary, seen[-1])
-            found = _backward(self.adversary, guessed, _slope(self.secret, guessed[-1], rows), keep=False)
-            slope = slope - alpha / (1 + alpha) * found
-        _backward(self.body, seen, _through(slope, seen[-1]))
-        _clip(
-            [grad for layer in (*self.body, *self.head) for grad in (layer.weight_grad, layer.bias_grad)],
-            self.settings.clip,
-        )
+            slope = slope - alpha / (1 + alpha) * self._secret_slope(seen[-1], rows)
+        backward(self.layers[:-1], seen[:-1], through_relu(slope, seen[-1]))
+        _clip([grad for layer in self.layers for grad in (layer.weight_grad, layer.bias_grad)], self.settings.clip)
         self.learn.step()
 
-
-class _Layer(NamedTuple):
-    """One layer of all members, and where its gradients go."""
-
-    weight: Tensor  # (M, I, O)
-    bias: Tensor  # (M, 1, O)
-    weight_grad: Tensor
-    bias_grad: Tensor
-
-
-def _layers(net: MLP) -> list[_Layer]:
-    out = []
-    for weight, bias in zip(net.weights, net.biases, strict=True):
-        weight.grad, bias.grad = torch.zeros_like(weight), torch.zeros_like(bias)
-        out.append(_Layer(weight.detach(), bias.detach(), weight.grad, bias.grad))
-    return out
-
-
-def _forward(layers: list[_Layer], x: Tensor, *, ends: bool = True) -> list[Tensor]:
-    """Return what enters each layer (M, N, I), and the outputs after it; without ReLU where the network ends."""
-    seen = [x]
-    for place, layer in enumerate(layers, start=1):
-        out = torch.baddbmm(layer.bias, seen[-1], layer.weight)
-        seen.append(out if ends and place == len(layers) else out.relu_())
-    return seen
-
-
-def _backward(layers: list[_Layer], seen: list[Tensor], slope: Tensor, *, keep: bool = True) -> Tensor:
-    """Return the slope by what entered the first layer, and put the layers' gradients where they go (`keep`)."""
-    for depth in range(len(layers) - 1, -1, -1):
-        layer = layers[depth]
-        if keep:
-            torch.bmm(seen[depth].mT, slope, out=layer.weight_grad)
-            torch.sum(slope, 1, keepdim=True, out=layer.bias_grad)
-        slope = torch.bmm(slope, layer.weight.mT)
-        slope = _through(slope, seen[depth]) if depth > 0 else slope
-    return slope
-
-
-def _through(slope: Tensor, hidden: Tensor) -> Tensor:
-    out: Tensor = torch.ops.aten.threshold_backward(slope, hidden, 0)  # the ReLU
-    return out
+    def _secret_slope(self, hidden: Tensor, rows: Tensor) -> Tensor:
+        """Return the derivative of each adversary's loss by what it reads (M, B, width)."""
+        seen = forward(self.adversary, hidden)
+        slope = _slope(self.secret, outputs_of(self.adversary, seen), rows)
+        return slope_by_inputs(self.adversary, seen, slope)
 
 
 def _slope(task: Task, outputs: Tensor, rows: Tensor) -> Tensor:
-    """Return the derivative of each member's loss by its outputs (M, B, K)."""
-    with torch.enable_grad():
-        leaf = outputs.detach().requires_grad_()
-        (slope,) = torch.autograd.grad(task.loss(leaf, _take(task.targets, rows)).sum(), leaf)
-    return slope
+    return loss_slope(task.loss, outputs, take(task.targets, rows))
 
 
 def _clip(gradients: list[Tensor], longest: float) -> None:
@@ -190,21 +143,6 @@ def _clip(gradients: list[Tensor], longest: float) -> None:
     factor = (longest / length.clamp(min=_TINY)).clamp(max=1.0)[:, None, None]
     for grad in gradients:
         grad.mul_(factor)
-
-
-def _take(values: Tensor, rows: Tensor) -> Tensor:
-    """Return values[rows] (M, B, ...); index_select copies whole rows and is several times faster."""
-    taken: Tensor = values.index_select(0, rows.reshape(-1)).unflatten(0, rows.shape)
-    return taken
-
-
-def _networks(inputs: int, outputs: int, width: int, depth: int, seeds: Sequence[int]) -> MLP:
-    """Return one member for each seed, with the weights it would have alone."""
-    net = MLP(inputs, outputs, width=width, depth=depth, members=len(seeds))
-    alone = [MLP(inputs, outputs, width=width, depth=depth, seed=seed) for seed in seeds]
-    for together, *parts in zip(net.parameters(), *(one.parameters() for one in alone), strict=True):
-        together.data = torch.cat([part.detach() for part in parts])
-    return net
 
 
 def _epochs(count: int, seeds: Sequence[int], s: HidingSettings) -> Iterator[Iterator[Tensor]]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import cast
+from typing import Self, cast
 
 import torch
 from torch import Tensor, nn
@@ -37,6 +38,15 @@ class MLP(nn.Module):
             bias = torch.empty(members, 1, fan_out).uniform_(-bound, bound, generator=generator)
             self.weights.append(nn.Parameter(weight))
             self.biases.append(nn.Parameter(bias))
+
+    @classmethod
+    def of_seeds(cls, inputs: int, outputs: int = 1, *, width: int = 64, depth: int = 2, seeds: Sequence[int]) -> Self:
+        """Return one member for each seed, with the weights it would have alone."""
+        net = cls(inputs, outputs, width=width, depth=depth, members=len(seeds))
+        alone = [cls(inputs, outputs, width=width, depth=depth, seed=seed) for seed in seeds]
+        for together, *parts in zip(net.parameters(), *(one.parameters() for one in alone), strict=True):
+            together.data = torch.cat([part.detach() for part in parts])
+        return net
 
     def forward(self, x: Tensor) -> Tensor:
         """Return (M, N, K) for x (N, D), the same for every member, or (M, N, D)."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from fairfox.nets.layers import Layer, backward, forward, layers_of, outputs_of, take
 from fairfox.nets.mlp import MLP
 
 Loss = Callable[[Tensor, Tensor], Tensor]  # outputs (M, N, K), targets (M, N, ...) -> (M,) mean loss per member
@@ -44,7 +44,7 @@ def train(
     ends when all have stopped. Weights shrink by `decay` times the rate at each step.
     """
     generator = torch.Generator().manual_seed(seed)
-    parameters, layers = list(net.parameters()), _layers(net)
+    parameters, layers = list(net.parameters()), layers_of(net)
     optimizer = torch.optim.AdamW(parameters, lr=rate, weight_decay=decay, fused=True)  # without decay it is Adam
     best = [p.detach().clone() for p in parameters]
     best_loss = torch.full((net.members,), torch.inf)
@@ -54,7 +54,7 @@ def train(
         orders = torch.stack([torch.randperm(len(x), generator=generator) for _ in range(net.members)])
         for start in range(0, len(x), batch_size):
             rows = orders[:, start : start + batch_size].to(x.device)  # (M, B)
-            _backpropagate(layers, _take(x, rows), _take(targets, rows), loss)
+            _backpropagate(layers, take(x, rows), take(targets, rows), loss)
             optimizer.step()
         with torch.no_grad():
             held_out = valid_targets.expand(net.members, *valid_targets.shape)
@@ -73,45 +73,18 @@ def train(
     return History(epoch, best_loss, best_epoch)
 
 
-class _Layer(NamedTuple):
-    """One layer of all members, and where its gradients go."""
-
-    weight: Tensor  # (M, I, O)
-    bias: Tensor  # (M, 1, O)
-    weight_grad: Tensor
-    bias_grad: Tensor
+def _backpropagate(layers: list[Layer], x: Tensor, targets: Tensor, loss: Loss) -> None:
+    """Put the gradients of the members' losses where they go."""
+    seen = forward(layers, x)
+    backward(layers, seen, loss_slope(loss, outputs_of(layers, seen), targets))
 
 
-def _layers(net: MLP) -> list[_Layer]:
-    out = []
-    for weight, bias in zip(net.weights, net.biases, strict=True):
-        weight.grad, bias.grad = torch.zeros_like(weight), torch.zeros_like(bias)
-        out.append(_Layer(weight.detach(), bias.detach(), weight.grad, bias.grad))
-    return out
-
-
-def _backpropagate(layers: list[_Layer], x: Tensor, targets: Tensor, loss: Loss) -> None:
-    """Put the gradients of the members' losses where they go.
-
-    By hand through the layers: in networks this small, autograd's bookkeeping takes longer than the arithmetic.
-    """
-    inputs, last = [x], layers[-1]  # what enters each layer
-    for layer in layers[:-1]:
-        inputs.append(torch.baddbmm(layer.bias, inputs[-1], layer.weight).relu_())
-    outputs = torch.baddbmm(last.bias, inputs[-1], last.weight).requires_grad_()
+def loss_slope(loss: Loss, outputs: Tensor, targets: Tensor) -> Tensor:
+    """Return the derivative of each member's loss by its outputs (M, N, K)."""
+    leaf = outputs.detach().requires_grad_()
     with torch.enable_grad():
-        (grad,) = torch.autograd.grad(loss(outputs, targets).sum(), outputs)
-    for depth in range(len(layers) - 1, -1, -1):
-        torch.bmm(inputs[depth].mT, grad, out=layers[depth].weight_grad)
-        torch.sum(grad, 1, keepdim=True, out=layers[depth].bias_grad)
-        if depth > 0:  # through the ReLU between
-            grad = torch.ops.aten.threshold_backward(grad @ layers[depth].weight.mT, inputs[depth], 0)
-
-
-def _take(values: Tensor, rows: Tensor) -> Tensor:
-    """Return values[rows] (M, B, ...); index_select copies whole rows and is several times faster."""
-    taken: Tensor = values.index_select(0, rows.reshape(-1)).unflatten(0, rows.shape)
-    return taken
+        (slope,) = torch.autograd.grad(loss(leaf, targets).sum(), leaf)
+    return slope
 
 
 def binary_loss(outputs: Tensor, targets: Tensor) -> Tensor:

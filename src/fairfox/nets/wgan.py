@@ -9,6 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from fairfox.nets.layers import Layer, backward, forward, outputs_of, slope_by_inputs, take
 from fairfox.nets.mlp import MLP
 
 Steps = Callable[[int, int], None]  # steps done, and of how many
@@ -77,9 +78,9 @@ class _Gans:
     @classmethod
     def of(cls, x: Tensor, passages: Sequence[Passage], settings: GanSettings) -> _Gans:
         columns, members = x.shape[1], len(passages)
-        seeds = [passage.seed for passage in passages]
-        generator = _Trained.of(_networks(columns, columns, settings, seeds).to(x))
-        critic = _Trained.of(_networks(columns, 1, settings, [seed + 1 for seed in seeds]).to(x))
+        seeds, shape = [passage.seed for passage in passages], {"width": settings.width, "depth": settings.depth}
+        generator = _Trained.of(MLP.of_seeds(columns, columns, **shape, seeds=seeds).to(x))
+        critic = _Trained.of(MLP.of_seeds(columns, 1, **shape, seeds=[seed + 1 for seed in seeds]).to(x))
         rows = torch.zeros(members, 2 * settings.n_critic + 1, settings.batch, dtype=torch.long, device=x.device)
         return cls(x, generator, critic, settings, rows, x.new_full((members, settings.batch, 1), 1 / settings.batch))
 
@@ -90,33 +91,30 @@ class _Gans:
         real rows and generated ones one after the other, a step for each as in Black et al.: one step on their
         difference, which RMSprop would blow up when it is small, leaves the generators less steady.
         """
-        s, members, up = self.settings, len(self.rows), -self.down
-        drawn = self.x.index_select(0, self.rows.flatten()).view(members, -1, self.x.shape[1])
+        s, up = self.settings, -self.down
+        generator, critic = self.generator.layers, self.critic.layers
+        drawn = take(self.x, self.rows.flatten(1))  # (M, (2 n_critic + 1) B, D)
         sources, real = drawn.split([(s.n_critic + 1) * s.batch, s.n_critic * s.batch], dim=1)
-        seen = self.generator.hidden(sources)
-        *fake, last = self.generator.outputs(seen).split(s.batch, dim=1)
+        seen = forward(generator, sources)
+        *fake, last = outputs_of(generator, seen).split(s.batch, dim=1)
         for both in zip(real.split(s.batch, dim=1), fake, strict=True):
             for rows, slope in zip(both, (up, self.down), strict=True):
-                self.critic.backward(self.critic.hidden(rows), slope)
+                backward(critic, forward(critic, rows), slope)
                 self.critic.descend(s.rate)
             self.critic.parameters.clamp_(-s.clip, s.clip)
         left = [each[:, s.n_critic * s.batch :] for each in seen]  # what critics have not seen
         gap = last - left[0]
         cost = (2 * s.weight / s.batch) * gap.abs().sum(2, keepdim=True) * gap.sign()
-        self.generator.backward(left, self.critic.slope(self.critic.hidden(last), up) + cost)
+        backward(generator, left, slope_by_inputs(critic, forward(critic, last), up) + cost)
         self.generator.descend(s.rate)
 
 
 @dataclass(frozen=True)
 class _Trained:
-    """Networks whose parameters and gradients lie in one piece each, so that an optimiser takes few calls.
-
-    Derivatives go by hand through the layers: in networks this small autograd takes longer than the arithmetic.
-    """
+    """Networks whose parameters and gradients lie in one piece each, so that an optimiser takes few calls."""
 
     net: MLP
-    layers: list[tuple[Tensor, Tensor]]  # weights (M, I, O) and biases (M, 1, O)
-    gradients: list[tuple[Tensor, Tensor]]
+    layers: list[Layer]
     parameters: Tensor  # (P,)
     pieces: list[tuple[Tensor, Tensor, Tensor, Tensor]]  # of parameters, gradients, mean squares, and room to work
 
@@ -126,47 +124,15 @@ class _Trained:
         each = list(net.parameters())
         flat = torch.cat([p.detach().flatten() for p in each])
         gradient = torch.zeros_like(flat)
-        views = [_views(whole, each) for whole in (flat, gradient)]
-        for parameter, view in zip(each, views[0], strict=True):
+        values, slopes = _views(flat, each), _views(gradient, each)
+        for parameter, view in zip(each, values, strict=True):
             parameter.data = view
         half = len(each) // 2  # weights come first, then biases
-        layers, gradients = (list(zip(v[:half], v[half:], strict=True)) for v in views)
+        parts = zip(values[:half], values[half:], slopes[:half], slopes[half:], strict=True)
         size = len(flat) if flat.is_cuda else _IN_CACHE
         state = (flat, gradient, torch.zeros_like(flat), torch.empty_like(flat))
         pieces = list(zip(*(part.split(size) for part in state), strict=True))
-        return cls(net, layers, gradients, flat, pieces)
-
-    def hidden(self, x: Tensor) -> list[Tensor]:
-        """Return what enters each layer (M, N, ...)."""
-        seen = [x]
-        for weight, bias in self.layers[:-1]:
-            seen.append(torch.baddbmm(bias, seen[-1], weight).relu_())
-        return seen
-
-    def outputs(self, seen: list[Tensor]) -> Tensor:
-        """Return the outputs (M, N, O) for what entered each layer."""
-        weight, bias = self.layers[-1]
-        return torch.baddbmm(bias, seen[-1], weight)
-
-    def backward(self, seen: list[Tensor], slope: Tensor) -> None:
-        """Put the gradients where they go, for what entered each layer and the slope (M, N, O) of the outputs."""
-        for depth in range(len(self.layers) - 1, -1, -1):
-            weight, bias = self.gradients[depth]
-            torch.bmm(seen[depth].mT, slope, out=weight)
-            torch.sum(slope, 1, keepdim=True, out=bias)
-            if depth > 0:
-                slope = self._through(depth, seen, slope)
-
-    def slope(self, seen: list[Tensor], slope: Tensor) -> Tensor:
-        """Return the slope by the inputs (M, N, I) for the slope (M, N, O) by the outputs."""
-        for depth in range(len(self.layers) - 1, 0, -1):
-            slope = self._through(depth, seen, slope)
-        return torch.bmm(slope, self.layers[0][0].mT)
-
-    def _through(self, depth: int, seen: list[Tensor], slope: Tensor) -> Tensor:
-        before = torch.bmm(slope, self.layers[depth][0].mT)
-        out: Tensor = torch.ops.aten.threshold_backward(before, seen[depth], 0)  # the ReLU between
-        return out
+        return cls(net, [Layer(*part) for part in parts], flat, pieces)
 
     def descend(self, rate: float) -> None:
         """Take one step of RMSprop, piece by piece: what lies in the cache is not fetched again."""
@@ -174,15 +140,6 @@ class _Trained:
             square.mul_(_DECAY).addcmul_(gradient, gradient, value=1 - _DECAY)
             torch.sqrt(square, out=room)
             parameter.addcdiv_(gradient, room.add_(_EPSILON), value=-rate)
-
-
-def _networks(inputs: int, outputs: int, settings: GanSettings, seeds: Sequence[int]) -> MLP:
-    """Return one member for each seed, with the weights it would have alone."""
-    net = MLP(inputs, outputs, width=settings.width, depth=settings.depth, members=len(seeds))
-    alone = [MLP(inputs, outputs, width=settings.width, depth=settings.depth, seed=seed) for seed in seeds]
-    for together, *parts in zip(net.parameters(), *(one.parameters() for one in alone), strict=True):
-        together.data = torch.cat([part.detach() for part in parts])
-    return net
 
 
 def _views(flat: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
