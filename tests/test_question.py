@@ -1,0 +1,60 @@
+"""The question of an audit: what follows from its options, and what is refused before any table is read."""
+
+import inspect
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+import fairfox
+from fairfox.errors import OptionError
+from fairfox.question import Question
+
+OF_AUDIT = {name: one.default for name, one in inspect.signature(fairfox.audit).parameters.items()}
+OPTIONS = [field.name for field in fields(Question)]
+
+
+def asked(**options: Any) -> Question:
+    """Return a question about sex with the options of an audit that is told nothing else."""
+    return Question(**({name: OF_AUDIT[name] for name in OPTIONS} | {"protected": "sex"} | options))
+
+
+def test_every_option_of_an_audit_is_asked_but_for_the_tables_and_the_model():
+    assert set(OF_AUDIT) - set(OPTIONS) == {"model", "table", "reference", "protected_from", "progress"}
+
+
+def test_one_test_is_the_main_one_and_has_the_settings():
+    question = asked(test="fta", options={"epsilon": 0.5})
+    assert (question.main, question.several) == ("fta", False)
+    assert question.options_by_test == {"fta": {"epsilon": 0.5}}
+    assert asked(test="rank/a").options_by_test == {"rank": {}}
+
+
+def test_of_all_tests_rank_is_the_main_one_and_settings_name_theirs():
+    question = asked(test="all", options={"fliptest.steps": 50, "fta.epsilon": 0.5})
+    assert (question.main, question.several) == ("rank", True)
+    assert question.options_by_test == {"fliptest": {"steps": 50}, "fta": {"epsilon": 0.5}}
+    assert question.about == asked().about
+
+
+def test_one_protected_column_is_a_list_of_one():
+    assert asked(protected="age<25").specs == ["age<25"]
+    assert asked(protected=("sex", "race")).specs == ["sex", "race"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"test": "rank", "options": {"epsilon": 0.5}}, "epsilon"),
+        ({"test": "all", "options": {"epsilon": 0.5}}, "epsilon"),
+        ({"protected": ["sex", 3]}, r"protected is \['sex', 3\]; expected a column name, a cut such as 'age<25'"),
+        ({"limits": {"": 1.5}}, "the limit of 'everyone' is 1.5; expected a share from 0 to 1"),
+        ({"limits": {3: 0.1}}, "expected numbers by group"),
+        ({"merge_rare": 0}, "merge_rare is 0; expected a share of the people above 0 and below 0.5"),
+        ({"batch_size": 0}, "batch_size is 0; expected a whole number of at least 1"),
+        ({"returns": "odds"}, "returns is 'odds'; expected 'probability' or 'logit' or 'value'"),
+    ],
+)
+def test_options_that_cannot_be_are_refused_before_any_table_is_read(options: dict[str, Any], message: str):
+    with pytest.raises(OptionError, match=message):
+        asked(**options)
