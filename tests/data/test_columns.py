@@ -1,7 +1,11 @@
+import math
+
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fairfox.data.columns import (
     column,
@@ -91,6 +95,40 @@ def test_places_are_those_among_the_levels_and_minus_one_elsewhere():
     series = series_of(["b", None, "z", "a"])
     assert places_of(series, ("a", "b", None)).tolist() == [1, 2, -1, 0]
     assert places_of(series, ("a", "b")).tolist() == [1, -1, -1, 0]
+
+
+def frames_of(values: object):
+    """Yield the tables that can hold the values in a column v."""
+    yield pd.DataFrame({"v": pd.Series(values, dtype=object)})
+    kinds = {type(value) for value in values if value is not None}
+    if len(kinds) <= 1 and not any(issubclass(kind, np.generic) for kind in kinds):
+        yield pd.DataFrame({"v": values})
+        yield pl.DataFrame({"v": values}, strict=False)
+        yield pd.DataFrame({"v": pd.Categorical(values)})
+
+
+ANY_LEVEL = st.one_of(
+    st.none(),
+    st.just(math.nan),
+    st.booleans(),
+    st.integers(-2, 2),
+    st.sampled_from([2**53, 2**53 + 1, 2**60]),
+    st.floats(-2, 2, width=16),
+    st.sampled_from(["", "1", "1.0", "True", "a"]),
+    st.sampled_from([np.float32(0.1), np.float64(1.0), np.int8(1), np.int64(2), np.bool_(True)]),
+)
+ONE_KIND = st.sampled_from([st.booleans(), st.integers(-2, 2), st.floats(-2, 2), st.sampled_from("abc")])
+
+
+@given(
+    values=st.lists(ANY_LEVEL, min_size=1) | ONE_KIND.flatmap(lambda kind: st.lists(kind | st.none(), min_size=1)),
+    levels=st.lists(ANY_LEVEL, unique_by=level_key),
+)
+def test_places_are_those_found_value_by_value(values: list[object], levels: list[object]):
+    place = {level_key(level): j for j, level in enumerate(levels)}
+    for frame in frames_of(values):
+        series = column(load_table(frame), "v")
+        assert places_of(series, levels).tolist() == [place.get(level_key(value), -1) for value in objects(series)]
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,9 @@ def listed(names: Iterable[str], *, most: int = 3) -> str:
 def places_of(series: Series, levels: Iterable[Level]) -> np.ndarray:
     """Return the place of every value among the levels (N,), -1 where it is not among them."""
     place = {level_key(level): j for j, level in enumerate(levels)}
-    return np.array([place.get(level_key(value), -1) for value in objects(series)], dtype=int)
+    values = objects(series)
+    found = {value: place.get(level_key(value), -1) for value in set(values)}  # a column has few different ones
+    return np.fromiter(map(found.__getitem__, values), dtype=int, count=len(values))
 
 
 def same_text(value: object, text: str) -> bool:
