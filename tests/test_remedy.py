@@ -15,10 +15,12 @@ import torch
 from torch import nn
 
 import fairfox
+from fairfox import remedy
+from fairfox.auxiliary.model import label_task, protected_task
 from fairfox.data.dataset import Dataset, Protected
 from fairfox.errors import ColumnError, DataError, FileError, OptionError
 from fairfox.models.torch_files import save_mlp
-from fairfox.nets.adversarial import HidingSettings
+from fairfox.nets.adversarial import HidingSettings, train_hiding
 from fairfox.remedy import FairModel, Leak, Measures, _doubts, load_fair, measure, settings_for, train_networks
 from fairfox.synthetic.two_groups import LENDING
 
@@ -208,6 +210,35 @@ def test_networks_are_trained_side_by_side_for_floors_and_seeds():
     both = train_networks(data, floors=[None, 3.0], seeds=[0, 1], settings=SHORT)
     (alone,) = train_networks(data, floors=[3.0], seeds=[1], settings=SHORT)
     torch.testing.assert_close(both[1](x), alone(x), rtol=1e-4, atol=1e-5)
+
+
+def test_a_dead_network_is_trained_again_and_the_living_stay_as_they_were(caplog):
+    x = torch.randn(200, 3, generator=torch.Generator().manual_seed(0))
+    data = Dataset.from_arrays(x, c=(x[:, 0] > 0).float(), y=(x[:, 1] > 0).float())
+    fragile = HidingSettings(width=4, batch_size=16, epochs=20, rate=1e-2)  # few units, long steps: a quarter dies
+    floors, seeds = [3.0] * 5, list(range(5))
+    first = train_hiding(x, label_task(data), protected_task(data), floors=floors, seeds=seeds, settings=fragile)
+    dead = [bool(one.max() == one.min()) for one in first(x)]
+    assert 0 < sum(dead) < 5
+    with caplog.at_level(logging.INFO, logger="fairfox"):
+        nets = train_networks(data, floors=floors, seeds=seeds, settings=fragile)
+    assert f"{sum(dead)} of 5 networks say the same of everyone" in caplog.text
+    for m, net in enumerate(nets):
+        assert net(x).std() > 0.1
+        kept = all(map(torch.equal, net.parameters(), first.member(m).parameters()))
+        assert kept is not dead[m]
+        assert measure(net(x)[:, 0].sigmoid(), data).auc > 0.8
+
+
+def test_a_network_that_stays_dead_is_given_up(monkeypatch, caplog):
+    x = torch.randn(100, 3, generator=torch.Generator().manual_seed(0))
+    data = Dataset.from_arrays(x, c=(x[:, 0] > 0).float(), y=(x[:, 1] > 0).float())
+    (last,) = train_networks(data, seeds=[(remedy.TRIES - 1) * remedy.OTHER_SEED], settings=SHORT)
+    monkeypatch.setattr(remedy, "DEAD", math.inf)  # none is alive
+    with caplog.at_level(logging.INFO, logger="fairfox"):
+        (net,) = train_networks(data, seeds=[0], settings=SHORT)
+    assert len(caplog.records) == remedy.TRIES
+    assert torch.equal(net(x), last(x))
 
 
 def test_small_tables_train_in_smaller_minibatches():

@@ -37,6 +37,9 @@ COSTLY = 0.10  # and one that is this far below the plain model's
 FEWEST_STEPS = 32  # an epoch has, if the table is not too small for it
 SMALLEST_BATCH = 16
 FEWEST = 10  # people of a group in the held-out rows, for it to be looked at
+TRIES = 4  # at a network that is not dead
+DEAD = 1e-3  # log-odds that spread less over the training rows are one and the same
+OTHER_SEED = 10_007  # from a seed to the next one to try; a training uses two above its own
 
 
 @dataclass(frozen=True)
@@ -212,17 +215,27 @@ def train_networks(
     """Return one network (encoded x -> logit) for each floor and its seed, all trained at once on all rows.
 
     None hides nothing. Columns that a protected variable was read from, and those that never vary, do not enter.
+    Hiding counts so much at first that a network may lose all its hidden units, for good: it is trained again from
+    another seed, a few times.
     """
     used = usable_columns(data)
     x = torch.where(used, data.x, 0.0).float()
-    how = settings or settings_for(len(data))
-    net = train_hiding(x, label_task(data), protected_task(data), floors=floors, seeds=seeds, settings=how)
-    nets = [net.member(m).requires_grad_(False) for m in range(len(floors))]
-    for one in nets:
+    tasks, how = (label_task(data), protected_task(data)), settings or settings_for(len(data))
+    nets: dict[int, nn.Sequential] = {}
+    wanted = list(range(len(floors)))
+    for attempt in range(TRIES):
+        now = [seeds[m] + attempt * OTHER_SEED for m in wanted]
+        net = train_hiding(x, *tasks, floors=[floors[m] for m in wanted], seeds=now, settings=how)
+        nets |= {m: net.member(place).requires_grad_(False) for place, m in enumerate(wanted)}
+        wanted = [m for m in wanted if float(nets[m](x).std()) < DEAD]
+        if not wanted:
+            break
+        _log.info("%d of %d networks say the same of everyone (try %d)", len(wanted), len(floors), attempt + 1)
+    for one in nets.values():
         first = one[0]
         assert isinstance(first, nn.Linear)
         first.weight *= used
-    return nets
+    return [nets[m] for m in range(len(floors))]
 
 
 def settings_for(rows: int) -> HidingSettings:
