@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from figures import save
 from runner import Experiment, Found, Job, named
 from settings import ROWS, SETTINGS, TARGETS, Rows, Setting, Shape, Sources
 from trials import Folders, generate, generator_job, seed_of, train_shape
@@ -95,11 +96,13 @@ def show(found: dict[str, Any]) -> str:
 
 def draw(found: dict[str, Any], path: Path) -> None:
     """Write the histograms as PNG and SVG, where the packages that draw are installed."""
-    try:
-        import altair as alt
-        import vl_convert  # noqa: F401  # altair writes pictures with it
-    except ImportError:
-        return
+    save(lambda: chart(found), path)
+
+
+def chart(found: dict[str, Any]) -> Any:
+    """Return the histograms."""
+    import altair as alt
+
     rows = [
         {
             "world": one["world"],
@@ -112,7 +115,7 @@ def draw(found: dict[str, Any], path: Path) -> None:
         for low, high, count in zip(found["edges"][:-1], found["edges"][1:], one["counts"], strict=True)
     ]
     bars = alt.Chart(alt.InlineData(values=rows)).mark_bar(color="#0072b2")
-    chart = (
+    return (
         bars.encode(
             x=alt.X("low:Q", title="|f(x) - f(x')|", scale=alt.Scale(domain=[0, 1])).bin("binned"),
             x2="high:Q",
@@ -122,8 +125,6 @@ def draw(found: dict[str, Any], path: Path) -> None:
         .facet(row=alt.Row("world:N", title=None), column=alt.Column("bias:N", title=None))
         .resolve_scale(y="independent")
     )
-    for kind in ("png", "svg"):
-        chart.save(f"{path}.{kind}", scale_factor=2 if kind == "png" else 1)
 
 
 def narrow(plan: Histograms, names: Sequence[str]) -> Histograms:

@@ -17,6 +17,7 @@ from statistics import fmean
 from time import perf_counter
 from typing import Any, cast
 
+from figures import save
 from runner import Experiment, Found, Job, installed, named
 from scoring import effects
 from settings import Rows, Setting, Target, setting_named
@@ -24,6 +25,7 @@ from table1_plan import FULL as TABLE
 from table1_plan import QUICK as QUICK_TABLE
 from table1_plan import Device, Table1, made_before, moved, stand
 from trials import Folders, seed_of
+from wording import number
 
 from fairfox.errors import MissingExtraError
 from fairfox.evaluation import spearman
@@ -177,12 +179,12 @@ def show(found: dict[str, Any]) -> str:
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for one in sorted(found["trials"], key=lambda one: -float(one["ap"])):
         cells = [f"{one['weight']:.2g}", *(str(one[name]) for name in TUNED[1:])]
-        cells += [_number(one[name]) for name in (*CHECKS, "ap", "rho")]
+        cells += [number(one[name]) for name in (*CHECKS, "ap", "rho")]
         lines.append(f"| {' | '.join(cells)} |")
     lines += ["", f"Generators were trained for {found['settings']['steps']:,} steps each."]
     lines += ["", "| rank correlation with AP | Spearman | clear from |", "|---|---|---|"]
     lines += [
-        f"| {'lambda' if name == 'weight' else name} | {_number(one['spearman'])} | {_number(one['clear'])} |"
+        f"| {'lambda' if name == 'weight' else name} | {number(one['spearman'])} | {number(one['clear'])} |"
         for name, one in found["correlations"].items()
     ]
     lines += [
@@ -192,17 +194,15 @@ def show(found: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"
-
-
 def draw(found: dict[str, Any], path: Path) -> None:
     """Write KS and MSE against AP as PNG and SVG, where the packages that draw are installed."""
-    try:
-        import altair as alt
-        import vl_convert  # noqa: F401  # altair writes pictures with it
-    except ImportError:
-        return
+    save(lambda: chart(found), path)
+
+
+def chart(found: dict[str, Any]) -> Any:
+    """Return KS and MSE against AP."""
+    import altair as alt
+
     charts = []
     for name in CHECKS:
         rows = [
@@ -221,9 +221,7 @@ def draw(found: dict[str, Any], path: Path) -> None:
             )
             .properties(width=300, height=240)
         )
-    chart = alt.hconcat(*charts)
-    for kind in ("png", "svg"):
-        chart.save(f"{path}.{kind}", scale_factor=2 if kind == "png" else 1)
+    return alt.hconcat(*charts)
 
 
 def narrow(plan: Metrics, names: Sequence[str]) -> Metrics:

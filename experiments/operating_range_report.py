@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from figures import save
 from numpy.typing import NDArray
+from wording import number
 
 Cell = dict[str, Any]
 
@@ -171,7 +173,7 @@ def show(found: dict[str, Any]) -> str:
     biases = list(next(iter(found["by_bias"].values())))
     lines = [f"| AP of | {' | '.join(f'bias {bias}' for bias in biases)} |", "|---" * (len(biases) + 1) + "|"]
     lines += [
-        f"| {test} | {' | '.join(_number(one['ap']) for one in own.values())} |"
+        f"| {test} | {' | '.join(number(one['ap']) for one in own.values())} |"
         for test, own in found["by_bias"].items()
     ]
     for by, what in (("by_auxiliary_accuracy", "auxiliary accuracy"), ("by_gradient_norm", "gradient norm")):
@@ -180,7 +182,7 @@ def show(found: dict[str, Any]) -> str:
             heads = [f"{low:.3g} to {high:.3g}" for low, high in pairwise(edges)]
             lines += ["", f"| AP by {what} | {' | '.join(heads)} |", "|---|---|---|---|"]
             lines += [
-                f"| {test} | {' | '.join(_number(one['ap']) for one in own)} |"
+                f"| {test} | {' | '.join(number(one['ap']) for one in own)} |"
                 for test, own in found[by]["tests"].items()
             ]
     gain = found["ng_minus_ig_by_auxiliary_accuracy"]
@@ -194,17 +196,15 @@ def show(found: dict[str, Any]) -> str:
     return "\n".join([*lines, f"{len(found['cells'])} cells"])
 
 
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"
-
-
 def draw(found: dict[str, Any], path: Path) -> None:
     """Write AP by bias and the precision-recall curves as PNG and SVG, where the packages that draw are installed."""
-    try:
-        import altair as alt
-        import vl_convert  # noqa: F401  # altair writes pictures with it
-    except ImportError:
-        return
+    save(lambda: chart(found), path)
+
+
+def chart(found: dict[str, Any]) -> Any:
+    """Return AP by bias and the precision-recall curves."""
+    import altair as alt
+
     recalls = found["curves"]["recall"]
     means = [
         {"test": test, "bias": float(bias), "ap": one["ap"]}
@@ -238,6 +238,4 @@ def draw(found: dict[str, Any], path: Path) -> None:
         )
 
     rows = {"precision": "bias", "by_auxiliary_accuracy": "auxiliary accuracy", "by_gradient_norm": "gradient norm"}
-    chart = alt.vconcat(by_bias, *(curves(part, title) for part, title in rows.items()))
-    for kind in ("png", "svg"):
-        chart.save(f"{path}.{kind}", scale_factor=2 if kind == "png" else 1)
+    return alt.vconcat(by_bias, *(curves(part, title) for part, title in rows.items()))

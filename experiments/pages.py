@@ -1,6 +1,6 @@
-"""The tables of docs/benchmark.md, made from the results files alone: python experiments/pages.py writes them.
+"""The tables of the pages on experiments, made from the results files alone: python experiments/pages.py writes them.
 
-What stands between `<!-- results: NAME -->` and `<!-- /results -->` on the page belongs to this script.
+What stands between `<!-- results: NAME -->` and `<!-- /results -->` on a page belongs to this script.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from typing import Any
 
 import peer_pages
 from settings import PAPER_MODEL_SCORES
+from wording import bars, markdown_table
 
 FOLDER = Path(__file__).parent
 RESULTS = FOLDER / "results"
 PLAIN = RESULTS / "table1-plain-targets.json"  # the first full run
-PAGE = FOLDER.parent / "docs" / "benchmark.md"
+DOCS = FOLDER.parent / "docs"
+PAGES = (DOCS / "benchmark.md", DOCS / "real_data.md", DOCS / "use_cases.md")
 SECTION = re.compile(r"(<!-- results: ([\w-]+) -->\n).*?(<!-- /results -->)", re.DOTALL)
 NOT_YET = "There is no full run of this experiment yet."
 
@@ -40,9 +42,10 @@ def section(name: str, results: Path = RESULTS) -> str:
     found: Results = json.loads(path.read_text(encoding="utf-8"))
     if found["quick"] or found["only"]:
         return NOT_YET
+    script = import_module(experiment)
     if part:
-        return PARTS[part](found)
-    own = import_module(experiment).EXPERIMENT.show(found)  # its results file in words
+        return (PARTS | getattr(script, "SECTIONS", {}))[part](found)
+    own = script.EXPERIMENT.show(found)  # its results file in words
     return "\n\n".join([*_figure(path), own, about(found)])
 
 
@@ -55,13 +58,13 @@ def average_precisions(found: Results) -> str:
         if test in found["paper"]:
             rows.append(_printed(found, test))
     rows += [_printed(found, test) for test in found["paper"] if test not in _tests(found)]
-    return table(["test", "auxiliary", *map(_short, names), "mean", "largest ±"], rows)
+    return markdown_table(["test", "auxiliary", *map(_short, names), "mean", "largest ±"], rows)
 
 
 def rank_correlations(found: Results) -> str:
     """Return rho of every test with each auxiliary."""
     rows = [row for test in _tests(found) for row in _own(found, test, "rho")]
-    return table(["test", "auxiliary", *map(_short, _settings(found)), "mean", "largest ±"], rows)
+    return markdown_table(["test", "auxiliary", *map(_short, _settings(found)), "mean", "largest ±"], rows)
 
 
 def settings(found: Results) -> str:
@@ -80,7 +83,7 @@ def settings(found: Results) -> str:
         ]
         names = [trial["name"], trial["c"], trial["y"], trial["fusion"], f"{trial['bias']:g}"]
         rows.append([*names, *(f"{fmean(each):.3f}" for each in numbers)])
-    return table(heads, rows)
+    return markdown_table(heads, rows)
 
 
 def generators(found: Results) -> str:
@@ -96,13 +99,7 @@ def generators(found: Results) -> str:
         ]
         for name, one in sorted(tables.items(), key=lambda item: float(item[1]["model_score"]))
     ]
-    return table(["table", "model score", "the paper's", "all draws", "spread, of the real one"], rows)
-
-
-def bars(found: Results) -> str:
-    """Return what the experiment has to show, the measured values, and whether it holds."""
-    rows = [[bar["bar"], _value(bar["value"]), "yes" if bar["holds"] else "**no**"] for bar in found["bars"]]
-    return table(["what has to be shown", "measured", "holds"], rows) if rows else ""
+    return markdown_table(["table", "model score", "the paper's", "all draws", "spread, of the real one"], rows)
 
 
 def about(found: Results) -> str:
@@ -112,12 +109,6 @@ def about(found: Results) -> str:
         f"Seed {found['seed']}; {found['seconds'] / 60:.1f} minutes with {machine['workers']} workers on "
         f"{machine['cores']} cores ({found['core_seconds'] / 3600:.1f} core hours); {versions}."
     )
-
-
-def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a Markdown table; a pipe in a cell stays a pipe."""
-    lines = [heads, ["---"] * len(heads), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |" for line in lines)
 
 
 def beside_plain_targets(found: Results) -> str:
@@ -141,17 +132,17 @@ def beside_plain_targets(found: Results) -> str:
             "balanced accuracy of fair targets": lambda run: _accuracies(run, "fair"),
         }.items()
     ]
-    return table(["", "plain targets", "this run"], rows)
+    return markdown_table(["", "plain targets", "this run"], rows)
 
 
 def peers(found: Results) -> str:
     """Return the peers' tests beside the best single test."""
-    return peer_pages.peers(found, table, about)
+    return peer_pages.peers(found, markdown_table, about)
 
 
 def costs(found: Results) -> str:
     """Return what every test costs."""
-    return peer_pages.costs(found, table, about)
+    return peer_pages.costs(found, markdown_table, about)
 
 
 PARTS: dict[str, Callable[[Results], str]] = {
@@ -218,17 +209,6 @@ def _printed(found: Results, test: str) -> list[str]:
     return [f"`{test}`", "*the paper*", *(f"*{m:.3f}*" for m in [*means, fmean(means)]), ""]
 
 
-def _value(value: Any) -> str:
-    """Return a measured value in words: a number, several, or several with names."""
-    if isinstance(value, dict) and value.keys() == {"ours", "paper"}:
-        return f"{_value(value['ours'])} (the paper {_value(value['paper'])})"
-    if isinstance(value, dict):
-        return "; ".join(f"{name} {_value(one)}" for name, one in value.items())
-    if isinstance(value, list):
-        return ", ".join(map(_value, value))
-    return f"{round(value, 4):g}" if isinstance(value, float) else str(value)
-
-
 def _figure(path: Path) -> list[str]:
     """Return the picture beside a results file, where there is one."""
     picture = path.with_suffix(".png")
@@ -236,4 +216,5 @@ def _figure(path: Path) -> list[str]:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    for own in PAGES:
+        own.write_text(page(own.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The benchmark page shows what the results files hold."""
+"""The pages on experiments show what the results files hold."""
 
 import json
 import re
@@ -47,15 +47,62 @@ def found():
     }
 
 
-def test_the_page_is_what_the_results_files_give(experiment):
-    text = experiment.PAGE.read_text(encoding="utf-8")
+def sections(page):
+    return re.findall(r"<!-- results: (.*?) -->", page.read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def page_of(experiment):
+    """A page by its name."""
+
+    def find(name):
+        (page,) = [page for page in experiment.PAGES if page.stem == name]
+        if not page.is_file():
+            pytest.skip(f"there is no page {page.name} yet")
+        return page
+
+    return find
+
+
+@pytest.mark.parametrize("name", ["benchmark", "real_data", "use_cases"])
+def test_the_page_is_what_the_results_files_give(experiment, page_of, name):
+    text = page_of(name).read_text(encoding="utf-8")
     assert experiment.page(text) == text, "run: python experiments/pages.py"
 
 
-def test_the_page_has_every_part_of_table_1_and_every_experiment(experiment):
-    names = re.findall(r"<!-- results: (.*?) -->", experiment.PAGE.read_text(encoding="utf-8"))
+def test_every_page_is_looked_at(experiment):
+    assert {page.stem for page in experiment.PAGES} == {"benchmark", "real_data", "use_cases"}
+
+
+def test_the_benchmark_has_every_part_of_table_1_and_every_experiment(experiment, page_of):
     others = ["bias_histograms", "operating_range", "gan_metrics", "table1_draws"]
-    assert sorted(names) == sorted([*(f"table1-{p}" for p in experiment.PARTS), *others])
+    assert sorted(sections(page_of("benchmark"))) == sorted([*(f"table1-{p}" for p in experiment.PARTS), *others])
+
+
+def test_the_use_cases_are_both_told(page_of):
+    assert sections(page_of("use_cases")) == ["use_cases-policing", "use_cases-credit"]
+
+
+def test_the_page_on_real_data_shows_every_experiment_on_it(page_of):
+    shown = {name.partition("-")[0] for name in sections(page_of("real_data"))}
+    assert shown >= {"fair_vs_unfair", "fair_training", "transparency", "resources", "black_boxes"}
+
+
+@pytest.mark.parametrize("name", ["benchmark", "real_data", "use_cases"])
+def test_every_section_of_a_page_can_be_made(experiment, page_of, name):
+    for section in sections(page_of(name)):  # also where there is no full run yet
+        script, _, part = section.partition("-")
+        module = experiment.import_module(script)
+        assert module.EXPERIMENT.name == script
+        assert not part or part in experiment.PARTS | getattr(module, "SECTIONS", {}), section
+
+
+def test_an_experiment_may_have_parts_of_its_own(experiment, tmp_path):
+    found = ABOUT | {"cases": {}, "not_run": {}}
+    (tmp_path / "use_cases.json").write_text(json.dumps(found))
+    assert experiment.section("use_cases-credit", tmp_path) == "not run: file not available"
+    with pytest.raises(KeyError, match="insurance"):
+        experiment.section("use_cases-insurance", tmp_path)
 
 
 def test_our_rows_stand_above_the_papers_and_the_mean_is_theirs(experiment, found):

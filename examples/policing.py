@@ -1,0 +1,80 @@
+"""Policing: a model that never sees race is audited for race, on Chicago's police list or else on COMPAS."""
+
+import sys
+
+import pandas as pd
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.metrics import roc_auc_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+
+import fairfox
+from fairfox.data.catalog import find_file
+from fairfox.data.chicago import FILES, HIGH, PREDICTORS, RACE, SCORE, chicago_ssl_table
+from fairfox.data.compas import LABEL, compas_table
+from fairfox.errors import FileError, OptionError
+
+PLAIN, FLOORS = "without race", (1.0, 3.0)
+
+
+def people():
+    if find_file(FILES[0]) is not None:
+        table = chicago_ssl_table().to_pandas()
+        table[HIGH] = (table[SCORE] >= 345).astype(int)
+        return "Chicago SSL", table[[*PREDICTORS, RACE, HIGH]], HIGH, f"{RACE}=BLK"
+    table = compas_table().to_pandas().drop(columns=["age_cat", "decile_score", "score_text"])  # COMPAS's own verdict
+    return "COMPAS", table, LABEL, "race=African-American"
+
+
+def investigate(rows=4500, refits=5, seed=0):
+    title, table, label, protected = people()
+    table = table.sample(min(rows, len(table)), random_state=seed).reset_index(drop=True)
+    past, new = table[: 2 * len(table) // 3], table[2 * len(table) // 3 :]
+    inputs = past.drop(columns=[label, protected.partition("=")[0]])
+    texts = list(inputs.select_dtypes(exclude="number"))
+    encode = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), texts), remainder="passthrough")
+    booster = HistGradientBoostingClassifier(max_iter=60, learning_rate=0.05, random_state=seed)
+    models = {PLAIN: make_pipeline(encode, booster).fit(inputs, past[label])}
+    hide = {"label": label, "protected": protected, "seed": seed}
+    models |= {f"hiding it, floor {floor:g}": fairfox.train_fair(past, floor=floor, **hide) for floor in FLOORS}
+    ask = {"reference": past, **hide}
+    try:
+        unaware = fairfox.audit(models[PLAIN], new, test="unawareness", **ask).summary()
+    except OptionError as error:  # race is no input
+        unaware = str(error)
+    audits = {each: fairfox.audit(model, new, refits=refits, **ask) for each, model in models.items()}
+    worst = audits[PLAIN].scores_table().to_pandas().nlargest(3, "score")[["row_id", "signed", "lower", "upper"]]
+    return {
+        "table": title,
+        "unawareness": unaware,
+        "summary": audits[PLAIN].summary(),
+        "most_affected": worst.to_dict("records"),
+        "models": {each: numbers(result, new[label]) for each, result in audits.items()},
+    }
+
+
+def numbers(result, label):
+    """Return what one model is like and how it treats people."""
+    predictions = result.predictions.numpy()
+    out = {"accuracy": float(((predictions > 0.5) == (label == 1)).mean()), "AUC": roc_auc_score(label, predictions)}
+    out |= {f"mean prediction, {g.level}": g.mean_prediction for g in result.groups}
+    out |= {f"mean effect, {g.level}": g.mean_signed for g in result.groups}
+    return out | {"flagged": result.share_flagged, "confidently flagged": result.share_confident}
+
+
+def tell(found):
+    beside, worst = (pd.DataFrame(found[part]).round(3).to_string() for part in ("models", "most_affected"))
+    return "\n\n".join([f"{found['table']}: {found['unawareness']}", found["summary"], worst, beside])
+
+
+def main():
+    try:
+        print(tell(investigate()))
+    except FileError as error:  # the data is not to be had
+        print(error, file=sys.stderr)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,261 @@
+"""Models that people really use, on raw tables: four ensembles of trees, a logistic regression, and a remedy.
+
+Each learns from four fifths of a table without the protected column, as a Pipeline that takes the table as it is. Some
+of the other people are audited; all of them say how good the model is and what its output tells of their group.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import torch
+from black_box_models import FAIR, MODELS, SOURCES, Size, library_of, probabilities, read_people, train
+from real_data import HELD_OUT, NOT_RUN
+from runner import Experiment, Found, Job, named
+from trials import Folders, seed_of
+from wording import markdown_table
+
+from fairfox.auditing import audit
+from fairfox.data.dataset import Dataset
+from fairfox.errors import FileError, MissingExtraError
+from fairfox.extras import require
+from fairfox.nets.adversarial import HidingSettings
+from fairfox.remedy import measure
+from fairfox.result import AuditResult
+
+SHOWN = 5  # features that the effect goes through
+CLEAR = 2.0  # standard errors
+
+
+@dataclass(frozen=True)
+class BlackBoxes:
+    """Which models are audited, and on which tables."""
+
+    tables: tuple[str, ...] = tuple(SOURCES)
+    models: tuple[str, ...] = tuple(MODELS)
+    size: Size = Size()  # noqa: RUF009
+
+
+FULL = BlackBoxes()
+QUICK = BlackBoxes(
+    ("adult", "compas"),
+    ("hist-gradient-boosting", FAIR),
+    Size(rows=400, people=60, trees=20, refits=2, hiding=HidingSettings(epochs=2)),
+)
+
+
+def jobs(plan: BlackBoxes, seed: int) -> list[Job]:
+    """Return one job per table and model; none for a table or a package that is not to be had."""
+    missing = lacking(plan)
+    return [
+        Job(
+            _name(table, model),
+            audit_one,
+            (table, model, plan.size, seed_of(seed, table), library_of(model)),
+        )
+        for table in plan.tables
+        for model in plan.models
+        if not {table, model} & missing.keys()
+    ]
+
+
+def _name(table: str, model: str) -> str:
+    return f"{table}-{model}"
+
+
+def lacking(plan: BlackBoxes) -> dict[str, str]:
+    """Return the tables and models that cannot be had, each with the reason."""
+    out = {}
+    for table in plan.tables:
+        try:
+            SOURCES[table].read()
+        except FileError:
+            out[table] = NOT_RUN
+    for model in plan.models:
+        try:
+            require(MODELS[model].package, why=f"for {MODELS[model].title}")
+        except MissingExtraError as error:
+            out[model] = f"not run: {error}"
+    return out
+
+
+def audit_one(
+    folder: Path, needed: Folders, table: str, model: str, size: Size, seed: int, library: str
+) -> dict[str, Any]:
+    """Train a model, audit it, and return how good it is, what its output tells of the group, and how it treats whom.
+
+    Everything of one table has the same seed: all of its models learn from the same people and are judged by the same.
+    """
+    from sklearn.model_selection import train_test_split
+
+    source = SOURCES[table]
+    frame, data = read_people(source, size.rows, seed)
+    inputs, c = [f.name for f in data.features], data.c[:, 0].numpy(force=True)
+    fitting, unseen = train_test_split(np.arange(len(frame)), test_size=HELD_OUT, stratify=c, random_state=seed)
+    scored = unseen
+    if size.people < len(unseen):
+        scored, _ = train_test_split(unseen, train_size=size.people, stratify=c[unseen], random_state=seed)
+    began = perf_counter()
+    trained = train(model, frame.iloc[fitting], inputs, source, size, seed)
+    training = perf_counter() - began
+    phases = Phases()
+    result = audit(
+        trained,
+        frame.iloc[scored],
+        protected=source.protected,
+        label=source.label,
+        reference=frame.iloc[fitting],
+        refits=size.refits,
+        seed=seed,
+        progress=phases,
+    )
+    predictions = torch.as_tensor(probabilities(trained, frame.iloc[unseen][inputs]), dtype=torch.float64)
+    return {
+        **{"library": library, "training_rows": len(fitting), "training_seconds": training},
+        **quality(predictions, data[torch.as_tensor(unseen)]),
+        **treatment(result, data.c[torch.as_tensor(scored), 0]),
+        "phases": phases.seconds,
+    }
+
+
+class Phases:
+    """How long each phase of an audit took: called as its `progress`, it counts the time until the next call."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._last: tuple[str, float] | None = None
+
+    def __call__(self, what: str, fraction: float) -> None:
+        """Note that a phase begins."""
+        now = perf_counter()
+        if self._last is not None:
+            before, began = self._last
+            self.seconds[before] = self.seconds.get(before, 0.0) + now - began
+        self._last = what, now
+
+
+def quality(predictions: torch.Tensor, unseen: Dataset) -> dict[str, Any]:
+    """Return how good predictions are and what they tell of the group, on all people that the model has not seen.
+
+    The gap is the mean prediction of class 1 less that of class 0, and comes with its standard error.
+    """
+    found = measure(predictions, unseen)
+    (leak,) = found.leaks
+    first, second = (predictions[unseen.c[:, 0] == code] for code in (0, 1))
+    return {
+        **{"unseen": found.rows, "accuracy": found.accuracy, "auc": found.auc, "auc_c": leak.auc},
+        **{"towards": unseen.protected[0].levels[1], "means": leak.means, "gap": float(second.mean() - first.mean())},
+        "gap_error": float((second.var() / len(second) + first.var() / len(first)).sqrt()),
+    }
+
+
+def treatment(result: AuditResult, c: torch.Tensor) -> dict[str, Any]:
+    """Return what an audit says of the people it scored; towards class 1 the effect of those in it counts reversed."""
+    (finding,), known = result.findings, ~result.abstained
+    assert result.signed is not None
+    assert result.features.effect is not None
+    towards = torch.where(c == 1, -result.signed, result.signed)[known]
+    effect, share = float(result.scores[known].mean()), finding.alignment_share
+    return {
+        **{
+            "people": len(result),
+            "judged": result.judged,
+            "delta": result.delta,
+            "seconds": result.settings["seconds"],
+        },
+        **{"effect": effect, "effect_towards": float(towards.mean())},
+        **{"alignment_share": share, "alignment_error": finding.alignment_error, "aligned_effect": effect * share},
+        **{
+            "flagged": result.share_flagged,
+            "confident": result.share_confident,
+            "auxiliary_auc": finding.quality.value,
+        },
+        "through": dict(list(result.features.effect.total.items())[:SHOWN]),
+        "warnings": list(result.warnings),
+    }
+
+
+def gather(plan: BlackBoxes, found: Found, about: dict[str, Any]) -> dict[str, Any]:
+    """Return an entry per table and model, what was not run, and whether effects point where the group gap does."""
+    results = [
+        {"table": table, "model": model, **found[_name(table, model)]}
+        for table in plan.tables
+        for model in plan.models
+        if _name(table, model) in found
+    ]
+    libraries = dict(entry["library"].split(" ", 1) for entry in results)
+    return {
+        "versions": about["versions"] | libraries,
+        "results": results,
+        "not_run": lacking(plan),
+        "bars": bars(results),
+    }
+
+
+def bars(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return what has to be shown; values are lists of exceptions.
+
+    Of few people a small gap has its sign by chance, so the same is said of those gaps alone that are clear.
+    """
+    numbers = ("table", "model", "gap", "gap_error", "effect_towards")
+    against = [{name: one[name] for name in numbers} for one in results if one["gap"] * one["effect_towards"] <= 0]
+    clear = [one for one in against if abs(one["gap"]) > CLEAR * one["gap_error"]]
+    what = "the mean signed rank effect has the sign of the group gap for every model on every table"
+    return [
+        {"bar": f"{what}; exceptions", "value": against, "holds": not against},
+        {"bar": f"{what} where the gap is clear; exceptions", "value": clear, "holds": not clear},
+    ]
+
+
+def show(found: dict[str, Any]) -> str:
+    """Return the results file as Markdown."""
+    heads = ["table", "model", "accuracy", "AUC", "group gap", "AUC of the group", "mean effect", "towards class 1"]
+    heads += ["alignment share", "flagged", "confidently", "through", "people", "seconds"]
+    rows = []
+    for one in found["results"]:
+        cells = [SOURCES[one["table"]].title, MODELS[one["model"]].title, f"{one['accuracy']:.3f}", f"{one['auc']:.3f}"]
+        cells += [f"{one['gap']:+.3f} ± {one['gap_error']:.3f}", f"{one['auc_c']:.3f}", f"{one['effect']:.3f}"]
+        cells += [f"{one['effect_towards']:+.3f}", f"{one['alignment_share']:.3f}"]
+        cells += [f"{one['flagged']:.1%}", f"{one['confident']:.1%}", ", ".join(one["through"])]
+        cells += [f"{one['people']:,}", f"{one['seconds']:.1f}"]
+        rows.append(cells)
+    lines = [markdown_table(heads, rows), "", *(f"- {name}: {why}" for name, why in found["not_run"].items())]
+    lines += [
+        f"- {'holds' if b['holds'] else '**fails**'}: {b['bar']}: {_exceptions(b['value'])}" for b in found["bars"]
+    ]
+    return "\n".join(lines)
+
+
+def _exceptions(value: Sequence[dict[str, Any]]) -> str:
+    told = [
+        f"{SOURCES[one['table']].title}, {MODELS[one['model']].title} (gap {one['gap']:+.3f} ± {one['gap_error']:.3f}, "
+        f"effect {one['effect_towards']:+.3f})"
+        for one in value
+    ]
+    return "; ".join(told) or "none"
+
+
+def narrow(plan: BlackBoxes, names: Sequence[str]) -> BlackBoxes:
+    """Return the plan for some of the tables."""
+    return replace(plan, tables=named("table", {table: table for table in plan.tables}, names))
+
+
+EXPERIMENT = Experiment(
+    name="black_boxes",
+    description="Ensembles of trees on raw tables, audited for a column they do not see, beside a remedy.",
+    full=FULL,
+    quick=QUICK,
+    jobs=jobs,
+    gather=gather,
+    show=show,
+    narrow=narrow,
+)
+
+if __name__ == "__main__":
+    sys.exit(EXPERIMENT.run())

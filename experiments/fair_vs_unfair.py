@@ -1,0 +1,352 @@
+"""Does a test tell a target that hides c from one that does not? Every test on real tables, for more and less hiding.
+
+The paper's box plots, and what they leave open: how often the plain target's scores are above the regularised one's
+(AUC), the same for each person (paired share and median), which way effects point, and at what hiding all this ends.
+On Adult with `relationship` a target hides sex by making up for it; the husband/wife swap is an independent look at it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+import numpy as np
+import torch
+from fair_vs_unfair_bars import bars
+from fair_vs_unfair_report import SECTIONS, draw, show  # noqa: F401  # pages.py asks for the sections here
+from readings import Resampled, Values, auc_above, box, paired_share, resampled, rounded, with_interval
+from real_data import FLOORS, TABLES, Floor, Ground, floor_name, gan_job, lacking, load_gan, load_targets, targets_job
+from runner import Experiment, Found, Job, named
+from torch import Tensor
+from trials import Folders
+
+from fairfox.auxiliary.model import AuxiliaryModel, FixedAuxiliary
+from fairfox.data.dataset import Dataset
+from fairfox.fairtests.effect import Effect
+from fairfox.fairtests.protocol import CounterfactualTest, Measurement, MeasuringTest
+from fairfox.fairtests.registry import make_test
+from fairfox.fairtests.share import model_alignment
+from fairfox.models.protocol import predict
+from fairfox.models.torch_model import TorchModel
+from fairfox.nets.adversarial import HidingSettings
+from fairfox.nets.wgan import GanSettings
+from fairfox.similarity import covariance_metric
+
+WITHOUT = ("fta", "fta+linear", "unfair_map")
+FAMILY = ("faux", "faux+ng", "faux+ig")
+WITH = (*FAMILY, *(f"{name}/s" for name in FAMILY), "rank", "move", "move-direct")
+PAIRED = ("fliptest", "transport")
+ADVERSARIAL = " (adversarial auxiliary)"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Which targets and tests are compared, and on whom."""
+
+    tables: tuple[str, ...] = tuple(TABLES)
+    numbers: int = 5  # targets of each floor, and everything else, are trained so many times
+    floors: tuple[Floor, ...] = FLOORS
+    rows: int | None = None  # all
+    refits: int = 5  # of auxiliaries and of the maps; generators, transport and linear models are fitted once
+    draws: int = 200  # of people, for intervals
+    hiding: HidingSettings | None = None
+    gan: GanSettings = GanSettings()  # noqa: RUF009
+
+
+FULL = Comparison()
+QUICK = Comparison(
+    tables=("adult", "chicago"),
+    numbers=1,
+    floors=(None, 3.0),
+    rows=900,
+    refits=2,
+    draws=20,
+    hiding=HidingSettings(epochs=3, batch_size=64),
+    gan=GanSettings(steps=20),
+)
+
+
+def jobs(plan: Comparison, seed: int) -> list[Job]:
+    """Return three jobs with tests for each table and number, after those that train its targets and generators."""
+    missing = lacking(plan.tables)
+    tables = [table for table in plan.tables if table not in missing]
+    grounds = [Ground(table, number, seed, plan.rows) for table in tables for number in range(plan.numbers)]
+    generators = [gan_job(ground, plan.gan) for ground in grounds]
+    out = list(generators)  # the longest first
+    for ground, generator in zip(grounds, generators, strict=True):
+        targets = targets_job(ground, plan.floors, plan.hiding)
+        arguments = (ground, plan.floors, plan.refits, plan.draws)
+        out.append(Job(f"with-{ground.name}", score_with, arguments, after=(targets,)))
+        out.append(Job(f"pairs-{ground.name}", score_pairs, arguments, after=(targets, generator)))
+        out.append(Job(f"without-{ground.name}", score_without, arguments, after=(targets,)))
+    return out
+
+
+@dataclass(frozen=True)
+class Stand:
+    """The targets of one ground, and the people they judge."""
+
+    ground: Ground
+    floors: Sequence[Floor]
+    refits: int
+    draws: int
+    models: list[TorchModel]
+    fitting: Dataset
+    people: Dataset
+
+    @classmethod
+    def of(cls, needed: Folders, ground: Ground, floors: Sequence[Floor], refits: int, draws: int) -> Stand:
+        """Return it from the folder of the job that trained the targets."""
+        return cls(ground, floors, refits, draws, load_targets(needed[0], floors), *ground.people())
+
+    def told(self, test: MeasuringTest, shares: Sequence[float] | None = None) -> list[dict[str, Any]]:
+        """Return what a fitted test says of each target, in comparison with the first; effects times shares for /a."""
+        found = [_measured(test, model, self.people) for model in self.models]
+        if shares is not None:
+            found = [one.scaled([share], self.people) for one, share in zip(found, shares, strict=True)]
+        each = [_known(one.score, one) for one in found]
+        return [self._told(each[0], scores, one) for scores, one in zip(each, found, strict=True)]
+
+    def _told(self, plain: Values, scores: Values, one: Measurement) -> dict[str, Any]:
+        out = {
+            "auc": auc_above(plain, scores),
+            "paired_share": self.resampled(paired_share, plain - scores),
+            "paired_median": self.resampled(_median, plain - scores),
+            "box": box(scores),
+            "mean": self.resampled(_mean, scores),
+            "abstained": int(one.abstained.sum()),
+        }
+        if one.signed is None:
+            return out
+        signed, c = _known(one.signed, one), self.people.c[:, 0].numpy(force=True)
+        out |= {f"signed_median_{k}": self.resampled(_median, signed[c == k]) for k in (0, 1)}
+        return out | {"towards_1": self.resampled(_mean, np.where(c == 0, signed, -signed))}
+
+    def resampled(self, statistic: Callable[[Values], float], values: Values) -> Resampled:
+        """Return a number of the people with its replicates, from the same draws for all."""
+        return resampled(statistic, values, draws=self.draws, seed=self.ground.seed_for("draws"))
+
+    def auxiliary(self, *, adversarial: bool = False) -> FixedAuxiliary:
+        """Return trained auxiliaries that several tests share."""
+        seed = self.ground.seed_for("auxiliary")
+        fitted = AuxiliaryModel(refits=self.refits, seed=seed, adversarial=adversarial).fit(self.fitting)
+        return FixedAuxiliary(fitted.members, fitted.held_out)
+
+    def made(self, name: str, auxiliary: FixedAuxiliary | None = None, *, refits: int = 1) -> MeasuringTest:
+        """Return a test that is fitted."""
+        return make_test(name, auxiliary=auxiliary, refits=refits, seed=self.ground.seed_for("tests")).fit(self.fitting)
+
+    def shares(self, auxiliary: FixedAuxiliary) -> list[float]:
+        """Return the alignment share of each target."""
+        metric = covariance_metric(self.fitting.x)
+        return [model_alignment(model, self.people, auxiliary, metric)[0].value for model in self.models]
+
+
+def score_without(
+    folder: Path, needed: Folders, ground: Ground, floors: Sequence[Floor], refits: int, draws: int
+) -> dict[str, Any]:
+    """Return what the tests without an auxiliary network say, and the husband/wife swap where there are such people."""
+    here = Stand.of(needed, ground, floors, refits, draws)
+    return {"tests": {name: here.told(here.made(name)) for name in WITHOUT}, "swap": swapped(here)}
+
+
+def score_with(
+    folder: Path, needed: Folders, ground: Ground, floors: Sequence[Floor], refits: int, draws: int
+) -> dict[str, Any]:
+    """Return what the tests with auxiliary networks say, with plain ones and with ones that hide y; and the shares."""
+    here = Stand.of(needed, ground, floors, refits, draws)
+    plain, hiding = here.auxiliary(), here.auxiliary(adversarial=True)
+    shares = here.shares(plain)
+    tests = {}
+    for name in WITH:
+        test = here.made(name, plain, refits=refits)
+        tests[name] = here.told(test)
+        if isinstance(test, Effect):
+            tests[f"{name}/a"] = here.told(test, shares)
+    tests |= {name + ADVERSARIAL: here.told(here.made(name, hiding)) for name in FAMILY}
+    aucs = {"plain": tells(plain, here.people), "adversarial": tells(hiding, here.people)}
+    return {"tests": tests, "alignment_share": shares, "auxiliary_auc": aucs}
+
+
+def score_pairs(
+    folder: Path, needed: Folders, ground: Ground, floors: Sequence[Floor], refits: int, draws: int
+) -> dict[str, Any]:
+    """Return what FlipTest says with the generators of an earlier job, and transport."""
+    here = Stand.of(needed, ground, floors, refits, draws)
+    shares, generators = here.shares(here.auxiliary()), Effect()
+    generators.fitted = [[load_gan(needed[1])]]
+    tests: dict[str, list[dict[str, Any]]] = {}
+    for name, test in zip(PAIRED, (generators, here.made("transport")), strict=True):
+        tests |= {name: here.told(test), f"{name}/a": here.told(test, shares)}
+    return {"tests": tests}
+
+
+def swapped(here: Stand) -> list[dict[str, Any]] | None:
+    """Return how each target's prediction changes when a husband is called a wife and nothing else about him changes.
+
+    And the other way round; None where the table does not say who is one.
+    """
+    feature = next((f for f in here.people.features if f.name == "relationship"), None)
+    if feature is None:
+        return None
+    at = {level: feature.start + place for place, level in enumerate(feature.levels)}
+    husband, wife = at["Husband"], at["Wife"]
+    x = here.people.x.clone()
+    x[:, [husband, wife]] = x[:, [wife, husband]]
+    out = []
+    for model in here.models:
+        change = (predict(model, x) - predict(model, here.people.x)).double().numpy(force=True)
+        was = {"husbands": husband, "wives": wife}
+        own = {who: change[here.people.x[:, column].numpy(force=True) == 1] for who, column in was.items()}
+        out.append({who: here.resampled(_mean, values) for who, values in own.items()})
+    return out
+
+
+def tells(auxiliary: FixedAuxiliary, people: Dataset) -> float:
+    """Return how well auxiliaries tell c: the mean AUC over them."""
+    c = people.c[:, 0].numpy(force=True)
+    outputs = [member(people.x)[:, 0].detach().double().numpy(force=True) for member in auxiliary.members]
+    return fmean(auc for out in outputs if (auc := auc_above(out[c == 1], out[c == 0])) is not None)
+
+
+def _measured(test: MeasuringTest, model: TorchModel, people: Dataset) -> Measurement:
+    return (
+        test.measure(model, people, rows=False) if isinstance(test, CounterfactualTest) else test.measure(model, people)
+    )
+
+
+def _known(values: Tensor, one: Measurement) -> Values:
+    """Return values (N,) with NaN for those whom the test abstains from."""
+    return np.asarray(torch.where(one.abstained, torch.nan, values.cpu().double()).numpy(force=True))
+
+
+def _median(values: Values) -> float:
+    return float(np.median(values))
+
+
+def _mean(values: Values) -> float:
+    return float(values.mean())
+
+
+def gather(plan: Comparison, found: Found, about: dict[str, Any]) -> dict[str, Any]:
+    """Return the targets, the tests' results for each of them, shares and swaps, means over numbers; and the bars."""
+    missing = lacking(plan.tables)
+    tables = [table for table in plan.tables if table not in missing]
+    sections: dict[str, Any] = {
+        "not_run": missing,
+        "targets": [one for table in tables for one in _targets(plan, found, table)],
+        "auxiliary_auc": {table: _auxiliaries(plan, found, table) for table in tables},
+        "generators": {table: _checks(plan, found, table) for table in tables},
+        "results": [one for table in tables for one in _results(plan, found, table)],
+        "swap": {table: swaps for table in tables if (swaps := _swaps(plan, found, table)) is not None},
+    }
+    return sections | {"bars": bars(sections)}
+
+
+def _runs(plan: Comparison, found: Found, kind: str, table: str) -> list[Any]:
+    """Return what the jobs of a kind returned, one for each number."""
+    return [found[f"{kind}-{table}-{number}"] for number in range(plan.numbers)]
+
+
+def _spread(values: Sequence[float]) -> list[float] | None:
+    """Return the mean and the standard deviation (0 for a single value); None without any."""
+    if not values:
+        return None
+    return [rounded(fmean(values)), rounded(stdev(values) if len(values) > 1 else 0.0)]
+
+
+def _targets(plan: Comparison, found: Found, table: str) -> list[dict[str, Any]]:
+    """Return how good the targets of each floor are, and what they tell of c."""
+    out = []
+    shares = [run["alignment_share"] for run in _runs(plan, found, "with", table)]
+    for place, floor in enumerate(plan.floors):
+        each = [run[place] for run in _runs(plan, found, "targets", table)]
+        leaks = [one["leaks"][0] for one in each]
+        means = [[*leak["means"].values()] for leak in leaks]
+        numbers = {
+            "accuracy": [one["accuracy"] for one in each],
+            "auc": [one["auc"] for one in each],
+            "c_auc": [leak["auc"] for leak in leaks],
+            "gap": [leak["gap"] for leak in leaks],
+            "gap_towards_1": [second - first for first, second in means],  # of class 1 over class 0
+            "alignment_share": [share[place] for share in shares],
+        }
+        about = {"table": table, "target": floor_name(floor), "people": each[0]["rows"]}
+        out.append(about | {name: _spread(values) for name, values in numbers.items()})
+    return out
+
+
+def _auxiliaries(plan: Comparison, found: Found, table: str) -> dict[str, list[float] | None]:
+    runs = [run["auxiliary_auc"] for run in _runs(plan, found, "with", table)]
+    return {kind: _spread([run[kind] for run in runs]) for kind in runs[0]}
+
+
+def _checks(plan: Comparison, found: Found, table: str) -> dict[str, list[float] | None]:
+    """Return the checks of FlipTest's generators; those that diverged have none."""
+    runs = _runs(plan, found, "gan", table)
+    known = {name: [run[name] for run in runs if run[name] is not None] for name in runs[0]}
+    return {name: _spread(values) for name, values in known.items() if values}
+
+
+def _results(plan: Comparison, found: Found, table: str) -> list[dict[str, Any]]:
+    """Return an entry for each test and target."""
+    kinds = [_runs(plan, found, kind, table) for kind in ("without", "with", "pairs")]
+    runs = [{name: told for run in own for name, told in run["tests"].items()} for own in zip(*kinds, strict=True)]
+    return [
+        {"table": table, "test": test, "target": floor_name(floor), **_entry([run[test][place] for run in runs])}
+        for test in runs[0]
+        for place, floor in enumerate(plan.floors)
+    ]
+
+
+def _entry(each: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the means over numbers, without those where a test had nothing to say (null where it never had).
+
+    What has replicates gets its interval.
+    """
+    boxes = [one["box"] for one in each if one["box"] is not None]
+    out: dict[str, Any] = {
+        "auc": _spread([one["auc"] for one in each if one["auc"] is not None]),
+        "auc_each": [one["auc"] and rounded(one["auc"]) for one in each],
+        "box": [rounded(fmean(values)) for values in zip(*boxes, strict=True)] or None,
+        "abstained": fmean(one["abstained"] for one in each),
+    }
+    names = [name for name, value in each[0].items() if isinstance(value, dict)]
+    return out | {name: with_interval([one[name] for one in each]) for name in names}
+
+
+def _swaps(plan: Comparison, found: Found, table: str) -> list[dict[str, Any]] | None:
+    runs = [run["swap"] for run in _runs(plan, found, "without", table)]
+    if runs[0] is None:
+        return None
+    return [
+        {"target": floor_name(floor), **{who: with_interval([run[place][who] for run in runs]) for who in runs[0][0]}}
+        for place, floor in enumerate(plan.floors)
+    ]
+
+
+def narrow(plan: Comparison, names: Sequence[str]) -> Comparison:
+    """Return the plan for the named tables only."""
+    return replace(plan, tables=named("table", {table: table for table in plan.tables}, names))
+
+
+EXPERIMENT = Experiment(
+    name="fair_vs_unfair",
+    description="Every test on real tables, for plain targets and for those that hide c; --only names tables.",
+    full=FULL,
+    quick=QUICK,
+    jobs=jobs,
+    gather=gather,
+    show=show,
+    narrow=narrow,
+    draw=draw,
+    parts_with="real_data",
+)
+
+
+if __name__ == "__main__":
+    sys.exit(EXPERIMENT.run())

@@ -1,0 +1,201 @@
+"""The comparison of fair and unfair targets in tables and pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from fair_vs_unfair_bars import FAIR, entry, floors, target
+from figures import save
+from real_data import TITLES
+from wording import bars, markdown_table
+
+Results = dict[str, Any]
+PANELS = ("fta", "fta+linear", "unfair_map", "fliptest", "faux", "faux+ng", "faux+ig")  # the paper's
+OWN_PANELS = ("rank", "rank/a", "move/a", "faux+ng/s")
+# What is told of targets that hide more and more, and where it stands.
+STORY: dict[str, Callable[[Results, str, str], float]] = {
+    "gap of mean predictions": lambda found, table, name: target(found, table, name)["gap_towards_1"][0],
+    "total reading (rank)": lambda found, table, name: entry(found, table, "rank", name)["towards_1"][0],
+    "direct reading (move-direct)": lambda found, table, name: entry(found, table, "move-direct", name)["towards_1"][0],
+}
+COLOURS = {"plain": "#9a9a9a", FAIR: "#4c78a8"}
+
+
+def show(found: Results) -> str:
+    """Return the results file as Markdown."""
+    parts = [targets(found), aucs(found), paired(found), signed(found), swap(found), bars(found)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def targets(found: Results) -> str:
+    """Return how good the targets are, and what they tell of c."""
+    heads = ["table", "target", "accuracy", "AUC of the label", "AUC of c from the output", "gap", "alignment share"]
+    names = ("accuracy", "auc", "c_auc", "gap", "alignment_share")
+    rows = [
+        [TITLES[one["table"]], _hiding(one["target"]), *(f"{one[n][0]:.3f} ± {one[n][1]:.3f}" for n in names)]
+        for one in found["targets"]
+    ]
+    rows += [[TITLES[table], reason, *[""] * 5] for table, reason in found["not_run"].items()]
+    return markdown_table(heads, rows)
+
+
+def aucs(found: Results) -> str:
+    """Return how often each test gives the plain target the higher score, by how much the other one hides."""
+    return _by_floor(found, lambda one: "-" if one["auc"] is None else f"{one['auc'][0]:.2f} ± {one['auc'][1]:.2f}")
+
+
+def paired(found: Results) -> str:
+    """Return for how many people, and by how much in the median, the plain target's score is the higher one."""
+    heads = ["table", "test", "share of the people", "median of the differences"]
+    rows = [
+        [TITLES[one["table"]], f"`{one['test']}`", _with_ends(one["paired_share"]), _with_ends(one["paired_median"])]
+        for one in found["results"]
+        if one["target"] == FAIR
+    ]
+    return markdown_table(heads, rows)
+
+
+def signed(found: Results) -> str:
+    """Return where effects point in each group: medians for the plain target and for the one of floor 3."""
+    heads = [
+        "table",
+        "test",
+        *(f"{_hiding(kind)}, {group}" for kind in ("plain", FAIR) for group in ("c = 0", "c = 1")),
+    ]
+    rows = []
+    for table in _tables(found):
+        if FAIR not in floors(found, table):
+            continue
+        for test in _tests(found, table):
+            both = [entry(found, table, test, kind) for kind in ("plain", FAIR)]
+            if "signed_median_0" in both[0]:
+                cells = [_with_ends(one[f"signed_median_{k}"]) for one in both for k in (0, 1)]
+                rows.append([TITLES[table], f"`{test}`", *cells])
+    return markdown_table(heads, rows)
+
+
+def swap(found: Results) -> str:
+    """Return what the total and the direct reading say, and what happens to husbands and wives who are swapped."""
+    heads = ["table", "target", *STORY, "husbands called wives", "wives called husbands"]
+    rows = []
+    for table in _tables(found):
+        for place, name in enumerate(floors(found, table)):
+            known = [f"{told(found, table, name):+.3f}" for told in STORY.values()]
+            own = found["swap"][table][place] if table in found["swap"] else None
+            cells = ["", ""] if own is None else [_with_ends(own[who]) for who in ("husbands", "wives")]
+            rows.append([TITLES[table], _hiding(name), *known, *cells])
+    return markdown_table(heads, rows)
+
+
+SECTIONS: dict[str, Callable[[Results], str]] = {
+    "targets": targets,
+    "auc": aucs,
+    "paired": paired,
+    "signed": signed,
+    "swap": swap,
+    "bars": bars,
+}
+
+
+def draw(found: Results, path: Path) -> None:
+    """Write the box plots, the AUC by floor and the story of compensation as PNG and SVG, where altair is installed."""
+    save(lambda: boxes(found), path)
+    save(lambda: compensation(found), path.with_name(f"{path.name}-compensation"))
+
+
+def boxes(found: Results) -> Any:
+    """Return the paper's seven panels and ours for each table: the plain target grey, the regularised one blue."""
+    import altair as alt
+
+    rows = []
+    for table in _tables(found):
+        panels = [_panel(found, table, test) for test in (*PANELS, *OWN_PANELS) if test in _tests(found, table)]
+        rows.append(alt.hconcat(*panels, spacing=4).properties(title=TITLES[table]))
+    return alt.vconcat(*rows).configure_view(stroke=None)
+
+
+def _panel(found: Results, table: str, test: str) -> Any:
+    """Return one box plot from its quantiles."""
+    import altair as alt
+
+    values = []
+    for kind in COLOURS:
+        if kind in floors(found, table) and entry(found, table, test, kind)["box"] is not None:
+            quantiles = dict(
+                zip(("low", "q1", "median", "q3", "high"), entry(found, table, test, kind)["box"], strict=True)
+            )
+            values.append({"target": "unfair" if kind == "plain" else "fair", **quantiles})
+    base = alt.Chart(alt.InlineData(values=values)).encode(
+        x=alt.X("target:N", title=None, sort=["unfair", "fair"], axis=alt.Axis(labelAngle=0))
+    )
+    colour = alt.Color(
+        "target:N", legend=None, scale=alt.Scale(domain=["unfair", "fair"], range=list(COLOURS.values()))
+    )
+    axis = alt.Axis(format=".2~r", tickCount=4)
+    return (
+        base.mark_rule().encode(y=alt.Y("low:Q", title=None, axis=axis), y2="high:Q")
+        + base.mark_bar(size=22, stroke="black", strokeWidth=0.5).encode(y="q1:Q", y2="q3:Q", color=colour)
+        + base.mark_tick(size=22, color="black", thickness=2).encode(y="median:Q")
+    ).properties(width=80, height=150, title=alt.TitleParams(test, fontSize=11))
+
+
+def compensation(found: Results) -> Any:
+    """Return for each table of Adult how readings change as a target hides more: towards male is up."""
+    import altair as alt
+
+    charts = []
+    for table in [table for table in _tables(found) if table.startswith("adult")]:
+        names = floors(found, table)
+        values = [
+            {"target": _hiding(name), "what": what, "change": told(found, table, name)}
+            for name in names
+            for what, told in STORY.items()
+        ]
+        for one in found["swap"].get(table, []):
+            if one["wives"] is not None:
+                told = {"target": _hiding(one["target"]), "what": "wives called husbands", "change": one["wives"][0]}
+                values.append(told)
+        zero = alt.Chart(alt.InlineData(values=[{"zero": 0}])).mark_rule(color="#888888").encode(y="zero:Q")
+        lines = (
+            alt.Chart(alt.InlineData(values=values))
+            .mark_line(point=True)
+            .encode(
+                x=alt.X(
+                    "target:N", sort=[_hiding(name) for name in names], title="target", axis=alt.Axis(labelAngle=-30)
+                ),
+                y=alt.Y("change:Q", title="change of the prediction, towards male"),
+                color=alt.Color("what:N", title=None, sort=None),
+            )
+        )
+        charts.append((zero + lines).properties(width=300, height=240, title=TITLES[table]))
+    return alt.hconcat(*charts)
+
+
+def _by_floor(found: Results, cell: Callable[[dict[str, Any]], str]) -> str:
+    """Return a table of tests by floors, without the plain target, which others are compared with."""
+    names = list(dict.fromkeys(one["target"] for one in found["targets"] if one["target"] != "plain"))
+    rows = []
+    for table in _tables(found):
+        known = floors(found, table)
+        for test in _tests(found, table):
+            cells = [cell(entry(found, table, test, name)) if name in known else "" for name in names]
+            rows.append([TITLES[table], f"`{test}`", *cells])
+    return markdown_table(["table", "test", *map(_hiding, names)], rows)
+
+
+def _tables(found: Results) -> list[str]:
+    return list(dict.fromkeys(one["table"] for one in found["targets"]))
+
+
+def _tests(found: Results, table: str) -> list[str]:
+    return list(dict.fromkeys(one["test"] for one in found["results"] if one["table"] == table))
+
+
+def _hiding(name: str) -> str:
+    return name if name == "plain" else f"floor {name}"
+
+
+def _with_ends(value: Sequence[float] | None) -> str:
+    return "-" if value is None else f"{value[0]:.3f} ({value[1]:.3f} to {value[2]:.3f})"

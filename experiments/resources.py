@@ -1,0 +1,281 @@
+"""What fAux and FlipTest need on each real table: parameters, training seconds, people scored in a second, and memory.
+
+The paper's table on resources, in one run and with the ratios. fAux is one auxiliary network; FlipTest two generators,
+one each way, with the reference settings of Black et al. 2020. Both on one thread of a CPU, each job after the one
+before it: run it alone on the machine, with --workers 1.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import torch
+from real_data import NOT_RUN, TITLES, Ground, lacking, load_targets, targets_job
+from runner import Experiment, Found, Job, named
+from table1_costs import parameters
+from trials import Folders
+from wording import markdown_table
+
+from fairfox.fairtests.registry import make_test
+from fairfox.nets.adversarial import HidingSettings
+from fairfox.nets.wgan import GanSettings
+
+TESTS = {"faux": "fAux", "fliptest": "FlipTest"}
+FASTER, SMALLER = 20.0, 10.0  # how many times fAux has to be
+WARM_UP = 1_000  # people, who bring in what libraries load when they are first needed
+STATUS, FORGET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+# Blocks of memory go back as soon as they are freed: what an earlier step left must not serve a later one unseen.
+CHILD = {"OMP_NUM_THREADS": "1", "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
+
+# On a V100: seconds of training and parameters.
+PAPER: dict[str, dict[str, dict[str, int]]] = {
+    "adult": {
+        "faux": {"training_seconds": 12, "parameters": 13_000},
+        "fliptest": {"training_seconds": 1012, "parameters": 220_000},
+    },
+    "chicago": {
+        "faux": {"training_seconds": 90, "parameters": 7_000},
+        "fliptest": {"training_seconds": 1086, "parameters": 154_000},
+    },
+    "bank": {
+        "faux": {"training_seconds": 15, "parameters": 13_000},
+        "fliptest": {"training_seconds": 444, "parameters": 206_000},
+    },
+}
+
+
+@dataclass(frozen=True)
+class Resources:
+    """Which tables, how many of their people, and how often what is short is timed."""
+
+    tables: tuple[str, ...] = ("adult", "bank", "chicago")
+    rows: int | None = None  # all
+    gan: GanSettings = GanSettings()  # noqa: RUF009
+    gan_weighed: int = 200  # steps while memory is looked at: every step works in the same room as the first
+    laps: int = 5
+    target: HidingSettings = HidingSettings(epochs=2)  # noqa: RUF009  # only its shape matters
+
+
+FULL = Resources()
+QUICK = Resources(("bank", "chicago"), 1_000, GanSettings(steps=100), gan_weighed=50, laps=1)
+
+
+def jobs(plan: Resources, seed: int) -> list[Job]:
+    """Return a job for each table and test, each after the one before it; tables that are not at hand have none."""
+    absent = lacking(plan.tables)
+    grounds = [Ground(table, 0, seed, plan.rows) for table in plan.tables if table not in absent]
+    targets = [targets_job(ground, (None,), plan.target) for ground in grounds]
+    out: list[Job] = []
+    for number, ground in enumerate(grounds):
+        for test in TESTS:
+            gan = (plan.gan, plan.gan_weighed) if test == "fliptest" else None
+            after = (targets[number], *targets, *out[-1:])  # its own target first
+            out.append(Job(_name(test, ground.table), measure_resources, (ground, test, gan, plan.laps), after=after))
+    return out
+
+
+def _name(test: str, table: str) -> str:
+    return f"resources-{test}-{table}"
+
+
+def measure_resources(
+    folder: Path, needed: Folders, ground: Ground, name: str, gan: tuple[GanSettings, int] | None, laps: int
+) -> dict[str, Any]:
+    """Return what one test needs to learn from some people of a table, and to score the others for a plain target.
+
+    An auxiliary is trained several times over, generators once, since they take minutes. Medians; the first lap of what
+    is timed more than once is warm-up.
+    """
+    fitting, people = ground.people()
+    (model,) = load_targets(needed[0], (None,))
+    options = {} if gan is None else asdict(gan[0])
+    fewer = {} if gan is None else options | {"steps": min(gan[1], gan[0].steps)}
+    test, weighed = (make_test(name, refits=1, seed=ground.seed_for(name), options=own) for own in (options, fewer))
+    memory = peak_memory(pickle.dumps((weighed, model, fitting, people)))
+    training = [seconds(lambda: test.fit(fitting)) for _ in range(1 if gan is not None else laps + 1)]
+    scoring = [seconds(lambda: test.score(model, people)) for _ in range(laps + 1)]
+    return {
+        "columns": people.x.shape[1],
+        "fitting_rows": len(fitting),
+        "scored_rows": len(people),
+        "parameters": parameters(test),
+        "training_seconds": median(training[1:] or training),
+        "rows_per_second": len(people) / median(scoring[1:]),
+        **memory,
+    }
+
+
+def seconds(call: Callable[[], object]) -> float:
+    """Return how long a call takes."""
+    began = perf_counter()
+    call()
+    return perf_counter() - began
+
+
+def peak_memory(task: bytes) -> dict[str, Any]:
+    """Return MiB of `training_memory` and `scoring_memory`, from a new process that does nothing else.
+
+    `task` is a pickle of a test, a model, the people to learn from and those to be scored.
+    """
+    found = subprocess.run(
+        [sys.executable, "-c", "import resources; resources.weigh()"],
+        input=task,
+        stdout=subprocess.PIPE,
+        check=True,
+        env=os.environ | CHILD | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])},
+    )
+    memory: dict[str, Any] = json.loads(found.stdout)
+    return memory
+
+
+def weigh() -> None:
+    """Read a task of `peak_memory` from standard input, do it, and write what memory it took to standard output."""
+    torch.set_num_threads(1)
+    test, model, fitting, people = pickle.load(sys.stdin.buffer)
+    few, some = (data.split(min(0.9, WARM_UP / len(data)), seed=0)[0] for data in (fitting, people))
+    test.fit(few)
+    test.score(model, some)
+    found = {
+        "training_memory": taken(lambda: test.fit(fitting)),
+        "scoring_memory": taken(lambda: test.score(model, people)),
+    }
+    sys.stdout.write(json.dumps(found))
+
+
+def taken(call: Callable[[], object]) -> dict[str, float] | None:
+    """Return the most memory (MiB) that this process had during a call, and how much more than right before it.
+
+    None where the system does not tell. The peak of `getrusage` would be that of the process which started this one.
+    """
+    if not FORGET.exists():
+        return None
+    FORGET.write_text("5", encoding="ascii")  # the peak so far
+    before = _peak()
+    call()
+    peak = _peak()
+    return {"peak": peak, "increase": peak - before}
+
+
+def _peak() -> float:
+    """Return the largest resident size (MiB) since it was last forgotten."""
+    (line,) = (line for line in STATUS.read_text(encoding="ascii").splitlines() if line.startswith("VmHWM:"))
+    return int(line.split()[1]) / 1024
+
+
+def gather(plan: Resources, found: Found, about: dict[str, Any]) -> dict[str, Any]:
+    """Return what both tests need on each table, how many times more FlipTest needs, and the paper's numbers."""
+    ran = [table for table in plan.tables if _name("faux", table) in found]
+    results = [table_result(table, {test: found[_name(test, table)] for test in TESTS}) for table in ran]
+    return {
+        "device": "cpu, one thread",
+        "results": results,
+        "not_run": {table: NOT_RUN for table in plan.tables if table not in ran},
+        "paper": {table: PAPER[table] | {"ratios": ratios(**PAPER[table])} for table in plan.tables},
+        "bars": bars(results),
+    }
+
+
+def table_result(table: str, found: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Return the numbers of both tests on a table, their ratios, and on whom they were taken."""
+    shared = ("columns", "fitting_rows", "scored_rows")
+    own = {test: {k: v for k, v in one.items() if k not in shared} for test, one in found.items()}
+    return {"table": table, **{name: found["faux"][name] for name in shared}, **own, "ratios": ratios(**own)}
+
+
+def ratios(faux: dict[str, Any], fliptest: dict[str, Any]) -> dict[str, float | None]:
+    """Return how many times more FlipTest needs: above 1 fAux is the smaller or the faster one.
+
+    Memory is what training or scoring takes on top of the process with its data; null where nothing was seen.
+    """
+    out: dict[str, float | None] = {
+        "training": fliptest["training_seconds"] / faux["training_seconds"],
+        "parameters": fliptest["parameters"] / faux["parameters"],
+    }
+    if "rows_per_second" in faux:
+        out["scoring"] = faux["rows_per_second"] / fliptest["rows_per_second"]
+        for name, key in (("memory", "training_memory"), ("scoring_memory", "scoring_memory")):
+            ours, theirs = faux[key], fliptest[key]
+            out[name] = theirs["increase"] / ours["increase"] if ours and theirs and ours["increase"] else None
+    return out
+
+
+def bars(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return whether fAux is so much faster to train and so much smaller on every table that was run."""
+    out = []
+    for name, least, words in (
+        ("training", FASTER, f"an auxiliary trains at least {FASTER:g} times faster than FlipTest's generators"),
+        ("parameters", SMALLER, f"an auxiliary has at most 1/{SMALLER:g} of FlipTest's parameters"),
+    ):
+        value = {TITLES[one["table"]]: one["ratios"][name] for one in results}
+        holds = bool(value) and all(each >= least for each in value.values())
+        out.append({"bar": f"{words}, both ways, on every table", "value": value, "holds": holds})
+    return out
+
+
+def show(found: dict[str, Any]) -> str:
+    """Return the results file as Markdown."""
+    heads = ["table", "", *TESTS.values(), "ratio", *(f"{name}, the paper" for name in TESTS.values()), "ratio"]
+    rows = [row for one in found["results"] for row in _rows(one, found["paper"][one["table"]])]
+    rows += [[TITLES[table], why, *[""] * (len(heads) - 2)] for table, why in found["not_run"].items()]
+    words = "On one thread of a CPU; the paper's on a V100. MiB on top of a process that has its data, and in all."
+    told = "\n".join(f"- {'holds' if bar['holds'] else '**fails**'}: {bar['bar']}" for bar in found["bars"])
+    return "\n\n".join([markdown_table(heads, rows), words, told])
+
+
+def _rows(one: dict[str, Any], paper: dict[str, Any]) -> list[list[str]]:
+    """Return a table's rows: ours, and what the paper has of it."""
+    rows = []
+    for words, ratio, key in (
+        ("parameters", "parameters", "parameters"),
+        ("seconds of training", "training", "training_seconds"),
+        ("people scored in a second", "scoring", "rows_per_second"),
+        ("MiB for training (in all)", "memory", "training_memory"),
+        ("MiB for scoring (in all)", "scoring_memory", "scoring_memory"),
+    ):
+        cells = [
+            cell
+            for side in (one, paper)
+            for cell in (*(_cell(side[test].get(key)) for test in TESTS), _cell(side["ratios"].get(ratio)))
+        ]
+        rows.append([TITLES[one["table"]], words, *cells])
+    return rows
+
+
+def _cell(value: float | dict[str, float] | None) -> str:
+    """Return a number with three digits that count, or all of a large one; of memory what was taken, and all of it."""
+    if value is None:
+        return ""
+    if isinstance(value, dict):
+        return f"{_cell(value['increase'])} ({_cell(value['peak'])})"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def narrow(plan: Resources, names: Sequence[str]) -> Resources:
+    """Return the plan for some of the tables."""
+    return replace(plan, tables=named("table", {table: table for table in plan.tables}, names))
+
+
+EXPERIMENT = Experiment(
+    name="resources",
+    description="Parameters, training seconds, scoring speed and memory of fAux and FlipTest on real tables; run it "
+    "with --workers 1 and nothing beside it.",
+    full=FULL,
+    quick=QUICK,
+    jobs=jobs,
+    gather=gather,
+    show=show,
+    narrow=narrow,
+)
+
+if __name__ == "__main__":
+    sys.exit(EXPERIMENT.run())

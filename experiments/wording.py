@@ -1,0 +1,34 @@
+"""Results in words: Markdown tables, and measured values in their cells."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+
+def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a Markdown table; a pipe in a cell stays a pipe."""
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |" for line in lines)
+
+
+def bars(found: dict[str, Any]) -> str:
+    """Return what an experiment has to show, the measured values, and whether it holds."""
+    rows = [[bar["bar"], in_words(bar["value"]), "yes" if bar["holds"] else "**no**"] for bar in found["bars"]]
+    return markdown_table(["what has to be shown", "measured", "holds"], rows) if rows else ""
+
+
+def in_words(value: Any) -> str:
+    """Return a measured value in words: a number, several, or several with names."""
+    if isinstance(value, dict) and value.keys() == {"ours", "paper"}:
+        return f"{in_words(value['ours'])} (the paper {in_words(value['paper'])})"
+    if isinstance(value, dict):
+        return "; ".join(f"{name} {in_words(one)}" for name, one in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(in_words, value))
+    return f"{round(value, 4):g}" if isinstance(value, float) else str(value)
+
+
+def number(value: float | None) -> str:
+    """Return three decimals; a dash where there is no number."""
+    return "-" if value is None else f"{value:.3f}"
