@@ -16,14 +16,15 @@ from typing import Any
 import numpy as np
 import torch
 from black_box_models import FAIR, MODELS, SOURCES, Size, library_of, probabilities, read_people, train
-from real_data import HELD_OUT, NOT_RUN
+from real_data import HELD_OUT
+from real_data import lacking as lacking_tables
 from runner import Experiment, Found, Job, named
 from trials import Folders, seed_of
 from wording import markdown_table
 
 from fairfox.auditing import audit
 from fairfox.data.dataset import Dataset
-from fairfox.errors import FileError, MissingExtraError
+from fairfox.errors import MissingExtraError
 from fairfox.extras import require
 from fairfox.nets.adversarial import HidingSettings
 from fairfox.remedy import measure
@@ -71,12 +72,7 @@ def _name(table: str, model: str) -> str:
 
 def lacking(plan: BlackBoxes) -> dict[str, str]:
     """Return the tables and models that cannot be had, each with the reason."""
-    out = {}
-    for table in plan.tables:
-        try:
-            SOURCES[table].read()
-        except FileError:
-            out[table] = NOT_RUN
+    out = lacking_tables(plan.tables, {table: source.read for table, source in SOURCES.items()})
     for model in plan.models:
         try:
             require(MODELS[model].package, why=f"for {MODELS[model].title}")
@@ -225,11 +221,16 @@ def show(found: dict[str, Any]) -> str:
         cells += [f"{one['flagged']:.1%}", f"{one['confident']:.1%}", ", ".join(one["through"])]
         cells += [f"{one['people']:,}", f"{one['seconds']:.1f}"]
         rows.append(cells)
-    lines = [markdown_table(heads, rows), "", *(f"- {name}: {why}" for name, why in found["not_run"].items())]
+    lines = [markdown_table(heads, rows), "", *(f"- {_title(name)}: {why}" for name, why in found["not_run"].items())]
     lines += [
         f"- {'holds' if b['holds'] else '**fails**'}: {b['bar']}: {_exceptions(b['value'])}" for b in found["bars"]
     ]
     return "\n".join(lines)
+
+
+def _title(name: str) -> str:
+    """Return a table or a model as it is called on the page."""
+    return SOURCES[name].title if name in SOURCES else MODELS[name].title
 
 
 def _exceptions(value: Sequence[dict[str, Any]]) -> str:

@@ -20,7 +20,7 @@ from real_data import FLOORS, Floor, floor_name
 from runner import Experiment, Found, Job, named
 from settings import ROWS, SETTINGS, TARGETS, Rows, Setting, Sources, Target
 from trials import Folders, balanced_accuracy, generate, generator_job, load_generator, seed_of, train_shape
-from wording import markdown_table
+from wording import bar, held, markdown_table
 
 from fairfox.data.dataset import Dataset
 from fairfox.models.output import Output
@@ -148,9 +148,9 @@ def bars(results: Sequence[dict[str, Any]], blind: Sequence[dict[str, Any]]) -> 
     }
     words = f"from the plain target to floor {floor_name(JUDGED)} in every setting"
     return [
-        _bar(f"the mean true score falls {words}", pairs["mean_ifs"], _all_fall(pairs["mean_ifs"])),
-        _bar(f"the AUC of c from the output falls {words}", pairs["c_auc"], _all_fall(pairs["c_auc"])),
-        _bar(
+        bar(f"the mean true score falls {words}", pairs["mean_ifs"], _all_fall(pairs["mean_ifs"])),
+        bar(f"the AUC of c from the output falls {words}", pairs["c_auc"], _all_fall(pairs["c_auc"])),
+        bar(
             f"at floor {floor_name(JUDGED)} the AUC of the label is at most {CLOSE:g} below that of a target that "
             f"{BLIND}, in every setting",
             behind,
@@ -168,16 +168,11 @@ def _all_fall(pairs: dict[str, list[float]]) -> bool:
     return all(hiding < plain for plain, hiding in pairs.values())
 
 
-def _bar(what: str, value: object, holds: bool) -> dict[str, Any]:
-    return {"bar": what, "value": value, "holds": holds}
-
-
 def show(found: dict[str, Any]) -> str:
     """Return the results file as Markdown."""
     parts = ["Accuracy / mean true score, by floor:", _table(found, "accuracy", "mean_ifs")]
     parts += ["AUC of the label / AUC of c, both from the output, by floor:", _table(found, "auc", "c_auc")]
-    told = "\n".join(f"- {'holds' if bar['holds'] else '**fails**'}: {bar['bar']}" for bar in found["bars"])
-    return "\n\n".join([*parts, told])
+    return "\n\n".join([*parts, held(found)])
 
 
 def _table(found: dict[str, Any], *measures: str) -> str:

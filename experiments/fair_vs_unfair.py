@@ -19,7 +19,20 @@ import torch
 from fair_vs_unfair_bars import bars
 from fair_vs_unfair_report import SECTIONS, draw, show  # noqa: F401  # pages.py asks for the sections here
 from readings import Resampled, Values, auc_above, box, paired_share, resampled, rounded, with_interval
-from real_data import FLOORS, TABLES, Floor, Ground, floor_name, gan_job, lacking, load_gan, load_targets, targets_job
+from real_data import (
+    ADVERSARIAL,
+    FAMILY,
+    FLOORS,
+    TABLES,
+    Floor,
+    Ground,
+    floor_name,
+    gan_job,
+    lacking,
+    load_gan,
+    load_targets,
+    targets_job,
+)
 from runner import Experiment, Found, Job, named
 from torch import Tensor
 from trials import Folders
@@ -37,10 +50,8 @@ from fairfox.nets.wgan import GanSettings
 from fairfox.similarity import covariance_metric
 
 WITHOUT = ("fta", "fta+linear", "unfair_map")
-FAMILY = ("faux", "faux+ng", "faux+ig")
 WITH = (*FAMILY, *(f"{name}/s" for name in FAMILY), "rank", "move", "move-direct")
 PAIRED = ("fliptest", "transport")
-ADVERSARIAL = " (adversarial auxiliary)"
 
 
 @dataclass(frozen=True)

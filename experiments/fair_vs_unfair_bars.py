@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from real_data import TITLES
+from wording import bar
+
 BEST_OF = ("faux+ng/s", "rank/a", "move/a")
 FAIR = "3"
 NEAR = 0.05  # of the plain target's value: a rise up to it counts as a tie
@@ -18,7 +21,7 @@ def bars(found: Sections) -> list[Bar]:
     out: list[Bar] = []
     tables = list(dict.fromkeys(one["table"] for one in found["targets"]))
     for judge in (_hides, _separates, _falls, _points, _reproduces, _compensates):
-        out += [bar for table in tables if (bar := judge(found, table)) is not None]
+        out += [one for table in tables if (one := judge(found, table)) is not None]
     return out
 
 
@@ -47,10 +50,10 @@ def _hides(found: Sections, table: str) -> Bar | None:
     fair, plain = value[FAIR], value["plain"]
     if table == "adult":
         what = "floor 3 on Adult: accuracy >= 0.835, AUC of c from the output <= 0.60, gap <= 0.08"
-        return _bar(what, value, fair["accuracy"] >= 0.835 and fair["c_auc"] <= 0.60 and fair["gap"] <= 0.08)
+        return bar(what, value, fair["accuracy"] >= 0.835 and fair["c_auc"] <= 0.60 and fair["gap"] <= 0.08)
     if table == "bank":
         what = "floor 3 on Bank: accuracy >= 0.905, the gap at least a third smaller than the plain target's"
-        return _bar(what, value, fair["accuracy"] >= 0.905 and fair["gap"] <= plain["gap"] * 2 / 3)
+        return bar(what, value, fair["accuracy"] >= 0.905 and fair["gap"] <= plain["gap"] * 2 / 3)
     return None
 
 
@@ -60,8 +63,10 @@ def _separates(found: Sections, table: str) -> Bar | None:
         return None
     least = 0.75 if table.startswith("bank") else 0.85
     aucs = {test: entry(found, table, test, FAIR)["auc"][0] for test in BEST_OF}
-    return _bar(
-        f"{table}: the best of {', '.join(BEST_OF)} has AUC >= {least} at floor 3", aucs, max(aucs.values()) >= least
+    return bar(
+        f"{TITLES[table]}: the best of {', '.join(BEST_OF)} has AUC >= {least} at floor 3",
+        aucs,
+        max(aucs.values()) >= least,
     )
 
 
@@ -72,8 +77,8 @@ def _falls(found: Sections, table: str) -> Bar | None:
         "alignment share": [target(found, table, name)["alignment_share"][0] for name in names],
         "mean |rank effect|": [entry(found, table, "rank", name)["mean"][0] for name in names],
     }
-    what = f"{table}: the alignment share and the mean |rank effect| fall with the floor, one near-tie allowed"
-    return _bar(what, value, all(map(falls, value.values())))
+    what = f"{TITLES[table]}: the alignment share and the mean |rank effect| fall with the floor, one near-tie allowed"
+    return bar(what, value, all(map(falls, value.values())))
 
 
 def falls(values: Sequence[float]) -> bool:
@@ -92,8 +97,8 @@ def _points(found: Sections, table: str) -> Bar | None:
         for name in floors(found, table)
     }
     same = {name: one["effect"] * one["gap"] > 0 for name, one in value.items()}
-    return _bar(
-        f"{table}: the mean signed rank effect has the sign of the group gap for every target",
+    return bar(
+        f"{TITLES[table]}: the mean signed rank effect has the sign of the group gap for every target",
         value,
         all(same.values()),
     )
@@ -110,7 +115,7 @@ def _reproduces(found: Sections, table: str) -> Bar | None:
         return None
     names, least, words = asked[table]
     aucs = {name: entry(found, table, "faux+ng", name)["auc"][0] for name in names}
-    return _bar(f"{table}: faux+ng has AUC >= {least} at {words}", aucs, min(aucs.values()) >= least)
+    return bar(f"{TITLES[table]}: faux+ng has AUC >= {least} at {words}", aucs, min(aucs.values()) >= least)
 
 
 def _compensates(found: Sections, table: str) -> Bar | None:
@@ -120,10 +125,6 @@ def _compensates(found: Sections, table: str) -> Bar | None:
     names = ("plain", FAIR)
     direct = {name: entry(found, table, "move-direct", name)["towards_1"][0] for name in names}
     swap = {one["target"]: one["husbands"][0] for one in found["swap"][table] if one["target"] in names}
-    value = {"towards male": direct, "husbands as wives": swap}
+    value = {"towards male": direct, "husbands called wives": swap}
     holds = direct["plain"] * direct[FAIR] < 0
-    return _bar("adult: the direct reading (move-direct) changes its sign from plain to floor 3", value, holds)
-
-
-def _bar(what: str, value: object, holds: bool) -> Bar:
-    return {"bar": what, "value": value, "holds": holds}
+    return bar("Adult: the direct reading (move-direct) changes its sign from plain to floor 3", value, holds)

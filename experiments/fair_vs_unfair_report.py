@@ -25,7 +25,7 @@ COLOURS = {"plain": "#9a9a9a", FAIR: "#4c78a8"}
 
 def show(found: Results) -> str:
     """Return the results file as Markdown."""
-    parts = [targets(found), aucs(found), paired(found), signed(found), swap(found), bars(found)]
+    parts = [targets(found), aucs(found), generators(found), paired(found), signed(found), swap(found), bars(found)]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -34,8 +34,7 @@ def targets(found: Results) -> str:
     heads = ["table", "target", "accuracy", "AUC of the label", "AUC of c from the output", "gap", "alignment share"]
     names = ("accuracy", "auc", "c_auc", "gap", "alignment_share")
     rows = [
-        [TITLES[one["table"]], _hiding(one["target"]), *(f"{one[n][0]:.3f} ± {one[n][1]:.3f}" for n in names)]
-        for one in found["targets"]
+        [TITLES[one["table"]], _hiding(one["target"]), *(_spread(one[n]) for n in names)] for one in found["targets"]
     ]
     rows += [[TITLES[table], reason, *[""] * 5] for table, reason in found["not_run"].items()]
     return markdown_table(heads, rows)
@@ -89,9 +88,28 @@ def swap(found: Results) -> str:
     return markdown_table(heads, rows)
 
 
+def generators(found: Results) -> str:
+    """Return how good FlipTest's generators and the auxiliaries are on each table."""
+    heads = [
+        "table",
+        "KS of the mapped",
+        "before mapping",
+        "by chance",
+        "AUC of the auxiliaries",
+        "of adversarial ones",
+    ]
+    rows = [
+        [TITLES[table], *(_spread(checks.get(name)) for name in ("ks", "ks_unmapped", "ks_chance"))]
+        + [_spread(found["auxiliary_auc"][table][kind]) for kind in ("plain", "adversarial")]
+        for table, checks in found["generators"].items()
+    ]
+    return markdown_table(heads, rows)
+
+
 SECTIONS: dict[str, Callable[[Results], str]] = {
     "targets": targets,
     "auc": aucs,
+    "generators": generators,
     "paired": paired,
     "signed": signed,
     "swap": swap,
@@ -100,7 +118,7 @@ SECTIONS: dict[str, Callable[[Results], str]] = {
 
 
 def draw(found: Results, path: Path) -> None:
-    """Write the box plots, the AUC by floor and the story of compensation as PNG and SVG, where altair is installed."""
+    """Write the box plots and the story of compensation as PNG and SVG, where the packages that draw are installed."""
     save(lambda: boxes(found), path)
     save(lambda: compensation(found), path.with_name(f"{path.name}-compensation"))
 
@@ -197,5 +215,9 @@ def _hiding(name: str) -> str:
     return name if name == "plain" else f"floor {name}"
 
 
+def _spread(value: Sequence[float] | None) -> str:
+    return "-" if value is None else f"{value[0]:.3f} ± {value[1]:.3f}"
+
+
 def _with_ends(value: Sequence[float] | None) -> str:
-    return "-" if value is None else f"{value[0]:.3f} ({value[1]:.3f} to {value[2]:.3f})"
+    return "-" if value is None else f"{value[0]:.2g} ({value[1]:.2g} to {value[2]:.2g})"

@@ -1,7 +1,7 @@
 """What is told of the scores that targets get from a test: who is above whom, by how much, and how sure that is.
 
-Everything that has an interval comes with replicates: the same number among people drawn with replacement, the same
-draws everywhere, so that replicates of several runs can be averaged one by one.
+Everything that has an interval comes with replicates: the same number among people drawn with replacement. Those of
+several runs are averaged one by one; so an interval is about the people, given the runs, and not about other runs.
 """
 
 from __future__ import annotations

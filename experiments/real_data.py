@@ -6,7 +6,7 @@ generators learn from four fifths of them, and the others are judged.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -47,6 +47,9 @@ TITLES = {
 NOT_RUN = "not run: file not available"
 HELD_OUT = 0.2  # of the people: they are judged
 
+FAMILY = ("faux", "faux+ng", "faux+ig")
+ADVERSARIAL = " (adversarial auxiliary)"  # after the name of a test whose auxiliary hides y
+
 Floor = float | None  # None: a plain target, which hides nothing
 FLOORS: tuple[Floor, ...] = (None, 0.0, 0.5, 1.0, 3.0, 10.0)
 
@@ -81,15 +84,17 @@ class Ground:
         return data.split(1 - HELD_OUT, seed=self.seed_for("split"))
 
 
-def lacking(tables: Sequence[str]) -> dict[str, str]:
-    """Return the tables whose file is not to be had, each with the words for it."""
-    out = {}
+def lacking(tables: Sequence[str], loaders: Mapping[str, Callable[[], object]] = TABLES) -> dict[str, str]:
+    """Return the tables whose file is not to be had, each with the words for it; stop where that is all of them."""
+    reasons = {}
     for table in tables:
         try:
-            TABLES[table]()
-        except FileError:
-            out[table] = NOT_RUN
-    return out
+            loaders[table]()
+        except FileError as error:
+            reasons[table] = str(error)
+    if reasons and len(reasons) == len(tables):
+        raise SystemExit(next(iter(reasons.values())))
+    return dict.fromkeys(reasons, NOT_RUN)
 
 
 def floor_name(floor: Floor) -> str:

@@ -24,7 +24,7 @@ from real_data import NOT_RUN, TITLES, Ground, lacking, load_targets, targets_jo
 from runner import Experiment, Found, Job, named
 from table1_costs import parameters
 from trials import Folders
-from wording import markdown_table
+from wording import bar, held, markdown_table
 
 from fairfox.fairtests.registry import make_test
 from fairfox.nets.adversarial import HidingSettings
@@ -218,7 +218,7 @@ def bars(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     ):
         value = {TITLES[one["table"]]: one["ratios"][name] for one in results}
         holds = bool(value) and all(each >= least for each in value.values())
-        out.append({"bar": f"{words}, both ways, on every table", "value": value, "holds": holds})
+        out.append(bar(f"{words}, both ways, on every table", value, holds))
     return out
 
 
@@ -228,8 +228,7 @@ def show(found: dict[str, Any]) -> str:
     rows = [row for one in found["results"] for row in _rows(one, found["paper"][one["table"]])]
     rows += [[TITLES[table], why, *[""] * (len(heads) - 2)] for table, why in found["not_run"].items()]
     words = "On one thread of a CPU; the paper's on a V100. MiB on top of a process that has its data, and in all."
-    told = "\n".join(f"- {'holds' if bar['holds'] else '**fails**'}: {bar['bar']}" for bar in found["bars"])
-    return "\n\n".join([markdown_table(heads, rows), words, told])
+    return "\n\n".join([markdown_table(heads, rows), words, held(found)])
 
 
 def _rows(one: dict[str, Any], paper: dict[str, Any]) -> list[list[str]]:

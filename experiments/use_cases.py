@@ -11,11 +11,10 @@ from types import ModuleType
 from typing import Any
 
 from real_data import NOT_RUN
+from real_data import lacking as lacking_tables
 from runner import Experiment, Found, Job, named
 from trials import Folders
 from wording import markdown_table, number
-
-from fairfox.errors import FileError
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -48,13 +47,8 @@ def jobs(plan: UseCases, seed: int) -> list[Job]:
 
 def lacking(plan: UseCases) -> dict[str, str]:
     """Return the examples whose table is not to be had, each with the words for it."""
-    out = {}
-    for case in plan.cases:
-        try:
-            load_example(case.name).people()
-        except FileError:
-            out[case.name] = NOT_RUN
-    return out
+    names = [case.name for case in plan.cases]
+    return lacking_tables(names, {name: load_example(name).people for name in names})
 
 
 def load_example(name: str) -> ModuleType:

@@ -14,8 +14,18 @@ def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def bars(found: dict[str, Any]) -> str:
     """Return what an experiment has to show, the measured values, and whether it holds."""
-    rows = [[bar["bar"], in_words(bar["value"]), "yes" if bar["holds"] else "**no**"] for bar in found["bars"]]
+    rows = [[one["bar"], in_words(one["value"]), "yes" if one["holds"] else "**no**"] for one in found["bars"]]
     return markdown_table(["what has to be shown", "measured", "holds"], rows) if rows else ""
+
+
+def bar(what: str, value: object, holds: bool) -> dict[str, Any]:
+    """Return one thing that an experiment has to show, with what was measured."""
+    return {"bar": what, "value": value, "holds": holds}
+
+
+def held(found: dict[str, Any]) -> str:
+    """Return in a list which bars hold, without their values."""
+    return "\n".join(f"- {'holds' if one['holds'] else '**fails**'}: {one['bar']}" for one in found["bars"])
 
 
 def in_words(value: Any) -> str:

@@ -85,7 +85,10 @@ def test_what_is_not_to_be_had_is_named_and_has_no_number(experiment, monkeypatc
     assert found["results"] == []
     assert found["not_run"]["adult"] == "not run: file not available"
     assert found["not_run"]["xgboost"].startswith("not run: The package 'xgboost' is needed")
-    assert "- xgboost: not run" in experiment.show(found)
+    assert "- XGBoost: not run" in experiment.show(found)
+    assert "- Adult: not run" in experiment.show(found)
+    with pytest.raises(SystemExit, match=r"'adult\.data' is not on this machine"):  # nothing is left to run
+        experiment.jobs(replace(plan, tables=("adult",)), 0)
 
 
 def entry(gap, effect, error=0.01):

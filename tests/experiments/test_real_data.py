@@ -9,6 +9,7 @@ from torch.nn.functional import binary_cross_entropy
 from fairfox.data.adult import FILES as ADULT
 from fairfox.data.catalog import find_file
 from fairfox.data.dataset import Dataset
+from fairfox.errors import FileError
 from fairfox.maps.gan import GanMap
 from fairfox.nets.adversarial import HidingSettings
 from fairfox.nets.wgan import GanSettings
@@ -172,3 +173,13 @@ def test_a_table_without_its_file_is_told_and_other_errors_are_not_hidden(experi
 def test_every_table_has_a_title_and_every_floor_a_name(experiment):
     assert experiment.TABLES.keys() == experiment.TITLES.keys()
     assert [experiment.floor_name(floor) for floor in experiment.FLOORS] == ["plain", "0", "0.5", "1", "3", "10"]
+
+
+def test_where_no_table_is_to_be_had_the_loaders_own_words_are_said(experiment):
+    def no_file():
+        raise FileError("FAIRFOX_DATA names 'nowhere', which is no folder")
+
+    loaders = {"adult": no_file, "bank": lambda: None}
+    assert experiment.lacking(["adult", "bank"], loaders) == {"adult": "not run: file not available"}
+    with pytest.raises(SystemExit, match="names 'nowhere', which is no folder"):
+        experiment.lacking(["adult"], loaders)

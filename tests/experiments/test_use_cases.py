@@ -32,16 +32,22 @@ def test_both_cases_are_told_in_words_and_numbers(experiment, tmp_path):
 
 def test_a_case_without_its_table_is_not_run(experiment, monkeypatch):
     class Example:
-        @staticmethod
-        def people():
-            raise FileError("it is not on this machine")
+        def __init__(self, name):
+            self.name = name
 
-    monkeypatch.setattr(experiment, "load_example", lambda name: Example)
-    assert experiment.jobs(experiment.FULL, 0) == []
-    found = experiment.gather(experiment.FULL, {}, {})
-    assert found == {"cases": {}, "not_run": dict.fromkeys(("policing", "credit"), "not run: file not available")}
-    assert experiment.show(found).splitlines()[0] == "policing: not run: file not available"
+        def people(self):
+            if self.name == "policing":
+                raise FileError("it is not on this machine")
+
+    monkeypatch.setattr(experiment, "load_example", Example)
+    assert [job.name for job in experiment.jobs(experiment.FULL, 0)] == ["credit"]
+    found = {"cases": {}, "not_run": experiment.lacking(experiment.FULL)}
+    assert found["not_run"] == {"policing": "not run: file not available"}
+    assert experiment.show(found) == "policing: not run: file not available"
     assert [make(found) for make in experiment.SECTIONS.values()] == ["not run: file not available"] * 2
+    only = experiment.narrow(experiment.FULL, ["policing"])
+    with pytest.raises(SystemExit, match="it is not on this machine"):  # nothing is left to run
+        experiment.jobs(only, 0)
 
 
 def test_only_names_cases(experiment):
