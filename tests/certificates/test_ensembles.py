@@ -1,0 +1,211 @@
+"""Trees of every library, read: their sums are the libraries' own, and certificates equal brute force."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn import ensemble, tree
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+
+from fairfox.certificates.ensembles import read_trees
+from fairfox.certificates.forest import LEAF, Ensemble
+from fairfox.certificates.way import largest_on_the_way
+from fairfox.errors import OptionError
+from fairfox.models.wrap import as_model
+from tests.certificates.brute import GRID, at_points
+
+X = np.random.default_rng(0).normal(size=(400, 4)).round(2)
+X[:, 3] = np.round(X[:, 3])
+NOISE = np.random.default_rng(1).normal(size=400)
+VALUE = X[:, 0] * X[:, 1] + X[:, 3] + 0.3 * NOISE
+CLASS = (VALUE > 0).astype(int)
+THREE = np.digitize(VALUE, [-0.5, 0.5])
+
+
+def sums(found: Ensemble, rows: np.ndarray) -> np.ndarray:
+    """Return the sum of the leaves that rows reach, node by node."""
+    nodes, out = found.nodes, np.zeros(len(rows))
+    for i, row in enumerate(rows):
+        for node in found.roots:
+            while nodes.feature[node] != LEAF:
+                value = row[nodes.feature[node]]
+                left = nodes.missing_left[node] if np.isnan(value) else value <= nodes.threshold[node]
+                node = nodes.left[node] if left else nodes.right[node]
+            out[i] += nodes.value[node]
+    return out
+
+
+def xgboost(**options: Any) -> Any:
+    xgb = pytest.importorskip("xgboost")
+    return xgb.XGBClassifier(**{"n_estimators": 12, "max_depth": 3, "n_jobs": 1, **options})
+
+
+def xgboost_stopped() -> Any:
+    return xgboost(early_stopping_rounds=1, learning_rate=1.0, n_estimators=60).fit(
+        X[:200], CLASS[:200], eval_set=[(X[200:], CLASS[200:])], verbose=False
+    )
+
+
+def lightgbm(**options: Any) -> Any:
+    lgb = pytest.importorskip("lightgbm")
+    return lgb.LGBMClassifier(**{"n_estimators": 12, "num_leaves": 6, "verbose": -1, "n_jobs": 1, **options})
+
+
+def raw_lightgbm(model: Any) -> Any:
+    return lambda rows: model.booster_.predict(rows, raw_score=True)
+
+
+def margins(model: Any) -> Any:
+    return lambda rows: model.predict(rows, output_margin=True)
+
+
+# a model, and what the library itself makes of its leaves before any link, up to a constant
+Made = tuple[Any, Callable[[np.ndarray], np.ndarray]]
+MODELS: dict[str, Callable[[], Made]] = {
+    "tree": lambda: _with(tree.DecisionTreeClassifier(max_depth=4).fit(X, CLASS), lambda m: _second(m)),
+    "tree of values": lambda: _with(tree.ExtraTreeRegressor(max_depth=5, random_state=0).fit(X, VALUE), _predict),
+    "forest": lambda: _with(ensemble.RandomForestClassifier(9, random_state=0).fit(X, CLASS), lambda m: _second(m, 9)),
+    "extra trees": lambda: _with(
+        ensemble.ExtraTreesRegressor(7, random_state=0).fit(X, VALUE), lambda m: _predict(m, 7)
+    ),
+    "boosting": lambda: _with(ensemble.GradientBoostingClassifier(n_estimators=9).fit(X, CLASS), _decision),
+    "boosted values": lambda: _with(ensemble.GradientBoostingRegressor(n_estimators=9).fit(X, VALUE), _predict),
+    "histograms": lambda: _with(ensemble.HistGradientBoostingClassifier(max_iter=9).fit(X, CLASS), _decision),
+    "histograms of values": lambda: _with(ensemble.HistGradientBoostingRegressor(max_iter=9).fit(X, VALUE), _predict),
+    "xgboost": lambda: _with(xgboost().fit(X, CLASS), margins),
+    "xgboost, stopped early": lambda: _with(xgboost_stopped(), margins),
+    "xgboost with dropout": lambda: _with(xgboost(booster="dart", rate_drop=0.5).fit(X, CLASS), margins),
+    "lightgbm": lambda: _with(lightgbm().fit(X, CLASS), raw_lightgbm),
+    "lightgbm forest": lambda: _with(
+        lightgbm(boosting_type="rf", subsample=0.5, subsample_freq=1).fit(X, CLASS), raw_lightgbm
+    ),
+}
+
+
+def _with(model: Any, scale: Callable[[Any], Any]) -> Made:
+    return model, scale(model)
+
+
+def _second(model: Any, times: int = 1) -> Any:
+    return lambda rows: times * model.predict_proba(rows)[:, 1]
+
+
+def _predict(model: Any, times: int = 1) -> Any:
+    return lambda rows: times * model.predict(rows)
+
+
+def _decision(model: Any) -> Any:
+    return model.decision_function
+
+
+@cache
+def made(name: str) -> Made:
+    return MODELS[name]()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_sums_of_leaves_are_the_librarys_own_up_to_a_constant(name: str):
+    model, scale = made(name)
+    rows = np.concatenate([X[:40], X[:40].astype(np.float32).astype(float)])
+    rows[:4], rows[4:8] = np.nextafter(rows[:4], np.inf), np.nextafter(rows[4:8], -np.inf)
+    zero = float(np.float32(1e-35))  # LightGBM's own zero goes so far
+    rows[8:13, 3] = 0.0, zero, -zero, np.nextafter(zero, 1.0), np.nextafter(-zero, -1.0)
+    found, expected = sums(read_trees(model, 1), rows), np.asarray(scale(rows), dtype=float)
+    np.testing.assert_allclose(found - found[0], expected - expected[0], atol=2e-6)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_certificates_equal_brute_force(name: str):
+    model, _ = made(name)
+    here, there = torch.tensor(X[:5]), torch.tensor(X[5:10])
+    way = largest_on_the_way(model, here, there)
+    t = torch.cat([GRID[::5], way.at])
+    brute = at_points(as_model(model), here, there, t)
+    # a float32 sum may differ in its last digits between two points of one leaf each
+    assert bool((way.largest >= brute - (1e-6 if "xgboost" in name else 1e-12)).all())
+    torch.testing.assert_close(way.largest, brute, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize(
+    "fit",
+    [
+        lambda: ensemble.HistGradientBoostingClassifier(max_iter=5).fit(X, THREE),
+        lambda: ensemble.GradientBoostingClassifier(n_estimators=5).fit(X, THREE),
+        lambda: ensemble.RandomForestClassifier(5, random_state=0).fit(X, THREE),
+        lambda: xgboost().fit(X, THREE),
+        lambda: lightgbm().fit(X, THREE),
+    ],
+)
+def test_of_several_classes_the_audited_one_is_certified(fit: Callable[[], Any]):
+    model = fit()
+    target = as_model(model, positive=1)
+    here, there = torch.tensor(X[:4]), torch.tensor(X[4:8])
+    way = largest_on_the_way(model, here, there, target=target)
+    brute = at_points(target, here, there, torch.cat([GRID[::5], way.at]))
+    torch.testing.assert_close(way.largest, brute, atol=1e-6, rtol=0)
+
+
+def test_missing_numbers_go_the_same_way():
+    rows = X[:60].copy()
+    rows[::3, 0], rows[1::3, 3] = np.nan, np.nan
+    for model, scale in (made("xgboost"), made("lightgbm"), made("histograms")):
+        found, expected = sums(read_trees(model, 1), rows), np.asarray(scale(rows), dtype=float)
+        np.testing.assert_allclose(found - found[0], expected - expected[0], atol=2e-6)
+
+
+def test_native_boosters_are_read_too():
+    for name, attribute in (("xgboost", "get_booster"), ("lightgbm", "booster_")):
+        model, _ = made(name)
+        booster = getattr(model, attribute)
+        booster = booster() if callable(booster) else booster
+        np.testing.assert_array_equal(sums(read_trees(booster, 1), X[:9]), sums(read_trees(model, 1), X[:9]))
+
+
+def categories() -> Any:
+    return (
+        import_module("pandas")
+        .DataFrame({"n": X[:, 0], "k": X[:, 3].astype(int).astype(str)})
+        .astype({"k": "category"})
+    )
+
+
+@pytest.mark.parametrize(
+    ("fit", "message"),
+    [
+        (lambda: LogisticRegression().fit(X, CLASS), "is a LogisticRegression; .* ReLU networks .* tree"),
+        (lambda: make_pipeline(tree.DecisionTreeClassifier()).fit(X, CLASS), "is a Pipeline"),
+        (lambda: tree.DecisionTreeRegressor().fit(X, X[:, :2]), "has 2 outputs"),
+        (
+            lambda: ensemble.GradientBoostingClassifier(init=LogisticRegression(), n_estimators=2).fit(X, CLASS),
+            "begins with a LogisticRegression",
+        ),
+        (
+            lambda: ensemble.HistGradientBoostingClassifier(categorical_features=[3]).fit(np.abs(X), CLASS),
+            "HistGradientBoostingClassifier splits on categories",
+        ),
+        (lambda: xgboost(booster="gblinear", max_depth=None).fit(X, CLASS), "is linear"),
+        (lambda: xgboost(missing=0.0).fit(X, CLASS), "takes 0.0 for missing"),
+        (lambda: xgboost(enable_categorical=True).fit(categories(), CLASS), "XGBoost model splits on categories"),
+        (lambda: lightgbm(min_data_per_group=5).fit(categories(), CLASS), "LightGBM model splits on categories"),
+        (lambda: lightgbm(zero_as_missing=True).fit(X, CLASS), "takes zero for missing"),
+        (lambda: lightgbm(linear_tree=True).fit(X, CLASS), "linear trees"),
+    ],
+)
+def test_what_cannot_be_certified_says_why(fit: Callable[[], Any], message: str):
+    with pytest.raises(OptionError, match=message):
+        read_trees(fit(), 1)
+
+
+def test_a_tree_without_splits_is_one_leaf():
+    model = lightgbm(min_child_samples=300).fit(X, CLASS)
+    found = read_trees(model, 1)
+    assert len(found.columns) == 0
+    way = largest_on_the_way(model, torch.tensor(X[:3]), torch.tensor(X[3:6]))
+    assert way.largest.tolist() == [0.0, 0.0, 0.0]
