@@ -640,3 +640,35 @@ def test_a_long_training_tells_how_far_it_is():
     training = [done for what, done in told if what == "measuring: fliptest"]
     assert len(training) > 4  # more than the beginning in each fold
     assert [done for _, done in told] == sorted(done for _, done in told)
+
+
+# --- legitimate columns --------------------------------------------------------------------------------------------
+
+
+def overworked(n: int = 1200) -> pd.DataFrame:
+    """Return people of whom men work longer, and are paid by the hour and nothing else."""
+    rng = np.random.default_rng(0)
+    people = table(n)
+    people["hours"] = 30 + 8 * (people["sex"] == "Male") + rng.normal(0, 5, n)
+    people["income"] = 80 * people["hours"] + rng.normal(0, 100, n)
+    return people
+
+
+@pytest.mark.parametrize("test", ["rank", "rank/a", "move"])
+def test_what_hours_explain_is_no_effect_once_they_are_legitimate(test: str):
+    options = QUICK | {"test": test}
+    plain, kept = (fairfox.audit(by_income, overworked(), **options, legitimate=own) for own in ((), "hours"))
+    assert float(kept.scores.mean()) < 0.1 * float(plain.scores.mean())
+    assert (plain.settings["legitimate"], kept.settings["legitimate"]) == (None, ["hours"])
+    assert kept.findings[0].direct.abs().mean() < 0.2 * plain.findings[0].direct.abs().mean()
+    assert kept.meaning.startswith(plain.meaning)
+    assert kept.meaning.endswith("and with them what they explain of the others: hours.")
+    assert ("with hours as they are" in kept.summary()) == (test != "rank/a")
+    assert kept.features.displacement["hours"] == 0.0
+
+
+def test_of_all_tests_those_run_that_take_legitimate_columns():
+    result = fairfox.audit(by_income, overworked(200), **(QUICK | {"test": "all"}), legitimate=["hours"])
+    assert result.comparison is not None
+    assert set(result.comparison.tests) == {"rank", "move", "move-direct"}
+    assert result.comparison.skipped["faux"] == "it takes no legitimate columns"

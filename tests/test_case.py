@@ -11,7 +11,7 @@ from test_question import asked
 from torch import nn
 
 from fairfox.case import Case, _columns_of, read_tables
-from fairfox.errors import OptionError
+from fairfox.errors import FairfoxError, OptionError
 from fairfox.models.description import Description
 
 PEOPLE = pd.DataFrame(
@@ -101,3 +101,24 @@ def test_what_is_said_to_be_returned_is_not_guessed():
     with pytest.raises(OptionError, match="The first 1000 predictions"):
         case_of(late, MANY)
     assert case_of(late, MANY, returns="value").unit == "value"
+
+
+@pytest.mark.parametrize(
+    ("legitimate", "message"),
+    [
+        ("agee", r"'agee' is none that the model takes. Did you mean 'age'\?"),
+        ("sex", "'sex' cannot be legitimate: the protected variable 'sex' is read from it"),
+        ("name", "'name' is none that the model takes"),
+        (["age", "income"], "All columns of the model are legitimate"),
+    ],
+)
+def test_columns_that_cannot_be_legitimate_are_refused(legitimate: Any, message: str):
+    with pytest.raises(FairfoxError, match=message):
+        case_of(by_income, legitimate=legitimate)
+
+
+def test_the_column_a_cut_goes_through_cannot_be_legitimate():
+    with pytest.raises(
+        OptionError, match="'age' cannot be legitimate: the protected variable 'age<30' is read from it"
+    ):
+        case_of(by_income, protected="age<30", legitimate="age")

@@ -53,8 +53,23 @@ def test_one_protected_column_is_a_list_of_one():
         ({"merge_rare": 0}, "merge_rare is 0; expected a share of the people above 0 and below 0.5"),
         ({"batch_size": 0}, "batch_size is 0; expected a whole number of at least 1"),
         ({"returns": "odds"}, "returns is 'odds'; expected 'probability' or 'logit' or 'value'"),
+        ({"legitimate": 3}, "legitimate is 3; expected a column name, or a list of them"),
+        ({"legitimate": ["hours", ""]}, r"legitimate is \['hours', ''\]; expected a column name"),
+        ({"legitimate": "paid", "label": "paid"}, "'paid' is the label and cannot be legitimate"),
+        ({"legitimate": "hours", "test": "faux"}, "faux takes no legitimate columns; use rank, move or move-direct"),
+        ({"legitimate": "hours", "test": "fliptest"}, "fliptest takes no legitimate columns; use rank"),
+        (
+            {"legitimate": "hours", "test": "counterfactual", "options": {"graph": {"pay": ["sex"]}}},
+            "counterfactual takes no legitimate columns: the graph says what acts on what",
+        ),
     ],
 )
 def test_options_that_cannot_be_are_refused_before_any_table_is_read(options: dict[str, Any], message: str):
     with pytest.raises(OptionError, match=message):
         asked(**options)
+
+
+def test_one_legitimate_column_is_a_list_of_one_and_each_counts_once():
+    assert asked().legitimate_names == []
+    assert asked(legitimate="hours").legitimate_names == ["hours"]
+    assert asked(legitimate=["hours", "education", "hours"]).legitimate_names == ["hours", "education"]

@@ -22,6 +22,7 @@ from fairfox.doubts import find_doubts
 from fairfox.explain import effect_by_feature
 from fairfox.extras import installed_versions
 from fairfox.fairtests.protocol import Measurement
+from fairfox.fairtests.registry import about
 from fairfox.findings import find, own_deltas
 from fairfox.flips import transparency
 from fairfox.models.description import Kind
@@ -50,6 +51,7 @@ def audit(
     reference: object | None = None,
     intersections: bool = False,
     hold_others: bool = False,
+    legitimate: str | Sequence[str] = (),
     reference_group: str | Sequence[str] | None = None,
     merge_rare: float | None = None,
     protected_from: object | None = None,
@@ -92,6 +94,8 @@ def audit(
         intersections: also compare the crossings of the protected classes, such as "Female & Black".
         hold_others: compare with people who are alike in the other protected variables; without it each variable
             is looked at as if it were the only one.
+        legitimate: columns that may rightly tell the groups apart, such as "hours-per-week": they stay as they are,
+            and so does what they explain of the others, so that what remains is not explained by them.
         reference_group: compare every class with this one only ("White" or "race=White"); one per variable.
         merge_rare: put together classes with a smaller share of the people than this.
         protected_from: another table that has the protected columns, found by the column `on` of both.
@@ -125,6 +129,7 @@ def audit(
         limits=limits,
         intersections=intersections,
         hold_others=hold_others,
+        legitimate=legitimate,
         reference_group=reference_group,
         merge_rare=merge_rare,
         on=on,
@@ -169,6 +174,9 @@ def _others(case: Case) -> tuple[list[str], dict[str, str]]:
         compared=bool(q.reference_group),
         held=q.hold_others,
     )
+    if q.legitimate:
+        skipped |= {name: "it takes no legitimate columns" for name in others if not about(name).explains}
+        others = [name for name in others if name not in skipped]
     check_used(q.options_by_test, skipped)
     return others, skipped
 
@@ -184,6 +192,7 @@ def _readings(case: Case, others: Sequence[str], progress: Progress) -> Readings
         others=others,
         options=q.options_by_test,
         hold_others=q.hold_others,
+        legitimate=q.legitimate_names,
         refits=q.refits,
         folds=q.folds,
         seed=q.seed,
@@ -216,7 +225,7 @@ def _result(case: Case, runs: Readings, skipped: Mapping[str, str]) -> AuditResu
         delta=delta,
         deltas=case.deltas,
         test=q.main,
-        meaning=what.meaning,
+        meaning=_meaning(case),
         unit=f"{what.unit} ({case.unit})" if what.of_prediction else what.unit,
         warnings=tuple(_warnings(case, runs)),
         weights=case.data.weights,
@@ -224,6 +233,17 @@ def _result(case: Case, runs: Readings, skipped: Mapping[str, str]) -> AuditResu
         comparison=Comparison.of(runs, skipped) if q.several else None,
         settings=_settings(case),
         counterfactual_table=None if mapped is None else case.encoding.own_table(mapped),
+    )
+
+
+def _meaning(case: Case) -> str:
+    """Return what the score says, and what stays as it is."""
+    q = case.question
+    if not q.legitimate_names:
+        return q.about.meaning
+    return (
+        f"{q.about.meaning} Legitimate columns stay as they are, and with them what they explain of the others: "
+        f"{', '.join(q.legitimate_names)}."
     )
 
 
@@ -272,6 +292,7 @@ def _settings(case: Case) -> dict[str, Any]:
         "columns": list(case.encoding.columns),
         "intersections": q.intersections,
         "hold_others": q.hold_others,
+        "legitimate": q.legitimate_names or None,
         "merge_rare": q.merge_rare,
         "weights": q.weights,
         "max_flagged": case.limits or None,

@@ -16,6 +16,7 @@ from fairfox.data.joins import join_protected
 from fairfox.data.protected import find_group
 from fairfox.data.table import load_table
 from fairfox.errors import OptionError
+from fairfox.maps.legitimate import legitimate_features
 from fairfox.models.description import Description
 from fairfox.models.protocol import Model, predict
 from fairfox.models.wrap import as_model, describe
@@ -76,6 +77,7 @@ class Case:
         q, described = question, describe(model, wanted=question.output)
         encoding = _encoding(tables, described, q)
         data = encoding.encode(tables.people)
+        legitimate_features(data, q.legitimate_names)  # refuses what cannot be
         deltas, limits = (_by_group(given, data.protected) for given in (q.deltas, q.limits))
         seen = data.x[:_LOOKED_AT]
         target = as_model(

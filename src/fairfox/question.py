@@ -11,7 +11,15 @@ from typing import Any
 
 from fairfox.comparison import ALL, options_by_test
 from fairfox.errors import OptionError
-from fairfox.fairtests.registry import About, about, check_auditable, check_direction, check_holding, check_options
+from fairfox.fairtests.registry import (
+    About,
+    about,
+    check_auditable,
+    check_direction,
+    check_holding,
+    check_legitimate,
+    check_options,
+)
 from fairfox.models.description import Kind
 from fairfox.models.output import Returns, Wanted
 
@@ -35,6 +43,7 @@ class Question:
     limits: Mapping[str, float] | None
     intersections: bool
     hold_others: bool
+    legitimate: str | Sequence[str]
     reference_group: str | Sequence[str] | None
     merge_rare: float | None
     on: str | None
@@ -85,6 +94,12 @@ class Question:
         """The protected columns, or cuts through them."""
         return [self.protected] if isinstance(self.protected, str) else list(self.protected)
 
+    @property
+    def legitimate_names(self) -> list[str]:
+        """The legitimate columns, each once."""
+        given = [self.legitimate] if isinstance(self.legitimate, str) else self.legitimate
+        return list(dict.fromkeys(given))
+
     def _check_test(self) -> None:
         _ = self.about  # refuses a test that there is not
         check_auditable(self.main)
@@ -130,12 +145,24 @@ class Question:
     def _check_comparisons(self) -> None:
         if self.reference_group:
             check_direction(self.main)
+        self._check_legitimate()
         if self.hold_others:
             check_holding(self.main)
             if len(self.specs) < 2:
                 raise OptionError(
                     "hold_others (--hold-others) needs at least two protected variables; name another one"
                 )
+
+    def _check_legitimate(self) -> None:
+        given: object = self.legitimate
+        if not isinstance(given, Sequence) or not all(isinstance(name, str) and name for name in given) or given == "":
+            raise OptionError(f"legitimate is {given!r}; expected a column name, or a list of them")
+        if self.label is not None and self.label in self.legitimate_names:
+            raise OptionError(
+                f"'{self.label}' is the label and cannot be legitimate, as no model takes it; name columns of the model"
+            )
+        if given:
+            check_legitimate(self.main)
 
 
 def _is_by_group(given: object) -> bool:

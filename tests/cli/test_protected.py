@@ -324,3 +324,19 @@ def test_what_cannot_be_meant_is_refused_in_one_sentence(people: Path, options: 
 
 def test_one_variable_has_no_others_to_hold(people: Path):
     assert "needs at least two protected variables" in refused(run(people, "-c", "sex", "--hold-others"), people)
+
+
+@pytest.mark.parametrize("named", [["income, home"], ["income", "home"]])
+def test_legitimate_columns_are_named_with_commas_or_one_by_one(people: Path, named: list[str]):
+    given = ["--columns", "income,tenure,home", "--refits", "1", "--out", str(people / "out"), "-c", "sex"]
+    legitimate = [text for name in named for text in ("--legitimate", name)]
+    tables = [str(people / "people.csv"), "--reference", str(people / "panel.csv")]
+    done = CliRunner().invoke(cli, ["audit", str(people / "model.py:score"), *tables, *given, *legitimate])
+    fields = finished(done, people)
+    assert fields["settings"]["legitimate"] == ["income", "home"]
+    assert fields["variables"][0]["readings"]["total"]["mean_absolute"] < 0.02  # tenure goes with age, not with sex
+
+
+def test_legitimate_columns_that_are_none_are_refused(people: Path):
+    assert "Did you mean 'income'" in refused(run(people, "-c", "sex", "--legitimate", "incme"), people)
+    assert "legitimate is ['']" in refused(run(people, "-c", "sex", "--legitimate", ""), people)

@@ -159,6 +159,23 @@ def test_others_are_held_or_a_test_that_can_is_named(name: str):
         assert not torch.allclose(found.score, measured(name, "two").score, atol=1e-4)
 
 
+@pytest.mark.parametrize(("name", "kind"), [(name, kind) for name, kind in CASES if not name.endswith("/a")])
+def test_legitimate_columns_are_kept_or_a_test_that_keeps_them_is_named(name: str, kind: str):
+    if not about(name).explains:
+        with pytest.raises(OptionError, match=r"takes no legitimate columns.*rank"):
+            made(name, kind, legitimate=["income", "job"])
+        return
+    data = individuals(name, kind)
+    test = made(name, kind, legitimate=["income", "job"]).fit(data)
+    found = test.measure(target(data.x.shape[1]), data)
+    assert torch.isfinite(found.score).all()
+    assert float(found.abstained.double().mean()) < 0.2
+    kept = [f.columns for f in data.features if f.name in ("income", "job")]
+    for columns in kept:
+        rows = test.counterfactuals(data, found.worst)[:, :, columns]
+        assert torch.equal(rows, data.x[:, columns].expand_as(rows))
+
+
 @each
 def test_with_a_reference_group_people_are_compared_with_it_only(name: str):
     data, found = individuals(name, "a reference group"), measured(name, "a reference group")

@@ -610,3 +610,40 @@ def test_options_that_are_not_allowed_are_refused():
         MoveMap(auxiliary=FixedAuxiliary([linear(1.0, 0.0)])).fit(four_ages()).map(four_ages())
     with pytest.raises(ShapeError, match="The auxiliary has 1 outputs; expected 3: "):
         MoveMap(auxiliary=FixedAuxiliary([linear(1.0, 0.0)])).fit(three_groups())
+
+
+# --- legitimate columns --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("metric", ["identity", "covariance", "between"])
+def test_legitimate_columns_do_not_move_and_what_the_groups_owe_them_is_no_reason_to(metric: Any):
+    noise = torch.randn(2000, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    own = (torch.arange(2000) % 2).double()
+    hours = 1.5 * own + noise[:, 0]
+    data = individuals(torch.stack([hours, hours + 0.5 * noise[:, 1], own + noise[:, 2]], dim=1))
+    auxiliary = FixedAuxiliary([linear(0.0, 1.5, 0.0)])  # all that it sees of the group comes with the first column
+    plain, kept = (
+        MoveMap(metric=metric, auxiliary=auxiliary, legitimate=names).fit(data).map(data).rows - data.x
+        for names in ((), ("x0",))
+    )
+    assert float(kept[:, 0].abs().max()) == 0
+    assert float(kept[:, 1].abs().mean()) < 0.1 * float(plain[:, 1].abs().mean())
+
+
+@pytest.mark.parametrize("metric", ["identity", "covariance", "between"])
+def test_what_legitimate_columns_do_not_explain_moves_as_far_as_the_groups_are_apart_in_it(metric: Any):
+    noise = torch.randn(4000, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    own = (torch.arange(4000) % 2).double()
+    data = individuals(torch.stack([1.5 * own + noise[:, 0], own + noise[:, 1]], dim=1))
+    auxiliary = FixedAuxiliary([linear(1.5, 1.0)])
+    fitted = MoveMap(metric=metric, auxiliary=auxiliary, legitimate=("x0",), persistence=1.0).fit(data)
+    moved = fitted.map(data).rows - data.x
+    torch.testing.assert_close(moved[:, 1], 1 - 2 * own, atol=0.15, rtol=0)
+
+
+def test_a_move_with_nothing_but_legitimate_columns_to_go_by_is_abstained():
+    data = world()
+    fitted = MoveMap(metric="identity", auxiliary=FixedAuxiliary([linear(1.0, 0.0, 0.0)]), legitimate=("x0",))
+    out = fitted.fit(data).map(data)
+    assert out.abstained.all()
+    assert torch.equal(out.rows, data.x)

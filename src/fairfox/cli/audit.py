@@ -37,6 +37,12 @@ SEEDS = click.IntRange(0, 2**32 - 1)  # what NumPy's and scikit-learn's generato
 @click.option("--intersections", is_flag=True, help="Also compare crossings of the protected classes: Female & Black.")
 @click.option("--hold-others", is_flag=True, help="Compare with people who are alike in the other protected variables.")
 @click.option(
+    "--legitimate",
+    multiple=True,
+    metavar="COL,COL,...",
+    help="Columns that may rightly tell the groups apart: they stay, and what they explain of the others too; repeat.",
+)
+@click.option(
     "--reference-group",
     multiple=True,
     metavar="GROUP",
@@ -196,6 +202,8 @@ def audit(
         raise OptionError("The graph of causes is a file; give it with --graph FILE, not with --set")
     options["options"] = {**settings_of_test, **({} if graph is None else {"graph": graph})} or None
     options["protected"] = list(protected)
+    named = csv.reader(options["legitimate"], skipinitialspace=True)
+    options["legitimate"] = [name for names in named for name in names or [""]]
     options["delta"], options["deltas"] = deltas.pop("", None), deltas
     options["columns"] = None if options["columns"] is None else next(csv.reader([options["columns"]]))
     if isinstance(target, Endpoint):

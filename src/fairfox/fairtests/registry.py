@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields
 from math import isfinite
 from numbers import Integral, Real
@@ -17,7 +17,8 @@ if TYPE_CHECKING:  # the command line lists the tests without importing torch
     from fairfox.maps.protocol import CounterfactualMap
 
 _Made = TypeVar("_Made")
-_OWN = ("variable", "only", "hold_others", "auxiliary", "seed", "refits", "batch_size", "progress")  # not to be set
+_KEPT = ("hold_others", "legitimate")
+_OWN = ("variable", "only", *_KEPT, "auxiliary", "seed", "refits", "batch_size", "progress")  # not to be set
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class About:
     only_groups: bool = False  # compares classes, and takes no protected number
     compares: bool = True  # with people of another group
     holds: bool = True  # can hold the other protected variables as they are
+    explains: bool = False  # can leave legitimate columns, and what they explain, as they are
 
 
 _RANK = "How the prediction would change if each feature had the value of the same rank in another group."
@@ -58,12 +60,12 @@ _PREDICTION, _SLOPE, _COSINE = (
 )
 
 FAIR_TESTS: dict[str, About] = {
-    "rank": About(_RANK, _PREDICTION, 0.05),
-    "rank/a": About(_RANK + _SHARE, _PREDICTION + " x alignment share", 0.01),
-    "move": About(_MOVE, _PREDICTION, 0.05),
-    "move/a": About(_MOVE + _SHARE, _PREDICTION + " x alignment share", 0.01),
-    "move-direct": About(_DIRECT, _PREDICTION, 0.05),
-    "move-direct/a": About(_DIRECT + _SHARE, _PREDICTION + " x alignment share", 0.01),
+    "rank": About(_RANK, _PREDICTION, 0.05, explains=True),
+    "rank/a": About(_RANK + _SHARE, _PREDICTION + " x alignment share", 0.01, explains=True),
+    "move": About(_MOVE, _PREDICTION, 0.05, explains=True),
+    "move/a": About(_MOVE + _SHARE, _PREDICTION + " x alignment share", 0.01, explains=True),
+    "move-direct": About(_DIRECT, _PREDICTION, 0.05, explains=True),
+    "move-direct/a": About(_DIRECT + _SHARE, _PREDICTION + " x alignment share", 0.01, explains=True),
     "faux": About(_FAUX, _SLOPE, 0.05),
     "faux/s": About(_FAUX + _SPREAD, _SLOPE, 0.05),
     "faux+ng": About(_NG, _COSINE, 0.5, of_prediction=False, holds=False),
@@ -105,6 +107,7 @@ FAIR_TESTS: dict[str, About] = {
         _PREDICTION,
         0.05,
         needs_input=True,
+        explains=True,
     ),
     "lic": About(
         "How fast the prediction changes as the protected variable truly changes; for generated people only.",
@@ -157,6 +160,17 @@ def check_holding(name: str) -> None:
         )
 
 
+def check_legitimate(name: str) -> None:
+    """Refuse legitimate columns with a test that cannot leave what they explain as it is."""
+    if about(name).needs_graph:
+        raise OptionError(
+            f"{name} takes no legitimate columns: the graph says what acts on what; leave out the arrows into them, or "
+            "use rank or move"
+        )
+    if not about(name).explains:
+        raise OptionError(f"{name} takes no legitimate columns; use rank, move or move-direct for them (--legitimate)")
+
+
 def check_options(name: str, options: Mapping[str, object] | None) -> None:
     """Refuse settings that a test does not have, before any work is done."""
     if options is not None and not isinstance(options, Mapping):
@@ -180,6 +194,7 @@ def make_test(
     *,
     auxiliary: Auxiliary | None = None,
     hold_others: bool = False,
+    legitimate: Sequence[str] = (),
     refits: int = 5,
     seed: int = 0,
     batch_size: int = 4096,
@@ -193,6 +208,8 @@ def make_test(
         auxiliary: the one to use instead of training an own `AuxiliaryModel`.
         hold_others: change each protected variable while the others stay as they are (`faux`, `lic`,
             `counterfactual` and `unawareness` do so always).
+        legitimate: features that stay as they are, and with them what they explain of the others (`rank` and `move`;
+            `unawareness` leaves all features anyway).
         refits: how many times auxiliaries and maps are fitted.
         seed: same seed, same machine, same numbers.
         batch_size: rows per block.
@@ -203,6 +220,8 @@ def make_test(
     about(name)
     if hold_others:
         check_holding(name)
+    if legitimate:
+        check_legitimate(name)
     if about(name).needs_graph and "graph" not in (options or {}):
         raise OptionError(
             f"{name} needs the graph of what causes what; give it as options={{'graph': {{...}}}} or with --graph FILE"
@@ -238,12 +257,19 @@ def make_test(
     if base == "fliptest":
         chosen: CounterfactualMap = _made(GanMap, base, given, seed=seed, progress=progress)
     else:
-        chosen = _made_map(base, given, aux, hold_others=hold_others, seed=seed, batch_size=batch_size)
+        kept = {"hold_others": hold_others, "legitimate": tuple(legitimate)}
+        chosen = _made_map(base, given, aux, kept, seed=seed, batch_size=batch_size)
     return Effect(map=chosen, refits=refits, aligned=variant == "a", auxiliary=aux, seed=seed, batch_size=batch_size)
 
 
 def _made_map(
-    base: str, given: Mapping[str, object], auxiliary: Auxiliary, *, hold_others: bool, seed: int, batch_size: int
+    base: str,
+    given: Mapping[str, object],
+    auxiliary: Auxiliary,
+    kept: Mapping[str, Any],
+    *,
+    seed: int,
+    batch_size: int,
 ) -> CounterfactualMap:
     from fairfox.maps.graph import GraphMap
     from fairfox.maps.move import MoveMap
@@ -251,15 +277,13 @@ def _made_map(
     from fairfox.maps.transport import TransportMap
 
     if base == "rank":
-        return _made(RankMap, base, given, hold_others=hold_others)
+        return _made(RankMap, base, given, **kept)
     if base == "transport":
         return _made(TransportMap, base, given, seed=seed)
     if base == "counterfactual":
         return _made(GraphMap, base, given, seed=seed)
     metric = "identity" if base == "move-direct" else "between"
-    return _made(
-        MoveMap, base, given, auxiliary=auxiliary, metric=metric, hold_others=hold_others, batch_size=batch_size
-    )
+    return _made(MoveMap, base, given, auxiliary=auxiliary, metric=metric, batch_size=batch_size, **kept)
 
 
 def _made(kind: type[_Made], name: str, given: Mapping[str, object], **own: Any) -> _Made:

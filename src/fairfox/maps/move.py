@@ -18,6 +18,7 @@ from fairfox.data.dataset import Dataset, Protected, missing_columns, project_bl
 from fairfox.errors import NotFittedError, OptionError, ShapeError
 from fairfox.gradients.autograd import autograd_jacobian
 from fairfox.maps.columns import kept_missing, outside, ranks_of
+from fairfox.maps.legitimate import legitimate_features, remaining_metric
 from fairfox.maps.protocol import (
     FLAT,
     OFF_RANGE,
@@ -29,6 +30,7 @@ from fairfox.maps.protocol import (
     who_counts,
 )
 from fairfox.maps.rank import RankMap
+from fairfox.maps.surfaces import Bent
 from fairfox.models.protocol import Model, row_blocks
 from fairfox.similarity import between_metric, covariance_metric
 
@@ -100,6 +102,7 @@ class Surroundings:
     covariance: Tensor | None  # (D, D), shrunk; None for the identity metric
     hidden: Tensor  # (D,) bool: columns that do not move along
     withheld_map: RankMap | None
+    legitimate: Bent
     spread: float = 1.0  # of a number
     values: Tensor | None = None  # of a number, in order
 
@@ -133,6 +136,8 @@ class MoveMap:
     the groups. The direction is recomputed at each of `steps` equal steps. `persistence` is how much of a
     person's typicality carries over: 1 keeps the rank of the logit, 0 sends everyone to the other group's mean.
     With `hold_others` groups are compared that are alike in the other protected variables: by linear regression.
+    Columns named `legitimate` do not move; the metric is that of what they leave unexplained, and by regression groups
+    are compared that are alike in them.
     """
 
     metric: Metric = "between"
@@ -142,6 +147,7 @@ class MoveMap:
     shrink: float = 0.1
     variable: int = 0
     hold_others: bool = False
+    legitimate: tuple[str, ...] = ()  # names of features
     batch_size: int = 4096
     model: Model | None = field(default=None, init=False, repr=False)
     surroundings: Surroundings | None = field(default=None, init=False, repr=False)
@@ -185,11 +191,13 @@ class MoveMap:
         going = ~(unknown | to.isnan() | (to == c if not p.is_continuous else to == 0))
         there = to if self.surroundings.values is None else self._reached(c, to)
         off = going & there.isnan()
+        kept = self.surroundings.legitimate.among(data.x.shape[1])
         x, flat = data.x.clone(), torch.zeros(len(c), dtype=torch.bool, device=c.device)
         for way in self._ways(data, there, going & ~off):
             x[way.rows], flat[way.rows] = self._follow(way, data)
         overshoot = outside(x, data.features)
         x = kept_missing(project_blocks(x, data.features), data.x, data.features)
+        x[:, kept] = data.x[:, kept]
         reasons = [(flat, FLAT), (off, OFF_RANGE)]
         if self.surroundings.withheld_map is not None:
             swapped = self.surroundings.withheld_map.map(data, to)
@@ -232,15 +240,20 @@ class MoveMap:
         if self.metric != "identity":
             covariance = covariance_metric(seen, shrink=self.shrink, weights=known.weights)
         rank = ranks_of(known, variable, known.withheld, seed=seed, hold_others=self.hold_others)
-        hidden = withheld | missing_columns(known).to(withheld.device)
-        held = held_columns(known, self._others(known.protected, variable))
+        legitimate = Bent.of(legitimate_features(known, self.legitimate), known.x)
+        still = legitimate.among(known.x.shape[1]).to(withheld.device)
+        if covariance is not None and self.legitimate:
+            covariance = remaining_metric(covariance, still)
+        hidden = withheld | missing_columns(known).to(withheld.device) | still
+        held = held_columns(known, self._others(known.protected, variable), legitimate)
         if not p.is_continuous:
             member = torch.stack([c == code for code in range(len(p.levels))], dim=1).to(seen)
-            return Surroundings(_regression(seen, member, held, known.weights)[0], covariance, hidden, rank)
+            gaps = _regression(seen, member, held, known.weights)[0]
+            return Surroundings(gaps, covariance, hidden, rank, legitimate)
         mean, spread = centre_and_spread(c, known.weights)
         along = torch.stack([(c - mean) / spread, torch.ones_like(c)], dim=1)
         slope = _regression(seen, along, held, known.weights)[0][:1] / spread
-        return Surroundings(slope, covariance, hidden, rank, float(spread), c.unique())
+        return Surroundings(slope, covariance, hidden, rank, legitimate, float(spread), c.unique())
 
     def _learn_where(self, known: Dataset, unseen: Dataset | None) -> None:
         """Read off where people stand: from unseen rows, or from all known ones where these lack a group."""
@@ -267,13 +280,16 @@ class MoveMap:
 
     def _shift_of(self, rows: Dataset, own: Tensor, output: Tensor) -> Tensor:
         """Return how the output goes with the variables that are held (H,), the own group the same."""
-        return _regression(output[:, None], own, held_columns(rows, self._others(rows.protected)), rows.weights)[1][
-            :, 0
-        ]
+        return _regression(output[:, None], own, self._held(rows), rows.weights)[1][:, 0]
 
     def _shifted(self, rows: Dataset, pair: tuple[int, int]) -> Tensor:
         """Return the part of everyone's output (n,) that goes with the variables that are held."""
-        return held_columns(rows, self._others(rows.protected)) @ self.shifts[pair].to(rows.x)
+        return self._held(rows) @ self.shifts[pair].to(rows.x)
+
+    def _held(self, rows: Dataset) -> Tensor:
+        """Return what is the same here and there, as columns (n, H)."""
+        assert self.surroundings is not None
+        return held_columns(rows, self._others(rows.protected), self.surroundings.legitimate)
 
     def _reached(self, c: Tensor, to: Tensor) -> Tensor:
         """Return the number (N,) that is so many standard deviations away; NaN beyond those of the fitting rows."""
@@ -308,14 +324,14 @@ class MoveMap:
         assert self.surroundings is not None
         model = self._moving(data.protected, way.pair)
         matrix = self.surroundings.metric(self.metric, way.gap)
-        gaps = missing_columns(data)
+        still = missing_columns(data) | self.surroundings.legitimate.among(data.x.shape[1])
         moved, stuck = [], []
         for block in row_blocks(len(way.rows), self.batch_size):
             x = data.x[way.rows[block]]
             lost = torch.zeros(len(x), dtype=torch.bool, device=x.device)
             for step in range(self.steps):
                 jac = autograd_jacobian(model, x, batch_size=self.batch_size)  # (n, 1, D)
-                jac[:, :, gaps] = 0.0
+                jac[:, :, still] = 0.0
                 lost |= dead_rows(jac)
                 direction = inverse_direction(jac, metric=matrix)[:, :, 0]
                 with torch.no_grad():
@@ -352,17 +368,17 @@ class MoveMap:
             )
 
 
-def held_columns(data: Dataset, others: Sequence[int]) -> Tensor:
-    """Return the protected variables that are held as columns (N, H): classes but the first as 0 and 1, and numbers.
+def held_columns(data: Dataset, others: Sequence[int], legitimate: Bent) -> Tensor:
+    """Return what is held as columns (N, H): other protected variables, and legitimate features.
 
-    What is unknown is 0: such people are neither learnt from nor moved.
+    Classes but the first as 0 and 1, and numbers. What is unknown is 0: such people are neither learnt from nor moved.
     """
     columns = [data.x.new_zeros(len(data), 0)]
     for v in others:
         p, c = data.protected[v], data.c[:, v].to(data.x)
         codes = torch.arange(1, max(len(p.levels), 1), device=c.device)
         columns.append(c.nan_to_num()[:, None] if p.is_continuous else (c[:, None] == codes).to(data.x))
-    return torch.cat(columns, dim=1)
+    return torch.cat([*columns, legitimate(data.x)], dim=1)
 
 
 def _regression(values: Tensor, own: Tensor, held: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:

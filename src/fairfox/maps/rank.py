@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from fairfox.data.dataset import Dataset, Feature
-from fairfox.errors import NotFittedError
+from fairfox.errors import DataError, NotFittedError
 from fairfox.maps.along import NumberRanks, Scale
-from fairfox.maps.protocol import OFF_RANGE, TOO_FEW, UNKNOWN, Mapped, check_groups_present, where_to
+from fairfox.maps.legitimate import GivenRanks, SameRanks, legitimate_features
+from fairfox.maps.protocol import OFF_RANGE, TOO_FEW, UNKNOWN, UNSHARED, Mapped, check_groups_present, where_to
 from fairfox.maps.ranks import Ranks, SameRank, categories_among, maximal_coupling, numbers_among, present
 
 _FIFTHS = (0.2, 0.4, 0.6, 0.8)  # where numbers are cut when they are held
@@ -31,6 +32,9 @@ class RankMap:
     about their own value becomes the rank among people one standard deviation higher or lower. With `hold_others`
     everyone is compared with people who share their other protected values (numbers in fifths).
 
+    Columns named `legitimate` stay as they are, and so does what they explain of the others: the rank is that among
+    people of the own group with about the same legitimate values, and becomes one among such people of the other.
+
     Example:
         >>> data = Dataset.from_arrays([[0.0], [1.0], [5.0], [7.0]], c=[0, 0, 1, 1])
         >>> RankMap().fit(data).map(data).rows[:, 0]
@@ -40,26 +44,56 @@ class RankMap:
     variable: int = 0  # which protected variable
     only: Tensor | None = None  # (D,) bool: columns to map; None: all
     hold_others: bool = False
+    legitimate: tuple[str, ...] = ()  # names of features
     strata: Strata | None = field(default=None, init=False, repr=False)
-    fitted: dict[int, ClassRanks | NumberRanks] = field(default_factory=dict, init=False, repr=False)  # by stratum
+    fitted: dict[int, SameRanks] = field(default_factory=dict, init=False, repr=False)  # by stratum
 
     def fit(self, data: Dataset) -> Self:
         """Learn each group's values and category shares."""
         check_groups_present(data, self.variable)
         p, c = data.protected[self.variable], data.c[:, self.variable]
-        features = [f for f in data.features if self.only is None or bool(self.only[f.start])]
         self.strata = Strata.of(data, self.variable if self.hold_others else None)
         held = bool(self.strata.others)
         scale = Scale.of(c) if p.is_continuous else None
         stratum = torch.where(c.isnan(), -1, self.strata.place(data.c))
         self.fitted = {}
         for code in stratum[stratum >= 0].unique().tolist():
-            x, own = (data.x[stratum == code], c[stratum == code]) if code or held else (data.x, c)
-            if scale is None:
-                self.fitted[code] = ClassRanks.of(x, own, len(p.levels), features, _FEWEST_IN_CLASS if held else 1)
-            elif not held or len(x) >= _FEWEST_IN_ALL:
-                self.fitted[code] = NumberRanks.of(x, own, scale, features)
+            part = data[stratum == code] if code or held else data
+            if scale is None or not held or len(part) >= _FEWEST_IN_ALL:
+                found = self._ranks(part, scale, _FEWEST_IN_CLASS if held else 1)
+                if found is not None:
+                    self.fitted[code] = found
+        if not held and not self.fitted:
+            raise DataError(
+                f"{len(data)} people are too few to learn what {len(self.legitimate)} legitimate column(s) explain; "
+                "give more rows, or name fewer columns"
+            )
         return self
+
+    def _ranks(self, data: Dataset, scale: Scale | None, fewest: int) -> SameRanks | None:
+        """Return what people of one stratum show; None where they are too few for the legitimate columns."""
+        p, c = data.protected[self.variable], data.c[:, self.variable]
+        features = [f for f in data.features if self.only is None or bool(self.only[f.start])]
+
+        def ranked(x: Tensor, c: Tensor, features: list[Feature]) -> SameRanks:
+            if scale is None:
+                return ClassRanks.of(x, c, len(p.levels), features, fewest)
+            return NumberRanks.of(x, c, scale, features)
+
+        if not self.legitimate:
+            return ranked(data.x, c, features)
+        legitimate = legitimate_features(data, self.legitimate)
+        others = [f for f in features if f not in legitimate]
+        itself = [f for f in others if bool(data.withheld[f.start])]  # nothing explains the protected variable itself
+        return GivenRanks.of(
+            data.x,
+            c,
+            len(p.levels),
+            scale,
+            legitimate,
+            [f for f in others if f not in itself],
+            lambda x, c, numbers: ranked(x, c, [*numbers, *itself]),
+        )
 
     def map(self, data: Dataset, to: Tensor | None = None) -> Mapped:
         """Return everyone's row where `to` (N,) says: in that class, or so many standard deviations of c higher.
@@ -91,13 +125,24 @@ class RankMap:
         left = abstained & ~c.isnan() & ~to.isnan() & ((to != c) | p.is_continuous)
         if not bool(left.any()):
             return UNKNOWN
-        if not p.is_continuous:
-            return TOO_FEW
-        if not self.strata.others:
-            return OFF_RANGE
+        alone = left & self._unshared(data, to)
+        left = left & ~alone
         compared = torch.isin(self.strata.place(data.c), torch.tensor(list(self.fitted), device=c.device))
-        found = {OFF_RANGE: left & compared, TOO_FEW: left & ~compared}
+        if not p.is_continuous:
+            compared = torch.zeros_like(compared)
+        elif not self.strata.others:
+            compared = torch.ones_like(compared)
+        found = {OFF_RANGE: left & compared, TOO_FEW: left & ~compared, UNSHARED: alone}
         return " or ".join(reason for reason, people in found.items() if bool(people.any()))
+
+    def _unshared(self, data: Dataset, to: Tensor) -> Tensor:
+        """Return who (N,) is alone with their legitimate values, as far as their stratum was learnt from."""
+        assert self.strata is not None
+        out, stratum = torch.zeros_like(to, dtype=torch.bool), self.strata.place(data.c)
+        for code, one in self.fitted.items():
+            if isinstance(one, GivenRanks):
+                out |= (stratum == code) & one.unshared(data.x, data.c[:, self.variable], to)
+        return out
 
 
 @dataclass(frozen=True)

@@ -135,13 +135,18 @@ def couple_rows(block: Tensor, own: Tensor, other: Tensor) -> Tensor:
 
     Shares are first clipped at 0 and renormalised.
     """
-    own, other = (part.clamp(min=0) for part in (own, other))
-    own, other = (part / part.sum(1, keepdim=True).clamp(min=1e-30) for part in (own, other))
+    own, other = as_shares(own), as_shares(other)
     stay = torch.where(own > 0, (other / torch.where(own > 0, own, 1.0)).clamp(max=1.0), 1.0)
     gain = (other - own).clamp(min=0)
     total = gain.sum(1, keepdim=True)
     left = (block * (1 - stay)).sum(1, keepdim=True)
     return torch.where(total > 0, block * stay + left * gain / torch.where(total > 0, total, 1.0), block)
+
+
+def as_shares(values: Tensor) -> Tensor:
+    """Return values (n, L) clipped at 0, as shares of each row's sum."""
+    clipped = values.clamp(min=0)
+    return clipped / clipped.sum(1, keepdim=True).clamp(min=1e-30)
 
 
 def numbers_among(features: Sequence[Feature]) -> list[Feature]:

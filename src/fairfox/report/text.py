@@ -105,7 +105,9 @@ def verdict(result: AuditResult) -> list[str]:
     found = f"{flagged:,} of {people(result.judged)} ({percent(result.share_flagged)}{weighted}) {verb} flagged"
     if result.is_effect:
         condition = "if only the protected column said another group" if result.test == "unawareness" else None
-        found += f": the prediction would change by more than {limit} {condition or _if_they(result.findings)}."
+        kept = result.settings.get("legitimate")
+        same = f", with {listed(kept, 'and')} as they are" if kept and condition is None else ""
+        found += f": the prediction would change by more than {limit} {condition or _if_they(result.findings)}{same}."
     else:
         found += f": the score is above {limit}, {unit_words(result.unit)}."
     if result.confident_flags is None:
