@@ -79,7 +79,7 @@ def group_name(variable: str, level: str) -> str:
 class Truth:
     """What only generated data knows: each individual as a member of the other group, encoded."""
 
-    counterfactual: Tensor  # (N, D)
+    counterfactual: Tensor  # (N, D), or (N, Q, D): of each of Q other groups
     dx_dc: Tensor | None = None  # (N, D, K)
 
 

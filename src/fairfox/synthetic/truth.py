@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from fairfox.data.dataset import Dataset
@@ -12,15 +13,19 @@ from fairfox.models.protocol import Model, predict
 def individual_fairness_score(model: Model, data: Dataset) -> Tensor:
     """Return |f(x) - f(x')| for everyone (N,), the IFS: x' is the same person as a member of the other group.
 
-    With more than two groups x' is the one that the truth holds (`SyntheticBias.sample`: the next class). Fairness
-    tests then give the worst over all other groups, which is another quantity.
+    With more than two groups it is the largest over those that the truth holds. Where that is each other group
+    (`fairfox.synthetic.graded.draw`) it is what fairness tests measure, the worst over all; where it is one of them
+    (`SyntheticBias.sample`: the next class) it is another quantity.
     """
     if data.truth is None:
         raise DataError(
             "The counterfactuals of these people are not known, and the true score needs them; "
             "give generated people, such as those of SyntheticBias.sample"
         )
-    return (predict(model, data.x) - predict(model, data.truth.counterfactual)).abs()
+    here, others = predict(model, data.x), data.truth.counterfactual
+    if others.ndim == 2:
+        return (here - predict(model, others)).abs()
+    return torch.stack([(here - predict(model, one)).abs() for one in others.unbind(1)]).amax(0)
 
 
 def unbiased_spread(model: Model, data: Dataset) -> float:

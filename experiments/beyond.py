@@ -1,0 +1,224 @@
+"""Beyond the paper: every fairness test and map on every world whose truth is known, from no bias to all of it.
+
+The eight settings of Table 1 and the same pairs of tables at bias 0.25, fusions with wdbc, and causal worlds. In each,
+several draws of people, targets and an auxiliary; what a test says of an unfair target is held against the truth, and
+against what it says of a target that cannot treat anyone unfairly. --only names batches of methods, which go into the
+same results file: `--only fliptest` for the one that a whole run leaves out, because its networks train for hours.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from beyond_methods import BATCHES, ON_ITS_OWN, Effort, scores_of
+from beyond_report import report, show
+from runner import Experiment, Found, Job, named
+from scoring import judge_known
+from settings import SETTINGS, Rows, Setting, Shape, Sources
+from torch import Tensor
+from trials import Folders, seed_of
+from worlds import Draw, Ground, World, ground_job, load_ground
+
+from fairfox.nets.wgan import GanSettings
+from fairfox.synthetic.graded import WORLDS
+from fairfox.synthetic.truth import individual_fairness_score
+
+WEAK = 0.25  # the bias at which the paper's tests lose their footing
+ADDITIVE = ("additive", "additive, skewed", "additive, long tails")
+MIXED = ("lending", "categorical proxies", "heavy tails")  # categories, unequal spreads, ability as a common cause
+
+
+def _fused(c: str, y: str, fusion: Any, family: str, bias: float) -> World:
+    name = f"{c}-{y}-{fusion}"
+    return World(name, family, bias, Setting(name, c, y, fusion, bias))
+
+
+PAIRS = (("magic", "backache"), ("australian", "credit"))
+OF_WDBC = (("wdbc", "credit", "concat"), ("magic", "wdbc", "concat"), ("magic", "wdbc", "outer"))  # 5 880 columns left
+FUSED = (
+    *(World(setting.name, "settings", setting.bias, setting) for setting in SETTINGS),
+    *(_fused(*pair, fusion, "settings", WEAK) for pair in PAIRS for fusion in ("outer", "concat")),
+    *(_fused(*three, "wdbc", bias) for three in OF_WDBC for bias in (WEAK, 1.0)),
+)
+
+
+@dataclass(frozen=True)
+class Beyond:
+    """Which worlds, how many draws of each, and which batches of methods."""
+
+    fused: tuple[World, ...] = FUSED
+    causal: tuple[str, ...] = tuple(WORLDS)
+    biases: tuple[float, ...] = (0.0, WEAK, 0.5, 1.0)  # of causal worlds
+    draws: int = 4
+    batches: tuple[str, ...] = tuple(batch for batch in BATCHES if batch not in ON_ITS_OWN)
+    rows: Rows = Rows(10_000, 2_000, 2_500)  # noqa: RUF009
+    wide_rows: Rows = Rows(4_000, 1_000, 1_500)  # noqa: RUF009  # of wdbc multiplied out: 2 400 columns
+    causal_rows: Rows = Rows(5_000, 1_000, 3_000)  # noqa: RUF009
+    targets: tuple[Shape, ...] = (Shape(64, 2), Shape(32, 3))  # in turn
+    auxiliary: Shape = Shape(64, 2)  # noqa: RUF009
+    sources: Sources = Sources()  # noqa: RUF009
+    effort: Effort = Effort()  # noqa: RUF009
+
+    @property
+    def worlds(self) -> list[World]:
+        """All worlds at all levels of bias, those that take longest first."""
+        fused = sorted(self.fused, key=lambda w: (w.fused is None or w.fused.fusion == "concat", w.family != "wdbc"))
+        return [*fused, *(World(name, family(name), bias) for name in self.causal for bias in self.biases)]
+
+    def draw(self, world: World, number: int, seed: int) -> Draw:
+        """Return one of the draws of a world; the same people and networks at every bias, as far as that goes."""
+        wide = world.family == "wdbc" and world.fused is not None and world.fused.fusion == "outer"
+        rows = self.causal_rows if world.fused is None else self.wide_rows if wide else self.rows
+        target = self.targets[number % len(self.targets)]
+        return Draw(rows, target, self.auxiliary, number, seed_of(seed, world.name, number))
+
+
+def family(name: str) -> str:
+    """Return which family a causal world belongs to."""
+    return "additive" if name in ADDITIVE else "mixed" if name in MIXED else "difficult"
+
+
+FULL = Beyond()
+QUICK = Beyond(
+    fused=(FUSED[3],),
+    causal=("additive", "lending"),
+    biases=(0.0, WEAK, 1.0),
+    draws=1,
+    batches=tuple(BATCHES),
+    rows=Rows(800, 200, 250),
+    causal_rows=Rows(800, 200, 250),
+    sources=Sources(rows=800, steps=100, pairs=200, draws=1),
+    effort=Effort(attack_steps=10, paired=200, gan=GanSettings(steps=20, rate=1e-3, width=16)),
+)
+
+
+def jobs(plan: Beyond, seed: int) -> list[Job]:
+    """Return a job for each world, draw and batch of methods, after the one that makes the ground."""
+    return [
+        _scoring_job(plan, world, number, batch, seed)
+        for world in plan.worlds
+        for number in range(plan.draws)
+        for batch in plan.batches
+    ]
+
+
+def _scoring_job(plan: Beyond, world: World, number: int, batch: str, seed: int) -> Job:
+    how = plan.draw(world, number, seed)
+    ground = ground_job(world, how, plan.sources, seed)
+    arguments = (world, how, tuple(BATCHES[batch]), plan.effort)
+    return Job(_name(world, number, batch), score_batch, arguments, after=(ground, *ground.after[:1]))
+
+
+def _name(world: World, number: int, batch: str) -> str:
+    return f"beyond-{world.place}-{number}-{batch}"
+
+
+def score_batch(
+    folder: Path, needed: Folders, world: World, how: Draw, names: Sequence[str], effort: Effort
+) -> dict[str, Any]:
+    """Return how good each method is on one ground."""
+    on = load_ground(needed, world, how)
+    return {name: numbers(on, scores) for name, scores in scores_of(names, on, effort).items()}
+
+
+def numbers(on: Ground, scores: Sequence[Tensor]) -> dict[str, float | None]:
+    """Return how good a method's scores of both targets are; None where a number has no meaning.
+
+    AP over both targets' people, rho inside the unfair one, the mean score over the mean true score (units), the fair
+    target's mean score over the unfair one's (fair), and the unfair one's mean score itself.
+    """
+    judged = judge_known(on.models, scores, on.trial)
+    unfair, fair = (float(each[each.isfinite()].double().mean()) for each in scores)
+    truth = float(individual_fairness_score(on.models[0], on.people).double().mean())
+    found = {
+        "ap": judged.ap,
+        "rho": judged.rho,
+        "units": unfair / truth if truth else None,
+        "fair": fair / unfair if unfair else None,
+        "mean": unfair,
+    }
+    return {name: value if value is not None and isfinite(value) else None for name, value in found.items()}
+
+
+def gather(plan: Beyond, found: Found, about: dict[str, Any]) -> dict[str, Any]:
+    """Return every world's numbers for each draw, and what they add up to."""
+    results: list[dict[str, Any]] = []
+    for world in plan.worlds:
+        of_draws = [
+            {name: one for batch in plan.batches for name, one in found[_name(world, number, batch)].items()}
+            for number in range(plan.draws)
+        ]
+        for method in of_draws[0]:
+            each = [own[method] for own in of_draws]
+            entry = {"world": world.name, "family": world.family, "bias": world.bias, "method": method}
+            results.append(entry | {name: [_rounded(one[name]) for one in each] for name in each[0]})
+    grounds = [
+        {"world": world.name, "bias": world.bias, **found[f"ground-{world.place}-{number}"]}
+        for world in plan.worlds
+        for number in range(plan.draws)
+    ]
+    return {"results": results, "grounds": grounds} | report(results, full=not about["quick"])
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.4g}")
+
+
+def narrow(plan: Beyond, names: Sequence[str]) -> Beyond:
+    """Return the plan for some batches of methods, in all worlds."""
+    return replace(plan, batches=named("batch of methods", {batch: batch for batch in BATCHES}, names))
+
+
+def check(earlier: dict[str, Any], about: dict[str, Any]) -> None:
+    """Stop where a batch would go into a file about other worlds."""
+    if about["only"] and not same_ground(earlier, about):
+        raise SystemExit("The results file has another seed or other settings; name another one with --out")
+
+
+def same_ground(earlier: dict[str, Any], about: dict[str, Any]) -> bool:
+    """Return whether two runs judge their methods on the same grounds."""
+    left, right = (
+        json.dumps([one["seed"], {k: v for k, v in one["settings"].items() if k not in ("batches", "effort")}])
+        for one in (earlier, about)
+    )
+    return left == right
+
+
+def merge(earlier: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
+    """Return what was found with the methods of an earlier run on the same grounds that were not run again."""
+    if not same_ground(earlier, found):
+        return found
+    again = {entry["method"] for entry in found["results"]}
+    kept = [entry for entry in earlier["results"] if entry["method"] not in again]
+    if not kept:
+        return found
+    results = [*kept, *found["results"]]
+    whole = earlier if found["only"] else found
+    return whole | {"results": results} | report(results, full=not found["quick"])
+
+
+EXPERIMENT: Experiment[Beyond] = Experiment(
+    name="beyond",
+    description="AP, rho and units of every fairness test and map on every world whose truth is known. --only names "
+    f"batches of methods ({', '.join(BATCHES)}), which go into the same results file.",
+    full=FULL,
+    quick=QUICK,
+    jobs=jobs,
+    gather=gather,
+    show=show,
+    narrow=narrow,
+    check=check,
+    merge=merge,
+    parts_with="table1",
+    parts_of_a_whole=True,
+)
+
+
+if __name__ == "__main__":
+    sys.exit(EXPERIMENT.run())

@@ -1,0 +1,126 @@
+"""The methods that are compared on worlds with a known truth: each a line, from its name to how it is fitted.
+
+A method is a fairness test or a counterfactual map. A map gives two scores: its effect under its own name and, under
+the name with /a, the effect times the alignment share. Methods of one batch run in one job: a new one joins a batch of
+its own, so that nothing else is done again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import cast
+
+import torch
+from scoring import Scores, known_scores
+from torch import Tensor
+from worlds import Ground
+
+from fairfox.auxiliary.linear import LinearAuxiliary
+from fairfox.data.contrasts import destinations, moves
+from fairfox.data.dataset import Dataset
+from fairfox.fairtests.protocol import FairnessTest
+from fairfox.fairtests.registry import make_test
+from fairfox.fairtests.unfair_map import UnfairMap
+from fairfox.maps.gan import GanMap
+from fairfox.maps.move import MoveMap
+from fairfox.maps.protocol import CounterfactualMap, ManyGroupMap
+from fairfox.maps.rank import RankMap
+from fairfox.maps.transport import TransportMap
+from fairfox.models.protocol import Model, predict
+from fairfox.nets.wgan import GanSettings
+
+_REFERENCE_COLUMNS = 8  # of Black et al. 2020: what FlipTest pays for distance grows with the square of the columns
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long the methods that search or train may take; steps are the references'."""
+
+    attack_steps: int = 200
+    paired: int = 1_500  # people of each group that transport pairs; it takes the cube of that
+    gan: GanSettings = GanSettings()  # noqa: RUF009
+
+
+Fitted = CounterfactualMap | FairnessTest
+Factory = Callable[[Ground, Effort], Fitted]
+
+
+def _registered(name: str, on: Ground, effort: Effort) -> FairnessTest:
+    return make_test(name, auxiliary=on.auxiliary, refits=1, seed=on.seed).fit(on.fitting)
+
+
+def _unfair_map(on: Ground, effort: Effort) -> FairnessTest:
+    return UnfairMap(auxiliary=LinearAuxiliary(), steps=effort.attack_steps).fit(on.fitting)
+
+
+def _fliptest(on: Ground, effort: Effort) -> CounterfactualMap:
+    weight = effort.gan.weight * (_REFERENCE_COLUMNS / on.fitting.x.shape[1]) ** 2
+    return GanMap(**asdict(effort.gan) | {"weight": weight}, seed=on.seed).fit(on.fitting)
+
+
+PAPER = ("faux", "faux+ng", "faux+ig")
+BATCHES: dict[str, dict[str, Factory]] = {
+    "gradients": {
+        **{name: partial(_registered, name) for base in PAPER for name in (base, f"{base}/s")},
+        "fta": partial(_registered, "fta"),
+        "fta+linear": partial(_registered, "fta+linear"),
+        "lic": partial(_registered, "lic"),
+    },
+    "maps": {
+        "rank": lambda on, effort: RankMap().fit(on.fitting),
+        "move": lambda on, effort: MoveMap(auxiliary=on.auxiliary).fit(on.fitting),
+        "move-direct": lambda on, effort: MoveMap(auxiliary=on.auxiliary, metric="identity").fit(on.fitting),
+    },
+    "transport": {
+        "transport": lambda on, effort: TransportMap(exact_up_to=effort.paired, seed=on.seed).fit(on.fitting)
+    },
+    "unfair_map": {"unfair_map": _unfair_map},
+    "fliptest": {"fliptest": _fliptest},
+}
+METHODS: dict[str, Factory] = {name: make for batch in BATCHES.values() for name, make in batch.items()}
+
+KNOWS_GENERATOR = ("lic",)  # only where dx/dc is known
+ON_ITS_OWN = ("fliptest",)  # batches that are slow, and run where they are asked for
+
+
+def scores_of(names: Sequence[str], on: Ground, effort: Effort) -> Scores:
+    """Return the scores of methods for each target (N,), NaN where one cannot say; none of those that lack the truth.
+
+    Every map gives a second score, times the alignment share.
+    """
+    assert on.people.truth is not None
+    found: Scores = {}
+    for name in names:
+        if name in KNOWS_GENERATOR and on.people.truth.dx_dc is None:
+            continue
+        fitted = METHODS[name](on, effort)
+        if hasattr(fitted, "score"):
+            found[name] = [_scores(cast(FairnessTest, fitted), model, on.people) for model in on.models]
+        else:
+            found[name] = worst_effects(fitted, on.models, on.people)
+            found[f"{name}/a"] = [share * each for share, each in zip(on.shares, found[name], strict=True)]
+    return found
+
+
+def _scores(test: FairnessTest, model: Model, people: Dataset) -> Tensor:
+    """Return a test's scores (N,), NaN for those whom one that measures abstains from."""
+    measure = getattr(test, "measure", None)
+    return test.score(model, people) if measure is None else known_scores(measure(model, people))
+
+
+def worst_effects(one: CounterfactualMap, targets: Sequence[Model], people: Dataset) -> list[Tensor]:
+    """Return the largest |f(T(x)) - f(x)| over the other groups, for each target (N,): people are mapped once."""
+    here = [predict(target, people.x) for target in targets]
+    worst = [torch.full_like(each, torch.nan) for each in here]
+    for contrast in moves(people.protected):
+        to = destinations(people, contrast)
+        rows = (~to.isnan()).nonzero()[:, 0]
+        part = people[rows]
+        mapped = one.map(part, to[rows]) if isinstance(one, ManyGroupMap) else one.map(part)
+        for place, target in enumerate(targets):
+            effect = (predict(target, mapped.rows) - here[place][rows]).abs()
+            known = torch.where(mapped.abstained, torch.nan, effect)
+            worst[place][rows] = torch.fmax(worst[place][rows], known)
+    return worst
