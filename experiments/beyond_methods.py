@@ -73,6 +73,7 @@ BATCHES: dict[str, dict[str, Factory]] = {
         "move": lambda on, effort: MoveMap(auxiliary=on.auxiliary).fit(on.fitting),
         "move-direct": lambda on, effort: MoveMap(auxiliary=on.auxiliary, metric="identity").fit(on.fitting),
     },
+    "shared": {"rank, shared": lambda on, effort: RankMap(shared=1.0).fit(on.fitting)},
     "transport": {
         "transport": lambda on, effort: TransportMap(exact_up_to=effort.paired, seed=on.seed).fit(on.fitting)
     },

@@ -4,8 +4,9 @@ import torch
 from populations import block, individuals, one_hot
 
 from fairfox.data.dataset import Dataset, Feature
-from fairfox.maps.columns import features_among, kept_missing, outside, ranks_of, with_ranks
+from fairfox.maps.columns import features_among, outside, ranks_of, with_ranks
 from fairfox.maps.protocol import UNKNOWN, Mapped
+from fairfox.maps.ranks import kept_missing
 
 NAN = float("nan")
 FEATURES = (Feature("debt", "continuous", 0, 2), block("job", "ab", start=2), Feature("age", "continuous", 4, 5))

@@ -22,14 +22,6 @@ def outside(x: Tensor, features: Sequence[Feature]) -> Tensor:
     return (entries - entries.clamp(0, 1)).abs().amax(1)
 
 
-def kept_missing(x: Tensor, before: Tensor, features: Sequence[Feature]) -> Tensor:
-    """Return rows x, which are overwritten, with the values that were missing before as they were."""
-    for f in features:
-        if f.has_missing:
-            x[:, f.start] = torch.where(before[:, f.start + 1] > 0.5, before[:, f.start], x[:, f.start])
-    return x
-
-
 def features_among(features: Sequence[Feature], columns: Tensor) -> tuple[Feature, ...]:
     """Return the features of some columns (D,) bool, with their places among these."""
     out: list[Feature] = []

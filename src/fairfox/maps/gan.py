@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from fairfox.data.dataset import Dataset, project_blocks, resample
 from fairfox.errors import FileError, NotFittedError, OptionError
 from fairfox.flips import mean_distance, mean_regression_error
-from fairfox.maps.columns import kept_missing, outside
+from fairfox.maps.columns import outside
 from fairfox.maps.generators import Fitted, doubts_about, in_units, only_withheld, read_map, seen_columns, write_map
 from fairfox.maps.protocol import (
     UNKNOWN,
@@ -28,6 +28,7 @@ from fairfox.maps.protocol import (
     compared_pairs,
     where_to,
 )
+from fairfox.maps.ranks import kept_missing
 from fairfox.models.protocol import row_blocks
 from fairfox.nets.wgan import GanSettings, Passage, Steps, train_generators
 

@@ -17,7 +17,7 @@ from fairfox.auxiliary.model import Auxiliary, AuxiliaryModel, centre_and_spread
 from fairfox.data.dataset import Dataset, Protected, missing_columns, project_blocks
 from fairfox.errors import NotFittedError, OptionError, ShapeError
 from fairfox.gradients.autograd import autograd_jacobian
-from fairfox.maps.columns import kept_missing, outside, ranks_of
+from fairfox.maps.columns import outside, ranks_of
 from fairfox.maps.legitimate import legitimate_features, remaining_metric
 from fairfox.maps.protocol import (
     FLAT,
@@ -30,6 +30,7 @@ from fairfox.maps.protocol import (
     who_counts,
 )
 from fairfox.maps.rank import RankMap
+from fairfox.maps.ranks import kept_missing
 from fairfox.maps.surfaces import Bent
 from fairfox.models.protocol import Model, row_blocks
 from fairfox.similarity import between_metric, covariance_metric

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Self
@@ -10,8 +11,9 @@ import torch
 from torch import Tensor
 
 from fairfox.data.dataset import Dataset, Feature
-from fairfox.errors import DataError, NotFittedError
+from fairfox.errors import DataError, NotFittedError, OptionError
 from fairfox.maps.along import NumberRanks, Scale
+from fairfox.maps.common import CommonWays
 from fairfox.maps.legitimate import GivenRanks, SameRanks, legitimate_features
 from fairfox.maps.protocol import OFF_RANGE, TOO_FEW, UNKNOWN, UNSHARED, Mapped, check_groups_present, where_to
 from fairfox.maps.ranks import Ranks, SameRank, categories_among, maximal_coupling, numbers_among, present
@@ -35,6 +37,10 @@ class RankMap:
     Columns named `legitimate` stay as they are, and so does what they explain of the others: the rank is that among
     people of the own group with about the same legitimate values, and becomes one among such people of the other.
 
+    With `shared` above 0 the displacements of all features together are reduced to what people have in common
+    (`CommonWays`, of that power): single features carry errors of their own, most of all where each of them mixes
+    what depends on the group with what does not.
+
     Example:
         >>> data = Dataset.from_arrays([[0.0], [1.0], [5.0], [7.0]], c=[0, 0, 1, 1])
         >>> RankMap().fit(data).map(data).rows[:, 0]
@@ -45,8 +51,14 @@ class RankMap:
     only: Tensor | None = None  # (D,) bool: columns to map; None: all
     hold_others: bool = False
     legitimate: tuple[str, ...] = ()  # names of features
+    shared: float = 0.0  # how much less displacements count that few people share; 0: they count as they are
+    common: CommonWays | None = field(default=None, init=False, repr=False)
     strata: Strata | None = field(default=None, init=False, repr=False)
     fitted: dict[int, SameRanks] = field(default_factory=dict, init=False, repr=False)  # by stratum
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.shared < math.inf:
+            raise OptionError(f"shared of the rank map is {self.shared}; give a number of at least 0")
 
     def fit(self, data: Dataset) -> Self:
         """Learn each group's values and category shares."""
@@ -68,6 +80,7 @@ class RankMap:
                 f"{len(data)} people are too few to learn what {len(self.legitimate)} legitimate column(s) explain; "
                 "give more rows, or name fewer columns"
             )
+        self.common = CommonWays.of(data, self.variable, self._displaced, self.shared) if self.shared > 0 else None
         return self
 
     def _ranks(self, data: Dataset, scale: Scale | None, fewest: int) -> SameRanks | None:
@@ -103,11 +116,18 @@ class RankMap:
         """
         if self.strata is None:
             raise NotFittedError("This RankMap is not fitted; call fit first")
-        c = data.c[:, self.variable]
         to = where_to(data, self.variable, to)
+        rows, moved = self._displaced(data, to)
+        if self.common is not None:
+            rows = self.common.shrink(data, self.variable, to, rows, moved)
+        return Mapped(rows, ~moved, self._reason(data, to, ~moved))
+
+    def _displaced(self, data: Dataset, to: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the rows (N, D) with the same ranks where people go, and who gets there (N,)."""
+        assert self.strata is not None
+        c = data.c[:, self.variable]
         if not self.strata.others:
-            rows, moved = self.fitted[0].map(data.x, c, to)
-            return Mapped(rows, ~moved, self._reason(data, to, ~moved))
+            return self.fitted[0].map(data.x, c, to)
         rows, moved = data.x.clone(), torch.zeros_like(c, dtype=torch.bool)
         stratum = self.strata.place(data.c)
         for code, one in self.fitted.items():
@@ -115,7 +135,7 @@ class RankMap:
             mapped = one.map(data.x.index_select(0, people), c[people], to[people])
             rows.index_copy_(0, people, mapped[0])
             moved.index_copy_(0, people, mapped[1])
-        return Mapped(rows, ~moved, self._reason(data, to, ~moved))
+        return rows, moved
 
     def _reason(self, data: Dataset, to: Tensor, abstained: Tensor) -> str:
         """Return why those who had somewhere to go did not get there; more than one reason where there are more."""

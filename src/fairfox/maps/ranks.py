@@ -187,3 +187,11 @@ def _grid(distinct: Tensor) -> tuple[Tensor, float, int]:
 def _cell(x: Tensor, low: Tensor, scale: float, cells: int) -> Tensor:
     """Return each number's cell; it never falls as x grows, so that lower cells hold lower values only."""
     return ((x - low) * scale).long().clamp_(0, cells - 1)
+
+
+def kept_missing(x: Tensor, before: Tensor, features: Sequence[Feature]) -> Tensor:
+    """Return rows x, which are overwritten, with the values that were missing before as they were."""
+    for f in features:
+        if f.has_missing:
+            x[:, f.start] = torch.where(before[:, f.start + 1] > 0.5, before[:, f.start], x[:, f.start])
+    return x
