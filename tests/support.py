@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from fairfox.auxiliary.quality import AuxiliaryQuality
+from fairfox.certification import Certificates
 from fairfox.result import AuditResult, FeatureEffect, Features, Finding, Group
 
 PEOPLE = 40
@@ -74,6 +75,25 @@ def example_result(**changes: Any) -> AuditResult:
         warnings=("The group sex=Male has few people.",),
     )
     return replace(result, **changes)
+
+
+def example_certificates(result: AuditResult, *, total: bool = False) -> Certificates:
+    """Return certificates of the forty people: everyone's score, and 6 points more for the first three.
+
+    Person 5 has none, as the abstained have none.
+    """
+    inside = 0.06 * (torch.arange(len(result)) < 3).double()
+    gone = result.abstained.clone()
+    gone[5] = True
+    reasons = ["a category changes on the way" if n == 5 else reason for n, reason in enumerate(result.reasons)]
+    return Certificates(
+        largest=torch.where(gone, torch.nan, result.scores.double() + inside),
+        inside=torch.where(gone, torch.nan, inside),
+        reasons=tuple(reasons),
+        delta=DELTA,
+        limits=torch.full((len(result),), DELTA, dtype=torch.float64),
+        total=total,
+    )
 
 
 def with_finding(result: AuditResult, place: int = 0, **changes: Any) -> AuditResult:

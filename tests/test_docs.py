@@ -86,6 +86,14 @@ def test_every_example_of_bring_your_model_runs(folder: Path, name: str, needs: 
         assert (folder / arguments[-1] / "report.html").exists()
 
 
+@pytest.mark.parametrize(("name", "printed"), [("way", "tensor(["), ("audit", "proved, not sampled.")])
+def test_every_example_of_certificates_runs(folder: Path, name: str, printed: str):
+    code = [sys.executable, "-c", example(name, page="docs/certificates.md")]
+    done = subprocess.run(code, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert printed in done.stdout
+
+
 def test_a_test_of_ones_own_is_benchmarked_in_three_lines(tmp_path: Path):
     parts = [example(name, page="docs/benchmark.md") for name in ("trial", "own test", "judge")]
     assert len([line for line in parts[-1].splitlines() if line]) == 3

@@ -14,8 +14,11 @@ from torch import Tensor
 
 from fairfox.auxiliary.model import centre_and_spread
 from fairfox.case import Case, read_tables
+from fairfox.certificates.way import certifier
+from fairfox.certification import Certificates
+from fairfox.certification import certify as certify_ways
 from fairfox.comparison import Comparison, applicable, check_used
-from fairfox.crossfit import Progress, Readings, cross_fit
+from fairfox.crossfit import TOTAL, Progress, Readings, cross_fit
 from fairfox.data.contrasts import LOWER
 from fairfox.data.dataset import Protected
 from fairfox.doubts import find_doubts
@@ -70,6 +73,7 @@ def audit(
     refits: int = 5,
     folds: int = 5,
     batch_size: int = 4096,
+    certify: bool = False,
     progress: Progress | None = None,
 ) -> AuditResult:
     """Return, for every person in the table, whether the model treats them differently because of c.
@@ -115,6 +119,8 @@ def audit(
         refits: how many times auxiliaries and maps are fitted; their spread gives the intervals.
         folds: parts of the cross-fitting.
         batch_size: rows per block.
+        certify: also prove how far the prediction changes at any point on everyone's way to the other group, for
+            ReLU networks and tree ensembles; another model is refused.
         progress: called with what is being done and the fraction done.
     """
     started = perf_counter()
@@ -147,13 +153,18 @@ def audit(
         refits=refits,
         folds=folds,
         batch_size=batch_size,
+        certify=certify,
     )
     say("reading the table", 0.0)
     case = Case.of(model, question, read_tables(table, reference, protected_from, question))
+    if certify:
+        certifier(model, case.target)  # refuses what nothing can certify
     others, skipped = _others(case)
     runs = _readings(case, others, say)
     say("explaining", 0.9)
     result = _result(case, runs, skipped)
+    if certify:
+        result = replace(result, certificates=_certificates(model, case, runs, say))
     for text in result.warnings:
         _log.warning(text)
     say("done", 1.0)
@@ -236,6 +247,21 @@ def _result(case: Case, runs: Readings, skipped: Mapping[str, str]) -> AuditResu
     )
 
 
+def _certificates(model: object, case: Case, runs: Readings, progress: Progress) -> Certificates:
+    """Return what is proved about everyone's way, held against delta: that of `rank` where the test moves nobody."""
+    moves = runs.main.counterfactuals is not None
+    delta = _delta(case) if moves else default_delta(about(TOTAL).delta, case.predictions, unit=case.unit)
+    return certify_ways(
+        model,
+        case.target,
+        runs,
+        aligned=case.question.main.endswith("/a"),
+        delta=delta,
+        limits=own_deltas(runs.people, delta, case.deltas if moves else {}),
+        progress=lambda done: progress("certifying", 0.95 + 0.05 * done),
+    )
+
+
 def _meaning(case: Case) -> str:
     """Return what the score says, and what stays as it is."""
     q = case.question
@@ -306,6 +332,7 @@ def _settings(case: Case) -> dict[str, Any]:
         "model": case.model,
         "model_kind": case.kind,
         "differentiable": case.target.differentiable,
+        **({"certify": True} if q.certify else {}),
         "versions": {"python": platform.python_version(), **installed_versions(*_PACKAGES)},
     }
 

@@ -61,6 +61,7 @@ class Question:
     refits: int
     folds: int
     batch_size: int
+    certify: bool = False
 
     def __post_init__(self) -> None:
         self._check_test()

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from fairfox.auxiliary.quality import AuxiliaryQuality
+from fairfox.certification import Certificates
 from fairfox.comparison import Comparison
 from fairfox.data.dataset import ProtectedKind, group_name
 from fairfox.data.files import written_whole
@@ -214,6 +215,7 @@ class AuditResult:
     checks: dict[str, float] = field(default_factory=dict)  # what the test says of its fits and of the model as a whole
     comparison: Comparison | None = None  # with every other test that applies
     counterfactual_table: Any = None  # x' in the table's own kind and units, categories the most probable
+    certificates: Certificates | None = None  # what is proved about everyone's way to x', where asked for
 
     def __len__(self) -> int:
         return len(self.scores)
@@ -237,6 +239,19 @@ class AuditResult:
     def share_abstained(self) -> float:
         """Share of abstained people among all."""
         return _mean(self.abstained.numpy(force=True), _of_people(self.weights, len(self)), nobody=0.0)
+
+    @property
+    def share_certified(self) -> float | None:
+        """Share of people with a certificate among those not abstained; None where it was not asked for."""
+        return None if self.certificates is None else _share(self.certificates.certified, self.abstained, self.weights)
+
+    @property
+    def uncertified_by_reason(self) -> dict[str, int]:
+        """How many judged people have no certificate for each reason, the most frequent first."""
+        if self.certificates is None:
+            return {}
+        judged = zip(self.certificates.reasons, self.abstained.tolist(), strict=True)
+        return dict(Counter(reason for reason, out in judged if reason is not None and not out).most_common())
 
     @property
     def abstained_by_reason(self) -> dict[str, int]:

@@ -8,6 +8,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
+from sklearn.tree import DecisionTreeClassifier
 
 from fairfox.cli.audit import sampled
 from fairfox.cli.main import cli
@@ -197,3 +198,32 @@ def test_settings_that_make_no_sense_are_refused(people: Path, options: tuple[st
     assert done.exit_code == 2
     assert message in " ".join(done.stderr.split())
     assert not (people / "out").exists()
+
+
+def test_certificates_are_proved_and_written(people: Path):
+    frame = load_table(people / "people.csv").to_native().to_pandas()
+    tree = DecisionTreeClassifier(max_depth=3, random_state=0).fit(frame[["income"]], frame["income"] > 3200)
+    (people / "tree.pkl").write_bytes(pickle.dumps(tree))
+    done = run(people, "-c", "sex", "--refits", "1", "--trust-model", "--certify", model="tree.pkl")
+    assert done.exit_code == 0, done.stderr
+    said = " ".join(done.stdout.split())
+    fields = json.loads((people / "out/summary.json").read_text())
+    within, scores = fields["certificates"]["within_delta"], pq.read_table(people / "out/scores.parquet")
+    assert f"For {within} of 200 people no point on the way to the other group changes the prediction" in said
+    # one step at 3200: who passes it changes by 1, everybody else by 0, and no point inside is worse
+    assert scores["certificate"].to_pylist() == pytest.approx(scores["score"].to_pylist())
+    assert within == 200 - fields["counts"]["flagged"]
+    assert fields["certificates"]["worse_inside"] == 0
+    assert fields["settings"]["certify"] is True
+    assert "proved, not sampled" in (people / "out/report.html").read_text()
+
+
+def test_certificates_of_code_are_refused(people: Path):
+    assert_refused(run(people, "-c", "sex", "--certify"), people, "Error: This is a function; certificates along the")
+
+
+def test_certificates_of_a_model_behind_a_url_are_refused_before_any_call(people: Path):
+    table = str(people / "people.csv")
+    options = ["-c", "sex", "--certify", "--out", str(people / "out")]
+    done = CliRunner().invoke(cli, ["audit", "https://model.invalid/invocations", table, *options])
+    assert_refused(done, people, "leave --certify out, or give the model's file")

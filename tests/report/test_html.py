@@ -15,6 +15,7 @@ from fairfox.result import AuditResult, FeatureEffect, Features
 from tests.support import (
     PEOPLE,
     RACES,
+    example_certificates,
     example_result,
     example_table,
     many_result,
@@ -300,3 +301,11 @@ def test_a_test_that_knows_no_variable_blames_none():
     assert "This test knows no protected variable" in words
     assert "Worst case for" not in words
     assert "Because of" not in words
+
+
+def test_the_page_says_what_is_proved():
+    result = example_result()
+    page = Page(render_report(replace(result, certificates=example_certificates(result))))
+    assert "no point on the way to the other group changes the prediction by more than 5 points: proved" in page.words
+    assert "1 person without a certificate: a category changes on the way." in page.words
+    assert "certificate" not in Page(render_report(result)).words

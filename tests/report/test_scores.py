@@ -4,7 +4,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.support import PEOPLE, RACES, example_result, many_result, nameless, with_finding, without_sign
+from tests.support import (
+    PEOPLE,
+    RACES,
+    example_certificates,
+    example_result,
+    many_result,
+    nameless,
+    with_finding,
+    without_sign,
+)
 
 
 def test_abstained_people_have_no_numbers_and_no_flags_in_the_table():
@@ -93,3 +102,12 @@ def test_a_test_that_knows_no_variable_names_none():
     assert table["variable"].null_count == table["towards"].null_count == 200
     assert not [name for name in table.column_names if name.startswith("effect[")]
     assert nameless(many_result()).worst_case == {}
+
+
+def test_certificates_are_two_columns_where_they_were_asked_for():
+    result = example_result()
+    plain, table = (replace(result, certificates=c).scores_table() for c in (None, example_certificates(result)))
+    assert table.column_names == [*plain.column_names, "certificate", "certificate_reason"]
+    assert table["certificate"][0].as_py() == pytest.approx(float(result.scores[0]) + 0.06)
+    assert [row for row, value in enumerate(table["certificate"].to_pylist()) if value is None] == [5, 38, 39]
+    assert table["certificate_reason"].to_pylist() == [None] * 5 + ["a category changes on the way"] + [None] * 34

@@ -1,5 +1,6 @@
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 import torch
 
 from fairfox.result import SCHEMA_VERSION, AuditResult
-from tests.support import PEOPLE, RACES, example_result, many_result, with_finding, without_sign
+from tests.support import PEOPLE, RACES, example_certificates, example_result, many_result, with_finding, without_sign
 
 
 def parsed(result: AuditResult) -> dict:
@@ -92,3 +93,28 @@ def test_json_of_a_test_without_sign_has_nulls():
     assert fields["counts"]["confident"] is None
     assert fields["features"]["effect"] is None
     assert fields["variables"][0]["groups"][0]["mean_signed"] is None
+
+
+def test_what_is_proved_is_counted_where_it_was_asked_for():
+    result = example_result()
+    proved = example_certificates(result)
+    fields = parsed(replace(result, certificates=proved))
+    largest = proved.largest[proved.certified]
+    assert fields.pop("certificates") == {
+        "reading": "rank",
+        "delta": 0.05,
+        "certified": 37,
+        "share_certified": pytest.approx(37 / 38),
+        "within_delta": int((largest <= 0.05).sum()),
+        "worse_inside": 3,
+        "largest": float(largest.max()),
+        "uncertified_by_reason": {"a category changes on the way": 1},
+    }
+    assert fields == parsed(result)
+    weights = torch.ones(PEOPLE)
+    weights[5] = 3.0
+    weighted = parsed(replace(result, certificates=proved, weights=weights))["certificates"]
+    assert weighted["share_certified"] == pytest.approx(37 / 40)
+    nobody = replace(proved, largest=torch.full_like(proved.largest, math.nan), total=True)
+    fields = parsed(replace(result, certificates=nobody))["certificates"]
+    assert (fields["reading"], fields["certified"], fields["largest"]) == ("total", 0, None)

@@ -8,6 +8,7 @@ from fairfox.report.text import (
     amount,
     because,
     cell,
+    certificate_lines,
     compared,
     heading_unit,
     listed,
@@ -19,7 +20,15 @@ from fairfox.report.text import (
     verdict,
 )
 from fairfox.result import AuditResult
-from tests.support import PEOPLE, example_result, many_result, nameless, with_finding, without_sign
+from tests.support import (
+    PEOPLE,
+    example_certificates,
+    example_result,
+    many_result,
+    nameless,
+    with_finding,
+    without_sign,
+)
 
 
 def only(place: int) -> AuditResult:
@@ -167,3 +176,39 @@ def test_the_total_reading_is_told_for_what_was_audited():
 
 def test_lists_are_spoken():
     assert [listed(words, "or") for words in (["a"], ["a", "b"], ["a", "b", "c"])] == ["a", "a or b", "a, b or c"]
+
+
+def test_what_is_proved_follows_the_verdict():
+    result = example_result()
+    proved = replace(result, certificates=example_certificates(result))
+    within = int((proved.certificates.largest <= 0.05).sum())
+    assert 0 < within < 15
+    assert verdict(proved) == [*verdict(result), *certificate_lines(proved)]
+    assert certificate_lines(proved) == [
+        f"For {within} of 38 people no point on the way to the other group changes the prediction by more than "
+        "5 points: proved, not sampled.",
+        "For 3 of the 37 people with a certificate a point on the way is worse than its end by more than 5 points.",
+        "1 person without a certificate: a category changes on the way.",
+    ]
+    assert certificate_lines(result) == []
+    assert certificate_lines(proved)[0] in proved.summary().splitlines()
+
+
+def test_the_words_of_a_proof_say_of_which_way_and_in_what_unit():
+    result = without_sign()
+    total = replace(result, certificates=example_certificates(result, total=True))
+    assert certificate_lines(total)[0].startswith("In the total reading, for ")
+    assert "by more than 0.05: " in certificate_lines(total)[0]
+    result = example_result(test="rank/a", unit="change of the prediction x alignment share (probability)")
+    shared = certificate_lines(replace(result, certificates=example_certificates(result)))
+    assert "changes the prediction, times the alignment share, by more than 5 points: " in shared[0]
+    result = many_result()
+    many = certificate_lines(replace(result, certificates=example_certificates(result)))
+    assert "on the way to another group or a higher or lower age changes the prediction by more than delta: " in many[0]
+
+
+def test_where_nobody_has_a_certificate_the_reasons_are_all_that_is_said():
+    result = example_result()
+    proved = example_certificates(result)
+    nobody = replace(proved, largest=torch.full_like(proved.largest, torch.nan), reasons=("too odd",) * PEOPLE)
+    assert certificate_lines(replace(result, certificates=nobody)) == ["38 people without a certificate: too odd."]

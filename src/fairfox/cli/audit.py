@@ -157,6 +157,11 @@ SEEDS = click.IntRange(0, 2**32 - 1)  # what NumPy's and scikit-learn's generato
 @click.option("--seed", cls=Once, type=SEEDS, default=0, show_default=True, metavar="N", help="Seed of all randomness.")
 @click.option("--trust-model", is_flag=True, help="Load model files that can run code, such as pickles.")
 @endpoint_options
+@click.option(
+    "--certify",
+    is_flag=True,
+    help="Also prove how far the prediction changes at any point on the way; for ReLU networks and tree ensembles.",
+)
 @click.option("--include-rows", is_flag=True, help="Also write the raw rows of flagged people.")
 @click.option(
     "--out",
@@ -207,6 +212,11 @@ def audit(
     options["delta"], options["deltas"] = deltas.pop("", None), deltas
     options["columns"] = None if options["columns"] is None else next(csv.reader([options["columns"]]))
     if isinstance(target, Endpoint):
+        if options["certify"]:  # before the first call
+            raise OptionError(
+                "A model behind a URL can only be asked for predictions, and certificates along the way read the model "
+                "itself; leave --certify out, or give the model's file"
+            )
         with progress_bar(errors) as progress:
             needed = count_calls(target, people.to_native(), options, progress=progress)
         check_calls(target, needed)

@@ -31,6 +31,9 @@ def scores_table(result: AuditResult) -> pa.Table:
         "abstained": pa.array(away),
         "reason": pa.array(result.reasons, pa.string()),
     }
+    if result.certificates is not None:
+        columns["certificate"] = _numbers(result.certificates.largest, away)
+        columns["certificate_reason"] = pa.array(result.certificates.reasons, pa.string(), mask=away)
     more = [] if result.two_groups else [pair for finding in result.findings for pair in _of_variable(finding)]
     if result.comparison is not None:
         each = zip(result.comparison.tests, result.comparison.scores.unbind(1), strict=True)

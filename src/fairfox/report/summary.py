@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from fairfox.certification import Certificates
 from fairfox.comparison import Comparison
 from fairfox.result import SCHEMA_VERSION, AuditResult, FeatureEffect, Finding, Reading
 
@@ -47,9 +48,24 @@ def _fields(result: AuditResult) -> dict[str, Any]:
             "displacement": result.features.displacement,
         },
         "checks": result.checks,
+        **({} if result.certificates is None else {"certificates": _certificates(result, result.certificates)}),
         "comparison": None if result.comparison is None else _comparison(result.comparison),
         "warnings": result.warnings,
         "settings": result.settings,
+    }
+
+
+def _certificates(result: AuditResult, certificates: Certificates) -> dict[str, Any]:
+    known = certificates.largest[certificates.certified]
+    return {
+        "reading": "total" if certificates.total else result.test,
+        "delta": certificates.delta,
+        "certified": len(known),
+        "share_certified": result.share_certified,
+        "within_delta": int(certificates.within.sum()),
+        "worse_inside": int(certificates.worse_inside.sum()),
+        "largest": float(known.max()) if len(known) else None,
+        "uncertified_by_reason": result.uncertified_by_reason,
     }
 
 

@@ -94,7 +94,7 @@ def megabytes(size: int) -> str:
 
 
 def verdict(result: AuditResult) -> list[str]:
-    """Return how many people are flagged, how surely, and because of what, in a sentence each."""
+    """Return how many people are flagged, how surely, because of what, and what is proved, in a sentence each."""
     if not result.judged:
         return ["Nobody could be judged."]
     limit, flagged = amount(result.delta, result.unit), int(result.flags.sum())
@@ -115,14 +115,47 @@ def verdict(result: AuditResult) -> list[str]:
     else:
         beyond = "delta" if result.deltas else limit
         surely = f"{int(result.confident_flags.sum()):,} of them confidently: the whole interval lies beyond {beyond}."
-    return [found, surely, *_mostly(result)]
+    return [found, surely, *_mostly(result), *certificate_lines(result)]
+
+
+def certificate_lines(result: AuditResult) -> list[str]:
+    """Return what is proved about the way to the other group, in a sentence each; nothing where nobody asked."""
+    proved = result.certificates
+    if proved is None:
+        return []
+    without = [f"{people(count)} without a certificate: {why}." for why, count in result.uncertified_by_reason.items()]
+    certified, worse = int(proved.certified.sum()), int(proved.worse_inside.sum())
+    if not certified:
+        return without
+    unit, own = (result.effect_unit, False) if proved.total else (result.unit, bool(result.deltas))
+    limit = "delta" if own else amount(proved.delta, unit)
+    where = "In the total reading, for" if proved.total else "For"
+    what = "the prediction, times the alignment share," if result.test.endswith("/a") else "the prediction"
+    return [
+        f"{where} {int(proved.within.sum()):,} of {people(result.judged)} no point on the way to "
+        f"{_destination(result.findings)} changes {what} by more than {limit}: proved, not sampled.",
+        f"For {worse:,} of the {people(certified)} with a certificate a point on the way is worse than its end "
+        f"by more than {limit}.",
+        *without,
+    ]
+
+
+def _destination(findings: Sequence[Finding]) -> str:
+    """Return where the way goes."""
+    numbers = [f"a higher or lower {finding.name}" for finding in findings if finding.kind == "continuous"]
+    return listed([*_other_group(findings), *numbers], "or")
+
+
+def _other_group(findings: Sequence[Finding]) -> list[str]:
+    """Return which group people are compared with, where any variable has groups."""
+    classes = [finding for finding in findings if finding.kind != "continuous"]
+    several = len(classes) > 1 or any(len(finding.levels) > 2 for finding in classes)
+    return [f"{'another' if several else 'the other'} group"] if classes else []
 
 
 def _if_they(findings: Sequence[Finding]) -> str:
     """Return under what the prediction would change."""
-    classes = [finding for finding in findings if finding.kind != "continuous"]
-    several = len(classes) > 1 or any(len(finding.levels) > 2 for finding in classes)
-    parts = [f"if they belonged to {'another' if several else 'the other'} group"] if classes else []
+    parts = [f"if they belonged to {group}" for group in _other_group(findings)]
     parts += [
         f"if their {finding.name} were one standard deviation{_step_in_brackets(finding)} higher or lower"
         for finding in findings
