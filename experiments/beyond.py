@@ -40,7 +40,7 @@ def _fused(c: str, y: str, fusion: Any, family: str, bias: float) -> World:
 
 
 PAIRS = (("magic", "backache"), ("australian", "credit"))
-OF_WDBC = (("wdbc", "credit", "concat"), ("magic", "wdbc", "concat"))  # multiplied out they have 2 400 columns and more
+OF_WDBC = (("wdbc", "credit", "concat"), ("magic", "wdbc", "concat"), ("magic", "wdbc", "outer"))  # 5 880 columns left
 FUSED = (
     *(World(setting.name, "settings", setting.bias, setting) for setting in SETTINGS),
     *(_fused(*pair, fusion, "settings", WEAK) for pair in PAIRS for fusion in ("outer", "concat")),
@@ -55,9 +55,10 @@ class Beyond:
     fused: tuple[World, ...] = FUSED
     causal: tuple[str, ...] = tuple(WORLDS)
     biases: tuple[float, ...] = (0.0, WEAK, 0.5, 1.0)  # of causal worlds
-    draws: int = 2
+    draws: int = 4
     batches: tuple[str, ...] = tuple(batch for batch in BATCHES if batch not in ON_ITS_OWN)
     rows: Rows = Rows(10_000, 2_000, 2_500)  # noqa: RUF009
+    wide_rows: Rows = Rows(4_000, 1_000, 1_500)  # noqa: RUF009  # of wdbc multiplied out: 2 400 columns
     causal_rows: Rows = Rows(5_000, 1_000, 3_000)  # noqa: RUF009
     targets: tuple[Shape, ...] = (Shape(64, 2), Shape(32, 3))  # in turn
     auxiliary: Shape = Shape(64, 2)  # noqa: RUF009
@@ -72,7 +73,8 @@ class Beyond:
 
     def draw(self, world: World, number: int, seed: int) -> Draw:
         """Return one of the draws of a world; the same people and networks at every bias, as far as that goes."""
-        rows = self.causal_rows if world.fused is None else self.rows
+        wide = world.family == "wdbc" and world.fused is not None and world.fused.fusion == "outer"
+        rows = self.causal_rows if world.fused is None else self.wide_rows if wide else self.rows
         target = self.targets[number % len(self.targets)]
         return Draw(rows, target, self.auxiliary, number, seed_of(seed, world.name, number))
 

@@ -1,0 +1,122 @@
+"""How far a person's score can be trusted, in pure tensors: doubt, whom to leave out, distance from real people."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from fairfox.errors import OptionError, ShapeError
+
+NEAREST = 10  # neighbours: one alone is a matter of luck
+SAMPLED = 1000  # real people of a group that rows are held against; more cost time and say the same
+BLOCK = 4096  # rows at once
+
+
+def spread(refits: Tensor) -> Tensor:
+    """Return the standard deviation over the re-fits (N,) of their values (N, M)."""
+    if refits.ndim != 2 or refits.shape[1] < 2:
+        raise ShapeError(
+            f"The re-fits have shape {tuple(refits.shape)}; doubt needs at least two re-fits per person: set refits=5"
+        )
+    return refits.std(1)
+
+
+def doubt(refits: Tensor, delta: float, *, abstained: Tensor | None = None) -> Tensor:
+    """Return s / (s + |m| + delta) for everyone (N,), from 0 to 1: m and s are mean and spread of the re-fits (N, M).
+
+    Of all there is to see, how much is disagreement: near 0 the re-fits agree, from 1/2 on they differ by more than the
+    effect and the smallest effect that counts together. Without |m| the people with large effects would be the doubtful
+    ones, however sure those are; without delta those whose effect is next to nothing. Values and delta in other units
+    give the same doubt. Who is abstained from (N,) bool has no evidence at all: 1.
+
+    Example:
+        >>> doubt(torch.tensor([[0.2, 0.2], [0.0, 0.1]]), delta=0.05)
+        tensor([0.0000, 0.4142])
+    """
+    if not delta > 0:
+        raise OptionError(f"delta is {delta}; expected a number above 0, from which on effects count")
+    s = spread(refits)
+    found = s / (s + refits.mean(1).abs() + delta)
+    return found if abstained is None else torch.where(abstained.to(found.device), 1.0, found)
+
+
+def most_doubtful(doubts: Tensor, share: float) -> Tensor:
+    """Return whom to leave out (N,) bool: the share with the largest doubts (N,).
+
+    People of equal doubt are treated alike, so that it can be fewer, never more.
+    """
+    if not 0.0 <= share < 1.0:
+        raise OptionError(f"The share to abstain from is {share}; expected a number from 0 (nobody) to below 1")
+    leave = int(share * len(doubts) + 1e-9)  # 0.3 * 10 is 2.999...
+    if leave == 0:
+        return torch.zeros_like(doubts, dtype=torch.bool)
+    most_kept = doubts.kthvalue(len(doubts) - leave).values
+    return doubts > most_kept
+
+
+def distance(
+    rows: Tensor,
+    to: Tensor,
+    people: Tensor,
+    groups: Tensor,
+    *,
+    nearest: int = NEAREST,
+    sampled: int = SAMPLED,
+    block: int = BLOCK,
+    seed: int = 0,
+) -> Tensor:
+    """Return how far counterfactual rows are from real people (N,), in units of how far those are from each other.
+
+    Mean distance to the nearest real people of the group that a row goes to, over the mean of the same among these
+    people: at 1 a row looks as real as they do, at 3 it is three times as far from anyone. NaN where nobody is compared
+    with: the group has fewer than two people, or a row goes nowhere. A category that is a distribution lies between
+    real people, and counts as that far from each.
+
+    Args:
+        rows: encoded, (N, D).
+        to: the group everyone goes to (N,), as in `groups`; NaN: nowhere.
+        people: real ones, encoded the same (R, D).
+        groups: which group they are of (R,); zeros, in both, where people of all groups are one.
+        nearest: how many of them a distance is the mean over.
+        sampled: how many people of each group are drawn to be compared with.
+        block: rows at once; it changes nothing but the memory.
+        seed: of the draw.
+    """
+    if rows.shape[1:] != people.shape[1:] or to.shape != rows.shape[:1] or groups.shape != people.shape[:1]:
+        shapes = ", ".join(str(tuple(each.shape)) for each in (rows, to, people, groups))
+        raise ShapeError(
+            f"Rows, their groups, people and theirs have shapes {shapes}; expected (N, D), (N,), (R, D), (R,)"
+        )
+    out = rows.new_full((len(rows),), torch.nan)
+    for group in to[~to.isnan()].unique():
+        real = _drawn(people[groups == group], sampled, seed)
+        if len(real) < 2:
+            continue
+        count = min(nearest, len(real) - 1)
+        among = _nearest(real, real, count, block, but_oneself=True).mean()
+        own = (to == group).nonzero()[:, 0]
+        out[own] = _over(_nearest(rows[own], real, count, block), among)
+    return out
+
+
+def _over(found: Tensor, among: Tensor) -> Tensor:
+    """Return distances in units of that among real people; where these are all the same, 0 or infinitely far."""
+    return torch.where(found == 0, 0.0, found / among)
+
+
+def _drawn(people: Tensor, most: int, seed: int) -> Tensor:
+    """Return at most so many of the people."""
+    if len(people) <= most:
+        return people
+    return people[torch.randperm(len(people), generator=torch.Generator().manual_seed(seed))[:most].to(people.device)]
+
+
+def _nearest(rows: Tensor, real: Tensor, count: int, block: int, *, but_oneself: bool = False) -> Tensor:
+    """Return the mean distance to the nearest real people (n,); `but_oneself`: the rows are these people."""
+    means = []
+    for start in range(0, len(rows), block):
+        gaps = torch.cdist(rows[start : start + block], real)  # (block, R)
+        if but_oneself:
+            gaps.diagonal(start).fill_(torch.inf)
+        means.append(gaps.topk(count, largest=False).values.mean(1))
+    return torch.cat(means)
