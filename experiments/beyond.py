@@ -90,7 +90,7 @@ QUICK = Beyond(
     causal=("additive", "lending"),
     biases=(0.0, WEAK, 1.0),
     draws=1,
-    batches=tuple(BATCHES),
+    batches=(*FULL.batches, "fliptest"),
     rows=Rows(800, 200, 250),
     causal_rows=Rows(800, 200, 250),
     sources=Sources(rows=800, steps=100, pairs=200, draws=1),

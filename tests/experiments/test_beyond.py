@@ -19,7 +19,7 @@ from fairfox.synthetic.graded import WORLDS, draw
 from fairfox.synthetic.truth import individual_fairness_score
 
 EXPERIMENT = "beyond"
-MAPS = ("rank", "move", "move-direct", "transport", "fliptest")
+MAPS = ("rank", "move", "move-direct", "rank, shared", "transport", "fliptest")
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,9 @@ def entry(found, world, bias, method):
 
 
 def test_every_method_is_judged_in_every_world_and_maps_with_the_share_too(methods, quick):
-    names = [*methods.METHODS, *(f"{name}/a" for name in MAPS)]
+    run = [name for batch in quick["settings"]["batches"] for name in methods.BATCHES[batch]]
+    assert set(MAPS) <= set(run)
+    names = [*run, *(f"{name}/a" for name in MAPS)]
     places = [("Synthetic-4", 1.0), *((w, b) for w in ("additive", "lending") for b in (0.0, 0.25, 1.0))]
     expected = {(*place, name) for place in places for name in names}
     expected -= {("lending", bias, "lic") for bias in (0.0, 0.25, 1.0)}  # categories have no derivative
@@ -127,7 +129,7 @@ def test_the_full_run_has_all_worlds_four_draws_and_no_flip_tests(experiment):
     plan = experiment.FULL
     assert len(plan.worlds) == 8 + 4 + 6 + 10 * 4  # settings, at bias 0.25, with wdbc, causal at four levels
     jobs = experiment.jobs(plan, 0)
-    assert len(jobs) == len(plan.worlds) * 4 * 4
+    assert len(jobs) == len(plan.worlds) * 4 * 5  # draws, batches
     assert len({job.key for job in jobs}) == len(jobs)
     assert not any(job.name.endswith("fliptest") for job in jobs)
     settings = [w.name for w in plan.worlds if w.family == "settings" and w.bias > 0.25]
