@@ -8,6 +8,7 @@ same results file: `--only fliptest` for the one that a whole run leaves out, be
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from collections.abc import Sequence
@@ -206,7 +207,8 @@ def merge(earlier: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
 EXPERIMENT: Experiment[Beyond] = Experiment(
     name="beyond",
     description="AP, rho and units of every fairness test and map on every world whose truth is known. --only names "
-    f"batches of methods ({', '.join(BATCHES)}), which go into the same results file.",
+    f"batches of methods ({', '.join(BATCHES)}), which go into the same results file; --draws N takes the first N of "
+    f"the {FULL.draws} draws of every world.",
     full=FULL,
     quick=QUICK,
     jobs=jobs,
@@ -220,5 +222,13 @@ EXPERIMENT: Experiment[Beyond] = Experiment(
 )
 
 
+def main(arguments: Sequence[str] | None = None, experiment: Experiment[Beyond] = EXPERIMENT) -> int:
+    """Run the experiment; `--draws` asks for the first ones only, which are the same whatever their number is."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--draws", type=int, default=FULL.draws)
+    options, rest = parser.parse_known_args(arguments)
+    return replace(experiment, full=replace(experiment.full, draws=options.draws)).run(rest)
+
+
 if __name__ == "__main__":
-    sys.exit(EXPERIMENT.run())
+    sys.exit(main())

@@ -21,7 +21,7 @@ FOLDER = Path(__file__).parent
 RESULTS = FOLDER / "results"
 PLAIN = RESULTS / "table1-plain-targets.json"  # the first full run
 DOCS = FOLDER.parent / "docs"
-PAGES = (DOCS / "benchmark.md", DOCS / "real_data.md", DOCS / "use_cases.md", DOCS / "abstention.md")
+PAGES = tuple(DOCS / f"{name}.md" for name in ("benchmark", "real_data", "use_cases", "abstention", "beyond"))
 SECTION = re.compile(r"(<!-- results: ([\w-]+) -->\n).*?(<!-- /results -->)", re.DOTALL)
 NOT_YET = "There is no full run of this experiment yet."
 

@@ -291,3 +291,13 @@ def test_a_bar_fails_alone_where_its_number_is_bad(reports, change, words):
 def test_weak_bias_needs_a_lead_or_the_ceiling(reports):
     entries = changed("rank/a", "settings", 0.25, ap=0.82)
     assert [bar.split(":")[0] for bar in failing(reports, entries)] == ["rank/a at bias 0.25"]
+
+
+def test_fewer_draws_are_the_first_ones(experiment, monkeypatch):
+    asked = []
+    monkeypatch.setattr(type(experiment.EXPERIMENT), "run", lambda self, rest: asked.append((self.full, rest)) or 0)
+    assert experiment.main(["--draws", "1", "--only", "maps"]) == 0
+    ((plan, rest),) = asked
+    assert (plan.draws, rest) == (1, ["--only", "maps"])
+    few, all_of_them = (experiment.jobs(one, 0) for one in (plan, experiment.FULL))
+    assert {job.key for job in few} < {job.key for job in all_of_them}
