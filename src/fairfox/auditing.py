@@ -184,10 +184,8 @@ def _others(case: Case) -> tuple[list[str], dict[str, str]]:
         graph="graph" in (q.options or {}),
         compared=bool(q.reference_group),
         held=q.hold_others,
+        explained=bool(q.legitimate),
     )
-    if q.legitimate:
-        skipped |= {name: "it takes no legitimate columns" for name in others if not about(name).explains}
-        others = [name for name in others if name not in skipped]
     check_used(q.options_by_test, skipped)
     return others, skipped
 

@@ -64,6 +64,7 @@ def applicable(
     graph: bool,
     compared: bool = False,
     held: bool = False,
+    explained: bool = False,
 ) -> tuple[list[str], dict[str, str]]:
     """Return the tests that apply to a model and its people, and for every other why it does not.
 
@@ -77,6 +78,7 @@ def applicable(
         graph: a graph of causes is given.
         compared: a reference group is given, so that tests must compare groups.
         held: the other protected variables are held as they are.
+        explained: legitimate columns are named, which stay with what they explain.
     """
     numbers = [p.name for p in protected if p.is_continuous]
     tests, skipped = [], {}
@@ -88,6 +90,8 @@ def applicable(
             why = "it compares with no other group, and a reference group is given"
         if why is None and held and not what.holds:
             why = "it cannot hold the other protected variables as they are"
+        if why is None and explained and not what.explains:
+            why = "it takes no legitimate columns"
         if why is None:
             tests.append(name)
         else:
