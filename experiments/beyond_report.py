@@ -166,18 +166,20 @@ def _bar(what: str, value: object, holds: bool) -> dict[str, Any]:
 
 def show(found: dict[str, Any]) -> str:
     """Return the results file as Markdown: a table for each family, bias 0.25, bias 0, and the bars."""
-    parts = []
-    for family, words in FAMILIES.items():
-        if any(line["family"] == family for line in found["summary"]):
-            parts += [f"Bias 0.5 and above, {words}:", _table(found["summary"], family)]
-    for family, words in FAMILIES.items():
-        if any(line["family"] == family for line in found["weak"]):
-            parts += [f"Bias {WEAK}, {words}:", _table(found["weak"], family)]
+    parts = [show_families(found["summary"]), show_families(found["weak"], bias=f"{WEAK}")]
     if found["nothing"]:
         rows = [[method, number(share)] for method, share in found["nothing"].items()]
         told = "Mean score where the protected variable acts on nothing, over the same at full bias (causal worlds):"
         parts += [told, markdown_table(["method", "share"], rows)]
     return "\n\n".join([*parts, *([bars_in_words(found)] if found["bars"] else [])])
+
+
+def show_families(
+    lines: Sequence[dict[str, Any]], families: Iterable[str] = tuple(FAMILIES), *, bias: str = "0.5 and above"
+) -> str:
+    """Return a table for each of the families that has been summed up, as Markdown."""
+    there = [family for family in families if any(line["family"] == family for line in lines)]
+    return "\n\n".join(f"Bias {bias}, {FAMILIES[family]}:\n\n{_table(lines, family)}" for family in there)
 
 
 def _table(lines: Sequence[dict[str, Any]], family: str) -> str:

@@ -19,7 +19,7 @@ from fairfox.synthetic.graded import WORLDS, draw
 from fairfox.synthetic.truth import individual_fairness_score
 
 EXPERIMENT = "beyond"
-MAPS = ("rank", "move", "move-direct", "rank, shared", "transport", "fliptest")
+MAPS = ("rank", "move", "move-direct", "rank, shared 0", "rank, shared 1", "transport", "fliptest")
 
 
 @pytest.fixture(scope="module")
@@ -301,3 +301,13 @@ def test_fewer_draws_are_the_first_ones(experiment, monkeypatch):
     assert (plan.draws, rest) == (1, ["--only", "maps"])
     few, all_of_them = (experiment.jobs(one, 0) for one in (plan, experiment.FULL))
     assert {job.key for job in few} < {job.key for job in all_of_them}
+
+
+def test_what_was_not_kept_is_judged_on_the_same_grounds(experiment, quick):
+    others = importlib.import_module("beyond_variants")
+    whole = {job.key for job in experiment.jobs(replace(experiment.FULL, batches=others.BATCHES), 0)}
+    own = {job.key for job in others.EXPERIMENT.jobs(others.EXPERIMENT.full, 0)}
+    assert own and own < whole
+    words = others.show(quick)
+    assert "Synthetic-1 to 8" in words and "all worlds" in words
+    assert "additive worlds" not in words

@@ -38,19 +38,51 @@ def shares(n=300, seed=1):
 
 
 @pytest.mark.parametrize("power", [0.5, 1.0, 2.0])
-def test_directions_count_by_their_singular_values(power):
+def test_the_mean_stays_and_directions_beside_it_count_by_their_singular_values(power):
     data, new = people(), people(seed=5)
-    plain = RankMap().fit(data)
+    plain = RankMap(shared=0.0).fit(data)
     found = RankMap(shared=power).fit(data).map(new).rows
-    ways = (plain.map(data).rows - data.x).numpy()
+    spread = data.x.numpy().std(0)
+    ways = (plain.map(data).rows - data.x).numpy() / spread
     _, size, directions = np.linalg.svd(ways, full_matrices=False)
-    own = (plain.map(new).rows - new.x).numpy() @ directions.T * (size / size[0]) ** power @ directions
-    np.testing.assert_allclose(found.numpy(), new.x.numpy() + own, atol=1e-9)
+    own = (plain.map(new).rows - new.x).numpy() / spread
+    for group in (0, 1):
+        among = new.c[:, 0].numpy() == group
+        mean = ways[data.c[:, 0].numpy() == group].mean(0)
+        own[among] = mean + (own[among] - mean) @ directions.T * (size / size[0]) ** power @ directions
+    np.testing.assert_allclose(found.numpy(), new.x.numpy() + own * spread, atol=1e-9)
 
 
-def test_without_it_rows_are_as_they_were():
+def test_without_it_every_number_takes_a_value_of_the_other_group():
     data = people()
-    assert torch.equal(RankMap(shared=0.0).fit(data).map(data).rows, RankMap().fit(data).map(data).rows)
+    for j, mapped in enumerate(RankMap(shared=0.0).fit(data).map(data).rows.T):
+        for group in (0, 1):
+            among = data.c[:, 0] == group
+            assert bool((mapped[among] >= data.x[~among, j].min()).all())
+            assert bool((mapped[among] <= data.x[~among, j].max()).all())
+
+
+def test_the_mean_of_a_group_goes_as_far_as_without_it():
+    data = people()
+    plain, shrunk = (RankMap(shared=power).fit(data).map(data).rows for power in (0.0, 1.0))
+    for group in (0, 1):
+        among = data.c[:, 0] == group
+        torch.testing.assert_close(shrunk[among].mean(0), plain[among].mean(0))
+    assert float((shrunk - plain).abs().max()) > 0.1
+
+
+def test_columns_in_other_units_are_mapped_to_the_same_people():
+    data = people()
+    units, zero = torch.tensor([1e3, 0.01, 1.0, 7.0]).double(), torch.tensor([5.0, 0.0, -2.0, 1.0]).double()
+    scaled = Dataset.from_arrays(data.x * units + zero, data.c[:, 0])
+    once = RankMap().fit(data).map(data).rows * units + zero
+    torch.testing.assert_close(RankMap().fit(scaled).map(scaled).rows, once)
+
+
+def test_categories_go_as_they_go_without_it():
+    data = shares()
+    plain, shrunk = (RankMap(shared=power).fit(data).map(data).rows for power in (0.0, 1.0))
+    assert torch.equal(shrunk[:, 2:5], plain[:, 2:5])
 
 
 def test_a_shift_that_all_share_stays_whole():

@@ -9,61 +9,80 @@ import torch
 from torch import Tensor
 
 from fairfox.data.contrasts import destinations, moves
-from fairfox.data.dataset import Dataset, project_blocks
-from fairfox.maps.ranks import kept_missing
+from fairfox.data.dataset import Dataset
+from fairfox.maps.ranks import kept_missing, numbers_among
 
-Between = tuple[int, int]  # two classes, the lower first; (0, 0): the two directions of a number
+Way = tuple[int, int]  # from one class to another; of a number (0, 1) up and (1, 0) down
 Displace = Callable[[Dataset, Tensor], tuple[Tensor, Tensor]]  # people, where to -> rows (N, D), who got there (N,)
 
 
 @dataclass(frozen=True)
 class CommonWays:
-    """How much each direction of a displacement counts, for every two groups.
+    """How displacements of numbers add up: the mean of a group's way, and how much each direction beside it counts.
 
-    The displacements of the fitting people between two groups, both ways, have principal directions; a direction counts
-    (s / s_1)^power, its singular value over the largest. Features are mapped one by one, each with an error of its own,
-    and what the groups really differ in moves many features of many people together.
+    Numbers are mapped one by one, each with an error of its own, and what the groups really differ in moves many of
+    them together. So everyone keeps their group's mean displacement, and what they add to it counts by its direction:
+    the displacements of the fitting people between two groups, both ways and in units of each number's spread, have
+    principal directions, and one counts (s / s_1)^power, its singular value over the largest. Categories stay as they
+    were mapped: theirs are moves from one corner to another, which different people make.
     """
 
-    columns: Tensor  # (S,) that may be displaced
-    weights: dict[Between, Tensor]  # (S, S)
+    columns: Tensor  # (S,) of the numbers that may be displaced
+    means: dict[Way, Tensor]  # (S,)
+    weights: dict[Way, Tensor]  # (S, S) in the units of the numbers, the same there and back
 
     @classmethod
     def of(cls, data: Dataset, variable: int, displace: Displace, power: float) -> CommonWays:
         """Return what the people have in common on their way wherever a variable may take them."""
-        free = (~data.withheld).nonzero()[:, 0].to(data.x.device)  # what is protected takes its value, whatever it is
-        grams: dict[Between, Tensor] = {}
+        numbers = torch.tensor([f.start for f in numbers_among(data.features)], dtype=torch.long, device=data.x.device)
+        free = numbers[~data.withheld.to(numbers.device)[numbers]]  # what is protected takes its value, whatever it is
+        if not len(free):
+            return cls(free, {}, {})
+        spread = data.x[:, free].double().std(0, correction=0)
+        spread = torch.where(spread > 0, spread, 1.0)
+        means: dict[Way, Tensor] = {}
+        grams: dict[Way, Tensor] = {}
         for contrast in moves(data.protected):
             if contrast.variable != variable:
                 continue
             to = destinations(data, contrast)
             rows, moved = displace(data, to)
-            ways = (rows - data.x)[:, free].double()
-            for pair, people in _pairs(data, variable, to, moved):
-                own = ways[people]
-                grams[pair] = grams.get(pair, 0.0) + own.T @ own
-        return cls(free, {pair: _weights(gram, power).to(data.x) for pair, gram in grams.items()})
+            displaced = (rows[:, free] - data.x[:, free]).double()
+            for way, people in _ways(data, variable, to, moved):
+                own = displaced[people]
+                means[way] = own.mean(0)
+                grams[_both(way)] = grams.get(_both(way), 0.0) + (own / spread).T @ (own / spread)
+        found = {pair: (_weights(gram, power) / spread[:, None] * spread).to(data.x) for pair, gram in grams.items()}
+        return cls(free, {way: m.to(data.x) for way, m in means.items()}, {way: found[_both(way)] for way in means})
 
     def shrink(self, data: Dataset, variable: int, to: Tensor, rows: Tensor, moved: Tensor) -> Tensor:
         """Return rows (N, D) whose displacement keeps what is common; who stays and what is missing stays."""
         out = rows.clone()
-        for pair, people in _pairs(data, variable, to, moved):
-            ways = (rows - data.x)[people][:, self.columns]
-            if pair in self.weights:
-                out[people[:, None], self.columns] = data.x[people][:, self.columns] + ways @ self.weights[pair]
-        return kept_missing(project_blocks(out, data.features), data.x, data.features)
+        for way, people in _ways(data, variable, to, moved):
+            if way in self.means:
+                mean = self.means[way]
+                before = data.x.index_select(0, people).index_select(1, self.columns)
+                after = out.index_select(0, people)
+                beside = after.index_select(1, self.columns) - before - mean
+                after.index_copy_(1, self.columns, before + mean + beside @ self.weights[way])
+                out.index_copy_(0, people, after)
+        return kept_missing(out, data.x, data.features)
 
 
-def _pairs(data: Dataset, variable: int, to: Tensor, moved: Tensor) -> list[tuple[Between, Tensor]]:
-    """Return the row numbers of those who move, by the two groups between which they do."""
-    if data.protected[variable].is_continuous:
-        return [((0, 0), moved.nonzero()[:, 0])]
-    both = torch.stack([data.c[:, variable], to], dim=1).sort(dim=1).values
-    found = []
-    for low, high in both[moved].unique(dim=0).long().tolist():
-        people = moved & (both[:, 0] == low) & (both[:, 1] == high)
-        found.append(((low, high), people.nonzero()[:, 0]))
-    return found
+def _both(way: Way) -> Way:
+    return min(way), max(way)
+
+
+def _ways(data: Dataset, variable: int, to: Tensor, moved: Tensor) -> list[tuple[Way, Tensor]]:
+    """Return the row numbers of those who move, by where from and where to."""
+    p = data.protected[variable]
+    if p.is_continuous:
+        start, end, size = (to < 0).long(), (to > 0).long(), 2
+    else:
+        start, end, size = data.c[:, variable].nan_to_num().long(), to.nan_to_num().long(), len(p.levels)
+    code = torch.where(moved, start * size + end, -1)
+    here = (torch.bincount(code + 1, minlength=1)[1:] > 0).nonzero()[:, 0].tolist()
+    return [(divmod(one, size), (code == one).nonzero()[:, 0]) for one in here]
 
 
 def _weights(gram: Tensor, power: float) -> Tensor:
