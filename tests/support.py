@@ -12,6 +12,8 @@ from torch import Tensor
 
 from fairfox.auxiliary.quality import AuxiliaryQuality
 from fairfox.certification import Certificates
+from fairfox.data.dataset import Dataset
+from fairfox.reliability import DISAGREE, Reliability
 from fairfox.result import AuditResult, FeatureEffect, Features, Finding, Group
 
 PEOPLE = 40
@@ -93,6 +95,36 @@ def example_certificates(result: AuditResult, *, total: bool = False) -> Certifi
         delta=DELTA,
         limits=torch.full((len(result),), DELTA, dtype=torch.float64),
         total=total,
+    )
+
+
+def with_doubt(result: AuditResult, *, share: float | None = 0.075) -> AuditResult:
+    """Return the audit of the forty people with what their re-fits say: all agree, but about person 37.
+
+    Their doubt is a half: 0.05 / (0.05 + 0 + 0.05); with the two who are abstained anyway they are 3 of 40. Everyone is
+    one away from real people, and person 36 four.
+    """
+    refits = torch.ones(PEOPLE, 2)
+    refits[37] = torch.tensor([-1.0, 1.0]) * DELTA / 2**0.5
+    rows = torch.full((PEOPLE, 1), 2.0)
+    rows[36] = 5.0
+    trust = Reliability(
+        refits=refits,
+        delta=DELTA,
+        silent=result.abstained,
+        variable=torch.zeros(PEOPLE, dtype=torch.long),
+        klass=torch.arange(PEOPLE) % 2,
+        real=Dataset.from_arrays(torch.tensor([[0.0], [1.0], [0.0], [1.0]]), [0, 0, 1, 1]),
+        share=share,
+        rows=rows,
+    )
+    out = trust.left_out
+    return replace(
+        result,
+        abstained=result.abstained | out,
+        flags=result.flags & ~out,
+        reasons=tuple(DISAGREE if one else why for one, why in zip(out.tolist(), result.reasons, strict=True)),
+        reliability=trust,
     )
 
 

@@ -13,6 +13,7 @@ from torch import nn
 
 import fairfox
 from fairfox.errors import ColumnError, DataError, OptionError
+from fairfox.reliability import distance
 
 
 def table(n: int = 400, seed: int = 0) -> pd.DataFrame:
@@ -672,3 +673,82 @@ def test_of_all_tests_those_run_that_take_legitimate_columns():
     assert result.comparison is not None
     assert set(result.comparison.tests) == {"rank", "move", "move-direct"}
     assert result.comparison.skipped["faux"] == "it takes no legitimate columns"
+
+
+def test_the_most_doubtful_are_abstained_from_and_the_others_keep_their_numbers():
+    plain, left = (fairfox.audit(by_income, table(), **QUICK, abstain=share) for share in (None, 0.1))
+    gone, finding = left.abstained, left.findings[0]
+    assert int(gone.sum()) == 40
+    assert left.abstained_by_reason == {"the re-fits disagree": 40}
+    assert plain.doubt[gone].min() > plain.doubt[~gone].max()
+    assert torch.equal(left.doubt, plain.doubt)
+    for name in ("scores", "signed", "interval", "flags", "counterfactual"):
+        assert torch.equal(getattr(left, name)[~gone], getattr(plain, name)[~gone])
+    for part in (left.scores, left.signed, left.interval, left.flags, finding.scores, finding.flags):
+        assert not part[gone].any()
+    assert finding.abstained.tolist() == gone.tolist()
+    assert finding.effects[gone].isnan().all()
+    women = torch.tensor([g == "Female" for g in finding.group])
+    assert finding.groups[0].people == int(women.sum())
+    assert finding.groups[0].mean_signed == pytest.approx(float(plain.signed[women & ~gone].mean()))
+    assert finding.groups[0].share_flagged == pytest.approx(float(plain.flags[women & ~gone].double().mean()))
+    assert left.features.effect.per_person[gone].isnan().all()
+    assert left.settings["abstain"] == 0.1
+    assert "abstain" not in plain.settings
+
+
+def test_asking_for_doubt_alone_changes_no_number_and_unasked_nothing_is_written():
+    plain, asked = (fairfox.audit(by_income, table(), **QUICK, abstain=share) for share in (None, 0))
+    assert torch.equal(plain.scores, asked.scores)
+    names = plain.scores_table().column_names
+    assert asked.scores_table().column_names == [*names, "doubt", "distance"]
+    assert asked.scores_table().select(names) == plain.scores_table()
+    assert not [text for text in plain.warnings if "nobody real" in text]
+    assert "left out" not in plain.summary()
+
+
+def test_counterfactuals_are_held_against_the_people_the_map_was_fitted_on():
+    people, others = table(200), table(400, seed=1)
+    result = fairfox.audit(by_income, people, **QUICK, reference=others, abstain=0)
+    assert len(result.reliability.real) == 400
+    assert float(result.distance.median()) == pytest.approx(1.0, abs=0.2)
+    alone = fairfox.audit(by_income, people, **QUICK)
+    assert len(alone.reliability.real) == 200
+
+
+def test_of_several_variables_everyone_is_held_against_the_group_that_counts_for_them():
+    people = table(400).drop(columns="name")
+    result = fairfox.audit(
+        by_income, people, protected=["sex", "job", "age"], label="paid", refits=2, folds=2, abstain=0.2
+    )
+    assert 0 < int(result.abstained.sum()) <= 80
+    assert torch.equal(result.distance.isnan(), result.abstained)
+    real, job = result.reliability.real, (result.worst == 1) & ~result.abstained
+    assert 0 < int(job.sum()) < result.judged
+    levels = result.findings[1].levels
+    places = torch.tensor([float(levels.index(result.towards[n])) for n in job.nonzero()[:, 0].tolist()])
+    expected = distance(result.counterfactual[job], places, real.x, real.c[:, 1])
+    torch.testing.assert_close(result.distance[job], expected)
+
+
+def test_a_test_without_a_map_has_doubts_and_no_distance():
+    net = nn.Sequential(nn.Linear(1, 4), nn.Tanh(), nn.Linear(4, 1), nn.Sigmoid())
+    people = table(200)
+    people["income"] /= 1000
+    result = fairfox.audit(net, people, **QUICK, columns=["income"], test="faux", abstain=0.1)
+    assert result.distance is None
+    assert result.share_left_out == pytest.approx(0.1)
+    assert result.scores_table()["distance"].null_count == 200
+    assert fairfox.audit(by_income, people, **QUICK, test="fta").doubt is None  # it is never fitted
+
+
+def test_who_is_left_out_has_no_certificate_and_is_in_no_reading():
+    people = table(200)
+    tree = HistGradientBoostingClassifier(max_iter=5, random_state=0).fit(people[["income", "age"]], people["paid"])
+    options = QUICK | {"columns": ["income", "age"], "label": None}
+    result = fairfox.audit(tree, people, **options, abstain=0.2, certify=True)
+    assert 0 < int(result.abstained.sum()) <= 40
+    assert result.certificates.largest.isnan().tolist() == result.abstained.tolist()
+    readings = result.findings[0].readings()
+    judged = ~result.abstained
+    assert readings["total"].mean_absolute == pytest.approx(float(result.findings[0].total[judged].abs().mean()))

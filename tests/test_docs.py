@@ -94,6 +94,14 @@ def test_every_example_of_certificates_runs(folder: Path, name: str, printed: st
     assert printed in done.stdout
 
 
+def test_the_example_of_abstention_runs(folder: Path):
+    code = [sys.executable, "-c", example("audit", page="docs/abstention.md")]
+    done = subprocess.run(code, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "100 of 1,000 people (10.0 %) are left out: the re-fits disagree about them most" in done.stdout
+    assert "{'the re-fits disagree': 100}" in done.stdout
+
+
 def test_a_test_of_ones_own_is_benchmarked_in_three_lines(tmp_path: Path):
     parts = [example(name, page="docs/benchmark.md") for name in ("trial", "own test", "judge")]
     assert len([line for line in parts[-1].splitlines() if line]) == 3

@@ -10,9 +10,13 @@ from hypothesis import strategies as st
 from populations import individuals
 
 from fairfox.auxiliary.linear import LinearMember
+from fairfox.crossfit import Readings
+from fairfox.data.contrasts import moves
+from fairfox.data.dataset import Dataset, Protected
 from fairfox.errors import OptionError, ShapeError
+from fairfox.fairtests.protocol import combine
 from fairfox.fairtests.registry import make_test
-from fairfox.reliability import distance, doubt, most_doubtful, spread
+from fairfox.reliability import Reliability, distance, doubt, leave_out, most_doubtful, spread
 
 refits_of_people = st.lists(
     st.lists(st.floats(-1.0, 1.0, width=32), min_size=3, max_size=3), min_size=1, max_size=12
@@ -159,3 +163,88 @@ def test_what_a_fairness_test_measured_has_a_doubt_and_a_distance_for_everyone()
     far = distance(measured.counterfactual, measured.klass.to(data.x), data.x, data.c[:, 0])
     assert float(far.mean()) == pytest.approx(1.0, abs=0.15)  # ranks stay inside the other group's values
     assert float(far.max()) < 4
+
+
+def trusted(**changes):
+    """Return the reliability of six people of two variables: sex (two groups) and age (a number).
+
+    The first two are compared with men, the next two with women, and the age of the last two changes.
+    """
+    sex, age = Protected("sex", "binary", ("female", "male")), Protected("age", "continuous", ())
+    x = torch.tensor([[0.0], [1.0], [3.0], [10.0], [11.0], [13.0]])
+    c = torch.tensor([[0.0, 20.0], [0.0, 30.0], [0.0, 40.0], [1.0, 25.0], [1.0, 35.0], [1.0, math.nan]])
+    refits = torch.tensor([[0.1, 0.1], [0.0, 0.2], [0.1, 0.2], [0.0, 0.1], [0.3, 0.3], [0.0, 0.0]])
+    given = {
+        "refits": refits,
+        "delta": 0.05,
+        "silent": torch.tensor([False] * 5 + [True]),
+        "variable": torch.tensor([0, 0, 0, 0, 1, 1]),
+        "klass": torch.tensor([1, 1, 0, 0, 0, 0]),
+        "real": Dataset.from_arrays(x, c, protected=(sex, age)),
+        "rows": torch.tensor([[10.0], [20.0], [1.0], [5.0], [5.0], [5.0]]),
+    }
+    return Reliability(**given | changes)
+
+
+def test_the_most_doubtful_of_an_audit_are_left_out_and_the_silent_are_among_the_share():
+    found = trusted(share=0.4)
+    # s / (s + |m| + 0.05): 0.1414 / 0.2914, 0.0707 / 0.2707 and 0.0707 / 0.1707; no evidence at all is 1
+    expected = torch.tensor([0.0, 0.4852, 0.2612, 0.4142, 0.0, 1.0])
+    torch.testing.assert_close(found.doubt, expected, atol=1e-4, rtol=0)
+    assert found.left_out.tolist() == [False, True, False, False, False, False]  # two of six, one of them silent
+    assert trusted(share=None).left_out.tolist() == trusted(share=0.0).left_out.tolist() == [False] * 6
+
+
+def test_rows_are_held_against_the_group_they_go_to_and_against_everyone_for_a_number():
+    found = trusted(share=0.4).distance
+    men, women = torch.tensor([10.0, 11.0, 13.0]), torch.tensor([0.0, 1.0, 3.0])
+    # either group has two neighbours each: means (2, 1.5, 2.5) among them, 2 in all; of everyone five others
+    assert found[0] == pytest.approx(float((men - 10).abs().sort().values[:2].mean()) / 2)  # (0 + 1) / 2 / 2
+    assert found[2] == pytest.approx(float((women - 1).abs().sort().values[:2].mean()) / 2)  # (0 + 1) / 2 / 2
+    assert found[3] == pytest.approx((2 + 4) / 2 / 2)
+    everyone = torch.cat([women, men])
+    among = (everyone[:, None] - everyone).abs().sum(1).mean() / 5
+    nearest = (everyone - 5).abs().sort().values[:5].mean()
+    assert found[4] == pytest.approx(float(nearest / among))
+    assert found[[1, 5]].isnan().all()  # left out, silent
+
+
+def test_without_a_second_refit_a_delta_or_a_map_there_is_nothing_to_tell():
+    assert trusted(refits=torch.zeros(6, 1)).doubt is None
+    assert trusted(delta=0.0).doubt is None
+    assert trusted(rows=None).distance is None
+    with pytest.raises(ShapeError, match="at least two re-fits"):
+        _ = trusted(refits=torch.zeros(6, 1), share=0.1).left_out
+
+
+def test_people_who_are_left_out_look_like_all_who_are_abstained_from():
+    data = individuals(torch.arange(4.0)[:, None])
+    values = torch.tensor([[0.1, 0.2, math.nan, -0.4], [0.3, 0.2, math.nan, -0.2]])[..., None]
+    rows = torch.full((2, 4, 1), 9.0)
+    main = combine(
+        values, data, contrasts=moves(data.protected), signed=True, reasons="off the data", counterfactuals=rows
+    )
+    other = combine(values, data, contrasts=moves(data.protected), signed=True)
+    runs = Readings(
+        main=main,
+        direct=other,
+        total=other,
+        people=data,
+        inferred=torch.zeros(4, 1, dtype=torch.bool),
+        quality=(),
+        proxy=(),
+        alignment=(),
+        others={"rank": other, "move": other},
+    )
+    left = leave_out(runs, torch.tensor([True, False, False, False]), test="rank")
+    found = left.main
+    assert found.score.tolist() == pytest.approx([0.0, 0.2, 0.0, 0.3])
+    assert found.signed.tolist() == pytest.approx([0.0, 0.2, 0.0, -0.3])
+    assert found.abstained.tolist() == [True, False, True, False]
+    assert found.reasons == ("the re-fits disagree", None, "off the data", None)
+    assert found.refits[[0, 2]].tolist() == [[0.0, 0.0], [0.0, 0.0]]
+    assert found.each[:, 0].isnan().all()
+    torch.testing.assert_close(found.each[:, 1:], main.each[:, 1:], equal_nan=True, atol=0, rtol=0)
+    assert found.counterfactuals[:, :, 0].tolist() == [[0.0, 9.0, 9.0, 9.0]] * 2  # their own row
+    assert left.others["rank"] is found
+    assert left.others["move"] is left.direct is other

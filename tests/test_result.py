@@ -9,7 +9,16 @@ import torch
 from fairfox.errors import OptionError
 from fairfox.fairtests.registry import FAIR_TESTS
 from fairfox.result import AuditResult
-from tests.support import PEOPLE, example_result, make_finding, make_result, many_result, with_finding, without_sign
+from tests.support import (
+    PEOPLE,
+    example_result,
+    make_finding,
+    make_result,
+    many_result,
+    with_doubt,
+    with_finding,
+    without_sign,
+)
 
 
 def two_variables() -> AuditResult:
@@ -224,3 +233,19 @@ def test_a_class_may_be_called_unknown():
 
 def test_groups_have_the_delta_of_all_or_their_own():
     assert (many_result().delta_of("race=Black"), many_result().delta_of("race=White")) == (0.03, 0.05)
+
+
+def test_doubt_and_distance_are_those_of_the_reliability_and_unknown_without_one():
+    result = with_doubt(example_result())
+    assert result.doubt[[0, 37, 39]].tolist() == pytest.approx([0.0, 0.5, 1.0])
+    assert result.distance[[0, 36]].tolist() == [1.0, 4.0]
+    assert result.distance[37:].isnan().all()
+    assert (result.abstain, result.median_distance) == (0.075, 1.0)
+    plain = example_result()
+    assert plain.abstain is plain.doubt is plain.distance is plain.median_distance is None
+    assert plain.share_left_out == 0.0
+
+
+def test_the_median_distance_of_nobody_is_nan():
+    result = with_doubt(example_result(abstained=torch.ones(PEOPLE, dtype=torch.bool)))
+    assert math.isnan(result.median_distance)

@@ -31,6 +31,7 @@ from fairfox.flips import transparency
 from fairfox.models.description import Kind
 from fairfox.models.output import Returns, Wanted
 from fairfox.question import Question
+from fairfox.reliability import Reliability, leave_out
 from fairfox.result import AuditResult, FeatureEffect, Features, Finding
 from fairfox.thresholds import confident_flag, default_delta, flag
 
@@ -74,6 +75,7 @@ def audit(
     folds: int = 5,
     batch_size: int = 4096,
     certify: bool = False,
+    abstain: float | None = None,
     progress: Progress | None = None,
 ) -> AuditResult:
     """Return, for every person in the table, whether the model treats them differently because of c.
@@ -121,6 +123,9 @@ def audit(
         batch_size: rows per block.
         certify: also prove how far the prediction changes at any point on everyone's way to the other group, for
             ReLU networks and tree ensembles; another model is refused.
+        abstain: the share of people to leave out, those whom the re-fits disagree about most: 0.1 for a tenth. Who has
+            no score anyway counts among them. With it (0: nobody is left out) doubt and distance from real people are
+            written and reported, see `AuditResult.doubt` and `AuditResult.distance`.
         progress: called with what is being done and the fraction done.
     """
     started = perf_counter()
@@ -154,6 +159,7 @@ def audit(
         folds=folds,
         batch_size=batch_size,
         certify=certify,
+        abstain=abstain,
     )
     say("reading the table", 0.0)
     case = Case.of(model, question, read_tables(table, reference, protected_from, question))
@@ -161,8 +167,11 @@ def audit(
         certifier(model, case.target)  # refuses what nothing can certify
     others, skipped = _others(case)
     runs = _readings(case, others, say)
+    trust = _reliability(case, runs)
+    if abstain:
+        runs = leave_out(runs, trust.left_out, test=question.main)
     say("explaining", 0.9)
-    result = _result(case, runs, skipped)
+    result = _result(case, runs, trust, skipped)
     if certify:
         result = replace(result, certificates=_certificates(model, case, runs, say))
     for text in result.warnings:
@@ -210,12 +219,28 @@ def _readings(case: Case, others: Sequence[str], progress: Progress) -> Readings
     )
 
 
-def _result(case: Case, runs: Readings, skipped: Mapping[str, str]) -> AuditResult:
+def _reliability(case: Case, runs: Readings) -> Reliability:
+    """Return how far scores can be trusted, but for the counterfactual rows."""
+    main = runs.main
+    return Reliability(
+        refits=main.refits,
+        delta=_delta(case),
+        silent=main.abstained,
+        variable=main.variable,
+        klass=main.klass,
+        real=runs.people if case.known is None else case.known,
+        share=case.question.abstain,
+        seed=case.question.seed,
+    )
+
+
+def _result(case: Case, runs: Readings, trust: Reliability, skipped: Mapping[str, str]) -> AuditResult:
     """Return what was found, and how it came about but for the time it took."""
     q, main, what = case.question, runs.main, case.question.about
     delta, interval = _delta(case), main.interval
     limit = own_deltas(runs.people, delta, case.deltas)
     mapped = runs.total.counterfactual if main.counterfactual is None else main.counterfactual
+    trust = trust if main.counterfactuals is None else replace(trust, rows=mapped)
     explained = _explain(case, runs)
     return AuditResult(
         scores=main.score,
@@ -236,12 +261,13 @@ def _result(case: Case, runs: Readings, skipped: Mapping[str, str]) -> AuditResu
         test=q.main,
         meaning=_meaning(case),
         unit=f"{what.unit} ({case.unit})" if what.of_prediction else what.unit,
-        warnings=tuple(_warnings(case, runs)),
+        warnings=tuple(_warnings(case, runs, trust)),
         weights=case.data.weights,
         checks=runs.checks.get(q.main.removesuffix("/a"), {}),
         comparison=Comparison.of(runs, skipped) if q.several else None,
         settings=_settings(case),
         counterfactual_table=None if mapped is None else case.encoding.own_table(mapped),
+        reliability=trust,
     )
 
 
@@ -294,9 +320,10 @@ def _findings(case: Case, runs: Readings, delta: float | Tensor) -> tuple[Findin
     )
 
 
-def _warnings(case: Case, runs: Readings) -> list[str]:
+def _warnings(case: Case, runs: Readings, trust: Reliability) -> list[str]:
     q = case.question
-    found = find_doubts(case.target, case.data, case.known, case.predictions, runs, q.main)
+    far = None if q.abstain is None else trust.distance  # it costs time
+    found = find_doubts(case.target, case.data, case.known, case.predictions, runs, q.main, distance=far)
     guessed = q.returns is None and case.described is None
     return [*found, *(_about_output(case.predictions, case.unit) if guessed else [])]
 
@@ -331,6 +358,7 @@ def _settings(case: Case) -> dict[str, Any]:
         "model_kind": case.kind,
         "differentiable": case.target.differentiable,
         **({"certify": True} if q.certify else {}),
+        **({} if q.abstain is None else {"abstain": float(q.abstain)}),
         "versions": {"python": platform.python_version(), **installed_versions(*_PACKAGES)},
     }
 

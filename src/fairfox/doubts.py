@@ -14,6 +14,7 @@ from fairfox.evaluation import spearman
 from fairfox.fairtests.protocol import Measurement
 from fairfox.gradients.jacobian import jacobian
 from fairfox.models.protocol import Model
+from fairfox.reliability import FAR
 
 TRAINED = ("move", "move-direct", "faux", "faux+ng", "faux+ig", "fliptest")  # the tests that train networks
 _SMALL_GROUP = 0.05
@@ -23,9 +24,16 @@ _STEEP = 100.0  # times the usual gradient
 
 
 def find_doubts(
-    target: Model, data: Dataset, reference: Dataset | None, predictions: Tensor, readings: Readings, test: str
+    target: Model,
+    data: Dataset,
+    reference: Dataset | None,
+    predictions: Tensor,
+    readings: Readings,
+    test: str,
+    *,
+    distance: Tensor | None = None,
 ) -> list[str]:
-    """Return the warnings of an audit, a sentence each."""
+    """Return the warnings of an audit, a sentence each; with distances (N,) also how many rows look like nobody."""
     main = readings.main
     return [
         *(text for v in range(len(data.protected)) for text in _about_groups(data, reference, readings, v)),
@@ -38,6 +46,7 @@ def find_doubts(
         *_about_scores(main, predictions),
         *_about_range(readings.direct, "direct reading"),
         *(_about_range(main, "test") if test.partition("/")[0] != DIRECT else []),
+        *([] if distance is None else about_distance(distance)),
     ]
 
 
@@ -121,3 +130,15 @@ def _about_range(measured: Measurement, name: str) -> list[str]:
     if far > 0.05:
         return [f"The {name} leaves the range of real categories for {far:.0%} of people: read it with care."]
     return []
+
+
+def about_distance(distance: Tensor) -> list[str]:
+    """Return how many people are far from anyone real as their map tells it, from distances (N,), NaN where unknown."""
+    far = int((distance > FAR).sum())
+    if not far:
+        return []
+    told = int((~distance.isnan()).sum())
+    return [
+        f"The counterfactual of {far:,} of {told:,} people looks like nobody real: it is more than {FAR:g} times as "
+        "far from real people as these are from each other; read these scores with care."
+    ]

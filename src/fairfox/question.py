@@ -24,6 +24,7 @@ from fairfox.models.description import Kind
 from fairfox.models.output import Returns, Wanted
 
 _LEAST = {"seed": 0, "refits": 1, "folds": 2, "batch_size": 1}  # whole numbers
+_UNFITTED = ("fta", "unawareness")  # the tests that learn nothing
 _CHOICES: dict[str, tuple[str | None, ...]] = {
     "output": ("probability", "logit"),
     "returns": (None, "probability", "logit", "value"),
@@ -62,6 +63,7 @@ class Question:
     folds: int
     batch_size: int
     certify: bool = False
+    abstain: float | None = None
 
     def __post_init__(self) -> None:
         self._check_test()
@@ -69,6 +71,7 @@ class Question:
         self._check_groups()
         self._check_values()
         self._check_comparisons()
+        self._check_abstaining()
 
     @property
     def several(self) -> bool:
@@ -164,6 +167,27 @@ class Question:
             )
         if given:
             check_legitimate(self.main)
+
+    def _check_abstaining(self) -> None:
+        share: object = self.abstain
+        if share is None:
+            return
+        if isinstance(share, bool) or not (isinstance(share, Real) and 0 <= float(share) < 1):
+            raise OptionError(f"abstain is {share!r}; expected a share of the people from 0 (nobody) to below 1")
+        if self.refits < 2:
+            raise OptionError(
+                f"refits is {self.refits}, and abstain (--abstain) needs at least 2, since it leaves out whom they "
+                "disagree about; set refits=5 (--refits 5)"
+            )
+        if self.main in _UNFITTED:
+            raise OptionError(
+                f"{self.main} learns nothing, so that no re-fits can disagree; leave abstain (--abstain) out, or use "
+                "rank, move or faux"
+            )
+        if self.delta == 0:
+            raise OptionError(
+                "delta is 0, and abstain (--abstain) holds disagreement against it; give the smallest score that counts"
+            )
 
 
 def _is_by_group(given: object) -> bool:

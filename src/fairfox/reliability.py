@@ -1,15 +1,22 @@
-"""How far a person's score can be trusted, in pure tensors: doubt, whom to leave out, distance from real people."""
+"""How far a person's score can be trusted: doubt, whom to leave out, distance from real people."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
+from fairfox.crossfit import Readings
+from fairfox.data.dataset import Dataset
 from fairfox.errors import OptionError, ShapeError
 
 NEAREST = 10  # neighbours: one alone is a matter of luck
 SAMPLED = 1000  # real people of a group that rows are held against; more cost time and say the same
 BLOCK = 4096  # rows at once
+FAR = 3.0  # a counterfactual row beyond this distance looks like nobody real
+DISAGREE = "the re-fits disagree"  # why the most doubtful are abstained from
 
 
 def spread(refits: Tensor) -> Tensor:
@@ -97,6 +104,72 @@ def distance(
         own = (to == group).nonzero()[:, 0]
         out[own] = _over(_nearest(rows[own], real, count, block), among)
     return out
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """How far everyone's score in an audit can be trusted, worked out when it is first read."""
+
+    refits: Tensor  # (N, M) values of the re-fits, before anyone was left out
+    delta: float
+    silent: Tensor  # (N,) bool: whom the test itself abstained from
+    variable: Tensor  # (N,) the protected variable of the contrast that counts
+    klass: Tensor  # (N,) and the class it goes to
+    real: Dataset  # people whom counterfactual rows are held against
+    share: float | None = None  # of the people, to be abstained from; None: nobody asked
+    rows: Tensor | None = None  # (N, D) counterfactual rows; None: the test moves nobody
+    seed: int = 0  # of the draw of real people
+
+    @cached_property
+    def doubt(self) -> Tensor | None:
+        """Everyone's doubt (N,), 1 without any evidence; None with one re-fit, or where every effect counts."""
+        if self.refits.shape[1] < 2 or not self.delta > 0:
+            return None
+        return doubt(self.refits, self.delta, abstained=self.silent)
+
+    @cached_property
+    def left_out(self) -> Tensor:
+        """Who is abstained from because the re-fits disagree (N,) bool."""
+        if not self.share:
+            return torch.zeros_like(self.silent)
+        doubts = doubt(self.refits, self.delta, abstained=self.silent)
+        return most_doubtful(doubts, self.share).to(self.silent.device) & ~self.silent
+
+    @cached_property
+    def distance(self) -> Tensor | None:
+        """How far everyone's counterfactual row is from real people (N,), NaN where nothing is said about a person.
+
+        People of all values of a protected number are one group.
+        """
+        if self.rows is None:
+            return None
+        judged = ~self.silent & ~self.left_out
+        out = self.rows.new_full((len(self.rows),), torch.nan)
+        for v, p in enumerate(self.real.protected):
+            own = (judged & (self.variable.cpu() == v)).nonzero()[:, 0].to(out.device)
+            to, groups = self.klass.to(out)[own], self.real.c[:, v]
+            if p.is_continuous:
+                to, groups = torch.zeros_like(to), torch.zeros_like(groups)
+            out[own] = distance(self.rows[own], to, self.real.x, groups, seed=self.seed)
+        return out
+
+
+def leave_out(readings: Readings, who: Tensor, *, test: str) -> Readings:
+    """Return the readings with these people (N,) bool abstained from by the main test, the others as they were."""
+    main, x = readings.main, readings.people.x
+    gone = who.to(main.score.device)
+    left = replace(
+        main,
+        score=torch.where(gone, 0.0, main.score),
+        signed=None if main.signed is None else torch.where(gone, 0.0, main.signed),
+        refits=torch.where(gone[:, None], 0.0, main.refits),
+        abstained=main.abstained | who.to(main.abstained.device),
+        reasons=tuple(DISAGREE if out else why for out, why in zip(who.tolist(), main.reasons, strict=True)),
+        each=torch.where(gone[:, None], torch.nan, main.each),
+        counterfactuals=None if main.counterfactuals is None else torch.where(gone[:, None], x, main.counterfactuals),
+    )
+    compared = {name: left if name == test else measured for name, measured in readings.others.items()}
+    return replace(readings, main=left, others=compared)
 
 
 def _over(found: Tensor, among: Tensor) -> Tensor:

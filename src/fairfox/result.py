@@ -22,6 +22,7 @@ from fairfox.data.dataset import ProtectedKind, group_name
 from fairfox.data.files import written_whole
 from fairfox.errors import OptionError
 from fairfox.flips import FlipSet, flip_sets
+from fairfox.reliability import DISAGREE, Reliability
 
 SCHEMA_VERSION = 2
 UNKNOWN = "unknown"  # the own group of people whose protected value is neither known nor inferred
@@ -216,6 +217,7 @@ class AuditResult:
     comparison: Comparison | None = None  # with every other test that applies
     counterfactual_table: Any = None  # x' in the table's own kind and units, categories the most probable
     certificates: Certificates | None = None  # what is proved about everyone's way to x', where asked for
+    reliability: Reliability | None = None  # what doubt and distance are worked out from
 
     def __len__(self) -> int:
         return len(self.scores)
@@ -239,6 +241,41 @@ class AuditResult:
     def share_abstained(self) -> float:
         """Share of abstained people among all."""
         return _mean(self.abstained.numpy(force=True), _of_people(self.weights, len(self)), nobody=0.0)
+
+    @property
+    def abstain(self) -> float | None:
+        """The share of people that was to be left out because of doubt; None where nobody asked."""
+        return None if self.reliability is None else self.reliability.share
+
+    @property
+    def doubt(self) -> Tensor | None:
+        """How far the re-fits disagree about everyone (N,), 0 to 1: see `fairfox.reliability.doubt`.
+
+        1 where a test has no evidence at all; None where a test has one re-fit only, or delta is 0.
+        """
+        return None if self.reliability is None else self.reliability.doubt
+
+    @property
+    def distance(self) -> Tensor | None:
+        """How far counterfactual rows are from real people (N,), 1 is as far as these are from each other.
+
+        See `fairfox.reliability.distance`. NaN for abstained people; None where the test moves nobody.
+        """
+        return None if self.reliability is None else self.reliability.distance
+
+    @property
+    def median_distance(self) -> float | None:
+        """The median of the known distances, NaN where there are none; None where the test moves nobody."""
+        if self.distance is None:
+            return None
+        known = self.distance[~self.distance.isnan()]
+        return float(known.double().quantile(0.5)) if len(known) else math.nan
+
+    @property
+    def share_left_out(self) -> float:
+        """Share of people abstained from because the re-fits disagree, among all."""
+        left = np.array([reason == DISAGREE for reason in self.reasons], dtype=bool)
+        return _mean(left, _of_people(self.weights, len(self)), nobody=0.0)
 
     @property
     def share_certified(self) -> float | None:
@@ -435,7 +472,7 @@ class AuditResult:
         """Return one row per person: id or row number (from 0), score, readings, interval, flags, reason.
 
         With several protected variables or more than two classes there are columns for each of them. Abstained
-        people have null in every number and flag.
+        people have null in every number and flag, but for the doubt, which is written where abstaining was asked for.
         """
         from fairfox.report.scores import scores_table
 

@@ -190,6 +190,9 @@ def test_settings_of_a_test_are_passed_on(people: Path):
         (("--test", "counterfactual", "--set", "graph=5"), "give it with --graph FILE"),
         (("--graph", "g.toml"), "A graph of causes is for counterfactual, and the test is rank"),
         (("--test", "fliptest", "--set", "weight=inf"), "expected a finite number"),
+        (("--abstain", "1"), "1.0 is not in the range 0<=x<1"),
+        (("--abstain", "nan"), "nan is not"),
+        (("--abstain", "0.1", "--abstain", "0.2"), "it was given 2 times; give it once."),
         (("--test", "unawareness"), "the model does not take 'sex'"),
     ],
 )
@@ -227,3 +230,25 @@ def test_certificates_of_a_model_behind_a_url_are_refused_before_any_call(people
     options = ["-c", "sex", "--certify", "--out", str(people / "out")]
     done = CliRunner().invoke(cli, ["audit", "https://model.invalid/invocations", table, *options])
     assert_refused(done, people, "leave --certify out, or give the model's file")
+
+
+def test_the_most_doubtful_are_left_out_and_written_down(people: Path):
+    done = run(people, "-c", "sex", "--refits", "3", "--abstain", "0.1")
+    assert done.exit_code == 0, done.stderr
+    said = " ".join(done.stdout.split())
+    assert "20 of 200 people (10.0 %) are left out: the re-fits disagree about them most; " in said
+    assert "20 people not judged: the re-fits disagree" in said
+    fields, scores = json.loads((people / "out/summary.json").read_text()), pq.read_table(people / "out/scores.parquet")
+    assert fields["reliability"]["share_left_out"] == pytest.approx(0.1)
+    assert fields["counts"]["judged"] == 180
+    assert fields["settings"]["abstain"] == 0.1
+    assert scores["distance"].null_count == scores["score"].null_count == 20
+    away = np.array(scores["abstained"].to_pylist())
+    doubts = np.array(scores["doubt"].to_pylist())
+    assert doubts[away].min() > doubts[~away].max()
+    assert "are left out: the re-fits disagree about them most" in (people / "out/report.html").read_text()
+
+
+def test_abstaining_needs_refits_that_can_disagree(people: Path):
+    done = run(people, "-c", "sex", "--refits", "1", "--abstain", "0")
+    assert_refused(done, people, "Error: refits is 1, and abstain (--abstain) needs at least 2")

@@ -20,6 +20,7 @@ from tests.support import (
     example_table,
     many_result,
     nameless,
+    with_doubt,
     with_finding,
     without_sign,
 )
@@ -309,3 +310,9 @@ def test_the_page_says_what_is_proved():
     assert "no point on the way to the other group changes the prediction by more than 5 points: proved" in page.words
     assert "1 person without a certificate: a category changes on the way." in page.words
     assert "certificate" not in Page(render_report(result)).words
+
+
+def test_the_page_says_who_is_left_out():
+    told = "1 of 40 people (2.5 %) is left out: the re-fits disagree about them most; the median counterfactual is 1.00"
+    assert told in Page(render_report(with_doubt(example_result()))).words
+    assert "disagree" not in Page(render_report(with_doubt(example_result(), share=None))).words

@@ -8,7 +8,16 @@ import pytest
 import torch
 
 from fairfox.result import SCHEMA_VERSION, AuditResult
-from tests.support import PEOPLE, RACES, example_certificates, example_result, many_result, with_finding, without_sign
+from tests.support import (
+    PEOPLE,
+    RACES,
+    example_certificates,
+    example_result,
+    many_result,
+    with_doubt,
+    with_finding,
+    without_sign,
+)
 
 
 def parsed(result: AuditResult) -> dict:
@@ -118,3 +127,19 @@ def test_what_is_proved_is_counted_where_it_was_asked_for():
     nobody = replace(proved, largest=torch.full_like(proved.largest, math.nan), total=True)
     fields = parsed(replace(result, certificates=nobody))["certificates"]
     assert (fields["reading"], fields["certified"], fields["largest"]) == ("total", 0, None)
+
+
+def test_doubt_and_distance_are_summed_up_where_abstaining_was_asked_for():
+    fields = parsed(with_doubt(example_result()))
+    assert fields["reliability"] == {
+        "abstain": 0.075,
+        "left_out": 1,
+        "share_left_out": pytest.approx(1 / 40),
+        "median_distance": 1.0,
+        "far": 1,
+    }
+    assert fields["abstained_by_reason"] == {"no evidence about sex": 2, "the re-fits disagree": 1}
+    assert parsed(with_doubt(example_result(), share=None)) == parsed(example_result())
+    result = with_doubt(example_result(), share=0.0)
+    unmoved = parsed(replace(result, reliability=replace(result.reliability, rows=None)))["reliability"]
+    assert (unmoved["median_distance"], unmoved["far"]) == (None, None)

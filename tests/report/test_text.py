@@ -16,6 +16,7 @@ from fairfox.report.text import (
     people,
     percent,
     reading_words,
+    reliability_lines,
     variable_lines,
     verdict,
 )
@@ -26,6 +27,7 @@ from tests.support import (
     example_result,
     many_result,
     nameless,
+    with_doubt,
     with_finding,
     without_sign,
 )
@@ -212,3 +214,27 @@ def test_where_nobody_has_a_certificate_the_reasons_are_all_that_is_said():
     proved = example_certificates(result)
     nobody = replace(proved, largest=torch.full_like(proved.largest, torch.nan), reasons=("too odd",) * PEOPLE)
     assert certificate_lines(replace(result, certificates=nobody)) == ["38 people without a certificate: too odd."]
+
+
+def test_who_is_left_out_follows_the_verdict_where_abstaining_was_asked_for():
+    result = with_doubt(example_result())
+    (told,) = reliability_lines(result)
+    assert told == (
+        "1 of 40 people (2.5 %) is left out: the re-fits disagree about them most; the median counterfactual is 1.00 "
+        "times as far from real people as these are from each other."
+    )
+    assert verdict(result)[-1] == told
+    assert "1 person not judged: the re-fits disagree" in result.summary().splitlines()
+    weights = torch.ones(PEOPLE)
+    weights[37] = 11.0
+    assert "1 of 40 people (22.0 % by weight) is left out: " in reliability_lines(replace(result, weights=weights))[0]
+
+
+def test_of_doubt_nothing_is_said_unasked_and_little_where_nobody_is_left_out_or_moved():
+    asked = with_doubt(example_result(), share=0.0)
+    assert reliability_lines(asked)[0].startswith("Nobody is left out because the re-fits disagree; the median ")
+    unmoved = replace(asked, reliability=replace(asked.reliability, rows=None))
+    assert reliability_lines(unmoved) == ["Nobody is left out because the re-fits disagree."]
+    unasked = with_doubt(example_result(), share=None)
+    assert reliability_lines(unasked) == []
+    assert verdict(unasked) == verdict(example_result())

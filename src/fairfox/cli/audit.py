@@ -162,6 +162,13 @@ SEEDS = click.IntRange(0, 2**32 - 1)  # what NumPy's and scikit-learn's generato
     is_flag=True,
     help="Also prove how far the prediction changes at any point on the way; for ReLU networks and tree ensembles.",
 )
+@click.option(
+    "--abstain",
+    cls=Once,
+    type=FiniteRange(0, 1, max_open=True),
+    metavar="SHARE",
+    help="Leave out the share of people whom the re-fits disagree about most; 0 only says how much they do.",
+)
 @click.option("--include-rows", is_flag=True, help="Also write the raw rows of flagged people.")
 @click.option(
     "--out",

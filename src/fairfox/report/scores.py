@@ -11,7 +11,7 @@ from fairfox.result import AuditResult, Finding
 
 
 def scores_table(result: AuditResult) -> pa.Table:
-    """Return one row per person; abstained people have null in every number and flag."""
+    """Return one row per person; abstained people have null in every number and flag but the doubt."""
     away = result.abstained.numpy(force=True)
     lower, upper = (None, None) if result.interval is None else result.interval.unbind(1)
     names = pa.array(result.variables, pa.string())
@@ -34,6 +34,9 @@ def scores_table(result: AuditResult) -> pa.Table:
     if result.certificates is not None:
         columns["certificate"] = _numbers(result.certificates.largest, away)
         columns["certificate_reason"] = pa.array(result.certificates.reasons, pa.string(), mask=away)
+    if result.abstain is not None:
+        columns["doubt"] = _numbers(result.doubt, np.zeros_like(away))
+        columns["distance"] = _numbers(result.distance, away)
     more = [] if result.two_groups else [pair for finding in result.findings for pair in _of_variable(finding)]
     if result.comparison is not None:
         each = zip(result.comparison.tests, result.comparison.scores.unbind(1), strict=True)

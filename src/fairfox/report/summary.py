@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fairfox.certification import Certificates
 from fairfox.comparison import Comparison
+from fairfox.reliability import DISAGREE, FAR
 from fairfox.result import SCHEMA_VERSION, AuditResult, FeatureEffect, Finding, Reading
 
 
@@ -49,6 +50,7 @@ def _fields(result: AuditResult) -> dict[str, Any]:
         },
         "checks": result.checks,
         **({} if result.certificates is None else {"certificates": _certificates(result, result.certificates)}),
+        **({} if result.abstain is None else {"reliability": _reliability(result)}),
         "comparison": None if result.comparison is None else _comparison(result.comparison),
         "warnings": result.warnings,
         "settings": result.settings,
@@ -66,6 +68,16 @@ def _certificates(result: AuditResult, certificates: Certificates) -> dict[str, 
         "worse_inside": int(certificates.worse_inside.sum()),
         "largest": float(known.max()) if len(known) else None,
         "uncertified_by_reason": result.uncertified_by_reason,
+    }
+
+
+def _reliability(result: AuditResult) -> dict[str, Any]:
+    return {
+        "abstain": result.abstain,
+        "left_out": result.reasons.count(DISAGREE),
+        "share_left_out": result.share_left_out,
+        "median_distance": result.median_distance,
+        "far": None if result.distance is None else int((result.distance > FAR).sum()),
     }
 
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from fairfox.auxiliary.quality import AuxiliaryQuality
+from fairfox.reliability import DISAGREE
 from fairfox.result import AuditResult, Finding, Group
 
 MOST_DELTAS = 3  # of single groups that the verdict names
@@ -94,7 +95,7 @@ def megabytes(size: int) -> str:
 
 
 def verdict(result: AuditResult) -> list[str]:
-    """Return how many people are flagged, how surely, because of what, and what is proved, in a sentence each."""
+    """Return how many people are flagged, how surely, because of what, what is proved, who is left out."""
     if not result.judged:
         return ["Nobody could be judged."]
     limit, flagged = amount(result.delta, result.unit), int(result.flags.sum())
@@ -115,7 +116,7 @@ def verdict(result: AuditResult) -> list[str]:
     else:
         beyond = "delta" if result.deltas else limit
         surely = f"{int(result.confident_flags.sum()):,} of them confidently: the whole interval lies beyond {beyond}."
-    return [found, surely, *_mostly(result), *certificate_lines(result)]
+    return [found, surely, *_mostly(result), *certificate_lines(result), *reliability_lines(result)]
 
 
 def certificate_lines(result: AuditResult) -> list[str]:
@@ -138,6 +139,21 @@ def certificate_lines(result: AuditResult) -> list[str]:
         f"by more than {limit}.",
         *without,
     ]
+
+
+def reliability_lines(result: AuditResult) -> list[str]:
+    """Return who was left out and how real counterfactual people look, in a sentence; nothing where nobody asked."""
+    if result.abstain is None:
+        return []
+    count, weighted = result.reasons.count(DISAGREE), "" if result.weights is None else " by weight"
+    told = f"{count:,} of {people(len(result))} ({percent(result.share_left_out)}{weighted}) "
+    told += f"{'is' if count == 1 else 'are'} left out: the re-fits disagree about them most"
+    told = told if count else "Nobody is left out because the re-fits disagree"
+    median = result.median_distance
+    if median is None or math.isnan(median):
+        return [f"{told}."]
+    real = f"{median:.2f} times as far from real people as these are from each other"
+    return [f"{told}; the median counterfactual is {real}."]
 
 
 def _destination(findings: Sequence[Finding]) -> str:
