@@ -109,3 +109,62 @@ def test_a_group_too_small_for_the_folds_is_refused():
     few = data[torch.cat([torch.arange(0, 100, 2), torch.tensor([1, 3, 5])])]
     with pytest.raises(DataError, match="Group '1' of 'c' has 3 people"):
         run(few)
+
+
+def test_many_people_cost_less_and_get_about_the_same_readings(monkeypatch: pytest.MonkeyPatch):
+    made: list[tuple[str, Any]] = []
+
+    def make(name: str, **options: Any) -> Any:
+        made.append((name, options.get("options")))
+        return make_test(name, **options)
+
+    monkeypatch.setattr(fairfox.crossfit, "make_test", make)
+    data = people(800)
+    usual = run(data)
+    assert {settings for _, settings in made} == {None}
+    monkeypatch.setattr(fairfox.crossfit, "_MANY", 799)
+    made.clear()
+    quick = run(data)
+    assert made[:2] == [("rank", None), ("move-direct", {"steps": 2})]
+    torch.testing.assert_close(quick.main.refits, usual.main.refits, rtol=1e-5, atol=1e-5)  # drawn alike
+    torch.testing.assert_close(quick.main.counterfactuals, usual.main.counterfactuals, rtol=1e-5, atol=1e-5)
+    same = torch.corrcoef(torch.stack([quick.direct.signed, usual.direct.signed]))[0, 1]
+    assert float(same) > 0.95
+    assert quick.quality[0].value == pytest.approx(usual.quality[0].value, abs=0.02)
+    assert quick.alignment[0].value == pytest.approx(usual.alignment[0].value, abs=0.1)
+
+
+def test_a_direct_reading_that_was_asked_for_takes_all_its_steps(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(fairfox.crossfit, "_MANY", 10)
+    found: list[int] = []
+
+    def make(name: str, **options: Any) -> Any:
+        test = make_test(name, **options)
+        found.append(getattr(getattr(test, "map", None), "steps", 0))
+        return test
+
+    monkeypatch.setattr(fairfox.crossfit, "make_test", make)
+    run(people(), people(seed=1), options={"move-direct": {"steps": 5}})
+    assert found == [0, 5]
+    found.clear()
+    data = people()
+    cross_fit(
+        TARGET, data, people(seed=1), TARGET(data.x)[:, 0], "move-direct",
+        refits=2, folds=4, seed=0, batch_size=4096, progress=lambda *_: None,
+    )  # fmt: skip
+    assert found == [8, 0]
+
+
+def test_the_alignment_share_of_many_people_is_read_off_a_part_of_them(monkeypatch: pytest.MonkeyPatch):
+    asked: list[int] = []
+    read = fairfox.crossfit.model_alignment
+
+    def watched(target: Any, people: Dataset, *rest: Any, **options: Any) -> Any:
+        asked.append(len(people))
+        return read(target, people, *rest, **options)
+
+    monkeypatch.setattr(fairfox.crossfit, "model_alignment", watched)
+    monkeypatch.setattr(fairfox.crossfit, "_MANY", 99)
+    monkeypatch.setattr(fairfox.crossfit, "_ALIGNED", 40)
+    run(people(100))
+    assert asked == [10, 10, 10, 10]

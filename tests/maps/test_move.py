@@ -13,11 +13,11 @@ from torch import Tensor, nn
 
 from fairfox.auxiliary.linear import LinearMember
 from fairfox.auxiliary.model import AuxiliaryModel, FixedAuxiliary, combine_outputs
-from fairfox.data.dataset import Dataset, Protected
+from fairfox.data.dataset import Dataset, Feature, Protected
 from fairfox.data.encode import fit_encoding
 from fairfox.data.table import load_table
 from fairfox.errors import NotFittedError, OptionError, ShapeError
-from fairfox.maps.move import GroupLogits, MoveMap, OutputLine
+from fairfox.maps.move import GroupLogits, MoveMap, OutputLine, advance
 from fairfox.maps.protocol import OFF_RANGE
 from fairfox.models.protocol import Model
 
@@ -647,3 +647,71 @@ def test_a_move_with_nothing_but_legitimate_columns_to_go_by_is_abstained():
     out = fitted.fit(data).map(data)
     assert out.abstained.all()
     assert torch.equal(out.rows, data.x)
+
+
+# --- by hand -------------------------------------------------------------------------------------------------------
+
+
+def both_ways(data: Dataset, **options: Any) -> tuple[Any, Any]:
+    """Return everyone mapped through autograd's way and by hand, by the same auxiliary."""
+    trained = AuxiliaryModel(refits=1, width=8, max_epochs=5).fit(data)
+    auxiliary = FixedAuxiliary(trained.members, trained.held_out)
+    fitted = MoveMap(auxiliary=auxiliary, metric="identity", **options).fit(data)
+    generic = fitted.map(data)
+    fitted.by_hand = True
+    assert fitted._plain_network(data, 1 - data.c[:, 0]) is not None
+    return generic, fitted.map(data)
+
+
+@pytest.mark.parametrize("options", [{}, {"steps": 1}, {"steps": 2, "batch_size": 7}, {"persistence": 1.0}])
+def test_by_hand_people_arrive_where_autograd_takes_them(options):
+    generic, by_hand = both_ways(world(200).to(torch.float32), **options)
+    torch.testing.assert_close(by_hand.rows, generic.rows, rtol=1e-4, atol=1e-4)
+    assert torch.equal(by_hand.abstained, generic.abstained)
+    torch.testing.assert_close(by_hand.overshoot, generic.overshoot, rtol=1e-4, atol=1e-4)
+
+
+def test_by_hand_one_hot_blocks_are_projected_and_the_overshoot_is_told():
+    data = world(200).to(torch.float32)
+    level = torch.eye(2)[(data.c[:, 0] + torch.arange(200) % 3 > 1).long()]
+    numbers = Dataset.from_arrays(torch.cat([data.x, level], dim=1), data.c, protected=data.protected)
+    features = (*numbers.features[:3], Feature("level", "categorical", 3, 5, ("a", "b")))
+    generic, by_hand = both_ways(replace(numbers, features=features))
+    torch.testing.assert_close(by_hand.rows, generic.rows, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(by_hand.rows[:, 3:].sum(1), torch.ones(200))
+    assert float(by_hand.overshoot.max()) > 0
+    torch.testing.assert_close(by_hand.overshoot, generic.overshoot, rtol=1e-4, atol=1e-4)
+
+
+def test_by_hand_people_without_a_direction_stay_and_are_abstained():
+    data = world(60).to(torch.float32)
+    trained = AuxiliaryModel(refits=1, width=4, max_epochs=2).fit(data)
+    member = trained.members[0]
+    with torch.no_grad():
+        member.net[0].bias.fill_(-1e4)  # no unit is ever active
+    fitted = MoveMap(auxiliary=FixedAuxiliary([member]), metric="identity").fit(data)
+    fitted.by_hand = True
+    out = fitted.map(data)
+    assert bool(out.abstained.all())
+    assert torch.equal(out.rows, data.x)
+
+
+def test_slopes_too_small_to_be_squared_still_point_somewhere():
+    x = torch.zeros(2, 2)
+    lost = advance(x, torch.tensor([[1e-12, 0.0], [0.0, 2.0]]), torch.tensor([1e-12, 4.0]))
+    torch.testing.assert_close(x, torch.tensor([[1.0, 0.0], [0.0, 2.0]]))  # by / slope
+    assert lost.tolist() == [False, False]
+
+
+def test_by_hand_is_not_for_what_is_held_unknown_or_no_plain_network():
+    data = world(60).to(torch.float32)
+    trained = AuxiliaryModel(refits=1, width=4, max_epochs=2).fit(data)
+    auxiliary = FixedAuxiliary(trained.members)
+    other = 1 - data.c[:, 0]
+    plain = MoveMap(auxiliary=auxiliary, metric="identity").fit(data)
+    assert plain._plain_network(data, other) is not None
+    assert plain._plain_network(data, torch.where(torch.arange(60) == 3, torch.nan, other)) is None
+    assert plain._plain_network(data.to(torch.float64), other.double()) is None  # in its own dtype only
+    assert MoveMap(auxiliary=auxiliary).fit(data)._plain_network(data, other) is None  # another metric
+    smooth = MoveMap(auxiliary=FixedAuxiliary([linear(1.0, 0.0, 0.0)]), metric="identity").fit(data.to(torch.float64))
+    assert smooth._plain_network(data.to(torch.float64), other.double()) is None

@@ -33,6 +33,8 @@ from fairfox.maps.rank import RankMap
 from fairfox.maps.ranks import kept_missing
 from fairfox.maps.surfaces import Bent
 from fairfox.models.protocol import Model, row_blocks
+from fairfox.models.torch_model import Tail
+from fairfox.nets.slopes import ReluNet
 from fairfox.similarity import between_metric, covariance_metric
 
 Metric = Literal["identity", "covariance", "between"]
@@ -139,6 +141,8 @@ class MoveMap:
     With `hold_others` groups are compared that are alike in the other protected variables: by linear regression.
     Columns named `legitimate` do not move; the metric is that of what they leave unexplained, and by regression groups
     are compared that are alike in them.
+
+    `by_hand` takes the shortest way through a plain ReLU network where nothing is held: the same rows but for rounding.
     """
 
     metric: Metric = "between"
@@ -150,6 +154,7 @@ class MoveMap:
     hold_others: bool = False
     legitimate: tuple[str, ...] = ()  # names of features
     batch_size: int = 4096
+    by_hand: bool = field(default=False, init=False, repr=False)
     model: Model | None = field(default=None, init=False, repr=False)
     surroundings: Surroundings | None = field(default=None, init=False, repr=False)
     logits: dict[tuple[int, int], GroupLogits] = field(default_factory=dict, init=False, repr=False)  # of two classes
@@ -188,6 +193,8 @@ class MoveMap:
             raise NotFittedError("This MoveMap is not fitted; call fit first")
         p, c = data.protected[self.variable], data.c[:, self.variable]
         to = where_to(data, self.variable, to)
+        if self.by_hand and (net := self._plain_network(data, to)) is not None:
+            return self._mapped_by_hand(net, data)
         unknown = data.c[:, [self.variable, *self._others(data.protected)]].isnan().any(1)
         going = ~(unknown | to.isnan() | (to == c if not p.is_continuous else to == 0))
         there = to if self.surroundings.values is None else self._reached(c, to)
@@ -208,6 +215,42 @@ class MoveMap:
         x[stay] = data.x[stay]
         _, reason = max(reasons, key=lambda one: int(one[0].sum()))  # most people's
         return Mapped(x, stay, reason, overshoot)
+
+    def _plain_network(self, data: Dataset, to: Tensor) -> ReluNet | None:
+        """Return the auxiliary as a plain network where all of two groups change sides and every column moves freely;
+        else None."""
+        assert self.surroundings is not None
+        here = self.surroundings
+        p, c = data.protected[self.variable], data.c[:, self.variable]
+        held = self._others(data.protected) or self.legitimate or here.withheld_map is not None
+        if self.metric != "identity" or p.kind != "binary" or held or bool(missing_columns(data).any()):
+            return None
+        if not bool((to == 1 - c).all()):  # false too where a value is unknown
+            return None
+        affine = getattr(self._moving(data.protected, (0, 1)), "first_affine", None)
+        rest = None if affine is None else affine[2]
+        if affine is None or not isinstance(rest, Tail) or rest.finish is not None or rest.linears is None:
+            return None
+        weights = [affine[0], *(linear.weight.detach() for linear in rest.linears)]
+        biases = [affine[1], *(linear.bias.detach() for linear in rest.linears)]
+        return ReluNet(weights, biases) if weights[0].dtype == data.x.dtype else None
+
+    def _mapped_by_hand(self, net: ReluNet, data: Dataset) -> Mapped:
+        """Return everyone in the other group, one pass of the network there and back for each step."""
+        x, own = data.x.clone(), data.c[:, self.variable].long()
+        lost = torch.zeros(len(x), dtype=torch.bool, device=x.device)
+        for block in row_blocks(len(x), self.batch_size):
+            rows, reach = x[block], torch.empty(0)  # a view: it is moved in place
+            for step in range(self.steps):
+                output, slope = net.with_slope(rows)
+                if step == 0:
+                    reach = self.logits[0, 1].where_to(output, own[block], self.persistence)
+                lost[block] |= advance(rows, slope, (reach - output) / (self.steps - step))
+        overshoot = outside(x, data.features)
+        x = project_blocks(x, data.features)
+        if bool(lost.any()):
+            x[lost] = data.x[lost]
+        return Mapped(x, lost, FLAT, overshoot)
 
     def _train(self, data: Dataset, refits: int, *, seed: int) -> Auxiliary:
         auxiliary = copy.copy(self.auxiliary)
@@ -367,6 +410,19 @@ class MoveMap:
                 f"The auxiliary has {found} outputs; expected {expected}: one for two groups or a number, one per "
                 "class of many, variable after variable"
             )
+
+
+def advance(x: Tensor, slope: Tensor, by: Tensor) -> Tensor:
+    """Move rows x (n, D) in place until an output with this slope (n, D) has changed by so much (n,), and return who
+    found no direction to go (n,)."""
+    square = torch.linalg.vector_norm(slope, dim=1).square_()
+    limits = torch.finfo(square.dtype)
+    if bool(((square > limits.tiny**0.5) & (square < limits.max**0.5)).all()):
+        x.addcmul_(slope, (by / square)[:, None])
+        return torch.zeros_like(by, dtype=torch.bool)
+    jac = slope[:, None]  # some are too small or too large to be squared
+    x.add_(inverse_direction(jac)[:, :, 0] * by[:, None])
+    return dead_rows(jac)
 
 
 def held_columns(data: Dataset, others: Sequence[int], legitimate: Bent) -> Tensor:
