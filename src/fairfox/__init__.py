@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fairfox.auditing import audit as audit
+    from fairfox.comparing import compare as compare
     from fairfox.data.adult import load_adult as load_adult
     from fairfox.data.bank import load_bank as load_bank
     from fairfox.data.chicago import load_chicago_ssl as load_chicago_ssl
@@ -14,12 +15,14 @@ if TYPE_CHECKING:
     from fairfox.data.dataset import Dataset as Dataset
     from fairfox.data.german import load_german as load_german
     from fairfox.data.law import load_law_school as load_law_school
+    from fairfox.earlier import drift as drift
     from fairfox.errors import FairfoxError as FairfoxError
     from fairfox.fairtests.registry import FAIR_TESTS as FAIR_TESTS
     from fairfox.fairtests.registry import make_test as make_test
     from fairfox.models.http_model import Endpoint as Endpoint
     from fairfox.models.loading import load_model as load_model
     from fairfox.models.wrap import as_model as as_model
+    from fairfox.planning import plan as plan
     from fairfox.remedy import train_fair as train_fair
     from fairfox.result import AuditResult as AuditResult
 
@@ -31,6 +34,8 @@ _PUBLIC = {  # imported on first use, so that `fairfox --help` needs neither tor
     "FAIR_TESTS": "fairfox.fairtests.registry",
     "FairfoxError": "fairfox.errors",
     "as_model": "fairfox.models.wrap",
+    "compare": "fairfox.comparing",
+    "drift": "fairfox.earlier",
     "load_adult": "fairfox.data.adult",
     "load_bank": "fairfox.data.bank",
     "load_chicago_ssl": "fairfox.data.chicago",
@@ -39,6 +44,7 @@ _PUBLIC = {  # imported on first use, so that `fairfox --help` needs neither tor
     "load_law_school": "fairfox.data.law",
     "load_model": "fairfox.models.loading",
     "make_test": "fairfox.fairtests.registry",
+    "plan": "fairfox.planning",
     "train_fair": "fairfox.remedy",
 }
 __all__ = [*_PUBLIC]

@@ -22,18 +22,24 @@ from fairfox.crossfit import TOTAL, Progress, Readings, cross_fit
 from fairfox.data.contrasts import LOWER
 from fairfox.data.dataset import Protected
 from fairfox.doubts import find_doubts
+from fairfox.errors import OptionError
 from fairfox.explain import effect_by_feature
 from fairfox.extras import installed_versions
 from fairfox.fairtests.protocol import Measurement
 from fairfox.fairtests.registry import about
-from fairfox.findings import find, own_deltas
+from fairfox.findings import Rule, certainty, find, own_deltas
 from fairfox.flips import transparency
 from fairfox.models.description import Kind
 from fairfox.models.output import Returns, Wanted
+from fairfox.models.sklearn_model import is_estimator
+from fairfox.next_steps import next_steps as find_next_steps
 from fairfox.question import Question
 from fairfox.reliability import Reliability, leave_out
 from fairfox.result import AuditResult, FeatureEffect, Features, Finding
-from fairfox.thresholds import confident_flag, default_delta, flag
+from fairfox.steps import NextSteps
+from fairfox.thresholds import default_delta, flag
+from fairfox.verdicts.model import ALLOWED
+from fairfox.verdicts.nulls import Null, shuffled
 
 _log = logging.getLogger("fairfox")
 _PACKAGES = ("fairfox", "torch", "numpy", "scikit-learn", "pyarrow", "narwhals")
@@ -76,6 +82,11 @@ def audit(
     batch_size: int = 4096,
     certify: bool = False,
     abstain: float | None = None,
+    fdr: float = 0.1,
+    decision_threshold: float | None = None,
+    null: int = 0,
+    delta_from_null: bool = False,
+    next_steps: bool | None = None,
     progress: Progress | None = None,
 ) -> AuditResult:
     """Return, for every person in the table, whether the model treats them differently because of c.
@@ -126,6 +137,13 @@ def audit(
         abstain: the share of people to leave out, those whom the re-fits disagree about most: 0.1 for a tenth. Who has
             no score anyway counts among them. With it (0: nobody is left out) doubt and distance from real people are
             written and reported, see `AuditResult.doubt` and `AuditResult.distance`.
+        fdr: of the people listed as over delta, the share that may be there wrongly (`AuditResult.listed`).
+        decision_threshold: the prediction from which on people get a yes: an effect then counts where it turns the
+            decision, whatever its size, in place of delta.
+        null: how often to do it all again with the protected values shuffled: what chance alone gives.
+        delta_from_null: take as delta what 95 % of the people stay below when the values are shuffled.
+        next_steps: also find out which feature to drop or to repair, for at most 100 000 predictions more; by default
+            for torch networks and scikit-learn models, which are trained again for that.
         progress: called with what is being done and the fraction done.
     """
     started = perf_counter()
@@ -160,6 +178,11 @@ def audit(
         batch_size=batch_size,
         certify=certify,
         abstain=abstain,
+        fdr=fdr,
+        decision_threshold=decision_threshold,
+        null=null,
+        delta_from_null=delta_from_null,
+        next_steps=next_steps,
     )
     say("reading the table", 0.0)
     case = Case.of(model, question, read_tables(table, reference, protected_from, question))
@@ -167,17 +190,24 @@ def audit(
         certifier(model, case.target)  # refuses what nothing can certify
     others, skipped = _others(case)
     runs = _readings(case, others, say)
+    chance = _null(case, say)
+    if delta_from_null and chance is not None:
+        case = replace(case, question=replace(question, delta=chance.delta, delta_from_null=False))
     trust = _reliability(case, runs)
     if abstain:
         runs = leave_out(runs, trust.left_out, test=question.main)
     say("explaining", 0.9)
-    result = _result(case, runs, trust, skipped)
+    result = replace(_result(case, runs, trust, skipped), null=chance)
+    wanted = case.target.differentiable or is_estimator(model) if next_steps is None else next_steps
+    if wanted:  # other models may be dear to ask
+        result = replace(result, steps=_steps(model, case, runs, result))
     if certify:
         result = replace(result, certificates=_certificates(model, case, runs, say))
     for text in result.warnings:
         _log.warning(text)
     say("done", 1.0)
-    return replace(result, settings={**result.settings, "seconds": round(perf_counter() - started, 3)})
+    told = {"delta_from_null": True} if delta_from_null else {}
+    return replace(result, settings={**result.settings, **told, "seconds": round(perf_counter() - started, 3)})
 
 
 def _others(case: Case) -> tuple[list[str], dict[str, str]]:
@@ -219,6 +249,46 @@ def _readings(case: Case, others: Sequence[str], progress: Progress) -> Readings
     )
 
 
+def _null(case: Case, progress: Progress) -> Null | None:
+    """Return what is found where the protected values are shuffled, as often as asked for; None where nobody asked."""
+    q = case.question
+    if not q.null:
+        return None
+    if bool(case.data.withheld.any()):
+        raise OptionError(
+            "Shuffled protected values say nothing about a model that takes the protected column itself; leave null "
+            "(--null) out"
+        )
+    scores, shares = [], []
+    for number in range(q.null):
+        seed = q.seed + 1000 + number
+        known = None if case.known is None else replace(case.known, c=shuffled(case.known.c, seed))
+        other = replace(case, data=replace(case.data, c=shuffled(case.data.c, seed)), known=known)
+        found = _readings(other, [], lambda text, done: progress(f"shuffled: {text}", 0.9))
+        scores.append(torch.where(found.main.abstained, torch.nan, found.main.score))
+        shares.append(torch.tensor([share.value for share in found.alignment], dtype=torch.float64))
+    return Null(torch.stack(scores), torch.stack(shares))
+
+
+def _steps(model: object, case: Case, runs: Readings, result: AuditResult) -> NextSteps | None:
+    """Return what can be done about the effect of a map, as far as the model and the table tell; None without one."""
+    effect, q = result.features.effect, case.question
+    moved = runs.total if runs.main.counterfactuals is None else runs.main
+    if effect is None or moved.counterfactual is None:
+        return None
+    return find_next_steps(
+        case.target,
+        case.data,
+        moved.counterfactual,
+        effect.total,
+        abstained=moved.abstained,
+        estimator=model if is_estimator(model) else None,
+        label_values=case.encoding.label_values,
+        seed=q.seed,
+        batch_size=q.batch_size,
+    )
+
+
 def _reliability(case: Case, runs: Readings) -> Reliability:
     """Return how far scores can be trusted, but for the counterfactual rows."""
     main = runs.main
@@ -237,22 +307,23 @@ def _reliability(case: Case, runs: Readings) -> Reliability:
 def _result(case: Case, runs: Readings, trust: Reliability, skipped: Mapping[str, str]) -> AuditResult:
     """Return what was found, and how it came about but for the time it took."""
     q, main, what = case.question, runs.main, case.question.about
-    delta, interval = _delta(case), main.interval
-    limit = own_deltas(runs.people, delta, case.deltas)
+    delta, rule = _delta(case), _rule(case)
+    limit = rule.limit(own_deltas(runs.people, delta, case.deltas), case.predictions, main)
+    sure = certainty(main, limit, rule.fdr)
     mapped = runs.total.counterfactual if main.counterfactual is None else main.counterfactual
     trust = trust if main.counterfactuals is None else replace(trust, rows=mapped)
     explained = _explain(case, runs)
     return AuditResult(
         scores=main.score,
         signed=main.signed,
-        interval=interval,
+        interval=sure.interval,
         flags=flag(main.score, limit, abstained=main.abstained),
-        confident_flags=None if interval is None else confident_flag(interval, limit, abstained=main.abstained),
+        confident_flags=sure.confident_flags,
         abstained=main.abstained,
         reasons=main.reasons,
         predictions=case.predictions,
         worst=main.variable,
-        findings=_findings(case, runs, limit),
+        findings=_findings(case, runs, own_deltas(runs.people, delta, case.deltas), rule),
         counterfactual=mapped,
         ids=case.data.ids,
         features=Features(proxy=_strongest(runs.proxy), effect=explained, displacement=_displacement(runs, mapped)),
@@ -268,6 +339,20 @@ def _result(case: Case, runs: Readings, trust: Reliability, skipped: Mapping[str
         settings=_settings(case),
         counterfactual_table=None if mapped is None else case.encoding.own_table(mapped),
         reliability=trust,
+        p_values=sure.p_values,
+        listed=sure.listed,
+    )
+
+
+def _rule(case: Case) -> Rule:
+    """Return what decides, beside delta, who is over it and whether they are too many."""
+    q = case.question
+    return Rule(
+        decision_threshold=q.decision_threshold,
+        fdr=q.fdr,
+        allowed=case.limits.get("", ALLOWED),
+        folds=None if case.known is not None else q.folds,
+        seed=q.seed,
     )
 
 
@@ -305,7 +390,7 @@ def _delta(case: Case) -> float:
     return default_delta(what.delta, case.predictions, unit=case.unit) if what.of_prediction else what.delta
 
 
-def _findings(case: Case, runs: Readings, delta: float | Tensor) -> tuple[Finding, ...]:
+def _findings(case: Case, runs: Readings, delta: float | Tensor, rule: Rule) -> tuple[Finding, ...]:
     fitted_on = case.data if case.known is None else case.known
     return tuple(
         find(
@@ -315,6 +400,7 @@ def _findings(case: Case, runs: Readings, delta: float | Tensor) -> tuple[Findin
             delta=delta,
             spread=float(centre_and_spread(fitted_on.c[:, v], fitted_on.weights)[1]),
             merged=dict(source.merged),
+            rule=rule,
         )
         for v, source in enumerate(case.encoding.sources)
     )
@@ -358,6 +444,9 @@ def _settings(case: Case) -> dict[str, Any]:
         "model_kind": case.kind,
         "differentiable": case.target.differentiable,
         **({"certify": True} if q.certify else {}),
+        "fdr": q.fdr,
+        "decision_threshold": q.decision_threshold,
+        "null": q.null or None,
         **({} if q.abstain is None else {"abstain": float(q.abstain)}),
         "versions": {"python": platform.python_version(), **installed_versions(*_PACKAGES)},
     }

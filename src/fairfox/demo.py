@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from fairfox.auditing import audit
 from fairfox.crossfit import Progress
-from fairfox.data.encode import fit_encoding
+from fairfox.data.encode import Encoding, fit_encoding
 from fairfox.data.table import load_table
 from fairfox.evaluation import spearman
 from fairfox.models.protocol import predict
@@ -93,6 +94,25 @@ def _audited(
     name: str, past: Population, new: Population, columns: Sequence[str], *, seed: int, progress: Progress
 ) -> DemoAudit:
     progress(f"training the {name} model", 0.0)
+    net, encoding = lending_model(past, new, columns, seed=seed)
+    result = audit_lending(
+        net,
+        new,
+        new.table,
+        past.table,
+        columns,
+        seed=seed,
+        progress=lambda text, fraction: progress(f"{name} model: {text}", fraction),
+    )
+    target = TorchModel(net)
+    here, there = (predict(target, encoding.encode(load_table(t)).x) for t in (new.table, new.counterfactual))
+    return DemoAudit(name, tuple(columns), result, (here - there).abs())
+
+
+def lending_model(
+    past: Population, new: Population, columns: Sequence[str], *, seed: int
+) -> tuple[nn.Sequential, Encoding]:
+    """Return a network from some columns of past applicants to the probability of approval, and its encoding."""
     encoding = fit_encoding(
         load_table(past.table),
         protected=past.protected,
@@ -100,23 +120,24 @@ def _audited(
         columns=columns,
         also=load_table(new.table),
     )
-    net = nn.Sequential(
-        _trained(encoding.encode(load_table(past.table)).x, torch.as_tensor(past.y), seed), nn.Sigmoid()
-    )
-    result = audit(
+    x = encoding.encode(load_table(past.table)).x
+    return nn.Sequential(_trained(x, torch.as_tensor(past.y), seed), nn.Sigmoid()), encoding
+
+
+def audit_lending(
+    net: nn.Module, population: Population, table: object, reference: object, columns: Sequence[str], **options: Any
+) -> AuditResult:
+    """Return the audit of a lending model on a table of applicants, learnt from those of another one."""
+    return audit(
         net,
-        new.table,
-        protected=new.protected,
-        label=new.label,
-        reference=past.table,
-        drop=[c for c in new.features if c not in columns],
+        table,
+        protected=population.protected,
+        label=population.label,
+        reference=reference,
+        drop=[column for column in population.features if column not in columns],
         kind="encoded",
-        seed=seed,
-        progress=lambda text, fraction: progress(f"{name} model: {text}", fraction),
+        **options,
     )
-    target = TorchModel(net)
-    here, there = (predict(target, encoding.encode(load_table(t)).x) for t in (new.table, new.counterfactual))
-    return DemoAudit(name, tuple(columns), result, (here - there).abs())
 
 
 def _trained(x: Tensor, y: Tensor, seed: int) -> nn.Sequential:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -13,9 +13,74 @@ from fairfox.data.contrasts import HIGHER, Contrast
 from fairfox.data.dataset import Dataset, Protected, group_name
 from fairfox.fairtests.protocol import Measurement
 from fairfox.result import Finding, Group
-from fairfox.thresholds import confident_flag, flag
+from fairfox.thresholds import confident_flag, decision_limits, flag
+from fairfox.verdicts.discoveries import benjamini_hochberg
+from fairfox.verdicts.intervals import p_values
+from fairfox.verdicts.model import ALLOWED, Verdict, judge_model
 
 _RANGES = 4  # into which people are put together by a protected number
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What decides, beside delta, who is over it and whether they are too many; `fairfox.audit` says what each means."""
+
+    decision_threshold: float | None = None
+    fdr: float = 0.1
+    allowed: float = ALLOWED  # share of people over delta
+    folds: int | None = None
+    seed: int = 0
+
+    def limit(self, delta: float | Tensor, predictions: Tensor, measured: Measurement) -> float | Tensor:
+        """Return how large an effect counts, one for all or one each (N,)."""
+        if self.decision_threshold is None or measured.signed is None:
+            return delta
+        return decision_limits(predictions.to(measured.signed), measured.signed, self.decision_threshold)
+
+    def judge(
+        self, measured: Measurement, limit: float | Tensor, sure: Certainty, weights: Tensor | None
+    ) -> Verdict | None:
+        """Return the verdict on the model from all who were judged; None where there are no intervals."""
+        if sure.interval is None or sure.listed is None:
+            return None
+        judged = ~measured.abstained
+        return judge_model(
+            measured.refits[judged],
+            sure.interval[judged],
+            sure.listed[judged],
+            limit[judged] if isinstance(limit, Tensor) else limit,
+            fdr=self.fdr,
+            allowed=self.allowed,
+            weights=None if weights is None else weights.to(judged.device)[judged],
+            folds=self.folds,
+            over="over delta" if self.decision_threshold is None else "decided on otherwise",
+            seed=self.seed,
+        )
+
+
+@dataclass(frozen=True)
+class Certainty:
+    """How sure everyone's effect is; None where one re-fit only leaves it open."""
+
+    interval: Tensor | None  # (N, 2)
+    confident_flags: Tensor | None  # (N,) bool
+    p_values: Tensor | None  # (N,); NaN for abstained people
+    listed: Tensor | None  # (N,) bool
+
+
+def certainty(measured: Measurement, limit: float | Tensor, fdr: float) -> Certainty:
+    """Return how sure everyone's effect is, and who is on the list of those over the limit.
+
+    The largest of several contrasts is large by chance more often than one alone, so that p-values count their number.
+    """
+    interval = measured.interval
+    if interval is None:
+        return Certainty(None, None, None, None)
+    compared = (~measured.each.isnan().any(0)).sum(1).clamp(min=1)  # (N,) contrasts
+    p = (p_values(measured.refits, limit) * compared.to(measured.refits)).clamp(max=1.0)
+    p = torch.where(measured.abstained, torch.nan, p)
+    flags = confident_flag(interval, limit, abstained=measured.abstained)
+    return Certainty(interval, flags, p, benjamini_hochberg(p, fdr))
 
 
 def find(
@@ -26,6 +91,7 @@ def find(
     delta: float | Tensor,
     spread: float,
     merged: dict[str, tuple[str, ...]],
+    rule: Rule = Rule(),  # noqa: B008  # frozen
 ) -> Finding:
     """Return what was found for one protected variable.
 
@@ -36,11 +102,14 @@ def find(
         delta: above which people are flagged, one for all or one each (N,).
         spread: the standard deviation that a number went up and down.
         merged: rare classes that were put together, by the new name.
+        rule: what else decides who is over delta, and whether they are too many.
     """
     data = readings.people
     p, own = data.protected[variable], data.c[:, variable]
     main = readings.main.of_variable(variable, data)
-    interval, share = main.interval, readings.alignment[variable]
+    share = readings.alignment[variable]
+    limit = rule.limit(delta, predictions, main)
+    sure = certainty(main, limit, rule.fdr)
     words, effects = _effects(main, p, own, spread)
     names, place = _own_groups(p, own)
     finding = Finding(
@@ -51,9 +120,9 @@ def find(
         effects=effects,
         scores=main.score,
         signed=main.signed,
-        interval=interval,
-        flags=flag(main.score, delta, abstained=main.abstained),
-        confident_flags=None if interval is None else confident_flag(interval, delta, abstained=main.abstained),
+        interval=sure.interval,
+        flags=flag(main.score, limit, abstained=main.abstained),
+        confident_flags=sure.confident_flags,
         abstained=main.abstained,
         towards=_towards(main, p, own, words),
         group=tuple("unknown" if k < 0 else names[k] for k in place.tolist()),
@@ -69,6 +138,7 @@ def find(
         reference=None if p.reference is None else p.levels[p.reference],
         merged=merged,
         is_own=bool(main.contrasts),
+        verdict=rule.judge(main, limit, sure, data.weights),
     )
     weights = torch.ones(len(data), dtype=torch.float64) if data.weights is None else data.weights.double().cpu()
     groups = [_group(finding, name, place == k, predictions, weights) for k, name in enumerate(names)]

@@ -23,7 +23,8 @@ from fairfox.fairtests.registry import (
 from fairfox.models.description import Kind
 from fairfox.models.output import Returns, Wanted
 
-_LEAST = {"seed": 0, "refits": 1, "folds": 2, "batch_size": 1}  # whole numbers
+_LEAST = {"seed": 0, "refits": 1, "folds": 2, "batch_size": 1, "null": 0}  # whole numbers
+EFFECT = "change of the prediction"  # the unit of tests that have a counterfactual prediction
 _UNFITTED = ("fta", "unawareness")  # the tests that learn nothing
 _CHOICES: dict[str, tuple[str | None, ...]] = {
     "output": ("probability", "logit"),
@@ -64,6 +65,11 @@ class Question:
     batch_size: int
     certify: bool = False
     abstain: float | None = None
+    fdr: float = 0.1
+    decision_threshold: float | None = None
+    null: int = 0
+    delta_from_null: bool = False
+    next_steps: bool | None = None
 
     def __post_init__(self) -> None:
         self._check_test()
@@ -72,6 +78,7 @@ class Question:
         self._check_values()
         self._check_comparisons()
         self._check_abstaining()
+        self._check_certainty()
 
     @property
     def several(self) -> bool:
@@ -167,6 +174,30 @@ class Question:
             )
         if given:
             check_legitimate(self.main)
+
+    def _check_certainty(self) -> None:
+        fdr, cut = self.fdr, self.decision_threshold
+        if not (isinstance(fdr, Real) and 0 < float(fdr) < 1):
+            raise OptionError(f"fdr is {fdr!r}; expected the share of a list that may be wrong, such as 0.1")
+        if cut is not None:
+            if not (isinstance(cut, Real) and math.isfinite(float(cut))):
+                raise OptionError(
+                    f"decision_threshold is {cut!r}; expected the prediction from which on people get a yes"
+                )
+            if self.delta is not None or self.deltas or self.delta_from_null:
+                raise OptionError(
+                    "A decision threshold says how large an effect counts, and so does delta; give one of the two"
+                )
+            if self.about.unit != EFFECT:
+                raise OptionError(
+                    f"A decision threshold needs effects on the prediction, which '{self.main}' does not measure; "
+                    "take rank, or leave decision_threshold (--decision-threshold) out"
+                )
+        if self.delta_from_null and (not self.null or self.delta is not None):
+            raise OptionError(
+                "Delta comes from shuffled protected values only where these are asked for and no delta is given: "
+                "add null=5 (--null 5), and leave delta out"
+            )
 
     def _check_abstaining(self) -> None:
         share: object = self.abstain

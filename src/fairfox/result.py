@@ -23,6 +23,9 @@ from fairfox.data.files import written_whole
 from fairfox.errors import OptionError
 from fairfox.flips import FlipSet, flip_sets
 from fairfox.reliability import DISAGREE, Reliability
+from fairfox.steps import NextSteps
+from fairfox.verdicts.model import Verdict, family_verdict
+from fairfox.verdicts.nulls import Null
 
 SCHEMA_VERSION = 2
 UNKNOWN = "unknown"  # the own group of people whose protected value is neither known nor inferred
@@ -137,6 +140,7 @@ class Finding:
     reference: str | None = None  # the class that all others are compared with
     merged: dict[str, tuple[str, ...]] = field(default_factory=dict)  # rare classes put together, by the new name
     is_own: bool = True  # whether the score is about this variable; some tests have one score for all
+    verdict: Verdict | None = None  # on the model, for this variable; None without an interval
 
     @property
     def judged(self) -> int:
@@ -218,6 +222,10 @@ class AuditResult:
     counterfactual_table: Any = None  # x' in the table's own kind and units, categories the most probable
     certificates: Certificates | None = None  # what is proved about everyone's way to x', where asked for
     reliability: Reliability | None = None  # what doubt and distance are worked out from
+    p_values: Tensor | None = None  # (N,) of an effect as large where the true one is no more than delta; None as above
+    listed: Tensor | None = None  # (N,) bool: on the list of people over delta, of which few are wrong
+    null: Null | None = None  # what is found where the protected values are shuffled, where asked for
+    steps: NextSteps | None = None  # what to do next
 
     def __len__(self) -> int:
         return len(self.scores)
@@ -236,6 +244,17 @@ class AuditResult:
     def share_confident(self) -> float | None:
         """Share of confidently flagged people among those not abstained; None without an interval."""
         return None if self.confident_flags is None else _share(self.confident_flags, self.abstained, self.weights)
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The verdict on the model, over all protected variables; None without intervals."""
+        found = [finding.verdict for finding in self.findings if finding.verdict is not None]
+        return family_verdict(found) if found else None
+
+    @property
+    def decision_threshold(self) -> float | None:
+        """The prediction from which on people get a yes, where effects count that turn the decision."""
+        return self.settings.get("decision_threshold")
 
     @property
     def share_abstained(self) -> float:

@@ -22,6 +22,19 @@ def confident_flag(interval: Tensor, delta: float | Tensor, *, abstained: Tensor
     return flags if abstained is None else flags & ~abstained
 
 
+def decision_limits(predictions: Tensor, signed: Tensor, cut: float) -> Tensor:
+    """Return how large everyone's signed effect (N,) must be to turn their decision, a prediction of at least `cut`.
+
+    Infinite where the effect points away from the cut, so that no size of it turns the decision.
+
+    Example:
+        >>> decision_limits(torch.tensor([0.25, 0.75]), torch.tensor([0.5, 0.5]), 0.5)
+        tensor([0.2500,    inf])
+    """
+    towards = torch.where(predictions < cut, signed, -signed) > 0
+    return torch.where(towards, (predictions - cut).abs(), torch.inf)
+
+
 def default_delta(share: float, predictions: Tensor, *, unit: str) -> float:
     """Return delta as a share of the prediction: of 1 for probabilities, else of the predictions' usual range.
 

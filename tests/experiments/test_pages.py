@@ -64,14 +64,17 @@ def page_of(experiment):
     return find
 
 
-@pytest.mark.parametrize("name", ["benchmark", "real_data", "use_cases", "abstention", "beyond"])
+@pytest.mark.parametrize(
+    "name", ["benchmark", "real_data", "use_cases", "abstention", "beyond", "legitimate", "intervals", "comparing"]
+)
 def test_the_page_is_what_the_results_files_give(experiment, page_of, name):
     text = page_of(name).read_text(encoding="utf-8")
     assert experiment.page(text) == text, "run: python experiments/pages.py"
 
 
 def test_every_page_is_looked_at(experiment):
-    assert {page.stem for page in experiment.PAGES} == {"benchmark", "real_data", "use_cases", "abstention", "beyond"}
+    names = {"benchmark", "real_data", "use_cases", "abstention", "beyond", "legitimate", "intervals", "comparing"}
+    assert {page.stem for page in experiment.PAGES} == names
 
 
 def test_the_benchmark_has_every_part_of_table_1_and_every_experiment(experiment, page_of):
@@ -88,7 +91,9 @@ def test_the_page_on_real_data_shows_every_experiment_on_it(page_of):
     assert shown >= {"fair_vs_unfair", "fair_training", "transparency", "resources", "black_boxes"}
 
 
-@pytest.mark.parametrize("name", ["benchmark", "real_data", "use_cases", "abstention", "beyond"])
+@pytest.mark.parametrize(
+    "name", ["benchmark", "real_data", "use_cases", "abstention", "beyond", "legitimate", "intervals", "comparing"]
+)
 def test_every_section_of_a_page_can_be_made(experiment, page_of, name):
     for section in sections(page_of(name)):  # also where there is no full run yet
         script, _, part = section.partition("-")

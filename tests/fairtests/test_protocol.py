@@ -2,12 +2,12 @@
 
 import pytest
 import torch
-from scipy.stats import t
 
 from fairfox.data.contrasts import Contrast, derivatives, moves
 from fairfox.data.dataset import Dataset, Protected
 from fairfox.fairtests.protocol import NOBODY, away_from_own, combine, join
 from fairfox.maps.protocol import UNKNOWN
+from fairfox.verdicts.intervals import interval
 
 SEX, RACE = Protected("sex"), Protected("race", "categorical", ("a", "b", "c"))
 AGE = Protected("age", "continuous", ())
@@ -128,16 +128,17 @@ def test_people_without_a_known_group_are_abstained_for_that_reason():
 
 def test_interval_by_hand():
     measured = measured_of(torch.tensor([[[1.0]], [[3.0]]]), people(0))
-    # mean 2, sd sqrt(2) over sqrt(2) re-fits is 1, t(.95, 1) = 6.3138
-    torch.testing.assert_close(measured.interval, torch.tensor([[2 - 6.3138, 2 + 6.3138]]), atol=1e-4, rtol=0)
+    # mean 2, sd √2 times √(1 + 1/2) is √3, t(.95, 1) = 6.3138
+    torch.testing.assert_close(measured.interval, torch.tensor([[2 - 10.9357, 2 + 10.9357]]), atol=1e-3, rtol=0)
 
 
-def test_interval_of_five_refits_is_student_s():
+def test_interval_is_that_of_the_refits_whatever_abstained_people_have():
     values = torch.randn(5, 7, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    values[0, 2] = NAN
     measured = measured_of(values, people(0, 1, 0, 1, 0, 1, 0))
-    fits = values[:, :, 0]
-    half = t.ppf(0.95, 4) * fits.std(0) / 5**0.5
-    torch.testing.assert_close(measured.interval, torch.stack([fits.mean(0) - half, fits.mean(0) + half], dim=1))
+    kept = [0, 1, 3, 4, 5, 6]
+    torch.testing.assert_close(measured.interval[kept], interval(values[:, kept, 0].T))
+    assert measured.interval[2].tolist() == [0.0, 0.0]
 
 
 def test_one_refit_has_no_interval():

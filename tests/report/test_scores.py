@@ -20,8 +20,8 @@ from tests.support import (
 def test_abstained_people_have_no_numbers_and_no_flags_in_the_table():
     table = example_result().scores_table()
     assert table.column_names == [
-        *("row_id", "score", "signed", "direct", "lower", "upper", "flag", "confident", "variable", "towards"),
-        *("group_inferred", "abstained", "reason"),
+        *("row_id", "score", "signed", "direct", "lower", "upper", "flag", "confident", "p_value", "listed"),
+        *("variable", "towards", "group_inferred", "abstained", "reason"),
     ]
     for name in ("score", "signed", "direct", "lower", "upper", "flag", "confident", "variable", "towards"):
         assert table[name].null_count == 2

@@ -169,6 +169,38 @@ SEEDS = click.IntRange(0, 2**32 - 1)  # what NumPy's and scikit-learn's generato
     metavar="SHARE",
     help="Leave out the share of people whom the re-fits disagree about most; 0 only says how much they do.",
 )
+@click.option(
+    "--fdr",
+    cls=Once,
+    type=FiniteRange(0, 1, min_open=True, max_open=True),
+    default=0.1,
+    show_default=True,
+    metavar="SHARE",
+    help="Of the people listed as over delta, the share that may be there wrongly.",
+)
+@click.option(
+    "--decision-threshold",
+    cls=Once,
+    type=FiniteRange(),
+    metavar="P",
+    help="Flag people whose decision would turn: yes from a prediction of P on, whatever the size of the effect.",
+)
+@click.option(
+    "--null",
+    cls=Once,
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="Do it all again N times with shuffled protected values: what chance alone gives.",
+)
+@click.option(
+    "--delta-from-null", is_flag=True, help="Take as delta what 95 % of people stay below with shuffled values."
+)
+@click.option(
+    "--next-steps/--no-next-steps",
+    default=None,
+    help="Find out which feature to drop or to repair.  [default: for torch networks and scikit-learn models]",
+)
 @click.option("--include-rows", is_flag=True, help="Also write the raw rows of flagged people.")
 @click.option(
     "--out",

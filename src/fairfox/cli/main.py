@@ -16,8 +16,13 @@ from fairfox.errors import FairfoxError
 # name -> (module, short help); the function has the name of the command
 COMMANDS = {
     "audit": ("fairfox.cli.audit", "Find the people a model treats differently because of a protected column."),
+    "compare": ("fairfox.cli.compare", "Find out which of two models treats the same people less unequally."),
     "datasets": ("fairfox.cli.datasets", "List the public datasets fairfox knows, and fetch one."),
     "demo": ("fairfox.cli.demo", "Audit a biased and a fair lending model, with known truth and no files."),
+    "drift": ("fairfox.cli.drift", "Say whether an audit is worse than an earlier one."),
+    "plan": ("fairfox.cli.plan", "Say how many people an audit needs to see an effect of a given size."),
+    "fit": ("fairfox.cli.fit", "Fit a fairness test on a table and keep it in a file."),
+    "score": ("fairfox.cli.score", "Score the people of a table with a test that `fairfox fit` kept."),
 }
 INTERRUPTED = 130  # what shells report after Ctrl-C; 1 would read as "over the limit"
 

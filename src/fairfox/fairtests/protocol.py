@@ -13,6 +13,7 @@ from fairfox.data.contrasts import Contrast, concerned
 from fairfox.data.dataset import Dataset
 from fairfox.maps.protocol import UNKNOWN
 from fairfox.models.protocol import Model
+from fairfox.verdicts.intervals import interval
 
 NOBODY = "nobody to be compared with"
 
@@ -98,15 +99,13 @@ class Measurement:
 
     @property
     def interval(self) -> Tensor | None:
-        """Mean ± t(.95, M-1) sd/√M over the re-fits (N, 2); None with fewer than two."""
-        fits = self.refits.shape[1]
-        if fits < 2:
+        """The 90 % interval for each effect (N, 2), see `verdicts.intervals`; None with fewer than two re-fits."""
+        if self.refits.shape[1] < 2:
             return None
-        from scipy.stats import t
-
-        mean = self.refits.mean(1)
-        half = self.refits.std(1) * (float(t.ppf(0.95, fits - 1)) / fits**0.5)
-        return torch.stack([mean - half, mean + half], dim=1)
+        known = ~self.abstained.to(self.refits.device)
+        out = self.refits.new_zeros(len(self.refits), 2)
+        out[known] = interval(self.refits[known])
+        return out
 
     @property
     def counterfactual(self) -> Tensor | None:

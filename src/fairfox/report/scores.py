@@ -25,6 +25,8 @@ def scores_table(result: AuditResult) -> pa.Table:
         "upper": _numbers(upper, away),
         "flag": _booleans(result.flags, away),
         "confident": _booleans(result.confident_flags, away),
+        "p_value": _numbers(result.p_values, away),
+        "listed": _booleans(result.listed, away),
         "variable": names.take(pa.array(result.worst.numpy(force=True), mask=nameless)),
         "towards": pa.array(result.towards, pa.string()),
         "group_inferred": pa.array(result.inferred.numpy(force=True)),

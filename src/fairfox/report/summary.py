@@ -13,7 +13,10 @@ from torch import Tensor
 from fairfox.certification import Certificates
 from fairfox.comparison import Comparison
 from fairfox.reliability import DISAGREE, FAR
+from fairfox.report.text import verdict
 from fairfox.result import SCHEMA_VERSION, AuditResult, FeatureEffect, Finding, Reading
+from fairfox.verdicts.model import Verdict
+from fairfox.verdicts.nulls import Null
 
 
 def summary_json(result: AuditResult) -> str:
@@ -34,6 +37,7 @@ def _fields(result: AuditResult) -> dict[str, Any]:
             "judged": result.judged,
             "flagged": int(result.flags.sum()),
             "confident": _count(result.confident_flags),
+            "listed": _count(result.listed),
             "abstained": int(result.abstained.sum()),
             "inferred": int(result.inferred.sum()),
         },
@@ -43,6 +47,7 @@ def _fields(result: AuditResult) -> dict[str, Any]:
         "share_abstained": result.share_abstained,
         "abstained_by_reason": result.abstained_by_reason,
         "worst_case": result.worst_case,
+        "verdict": _verdict(result.verdict),
         "variables": [_variable(result, finding) for finding in result.findings],
         "features": {
             "effect": None if result.features.effect is None else _effect(result, result.features.effect),
@@ -52,6 +57,9 @@ def _fields(result: AuditResult) -> dict[str, Any]:
         **({} if result.certificates is None else {"certificates": _certificates(result, result.certificates)}),
         **({} if result.abstain is None else {"reliability": _reliability(result)}),
         "comparison": None if result.comparison is None else _comparison(result.comparison),
+        **({} if result.null is None else {"null": _null(result, result.null)}),
+        "next_steps": None if result.steps is None else result.steps.as_dict(),
+        "in_words": verdict(result),
         "warnings": result.warnings,
         "settings": result.settings,
     }
@@ -81,6 +89,26 @@ def _reliability(result: AuditResult) -> dict[str, Any]:
     }
 
 
+def _verdict(found: Verdict | None) -> dict[str, Any] | None:
+    return None if found is None else asdict(found)
+
+
+def _null(result: AuditResult, null: Null) -> dict[str, Any]:
+    return {
+        "shuffles": len(null.scores),
+        "mean_score": null.mean_score,
+        "delta": null.delta,
+        "alignment": {
+            finding.name: {
+                "share": finding.alignment_share,
+                "by_chance": null.alignment[:, v].mean(),
+                "p_value": null.p_alignment(v, finding.alignment_share),
+            }
+            for v, finding in enumerate(result.findings)
+        },
+    }
+
+
 def _variable(result: AuditResult, finding: Finding) -> dict[str, Any]:
     inferred = int(finding.inferred.sum())
     return {
@@ -102,6 +130,7 @@ def _variable(result: AuditResult, finding: Finding) -> dict[str, Any]:
         "share_flagged": finding.share_flagged(result.weights),
         "share_confident": finding.share_confident(result.weights),
         "mean_score": finding.mean_score(result.weights),
+        "verdict": _verdict(finding.verdict),
         "worst": finding.attained,
         "alignment_share": finding.alignment_share,
         "alignment_error": finding.alignment_error,

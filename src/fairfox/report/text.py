@@ -108,7 +108,11 @@ def verdict(result: AuditResult) -> list[str]:
         condition = "if only the protected column said another group" if result.test == "unawareness" else None
         kept = result.settings.get("legitimate")
         same = f", with {listed(kept, 'and')} as they are" if kept and condition is None else ""
-        found += f": the prediction would change by more than {limit} {condition or _if_they(result.findings)}{same}."
+        change = f"the prediction would change by more than {limit}"
+        if result.decision_threshold is not None:
+            limit = f"a prediction of {number(result.decision_threshold)}"
+            change = f"they would be decided on otherwise, yes from {limit} on,"
+        found += f": {change} {condition or _if_they(result.findings)}{same}."
     else:
         found += f": the score is above {limit}, {unit_words(result.unit)}."
     if result.confident_flags is None:
@@ -116,7 +120,57 @@ def verdict(result: AuditResult) -> list[str]:
     else:
         beyond = "delta" if result.deltas else limit
         surely = f"{int(result.confident_flags.sum()):,} of them confidently: the whole interval lies beyond {beyond}."
-    return [found, surely, *_mostly(result), *certificate_lines(result), *reliability_lines(result)]
+    told = [*_word(result), found, surely, *_listed(result), *_size(result), *_mostly(result), *_chance(result)]
+    return [*told, *certificate_lines(result), *reliability_lines(result), *next_lines(result)]
+
+
+_WORDS = {"fails": "The model fails", "passes": "The model passes", "cannot tell": "Whether the model passes is open"}
+
+
+def _word(result: AuditResult) -> list[str]:
+    """Return the verdict on the model and why, in a sentence; nothing without intervals."""
+    found = result.verdict
+    return [] if found is None else [f"{_WORDS[found.word]}. {found.why}"]
+
+
+def _listed(result: AuditResult) -> list[str]:
+    if result.listed is None:
+        return []
+    count, fdr = int(result.listed.sum()), result.settings["fdr"]
+    return [f"{count:,} are on the list of people for whom that is so; of such a list at most {fdr:.0%} is wrong."]
+
+
+def _size(result: AuditResult) -> list[str]:
+    """Return how much the prediction changes and through which features, in a sentence; nothing for other scores."""
+    mean = None if result.verdict is None else result.verdict.mean
+    if mean is None or not result.is_effect:
+        return []
+    unit = result.unit
+    found = f"On average the prediction would change by {amount(mean.value, unit)}, in either direction "
+    found += f"(95 % interval {amount(mean.lower, unit)} to {amount(mean.upper, unit)})"
+    effect = result.features.effect
+    through = [] if effect is None else [name for name, value in list(effect.total.items())[:3] if value > 0]
+    return [f"{found}, mostly through {listed(through, 'and')}." if through else f"{found}."]
+
+
+def _chance(result: AuditResult) -> list[str]:
+    """Return what shuffled protected values give, in a sentence; nothing where nobody asked."""
+    if result.null is None:
+        return []
+    share = [
+        f"alignment share of {finding.name} {percent(float(result.null.alignment[:, v].mean()))} instead of "
+        f"{percent(finding.alignment_share)}, p-value {number(result.null.p_alignment(v, finding.alignment_share))}"
+        for v, finding in enumerate(result.findings)
+    ]
+    mean, most = amount(result.null.mean_score, result.unit), amount(result.null.delta, result.unit)
+    return [f"With shuffled protected values the mean score is {mean}, and 95 % stay below {most}; {'; '.join(share)}."]
+
+
+def next_lines(result: AuditResult) -> list[str]:
+    """Return what to do next, in a sentence or two; nothing where nobody is flagged or nothing was found out."""
+    if result.steps is None or not bool(result.flags.any()):
+        return []
+    return [f"Next: {result.steps.sentence}", *([] if result.steps.train_fair is None else [result.steps.train_fair])]
 
 
 def certificate_lines(result: AuditResult) -> list[str]:

@@ -1,0 +1,83 @@
+"""`fairfox score test.fox MODEL TABLE`: score people with a test that was fitted before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fairfox.cli.endpoints import endpoint_options, find_model, take_endpoint_options
+from fairfox.cli.options import FiniteRange, Once
+from fairfox.errors import FileError
+
+
+@click.command(short_help="Score the people of a table with a test that `fairfox fit` kept.")
+@click.argument("test", type=click.Path(path_type=Path))
+@click.argument("model")
+@click.argument("table", type=click.Path(path_type=Path))
+@click.option(
+    "--delta",
+    cls=Once,
+    type=FiniteRange(min=0),
+    metavar="D",
+    help="Flag people whose score is above D.  [default: the test's own]",
+)
+@click.option("--positive", cls=Once, metavar="CLASS", help="Class whose prediction is audited.")
+@click.option(
+    "--output",
+    cls=Once,
+    type=click.Choice(["probability", "logit"]),
+    default="probability",
+    show_default=True,
+    help="What is audited.",
+)
+@click.option(
+    "--returns",
+    cls=Once,
+    type=click.Choice(["probability", "logit", "value"]),
+    help="What the model returns.  [default: found out]",
+)
+@click.option(
+    "--kind",
+    cls=Once,
+    type=click.Choice(["table", "matrix", "encoded"]),
+    help="How the model takes people.  [default: found out]",
+)
+@click.option("--trust-model", is_flag=True, help="Load model files that can run code, such as pickles.")
+@endpoint_options
+@click.option(
+    "-o",
+    "--out",
+    cls=Once,
+    type=click.Path(path_type=Path, file_okay=False),
+    default="fairfox-score",
+    show_default=True,
+    metavar="DIR",
+    help="Folder for summary.json and scores.parquet.",
+)
+def score(test: Path, model: str, table: Path, *, out: Path, trust_model: bool, **options: Any) -> None:
+    """Score every person in TABLE for unfair treatment by MODEL with TEST, a file that `fairfox fit` wrote.
+
+    MODEL and TABLE are what `fairfox audit` takes. Nothing is fitted, so that the same three files give the same
+    scores; people of TABLE should be others than TEST was fitted on.
+    """
+    from fairfox.report.text import people, verdict
+    from fairfox.storage import load_test
+
+    fitted = load_test(test)
+    target = find_model(model, trust=trust_model, endpoint=take_endpoint_options(options))
+    result = fitted.score(target, table, **options)
+    result.settings.update({"model_source": getattr(target, "shown", model), "table": str(table), "fitted": str(test)})
+    try:
+        result.to_parquet(out / "scores.parquet")
+        result.to_json(out / "summary.json")
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise FileError(f"The results cannot be written to '{out}' ({reason}); choose another folder") from error
+    click.echo(f"fairfox score of {people(len(result))}, test {result.test}, protected: {', '.join(result.variables)}")
+    for sentence in verdict(result):
+        click.echo(sentence)
+    for warning in result.warnings:
+        click.echo(f"Warning: {warning}", err=True)
+    click.echo(f"Written: {out / 'scores.parquet'}, {out / 'summary.json'}", err=True)

@@ -1,0 +1,180 @@
+"""The verdict on a model: whether more people than allowed are surely, or perhaps, treated differently by more than
+delta."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from torch import Tensor
+
+from fairfox.verdicts.discoveries import holm
+from fairfox.verdicts.estimates import (
+    Estimate,
+    Values,
+    estimate,
+    left_over,
+    mean_draws,
+    refit_error,
+    refit_error_of_share,
+)
+from fairfox.verdicts.intervals import standard_errors
+
+Word = Literal["passes", "fails", "cannot tell"]
+ALLOWED = 0.05  # share of people over delta, where nobody gave another
+LEVEL = 0.05  # how often each of the two one-sided tests may be wrong
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What can be said about a model as a whole, and the numbers it rests on."""
+
+    word: Word
+    why: str  # a sentence
+    allowed: float  # share of people that may be over delta
+    judged: int
+    surely: int  # on the list of people over delta
+    perhaps: int  # whose interval reaches beyond delta
+    p_fails: float  # of so many surely over delta where no more than allowed truly are
+    p_passes: float  # of so few perhaps over delta where more than allowed truly are
+    mean: Estimate | None = None  # |effect|
+    share: Estimate | None = None  # over delta
+
+
+def judge_model(
+    refits: Tensor,
+    interval: Tensor,
+    listed: Tensor,
+    limit: float | Tensor,
+    *,
+    fdr: float,
+    allowed: float = ALLOWED,
+    weights: Tensor | None = None,
+    folds: int | None = None,
+    over: str = "over delta",
+    seed: int = 0,
+) -> Verdict:
+    """Return the verdict from what is known about the people who were judged.
+
+    The model fails where so many are surely over delta that the share of all people who are is above the allowed one;
+    it passes where so few are perhaps over it that the share is below. The list may be wrong about the share `fdr` of
+    its people, so that these are not counted.
+
+    Args:
+        refits: the effect in each re-fit (n, M).
+        interval: around everyone's effect (n, 2).
+        listed: who is on the list (n,) of people over delta.
+        limit: delta, one for all or one each (n,).
+        fdr: the share of the list that may be wrong.
+        allowed: the share of people that may be over delta.
+        weights: how many people each row stands for (n,).
+        folds: into how many folds the people were split; None where the maps were learnt from others.
+        over: what people are whose effect counts, in words.
+        seed: of the bootstrap.
+    """
+    people = len(refits)
+    if not people:
+        return Verdict("cannot tell", "Nobody could be judged.", allowed, 0, 0, 0, 1.0, 1.0)
+    reach = (interval[:, 1] > limit) | (interval[:, 0] < -limit)
+    weight = np.ones(people) if weights is None else weights.numpy(force=True).astype(np.float64)
+    counted = float(weight.sum() ** 2 / (weight**2).sum())  # as many equal weights would say as much
+    surely, perhaps = (float(np.average(one.numpy(force=True), weights=weight)) for one in (listed, reach))
+    p_fails, p_passes = (
+        p_more((1 - fdr) * surely * counted, counted, allowed),
+        p_fewer(perhaps * counted, counted, allowed),
+    )
+    word: Word = "fails" if p_fails <= LEVEL else "passes" if p_passes <= LEVEL else "cannot tell"
+    counts = (people, int(listed.sum()), int(reach.sum()))
+    mean, share = _estimates(refits, limit, weight if weights is not None else None, folds, seed)
+    why = _why(word, *counts, allowed, fdr, over, too_few=p_fewer(0.0, counted, allowed) > LEVEL)
+    return Verdict(word, why, allowed, *counts, p_fails, p_passes, mean, share)
+
+
+def p_more(found: float, people: float, allowed: float) -> float:
+    """Return how probable at least so many of the people are where each is one with the probability allowed.
+
+    Example:
+        >>> round(p_more(2, 3, 0.5), 3)
+        0.5
+    """
+    from scipy.stats import beta
+
+    if found <= 0 or allowed >= 1:
+        return 1.0
+    return float(beta.cdf(allowed, found, people - found + 1))
+
+
+def p_fewer(found: float, people: float, allowed: float) -> float:
+    """Return how probable at most so many of the people are where each is one with the probability allowed.
+
+    Example:
+        >>> round(p_fewer(0, 50, 0.05), 3)  # 0.95 to the power of 50
+        0.077
+    """
+    from scipy.stats import beta
+
+    if found >= people or allowed <= 0:
+        return 1.0
+    return float(beta.sf(allowed, found + 1, people - found))
+
+
+def family_verdict(verdicts: Sequence[Verdict]) -> Verdict:
+    """Return one verdict on a model from those on each protected variable.
+
+    It fails where one of them still fails when their number is allowed for (Holm 1979), and passes where all pass.
+    """
+    if len(verdicts) == 1:
+        return verdicts[0]
+    together = holm([one.p_fails for one in verdicts])
+    worst = verdicts[min(range(len(verdicts)), key=lambda v: (together[v], -verdicts[v].surely))]
+    if min(together) <= LEVEL:
+        return worst
+    if all(one.word == "passes" for one in verdicts):
+        return max(verdicts, key=lambda one: one.p_passes)
+    open_ones = [one for one in verdicts if one.word != "passes"]
+    chosen = min(open_ones, key=lambda one: one.p_fails)
+    if chosen.word == "cannot tell":
+        return chosen
+    why = f"{chosen.why} That is not enough where {len(verdicts)} protected variables are looked at."
+    return Verdict("cannot tell", why, *list(vars(chosen).values())[2:])
+
+
+def _estimates(
+    refits: Tensor, limit: float | Tensor, weights: Values | None, folds: int | None, seed: int
+) -> tuple[Estimate, Estimate]:
+    """Return the mean |effect| and the share over delta, with intervals."""
+    scores = refits.mean(1).abs().numpy(force=True).astype(np.float64)
+    errors = standard_errors(refits)[0].numpy(force=True).astype(np.float64)
+    errors = errors * np.sqrt(left_over(refits.shape[1], folds))
+    delta = np.broadcast_to(np.asarray(limit, dtype=np.float64), scores.shape)
+    over = (scores > delta).astype(np.float64)
+    of_share = refit_error_of_share(scores, errors, delta, weights)
+    draws = (
+        mean_draws(scores, refit_error(errors, weights), weights, seed=seed),
+        mean_draws(over, of_share, weights, seed=seed),
+    )
+    mean, share = (
+        estimate(float(np.average(values, weights=weights)), np.clip(drawn, 0.0, None))
+        for values, drawn in zip((scores, over), draws, strict=True)
+    )
+    return mean, Estimate(share.value, share.error, share.lower, min(share.upper, 1.0))
+
+
+def _why(
+    word: Word, judged: int, surely: int, perhaps: int, allowed: float, fdr: float, over: str, *, too_few: bool
+) -> str:
+    share = f"{allowed:.0%}"
+    if word == "fails":
+        wrong = f"at most {fdr:.0%} of these wrongly"
+        return f"{surely:,} of {judged:,} people are surely {over} ({wrong}), and no more than {share} may be."
+    if word == "passes":
+        who = "Everyone is" if perhaps == 0 else f"All but {perhaps:,} of {judged:,} people are"
+        return f"{who} surely not {over}, and up to {share} may be."
+    if too_few:
+        return f"{judged:,} people are too few: even if nobody of them were {over}, more than {share} of all could be."
+    return (
+        f"Of {judged:,} people {surely:,} are surely {over} and {perhaps:,} perhaps, which leaves open whether more "
+        f"than {share} are."
+    )

@@ -1,0 +1,57 @@
+from pathlib import Path
+
+import pyarrow.csv
+import pytest
+from click.testing import CliRunner, Result
+
+from fairfox.cli.main import cli
+from fairfox.storage import load_test
+from fairfox.synthetic.two_groups import LENDING
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    pyarrow.csv.write_csv(LENDING.sample(200, seed=0).table, tmp_path / "people.csv")
+    return tmp_path
+
+
+def run(folder: Path, *options: str) -> Result:
+    return CliRunner().invoke(cli, ["fit", str(folder / "people.csv"), "-o", str(folder / "test.fox"), *options])
+
+
+def test_a_fit_writes_one_file_and_says_what_models_take(folder: Path):
+    done = run(folder, "--protected", "sex", "--columns", "income,debt_ratio", "--refits", "2", "--seed", "3")
+    assert done.exit_code == 0, done.stderr
+    assert "rank was fitted on 200 people, protected: sex." in done.stdout
+    assert "Models take the columns income, debt_ratio." in done.stdout
+    assert done.stderr == f"Written: {folder / 'test.fox'}\n"
+    test = load_test(folder / "test.fox")
+    assert (test.name, test.seed, test.encoding.columns) == ("rank", 3, ("income", "debt_ratio"))
+    assert sorted(path.name for path in folder.iterdir()) == ["people.csv", "test.fox"]
+
+
+def test_settings_of_the_test_are_kept(folder: Path):
+    given = ["--test", "move", "--set", "steps=2", "--legitimate", "sector,contract", "--label", "approved"]
+    done = run(folder, "--protected", "sex", "--refits", "1", *given)
+    assert done.exit_code == 0, done.stderr
+    test = load_test(folder / "test.fox")
+    assert (test.options, test.legitimate) == ({"steps": 2}, ("sector", "contract"))
+    assert "approved" not in test.encoding.columns
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--protected", "sx"], "Did you mean 'sex'?"),
+        (["--protected", "sex", "--test", "fliptest"], "fliptest cannot be stored in a file"),
+        (["--protected", "sex", "--test", "move", "--set", "stpes=2"], "Did you mean 'steps'?"),
+        (["--protected", "sex", "--columns", "income,debt"], "The model takes column 'debt'"),
+        ([], "Missing option '-c' / '--protected'"),
+    ],
+)
+def test_a_fit_that_cannot_be_is_one_sentence(folder: Path, options: list[str], message: str):
+    done = run(folder, *options)
+    assert done.exit_code == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert message in done.stderr
+    assert not (folder / "test.fox").exists()

@@ -1,0 +1,39 @@
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from fairfox.cli.main import cli
+from tests.test_earlier import audited, write
+
+
+def test_a_plan_says_how_many_people_and_what_others_would_show():
+    done = CliRunner().invoke(cli, ["plan", "--effect", "0.08", "--limit", "0.05", "--spread", "0.3"])
+    assert done.exit_code == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == "It takes 619 people to find a mean |effect| of 0.08 above the limit of 0.05 in 80% of audits."
+    assert lines[-2].split() == ["619", "people", "find", "it", "in", "80%", "of", "audits"]
+    assert len(lines) == 6
+
+
+def test_sizes_can_be_asked_for_and_the_pilot_is_a_folder(tmp_path: Path):
+    write(audited(), tmp_path / "pilot")
+    command = ["plan", str(tmp_path / "pilot"), "--effect", "0.2", "--power", "0.9", "--people", "7", "--people", "70"]
+    done = CliRunner().invoke(cli, command)
+    assert done.exit_code == 0, done.stderr
+    assert "above the limit of 0.05 in 90% of audits" in done.stdout
+    assert [line.split()[0] for line in done.stdout.splitlines()[2:]] == ["7", "70"]
+
+
+def test_a_share_is_planned_with_a_limit_on_it(tmp_path: Path):
+    write(audited(), tmp_path / "pilot")
+    done = CliRunner().invoke(cli, ["plan", str(tmp_path / "pilot"), "--share", "0.9", "--max-flagged", "0.2"])
+    assert done.exit_code == 0, done.stderr
+    assert "a share over delta of 0.9 above the limit of 0.2" in done.stdout
+
+
+def test_what_cannot_be_planned_is_one_sentence():
+    for options in (["--effect", "0.08"], ["--effect", "0.01", "--limit", "0.05", "--spread", "0.3"], ["nowhere"]):
+        done = CliRunner().invoke(cli, ["plan", *options])
+        assert done.exit_code == 2
+        assert done.stdout == ""
+        assert len(done.stderr.splitlines()) == 1

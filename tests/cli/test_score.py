@@ -1,0 +1,107 @@
+import json
+import pickle
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner, Result
+from sklearn.linear_model import LogisticRegression
+
+from fairfox.cli.main import cli
+from fairfox.fitting import fit_test
+from fairfox.storage import save_test
+from fairfox.synthetic.two_groups import LENDING
+
+COLUMNS = ["income", "debt_ratio"]
+MODEL = """
+def predict(table):
+    return 1 / (1 + 2.72 ** (3 - table["income"] / 10_000))
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a fitted test, a model, and people to be scored."""
+    out = tmp_path_factory.mktemp("score")
+    save_test(fit_test(LENDING.sample(200, seed=0).table, protected="sex", columns=COLUMNS, refits=2), out / "test.fox")
+    (out / "model.py").write_text(MODEL)
+    pyarrow.csv.write_csv(LENDING.sample(100, seed=1).table, out / "new.csv")
+    return out
+
+
+def run(
+    folder: Path,
+    out: Path,
+    *options: str,
+    test: str = "test.fox",
+    model: str = "model.py:predict",
+    table: str = "new.csv",
+) -> Result:
+    named = [str(folder / test), str(folder / model), str(folder / table)]
+    return CliRunner().invoke(cli, ["score", *named, "-o", str(out), *options])
+
+
+def test_scores_have_the_columns_of_an_audit(folder: Path, tmp_path: Path):
+    done = run(folder, tmp_path / "out")
+    assert done.exit_code == 0, done.stderr
+    assert "fairfox score of 100 people, test rank, protected: sex" in done.stdout
+    assert "of 100 people" in done.stdout
+    given = [str(folder / "model.py:predict"), str(folder / "new.csv"), "-c", "sex", "--columns", ",".join(COLUMNS)]
+    beside = CliRunner().invoke(cli, ["audit", *given, "--refits", "2", "--out", str(tmp_path / "audit")])
+    assert beside.exit_code == 0, beside.stderr
+    found, audited = (pq.read_table(tmp_path / name / "scores.parquet") for name in ("out", "audit"))
+    assert found.schema == audited.schema
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["scores.parquet", "summary.json"]
+
+
+def test_the_summary_counts_what_the_scores_show(folder: Path, tmp_path: Path):
+    done = run(folder, tmp_path, "--delta", "0.02")
+    assert done.exit_code == 0, done.stderr
+    fields, scores = json.loads((tmp_path / "summary.json").read_text()), pq.read_table(tmp_path / "scores.parquet")
+    assert fields["delta"] == 0.02
+    assert fields["counts"]["flagged"] == sum(score > 0.02 for score in scores["score"].to_pylist()) > 0
+    assert fields["settings"]["fitted"].endswith("test.fox")
+    assert fields["settings"]["reference_rows"] == 200
+    assert done.stderr.count("Warning: ") == len(fields["warnings"])
+
+
+def test_a_model_file_that_can_run_code_needs_trust(folder: Path, tmp_path: Path):
+    frame = LENDING.sample(200, seed=0).table.to_pandas()
+    model = LogisticRegression(max_iter=1000).fit(frame[COLUMNS], frame["approved"])
+    (folder / "model.pkl").write_bytes(pickle.dumps(model))
+    done = run(folder, tmp_path / "out", model="model.pkl")
+    assert (done.exit_code, len(done.stderr.splitlines())) == (2, 1)
+    assert "--trust-model" in done.stderr
+    done = run(folder, tmp_path / "out", "--trust-model", "--output", "logit", model="model.pkl")
+    assert done.exit_code == 0, done.stderr
+    assert "(logit)" in json.loads((tmp_path / "out/summary.json").read_text())["unit"]
+
+
+def test_bad_input_is_one_sentence_and_leaves_nothing(folder: Path, tmp_path: Path):
+    content = (folder / "test.fox").read_bytes()
+    (folder / "short.fox").write_bytes(content[:-100])
+    (folder / "changed.fox").write_bytes(content[:-1] + b"?")
+    pyarrow.csv.write_csv(pa.table({"income": [1.0, 2.0], "sex": ["Male", "Female"]}), folder / "narrow.csv")
+    for given, message in (
+        ({"test": "nowhere.fox"}, "There is no file"),
+        ({"test": "new.csv"}, "'new.csv' is no fitted test that can be used"),
+        ({"test": "short.fox"}, "'short.fox' is no fitted test that can be used: it is truncated"),
+        ({"test": "changed.fox"}, "its checksum differs"),
+        ({"table": "narrow.csv"}, "The table has no column 'debt_ratio', which the test was fitted on"),
+        ({"model": "model.py:nothing"}, "nothing"),
+    ):
+        done = run(folder, tmp_path / "out", **given)
+        assert done.exit_code == 2, given
+        assert done.stdout == ""
+        assert len(done.stderr.splitlines()) == 1, done.stderr
+        assert message in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_one_sentence(folder: Path, tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    done = run(folder, tmp_path / "file" / "out")
+    assert (done.exit_code, len([line for line in done.stderr.splitlines() if "Warning" not in line])) == (2, 1)
+    assert "cannot be written" in done.stderr

@@ -1,0 +1,119 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+import fairfox
+from fairfox.comparing import Compared
+from fairfox.errors import FileError, OptionError
+from fairfox.synthetic.two_groups import LENDING
+from tests.test_docs import example
+
+OPTIONS = {"protected": "sex", "refits": 2, "folds": 2, "seed": 3}
+
+
+def steep(table):
+    return 1 / (1 + np.exp((3200 - table["income"]) / 300))
+
+
+def gentle(table):
+    return 1 / (1 + np.exp((3200 - table["income"]) / 900))
+
+
+def blind(table):
+    return table["age"] / 100
+
+
+def people() -> pa.Table:
+    """Return people of whom men earn more, and age knows nothing of sex."""
+    rng = np.random.default_rng(0)
+    male = np.arange(120) % 2 == 1
+    income = (3000 + 400 * male + rng.normal(0, 300, 120)).round(2)
+    sex = np.where(male, "Male", "Female")
+    return pa.table({"sex": sex, "income": income, "age": rng.integers(20, 80, 120)}).to_pandas()
+
+
+@pytest.fixture(scope="module")
+def found() -> Compared:
+    return fairfox.compare(steep, gentle, people(), names=("steep", "gentle"), **OPTIONS)
+
+
+def test_the_gentler_model_is_fairer_and_it_is_said_in_words(found: Compared):
+    assert found.word == "B is fairer"
+    text = found.summary()
+    assert "A is steep, B is gentle; test 'rank', protected: sex" in text
+    assert f"Verdict: B is fairer. {found.why}" in text
+    assert "Alignment share with sex: " in text
+
+
+def test_both_were_audited_with_the_same_question_on_the_same_people(found: Compared):
+    alone = fairfox.audit(gentle, people(), **OPTIONS)
+    assert found.b.scores.tolist() == alone.scores.tolist()
+    assert found.pair.means == pytest.approx([float(one.scores.mean()) for one in (found.a, found.b)])
+    # log-odds move alike by a third of as much: nobody is treated more unequally but where the curve is flat
+    assert found.pair.less > 0.9
+
+
+def test_the_files_hold_what_was_found(found: Compared, tmp_path: Path):
+    paths = found.write(tmp_path / "out")
+    assert [path.name for path in paths] == ["compare.json", "people.parquet"]
+    fields = json.loads(paths[0].read_text())
+    assert fields["word"] == found.word
+    assert fields["people"] == 120
+    assert fields["models"]["a"]["name"] == "steep"
+    assert fields["models"]["b"]["mean_effect"] == found.pair.means[1]
+    assert fields["difference"]["upper"] == found.pair.difference.upper
+    table = pq.read_table(paths[1])
+    assert table.num_rows == 120
+    apart = np.subtract(table["score_b"].to_numpy(), table["score_a"].to_numpy())
+    assert table["difference"].to_numpy() == pytest.approx(apart)
+    assert apart.mean() == pytest.approx(fields["difference"]["value"])
+    assert table["flag_a"].to_pylist() == found.a.flags.tolist()
+
+
+def test_a_folder_that_is_a_file_is_refused_and_nothing_is_left(found: Compared, tmp_path: Path):
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(FileError, match="choose another folder"):
+        found.write(tmp_path / "taken")
+    assert [path.name for path in tmp_path.iterdir()] == ["taken"]
+
+
+def test_models_of_different_columns_are_compared_on_the_same_people():
+    found = fairfox.compare(
+        steep, blind, people(), only_a={"columns": ["income"]}, only_b={"columns": ["age"]}, **OPTIONS
+    )
+    assert found.a.settings["columns"] == ["income"]
+    assert found.b.settings["columns"] == ["age"]
+    assert found.word == "B is fairer"
+    assert found.pair.people == 120
+
+
+def test_models_that_answer_in_different_units_are_refused():
+    def dollars(table):
+        return table["income"]
+
+    with pytest.raises(OptionError, match=r"The unit of the audit of A is .*probability.* and that of B .*value"):
+        fairfox.compare(steep, dollars, people(), **OPTIONS)
+
+
+@pytest.mark.parametrize("where", ["shared", "only_b"])
+def test_options_that_say_nothing_about_a_comparison_are_refused(where: str):
+    more = {"certify": True} if where == "shared" else {"only_b": {"certify": True}}
+    with pytest.raises(OptionError, match="certify is no option of a comparison"):
+        fairfox.compare(steep, gentle, people(), **OPTIONS, **more)
+
+
+def test_the_example_of_the_page_runs(tmp_path: Path):
+    pyarrow.csv.write_csv(LENDING.sample(400, seed=0).table, tmp_path / "people.csv")
+    code = [sys.executable, "-c", example("compare", page="docs/comparing.md")]
+    done = subprocess.run(code, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Verdict: B is fairer." in done.stdout
+    assert "It takes " in done.stdout
+    assert done.stdout.rstrip().endswith("not worse")

@@ -1,0 +1,77 @@
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fairfox.errors import OptionError
+from fairfox.planning import plan, spread_of_mean, spread_of_share
+from fairfox.verdicts.drifting import Scores
+from fairfox.verdicts.power import people_needed
+from tests.test_earlier import audited, write
+
+
+def test_the_spread_of_a_mean_has_what_people_and_what_maps_scatter():
+    # 100 people at 0.1 and 0.3: sd 0.1 · √(100/99); errors 0.02 with √0.7 of them left in the mean, times √100
+    scores = np.array([0.1, 0.3] * 50)
+    people = Scores(scores, np.full(100, 0.02), np.ones(100), 0.05, 5, 5)
+    expected = 10 * np.hypot(0.1 / 99**0.5, 0.02 * 0.7**0.5)
+    assert spread_of_mean(people) == pytest.approx(expected)
+
+
+def test_the_spread_of_a_share_grows_where_many_people_are_near_delta():
+    far, near = (
+        Scores(np.array([0.01, high] * 50), np.full(100, 0.02), np.array([0.0, 1.0] * 50), 0.05, 5, 5)
+        for high in (0.5, 0.06)
+    )
+    assert spread_of_share(far) == pytest.approx(10 * 0.5 / 99**0.5)
+    # With one error less, √0.7 · 0.02 = 0.0167, nobody is over 0.05 any more: half of 0.5
+    assert spread_of_share(near) == pytest.approx(10 * np.hypot(0.5 / 99**0.5, 0.25))
+
+
+def test_a_pilot_says_how_many_people_it_takes_from_its_folder_or_its_result(tmp_path: Path):
+    write(audited(), tmp_path / "pilot")
+    by_folder, by_result = plan(tmp_path / "pilot", limit=0.03), plan(audited(), limit=0.03)
+    assert by_folder == by_result
+    assert by_folder.size == pytest.approx(float(audited().scores[:-2].mean()))
+    assert by_folder.people == people_needed(by_folder.size, 0.03, by_folder.spread)
+    assert by_folder.power(by_folder.people) >= 0.8
+    assert by_folder.sentence.startswith(f"It takes {by_folder.people} people to find a mean |effect| of 0.0")
+
+
+def test_the_limit_is_the_pilots_delta_unless_told():
+    assert plan(audited(), effect=0.2).limit == audited().delta
+
+
+def test_a_share_can_be_planned():
+    found = plan(audited(), share=0.9, max_flagged=0.5)
+    assert found.measure == "share over delta"
+    assert (found.size, found.limit) == (0.9, 0.5)
+    assert plan(audited(), max_flagged=0.1).size == pytest.approx(float(audited().flags[:-2].double().mean()))
+
+
+def test_without_a_pilot_the_spread_is_told():
+    assert plan(effect=0.08, limit=0.05, spread=0.3).people == 619  # ((1.645 + 0.842) · 0.3 / 0.03)² = 618.3
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"effect": 0.1, "limit": 0.05}, "give one of them"),
+        ({"effect": 0.1, "spread": 0.3}, "Without a pilot the size to be found and the limit are needed"),
+        ({"share": 0.1, "spread": 0.3}, "give two of a kind"),
+        ({"effect": 0.1, "max_flagged": 0.1, "spread": 0.3}, "give two of a kind"),
+        ({"effect": 0.01, "limit": 0.05, "spread": 0.3}, "no number of people shows"),
+    ],
+)
+def test_what_lacks_or_does_not_fit_together_is_refused(options, message):
+    with pytest.raises(OptionError, match=message):
+        plan(**options)
+
+
+def test_a_pilot_of_one_person_is_refused():
+    result = audited()
+    alone = result.abstained.clone()
+    alone[1:] = True
+    with pytest.raises(OptionError, match="one person only"):
+        plan(replace(result, abstained=alone), effect=0.2)

@@ -1,0 +1,303 @@
+"""A fitted test in a file is the fitted test."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+import torch
+from safetensors.torch import load, save
+
+from fairfox import storage
+from fairfox.auxiliary.model import AuxiliaryModel
+from fairfox.data.dataset import Feature
+from fairfox.errors import FileError, OptionError
+from fairfox.fitted import FittedTest
+from fairfox.fitting import fit_test
+from fairfox.maps.ranks import Ranks
+from fairfox.storage import from_bytes, load_test, save_test, to_bytes
+from fairfox.synthetic.two_groups import LENDING
+
+ALL = ("sex", "race", "age")
+CASES: dict[str, dict[str, Any]] = {
+    "two groups": {"protected": "sex"},
+    "classes": {"protected": "race"},
+    "number": {"protected": "age"},
+    "several": {"protected": ["sex", "race"], "intersections": True},
+    "held": {"protected": ["sex", "age"], "hold_others": True},
+    "legitimate": {"protected": "sex", "legitimate": ["job", "debt"]},
+    "aligned": {"protected": "sex", "test": "rank/a"},
+    "weighted": {"protected": "sex", "weights": "weight"},
+    "cut": {"protected": "age<40", "columns": ["age", "income"]},
+    "move": {"protected": "sex", "test": "move"},
+    "move classes": {"protected": "race", "test": "move"},
+    "move number": {"protected": "age", "test": "move", "legitimate": ["debt"], "options": {"persistence": 0.5}},
+    "faux": {"protected": "race", "test": "faux"},
+    "faux+ng": {"protected": "age", "test": "faux+ng"},
+    "faux/s": {"protected": "sex", "test": "faux/s"},
+    "fta+linear": {"protected": "race", "test": "fta+linear"},
+    "transport": {"protected": "race", "test": "transport", "options": {"solver": "scipy"}},
+    "unawareness": {"protected": "sex", "test": "unawareness", "columns": ["sex", "income"]},
+}
+MODEL = """
+import numpy as np
+
+def predict(table):
+    men = 0.2 * (table["sex"] == "m") if "sex" in table else 0.0
+    score = (table["income"].fillna(3000) - 3200) / 300 + men
+    return 1 / (1 + np.exp(-score))
+"""
+ELSEWHERE = """
+import sys
+from pathlib import Path
+import numpy as np
+from fairfox.storage import load_test
+from model import predict
+
+folder = Path(sys.argv[1])
+for file in sorted(folder.glob("*.fox")):
+    found = load_test(file).measure(predict, folder / "new.parquet")
+    np.savez(file.with_suffix(".npz"), each=found.each.numpy(), score=found.score.numpy())
+"""
+
+
+def people(size: int, seed: int) -> pa.Table:
+    rng = np.random.default_rng(seed)
+    male = rng.random(size) < 0.5
+    return pa.table(
+        {
+            "sex": np.where(male, "m", "f"),
+            "race": rng.choice(["a", "b", "c"], size),
+            "age": rng.integers(18, 80, size).astype(float),
+            "income": pa.array(rng.normal(3000 + 400 * male, 300), mask=rng.random(size) < 0.1),
+            "debt": rng.normal(size=size) + male,
+            "job": rng.choice(["x", "y", "z"], size),
+            "weight": rng.integers(1, 4, size),
+        }
+    )
+
+
+def fit(**options: Any) -> FittedTest:
+    read = options["protected"] if isinstance(options["protected"], list) else [options["protected"]]
+    unused = [] if "columns" in options else [name for name in ALL if name not in read]
+    unused += [] if "weights" in options or "columns" in options else ["weight"]
+    return fit_test(people(160, 0), refits=2, drop=unused, **options)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _short_training() -> Iterator[None]:
+    """Auxiliaries that train for two epochs: how good they are matters nothing here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fairfox.fitting.AuxiliaryModel", partial(AuxiliaryModel, max_epochs=2))
+        yield
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a model, people to be scored, and one fitted test per case as it is in memory and in a file."""
+    out = tmp_path_factory.mktemp("tests")
+    (out / "model.py").write_text(MODEL)
+    pq.write_table(people(60, 1), out / "new.parquet")
+    return out
+
+
+def predict(table: Any) -> Any:
+    namespace: dict[str, Any] = {}
+    exec(MODEL, namespace)
+    return namespace["predict"](table)
+
+
+def test_another_process_scores_a_new_table_exactly_as_the_test_in_memory_does(folder: Path):
+    tests = {name: fit(**options) for name, options in CASES.items()}
+    for name, test in tests.items():
+        save_test(test, folder / f"{name.replace('/', ' over ')}.fox")
+    subprocess.run([sys.executable, "-c", ELSEWHERE, str(folder)], check=True, cwd=folder, timeout=300)
+    for name, test in tests.items():
+        found, there = test.measure(predict, folder / "new.parquet"), np.load(_beside(folder, name))
+        np.testing.assert_array_equal(there["each"], found.each.numpy(), err_msg=name)  # NaN where NaN
+        np.testing.assert_array_equal(there["score"], found.score.numpy(), err_msg=name)
+        assert float(found.score.abs().sum()) > 0, name
+
+
+def _beside(folder: Path, name: str) -> Path:
+    return folder / f"{name.replace('/', ' over ')}.npz"
+
+
+@pytest.fixture(scope="module")
+def test() -> FittedTest:
+    return fit(protected="sex")
+
+
+@pytest.fixture(scope="module")
+def content(test: FittedTest) -> bytes:
+    return to_bytes(test)
+
+
+def test_gradients_of_a_network_are_the_same_too():
+    net = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1), torch.nn.Sigmoid())
+    numbers = people(100, 0).select(["sex", "debt", "age", "weight"])
+    for name in ("faux", "faux+ig", "rank", "unfair_map"):
+        label = {"label": "y"} if name == "unfair_map" else {}
+        table = numbers.append_column("y", pa.array([0, 1] * 50)) if label else numbers
+        one = fit_test(table, protected="sex", test=name, refits=2, **label)
+        assert torch.equal(from_bytes(to_bytes(one)).measure(net, table).each, one.measure(net, table).each), name
+
+
+def test_the_same_fit_gives_the_same_file(content: bytes):
+    assert to_bytes(fit(protected="sex")) == content
+    assert to_bytes(from_bytes(content)) == content
+
+
+def test_many_people_are_fitted_together_and_stored_all_the_same(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("fairfox.fitting._MANY", 100)
+    one, new = fit(protected="sex"), people(60, 1)
+    first = one.measure(predict, new)
+    assert torch.equal(from_bytes(to_bytes(one)).measure(predict, new).each, first.each)
+
+
+def test_a_file_says_how_it_came_about(test: FittedTest, content: bytes):
+    again = from_bytes(content)
+    assert (again.name, again.seed, again.version, again.table) == (test.name, 0, test.version, test.table)
+    assert again.encoding.columns == ("income", "debt", "job")
+    assert [p.name for p in again.known.protected] == ["sex"]
+
+
+def test_a_file_has_no_rows_of_people(content: bytes):
+    sorted_values = {tuple(one.ordered.tolist()) for one in _parts(content, Ranks)}
+    assert sorted_values
+    assert all(list(values) == sorted(values) for values in sorted_values)
+    widest = [t for t in load(content).values() if t.ndim == 2 and len(t) in (32, 128, 160)]  # held out, trained, all
+    assert all(t.shape[1] <= 1 for t in widest)  # the protected values alone
+
+
+def _parts(content: bytes, kind: type) -> list[Any]:
+    from fairfox.codec import read
+
+    text = json.loads(storage._described(content)[1])
+    return [one for one in read(text["nodes"], load(content), storage._kinds()) if isinstance(one, kind)]
+
+
+def refused(content: bytes, path: Path, message: str) -> None:
+    path.write_bytes(content)
+    with pytest.raises(FileError, match=message) as error:
+        load_test(path)
+    assert len(str(error.value).splitlines()) == 1
+
+
+def test_a_file_that_was_cut_off_anywhere_is_refused(content: bytes, tmp_path: Path):
+    for size in (0, 4, 8, 100, len(content) // 2, len(content) - 1):
+        refused(content[:size], tmp_path / "test.fox", "'test.fox' is no fitted test that can be used: it is truncated")
+
+
+def test_a_file_with_one_changed_byte_is_refused_wherever_it_is(content: bytes, tmp_path: Path):
+    for place in np.random.default_rng(0).integers(0, len(content), 60).tolist():
+        changed = bytearray(content)
+        changed[place] ^= 1
+        refused(bytes(changed), tmp_path / "test.fox", "is no fitted test that can be used")
+    refused(content[:-1] + bytes([content[-1] ^ 1]), tmp_path / "test.fox", "its checksum differs")
+
+
+def rewritten(content: bytes, change: Any, **tensors: torch.Tensor) -> bytes:
+    """Return a file whose text or tensors are others, with a checksum that is right."""
+    about = json.loads(storage._described(content)[1])
+    change(about)
+    text, kept = json.dumps(about), {**load(content), **tensors}
+    return save(kept, {storage._KEY: storage._checksum(text, kept) + text})
+
+
+def test_a_file_of_a_newer_version_is_refused(content: bytes, tmp_path: Path):
+    newer = rewritten(content, lambda about: about.update(format=2, fairfox="9.0"))
+    refused(newer, tmp_path / "test.fox", "fairfox 9.0 wrote it, which is newer than .*; upgrade fairfox")
+
+
+def node_of(about: dict[str, Any], name: str) -> dict[str, Any]:
+    return next(node[1] for node in about["nodes"] if node[0] == name)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda about: about["nodes"].append(["os.system", {}]), "'os.system', which is not part of any test"),
+        (lambda about: about["nodes"].pop(), "holds no fitted test"),
+        (lambda about: about.pop("nodes"), "nothing in it"),
+        (lambda about: node_of(about, "data.dataset.Feature").update(stop=10**12), "columns do not follow"),
+        (lambda about: node_of(about, "data.dataset.Feature").update(start="0"), "'start' of a .* wrong type"),
+        (lambda about: node_of(about, "maps.rank.RankMap").update(shared=-1.0), r"cannot be read \(OptionError\)"),
+        (lambda about: node_of(about, "fitted.FittedTest").update(name="move"), "do not fit together"),
+        (lambda about: node_of(about, "fitted.FittedTest").update(seed=None), "'seed' of a .* wrong type"),
+        (lambda about: about.update(format="1"), "does not say which version"),
+    ],
+)
+def test_a_file_made_by_hand_is_refused_though_its_checksum_is_right(
+    content: bytes, tmp_path: Path, change: Any, message: str
+):
+    refused(rewritten(content, change), tmp_path / "test.fox", message)
+
+
+def test_sizes_that_a_file_does_not_have_are_refused_before_they_are_allocated(content: bytes, tmp_path: Path):
+    huge = rewritten(content, lambda about: None, more=torch.zeros(0, 2**40))
+    refused(huge, tmp_path / "test.fox", "sizes that it does not have")
+    length = (2**62).to_bytes(8, "little")
+    refused(length + content[8:], tmp_path / "test.fox", "truncated")
+    claimed = (
+        b'{"0":{"dtype":"F64","shape":[1000000000000],"data_offsets":[0,8000000000000]},"__metadata__":{"%s":"%s"}}'
+    )
+    header = claimed % (storage._KEY.encode(), b"0" * 64 + b'{\\"format\\":1}')
+    refused(len(header).to_bytes(8, "little") + header, tmp_path / "test.fox", "truncated or damaged")
+
+
+def test_classes_of_a_regression_cannot_be_more_than_the_groups(tmp_path: Path):
+    given = to_bytes(fit(protected="sex", legitimate=["job"]))
+    changed = rewritten(given, lambda about: node_of(about, "maps.surfaces.Own").update(classes=10**9))
+    refused(changed, tmp_path / "test.fox", "do not fit together")
+
+
+@pytest.mark.parametrize("name", ["a model", "a table", "a folder", "nothing"])
+def test_another_file_is_refused(name: str, tmp_path: Path):
+    path = tmp_path / "test.fox"
+    if name == "a model":
+        path.write_bytes(save({"0.weight": torch.zeros(1, 1)}))
+    elif name == "a table":
+        pq.write_table(people(5, 0), path)
+    elif name == "a folder":
+        path.mkdir()
+    with pytest.raises(FileError, match=r"was not written by fairfox fit|There is no file"):
+        load_test(path)
+
+
+def test_a_test_that_holds_more_than_numbers_is_not_written(test: FittedTest, tmp_path: Path):
+    strange = {**test.__dict__, "tests": {**test.tests, "own": lambda: None}}
+    with pytest.raises(OptionError, match="function is part of this, and cannot be stored"):
+        save_test(FittedTest(**strange), tmp_path / "test.fox")
+    assert not (tmp_path / "test.fox").exists()
+
+
+def test_a_file_that_cannot_be_written_is_one_sentence(test: FittedTest, tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FileError, match=r"cannot be written to .*; choose another file"):
+        save_test(test, tmp_path / "file" / "test.fox")
+
+
+def test_features_of_a_file_lie_inside_the_rows(content: bytes):
+    assert all(0 <= f.start < f.stop <= 6 for f in _parts(content, Feature))  # income and its gap, debt, three jobs
+
+
+def test_the_example_of_the_page_runs(tmp_path: Path):
+    page = (Path(__file__).parent.parent / "docs/fox.md").read_text()
+    code = page.split("<!-- example: fox -->\n```python\n")[1].split("```")[0]
+    (tmp_path / "demo-report").mkdir()
+    pyarrow.csv.write_csv(LENDING.sample(800, seed=0).table, tmp_path / "demo-report/people.csv")
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "fairfox audit of 300 people, test 'rank', protected: sex" in done.stdout
+    assert load_test(tmp_path / "test.fox").encoding.columns == ("income", "tenure_years", "debt_ratio")
