@@ -22,6 +22,7 @@ _FUSED = {
 }
 REASONS = {
     "three classes": "smaller groups, and the larger of two effects counts",
+    "label bias": "one direction carries the effect, so that in a draw nearly all hold or few: 40 draws say little",
     "lending": f"{_CATEGORIES}, and income depends on it",
     "categorical proxies": _CATEGORIES,
     "heavy tails": f"{_CATEGORIES}, and what people drive depends on it",

@@ -21,7 +21,17 @@ FOLDER = Path(__file__).parent
 RESULTS = FOLDER / "results"
 PLAIN = RESULTS / "table1-plain-targets.json"  # the first full run
 DOCS = FOLDER.parent / "docs"
-NAMES = ("benchmark", "real_data", "use_cases", "abstention", "beyond", "legitimate", "intervals", "comparing")
+NAMES = (
+    "benchmark",
+    "real_data",
+    "use_cases",
+    "abstention",
+    "beyond",
+    "legitimate",
+    "intervals",
+    "comparing",
+    "verdicts",
+)
 PAGES = tuple(DOCS / f"{name}.md" for name in NAMES)
 SECTION = re.compile(r"(<!-- results: ([\w-]+) -->\n).*?(<!-- /results -->)", re.DOTALL)
 NOT_YET = "There is no full run of this experiment yet."

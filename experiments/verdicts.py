@@ -46,7 +46,7 @@ class Verdicts:
 
 
 FULL = Verdicts()
-QUICK = Verdicts(seeds=2, people=1_000)
+QUICK = Verdicts(seeds=1, people=500)
 
 
 def jobs(plan: Verdicts, seed: int) -> list[Job]:
@@ -139,7 +139,7 @@ def narrow(plan: Verdicts, names: Sequence[str]) -> Verdicts:
 
 EXPERIMENT: Experiment[Verdicts] = Experiment(
     name="verdicts",
-    description="How often an audit says that a model passes, fails, or that it cannot tell, where the answer is known.",
+    description="How often an audit says that a model passes, fails, or that one cannot tell, where it is known.",
     full=FULL,
     quick=QUICK,
     jobs=jobs,

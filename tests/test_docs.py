@@ -102,6 +102,15 @@ def test_the_example_of_abstention_runs(folder: Path):
     assert "{'the re-fits disagree': 100}" in done.stdout
 
 
+def test_the_example_of_verdicts_runs(folder: Path):
+    code = [sys.executable, "-c", example("audit", page="docs/verdicts.md")]
+    done = subprocess.run(code, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "The model fails. " in done.stdout
+    assert "are on the list of people for whom that is so; of such a list at most 10 % is wrong." in done.stdout
+    assert re.search(r"^fails \S+ Estimate\(value=0\.\d+", done.stdout, re.MULTILINE)
+
+
 def test_a_test_of_ones_own_is_benchmarked_in_three_lines(tmp_path: Path):
     parts = [example(name, page="docs/benchmark.md") for name in ("trial", "own test", "judge")]
     assert len([line for line in parts[-1].splitlines() if line]) == 3

@@ -86,6 +86,7 @@ def test_other_people_and_people_without_names_are_two_samples(ids):
         ({"delta": 0.1}, "The delta is 0.05 in the result and 0.1 in the result"),
         ({"test": "move"}, "The test is rank in the result and move"),
         ({"unit": "cosine"}, "The unit is change of the prediction"),
+        ({"settings": {**SETTINGS, "decision_threshold": 0.5}}, "The decision threshold is None in .* and 0.5 in"),
         ({"findings": (replace(example_result().findings[0], name="race"),)}, "sex is protected in .* and race in"),
     ],
 )

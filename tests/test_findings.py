@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from fairfox.auxiliary.quality import AuxiliaryQuality
+from fairfox.certainty import Rule
 from fairfox.crossfit import Readings
 from fairfox.data.contrasts import derivatives, moves
 from fairfox.data.dataset import Dataset, Protected
@@ -141,3 +142,17 @@ def test_people_are_flagged_by_their_own_delta():
     assert found.flags.tolist() == [True, False]
     assert found.confident_flags is not None
     assert found.confident_flags.tolist() == [True, False]
+
+
+def test_a_finding_has_the_verdict_of_its_own_people():
+    runs = readings([[0.2]] * 30 + [[0.0]] * 30 + [[NAN]], [0.0] * 61, SEX)
+    verdict = finding(runs, rule=Rule(fdr=0.2, allowed=0.1)).verdict
+    assert verdict is not None
+    assert (verdict.word, verdict.variable) == ("fails", "sex")
+    assert (verdict.judged, verdict.surely, verdict.perhaps, verdict.allowed) == (60, 30, 30, 0.1)
+    assert verdict.why.endswith("(at most 20 % of these wrongly), and no more than 10 % may be.")
+    decided = finding(runs, rule=Rule(decision_threshold=0.3), predictions=torch.full((61,), 0.2)).verdict
+    assert decided is not None
+    assert "30 of 60 people are surely decided on otherwise" in decided.why
+    assert decided.mean is not None
+    assert decided.mean.value == pytest.approx(0.1)

@@ -2,9 +2,11 @@
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fairfox.errors import OptionError
-from fairfox.thresholds import confident_flag, default_delta, flag
+from fairfox.thresholds import confident_flag, decision_limits, default_delta, flag
 
 SCORES = torch.tensor([0.04, 0.05, 0.06, 0.9])
 
@@ -30,6 +32,21 @@ def test_a_delta_that_is_no_threshold_is_refused(delta):
 def test_a_confident_flag_needs_the_whole_interval_beyond_delta_on_one_side():
     interval = torch.tensor([[0.06, 0.2], [0.04, 0.2], [-0.2, -0.06], [-0.2, -0.04], [-0.2, 0.2], [0.05, 0.1]])
     assert confident_flag(interval, 0.05).tolist() == [True, False, True, False, False, False]
+
+
+def test_a_decision_is_as_far_away_as_the_prediction_is_from_the_cut():
+    predictions = torch.tensor([0.2, 0.5, 0.9])
+    torch.testing.assert_close(decision_limits(predictions, 0.5), torch.tensor([0.3, 0.0, 0.4]))
+    torch.testing.assert_close(decision_limits(10 * predictions - 7, -2.0), torch.tensor([3.0, 0.0, 4.0]))
+
+
+@given(st.integers(0, 64), st.integers(0, 64), st.integers(1, 63))
+def test_an_effect_above_the_limit_is_one_that_turns_the_decision_ties_included(here: int, there: int, cut: int):
+    # multiples of 1/64, so that differences are exact and many predictions lie on the cut itself
+    f, other, c = here / 64, there / 64, cut / 64
+    (limit,) = decision_limits(torch.tensor([f]), c).tolist()
+    towards = other - f if f < c else f - other
+    assert (towards > limit) == ((f >= c) != (other >= c))
 
 
 def test_default_delta_of_a_probability_is_the_share_itself():

@@ -6,6 +6,7 @@ import logging
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import isnan
 from time import perf_counter
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from fairfox.auxiliary.model import centre_and_spread
 from fairfox.case import Case, read_tables
+from fairfox.certainty import Rule
 from fairfox.certificates.way import certifier
 from fairfox.certification import Certificates
 from fairfox.certification import certify as certify_ways
@@ -27,7 +29,7 @@ from fairfox.explain import effect_by_feature
 from fairfox.extras import installed_versions
 from fairfox.fairtests.protocol import Measurement
 from fairfox.fairtests.registry import about
-from fairfox.findings import Rule, certainty, find, own_deltas
+from fairfox.findings import find, own_deltas
 from fairfox.flips import transparency
 from fairfox.models.description import Kind
 from fairfox.models.output import Returns, Wanted
@@ -37,7 +39,7 @@ from fairfox.question import Question
 from fairfox.reliability import Reliability, leave_out
 from fairfox.result import AuditResult, FeatureEffect, Features, Finding
 from fairfox.steps import NextSteps
-from fairfox.thresholds import default_delta, flag
+from fairfox.thresholds import default_delta
 from fairfox.verdicts.model import ALLOWED
 from fairfox.verdicts.nulls import Null, shuffled
 
@@ -191,7 +193,7 @@ def audit(
     others, skipped = _others(case)
     runs = _readings(case, others, say)
     chance = _null(case, say)
-    if delta_from_null and chance is not None:
+    if delta_from_null and chance is not None and not isnan(chance.delta):  # somebody was judged
         case = replace(case, question=replace(question, delta=chance.delta, delta_from_null=False))
     trust = _reliability(case, runs)
     if abstain:
@@ -308,8 +310,8 @@ def _result(case: Case, runs: Readings, trust: Reliability, skipped: Mapping[str
     """Return what was found, and how it came about but for the time it took."""
     q, main, what = case.question, runs.main, case.question.about
     delta, rule = _delta(case), _rule(case)
-    limit = rule.limit(own_deltas(runs.people, delta, case.deltas), case.predictions, main)
-    sure = certainty(main, limit, rule.fdr)
+    limit = own_deltas(runs.people, delta, case.deltas)
+    sure = rule.certainty(main, limit, case.predictions, runs.people.protected)
     mapped = runs.total.counterfactual if main.counterfactual is None else main.counterfactual
     trust = trust if main.counterfactuals is None else replace(trust, rows=mapped)
     explained = _explain(case, runs)
@@ -317,13 +319,13 @@ def _result(case: Case, runs: Readings, trust: Reliability, skipped: Mapping[str
         scores=main.score,
         signed=main.signed,
         interval=sure.interval,
-        flags=flag(main.score, limit, abstained=main.abstained),
+        flags=sure.flags,
         confident_flags=sure.confident_flags,
         abstained=main.abstained,
         reasons=main.reasons,
         predictions=case.predictions,
         worst=main.variable,
-        findings=_findings(case, runs, own_deltas(runs.people, delta, case.deltas), rule),
+        findings=_findings(case, runs, limit, rule),
         counterfactual=mapped,
         ids=case.data.ids,
         features=Features(proxy=_strongest(runs.proxy), effect=explained, displacement=_displacement(runs, mapped)),

@@ -111,6 +111,12 @@ def _check_alike(one: Earlier, two: Earlier) -> None:
                 f"The {what} is {one.fields[what]} in {one.name} and {two.fields[what]} in {two.name}; compare audits "
                 "of the same question"
             )
+    cuts = [audit.fields["settings"].get("decision_threshold") for audit in (one, two)]
+    if cuts[0] != cuts[1]:
+        raise OptionError(
+            f"The decision threshold is {cuts[0]} in {one.name} and {cuts[1]} in {two.name}; compare audits of the "
+            "same question"
+        )
     if one.variables != two.variables:
         raise OptionError(
             f"{', '.join(one.variables)} is protected in {one.name} and {', '.join(two.variables)} in {two.name}; "

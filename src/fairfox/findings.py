@@ -3,84 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
+from fairfox.certainty import Rule
 from fairfox.crossfit import Readings
 from fairfox.data.contrasts import HIGHER, Contrast
 from fairfox.data.dataset import Dataset, Protected, group_name
 from fairfox.fairtests.protocol import Measurement
 from fairfox.result import Finding, Group
-from fairfox.thresholds import confident_flag, decision_limits, flag
-from fairfox.verdicts.discoveries import benjamini_hochberg
-from fairfox.verdicts.intervals import p_values
-from fairfox.verdicts.model import ALLOWED, Verdict, judge_model
 
 _RANGES = 4  # into which people are put together by a protected number
-
-
-@dataclass(frozen=True)
-class Rule:
-    """What decides, beside delta, who is over it and whether they are too many; `fairfox.audit` says what each means."""
-
-    decision_threshold: float | None = None
-    fdr: float = 0.1
-    allowed: float = ALLOWED  # share of people over delta
-    folds: int | None = None
-    seed: int = 0
-
-    def limit(self, delta: float | Tensor, predictions: Tensor, measured: Measurement) -> float | Tensor:
-        """Return how large an effect counts, one for all or one each (N,)."""
-        if self.decision_threshold is None or measured.signed is None:
-            return delta
-        return decision_limits(predictions.to(measured.signed), measured.signed, self.decision_threshold)
-
-    def judge(
-        self, measured: Measurement, limit: float | Tensor, sure: Certainty, weights: Tensor | None
-    ) -> Verdict | None:
-        """Return the verdict on the model from all who were judged; None where there are no intervals."""
-        if sure.interval is None or sure.listed is None:
-            return None
-        judged = ~measured.abstained
-        return judge_model(
-            measured.refits[judged],
-            sure.interval[judged],
-            sure.listed[judged],
-            limit[judged] if isinstance(limit, Tensor) else limit,
-            fdr=self.fdr,
-            allowed=self.allowed,
-            weights=None if weights is None else weights.to(judged.device)[judged],
-            folds=self.folds,
-            over="over delta" if self.decision_threshold is None else "decided on otherwise",
-            seed=self.seed,
-        )
-
-
-@dataclass(frozen=True)
-class Certainty:
-    """How sure everyone's effect is; None where one re-fit only leaves it open."""
-
-    interval: Tensor | None  # (N, 2)
-    confident_flags: Tensor | None  # (N,) bool
-    p_values: Tensor | None  # (N,); NaN for abstained people
-    listed: Tensor | None  # (N,) bool
-
-
-def certainty(measured: Measurement, limit: float | Tensor, fdr: float) -> Certainty:
-    """Return how sure everyone's effect is, and who is on the list of those over the limit.
-
-    The largest of several contrasts is large by chance more often than one alone, so that p-values count their number.
-    """
-    interval = measured.interval
-    if interval is None:
-        return Certainty(None, None, None, None)
-    compared = (~measured.each.isnan().any(0)).sum(1).clamp(min=1)  # (N,) contrasts
-    p = (p_values(measured.refits, limit) * compared.to(measured.refits)).clamp(max=1.0)
-    p = torch.where(measured.abstained, torch.nan, p)
-    flags = confident_flag(interval, limit, abstained=measured.abstained)
-    return Certainty(interval, flags, p, benjamini_hochberg(p, fdr))
 
 
 def find(
@@ -108,8 +43,7 @@ def find(
     p, own = data.protected[variable], data.c[:, variable]
     main = readings.main.of_variable(variable, data)
     share = readings.alignment[variable]
-    limit = rule.limit(delta, predictions, main)
-    sure = certainty(main, limit, rule.fdr)
+    sure = rule.certainty(main, delta, predictions, data.protected)
     words, effects = _effects(main, p, own, spread)
     names, place = _own_groups(p, own)
     finding = Finding(
@@ -121,7 +55,7 @@ def find(
         scores=main.score,
         signed=main.signed,
         interval=sure.interval,
-        flags=flag(main.score, limit, abstained=main.abstained),
+        flags=sure.flags,
         confident_flags=sure.confident_flags,
         abstained=main.abstained,
         towards=_towards(main, p, own, words),
@@ -138,7 +72,7 @@ def find(
         reference=None if p.reference is None else p.levels[p.reference],
         merged=merged,
         is_own=bool(main.contrasts),
-        verdict=rule.judge(main, limit, sure, data.weights),
+        verdict=rule.judge(main, sure, data.weights, p.name),
     )
     weights = torch.ones(len(data), dtype=torch.float64) if data.weights is None else data.weights.double().cpu()
     groups = [_group(finding, name, place == k, predictions, weights) for k, name in enumerate(names)]

@@ -10,6 +10,7 @@ from torch import Tensor
 from fairfox.auxiliary.inference import infer_groups
 from fairfox.auxiliary.model import FixedAuxiliary, centre_and_spread
 from fairfox.auxiliary.quality import AuxiliaryQuality
+from fairfox.certainty import Rule, certainty
 from fairfox.crossfit import DIRECT, TOTAL, Readings
 from fairfox.data.columns import Table
 from fairfox.data.dataset import Dataset
@@ -21,7 +22,7 @@ from fairfox.extras import installed_versions
 from fairfox.fairtests.protocol import CheckedTest, CounterfactualTest, JudgingTest, Measurement, MeasuringTest
 from fairfox.fairtests.registry import about
 from fairfox.fairtests.share import model_alignment
-from fairfox.findings import Rule, certainty, find
+from fairfox.findings import find
 from fairfox.models.description import Kind
 from fairfox.models.output import Returns, Wanted
 from fairfox.models.protocol import Model, predict
@@ -49,6 +50,7 @@ class FittedTest:
     """All that was learnt from a table to score others; `fairfox.storage` writes it to a file and reads it again.
 
     It holds no row of the fitting table, but the values of its columns one by one: their order is all that ranks need.
+    `transport` pairs people with each other and holds their encoded rows.
 
     Example:
         >>> import pyarrow as pa

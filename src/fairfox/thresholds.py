@@ -22,17 +22,17 @@ def confident_flag(interval: Tensor, delta: float | Tensor, *, abstained: Tensor
     return flags if abstained is None else flags & ~abstained
 
 
-def decision_limits(predictions: Tensor, signed: Tensor, cut: float) -> Tensor:
-    """Return how large everyone's signed effect (N,) must be to turn their decision, a prediction of at least `cut`.
+def decision_limits(predictions: Tensor, cut: float) -> Tensor:
+    """Return what an effect towards the other decision must be above (N,) to turn it: yes from `cut` on.
 
-    Infinite where the effect points away from the cut, so that no size of it turns the decision.
+    Who comes up to the cut gets a yes and who comes down to it keeps theirs, so that going up takes a hair less.
 
     Example:
-        >>> decision_limits(torch.tensor([0.25, 0.75]), torch.tensor([0.5, 0.5]), 0.5)
-        tensor([0.2500,    inf])
+        >>> decision_limits(torch.tensor([0.25, 0.75]), 0.5)
+        tensor([0.2500, 0.2500])
     """
-    towards = torch.where(predictions < cut, signed, -signed) > 0
-    return torch.where(towards, (predictions - cut).abs(), torch.inf)
+    away = (predictions - cut).abs()
+    return torch.where(predictions < cut, torch.nextafter(away, torch.zeros_like(away)), away)
 
 
 def default_delta(share: float, predictions: Tensor, *, unit: str) -> float:

@@ -166,7 +166,9 @@ def test_smoothing_takes_the_mean_way_of_people_alike(maps):
     found = maps.Smoothed(RankMap(shared=0.0), k=2).fit(data).map(data)
     assert found.rows[:, 0].tolist() == [2.0, 3.0, 11.5, -1.0, 2.0, 8.5]
     people = Dataset.from_arrays([[0.6], [9.0]], c=[0, 0], protected=data.protected)
-    assert maps.Smoothed(RankMap(shared=0.0), k=1).fit(data).map(people).rows[:, 0].tolist() == pytest.approx([3.6, 9.0])
+    assert maps.Smoothed(RankMap(shared=0.0), k=1).fit(data).map(people).rows[:, 0].tolist() == pytest.approx(
+        [3.6, 9.0]
+    )
 
 
 def test_one_direction_is_left_of_every_way(maps):
@@ -215,7 +217,9 @@ def test_rotations_and_sequences_take_over_the_other_groups_correlation(maps):
 
     goal = float(torch.corrcoef(data.x[1000:].T)[0, 1])
     assert goal == pytest.approx(-0.8, abs=0.05)  # (1 - 9) / (1 + 9)
-    assert correlation(RankMap(shared=0.0).fit(data).map(data)) == pytest.approx(0.8, abs=0.05)  # each column alone: kept
+    assert correlation(RankMap(shared=0.0).fit(data).map(data)) == pytest.approx(
+        0.8, abs=0.05
+    )  # each column alone: kept
     assert correlation(maps.iterated_rank().fit(data).map(data)) == pytest.approx(goal, abs=0.1)
     assert correlation(maps.SequentialRank().fit(data).map(data)) == pytest.approx(goal, abs=0.1)
 

@@ -65,7 +65,8 @@ def page_of(experiment):
 
 
 @pytest.mark.parametrize(
-    "name", ["benchmark", "real_data", "use_cases", "abstention", "beyond", "legitimate", "intervals", "comparing"]
+    "name",
+    ["benchmark", "real_data", "use_cases", "abstention", "beyond", "legitimate", "intervals", "comparing", "verdicts"],
 )
 def test_the_page_is_what_the_results_files_give(experiment, page_of, name):
     text = page_of(name).read_text(encoding="utf-8")
@@ -73,7 +74,17 @@ def test_the_page_is_what_the_results_files_give(experiment, page_of, name):
 
 
 def test_every_page_is_looked_at(experiment):
-    names = {"benchmark", "real_data", "use_cases", "abstention", "beyond", "legitimate", "intervals", "comparing"}
+    names = {
+        "benchmark",
+        "real_data",
+        "use_cases",
+        "abstention",
+        "beyond",
+        "legitimate",
+        "intervals",
+        "comparing",
+        "verdicts",
+    }
     assert {page.stem for page in experiment.PAGES} == names
 
 
@@ -92,7 +103,8 @@ def test_the_page_on_real_data_shows_every_experiment_on_it(page_of):
 
 
 @pytest.mark.parametrize(
-    "name", ["benchmark", "real_data", "use_cases", "abstention", "beyond", "legitimate", "intervals", "comparing"]
+    "name",
+    ["benchmark", "real_data", "use_cases", "abstention", "beyond", "legitimate", "intervals", "comparing", "verdicts"],
 )
 def test_every_section_of_a_page_can_be_made(experiment, page_of, name):
     for section in sections(page_of(name)):  # also where there is no full run yet

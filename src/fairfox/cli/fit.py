@@ -93,7 +93,8 @@ from fairfox.cli.options import FiniteRange, Once, settings
 def fit(table: Path, *, out: Path, **options: Any) -> None:
     """Fit a fairness test on the people of TABLE and keep it in a file, for `fairfox score`.
 
-    The file holds numbers and names, nothing that runs: no row of TABLE, but the values of its columns one by one.
+    The file holds numbers and names, nothing that runs: no row of TABLE (but for transport),
+    though the values of its columns one by one.
     """
     from fairfox.fitting import fit_test
     from fairfox.storage import save_test

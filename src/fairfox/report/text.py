@@ -125,28 +125,33 @@ def verdict(result: AuditResult) -> list[str]:
 
 
 _WORDS = {"fails": "The model fails", "passes": "The model passes", "cannot tell": "Whether the model passes is open"}
+_ALONE = {word: sentence[0].lower() + sentence[1:] for word, sentence in _WORDS.items()}
 
 
 def _word(result: AuditResult) -> list[str]:
     """Return the verdict on the model and why, in a sentence; nothing without intervals."""
-    found = result.verdict
-    return [] if found is None else [f"{_WORDS[found.word]}. {found.why}"]
+    found, many = result.verdict, len(result.findings)
+    if found is None:
+        return []
+    worst = f", judged by {found.variable}, the worst of {many} protected variables" if many > 1 else ""
+    return [f"{_WORDS[found.word]}{worst}. {found.why}"]
 
 
 def _listed(result: AuditResult) -> list[str]:
     if result.listed is None:
         return []
     count, fdr = int(result.listed.sum()), result.settings["fdr"]
-    return [f"{count:,} are on the list of people for whom that is so; of such a list at most {fdr:.0%} is wrong."]
+    verb, wrong = "is" if count == 1 else "are", f"{100 * fdr:.3g} %"
+    return [f"{count:,} {verb} on the list of people for whom that is so; of such a list at most {wrong} is wrong."]
 
 
 def _size(result: AuditResult) -> list[str]:
     """Return how much the prediction changes and through which features, in a sentence; nothing for other scores."""
     mean = None if result.verdict is None else result.verdict.mean
-    if mean is None or not result.is_effect:
+    if result.verdict is None or mean is None or not result.is_effect:
         return []
-    unit = result.unit
-    found = f"On average the prediction would change by {amount(mean.value, unit)}, in either direction "
+    unit, because = result.unit, f" because of {result.verdict.variable}" if len(result.findings) > 1 else ""
+    found = f"On average the prediction would change by {amount(mean.value, unit)}{because}, in either direction "
     found += f"(95 % interval {amount(mean.lower, unit)} to {amount(mean.upper, unit)})"
     effect = result.features.effect
     through = [] if effect is None else [name for name, value in list(effect.total.items())[:3] if value > 0]
@@ -280,6 +285,8 @@ def variable_lines(result: AuditResult, finding: Finding) -> list[str]:
     found = f"{flagged:,} of {people(finding.judged)} ({share}) flagged"
     if finding.confident_flags is not None:
         found += f", {int(finding.confident_flags.sum()):,} confidently"
+    if finding.verdict is not None:
+        found += f"; {_ALONE[finding.verdict.word]} by it alone"
     if result.tells_variables_apart:
         found += f"; the worst case for {percent(result.worst_case[finding.name])} of people"
     return [f"{finding.name}: {'; '.join([found, *notes])}"]

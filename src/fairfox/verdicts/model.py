@@ -4,10 +4,11 @@ delta."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from fairfox.verdicts.discoveries import holm
@@ -41,19 +42,22 @@ class Verdict:
     p_passes: float  # of so few perhaps over delta where more than allowed truly are
     mean: Estimate | None = None  # |effect|
     share: Estimate | None = None  # over delta
+    variable: str = ""  # the protected one
 
 
 def judge_model(
     refits: Tensor,
-    interval: Tensor,
+    perhaps: Tensor,
     listed: Tensor,
     limit: float | Tensor,
     *,
     fdr: float,
+    sizes: Tensor | None = None,
     allowed: float = ALLOWED,
     weights: Tensor | None = None,
     folds: int | None = None,
     over: str = "over delta",
+    variable: str = "",
     seed: int = 0,
 ) -> Verdict:
     """Return the verdict from what is known about the people who were judged.
@@ -64,32 +68,31 @@ def judge_model(
 
     Args:
         refits: the effect in each re-fit (n, M).
-        interval: around everyone's effect (n, 2).
+        perhaps: whose interval reaches beyond delta (n,).
         listed: who is on the list (n,) of people over delta.
         limit: delta, one for all or one each (n,).
         fdr: the share of the list that may be wrong.
+        sizes: everyone's |effect| (n,), where another one than the largest is held against delta.
         allowed: the share of people that may be over delta.
         weights: how many people each row stands for (n,).
         folds: into how many folds the people were split; None where the maps were learnt from others.
         over: what people are whose effect counts, in words.
+        variable: the protected one.
         seed: of the bootstrap.
     """
     people = len(refits)
     if not people:
-        return Verdict("cannot tell", "Nobody could be judged.", allowed, 0, 0, 0, 1.0, 1.0)
-    reach = (interval[:, 1] > limit) | (interval[:, 0] < -limit)
+        return Verdict("cannot tell", "Nobody could be judged.", allowed, 0, 0, 0, 1.0, 1.0, variable=variable)
     weight = np.ones(people) if weights is None else weights.numpy(force=True).astype(np.float64)
     counted = float(weight.sum() ** 2 / (weight**2).sum())  # as many equal weights would say as much
-    surely, perhaps = (float(np.average(one.numpy(force=True), weights=weight)) for one in (listed, reach))
-    p_fails, p_passes = (
-        p_more((1 - fdr) * surely * counted, counted, allowed),
-        p_fewer(perhaps * counted, counted, allowed),
-    )
+    sure, reach = (float(np.average(one.numpy(force=True), weights=weight)) for one in (listed, perhaps))
+    p_fails = p_more((1 - fdr) * sure * counted, counted, allowed)
+    p_passes = p_fewer(reach * counted, counted, allowed) if allowed < 1 else 0.0  # no share is above one
     word: Word = "fails" if p_fails <= LEVEL else "passes" if p_passes <= LEVEL else "cannot tell"
-    counts = (people, int(listed.sum()), int(reach.sum()))
-    mean, share = _estimates(refits, limit, weight if weights is not None else None, folds, seed)
+    counts = (people, int(listed.sum()), int(perhaps.sum()))
+    mean, share = _estimates(refits, sizes, limit, None if weights is None else weight, folds, seed)
     why = _why(word, *counts, allowed, fdr, over, too_few=p_fewer(0.0, counted, allowed) > LEVEL)
-    return Verdict(word, why, allowed, *counts, p_fails, p_passes, mean, share)
+    return Verdict(word, why, allowed, *counts, p_fails, p_passes, mean, share, variable)
 
 
 def p_more(found: float, people: float, allowed: float) -> float:
@@ -138,26 +141,27 @@ def family_verdict(verdicts: Sequence[Verdict]) -> Verdict:
     if chosen.word == "cannot tell":
         return chosen
     why = f"{chosen.why} That is not enough where {len(verdicts)} protected variables are looked at."
-    return Verdict("cannot tell", why, *list(vars(chosen).values())[2:])
+    return replace(chosen, word="cannot tell", why=why)
 
 
 def _estimates(
-    refits: Tensor, limit: float | Tensor, weights: Values | None, folds: int | None, seed: int
+    refits: Tensor, sizes: Tensor | None, limit: float | Tensor, weights: Values | None, folds: int | None, seed: int
 ) -> tuple[Estimate, Estimate]:
     """Return the mean |effect| and the share over delta, with intervals."""
     scores = refits.mean(1).abs().numpy(force=True).astype(np.float64)
+    size = scores if sizes is None else sizes.numpy(force=True).astype(np.float64)
     errors = standard_errors(refits)[0].numpy(force=True).astype(np.float64)
     errors = errors * np.sqrt(left_over(refits.shape[1], folds))
-    delta = np.broadcast_to(np.asarray(limit, dtype=np.float64), scores.shape)
+    delta = np.broadcast_to(torch.as_tensor(limit).numpy(force=True).astype(np.float64), scores.shape)
     over = (scores > delta).astype(np.float64)
     of_share = refit_error_of_share(scores, errors, delta, weights)
     draws = (
-        mean_draws(scores, refit_error(errors, weights), weights, seed=seed),
+        mean_draws(size, refit_error(errors, weights), weights, seed=seed),
         mean_draws(over, of_share, weights, seed=seed),
     )
     mean, share = (
         estimate(float(np.average(values, weights=weights)), np.clip(drawn, 0.0, None))
-        for values, drawn in zip((scores, over), draws, strict=True)
+        for values, drawn in zip((size, over), draws, strict=True)
     )
     return mean, Estimate(share.value, share.error, share.lower, min(share.upper, 1.0))
 
@@ -165,9 +169,9 @@ def _estimates(
 def _why(
     word: Word, judged: int, surely: int, perhaps: int, allowed: float, fdr: float, over: str, *, too_few: bool
 ) -> str:
-    share = f"{allowed:.0%}"
+    share = f"{100 * allowed:.3g} %"
     if word == "fails":
-        wrong = f"at most {fdr:.0%} of these wrongly"
+        wrong = f"at most {100 * fdr:.3g} % of these wrongly"
         return f"{surely:,} of {judged:,} people are surely {over} ({wrong}), and no more than {share} may be."
     if word == "passes":
         who = "Everyone is" if perhaps == 0 else f"All but {perhaps:,} of {judged:,} people are"

@@ -1,0 +1,370 @@
+"""Verdicts, lists, thresholds and next steps of whole audits: what is said is what is written down."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from click.testing import CliRunner, Result
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import fairfox
+from fairfox.cli.main import cli
+from fairfox.demo import audit_lending, lending_model
+from fairfox.errors import OptionError
+from fairfox.report.text import amount, listed, number, percent, verdict
+from fairfox.result import AuditResult
+from fairfox.synthetic.two_groups import LENDING
+
+QUICK: dict[str, Any] = {"protected": "sex", "refits": 2, "folds": 2}
+MODEL = """
+import numpy as np
+
+def score(people):
+    return 1 / (1 + np.exp(-(people["income"] - 3300) / 400))
+"""
+
+
+def table(n: int = 300, seed: int = 0) -> pd.DataFrame:
+    """Return people in a town of their own each; men earn more."""
+    rng = np.random.default_rng(seed)
+    male = rng.integers(0, 2, n).astype(bool)
+    income = (3000 + 600 * male + rng.normal(0, 500, n)).round(2)
+    return pd.DataFrame(
+        {
+            "sex": np.where(male, "Male", "Female"),
+            "town": rng.choice(["North", "South"], n),
+            "income": income,
+            "age": rng.integers(18, 70, n),
+            "paid": (income + rng.normal(0, 300, n) > 3300).astype(int),
+        }
+    )
+
+
+def by_income(frame: Any) -> np.ndarray:
+    return 1 / (1 + np.exp(-(np.asarray(frame["income"]) - 3300) / 400))
+
+
+@pytest.fixture(scope="module")
+def lending() -> dict[str, Any]:
+    """The demo's biased model on fewer people, and its audit."""
+    past, new = LENDING.sample(1500, seed=0), LENDING.sample(800, seed=1)
+    net, _ = lending_model(past, new, past.features, seed=0)
+    return {"new": new, "net": net, "result": audit_lending(net, new, new.table, past.table, past.features, seed=0)}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    table().to_csv(tmp_path / "people.csv", index=False)
+    (tmp_path / "model.py").write_text(MODEL)
+    return tmp_path
+
+
+def run(folder: Path, *options: str) -> Result:
+    files = [str(folder / "model.py:score"), str(folder / "people.csv")]
+    fixed = ["-c", "sex", "--label", "paid", "--refits", "2", "--out", str(folder / "out")]
+    return CliRunner().invoke(cli, ["audit", *files, *fixed, *options])
+
+
+def said(pattern: str, sentences: list[str]) -> list[str]:
+    """Return what stands in the places of a pattern: in the one sentence that is like it."""
+    found = [match.groups() for sentence in sentences if (match := re.fullmatch(pattern, sentence))]
+    assert len(found) == 1, (pattern, sentences)
+    return list(found[0])
+
+
+def counted(number: int) -> str:
+    return f"{number:,}"
+
+
+def whole(share: float) -> str:
+    return f"{100 * share:.3g}"
+
+
+def check_words(words: list[str], fields: dict[str, Any]) -> None:
+    """Hold the numbers in the sentences of an audit of one variable against those of summary.json."""
+    counts, found, unit = fields["counts"], fields["verdict"], fields["unit"]
+    (variable,) = fields["variables"]
+    assert variable["verdict"] == found
+    start = {
+        "fails": "The model fails",
+        "passes": "The model passes",
+        "cannot tell": "Whether the model passes is open",
+    }
+    assert words[0] == f"{start[found['word']]}. {found['why']}"
+    if found["word"] == "fails":
+        wanted = [found["surely"], found["judged"]]
+        shown = said(
+            r"The model fails. (\S+) of (\S+) people are surely .* \(at most (\S+) % .* than (\S+) % may be\.", words
+        )
+        assert shown == [*map(counted, wanted), whole(fields["settings"]["fdr"]), whole(found["allowed"])]
+    # how many
+    shown = said(r"(\S+) of (\S+) people \((\S+ %)\) are flagged: .*", words)
+    assert shown == [counted(counts["flagged"]), counted(counts["judged"]), percent(fields["share_flagged"])]
+    cut = fields["settings"]["decision_threshold"]
+    limit = amount(fields["delta"], unit) if cut is None else f"a prediction of {number(cut)}"
+    before = "more than" if cut is None else "yes from"
+    assert f"{before} {limit} " in next(sentence for sentence in words if "flagged:" in sentence)
+    # how sure
+    shown = said(r"(\S+) of them confidently: the whole interval lies beyond (.*)\.", words)
+    assert shown == [counted(counts["confident"]), limit]
+    shown = said(
+        r"(\S+) are on the list of people for whom that is so; of such a list at most (\S+) % is wrong\.", words
+    )
+    assert shown == [counted(counts["listed"]), whole(fields["settings"]["fdr"])]
+    # how much, through which features
+    shown = said(r"On average .* by (.*), in either .* interval (.*) to (.*)\), mostly through (.*)\.", words)
+    mean, carried = found["mean"], fields["features"]["effect"]["mean_absolute"]
+    names = [name for name, size in list(carried.items())[:3] if size > 0]
+    assert shown == [*(amount(mean[name], unit) for name in ("value", "lower", "upper")), listed(names, "and")]
+    assert mean["value"] == pytest.approx(variable["mean_score"])
+    assert found["surely"] == counts["listed"]
+    assert found["share"]["value"] == pytest.approx(fields["share_flagged"])
+
+
+def check_next(words: list[str], fields: dict[str, Any]) -> None:
+    """Hold the numbers of what to do next against those of summary.json."""
+    step = fields["next_steps"]["suggestion"]
+    pattern = r'Next: (Dropping|Repairing) "(.*)" would take away (\S+) % of the effect and (?:cost|gain) (\S+) .*'
+    way, feature, share, cost = said(pattern, words)
+    assert {"Dropping": "dropped", "Repairing": "repaired"}[way] == step["way"]
+    assert feature == step["feature"]
+    assert share == f"{round(100 * step['share'])}"
+    assert cost == ("no" if round(100 * step["cost"], 1) == 0 else f"{abs(round(100 * step['cost'], 1))}")
+    before, after = said(r"Next: .*\(AUC (\S+) to (\S+), .*\)\.", words)
+    assert (before, after) == (f"{step['accuracy_before']:.3f}", f"{step['accuracy_after']:.3f}")
+
+
+def test_an_audit_of_the_demo_says_what_summary_json_holds(lending: dict[str, Any]):
+    result: AuditResult = lending["result"]
+    fields = json.loads(result.to_json())
+    assert fields["verdict"]["word"] == "fails"
+    assert fields["in_words"] == verdict(result)
+    check_words(fields["in_words"], fields)
+    check_next(fields["in_words"], fields)
+    assert result.summary().splitlines()[1 : 1 + len(fields["in_words"])] == fields["in_words"]
+
+
+def test_the_terminal_says_what_summary_json_holds(folder: Path):
+    done = run(folder, "--null", "2", "--next-steps", "--fdr", "0.2")
+    assert done.exit_code == 0, done.stderr
+    fields = json.loads((folder / "out" / "summary.json").read_text())
+    printed = " ".join(done.stdout.split())
+    for sentence in fields["in_words"]:
+        assert sentence in printed
+    check_words(fields["in_words"], fields)
+    check_next(fields["in_words"], fields)
+    assert fields["settings"]["fdr"] == 0.2
+    null, share = fields["null"], fields["null"]["alignment"]["sex"]
+    pattern = r"With shuffled .* score is (.*), and 95 % stay below (.*); .* sex (.*) instead of (.*), p-value (.*)\."
+    shown = said(pattern, fields["in_words"])
+    sizes = [amount(null[name], fields["unit"]) for name in ("mean_score", "delta")]
+    shares = [percent(share["by_chance"]), percent(share["share"])]
+    assert shown == [*sizes, *shares, number(share["p_value"])]
+
+
+def test_with_a_decision_threshold_the_words_are_of_decisions_and_the_numbers_the_same(folder: Path):
+    done = run(folder, "--decision-threshold", "0.6")
+    assert done.exit_code == 0, done.stderr
+    fields = json.loads((folder / "out" / "summary.json").read_text())
+    check_words(fields["in_words"], fields)
+    assert "they would be decided on otherwise, yes from a prediction of 0.6 on" in " ".join(done.stdout.split())
+
+
+def test_the_list_and_the_p_values_are_written_for_everyone(lending: dict[str, Any]):
+    result: AuditResult = lending["result"]
+    rows = result.scores_table().to_pydict()
+    assert result.listed is not None
+    assert rows["listed"] == result.listed.tolist()
+    largest = max(p for p, on in zip(rows["p_value"], rows["listed"], strict=True) if on)
+    assert largest <= 0.1 * sum(rows["listed"]) / len(result)  # Benjamini and Hochberg
+    assert all(on == (p <= largest) for p, on in zip(rows["p_value"], rows["listed"], strict=True))
+
+
+@pytest.mark.parametrize("start", [0, 50])
+def test_fifty_people_are_too_few_to_pass(lending: dict[str, Any], start: int):
+    new = lending["new"]
+    few = new.table.slice(start, 50)
+    result = audit_lending(lending["net"], new, few, None, new.features, seed=start, next_steps=False)
+    assert result.verdict is not None
+    assert result.verdict.word in ("cannot tell", "fails")
+
+
+def test_fifty_people_cannot_tell_about_a_model_that_treats_all_alike():
+    result = fairfox.audit(lambda frame: np.full(len(frame), 0.5), table(50), **QUICK, label="paid")
+    assert result.verdict is not None
+    assert result.verdict.word == "cannot tell"
+    assert result.verdict.why.startswith("50 people are too few")
+
+
+def test_with_one_refit_there_is_no_verdict_and_no_list():
+    result = fairfox.audit(by_income, table(), **QUICK | {"refits": 1})
+    assert result.verdict is None
+    assert result.listed is None
+    assert result.p_values is None
+    assert result.findings[0].verdict is None
+    fields = json.loads(result.to_json())
+    assert fields["verdict"] is None
+    assert fields["counts"]["listed"] is None
+    assert not any(word in " ".join(fields["in_words"]) for word in ("The model", "the list", "On average"))
+
+
+@pytest.mark.parametrize("cut", [0.3, 0.5])
+def test_a_decision_threshold_flags_exactly_those_whose_decision_turns(cut: float):
+    people = table()
+    result = fairfox.audit(by_income, people, **QUICK | {"refits": 1}, label="paid", decision_threshold=cut)
+    here, there = by_income(people) >= cut, by_income(result.counterfactual_table) >= cut
+    assert result.flags.tolist() == (here != there).tolist()
+    assert 0 < result.share_flagged < 1
+    assert result.decision_threshold == cut
+
+
+def test_with_many_classes_a_decision_that_any_of_them_turns_is_flagged():
+    rng = np.random.default_rng(0)
+    people = table().assign(race=rng.choice(["a", "b", "c"], 300))
+    people["income"] += people["race"].map({"a": 0.0, "b": -800.0, "c": 500.0})
+    result = fairfox.audit(
+        by_income, people, **QUICK | {"protected": "race", "refits": 1}, drop=["sex", "paid"], decision_threshold=0.5
+    )
+    here = result.predictions[:, None]
+    there = here + result.findings[0].effects  # (N, 3), NaN for the own class
+    turned = ((here >= 0.5) != (there >= 0.5)) & ~there.isnan()
+    assert result.flags.tolist() == turned.any(1).tolist()
+    largest = result.findings[0].effects.nan_to_num().abs().argmax(1)
+    assert int((turned.any(1) & ~turned[torch.arange(300), largest]).sum()) > 0  # not by the largest effect
+
+
+def test_two_variables_have_a_verdict_each_and_one_together():
+    result = fairfox.audit(by_income, table(600), **QUICK | {"protected": ["sex", "town"], "refits": 3}, label="paid")
+    sex, town = (finding.verdict for finding in result.findings)
+    assert sex is not None
+    assert town is not None
+    assert (sex.word, sex.variable, town.variable) == ("fails", "sex", "town")
+    assert town.word != "fails"
+    assert result.verdict == sex
+    fields = json.loads(result.to_json())
+    assert [variable["verdict"]["word"] for variable in fields["variables"]] == [sex.word, town.word]
+    first = fields["in_words"][0]
+    assert first == f"The model fails, judged by sex, the worst of 2 protected variables. {sex.why}"
+    (line,) = [line for line in result.summary().splitlines() if line.startswith("sex: ")]
+    assert "; the model fails by it alone;" in line
+    mean = amount(fields["verdict"]["mean"]["value"], fields["unit"])
+    assert any(f"would change by {mean} because of sex, " in sentence for sentence in fields["in_words"])
+
+
+def test_weights_of_one_change_no_verdict():
+    plain = fairfox.audit(by_income, table(), **QUICK, label="paid").verdict
+    weighted = fairfox.audit(by_income, table().assign(w=1.0), **QUICK, label="paid", weights="w").verdict
+    assert plain is not None
+    assert weighted is not None
+    assert weighted.word == plain.word
+    assert weighted.p_fails == pytest.approx(plain.p_fails, abs=1e-12)
+
+
+def test_the_largest_share_that_may_be_flagged_is_the_one_the_verdict_allows():
+    strict, lax = (
+        fairfox.audit(by_income, table(), **QUICK, label="paid", limits={"": limit}).verdict for limit in (0.05, 1.0)
+    )
+    assert strict is not None
+    assert lax is not None
+    assert (strict.word, strict.allowed) == ("fails", 0.05)
+    assert (lax.word, lax.allowed) == ("passes", 1.0)
+
+
+def test_delta_comes_from_shuffled_values_where_asked_for():
+    result = fairfox.audit(by_income, table(), **QUICK, label="paid", null=2, delta_from_null=True)
+    assert result.null is not None
+    assert result.null.scores.shape == (2, 300)
+    assert result.delta == result.null.delta
+    assert float((result.null.scores < result.delta).double().mean()) == pytest.approx(0.95, abs=1 / 300)
+    assert result.flags.tolist() == (result.scores > result.delta).tolist()
+    assert result.settings["delta_from_null"] is True
+    assert result.settings["null"] == 2
+    assert result.null.p_alignment(0, result.findings[0].alignment_share) == pytest.approx(1 / 3)  # none as large
+
+
+def test_shuffled_values_of_a_model_that_takes_the_protected_column_are_refused():
+    def by_sex(frame: Any) -> np.ndarray:
+        return np.where(np.asarray(frame["sex"]) == "Male", 0.7, 0.3)
+
+    with pytest.raises(OptionError, match="takes the protected column itself; leave null"):
+        fairfox.audit(by_sex, table(), **QUICK, columns=["sex", "income"], null=1)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"decision_threshold": 0.5, "delta": 0.1},
+            "A decision threshold says how large an effect counts, and so does",
+        ),
+        ({"decision_threshold": 0.5, "deltas": {"Male": 0.1}}, "give one of the two"),
+        ({"decision_threshold": 0.5, "test": "faux"}, "which 'faux' does not measure; take rank"),
+        ({"decision_threshold": 0.5, "test": "rank/a"}, "which 'rank/a' does not measure"),
+        ({"decision_threshold": float("nan")}, "decision_threshold is nan; expected the prediction from which on"),
+        ({"delta_from_null": True}, r"add null=5 \(--null 5\)"),
+        ({"delta_from_null": True, "null": 2, "delta": 0.1}, "leave delta out"),
+        ({"null": -1}, "null is -1; expected a whole number of at least 0"),
+        ({"fdr": 0.0}, "fdr is 0.0; expected the share of a list that may be wrong"),
+        ({"fdr": 1.0}, "fdr is 1.0; expected the share of a list that may be wrong"),
+        ({"fdr": float("nan")}, "fdr is nan"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused_in_one_sentence(options: dict[str, Any], message: str):
+    with pytest.raises(OptionError, match=message) as refused:
+        fairfox.audit(by_income, table(20), **QUICK, **options)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--fdr", "0"], "0.0 is not in the range 0<x<1"),
+        (["--fdr", "1"], "1.0 is not in the range 0<x<1"),
+        (["--fdr", "nan"], "nan"),
+        (["--decision-threshold", "nan"], "nan"),
+        (["--decision-threshold", "0.5", "--delta", "0.1"], "give one of the two"),
+        (["--null", "-1"], "-1 is not in the range x>=0"),
+        (["--delta-from-null"], "--null 5"),
+    ],
+)
+def test_the_command_refuses_them_too(folder: Path, options: list[str], message: str):
+    done = run(folder, *options)
+    assert done.exit_code == 2
+    assert message in done.stderr
+    assert not (folder / "out").exists()
+
+
+def test_next_steps_are_told_for_a_pipeline_and_for_a_function_only_where_asked_for():
+    people, columns = table(), ["income", "age"]
+    pipeline = make_pipeline(StandardScaler(), LogisticRegression()).fit(people[columns], people["paid"])
+    options = QUICK | {"label": "paid", "columns": columns}
+
+    def ways(model: object, **more: Any) -> set[str] | None:
+        result = fairfox.audit(model, people, **options, **more)
+        found = json.loads(result.to_json())["next_steps"]
+        told = [sentence for sentence in verdict(result) if sentence.startswith("Next: ")]
+        assert told == ([] if found is None else [f"Next: {found['sentence']}"])
+        return None if found is None else {step["method"] for step in found["steps"]}
+
+    assert ways(pipeline) == {"re-trained", "as it is"}
+    assert ways(pipeline, next_steps=False) is None
+    assert ways(by_income) is None
+    assert ways(by_income, next_steps=True) == {"estimated", "as it is"}
+
+
+def test_where_nobody_is_flagged_there_is_nothing_to_do():
+    people = table()
+    pipeline = make_pipeline(StandardScaler(), LogisticRegression()).fit(people[["age"]], people["paid"])
+    result = fairfox.audit(pipeline, people, **QUICK, label="paid", delta=0.5)
+    assert not result.flags.any()
+    assert result.steps is not None
+    assert not any(sentence.startswith("Next: ") for sentence in verdict(result))
