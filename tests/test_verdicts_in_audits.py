@@ -89,6 +89,11 @@ def whole(share: float) -> str:
     return f"{100 * share:.3g}"
 
 
+def spoken(why: str, fields: dict[str, Any]) -> str:
+    """Return why a verdict is what it is, with delta in the prediction's own unit."""
+    return why.replace("over delta", f"treated differently by more than {amount(fields['delta'], fields['unit'])}")
+
+
 def check_words(words: list[str], fields: dict[str, Any]) -> None:
     """Hold the numbers in the sentences of an audit of one variable against those of summary.json."""
     counts, found, unit = fields["counts"], fields["verdict"], fields["unit"]
@@ -99,7 +104,7 @@ def check_words(words: list[str], fields: dict[str, Any]) -> None:
         "passes": "The model passes",
         "cannot tell": "Whether the model passes is open",
     }
-    assert words[0] == f"{start[found['word']]}. {found['why']}"
+    assert words[0] == f"{start[found['word']]}. {spoken(found['why'], fields)}"
     if found["word"] == "fails":
         wanted = [found["surely"], found["judged"]]
         shown = said(
@@ -253,7 +258,7 @@ def test_two_variables_have_a_verdict_each_and_one_together():
     fields = json.loads(result.to_json())
     assert [variable["verdict"]["word"] for variable in fields["variables"]] == [sex.word, town.word]
     first = fields["in_words"][0]
-    assert first == f"The model fails, judged by sex, the worst of 2 protected variables. {sex.why}"
+    assert first == f"The model fails, judged by sex, the worst of 2 protected variables. {spoken(sex.why, fields)}"
     (line,) = [line for line in result.summary().splitlines() if line.startswith("sex: ")]
     assert "; the model fails by it alone;" in line
     mean = amount(fields["verdict"]["mean"]["value"], fields["unit"])

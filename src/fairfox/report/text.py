@@ -134,13 +134,18 @@ def _word(result: AuditResult) -> list[str]:
     if found is None:
         return []
     worst = f", judged by {found.variable}, the worst of {many} protected variables" if many > 1 else ""
-    return [f"{_WORDS[found.word]}{worst}. {found.why}"]
+    why = found.why
+    if result.is_effect and not result.deltas:
+        why = why.replace("over delta", f"treated differently by more than {amount(result.delta, result.unit)}")
+    return [f"{_WORDS[found.word]}{worst}. {why}"]
 
 
 def _listed(result: AuditResult) -> list[str]:
     if result.listed is None:
         return []
     count, fdr = int(result.listed.sum()), result.settings["fdr"]
+    if not count:
+        return ["Nobody is on the list of people for whom that is surely so."]
     verb, wrong = "is" if count == 1 else "are", f"{100 * fdr:.3g} %"
     return [f"{count:,} {verb} on the list of people for whom that is so; of such a list at most {wrong} is wrong."]
 
