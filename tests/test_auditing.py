@@ -682,10 +682,9 @@ def test_the_most_doubtful_are_abstained_from_and_the_others_keep_their_numbers(
     assert left.abstained_by_reason == {"the re-fits disagree": 40}
     assert plain.doubt[gone].min() > plain.doubt[~gone].max()
     assert torch.equal(left.doubt, plain.doubt)
-    for name in ("scores", "signed", "flags", "counterfactual"):
+    for name in ("scores", "signed", "interval", "flags", "p_values", "listed", "counterfactual"):
         assert torch.equal(getattr(left, name)[~gone], getattr(plain, name)[~gone])
-    middles = (each.interval[~gone].mean(1) for each in (left, plain))  # their widths lean on all who are judged
-    torch.testing.assert_close(*middles)
+    assert left.verdict == plain.verdict  # those who stay were chosen for how little their re-fits scatter
     for part in (left.scores, left.signed, left.interval, left.flags, finding.scores, finding.flags):
         assert not part[gone].any()
     assert finding.abstained.tolist() == gone.tolist()

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from fairfox.codec import Kind, Writer, fits, read
+from fairfox.codec import Fit, Kind, Writer, read
 from fairfox.errors import FileError, OptionError
 
 
@@ -194,4 +194,4 @@ def test_layers_of_a_network_must_have_shapes():
     ],
 )
 def test_a_value_fits_what_its_class_declares(value: object, hint: Any, right: bool):
-    assert fits(value, hint, (Pair,)) is right
+    assert Fit((Pair, Plain))(value, hint) is right

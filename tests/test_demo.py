@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from fairfox.cli.main import cli
+from tests.schemas import assert_valid_summary
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +41,9 @@ def test_the_findings_are_printed_and_the_reports_written(demo: tuple[str, Path]
     assert f"Spearman correlation with it {found['biased']['rho']:.2f}" in printed
     assert "0 people confidently flagged" in printed
     for name in ("biased", "fair"):
-        assert {path.name for path in (demo[1] / name).iterdir()} == {"summary.json", "scores.parquet", "report.html"}
+        written = {path.name for path in (demo[1] / name).iterdir()}
+        assert written == {"summary.json", "scores.parquet", "report.html", "junit.xml", "summary.md"}
+        assert_valid_summary((demo[1] / name / "summary.json").read_text())
     settings = found["settings"]["biased"]
     assert settings["seed"] == 0
     assert settings["versions"]["torch"]

@@ -60,6 +60,18 @@ def test_the_command_line_example_runs_and_is_over_its_limit(folder: Path):
     assert (folder / "report" / "report.html").stat().st_size > 10_000
 
 
+def test_the_audit_of_the_page_on_build_servers_runs_from_its_file_and_its_summary_has_the_schema(folder: Path):
+    (folder / "audit.toml").write_text(example("audit.toml", page="docs/ci.md"))
+    _, _, *arguments = shlex.split(example("audit.toml", page="docs/ci.md", mark="shell"))
+    command = [sys.executable, "-m", "fairfox.cli.main", *arguments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr
+    assert done.stderr.count("Over the limit: ") == 2
+    code = [sys.executable, "-c", example("schema", page="docs/schema.md")]
+    done = subprocess.run(code, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.stdout == "2 1000 fails\n", done.stderr
+
+
 def test_the_demo_writes_where_the_readme_says():
     assert "fairfox demo --out demo-report" in (ROOT / "Makefile").read_text()
 

@@ -1,15 +1,17 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from fairfox.earlier import drift, read_earlier
 from fairfox.errors import DataError, FileError, OptionError
 from fairfox.result import AuditResult
-from tests.support import PEOPLE, example_result
+from tests.support import PEOPLE, example_result, with_doubt
 
 SETTINGS = {
     "seed": 0,
@@ -18,12 +20,14 @@ SETTINGS = {
     "rows": PEOPLE,
     "columns": ["income", "job", "age"],
     "reference_rows": None,
+    "id": "name",
 }
+IDS = np.array([f"p{k}" for k in range(PEOPLE)])
 
 
-def audited(*, times: float = 1.0, **changes) -> AuditResult:
-    """Return an audit of forty people, two of them abstained, whose effects are so many times as large."""
-    result = example_result(settings=SETTINGS)
+def audited(*, times: float = 1.0, **changes: Any) -> AuditResult:
+    """Return an audit of forty people with names, two of them abstained, whose effects are so many times as large."""
+    result = example_result(settings=SETTINGS, ids=IDS)
     scores = times * result.scores
     moved = {"scores": scores, "signed": times * result.signed, "flags": (scores > result.delta) & ~result.abstained}
     return replace(result, **moved, **changes)
@@ -43,19 +47,21 @@ def folder(tmp_path: Path) -> Path:
 
 def test_an_audit_is_read_from_its_folder_as_from_its_result(folder: Path):
     read, given = read_earlier(folder / "first"), read_earlier(audited())
-    assert read.ids == given.ids == tuple(range(PEOPLE - 2))  # who was judged
+    assert read.ids == given.ids == tuple(IDS[:-2])  # who was judged
     for name in ("scores", "errors", "flags"):
         assert getattr(read.people, name).tolist() == getattr(given.people, name).tolist()
     assert read.people.scores == pytest.approx(audited().scores[:-2].numpy())
     assert (read.people.delta, read.people.refits, read.people.folds) == (0.05, 5, 5)
     assert (read.people.errors > 0).all()
-    assert read.variables == ["sex"]
+    assert read.question == given.question
+    assert read.question["set of protected variables"] == ["sex"]
 
 
 def test_the_same_audit_is_not_worse_and_one_with_larger_effects_is(folder: Path):
     write(audited(times=3.0), folder / "second")
-    again = drift(folder / "first", folder / "first")
+    again = drift(folder / "first", folder / "first", margin=0.05)
     assert (again.word, again.paired, again.people) == ("not worse", True, (38, 38))
+    assert drift(folder / "first", folder / "first").word == "cannot tell"  # the maps may be off by a tenth of delta
     worse = drift(folder / "first", folder / "second")
     assert worse.word == "worse"
     assert worse.difference.value == pytest.approx(2 * float(audited().scores[:-2].mean()), rel=1e-5)
@@ -64,10 +70,9 @@ def test_the_same_audit_is_not_worse_and_one_with_larger_effects_is(folder: Path
 
 
 def test_people_are_found_by_their_ids_in_any_order():
-    ids = np.array([f"p{k}" for k in range(PEOPLE)])
-    turned = replace(audited(), ids=ids[::-1])
-    assert drift(audited(ids=ids), audited(ids=ids)).difference.value == 0.0
-    found = drift(audited(ids=ids), turned)
+    turned = replace(audited(), ids=IDS[::-1])
+    assert drift(audited(), audited()).difference.value == 0.0
+    found = drift(audited(), turned)
     assert found.paired
     assert found.people == (36, 36)  # the last two of one are the first two of the other
     assert found.difference.lower < found.difference.upper  # different scores of the same people
@@ -80,19 +85,72 @@ def test_other_people_and_people_without_names_are_two_samples(ids):
     assert found.word == "cannot tell"  # of so few people
 
 
+def test_row_numbers_are_no_names(tmp_path: Path):
+    write(audited(ids=None, settings={**SETTINGS, "id": None}), tmp_path / "first")  # as the command writes it
+    write(audited(ids=np.arange(PEOPLE), settings={**SETTINGS, "id": None}), tmp_path / "second")  # with --sample
+    for one, two in ((tmp_path / "first", tmp_path / "first"), (tmp_path / "first", tmp_path / "second")):
+        assert not drift(one, two).paired
+    assert not drift(audited(ids=None), audited(ids=None)).paired
+    assert not drift(audited(), audited(ids=None)).paired
+    missing = np.array([None, *IDS[1:]], dtype=object)
+    assert not drift(audited(ids=missing), audited(ids=missing)).paired
+
+
+def test_one_re_fit_leaves_open_whether_it_is_worse():
+    once = {"settings": {**SETTINGS, "refits": 1}, "interval": None}
+    found = drift(audited(**once), audited(times=3.0, **once))
+    assert found.word == "cannot tell"
+    assert found.why.endswith("one re-fit leaves open how sure the maps are; set refits=5 (--refits 5) in both audits.")
+    assert (found.share_difference, found.share_p_value) == (None, None)
+    assert drift(audited(), audited(times=3.0, **once)).word == "cannot tell"
+    unfitted = {**once, "test": "unawareness"}  # learns nothing
+    assert drift(audited(**unfitted), audited(times=3.0, **unfitted)).word == "worse"
+
+
+@pytest.mark.parametrize(
+    "change", [{"settings": {**SETTINGS, "decision_threshold": 0.5}}, {"deltas": {"sex=Female": 0.03}}]
+)
+def test_a_share_by_other_limits_than_one_delta_has_no_interval(change):
+    found = drift(audited(**change), audited(times=3.0, **change))
+    assert found.word == "worse"
+    assert found.shares[1] > found.shares[0]
+    assert (found.share_difference, found.share_p_value) == (None, None)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"delta": 0.1}, "The delta is 0.05 in the result and 0.1 in the result"),
         ({"test": "move"}, "The test is rank in the result and move"),
         ({"unit": "cosine"}, "The unit is change of the prediction"),
-        ({"settings": {**SETTINGS, "decision_threshold": 0.5}}, "The decision threshold is None in .* and 0.5 in"),
-        ({"findings": (replace(example_result().findings[0], name="race"),)}, "sex is protected in .* and race in"),
+        ({"settings": {**SETTINGS, "decision_threshold": 0.5}}, "The decision threshold is none in .* and 0.5 in"),
+        (
+            {"findings": (replace(example_result().findings[0], name="race"),)},
+            "protected variables is sex in .* and race in",
+        ),
+        ({"deltas": {"sex=Female": 0.03}}, "deltas of single groups is none in .* and sex=Female: 0.03 in"),
+        ({"settings": {**SETTINGS, "legitimate": ["job", "age"]}}, "legitimate columns is none in .* and age, job in"),
+        ({"settings": {**SETTINGS, "hold_others": True}}, "setting hold_others is False in .* and True in"),
+        ({"settings": {**SETTINGS, "intersections": True}}, "setting intersections is False in .* and True in"),
+        ({"settings": {**SETTINGS, "merge_rare": 0.1}}, "setting merge_rare is none in .* and 0.1 in"),
+        ({"settings": {**SETTINGS, "options": {"steps": "5"}}}, "options of the test is none in .* and steps: 5 in"),
+        ({"settings": {**SETTINGS, "positive": "yes"}}, r"audited class \(positive\) is none in .* and yes in"),
+        ({"settings": {**SETTINGS, "output": "logit"}}, "audited output is none in .* and logit in"),
+        (
+            {"findings": (replace(example_result().findings[0], reference="Male"),)},
+            "reference group is none in .* and sex: Male in",
+        ),
     ],
 )
 def test_audits_of_other_questions_are_refused(change, message):
     with pytest.raises(OptionError, match=message):
         drift(audited(), audited(**change))
+
+
+def test_audits_that_left_other_shares_of_people_out_are_refused():
+    with pytest.raises(OptionError, match=r"people to abstain from is none in .* and 0\.075 in"):
+        drift(audited(), with_doubt(audited()))
+    assert drift(audited(), with_doubt(audited(), share=0.0)).people[0] == 38  # nobody was left out
 
 
 def test_a_negative_margin_is_refused():
@@ -119,6 +177,67 @@ def test_damaged_files_are_refused(folder: Path):
     pq.write_table(pq.read_table(first / "scores.parquet").drop_columns("upper"), first / "scores.parquet")
     with pytest.raises(FileError, match=r"does not hold .*upper"):
         read_earlier(first)
+
+
+def spoil(folder: Path, keys: list[str], value: object) -> None:
+    """Put another value into the summary of an audit; the whole of it where no keys are given."""
+    summary = folder / "summary.json"
+    fields = json.loads(summary.read_text())
+    inner = fields
+    for key in keys[:-1]:
+        inner = inner[key]
+    if keys:
+        inner[keys[-1]] = value
+    summary.write_text(json.dumps(fields if keys else value))
+
+
+DAMAGES = [
+    (["delta"], "abc"),
+    (["delta"], None),
+    (["delta"], float("nan")),
+    (["delta"], -1),
+    (["settings", "refits"], "x"),
+    (["settings", "refits"], 0),
+    (["settings", "refits"], 2.5),
+    (["settings", "refits"], 10**400),
+    (["settings", "folds"], 0),
+    (["settings", "folds"], "x"),
+    (["settings", "legitimate"], 5),
+    (["settings"], [1]),
+    (["variables"], None),
+    (["variables"], ["sex"]),
+    (["reliability"], 5),
+    ([], [1, 2]),
+    ([], None),
+]
+
+
+@pytest.mark.parametrize(("keys", "value"), DAMAGES)
+def test_a_summary_that_no_audit_writes_is_refused_in_one_sentence(folder: Path, keys, value):
+    spoil(folder / "first", keys, value)
+    with pytest.raises(FileError, match=r"make it anew with `fairfox audit`$") as caught:
+        read_earlier(folder / "first")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        ("score", ["many"] * PEOPLE),
+        ("score", [float("nan")] * PEOPLE),
+        ("score", [[0.1]] * PEOPLE),
+        ("flag", ["x"] * PEOPLE),
+        ("flag", [None] * PEOPLE),
+        ("row_id", [[1]] * PEOPLE),
+    ],
+)
+def test_scores_that_no_audit_writes_are_refused_in_one_sentence(folder: Path, column, values):
+    path = folder / "first" / "scores.parquet"
+    table = pq.read_table(path)
+    pq.write_table(table.set_column(table.column_names.index(column), column, pa.array(values)), path)
+    with pytest.raises(FileError, match="is not what audits write") as caught:
+        read_earlier(folder / "first")
+    assert "\n" not in str(caught.value)
 
 
 def test_an_audit_that_judged_nobody_is_refused():

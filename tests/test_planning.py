@@ -8,7 +8,7 @@ from fairfox.errors import OptionError
 from fairfox.planning import plan, spread_of_mean, spread_of_share
 from fairfox.verdicts.drifting import Scores
 from fairfox.verdicts.power import people_needed
-from tests.test_earlier import audited, write
+from tests.test_earlier import SETTINGS, audited, write
 
 
 def test_the_spread_of_a_mean_has_what_people_and_what_maps_scatter():
@@ -67,6 +67,27 @@ def test_without_a_pilot_the_spread_is_told():
 def test_what_lacks_or_does_not_fit_together_is_refused(options, message):
     with pytest.raises(OptionError, match=message):
         plan(**options)
+
+
+def test_a_pilot_with_weights_is_refused():
+    with pytest.raises(OptionError, match="have weights, which audits do not write"):
+        plan(audited(weights=audited().scores + 1), effect=0.2)
+
+
+def test_a_pilot_with_one_re_fit_is_refused_unless_its_test_learns_nothing():
+    once = {"settings": {**SETTINGS, "refits": 1}, "interval": None}
+    with pytest.raises(OptionError, match=r"One re-fit in the result leaves open .* refits=5 \(--refits 5\)"):
+        plan(audited(**once), effect=0.2)
+    assert plan(audited(**once, test="fta"), effect=0.2).people >= 50
+
+
+@pytest.mark.parametrize(
+    "change", [{"settings": {**SETTINGS, "decision_threshold": 0.5}}, {"deltas": {"sex=Female": 0.03}}]
+)
+def test_a_share_is_planned_for_one_delta_only(change):
+    with pytest.raises(OptionError, match="shares are planned for one delta for all"):
+        plan(audited(**change), max_flagged=0.1)
+    assert plan(audited(**change), effect=0.2).measure == "mean |effect|"
 
 
 def test_a_pilot_of_one_person_is_refused():

@@ -196,10 +196,11 @@ def audit(
     if delta_from_null and chance is not None and not isnan(chance.delta):  # somebody was judged
         case = replace(case, question=replace(question, delta=chance.delta, delta_from_null=False))
     trust = _reliability(case, runs)
+    before = runs.main
     if abstain:
         runs = leave_out(runs, trust.left_out, test=question.main)
     say("explaining", 0.9)
-    result = replace(_result(case, runs, trust, skipped), null=chance)
+    result = replace(_result(case, runs, before, trust, skipped), null=chance)
     wanted = case.target.differentiable or is_estimator(model) if next_steps is None else next_steps
     if wanted:  # other models may be dear to ask
         result = replace(result, steps=_steps(model, case, runs, result))
@@ -306,12 +307,14 @@ def _reliability(case: Case, runs: Readings) -> Reliability:
     )
 
 
-def _result(case: Case, runs: Readings, trust: Reliability, skipped: Mapping[str, str]) -> AuditResult:
-    """Return what was found, and how it came about but for the time it took."""
+def _result(
+    case: Case, runs: Readings, before: Measurement, trust: Reliability, skipped: Mapping[str, str]
+) -> AuditResult:
+    """Return what was found, and how it came about but for the time it took; `before` anybody was left out."""
     q, main, what = case.question, runs.main, case.question.about
     delta, rule = _delta(case), _rule(case)
     limit = own_deltas(runs.people, delta, case.deltas)
-    sure = rule.certainty(main, limit, case.predictions, runs.people.protected)
+    sure = rule.certainty(before, limit, case.predictions, runs.people.protected).without(main.abstained)
     mapped = runs.total.counterfactual if main.counterfactual is None else main.counterfactual
     trust = trust if main.counterfactuals is None else replace(trust, rows=mapped)
     explained = _explain(case, runs)
@@ -325,7 +328,7 @@ def _result(case: Case, runs: Readings, trust: Reliability, skipped: Mapping[str
         reasons=main.reasons,
         predictions=case.predictions,
         worst=main.variable,
-        findings=_findings(case, runs, limit, rule),
+        findings=_findings(case, runs, before, limit, rule),
         counterfactual=mapped,
         ids=case.data.ids,
         features=Features(proxy=_strongest(runs.proxy), effect=explained, displacement=_displacement(runs, mapped)),
@@ -392,7 +395,9 @@ def _delta(case: Case) -> float:
     return default_delta(what.delta, case.predictions, unit=case.unit) if what.of_prediction else what.delta
 
 
-def _findings(case: Case, runs: Readings, delta: float | Tensor, rule: Rule) -> tuple[Finding, ...]:
+def _findings(
+    case: Case, runs: Readings, before: Measurement, delta: float | Tensor, rule: Rule
+) -> tuple[Finding, ...]:
     fitted_on = case.data if case.known is None else case.known
     return tuple(
         find(
@@ -403,6 +408,7 @@ def _findings(case: Case, runs: Readings, delta: float | Tensor, rule: Rule) -> 
             spread=float(centre_and_spread(fitted_on.c[:, v], fitted_on.weights)[1]),
             merged=dict(source.merged),
             rule=rule,
+            before=before,
         )
         for v, source in enumerate(case.encoding.sources)
     )

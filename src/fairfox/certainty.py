@@ -77,6 +77,22 @@ class Certainty:
     p_values: Tensor | None = None  # (N,); NaN for abstained people
     listed: Tensor | None = None  # (N,) bool
 
+    def without(self, gone: Tensor) -> Certainty:
+        """Return the same with some people (N,) bool hidden; what is said about the others stays as it is."""
+
+        def off(marks: Tensor | None) -> Tensor | None:
+            return None if marks is None else marks & ~gone.to(marks.device)
+
+        return replace(
+            self,
+            flags=self.flags & ~gone.to(self.flags.device),
+            interval=None if self.interval is None else torch.where(gone[:, None], 0.0, self.interval),
+            confident_flags=off(self.confident_flags),
+            perhaps=off(self.perhaps),
+            p_values=None if self.p_values is None else torch.where(gone, torch.nan, self.p_values),
+            listed=off(self.listed),
+        )
+
 
 def certainty(measured: Measurement, limit: float | Tensor, fdr: float) -> Certainty:
     """Return how sure everyone's effect is, and who is on the list of those over the limit.

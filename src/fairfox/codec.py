@@ -22,7 +22,16 @@ from fairfox.errors import FileError, OptionError
 Nodes = list[list[Any]]  # [kind, content] each
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
 _NOT_FINITE = ("nan", "inf", "-inf")  # JSON has no such numbers
-_FAILURES = (TypeError, ValueError, KeyError, IndexError, AttributeError, RuntimeError, OverflowError)
+FAILURES = (
+    TypeError,
+    ValueError,
+    LookupError,
+    AttributeError,
+    RuntimeError,
+    ArithmeticError,
+    AssertionError,
+    MemoryError,
+)
 
 
 @dataclass(frozen=True)
@@ -112,12 +121,13 @@ def read(nodes: object, tensors: Mapping[str, Tensor], kinds: Mapping[str, Kind]
     if not isinstance(nodes, list) or not nodes:
         raise FileError("there is nothing in it")
     made: list[Any] = []
+    fit = Fit(tuple(known.of for known in kinds.values()))
     left = sum(tensor.nbytes for tensor in tensors.values())  # a tensor may be what one object is rebuilt from
     for node in nodes:
         try:
-            made.append(_made(node, made, tensors, kinds))
+            made.append(_made(node, made, tensors, kinds, fit))
             left -= _rebuilt_from(node, made, kinds)
-        except _FAILURES as error:
+        except FAILURES as error:
             if isinstance(error, FileError):
                 raise
             raise FileError(f"part {len(made)} cannot be read ({type(error).__name__})") from error
@@ -134,7 +144,7 @@ def _rebuilt_from(node: Any, made: list[Any], kinds: Mapping[str, Kind]) -> int:
     return sum(part.nbytes for part in parts)
 
 
-def _made(node: Any, made: list[Any], tensors: Mapping[str, Tensor], kinds: Mapping[str, Kind]) -> Any:
+def _made(node: Any, made: list[Any], tensors: Mapping[str, Tensor], kinds: Mapping[str, Kind], fit: Fit) -> Any:
     def get(value: Any) -> Any:
         if not isinstance(value, dict):
             if value is None or type(value) in (bool, int, float, str):
@@ -151,7 +161,7 @@ def _made(node: Any, made: list[Any], tensors: Mapping[str, Tensor], kinds: Mapp
     if name in ("list", "tuple"):
         return [list, tuple][name == "tuple"](get(item) for item in content)
     if name == "dict":
-        return {get(key): get(item) for key, item in content}
+        return {_key(get(key)): get(item) for key, item in content}
     if name == "tensor":
         return tensors[content]
     if name == "dtype":
@@ -164,15 +174,23 @@ def _made(node: Any, made: list[Any], tensors: Mapping[str, Tensor], kinds: Mapp
     if set(content) != set(kind.stored):
         raise FileError(f"a '{name}' in it has other parts than here")
     values = {field: get(content[field]) for field in kind.stored}
-    _check_types(name, kind, values, tuple(known.of for known in kinds.values()))
+    _check_types(name, kind, values, fit)
     return kind.make(values)
 
 
-def _check_types(name: str, kind: Kind, values: Mapping[str, Any], known: tuple[type, ...]) -> None:
+def _key(value: Any) -> Any:
+    """Return a key of a dict; parts of parts are refused, since hashing what is shared goes through it again and again."""
+    parts = value if type(value) is tuple else (value,)
+    if not all(type(part) in (int, str) for part in parts):
+        raise FileError("a key in it is neither a number nor a text, nor some of them")
+    return value
+
+
+def _check_types(name: str, kind: Kind, values: Mapping[str, Any], fit: Fit) -> None:
     """Refuse values of other types than the class declares; classes that declare none check for themselves."""
     declared = _declared(kind.of)
     for field, value in values.items():
-        if field in declared and field not in kind.loose and not fits(value, declared[field], known):
+        if field in declared and field not in kind.loose and not fit(value, declared[field]):
             raise FileError(f"'{field}' of a '{name}' in it is of a wrong type")
 
 
@@ -181,31 +199,60 @@ def _declared(of: type) -> dict[str, Any]:
     return get_type_hints(of)
 
 
-def fits(value: object, hint: Any, known: tuple[type, ...]) -> bool:
-    """Return whether a value is of a declared type; what a protocol asks for may be any of the `known` classes."""
-    origin, args = get_origin(hint), get_args(hint)
-    if hint is Any:
-        return True
-    if origin in (Union, UnionType):
-        return any(fits(value, each, known) for each in args)
-    if origin is Literal:
-        return value in args
-    if hint is None or hint is type(None):
-        return value is None
-    if origin is tuple and isinstance(value, tuple) and (len(args) != 2 or args[1] is not ...):
-        return len(value) == len(args) and all(fits(v, a, known) for v, a in zip(value, args, strict=True))
-    if origin in (list, tuple, Sequence):
-        right = list | tuple if origin is Sequence else origin
-        return isinstance(value, right) and all(fits(item, args[0], known) for item in value)
-    if origin in (dict, Mapping):
-        return isinstance(value, dict) and all(
-            fits(key, args[0], known) and fits(item, args[1], known) for key, item in value.items()
-        )
-    if hint in (float, int):
-        return isinstance(value, int | hint) and not isinstance(value, bool)
-    if Protocol in getattr(hint, "__mro__", ()):
-        return isinstance(value, known)
-    return isinstance(hint, type) and isinstance(value, hint)
+class Fit:
+    """Says whether values are of declared types; a list that is part of many others is looked through once.
+
+    What a protocol asks for may be any of the `known` classes that has its parts. The values must outlive it.
+    """
+
+    def __init__(self, known: tuple[type, ...]) -> None:
+        self.known = known
+        self._found: dict[tuple[int, Any], bool] = {}
+
+    def __call__(self, value: object, hint: Any) -> bool:
+        """Return whether a value is of a declared type."""
+        if not isinstance(value, list | tuple | dict):
+            return self._fits(value, hint)
+        key = id(value), hint
+        if key not in self._found:
+            self._found[key] = self._fits(value, hint)
+        return self._found[key]
+
+    def _fits(self, value: object, hint: Any) -> bool:
+        origin, args = get_origin(hint), get_args(hint)
+        if hint is Any:
+            return True
+        if origin in (Union, UnionType):
+            return any(self(value, each) for each in args)
+        if origin is Literal:
+            return type(value) in (bool, int, str) and value in args
+        if hint is None or hint is type(None):
+            return value is None
+        if origin is tuple and isinstance(value, tuple) and (len(args) != 2 or args[1] is not ...):
+            return len(value) == len(args) and all(map(self, value, args))
+        if origin in (list, tuple, Sequence):
+            right = list | tuple if origin is Sequence else origin
+            return isinstance(value, right) and all(self(item, args[0]) for item in value)
+        if origin in (dict, Mapping):
+            return isinstance(value, dict) and all(self(k, args[0]) and self(v, args[1]) for k, v in value.items())
+        if hint in (float, int):
+            return isinstance(value, int | hint) and not isinstance(value, bool)
+        if Protocol in getattr(hint, "__mro__", ()):
+            return isinstance(value, self.known) and all(_has(value, name) for name in _asked(hint))
+        return isinstance(hint, type) and isinstance(value, hint)
+
+
+@cache
+def _asked(protocol: type) -> tuple[str, ...]:
+    """Return the names of what a protocol asks for."""
+    own = [one for one in protocol.__mro__ if one is not Protocol and Protocol in one.__mro__]
+    names = {name for one in own for name in (*vars(one), *vars(one).get("__annotations__", {}))}
+    return tuple(sorted(name for name in names if name == "__call__" or not name.startswith("_")))
+
+
+def _has(value: object, name: str) -> bool:
+    """Return whether an object has a part, without running what would look it up."""
+    return hasattr(type(value), name) or name in getattr(value, "__dict__", {})
 
 
 def _empty(of: type, name: str) -> Any:

@@ -17,11 +17,14 @@ from fairfox.auditing import audit
 from fairfox.crossfit import Progress
 from fairfox.data.files import written_whole
 from fairfox.errors import FileError, OptionError
+from fairfox.report.markdown import lines_markdown
 from fairfox.report.text import percent
 from fairfox.result import AuditResult
 from fairfox.verdicts.comparing import Pair, Seen, compare_people
+from fairfox.verdicts.estimates import UNFITTED
 
 SCHEMA_VERSION = 1
+_NO_INTERVAL = dict.fromkeys(("value", "error", "lower", "upper"))
 _NOT_HERE = ("limits", "certify", "abstain", "progress")  # options of an audit that say nothing about a comparison
 
 
@@ -47,11 +50,14 @@ class Compared:
     def summary(self) -> str:
         """Return the comparison in some lines of plain text."""
         pair, (a, b), share = self.pair, self.names, self.pair.share_difference
-        points = f"{100 * share.value:+.1f} points ({100 * share.lower:+.1f} to {100 * share.upper:+.1f})"
+        points = f"{100 * (pair.shares[1] - pair.shares[0]):+.1f} points"
+        if share is not None:
+            points += f" ({100 * share.lower:+.1f} to {100 * share.upper:+.1f})"
+        over = f"Over delta = {self.a.delta:g}" if by_one_delta(self.a) else "Flagged"
         lines = [
             f"fairfox compare: A is {a}, B is {b}; test '{self.a.test}', protected: {', '.join(self.a.variables)}",
             f"Verdict: {pair.word}. {pair.why}",
-            f"Over delta = {self.a.delta:g}: {percent(pair.shares[0])} of the people with A, {percent(pair.shares[1])} "
+            f"{over}: {percent(pair.shares[0])} of the people with A, {percent(pair.shares[1])} "
             f"with B; a difference of {points}.",
             f"B treats {percent(pair.less)} of the people less unequally than A, {percent(pair.more)} more unequally.",
         ]
@@ -78,15 +84,17 @@ class Compared:
             columns |= {f"{name}_{side}": table[name] for side, table in tables.items()}
         return pa.table(columns)
 
-    def write(self, folder: str | Path) -> tuple[Path, Path]:
-        """Write compare.json and people.parquet to a folder, both or none, and return their paths."""
-        paths = Path(folder) / "compare.json", Path(folder) / "people.parquet"
+    def write(self, folder: str | Path) -> tuple[Path, Path, Path]:
+        """Write compare.json, people.parquet and summary.md to a folder, all or none, and return their paths."""
+        paths = Path(folder) / "compare.json", Path(folder) / "people.parquet", Path(folder) / "summary.md"
         text, table = self.to_json(), self.people_table()
+        comment = lines_markdown(f"fairfox: {self.word}", self.summary().splitlines())
         try:
             with ExitStack() as stack:
-                first, second = (stack.enter_context(written_whole(path)) for path in paths)
+                first, second, third = (stack.enter_context(written_whole(path)) for path in paths)
                 first.write_text(text, encoding="utf-8")
                 pq.write_table(table, second)
+                third.write_bytes(comment.encode())
         except OSError as error:
             reason = error.strerror or str(error)
             raise FileError(
@@ -104,6 +112,7 @@ class Compared:
             "test": self.a.test,
             "unit": self.a.unit,
             "delta": self.a.delta,
+            "decision_threshold": self.a.decision_threshold,
             "protected": list(self.a.variables),
             "people": pair.people,
             "models": {
@@ -119,7 +128,9 @@ class Compared:
                 for side, result, name, mean, share in sides
             },
             "difference": asdict(pair.difference),
-            "share_difference": asdict(pair.share_difference),
+            "share_difference": _NO_INTERVAL | {"value": pair.shares[1] - pair.shares[0]}
+            if pair.share_difference is None
+            else asdict(pair.share_difference),
             "share_less_unequal_with_b": pair.less,
             "share_more_unequal_with_b": pair.more,
             "settings": {name: self.a.settings[name] for name in ("seed", "refits", "folds", "rows", "versions")},
@@ -159,19 +170,38 @@ def compare(
     say = progress or (lambda text, fraction: None)
     asked = {"protected": protected, **options}
     a = audit(model_a, table, **{**asked, **(only_a or {})}, progress=lambda text, done: say(f"A: {text}", done / 2))
-    again = {**asked, "delta": a.delta, **(only_b or {})}  # a delta of its own would be another yardstick
+    again = _for_b({**asked, **(only_b or {})}, a.delta)
     b = audit(model_b, table, **again, progress=lambda text, done: say(f"B: {text}", 0.5 + done / 2))
     _check_alike(a, b)
     return Compared(a, b, _pair(a, b), names or (a.settings["model"], b.settings["model"]))
 
 
+def _for_b(options: dict[str, Any], delta: float) -> dict[str, Any]:
+    """Return the options of B's audit: with the delta of A, as one of its own would be another yardstick.
+
+    A decision threshold takes the place of any delta. Shuffled values that gave A its delta are not needed again.
+    """
+    if options.get("decision_threshold") is not None:
+        return options
+    if options.get("delta_from_null"):
+        options = {name: given for name, given in options.items() if name not in ("delta_from_null", "null")}
+    return options if options.get("delta") is not None else {**options, "delta": delta}
+
+
+def by_one_delta(result: AuditResult) -> bool:
+    """Return whether one delta for all flags people: no decision threshold does, and no group has its own."""
+    return result.decision_threshold is None and not result.deltas
+
+
 def _check_alike(a: AuditResult, b: AuditResult) -> None:
-    for what in ("test", "unit", "delta", "variables"):
+    told = ("test", "unit", "decision_threshold", "deltas", "variables")
+    for what in told if a.decision_threshold is not None else (*told, "delta"):  # a cut takes the place of delta
         one, two = getattr(a, what), getattr(b, what)
         if one != two:
+            called = what.replace("_", " ")
             raise OptionError(
-                f"The {what} of the audit of A is {one} and that of B {two}; compare models by the same question, with "
-                "returns= or output= where they answer in different units"
+                f"The {called} of the audit of A is {one} and that of B {two}; compare models by the same question, "
+                "with returns= or output= where they answer in different units"
             )
 
 
@@ -181,10 +211,11 @@ def _pair(a: AuditResult, b: AuditResult) -> Pair:
     return compare_people(
         _seen(a, both),
         _seen(b, both),
-        delta=a.delta,
+        delta=a.delta if by_one_delta(a) else None,
         folds=a.settings["folds"],
         weights=weights,
         seed=a.settings["seed"],
+        learnt=a.test not in UNFITTED,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,9 @@ import pyarrow.parquet as pq
 from fairfox.errors import DataError, FileError, OptionError
 from fairfox.result import AuditResult
 from fairfox.verdicts.drifting import Drift, Scores, drift_of_others, drift_of_same
-from fairfox.verdicts.estimates import errors_of_intervals
+from fairfox.verdicts.estimates import UNFITTED, errors_of_intervals
 
+_DAMAGES = (TypeError, ValueError, AttributeError, OverflowError, NotImplementedError)  # Arrow's are among them
 _COLUMNS = ("row_id", "score", "lower", "upper", "flag")
 _MOST = 0.8  # of the people of the larger audit must be in both, for the two to be compared person by person
 _SMALL = 0.1  # of delta: a rise of the mean score that does not count
@@ -23,23 +24,20 @@ _SMALL = 0.1  # of delta: a rise of the mean score that does not count
 
 @dataclass(frozen=True)
 class Earlier:
-    """The judged people of an audit, and its summary."""
+    """The judged people of an audit, and what it asked."""
 
     name: str  # in words, for errors
-    fields: dict[str, Any]
-    ids: tuple[Any, ...]
+    question: dict[str, Any]  # what two audits must have in common, by what it is called
+    weighted: bool
+    ids: tuple[Any, ...] | None  # None where people have no names, but row numbers
     people: Scores
-
-    @property
-    def variables(self) -> list[str]:
-        """The protected variables."""
-        return [one["name"] for one in self.fields["variables"]]
 
 
 def read_earlier(source: AuditResult | str | Path) -> Earlier:
     """Return an audit from the folder that `fairfox audit` wrote, or from its result."""
     if isinstance(source, AuditResult):
-        return _earlier("the result", json.loads(source.to_json()), source.scores_table())
+        fields, table = json.loads(source.to_json()), source.scores_table()
+        return _earlier("the result", fields, table, named=source.ids is not None)
     folder = Path(source)
     summary, scores = folder / "summary.json", folder / "scores.parquet"
     for path in (summary, scores):
@@ -47,47 +45,103 @@ def read_earlier(source: AuditResult | str | Path) -> Earlier:
             raise FileError(f"There is no file '{path}'; give a folder that `fairfox audit` wrote")
     try:
         fields, table = json.loads(summary.read_text(encoding="utf-8")), pq.read_table(scores)
-    except (ValueError, OSError) as error:  # Arrow's errors are one of the two
+    except (ValueError, OSError, RecursionError) as error:  # Arrow's errors are one of the first two
         raise FileError(
-            f"The audit in '{folder}' cannot be read ({error}); make it anew with `fairfox audit`"
+            f"The audit in '{folder}' cannot be read ({_line(error)}); make it anew with `fairfox audit`"
         ) from error
     return _earlier(f"'{folder}'", fields, table)
 
 
-def _earlier(name: str, fields: dict[str, Any], table: pa.Table) -> Earlier:
+def _earlier(name: str, fields: Any, table: pa.Table, *, named: bool | None = None) -> Earlier:
+    """Return an audit from its files; `named` says whether its people have names where the files do not."""
     try:
-        settings, delta = fields["settings"], float(fields["delta"])
-        refits, folds = int(settings["refits"]), settings["folds"]
-        _ = [one["name"] for one in fields["variables"]], fields["test"], fields["unit"]
+        question, settings = _question(fields), fields["settings"]
         columns = {column: table[column] for column in _COLUMNS}
-    except (KeyError, TypeError) as error:
+        judged = columns["score"].is_valid().to_numpy()
+        score, lower, upper, flags = (_numbers(columns[column])[judged] for column in _COLUMNS[1:])
+        people = _people(fields, score, lower, upper, flags)
+        rows = zip(columns["row_id"].to_pylist(), judged.tolist(), strict=True)
+        ids = tuple(one for one, kept in rows if kept)
+        _ = hash(ids)  # refuses lists and the like
+        known = settings.get("id") is not None if named is None else named
+    except KeyError as error:
         raise FileError(
-            f"{name[0].upper()}{name[1:]} does not hold {error}, which audits write; make it anew with `fairfox audit`"
+            f"{name[0].upper()}{name[1:]} does not hold {_line(error)}, which audits write; make it anew with "
+            "`fairfox audit`"
         ) from error
-    judged = columns["score"].is_valid().to_numpy()
-    if not judged.any():
+    except _DAMAGES as error:
+        raise FileError(
+            f"{name[0].upper()}{name[1:]} is not what audits write ({_line(error)}); make it anew with `fairfox audit`"
+        ) from error
+    if not len(people.scores):
         raise DataError(f"Nobody is judged in {name}, so that there is nothing to go by")
-    score, lower, upper, flags = (_numbers(columns[column])[judged] for column in _COLUMNS[1:])
-    people = Scores(
-        score, errors_of_intervals(lower, upper, refits), flags, delta, refits, None if folds is None else int(folds)
+    return Earlier(name, question, bool(fields.get("weighted")), ids if known else None, people)
+
+
+def _question(fields: Any) -> dict[str, Any]:
+    """Return what an audit asked, each in words that fit after "The"."""
+    settings, variables = fields["settings"], fields["variables"]
+    references = {one["name"]: one["reference"] for one in variables if one.get("reference") is not None}
+    return {
+        "test": fields["test"],
+        "unit": fields["unit"],
+        "delta": fields["delta"],
+        "decision threshold": settings.get("decision_threshold"),
+        "set of protected variables": [one["name"] for one in variables],
+        "set of deltas of single groups": fields.get("deltas") or None,
+        "set of legitimate columns": sorted(settings.get("legitimate") or []) or None,
+        "share of people to abstain from": (fields.get("reliability") or {}).get("abstain") or None,
+        "setting hold_others": bool(settings.get("hold_others")),
+        "setting intersections": bool(settings.get("intersections")),
+        "reference group": references or None,
+        "setting merge_rare": settings.get("merge_rare"),
+        "set of options of the test": settings.get("options") or None,
+        "audited class (positive)": settings.get("positive"),
+        "audited output": settings.get("output"),
+    }
+
+
+def _people(fields: Any, score: np.ndarray, lower: np.ndarray, upper: np.ndarray, flags: np.ndarray) -> Scores:
+    """Return the judged people; ValueError where a number is none that audits write."""
+    settings, delta = fields["settings"], float(fields["delta"])
+    refits, folds = settings["refits"], settings["folds"]
+    if not 0 <= delta < np.inf:
+        raise ValueError(f"delta is {delta}")
+    for what, value, least in (("refits", refits, 1), ("folds", 2 if folds is None else folds, 2)):
+        if type(value) is not int or value < least:
+            raise ValueError(f"{what} is {value!r}")
+    if not (np.isfinite(score).all() and np.isfinite(flags).all()):
+        raise ValueError("the score or flag of somebody who was judged is no number")
+    return Scores(
+        score,
+        errors_of_intervals(lower, upper, refits),
+        flags,
+        delta,
+        refits,
+        folds,
+        by_delta=settings.get("decision_threshold") is None and not fields.get("deltas"),
+        maps_known=fields["test"] in UNFITTED or bool(refits > 1 and np.isfinite(upper - lower).all()),
     )
-    ids = tuple(one for one, kept in zip(columns["row_id"].to_pylist(), judged.tolist(), strict=True) if kept)
-    return Earlier(name, fields, ids, people)
 
 
 def _numbers(column: pa.ChunkedArray) -> np.ndarray:
     return np.asarray(column.cast(pa.float64()).to_numpy(), dtype=np.float64)
 
 
+def _line(error: BaseException) -> str:
+    """Return what an error says, on one line."""
+    return " ".join(str(error).split())
+
+
 def drift(first: AuditResult | str | Path, second: AuditResult | str | Path, *, margin: float | None = None) -> Drift:
     """Return whether the second audit finds people treated more unequally than the first one did.
 
-    Where most people are in both, by their ids, they are compared each with themselves; otherwise the audits are two
-    samples of people.
+    Where both audits had an id column and most people are in both, these are compared each with themselves; otherwise
+    the audits are two samples of people.
 
     Args:
         first: the earlier audit: the folder that `fairfox audit` wrote, or the result of `fairfox.audit`.
-        second: the later one, of the same test, protected variables, unit and delta.
+        second: the later one, of the same question: test, protected variables, unit, delta and so on.
         margin: a rise of the mean score that does not count; by default a tenth of delta.
     """
     one, two = read_earlier(first), read_earlier(second)
@@ -98,44 +152,42 @@ def drift(first: AuditResult | str | Path, second: AuditResult | str | Path, *, 
     places = _same_people(one.ids, two.ids)
     if places is None:
         return drift_of_others(one.people, two.people, margin=allowed)
-    return drift_of_same(
-        _chosen(one.people, places[0]), _chosen(two.people, places[1]), margin=allowed, same_maps=_same_maps(one, two)
-    )
+    return drift_of_same(_chosen(one.people, places[0]), _chosen(two.people, places[1]), margin=allowed)
+
+
+def check_unweighted(audit: Earlier) -> None:
+    """Refuse an audit whose people have weights: they are not in its files."""
+    if audit.weighted:
+        raise OptionError(
+            f"The people of {audit.name} have weights, which audits do not write; give an audit without weights"
+        )
 
 
 def _check_alike(one: Earlier, two: Earlier) -> None:
     """Refuse audits that asked different questions."""
-    for what in ("test", "unit", "delta"):
-        if one.fields[what] != two.fields[what]:
+    for what, first in one.question.items():
+        second = two.question[what]
+        if first != second:
             raise OptionError(
-                f"The {what} is {one.fields[what]} in {one.name} and {two.fields[what]} in {two.name}; compare audits "
-                "of the same question"
+                f"The {what} is {_said(first)} in {one.name} and {_said(second)} in {two.name}; compare audits of the "
+                "same question"
             )
-    cuts = [audit.fields["settings"].get("decision_threshold") for audit in (one, two)]
-    if cuts[0] != cuts[1]:
-        raise OptionError(
-            f"The decision threshold is {cuts[0]} in {one.name} and {cuts[1]} in {two.name}; compare audits of the "
-            "same question"
-        )
-    if one.variables != two.variables:
-        raise OptionError(
-            f"{', '.join(one.variables)} is protected in {one.name} and {', '.join(two.variables)} in {two.name}; "
-            "compare audits of the same question"
-        )
-    for audit in (one, two):
-        if audit.fields.get("weighted"):
-            raise OptionError(
-                f"The people of {audit.name} have weights, which audits do not write; compare audits without weights"
-            )
+    check_unweighted(one)
+    check_unweighted(two)
 
 
-def _same_maps(one: Earlier, two: Earlier) -> bool:
-    told = ("seed", "refits", "folds", "rows", "reference_rows", "columns")
-    return all(one.fields["settings"].get(name) == two.fields["settings"].get(name) for name in told)
+def _said(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name}: {own}" for name, own in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return "none" if value is None else f"{value}"
 
 
-def _same_people(first: tuple[Any, ...], second: tuple[Any, ...]) -> tuple[list[int], list[int]] | None:
+def _same_people(first: tuple[Any, ...] | None, second: tuple[Any, ...] | None) -> tuple[list[int], list[int]] | None:
     """Return the places of the people who are in both; None where they are few, or where an id is not one person's."""
+    if first is None or second is None or None in first or None in second:
+        return None
     place = {one: k for k, one in enumerate(second)}
     if len(place) < len(second) or len(set(first)) < len(first):
         return None
@@ -146,6 +198,4 @@ def _same_people(first: tuple[Any, ...], second: tuple[Any, ...]) -> tuple[list[
 
 
 def _chosen(people: Scores, rows: list[int]) -> Scores:
-    return Scores(
-        people.scores[rows], people.errors[rows], people.flags[rows], people.delta, people.refits, people.folds
-    )
+    return replace(people, scores=people.scores[rows], errors=people.errors[rows], flags=people.flags[rows])

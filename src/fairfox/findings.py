@@ -27,6 +27,7 @@ def find(
     spread: float,
     merged: dict[str, tuple[str, ...]],
     rule: Rule = Rule(),  # noqa: B008  # frozen
+    before: Measurement | None = None,
 ) -> Finding:
     """Return what was found for one protected variable.
 
@@ -38,12 +39,16 @@ def find(
         spread: the standard deviation that a number went up and down.
         merged: rare classes that were put together, by the new name.
         rule: what else decides who is over delta, and whether they are too many.
+        before: what was measured before anybody was left out; the list and the verdict are about all of them, since
+            those who stay were chosen for how little their re-fits scatter.
     """
     data = readings.people
     p, own = data.protected[variable], data.c[:, variable]
     main = readings.main.of_variable(variable, data)
     share = readings.alignment[variable]
-    sure = rule.certainty(main, delta, predictions, data.protected)
+    whole = main if before is None else before.of_variable(variable, data)
+    known = rule.certainty(whole, delta, predictions, data.protected)
+    sure = known.without(main.abstained)
     words, effects = _effects(main, p, own, spread)
     names, place = _own_groups(p, own)
     finding = Finding(
@@ -72,7 +77,7 @@ def find(
         reference=None if p.reference is None else p.levels[p.reference],
         merged=merged,
         is_own=bool(main.contrasts),
-        verdict=rule.judge(main, sure, data.weights, p.name),
+        verdict=rule.judge(whole, known, data.weights, p.name),
     )
     weights = torch.ones(len(data), dtype=torch.float64) if data.weights is None else data.weights.double().cpu()
     groups = [_group(finding, name, place == k, predictions, weights) for k, name in enumerate(names)]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import platform
 from dataclasses import dataclass, replace
+from time import perf_counter
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -32,6 +34,7 @@ from fairfox.thresholds import default_delta, flag
 
 Setting = bool | int | float | str
 _ROUNDING = 1e-6  # of probabilities
+_PACKAGES = ("fairfox", "torch", "numpy", "scikit-learn", "pyarrow", "narwhals")  # whose versions are told
 _LOOKED_AT = 1000  # people on whom it is found out what the model returns
 
 
@@ -74,6 +77,9 @@ class FittedTest:
     metric: Tensor  # (D, D) the covariance of the fitting rows
     tests: dict[str, MeasuringTest]  # the one of this name, the direct and the total reading
     legitimate: tuple[str, ...] = ()
+    intersections: bool = False
+    hold_others: bool = False
+    merge_rare: float | None = None
     batch_size: int = 4096
 
     @property
@@ -95,11 +101,12 @@ class FittedTest:
             delta: people with a score above it are flagged; by default the test's own.
             options: positive, output, returns and kind, as for `fairfox.audit`.
         """
+        started = perf_counter()
         seen = self._seen(model, table, **options)
         what, unit = about(self.name, self.options), unit_of(seen.target)
         if delta is None:
             delta = default_delta(what.delta, seen.predictions, unit=unit) if what.of_prediction else what.delta
-        runs = self._readings(seen)
+        runs = self.readings(seen)
         main, rule = runs.main, Rule(seed=self.seed)
         sure = certainty(main, delta, rule.fdr)
         return AuditResult(
@@ -134,7 +141,14 @@ class FittedTest:
             warnings=tuple(find_doubts(seen.target, seen.data, self.known, seen.predictions, runs, self.name)),
             weights=seen.data.weights,
             checks=runs.checks[self.name],
-            settings={**self._settings(seen), "output": unit, "refits": main.refits.shape[1], "fdr": rule.fdr},
+            settings={
+                **self._settings(seen, **options),
+                "model": type(model).__name__,
+                "refits": main.refits.shape[1],
+                "fdr": rule.fdr,
+                "decision_threshold": rule.decision_threshold,
+                "seconds": round(perf_counter() - started, 3),
+            },
             p_values=sure.p_values,
             listed=sure.listed,
         )
@@ -188,7 +202,8 @@ class FittedTest:
             return test.measure(seen.target, seen.people, predictions=seen.predictions, rows=False)
         return test.measure(seen.target, seen.people)
 
-    def _readings(self, seen: Scored) -> Readings:
+    def readings(self, seen: Scored) -> Readings:
+        """Return all that is measured on people, and how far it can be trusted."""
         found = {name: self._measured(name, seen) for name in self.tests}
         main, test = found[self.name], self.test
         checks = test.checks() if isinstance(test, CheckedTest) else {}
@@ -215,22 +230,38 @@ class FittedTest:
         strongest = {name: max(proxy[name] for proxy in self.proxy) for name in self.proxy[0]}
         return dict(sorted(strongest.items(), key=lambda pair: -pair[1]))
 
-    def _settings(self, seen: Scored) -> dict[str, Any]:
-        """Return how the result came about."""
+    def _settings(
+        self, seen: Scored, *, positive: Any = None, output: Wanted = "probability", **_: Any
+    ) -> dict[str, Any]:
+        """Return how the result came about, under the names that an audit with a reference has."""
         return {
             "seed": self.seed,
             "test": self.name,
-            "options": dict(self.options) or None,
+            "options": {name: str(value) for name, value in self.options.items()} or None,
             "protected": [p.name for p in self.known.protected],
-            "legitimate": list(self.legitimate) or None,
+            "label": self.encoding.label,
             "reference": True,
             "rows": len(seen.data),
             "reference_rows": len(self.known),
             "reference_sha256": self.table,
             "columns": list(self.encoding.columns),
+            "intersections": self.intersections,
+            "hold_others": self.hold_others,
+            "legitimate": list(self.legitimate) or None,
+            "merge_rare": self.merge_rare,
+            "weights": self.encoding.weights,
             "max_flagged": None,
+            "on": None,
+            "matched_rows": None,
+            "folds": None,  # nobody who is scored was fitted on
+            "batch_size": self.batch_size,
+            "output": output,
+            "positive": None if positive is None else str(positive),
+            "model_kind": _kind_of(seen.target),
+            "differentiable": seen.target.differentiable,
+            "null": None,
             "fitted_with": self.version,
-            "versions": installed_versions("fairfox", "torch", "numpy"),
+            "versions": {"python": platform.python_version(), **installed_versions(*_PACKAGES)},
         }
 
 
@@ -238,6 +269,12 @@ def unit_of(target: Model) -> str:
     """Return what a model's number is: "probability", "logit" or "value"."""
     unit: str = getattr(getattr(target, "output", None), "unit", "value")
     return unit
+
+
+def _kind_of(target: Model) -> str:
+    """Return what a model receives: "table", "matrix" or "encoded"."""
+    kind: str = getattr(target, "kind", "encoded" if getattr(target, "encoded", True) else "matrix")
+    return kind
 
 
 def _with_levels(frame: Table, encoding: Encoding) -> Table:

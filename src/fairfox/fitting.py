@@ -150,6 +150,9 @@ def _fitted(question: Question, encoding: Encoding, data: Dataset) -> FittedTest
         metric=covariance_metric(data.x, weights=data.weights),
         tests=tests,
         legitimate=tuple(q.legitimate_names),
+        intersections=q.intersections,
+        hold_others=q.hold_others,
+        merge_rare=q.merge_rare,
         batch_size=q.batch_size,
     )
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairfox.earlier import read_earlier
+from fairfox.earlier import check_unweighted, read_earlier
 from fairfox.errors import OptionError
 from fairfox.result import AuditResult
 from fairfox.verdicts.drifting import Scores
@@ -78,7 +78,7 @@ def plan(
         )
     size, allowed = (share, max_flagged) if by_share else (effect, limit)
     if pilot is not None:
-        people = read_earlier(pilot).people
+        people = _pilot(pilot, by_share=by_share)
         size = size if size is not None else float((people.flags if by_share else people.scores).mean())
         allowed = people.delta if allowed is None else allowed
         spread = spread_of_share(people) if by_share else spread_of_mean(people)
@@ -89,6 +89,23 @@ def plan(
     needed = people_needed(size, allowed, spread, wanted=wanted, level=level)
     measure = "share over delta" if by_share else "mean |effect|"
     return Plan(measure, size, allowed, spread, level, wanted, needed)
+
+
+def _pilot(pilot: AuditResult | str | Path, *, by_share: bool) -> Scores:
+    """Return the people of a pilot that says how far results scatter; another one is refused."""
+    read = read_earlier(pilot)
+    check_unweighted(read)
+    if not read.people.maps_known:
+        raise OptionError(
+            f"One re-fit in {read.name} leaves open how sure its maps are, and so how far results scatter; give a "
+            "pilot with refits=5 (--refits 5)"
+        )
+    if by_share and not read.people.by_delta:
+        raise OptionError(
+            f"A decision threshold or the delta of a single group flags people in {read.name}, and shares are planned "
+            "for one delta for all; give a pilot with that, or plan a mean with effect and limit (--effect, --limit)"
+        )
+    return read.people
 
 
 def spread_of_mean(people: Scores) -> float:

@@ -13,19 +13,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from fairfox.codec import Kind, Writer, read
-from fairfox.crossfit import DIRECT, TOTAL
-from fairfox.data.dataset import Feature
 from fairfox.data.files import written_whole
 from fairfox.errors import FileError, OptionError
 from fairfox.extras import installed_versions
 from fairfox.fitted import FittedTest
-from fairfox.maps.protocol import compared_pairs
-from fairfox.maps.surfaces import Own
-from fairfox.maps.transport import TransportMap
+from fairfox.wholeness import check_whole, try_out
 
 FORMAT = 1  # grows when older versions of fairfox could not read a file
 _KEY = "fairfox test"  # in the header: a checksum of everything else, then JSON
@@ -132,7 +127,8 @@ def from_bytes(content: bytes) -> FittedTest:
     test = made[-1]
     if not isinstance(test, FittedTest):
         raise FileError("it holds no fitted test")
-    _check_whole(test, made)
+    check_whole(test, made)
+    try_out(test)
     return test
 
 
@@ -173,29 +169,6 @@ def _checksum(text: str, tensors: Mapping[str, Tensor]) -> str:
         found.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
         found.update(tensor.numpy().tobytes())
     return found.hexdigest()
-
-
-def _check_whole(test: FittedTest, made: list[Any]) -> None:
-    """Refuse a test whose parts do not fit together, before anything is as large as one of them says."""
-    place = 0
-    for f in test.encoding.features:
-        width = len(f.levels) if f.kind == "categorical" else f.stop - f.start
-        if f.start != place or f.stop - f.start != width or (f.kind == "continuous" and width not in (1, 2)):
-            raise FileError("its columns do not follow one another")
-        place = f.stop
-    most = max((len(s.variable.levels) for s in test.encoding.sources), default=0)
-    inside = all(0 <= one.start <= one.stop <= place for one in made if isinstance(one, Feature))
-    grouped = all(0 <= one.classes <= most for one in made if isinstance(one, Own))
-    variables = tuple(s.variable for s in test.encoding.sources)
-    if not (inside and grouped and variables == test.known.protected and {test.name, DIRECT, TOTAL} <= set(test.tests)):
-        raise FileError("its parts do not fit together")
-    paired = [one for one in made if isinstance(one, TransportMap) and one.scale is not None]
-    if not all(one.variable in range(len(variables)) for one in paired) or any(
-        not set(compared_pairs(variables[one.variable])) <= set(one.ways) for one in paired
-    ):
-        raise FileError("its parts do not fit together")
-    if test.metric.shape != (place, place) or test.encoding.dtype != torch.float64 or not test.auxiliary.members:
-        raise FileError("its parts do not fit together")
 
 
 @cache

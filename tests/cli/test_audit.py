@@ -46,13 +46,14 @@ def assert_refused(done: Result, folder: Path, message: str) -> None:
     assert not (folder / "out").exists()
 
 
-def test_an_audit_prints_the_verdict_and_writes_three_files(people: Path):
+def test_an_audit_prints_the_verdict_and_writes_five_files(people: Path):
     done = run(people, "--protected", "sex", "--refits", "2")
     assert done.exit_code == 0, done.stderr
     assert "of 200 people" in done.stdout
     assert "sex=Female" in done.stdout
     assert "Written: " in done.stderr
-    assert sorted(path.name for path in (people / "out").iterdir()) == ["report.html", "scores.parquet", "summary.json"]
+    written = sorted(path.name for path in (people / "out").iterdir())
+    assert written == ["junit.xml", "report.html", "scores.parquet", "summary.json", "summary.md"]
     fields = json.loads((people / "out/summary.json").read_text())
     assert done.stderr.count("Warning: ") == len(fields["warnings"])
     assert fields["settings"]["model_source"].endswith("model.py:score")

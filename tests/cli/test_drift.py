@@ -4,7 +4,7 @@ import pytest
 from click.testing import CliRunner
 
 from fairfox.cli.main import cli
-from tests.test_earlier import audited, write
+from tests.test_earlier import DAMAGES, SETTINGS, audited, spoil, write
 
 
 @pytest.fixture
@@ -28,6 +28,25 @@ def test_a_wide_margin_lets_a_rise_pass(folder: Path):
     done = CliRunner().invoke(cli, ["drift", str(folder / "first"), str(folder / "second"), "--margin", "1"])
     assert done.exit_code == 0
     assert "surely no more than the 1 that would count" in done.stdout
+
+
+def test_a_share_without_an_interval_is_printed_without(tmp_path: Path):
+    for times in (1.0, 3.0):
+        write(audited(times=times, settings={**SETTINGS, "decision_threshold": 0.5}), tmp_path / f"{times:g}")
+    done = CliRunner().invoke(cli, ["drift", str(tmp_path / "1"), str(tmp_path / "3")])
+    assert done.exit_code == 1, done.stderr
+    assert done.stdout.splitlines()[1] == "Flagged: 60.5% before, 89.5% now; a difference of +28.9 points."
+
+
+@pytest.mark.parametrize("command", ["drift", "plan"])
+@pytest.mark.parametrize(("keys", "value"), DAMAGES[::4])
+def test_a_damaged_audit_is_one_sentence(folder: Path, command: str, keys, value):
+    spoil(folder / "first", keys, value)
+    named = [str(folder / "first"), *([str(folder / "second")] if command == "drift" else [])]
+    done = CliRunner().invoke(cli, [command, *named])
+    assert done.exit_code == 2
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize("options", [["nowhere"], ["first", "--margin", "-1"]])

@@ -13,6 +13,7 @@ from fairfox.cli.main import cli
 from fairfox.fitting import fit_test
 from fairfox.storage import save_test
 from fairfox.synthetic.two_groups import LENDING
+from tests.schemas import assert_valid_summary
 
 COLUMNS = ["income", "debt_ratio"]
 MODEL = """
@@ -59,7 +60,8 @@ def test_scores_have_the_columns_of_an_audit(folder: Path, tmp_path: Path):
 def test_the_summary_counts_what_the_scores_show(folder: Path, tmp_path: Path):
     done = run(folder, tmp_path, "--delta", "0.02")
     assert done.exit_code == 0, done.stderr
-    fields, scores = json.loads((tmp_path / "summary.json").read_text()), pq.read_table(tmp_path / "scores.parquet")
+    fields = assert_valid_summary((tmp_path / "summary.json").read_text())
+    scores = pq.read_table(tmp_path / "scores.parquet")
     assert fields["delta"] == 0.02
     assert fields["counts"]["flagged"] == sum(score > 0.02 for score in scores["score"].to_pylist()) > 0
     assert fields["settings"]["fitted"].endswith("test.fox")

@@ -6,21 +6,25 @@ import pyarrow.parquet as pq
 import pytest
 
 from fairfox.errors import FileError, OptionError, ShapeError
+from fairfox.report.junit import junit_xml
+from fairfox.report.markdown import summary_markdown
 from fairfox.report.outputs import write_outputs
 from tests.support import example_result, example_table, without_sign
 
-NAMES = ["report.html", "scores.parquet", "summary.json"]
+NAMES = ["junit.xml", "report.html", "scores.parquet", "summary.json", "summary.md"]
 
 
 def files(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_three_files_are_written(tmp_path: Path):
+def test_five_files_are_written(tmp_path: Path):
     paths = write_outputs(example_result(), tmp_path / "new" / "out")
     assert sorted(path.name for path in paths) == files(tmp_path / "new" / "out") == NAMES
     assert json.loads((tmp_path / "new/out/summary.json").read_text())["test"] == "rank"
     assert pq.read_table(tmp_path / "new/out/scores.parquet").equals(example_result().scores_table())
+    assert (tmp_path / "new/out/junit.xml").read_text("utf-8") == junit_xml(example_result())
+    assert (tmp_path / "new/out/summary.md").read_text("utf-8") == summary_markdown(example_result())
 
 
 def test_a_second_audit_replaces_the_first(tmp_path: Path):

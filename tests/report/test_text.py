@@ -51,7 +51,7 @@ def only(place: int) -> AuditResult:
         (-0.0823, "probability", True, "-8.2 points"),
         (0.0004, "probability", False, "0.04 points"),  # a small delta does not become zero
         (-0.0, "probability", True, "0 points"),
-        (12345.0, "value", False, "1.23e+04"),
+        (12345.0, "value", False, "12,345"),
         (0.5, "logit", True, "+0.5"),
         (math.nan, "probability", False, "unknown"),
         (None, "value", False, "unknown"),

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairfox.errors import DataError, ShapeError
-from fairfox.verdicts.comparing import Seen, compare_people, errors_of
+from fairfox.verdicts.comparing import Seen, compare_people, errors_of, together
 
 DELTA = 0.05
 
@@ -55,6 +55,55 @@ def test_maps_that_scatter_make_a_small_difference_uncertain():
     a, b = seen(effects, 1.0), seen(1.3 * effects, 1.0)  # 0.03 apart; the re-fits of both scatter by 0.03 x 0.79 apart
     assert compare_people(a, b, delta=DELTA, folds=None).word == "cannot tell"
     assert compare_people(seen(effects), seen(1.3 * effects), delta=DELTA, folds=None).word == "A is fairer"
+
+
+def test_re_fits_go_together_as_their_correlation_says():
+    a = np.array([[1.0, 2.0, 3.0], [5.0, 5.0, 5.0]])
+    assert together(a, 3 * a + 1) == pytest.approx(1.0)
+    assert together(a, -a) == pytest.approx(-1.0)
+    assert together(a, np.ones((2, 3))) == 0.0  # one of them does not move
+    # The second person's go against each other: (2 - 2) of 4, and with three times the weight of the first (2 - 6) of 8
+    b = np.array([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]])
+    up = np.array([[1.0, 2.0, 3.0], [1.0, 2.0, 3.0]])
+    assert together(up, b) == pytest.approx(0.0)
+    assert together(up, b, np.array([1.0, 3.0])) == pytest.approx(-0.5)
+
+
+def test_the_error_of_a_difference_of_shares_is_that_of_re_fits_that_go_together_or_not():
+    # One error less or more, sd 0.0158 · √1.2 = 0.0173 of everyone, takes all over delta or none: half of 1 each
+    signs = np.array([1.0, -0.5, -0.5, -1.0, 1.0])
+    across = np.array([1.0, 1.0, 1.0, -1.5, -1.5])  # (1 - 0.5 - 0.5 + 1.5 - 1.5) = 0: they know nothing of each other
+    assert signs @ (across - across.mean()) == pytest.approx(0.0)
+
+    def moved(by):
+        return Seen(np.full((40, 1), DELTA) + 0.03 * by, np.full(40, DELTA), np.zeros(40, dtype=bool))
+
+    same = compare_people(moved(signs), moved(signs), delta=DELTA, folds=None).share_difference
+    other = compare_people(moved(signs), moved(across), delta=DELTA, folds=None).share_difference
+    against = compare_people(moved(signs), moved(-signs), delta=DELTA, folds=None).share_difference
+    assert same is not None
+    assert other is not None
+    assert against is not None
+    assert same.error == pytest.approx(0.0, abs=1e-6)
+    assert other.error == pytest.approx(0.5**0.5, rel=0.1)  # √(0.5² + 0.5²)
+    assert against.error == pytest.approx(1.0, rel=0.1)
+
+
+def test_one_re_fit_leaves_open_which_model_is_fairer():
+    a, b = (seen(np.full(200, effect), refits=1) for effect in (0.1, 0.3))
+    found = compare_people(a, b, delta=DELTA, folds=5)
+    assert found.word == "cannot tell"
+    assert found.why.endswith("but one re-fit leaves open how sure the maps are; set refits=5 (--refits 5).")
+    assert found.share_difference is None
+    unfitted = compare_people(a, b, delta=DELTA, folds=5, learnt=False)  # nothing was learnt that could be wrong
+    assert unfitted.word == "A is fairer"
+    assert unfitted.share_difference is not None
+
+
+def test_a_share_that_is_not_by_delta_has_no_interval():
+    found = compare_people(seen([0.1, 0.2]), seen([0.01, 0.02]), delta=None, folds=5)
+    assert found.shares == (1.0, 0.0)
+    assert found.share_difference is None
 
 
 def test_weights_count():

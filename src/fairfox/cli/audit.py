@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 
+from fairfox.cli.config import config_option
 from fairfox.cli.endpoints import check_calls, count_calls, endpoint_options, find_model, take_endpoint_options
-from fairfox.cli.options import ByGroup, FiniteRange, Once, by_group, settings
+from fairfox.cli.options import ByGroup, Finite, FiniteRange, Once, by_group, settings
 from fairfox.cli.progress import progress_bar
 from fairfox.errors import DataError, OptionError
 
@@ -181,7 +182,7 @@ SEEDS = click.IntRange(0, 2**32 - 1)  # what NumPy's and scikit-learn's generato
 @click.option(
     "--decision-threshold",
     cls=Once,
-    type=FiniteRange(),
+    type=Finite(),
     metavar="P",
     help="Flag people whose decision would turn: yes from a prediction of P on, whatever the size of the effect.",
 )
@@ -209,8 +210,9 @@ SEEDS = click.IntRange(0, 2**32 - 1)  # what NumPy's and scikit-learn's generato
     default="fairfox-audit",
     show_default=True,
     metavar="DIR",
-    help="Folder for summary.json, scores.parquet and report.html.",
+    help="Folder for report.html, summary.json, summary.md, junit.xml and scores.parquet.",
 )
+@config_option
 def audit(
     model: str,
     table: Path,

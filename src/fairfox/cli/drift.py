@@ -22,8 +22,8 @@ from fairfox.cli.options import FiniteRange, Once
 def drift(result_1: Path, result_2: Path, *, margin: float | None) -> None:
     """Say whether the audit in the folder RESULT_2 finds people treated more unequally than the one in RESULT_1.
 
-    Both are folders that `fairfox audit` wrote, of the same test, protected columns, unit and delta. People who are in
-    both are compared each with themselves where most are.
+    Both are folders that `fairfox audit` wrote, of the same question: test, protected columns, unit, delta and so on.
+    People who are in both, by --id, are compared each with themselves where most are.
 
     Exit codes: 0 not worse or cannot tell, 1 worse, 2 after bad input or an error.
     """
@@ -33,10 +33,9 @@ def drift(result_1: Path, result_2: Path, *, margin: float | None) -> None:
     found = run(result_1, result_2, margin=margin)
     share = found.share_difference
     click.echo(f"Verdict: {found.word}. {found.why}")
-    points = f"{100 * share.value:+.1f} points ({100 * share.lower:+.1f} to {100 * share.upper:+.1f})"
-    click.echo(
-        f"Flagged: {found.shares[0]:.1%} before, {found.shares[1]:.1%} now; a difference of {points}, "
-        f"p = {found.share_p_value:.2g}."
-    )
+    points = f"{100 * (found.shares[1] - found.shares[0]):+.1f} points"
+    if share is not None:
+        points += f" ({100 * share.lower:+.1f} to {100 * share.upper:+.1f}), p = {found.share_p_value:.2g}"
+    click.echo(f"Flagged: {found.shares[0]:.1%} before, {found.shares[1]:.1%} now; a difference of {points}.")
     if found.word == WORSE:
         click.get_current_context().exit(1)

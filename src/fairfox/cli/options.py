@@ -28,10 +28,21 @@ class FiniteRange(click.FloatRange):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the number."""
-        number = super().convert(value, param, ctx)
-        if not math.isfinite(number):
-            self.fail(f"{value} is not a finite number.", param, ctx)
-        return number
+        return _finite(self, super().convert(value, param, ctx), param, ctx)
+
+
+class Finite(click.types.FloatParamType):
+    """Any number but NaN and infinity."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the number."""
+        return _finite(self, super().convert(value, param, ctx), param, ctx)
+
+
+def _finite(kind: click.types.FloatParamType, number: float, param: click.Parameter | None, ctx: click.Context | None) -> float:
+    if not math.isfinite(number):
+        kind.fail(f"{number} is not a finite number.", param, ctx)
+    return number
 
 
 class ByGroup(FiniteRange):

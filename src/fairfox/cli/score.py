@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from fairfox.cli.endpoints import endpoint_options, find_model, take_endpoint_options
 from fairfox.cli.options import FiniteRange, Once
 from fairfox.errors import FileError
+
+if TYPE_CHECKING:
+    from fairfox.result import AuditResult
 
 
 @click.command(short_help="Score the people of a table with a test that `fairfox fit` kept.")
@@ -69,15 +73,32 @@ def score(test: Path, model: str, table: Path, *, out: Path, trust_model: bool, 
     target = find_model(model, trust=trust_model, endpoint=take_endpoint_options(options))
     result = fitted.score(target, table, **options)
     result.settings.update({"model_source": getattr(target, "shown", model), "table": str(table), "fitted": str(test)})
-    try:
-        result.to_parquet(out / "scores.parquet")
-        result.to_json(out / "summary.json")
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise FileError(f"The results cannot be written to '{out}' ({reason}); choose another folder") from error
+    scores, summary = _write(result, out)
     click.echo(f"fairfox score of {people(len(result))}, test {result.test}, protected: {', '.join(result.variables)}")
     for sentence in verdict(result):
         click.echo(sentence)
     for warning in result.warnings:
         click.echo(f"Warning: {warning}", err=True)
-    click.echo(f"Written: {out / 'scores.parquet'}, {out / 'summary.json'}", err=True)
+    click.echo(f"Written: {scores}, {summary}", err=True)
+
+
+def _write(result: AuditResult, folder: Path) -> tuple[Path, Path]:
+    """Write scores.parquet and summary.json, both or none, and return their paths."""
+    import pyarrow.parquet as pq
+
+    from fairfox.data.files import written_whole
+
+    paths = folder / "scores.parquet", folder / "summary.json"
+    taken = next((path for path in paths if path.is_dir()), None)
+    if taken is not None:  # found out before the first rename
+        raise FileError(f"'{taken}' is a folder, not a file; move it away or choose another folder")
+    table, text = result.scores_table(), result.to_json()
+    try:
+        with ExitStack() as stack:  # both are complete under temporary names before the first is renamed
+            first, second = (stack.enter_context(written_whole(path)) for path in paths)
+            pq.write_table(table, first)
+            second.write_text(text, encoding="utf-8")
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise FileError(f"The results cannot be written to '{folder}' ({reason}); choose another folder") from error
+    return paths

@@ -40,7 +40,7 @@ class About:
     explains: bool = False  # can leave legitimate columns, and what they explain, as they are
 
 
-_RANK = "How the prediction would change if each feature had the value of the same rank in another group."
+_RANK = "How the prediction would change if each feature had about the value of the same rank in another group."
 _MOVE = "How the prediction would change if the person were moved along what sets the groups apart."
 _DIRECT = "How the prediction would change under the smallest edit of the features that changes the inferred group."
 _FAUX = "How fast the prediction changes per unit of the inferred protected variable's log-odds."

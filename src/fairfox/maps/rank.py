@@ -1,4 +1,4 @@
-"""The rank map: every feature keeps its rank."""
+"""The rank map: every feature keeps its rank, but for what few people share."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class RankMap:
 
     Continuous features: the value at the same mid-rank among the other group's values. Categorical: maximal coupling,
     a category stays with probability min(1, p'/p), and what leaves is spread over the categories that gain.
-    Missing numbers stay missing; a missing category is a category. No auxiliary, no gradient, no tuning.
+    Missing numbers stay missing; a missing category is a category. No auxiliary, no gradient.
 
     Where the protected variable is a number, a person keeps their conditional quantile: the rank among people with
     about their own value becomes the rank among people one standard deviation higher or lower. With `hold_others`

@@ -1,4 +1,4 @@
-"""The folder an audit leaves behind: summary.json, scores.parquet, report.html."""
+"""The folder an audit leaves behind: summary.json, scores.parquet, report.html, junit.xml and summary.md."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import pyarrow.parquet as pq
 
 from fairfox.data.files import written_whole
 from fairfox.errors import FileError, OptionError
+from fairfox.report.junit import junit_xml
+from fairfox.report.markdown import summary_markdown
 from fairfox.report.people import raw_rows
 from fairfox.result import AuditResult
 
@@ -18,7 +20,7 @@ from fairfox.result import AuditResult
 def write_outputs(
     result: AuditResult, folder: str | Path, *, table: object = None, include_rows: bool = False
 ) -> tuple[Path, ...]:
-    """Write the three files and return their paths: all of them, or none where one cannot be made.
+    """Write the five files and return their paths: all of them, or none where one cannot be made.
 
     With `include_rows` the page and the Parquet file (columns `row.<name>`) also hold the raw rows of flagged
     people, taken from `table`: the audited table, one row per person in the same order.
@@ -30,6 +32,8 @@ def write_outputs(
         "summary.json": result.to_json().encode(),
         "scores.parquet": _parquet(_scores(result, rows)),
         "report.html": result.to_html(rows=rows).encode(),
+        "junit.xml": junit_xml(result).encode(),
+        "summary.md": summary_markdown(result).encode(),
     }
     return _write(Path(folder), contents)
 

@@ -116,9 +116,10 @@ def verdict(result: AuditResult) -> list[str]:
     else:
         found += f": the score is above {limit}, {unit_words(result.unit)}."
     if result.confident_flags is None:
-        surely = "This test gives no interval, so nobody is flagged confidently."
+        surely = "There is no interval, so nobody is flagged confidently: one re-fit, or a test that learns nothing."
     else:
-        beyond = "delta" if result.deltas else limit
+        decided = "what turns the decision" if result.decision_threshold is not None else limit
+        beyond = "delta" if result.deltas else decided
         surely = f"{int(result.confident_flags.sum()):,} of them confidently: the whole interval lies beyond {beyond}."
     told = [*_word(result), found, surely, *_listed(result), *_size(result), *_mostly(result), *_chance(result)]
     return [*told, *certificate_lines(result), *reliability_lines(result), *next_lines(result)]
@@ -147,7 +148,8 @@ def _listed(result: AuditResult) -> list[str]:
     if not count:
         return ["Nobody is on the list of people for whom that is surely so."]
     verb, wrong = "is" if count == 1 else "are", f"{100 * fdr:.3g} %"
-    return [f"{count:,} {verb} on the list of people for whom that is so; of such a list at most {wrong} is wrong."]
+    of_all = "of such a list, which allows for how many are looked at,"
+    return [f"{count:,} {verb} on the list of people for whom that is so; {of_all} at most {wrong} is wrong."]
 
 
 def _size(result: AuditResult) -> list[str]:
@@ -457,8 +459,10 @@ def heading_unit(unit: str) -> str:
 
 
 def number(value: float | None, *, sign: bool = False) -> str:
-    """Return a number with three digits."""
-    return "unknown" if value is None or not math.isfinite(value) else _trimmed(f"{value:+.3g}", sign=sign)
+    """Return a number with three digits, or without decimals from a thousand on."""
+    if value is None or not math.isfinite(value):
+        return "unknown"
+    return _trimmed(f"{value:+,.0f}" if 1e3 <= abs(value) < 1e12 else f"{value:+.3g}", sign=sign)
 
 
 def percent(share: float | None) -> str:
@@ -473,5 +477,5 @@ def people(count: int) -> str:
 
 def _trimmed(digits: str, *, sign: bool) -> str:
     digits = digits.removesuffix(".0")
-    bare = float(digits) == 0 or (digits[0] == "+" and not sign)
+    bare = float(digits.replace(",", "")) == 0 or (digits[0] == "+" and not sign)
     return digits[1:] if bare else digits

@@ -39,13 +39,16 @@ class Pair:
     means: tuple[float, float]
     shares: tuple[float, float]
     difference: Estimate  # of mean |effect|, B less A
-    share_difference: Estimate
+    share_difference: Estimate | None  # None where its error is not known
     less: float  # share of people whom B treats less unequally
     more: float  # and more unequally
+    maps_known: bool = True  # False: one re-fit leaves open how far the maps may be off, and errors are those of people
 
     @property
     def word(self) -> str:
         """Which model is fairer: the one with the smaller mean |effect|, where the interval leaves 0 out."""
+        if not self.maps_known:
+            return UNKNOWN
         if self.difference.upper < 0:
             return B
         return A if self.difference.lower > 0 else UNKNOWN
@@ -56,19 +59,42 @@ class Pair:
         d = self.difference
         between = f"{d.value:+.4f} (95 % interval {d.lower:+.4f} to {d.upper:+.4f})"
         means = f"the mean |effect| is {self.means[0]:.4f} with A and {self.means[1]:.4f} with B"
+        if not self.maps_known:
+            return (
+                f"On the same {self.people:,} people {means}, but one re-fit leaves open how sure the maps are; set "
+                "refits=5 (--refits 5)."
+            )
         if self.word == UNKNOWN:
             return f"On the same {self.people:,} people {means}: the difference of {between} may be none."
         return f"On the same {self.people:,} people {means}: a difference of {between}."
 
 
 def compare_people(
-    a: Seen, b: Seen, *, delta: float, folds: int | None, weights: Values | None = None, seed: int = 0
+    a: Seen,
+    b: Seen,
+    *,
+    delta: float | None,
+    folds: int | None,
+    weights: Values | None = None,
+    seed: int = 0,
+    learnt: bool = True,
 ) -> Pair:
     """Return two models side by side, from what the same maps say about the same people.
 
     The interval of the difference is a bootstrap over people, who are drawn with both of their scores, and over what
     the maps may have got wrong: re-fit m of one model used the maps of re-fit m of the other, so that only what it
-    changes in the difference counts.
+    changes in the difference counts. So it is for the share of flagged people, as far as the re-fits of the two go
+    together.
+
+    Args:
+        a: what the first model does.
+        b: what the second one does to the same people in the same order.
+        delta: what flags people, where that is the same number for all; None: something else, and the share of flagged
+            people has no interval.
+        folds: of the cross-fitting; None where everyone is judged by the same maps.
+        weights: how many people each row stands for.
+        seed: of the bootstrap.
+        learnt: whether there are maps at all; if so one re-fit leaves open how far they may be off.
     """
     if len(a.scores) != len(b.scores):
         raise ShapeError(f"{len(a.scores)} people with A and {len(b.scores)} with B; give the same people in one order")
@@ -77,26 +103,44 @@ def compare_people(
     part = left_over(a.refits.shape[1], folds)
     apart = b.scores - a.scores
     flagged = [one.flags.astype(np.float64) for one in (a, b)]
-    shifts = [
-        refit_error_of_share(one.scores, math.sqrt(part) * errors_of(one.refits), delta, weights) for one in (a, b)
-    ]
+    known = not learnt or min(a.refits.shape[1], b.refits.shape[1]) > 1
     error = refit_error(errors_of(np.abs(b.refits) - np.abs(a.refits)), weights, part=part)
 
     def mean(values: Values) -> float:
         return float(np.average(values, weights=weights))
+
+    def share_difference(delta: float) -> Estimate:
+        error = _error_of_shares(a, b, delta, part, weights)
+        flips = flagged[1] - flagged[0]
+        return estimate(mean(flips), mean_draws(flips, error, weights, seed=seed))
 
     return Pair(
         people=len(apart),
         means=(mean(a.scores), mean(b.scores)),
         shares=(mean(flagged[0]), mean(flagged[1])),
         difference=estimate(mean(apart), mean_draws(apart, error, weights, seed=seed)),
-        share_difference=estimate(
-            mean(flagged[1] - flagged[0]),
-            mean_draws(flagged[1] - flagged[0], abs(shifts[1] - shifts[0]), weights, seed=seed),
-        ),
+        share_difference=share_difference(delta) if known and delta is not None else None,
         less=mean((apart < 0).astype(np.float64)),
         more=mean((apart > 0).astype(np.float64)),
+        maps_known=known,
     )
+
+
+def together(a: Values, b: Values, weights: Values | None = None) -> float:
+    """Return how far the re-fits (N, M) of two models go up and down together, -1 to 1; 0 where they do not move.
+
+    The correlation over re-fits around each person's own mean, of all people at once.
+    """
+    x, y = (one - one.mean(1, keepdims=True) for one in (a, b))
+    xy, xx, yy = (float(np.average((p * q).sum(1), weights=weights)) for p, q in ((x, y), (x, x), (y, y)))
+    return xy / math.sqrt(xx * yy) if xx > 0 and yy > 0 else 0.0
+
+
+def _error_of_shares(a: Seen, b: Seen, delta: float, part: float, weights: Values | None) -> float:
+    """Return the standard error that maps leave in the difference of two shares: of two errors that go together."""
+    one, two = (refit_error_of_share(s.scores, math.sqrt(part) * errors_of(s.refits), delta, weights) for s in (a, b))
+    common = together(np.abs(a.refits), np.abs(b.refits), weights)
+    return math.sqrt(max(one**2 + two**2 - 2 * common * one * two, 0.0))
 
 
 def errors_of(refits: Values) -> Values:

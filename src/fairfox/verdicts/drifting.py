@@ -33,16 +33,13 @@ class Scores:
     delta: float
     refits: int
     folds: int | None
+    by_delta: bool = True  # a score above delta is what flags people, and nothing else
+    maps_known: bool = True  # False: one re-fit leaves open how far the maps may be off
 
     @property
     def part(self) -> float:
         """How much of a person's error stays in a mean."""
         return left_over(self.refits, self.folds)
-
-    @property
-    def repeats(self) -> float:
-        """Which part of that comes from the few re-fits, and would be another with another seed."""
-        return 1 / (self.refits * (1 if self.folds is None else self.folds) * (1 + 1 / self.refits)) / self.part
 
 
 @dataclass(frozen=True)
@@ -54,15 +51,18 @@ class Drift:
     means: tuple[float, float]
     shares: tuple[float, float]
     difference: Estimate  # of the mean score
-    share_difference: Estimate
+    share_difference: Estimate | None  # None where its error is not known
     p_value: float  # of a mean score that is no larger than before
-    share_p_value: float
+    share_p_value: float | None
     bound: float  # the mean score grew by no more than this, as far as the test can say
     margin: float
+    maps_known: bool = True  # False: one re-fit leaves open how far the maps may be off, and errors are those of people
 
     @property
     def word(self) -> str:
-        """Whether people are treated more unequally: no by more than the margin, surely, or nobody knows."""
+        """Whether people are treated more unequally: not by more than the margin, surely, or nobody knows."""
+        if not self.maps_known:
+            return UNKNOWN
         if self.bound <= self.margin:
             return NOT_WORSE
         return WORSE if self.p_value < LEVEL else UNKNOWN
@@ -76,10 +76,12 @@ class Drift:
             else f"{self.people[0]:,} and {self.people[1]:,} people"
         )
         d = self.difference
-        found = (
-            f"Of {who} the mean score went from {self.means[0]:.4f} to {self.means[1]:.4f}, by {d.value:+.4f} "
-            f"(95 % interval {d.lower:+.4f} to {d.upper:+.4f})"
-        )
+        found = f"Of {who} the mean score went from {self.means[0]:.4f} to {self.means[1]:.4f}, by {d.value:+.4f}"
+        if not self.maps_known:
+            return (
+                f"{found}, but one re-fit leaves open how sure the maps are; set refits=5 (--refits 5) in both audits."
+            )
+        found = f"{found} (95 % interval {d.lower:+.4f} to {d.upper:+.4f})"
         if self.word == WORSE:
             return f"{found}: a rise like this would come by chance with probability {self.p_value:.2g}."
         if self.word == NOT_WORSE:
@@ -87,21 +89,19 @@ class Drift:
         return f"{found}: it may have risen by more than the {self.margin:.2g} that would count, or not at all."
 
 
-def drift_of_same(first: Scores, second: Scores, *, margin: float, same_maps: bool, seed: int = 0) -> Drift:
+def drift_of_same(first: Scores, second: Scores, *, margin: float, seed: int = 0) -> Drift:
     """Return the drift of the same people in one order.
 
-    Maps learnt from the same people, so that what they get wrong is about the same in both audits; what it changes in
-    the difference remains, and the scatter of few re-fits where the maps were not the very same.
+    They are drawn with both of their scores. What the maps get wrong counts in full for both audits: nobody knows
+    whether a model that has changed is moved alike by it.
     """
 
-    def error(of_first: float, of_second: float) -> float:
-        scatter = 0.0 if same_maps else math.hypot(*_scattered(first, second, of_first, of_second))
-        return math.hypot(of_second - of_first, scatter)
+    def draws(what: str, errors: tuple[float, float]) -> Values:
+        return mean_draws(getattr(second, what) - getattr(first, what), math.hypot(*errors), seed=seed)
 
-    apart, flags = second.scores - first.scores, second.flags - first.flags
-    draws = mean_draws(apart, error(*map(_mean_error, (first, second))), seed=seed)
-    share_draws = mean_draws(flags, error(*map(_share_error, (first, second))), seed=seed)
-    return _drift(first, second, draws, share_draws, margin, paired=True)
+    means = draws("scores", (_mean_error(first), _mean_error(second)))
+    shares = draws("flags", (_share_error(first), _share_error(second)))
+    return _drift(first, second, means, shares, margin, paired=True)
 
 
 def drift_of_others(first: Scores, second: Scores, *, margin: float, seed: int = 0) -> Drift:
@@ -117,17 +117,20 @@ def drift_of_others(first: Scores, second: Scores, *, margin: float, seed: int =
 
 def _drift(first: Scores, second: Scores, draws: Values, share_draws: Values, margin: float, *, paired: bool) -> Drift:
     means, shares = ([float(getattr(of, what).mean()) for of in (first, second)] for what in ("scores", "flags"))
+    known = first.maps_known and second.maps_known
+    share_known = known and first.by_delta and second.by_delta
     return Drift(
         paired=paired,
         people=(len(first.scores), len(second.scores)),
         means=(means[0], means[1]),
         shares=(shares[0], shares[1]),
         difference=estimate(means[1] - means[0], draws),
-        share_difference=estimate(shares[1] - shares[0], share_draws),
+        share_difference=estimate(shares[1] - shares[0], share_draws) if share_known else None,
         p_value=_share_at_most_zero(draws),
-        share_p_value=_share_at_most_zero(share_draws),
+        share_p_value=_share_at_most_zero(share_draws) if share_known else None,
         bound=float(np.quantile(draws, 1 - LEVEL)),
         margin=margin,
+        maps_known=known,
     )
 
 
@@ -141,7 +144,3 @@ def _mean_error(of: Scores) -> float:
 
 def _share_error(of: Scores) -> float:
     return refit_error_of_share(of.scores, math.sqrt(of.part) * of.errors, of.delta)
-
-
-def _scattered(first: Scores, second: Scores, of_first: float, of_second: float) -> tuple[float, float]:
-    return math.sqrt(first.repeats) * of_first, math.sqrt(second.repeats) * of_second

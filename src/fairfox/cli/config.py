@@ -1,0 +1,97 @@
+"""Options in a file: `--config audit.toml`, with the long names of the options as keys."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fairfox.cli.options import Once
+from fairfox.errors import FileError, OptionError, did_you_mean
+
+
+def config_option(command: Any) -> Any:
+    """Return the command with --config: a file whose values hold where the command line says nothing."""
+    return click.option(
+        "--config",
+        cls=Once,
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        is_eager=True,  # before the options it has values for
+        expose_value=False,
+        callback=_take,
+        help="TOML file with options under their long names, model and table too; the command line wins.",
+    )(command)
+
+
+def _take(ctx: click.Context, param: click.Parameter, files: tuple[Path, ...]) -> tuple[Path, ...]:
+    for file in files[:1]:  # of more than one `Once` complains after this
+        ctx.default_map = {**(ctx.default_map or {}), **config_values(ctx.command, file)}
+    return files
+
+
+def config_values(command: click.Command, file: Path) -> dict[str, Any]:
+    """Return the values in a TOML file by the names of a command's parameters, as the command line would give them.
+
+    Keys are long names of options, with - or _, and the names of arguments; relative paths start from the file.
+    """
+    known = _keys(command)
+    out: dict[str, Any] = {}
+    for key, value in _read(file).items():
+        param = known.get(key.replace("_", "-"))
+        if param is None:
+            raise OptionError(f"'{file}' has '{key}', which is no option.{did_you_mean(key, list(known))}")
+        assert param.name is not None  # every parameter of a command has one
+        if param.name in out:
+            raise OptionError(f"'{file}' has '{key}' twice, with - and with _; keep one of them")
+        out[param.name] = _value(param, key, value, file)
+    return out
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise FileError(f"'{file}' cannot be read ({error.strerror or error}); give a TOML file") from error
+    except ValueError as error:  # no TOML, or no UTF-8
+        raise FileError(f"'{file}' is no TOML: {error}") from error
+
+
+def _keys(command: click.Command) -> dict[str, click.Parameter]:
+    """Return the parameters by the key they have in a file; --config itself, which is eager, has none."""
+    out = {}
+    for param in command.params:
+        long = [name for name in param.opts if not name.startswith("-") or name.startswith("--")]
+        if long and not param.is_eager:
+            out[long[0].removeprefix("--").replace("_", "-")] = param
+    return out
+
+
+def _value(param: click.Parameter, key: str, value: Any, file: Path) -> Any:
+    """Return a value as click takes it from a map of defaults; refuse what the command line could not say."""
+    if isinstance(param, click.Option) and param.is_flag:
+        if not isinstance(value, bool):
+            raise OptionError(f"'{key}' in '{file}' is on or off, not {value!r}; write {key} = true or {key} = false")
+        return value
+    once = isinstance(param, Once) or not getattr(param, "multiple", False)
+    values = value if isinstance(value, list) else [value]
+    if once and isinstance(value, list):
+        raise OptionError(f"'{key}' in '{file}' takes one value, not a list; give one, as on the command line")
+    texts = [_text(param, key, each, file) for each in values]
+    return texts[0] if isinstance(param, click.Argument) else texts
+
+
+def _text(param: click.Parameter, key: str, value: Any, file: Path) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise OptionError(f"'{key}' in '{file}' is a text or a number, not {value!r}; write it as on the command line")
+    text = str(value)  # numbers too, so that 2.5 is refused where the command line refuses it
+    if isinstance(param.type, click.Path):
+        return str(file.parent / text)
+    return _model_beside(file, text) if param.name == "model" else text
+
+
+def _model_beside(file: Path, spec: str) -> str:
+    """Return a model's file, or the file of its code, as a path from the config; a URL or a module stays as it is."""
+    return str(file.parent / spec) if ":" not in spec or ".py:" in spec else spec

@@ -1,0 +1,103 @@
+"""Fairness as a line of a test: assert_individually_fair(model, table, protected=...)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import fairfox  # its names are imported on first use, so that tests are collected without torch
+from fairfox.errors import DataError, FileError, OptionError
+
+if TYPE_CHECKING:
+    from fairfox.result import AuditResult
+
+_log = logging.getLogger("fairfox")
+
+
+def assert_individually_fair(
+    model: object,
+    table: object,
+    *,
+    protected: str | Sequence[str],
+    max_flagged: float | None = None,
+    limits: Mapping[str, float] | None = None,
+    strict: bool = False,
+    out: str | Path | None = None,
+    **options: Any,
+) -> AuditResult:
+    """Return the audit of a model that is fair to individuals; raise an AssertionError about one that is not.
+
+    Its message says how many people are concerned, how much, how sure that is, through which features, and what to do
+    next.
+
+    Args:
+        model: what `fairfox.audit` takes.
+        table: the people, as `fairfox.audit` takes them.
+        protected: the protected column or columns.
+        max_flagged: the share of people that may be treated differently by more than delta, 0.1 for a tenth; by default
+            5 %. Where it is given the share of flagged people, sure or not, must not be larger either.
+        limits: the same for single groups: {"race=Black": 0.05}.
+        strict: also raise where the verdict is "cannot tell".
+        out: a folder for the report of a model that fails.
+        options: the other options of `fairfox.audit`.
+    """
+    __tracebackhide__ = True  # pytest shows the line of the test, not this one
+    held_to = _limits(max_flagged, limits)
+    result = fairfox.audit(model, table, protected=protected, limits=held_to, **options)
+    objections = _objections(result, strict=strict)
+    if objections:
+        written = [] if out is None else [_report(result, Path(out))]
+        raise AssertionError("\n".join([*objections, *written]))
+    return result
+
+
+def _limits(max_flagged: float | None, limits: Mapping[str, float] | None) -> dict[str, float] | None:
+    """Return the limits of an audit: the share of all people among them."""
+    if max_flagged is None:
+        return None if limits is None else dict(limits)
+    if limits is not None and "" in limits:
+        raise OptionError("max_flagged and the limit of '' are the same limit; give one of them")
+    return {"": max_flagged, **(limits or {})}
+
+
+def _objections(result: AuditResult, *, strict: bool) -> list[str]:
+    """Return what speaks against a model, a line each, what it fails by first; nothing where it is good enough."""
+    from fairfox.report.text import effect_lines, next_lines, verdict
+
+    limits, found = result.settings["max_flagged"] or {}, result.verdict
+    _check_that_it_can_be_told(result, limits, strict=strict)
+    over = [f"Over the limit: {sentence}" for sentence in result.over_limits(limits)]
+    after = next_lines(result)
+    told = [*(line for line in verdict(result) if line not in after), *effect_lines(result), *after]
+    word = None if found is None else found.word
+    if word == "fails" or (strict and word == "cannot tell"):
+        return [*told, *over]
+    if word == "cannot tell":
+        _log.warning("%s", told[0])
+    return [*over, *told] if over else []
+
+
+def _check_that_it_can_be_told(result: AuditResult, limits: Mapping[str, float], *, strict: bool) -> None:
+    """Raise where there is nothing to go by, rather than let a test pass that has looked at nothing."""
+    for name in ["", *limits]:
+        if not result.can_check(name):
+            who, reasons = f"Nobody of {name}" if name else "Nobody", ", ".join(result.abstained_by_reason)
+            raise DataError(f"{who} could be judged, so that the model is neither fair nor unfair to them: {reasons}")
+    if result.verdict is None and (strict or not limits):
+        raise OptionError(
+            f"The test '{result.test}' with refits={result.settings['refits']} gives no intervals and so no verdict; "
+            "take more re-fits or the test 'rank', or hold the share of flagged people to max_flagged, without strict"
+        )
+
+
+def _report(result: AuditResult, folder: Path) -> str:
+    """Write the files of an audit and return where they are, or why they are not there, in a sentence."""
+    from fairfox.report.outputs import write_outputs
+
+    try:
+        paths = write_outputs(result, folder)
+    except FileError as error:  # must not hide what the audit found
+        return str(error)
+    return "Written: " + ", ".join(str(path) for path in paths)

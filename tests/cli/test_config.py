@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pytest
+from click.testing import CliRunner, Result
+
+from fairfox.cli.audit import audit
+from fairfox.cli.config import config_values
+from fairfox.cli.main import cli
+from fairfox.errors import FileError, OptionError
+
+MODEL = """
+def score(table):
+    return 1 / (1 + 2.72 ** ((3200 - table["income"]) / 300))
+"""
+CONFIG = """
+model = "model.py:score"
+table = "people.csv"
+protected = ["sex"]
+refits = 1
+delta = [0.02, "sex=Male=0.5"]
+max_flagged = 0.9
+next-steps = false
+include-rows = true
+out = "found"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with people, a model and an audit.toml that names both."""
+    rng = np.random.default_rng(0)
+    male = np.arange(40) % 2 == 1
+    income = 3000 + 400 * male + rng.normal(0, 300, 40)
+    pyarrow.csv.write_csv(
+        pa.table({"sex": np.where(male, "Male", "Female"), "income": income}), tmp_path / "people.csv"
+    )
+    (tmp_path / "model.py").write_text(MODEL)
+    return tmp_path
+
+
+def configured(folder: Path, text: str) -> Path:
+    (folder / "audit.toml").write_text(text, encoding="utf-8")
+    return folder / "audit.toml"
+
+
+def values(folder: Path, text: str) -> dict[str, Any]:
+    return config_values(audit, configured(folder, text))
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(cli, ["audit", *map(str, arguments)])
+
+
+def test_an_audit_runs_from_a_file_alone_and_the_command_line_wins(folder: Path, tmp_path: Path):
+    file = configured(folder, CONFIG)
+    done = run("--config", file)
+    assert done.exit_code == 0, done.stderr
+    fields = json.loads((folder / "found/summary.json").read_text())
+    assert (fields["delta"], fields["deltas"]) == (0.02, {"sex=Male": 0.5})
+    assert (fields["settings"]["refits"], fields["settings"]["max_flagged"]) == (1, {"": 0.9})
+    assert fields["settings"]["table"] == str(folder / "people.csv")
+    assert fields["next_steps"] is None
+    done = run("--config", file, "--max-flagged", "0.01", "--delta", "0.03", "--out", tmp_path / "other")
+    assert done.exit_code == 1, done.stderr
+    fields = json.loads((tmp_path / "other/summary.json").read_text())
+    assert (fields["delta"], fields["deltas"]) == (0.03, {})
+    assert fields["settings"]["max_flagged"] == {"": 0.01}
+
+
+def test_every_option_has_a_key(folder: Path):
+    names = {
+        option.opts[0] if isinstance(option, click.Argument) else max(option.opts, key=len) for option in audit.params
+    }
+    for name in sorted(names - {"--config"}):
+        key = name.removeprefix("--")
+        (param,) = (each for each in audit.params if name in each.opts)
+        flag = isinstance(param, click.Option) and param.is_flag
+        for spelled in (key, key.replace("-", "_")):
+            assert list(values(folder, f"{spelled} = {'true' if flag else 1}")) == [param.name]
+
+
+def test_values_are_what_the_command_line_would_give(folder: Path):
+    given = values(folder, 'refits = 2\nprotected = "sex"\ndrop = ["a", "b"]\ncertify = true\ndelta = 0.5')
+    assert given == {"refits": ["2"], "protected": ["sex"], "drop": ["a", "b"], "certify": True, "deltas": ["0.5"]}
+
+
+def test_relative_paths_start_from_the_file(folder: Path):
+    given = values(folder, 'table = "a.csv"\nreference = "/b.csv"\nout = "x/y"\nmodel = "m.onnx#p"')
+    assert given == {
+        "table": str(folder / "a.csv"),
+        "reference": ["/b.csv"],
+        "out": [str(folder / "x/y")],
+        "model": str(folder / "m.onnx#p"),
+    }
+
+
+@pytest.mark.parametrize("model", ["package.module:function", "https://host/invocations"])
+def test_modules_and_urls_stay_as_they_are(folder: Path, model: str):
+    assert values(folder, f'model = "{model}"') == {"model": model}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("refit = 2", "has 'refit', which is no option. Did you mean 'refits'?"),
+        ("max_flaged = 2", "Did you mean 'max-flagged'?"),
+        ("config = 'other.toml'", "has 'config', which is no option."),
+        ("[audit]\nrefits = 2", "has 'audit', which is no option."),
+        ("hold-others = true\nhold_others = true", "has 'hold_others' twice, with - and with _"),
+        ("certify = 'yes'", "'certify' in .* is on or off, not 'yes'; write certify = true or certify = false"),
+        ("refits = [1, 2]", "'refits' in .* takes one value, not a list"),
+        ("id = true", "'id' in .* is a text or a number, not True"),
+        ("drop = [['a']]", "'drop' in .* is a text or a number"),
+        ("delta = {sex = 1}", "'delta' in .* is a text or a number"),
+    ],
+)
+def test_what_the_command_line_could_not_say_is_refused(folder: Path, text: str, message: str):
+    with pytest.raises(OptionError, match=message):
+        values(folder, text)
+
+
+@pytest.mark.parametrize("content", [b"refits = ", b"refits = 1\nrefits = 2", b"id = '\xff'"])
+def test_a_file_that_is_no_toml_is_refused(folder: Path, content: bytes):
+    (folder / "audit.toml").write_bytes(content)
+    with pytest.raises(FileError, match="is no TOML"):
+        config_values(audit, folder / "audit.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("refit = 2", "Did you mean 'refits'?"),
+        (CONFIG.replace("refits = 1", "refits = 2.5"), "'2.5' is not a valid integer"),
+        (CONFIG.replace("0.9", "1.9"), "1.9 is not in the range"),
+        (CONFIG.replace('table = "people.csv"', ""), "TABLE"),
+        (CONFIG.replace('protected = ["sex"]', ""), "--protected"),
+    ],
+)
+def test_the_command_refuses_in_one_sentence(folder: Path, text: str, message: str):
+    done = run("--config", configured(folder, text))
+    assert (done.exit_code, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
+    assert message in done.stderr
+    assert not (folder / "found").exists()
+
+
+def test_two_files_are_refused(folder: Path):
+    file = configured(folder, CONFIG)
+    done = run("--config", file, "--config", file)
+    assert done.exit_code == 2
+    assert "it was given 2 times; give it once." in done.stderr
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path):
+    done = run("--config", tmp_path / "no.toml")
+    assert done.exit_code == 2
+    assert "no.toml' cannot be read (No such file or directory)" in done.stderr

@@ -1,0 +1,144 @@
+"""assert_individually_fair: what passes, what fails, and what the failure says."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+from support import PEOPLE, example_result
+
+import fairfox
+from fairfox.errors import DataError, OptionError
+from fairfox.report.text import effect_lines, verdict
+from fairfox.testing import assert_individually_fair
+
+QUICK: dict[str, Any] = {"protected": "sex", "refits": 2, "folds": 2}
+
+
+def table(n: int = 300) -> pd.DataFrame:
+    """Return people of whom men earn more; age has nothing to do with it."""
+    rng = np.random.default_rng(0)
+    male = rng.integers(0, 2, n).astype(bool)
+    income = 3000 + 600 * male + rng.normal(0, 500, n)
+    return pd.DataFrame(
+        {
+            "sex": np.where(male, "Male", "Female"),
+            "income": income.round(2),
+            "age": rng.integers(18, 70, n),
+            "paid": (income + rng.normal(0, 300, n) > 3300).astype(int),
+        }
+    )
+
+
+def by_income(frame: Any) -> np.ndarray:
+    return 1 / (1 + np.exp(-(np.asarray(frame["income"]) - 3300) / 400))
+
+
+def nearly_the_same_for_all(frame: Any) -> np.ndarray:
+    """Return between 0.5 and 0.52, so that nobody can be treated differently by 5 points."""
+    return 0.5 + (np.asarray(frame["age"]) - 18) / 2600
+
+
+def message_about(model: object, people: pd.DataFrame, **options: Any) -> list[str]:
+    """Return the lines of the failure."""
+    with pytest.raises(AssertionError) as caught:
+        assert_individually_fair(model, people, **{**QUICK, **options})
+    return str(caught.value).splitlines()
+
+
+def test_an_unfair_model_fails_with_how_many_how_much_how_sure_through_what_and_what_to_do():
+    people = table()
+    model = LogisticRegression(max_iter=1000).fit(people[["income", "age"]], people["paid"])
+    lines = message_about(model, people, label="paid")
+    result = fairfox.audit(model, people, label="paid", **QUICK)
+    assert sorted(lines) == sorted([*verdict(result), *effect_lines(result)])  # the words of the report, all of them
+    assert result.verdict is not None
+    assert lines[0].startswith(f"The model fails. {result.verdict.surely} of 300 people are surely treated differently")
+    assert any("On average the prediction would change by" in line and " points" in line for line in lines)
+    assert any("mostly through income" in line for line in lines)
+    assert lines[-1].startswith('Next: Repairing "income" would take away')
+
+
+def test_a_fair_model_passes_and_its_audit_comes_back():
+    result = assert_individually_fair(nearly_the_same_for_all, table(), strict=True, **QUICK)
+    assert isinstance(result, fairfox.AuditResult)
+    assert result.verdict is not None
+    assert (result.verdict.word, len(result)) == ("passes", 300)
+
+
+def test_where_one_cannot_tell_only_strict_fails(caplog: pytest.LogCaptureFixture):
+    few = table(50)  # 0.95 to the power of 50 is 7.7 %: too few to show that no more than 5 % are concerned
+    with caplog.at_level(logging.WARNING, "fairfox"):
+        result = assert_individually_fair(nearly_the_same_for_all, few, **QUICK)
+    assert result.verdict is not None
+    assert result.verdict.word == "cannot tell"
+    first = "Whether the model passes is open. 50 people are too few"
+    assert any(record.message.startswith(first) for record in caplog.records)
+    assert message_about(nearly_the_same_for_all, few, strict=True)[0].startswith(first)
+
+
+def test_max_flagged_is_the_share_that_may_be_concerned_and_flagged():
+    everyone = assert_individually_fair(by_income, table(), max_flagged=1.0, **QUICK)
+    assert everyone.share_flagged > 0.5
+    share = round(everyone.share_flagged - 0.005, 3)  # fewer are surely over delta than are flagged
+    lines = message_about(by_income, table(), max_flagged=share)
+    assert (
+        f"Over the limit: Everyone together: {everyone.share_flagged:.1%} flagged, at most {share:.1%} allowed."
+        in lines
+    )
+    assert not any(line.startswith("The model passes") for line in lines)
+
+
+def test_a_limit_of_one_group_is_enough_to_fail_and_is_named_first():
+    lines = message_about(by_income, table(), max_flagged=1.0, limits={"Female": 0.01})
+    assert lines[0].startswith("Over the limit: sex=Female: ")
+    assert lines[0].endswith("% flagged, at most 1.0% allowed.")
+    assert lines[1].startswith("The model passes.")
+
+
+def test_the_same_limit_is_not_given_twice():
+    with pytest.raises(OptionError, match="max_flagged and the limit of '' are the same limit"):
+        assert_individually_fair(by_income, table(), max_flagged=0.1, limits={"": 0.2}, **QUICK)
+
+
+def test_without_intervals_only_the_share_of_flagged_people_can_be_asserted():
+    once = {**QUICK, "refits": 1}
+    with pytest.raises(OptionError, match="refits=1 gives no intervals and so no verdict; take more re-fits"):
+        assert_individually_fair(by_income, table(), **once)
+    with pytest.raises(OptionError, match="without strict"):
+        assert_individually_fair(by_income, table(), max_flagged=1.0, strict=True, **once)
+    assert assert_individually_fair(by_income, table(), max_flagged=1.0, **once).verdict is None
+    lines = message_about(by_income, table(), max_flagged=0.1, refits=1)
+    assert lines[0].startswith("Over the limit: Everyone together")
+    assert any(line.startswith("The effect goes through: income") for line in lines)
+
+
+def test_a_model_of_whom_nobody_could_be_judged_does_not_pass(monkeypatch: pytest.MonkeyPatch):
+    nobody = example_result(abstained=torch.ones(PEOPLE, dtype=torch.bool), reasons=("too few alike",) * PEOPLE)
+    settings = {**nobody.settings, "max_flagged": None, "refits": 5}
+    monkeypatch.setattr(
+        fairfox, "audit", lambda *_, **__: fairfox.AuditResult(**{**vars(nobody), "settings": settings})
+    )
+    with pytest.raises(DataError, match=r"Nobody could be judged, so that .*: too few alike"):
+        assert_individually_fair(by_income, table(), protected="sex")
+
+
+def test_the_report_of_a_model_that_fails_is_written_and_of_no_other(tmp_path: Path):
+    assert_individually_fair(nearly_the_same_for_all, table(), out=tmp_path / "fair", **QUICK)
+    lines = message_about(by_income, table(), out=tmp_path / "unfair")
+    assert not (tmp_path / "fair").exists()
+    assert lines[-1].startswith(f"Written: {tmp_path / 'unfair'}")
+    assert (tmp_path / "unfair" / "report.html").stat().st_size > 10_000
+
+
+def test_a_folder_that_cannot_be_written_does_not_hide_what_was_found(tmp_path: Path):
+    (tmp_path / "file").write_text("in the way")
+    lines = message_about(by_income, table(), out=tmp_path / "file" / "report")
+    assert lines[0].startswith("The model fails.")
+    assert lines[-1].endswith("choose another folder")
