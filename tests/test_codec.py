@@ -1,6 +1,6 @@
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -16,6 +16,11 @@ from fairfox.errors import FileError, OptionError
 
 class Speaks(Protocol):
     def word(self) -> str: ...
+
+
+class Voice:
+    def word(self) -> str:
+        return "yes"
 
 
 class Pair(NamedTuple):
@@ -162,6 +167,34 @@ def test_one_tensor_cannot_be_blown_up_into_many_objects():
     refused([*one, one[1]], "sizes that it does not have", a=torch.zeros(100))
 
 
+@pytest.mark.parametrize("key", [None, True, 1.5, {"float": "nan"}])
+def test_keys_are_whole_numbers_and_texts(key: object):
+    refused([["dict", [[key, 1]]]], "a key in it is neither a number nor a text")
+
+
+def test_a_key_whose_hash_would_take_for_ever_is_refused():
+    nodes: list[list[Any]] = [["tuple", []]]
+    nodes += [["tuple", [{"node": k}] * 2] for k in range(60)]  # 2 ** 60 parts
+    refused([*nodes, ["dict", [[{"node": 60}, 1]]]], "a key in it is neither a number nor a text")
+
+
+def test_a_list_that_is_part_of_many_is_looked_through_once():
+    reads = 0
+
+    class Counted(list[int]):
+        def __iter__(self) -> Iterator[int]:
+            nonlocal reads
+            reads += 1
+            return super().__iter__()
+
+    fit, inner = Fit(()), Counted([1, 2])
+    outer = [inner] * 100
+    assert fit(outer, list[list[int]])
+    assert fit([inner, inner], list[list[int]])
+    assert not fit(outer, list[list[str]])
+    assert reads == 2  # once as numbers, once as texts
+
+
 def test_layers_of_a_network_must_have_shapes():
     nodes = [["tensor", "a"], ["tensor", "b"], ["network", [{"node": 0}, {"node": 1}]]]
     refused(nodes, "no shape", a=torch.zeros(2), b=torch.zeros(2))
@@ -188,10 +221,12 @@ def test_layers_of_a_network_must_have_shapes():
         ("a", Sequence[str], False),
         ({"a": 1}, dict[str, int], True),
         ({1: 1}, dict[str, int], False),
-        (Pair(1, 2), Speaks, True),  # any listed class may stand for a protocol
+        (Voice(), Speaks, True),  # listed, and has what the protocol asks for
+        (Pair(1, 2), Speaks, False),
+        (object(), Speaks, False),
         ("a", Speaks, False),
         (object(), Any, True),
     ],
 )
 def test_a_value_fits_what_its_class_declares(value: object, hint: Any, right: bool):
-    assert Fit((Pair, Plain))(value, hint) is right
+    assert Fit((Pair, Voice))(value, hint) is right

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -6,6 +8,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 from fairfox import audit
+from fairfox.earlier import drift, read_earlier
 from fairfox.errors import ColumnError, OptionError
 from fairfox.fitted import FittedTest
 from fairfox.fitting import fit_test
@@ -33,6 +36,31 @@ def test_it_scores_people_as_an_audit_with_the_fitting_table_as_reference_does(f
     assert found.delta == audited.delta
     assert found.findings[0].groups == audited.findings[0].groups
     assert found.scores_table().equals(audited.scores_table())
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"hold_others": True, "protected": ["sex", "tenure_years<5"], "intersections": True}]
+)
+def test_its_settings_are_those_of_such_an_audit(options: dict):
+    given = {"protected": "sex", "refits": 2, "merge_rare": 0.01, "batch_size": 512, "columns": COLUMNS, **options}
+    found = fit_test(REFERENCE, **given).score(rule, PEOPLE, output="logit", returns="probability").settings
+    audited = audit(rule, PEOPLE, reference=REFERENCE, output="logit", returns="probability", **given).settings
+    assert set(found) - set(audited) == {"fitted_with", "reference_sha256"}
+    assert {name: found[name] for name in audited if name != "seconds"} == {
+        name: value for name, value in audited.items() if name != "seconds"
+    }
+    assert found["folds"] is None
+    assert found["seconds"] > 0
+
+
+def test_its_scores_can_be_followed_and_planned_with(fitted: FittedTest, tmp_path: Path):
+    result = fitted.score(rule, PEOPLE)
+    result.to_json(tmp_path / "summary.json")
+    result.to_parquet(tmp_path / "scores.parquet")
+    changed = drift(tmp_path, audit(rule, PEOPLE, protected="sex", reference=REFERENCE, refits=2))
+    assert changed.same_people
+    assert changed.effect.value == 0
+    assert read_earlier(tmp_path).people.folds is None
 
 
 def test_scores_are_those_of_the_test_itself(fitted: FittedTest):

@@ -21,7 +21,7 @@ from safetensors.torch import load, save
 from fairfox import storage
 from fairfox.auxiliary.model import AuxiliaryModel
 from fairfox.data.dataset import Feature
-from fairfox.errors import FileError, OptionError
+from fairfox.errors import FairfoxError, FileError, OptionError
 from fairfox.fitted import FittedTest
 from fairfox.fitting import fit_test
 from fairfox.maps.ranks import Ranks
@@ -224,6 +224,16 @@ def node_of(about: dict[str, Any], name: str) -> dict[str, Any]:
     return next(node[1] for node in about["nodes"] if node[0] == name)
 
 
+def emptied(about: dict[str, Any], name: str) -> None:
+    about["nodes"][node_of(about, "fitted.FittedTest")[name]["node"]][1] = []
+
+
+def other_test(about: dict[str, Any]) -> None:
+    """Put a column where a test belongs."""
+    tests = about["nodes"][node_of(about, "fitted.FittedTest")["tests"]["node"]][1]
+    tests[0][1] = {"node": next(k for k, node in enumerate(about["nodes"]) if node[0] == "data.dataset.Feature")}
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -235,6 +245,14 @@ def node_of(about: dict[str, Any], name: str) -> dict[str, Any]:
         (lambda about: node_of(about, "maps.rank.RankMap").update(shared=-1.0), r"cannot be read \(OptionError\)"),
         (lambda about: node_of(about, "fitted.FittedTest").update(name="move"), "do not fit together"),
         (lambda about: node_of(about, "fitted.FittedTest").update(seed=None), "'seed' of a .* wrong type"),
+        (lambda about: node_of(about, "fitted.FittedTest").update(seed=10**30), "'seed' in it is not within 0 and"),
+        (lambda about: node_of(about, "fitted.FittedTest").update(batch_size=0), "'batch_size' in it is not within 1"),
+        (lambda about: node_of(about, "fairtests.effect.Effect").update(refits=3), "do not fit together"),
+        (lambda about: node_of(about, "maps.move.MoveMap").update(steps=10**9), "'steps' in it is not within 1 and"),
+        (lambda about: emptied(about, "proxy"), "do not fit together"),
+        (lambda about: emptied(about, "quality"), "do not fit together"),
+        (lambda about: node_of(about, "data.sources.Values").update(rest=7), "do not fit together"),
+        (lambda about: other_test(about), "'tests' of a 'fitted.FittedTest' in it is of a wrong type"),
         (lambda about: about.update(format="1"), "does not say which version"),
     ],
 )
@@ -242,6 +260,18 @@ def test_a_file_made_by_hand_is_refused_though_its_checksum_is_right(
     content: bytes, tmp_path: Path, change: Any, message: str
 ):
     refused(rewritten(content, change), tmp_path / "test.fox", message)
+
+
+def test_tensors_of_wrong_shapes_are_refused_or_change_nothing_that_fails(content: bytes):
+    refusals = 0
+    for name, tensor in list(load(content).items())[::3]:
+        for other in (tensor[:0], tensor[None], torch.cat([tensor, tensor], -1)) if tensor.ndim else ():
+            changed = rewritten(content, lambda about: None, **{name: other.clone()})
+            try:
+                from_bytes(changed).measure(predict, people(60, 1))
+            except FairfoxError:  # anything else fails here
+                refusals += 1
+    assert refusals > 10
 
 
 def test_sizes_that_a_file_does_not_have_are_refused_before_they_are_allocated(content: bytes, tmp_path: Path):

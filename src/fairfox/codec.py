@@ -179,7 +179,7 @@ def _made(node: Any, made: list[Any], tensors: Mapping[str, Tensor], kinds: Mapp
 
 
 def _key(value: Any) -> Any:
-    """Return a key of a dict; parts of parts are refused, since hashing what is shared goes through it again and again."""
+    """Return a key of a dict; parts of parts are refused, since a hash goes through what is shared again and again."""
     parts = value if type(value) is tuple else (value,)
     if not all(type(part) in (int, str) for part in parts):
         raise FileError("a key in it is neither a number nor a text, nor some of them")

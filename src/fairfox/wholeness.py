@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -11,9 +10,10 @@ from torch import Tensor
 from fairfox.auxiliary.inference import infer_groups
 from fairfox.codec import FAILURES
 from fairfox.crossfit import DIRECT, TOTAL
-from fairfox.data.dataset import Dataset, Feature
+from fairfox.data.dataset import Dataset, Feature, Protected
 from fairfox.data.sources import COMPARE, Crossing, Cut, ProtectedSource, Values
 from fairfox.errors import FairfoxError, FileError
+from fairfox.fairtests.effect import Effect
 from fairfox.fairtests.registry import FAIR_TESTS
 from fairfox.fitted import FittedTest, Scored
 from fairfox.maps.protocol import compared_pairs
@@ -23,7 +23,7 @@ from fairfox.models.protocol import predict
 from fairfox.models.wrap import as_model
 
 _APART = "its parts do not fit together"
-_MOST = 10**6  # steps, rounds or re-fits: far more than anybody waits for
+_MOST = 10**5  # steps or re-fits: far more than anybody waits for
 _RANGES = {
     "seed": (0, 2**64 - 1),  # that random generators take
     "batch_size": (1, 2**62),
@@ -31,7 +31,8 @@ _RANGES = {
     "steps": (1, _MOST),
     "restarts": (1, _MOST),
 }
-_PEOPLE = 100  # made-up ones, at most
+_PEOPLE, _UNKNOWN = 100, 5  # made-up ones; those who lack what they are protected by
+_FAR = 1e6  # standard deviations: farther than anybody
 
 
 def check_whole(test: FittedTest, made: list[Any]) -> None:
@@ -55,7 +56,9 @@ def check_whole(test: FittedTest, made: list[Any]) -> None:
         test.metric.shape == (width, width),
         test.encoding.dtype == torch.float64,
         len(test.auxiliary.members) > 0,
-        all(_reads_right(one) for one in made if isinstance(one, ProtectedSource)),
+        all(map(_reads_right, test.encoding.sources)),
+        len(test.auxiliary.members) <= _MOST,
+        all(_fitted_for(variables, one) for one in made if isinstance(one, Effect)),
         all(_has_ways(one, test) for one in made if isinstance(one, TransportMap) and one.scale is not None),
     )
     if not all(right):
@@ -92,8 +95,19 @@ def _reads_right(source: ProtectedSource) -> bool:
         return source.variable.is_continuous
     known = reader.values if isinstance(reader, Values) else reader.cells
     inside = all(k in classes for k in reader.classes) and (reader.rest is None or reader.rest in classes)
-    whole = not isinstance(reader, Crossing) or all(len(cell) == len(reader.parts) for cell in reader.cells)
-    return inside and whole and len(known) == len(reader.classes)
+    return inside and len(known) == len(reader.classes) and (isinstance(reader, Values) or _crosses_right(reader))
+
+
+def _crosses_right(reader: Crossing) -> bool:
+    """Return whether every group of a crossing has a class of each part; crossings of crossings there are not."""
+    parts = reader.parts
+    apart = not any(isinstance(part.reader, Crossing) for part in parts) and all(map(_reads_right, parts))
+    return apart and all(len(cell) == len(parts) for cell in reader.cells)
+
+
+def _fitted_for(variables: tuple[Protected, ...], effect: Effect) -> bool:
+    """Return whether there are as many maps as re-fits of every protected variable."""
+    return len(effect.fitted) in (0, len(variables)) and all(len(maps) == effect.refits for maps in effect.fitted)
 
 
 def _is_number(text: str) -> bool:
@@ -135,29 +149,36 @@ def _mean_of_columns(x: Tensor) -> Tensor:
 
 
 def made_up(test: FittedTest) -> Dataset:
-    """Return people of all classes and categories in turn; what the last one is protected by is unknown."""
-    known, features = test.known, test.encoding.features
-    sizes = [len(p.levels) for p in known.protected] + [len(f.levels) for f in features]
-    rows = torch.arange(min(max(*sizes, 2) + 1, _PEOPLE))
-    x = torch.zeros(len(rows), test.encoding.width, dtype=torch.float64)
+    """Return people of all classes and categories, the same for the same test; some lack what they are protected by."""
+    known, features, generator = test.known, test.encoding.features, torch.Generator().manual_seed(0)
+    x = torch.zeros(_PEOPLE, test.encoding.width, dtype=torch.float64)
     for f in features:
-        x[rows, f.start + (rows % len(f.levels) if f.kind == "categorical" else 0)] = 1.0
-    c = torch.stack(list(_in_turn(known, rows)), dim=1)
-    c[-1] = torch.nan
-    weights = None if known.weights is None else torch.ones(len(rows), dtype=torch.float64)
+        if f.kind == "categorical":
+            x[torch.arange(_PEOPLE), f.start + _drawn(len(f.levels), generator)] = 1.0
+        else:
+            x[:, f.start] = torch.randn(_PEOPLE, generator=generator, dtype=torch.float64)
+            x[:, f.start] *= torch.tensor([1.0, 1.0, _FAR], dtype=torch.float64)[_drawn(3, generator)]
+    c = torch.stack([_values(known, v, generator) for v in range(len(known.protected))], dim=1)
+    c[-_UNKNOWN:] = torch.nan
     return Dataset(
         x=x,
         c=c,
         protected=known.protected,
         features=features,
-        y=(rows % 2).double(),
+        y=_drawn(2, generator).double(),
         withheld=test.encoding.withheld,
-        weights=weights,
+        weights=None if known.weights is None else torch.ones(_PEOPLE, dtype=torch.float64),
     )
 
 
-def _in_turn(known: Dataset, rows: Tensor) -> Iterator[Tensor]:
-    """Yield a protected value for everyone (N,): each class in turn, or numbers of the fitting rows."""
-    for v, p in enumerate(known.protected):
-        values = known.c[:, v].double().nan_to_num()
-        yield values[rows % len(values)] if p.is_continuous else (rows % len(p.levels)).double()
+def _values(known: Dataset, variable: int, generator: torch.Generator) -> Tensor:
+    """Return a protected value for everyone (N,): classes, each as often, or numbers of the fitting rows."""
+    p, values = known.protected[variable], known.c[:, variable].double().nan_to_num()
+    if not p.is_continuous:
+        return _drawn(len(p.levels), generator).double()
+    return values[_drawn(_PEOPLE, generator) * len(values) // _PEOPLE]  # they are in order: low and high ones
+
+
+def _drawn(kinds: int, generator: torch.Generator) -> Tensor:
+    """Return one of some kinds for everyone (N,), each as often, in a random order."""
+    return torch.arange(_PEOPLE)[torch.randperm(_PEOPLE, generator=generator)] % kinds

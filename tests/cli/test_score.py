@@ -102,6 +102,41 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(folder: Path, tmp_path: Pa
     assert not (tmp_path / "out").exists()
 
 
+def test_drift_and_plan_take_its_output(folder: Path, tmp_path: Path):
+    assert run(folder, tmp_path / "out").exit_code == 0
+    for command in (["drift", str(tmp_path / "out"), str(tmp_path / "out")], ["plan", str(tmp_path / "out")]):
+        done = CliRunner().invoke(cli, command)
+        assert done.exit_code == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", ["scores.parquet", "summary.json"])
+def test_both_files_are_written_or_none(folder: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "taken" / name).mkdir(parents=True)
+    done = run(folder, tmp_path / "taken")
+    assert done.exit_code == 2
+    assert f"{name}' is a folder, not a file" in done.stderr
+    assert [path.name for path in (tmp_path / "taken").iterdir()] == [name]
+
+    def full(*given: object, **options: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(*((pq, "write_table") if name == "scores.parquet" else (Path, "write_text")), full)
+    done = run(folder, tmp_path / "full")
+    assert done.exit_code == 2
+    assert "(No space left on device); choose another folder" in done.stderr
+    assert list((tmp_path / "full").iterdir()) == []
+
+
+def test_a_test_that_fails_on_people_is_one_sentence(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def fails(*given: object) -> None:
+        raise IndexError("index out of range")
+
+    monkeypatch.setattr("fairfox.fitted.infer_groups", fails)
+    done = run(folder, tmp_path / "out")
+    assert done.exit_code == 2
+    assert "test.fox' does not fit together (IndexError); write it again with fairfox fit" in done.stderr
+
+
 def test_a_folder_that_cannot_be_written_is_one_sentence(folder: Path, tmp_path: Path):
     (tmp_path / "file").write_text("")
     done = run(folder, tmp_path / "file" / "out")

@@ -10,9 +10,10 @@ import click
 
 from fairfox.cli.endpoints import endpoint_options, find_model, take_endpoint_options
 from fairfox.cli.options import FiniteRange, Once
-from fairfox.errors import FileError
+from fairfox.errors import FairfoxError, FileError
 
 if TYPE_CHECKING:
+    from fairfox.fitted import FittedTest
     from fairfox.result import AuditResult
 
 
@@ -71,7 +72,7 @@ def score(test: Path, model: str, table: Path, *, out: Path, trust_model: bool, 
 
     fitted = load_test(test)
     target = find_model(model, trust=trust_model, endpoint=take_endpoint_options(options))
-    result = fitted.score(target, table, **options)
+    result = _scored(fitted, target, table, str(test), options)
     result.settings.update({"model_source": getattr(target, "shown", model), "table": str(table), "fitted": str(test)})
     scores, summary = _write(result, out)
     click.echo(f"fairfox score of {people(len(result))}, test {result.test}, protected: {', '.join(result.variables)}")
@@ -80,6 +81,18 @@ def score(test: Path, model: str, table: Path, *, out: Path, trust_model: bool, 
     for warning in result.warnings:
         click.echo(f"Warning: {warning}", err=True)
     click.echo(f"Written: {scores}, {summary}", err=True)
+
+
+def _scored(fitted: FittedTest, target: object, table: Path, name: str, options: dict[str, Any]) -> AuditResult:
+    """Return the scores; a test whose tensors turn out to be of wrong shapes was not written by `fairfox fit`."""
+    try:
+        return fitted.score(target, table, **options)
+    except (RuntimeError, IndexError) as error:
+        if isinstance(error, FairfoxError):
+            raise
+        raise FileError(
+            f"The test '{name}' does not fit together ({type(error).__name__}); write it again with fairfox fit"
+        ) from error
 
 
 def _write(result: AuditResult, folder: Path) -> tuple[Path, Path]:
