@@ -119,7 +119,7 @@ def test_the_example_of_verdicts_runs(folder: Path):
     done = subprocess.run(code, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "The model fails. " in done.stdout
-    assert "are on the list of people for whom that is so; of such a list at most 10 % is wrong." in done.stdout
+    assert "are on the list of people for whom that is so; of such a list, which allows" in done.stdout
     assert re.search(r"^fails \S+ Estimate\(value=0\.\d+", done.stdout, re.MULTILINE)
 
 
