@@ -39,7 +39,9 @@ class Finite(click.types.FloatParamType):
         return _finite(self, super().convert(value, param, ctx), param, ctx)
 
 
-def _finite(kind: click.types.FloatParamType, number: float, param: click.Parameter | None, ctx: click.Context | None) -> float:
+def _finite(
+    kind: click.types.FloatParamType, number: float, param: click.Parameter | None, ctx: click.Context | None
+) -> float:
     if not math.isfinite(number):
         kind.fail(f"{number} is not a finite number.", param, ctx)
     return number
