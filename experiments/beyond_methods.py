@@ -13,7 +13,7 @@ from functools import partial
 from typing import cast
 
 import torch
-from other_maps import FirstDirection, MeanOf, NearReal, RotatedRank, SequentialRank, Smoothed, iterated_rank
+from other_maps import MeanOf, NearReal, RotatedRank, SequentialRank, Smoothed, iterated_rank
 from scoring import Scores, known_scores
 from torch import Tensor
 from worlds import Ground
@@ -100,7 +100,6 @@ BATCHES: dict[str, dict[str, Factory]] = {
         "rank, smoothed": lambda on, effort: Smoothed(_plain(), seed=on.seed).fit(on.fitting),
         "rank, principal axes": lambda on, effort: RotatedRank(seed=on.seed).fit(on.fitting),
         "rank, sequential": lambda on, effort: SequentialRank(seed=on.seed).fit(on.fitting),
-        "rank, first direction": lambda on, effort: FirstDirection(_plain()).fit(on.fitting),
     },
     "iterated": {"rank, iterated": lambda on, effort: iterated_rank(seed=on.seed).fit(on.fitting)},
     "moves": {

@@ -6,7 +6,6 @@ for a column like any other. Who goes nowhere, or whose group is unknown, keeps 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
@@ -18,7 +17,6 @@ from fairfox.data.contrasts import destinations, moves
 from fairfox.data.dataset import Dataset, Feature, missing_columns, project_blocks
 from fairfox.explain import group_distance
 from fairfox.maps.columns import outside
-from fairfox.maps.common import CommonWays
 from fairfox.maps.protocol import (
     UNKNOWN,
     ManyGroupMap,
@@ -121,34 +119,6 @@ class Smoothed:
             else:
                 stay[people] = True
         return _mapped(data, rows, stay, mapped.reason or UNKNOWN)
-
-
-@dataclass
-class FirstDirection:
-    """Displacements projected on the direction that most people's have in common, between every two groups."""
-
-    of: ManyGroupMap
-    variable: int = 0
-    common: CommonWays | None = field(default=None, init=False, repr=False)
-
-    def fit(self, data: Dataset) -> Self:
-        """Fit the map, and find the first principal direction of what it does to the fitting people."""
-        _fit(self.of, data, self.variable)
-        # a singular value over the largest, to the power of infinity: 1 for the first direction, 0 for all others
-        self.common = CommonWays.of(data, self.variable, self._displaced, math.inf)
-        return self
-
-    def map(self, data: Dataset, to: Tensor | None = None) -> Mapped:
-        """Return everyone where the map takes them, in that direction alone."""
-        assert self.common is not None, "fit comes first"
-        to = where_to(data, self.variable, to)
-        mapped = self.of.map(data, to)
-        rows = self.common.shrink(data, self.variable, to, mapped.rows, ~mapped.abstained)
-        return _mapped(data, rows, mapped.abstained, mapped.reason)
-
-    def _displaced(self, data: Dataset, to: Tensor) -> tuple[Tensor, Tensor]:
-        mapped = self.of.map(data, to)
-        return mapped.rows, ~mapped.abstained
 
 
 Rotations = Callable[[Tensor], Iterable[Tensor]]  # distances from the group's mean (n, D) -> orthogonal (D, D), in turn

@@ -24,7 +24,6 @@ MAPS = {
     "mean": lambda maps: maps.MeanOf([RankMap(shared=0.0), RankMap(shared=0.0)]),
     "near": lambda maps: maps.NearReal(RankMap(shared=0.0), k=1),
     "smoothed": lambda maps: maps.Smoothed(RankMap(shared=0.0)),
-    "first": lambda maps: maps.FirstDirection(RankMap(shared=0.0)),
     "rotated": lambda maps: maps.RotatedRank(),
     "iterated": lambda maps: maps.iterated_rank(rounds=3),
     "sequential": lambda maps: maps.SequentialRank(),
@@ -171,16 +170,6 @@ def test_smoothing_takes_the_mean_way_of_people_alike(maps):
     )
 
 
-def test_one_direction_is_left_of_every_way(maps):
-    # by rank the first column goes 3 up or down; the second, whose groups are alike but for one value, 0 or 1
-    data = Dataset.from_arrays([[0.0, 0.0], [1.0, 1.0], [3.0, 0.0], [4.0, 2.0]], c=[0, 0, 1, 1])
-    ways = maps.FirstDirection(RankMap(shared=0.0)).fit(data).map(data).rows - data.x
-    plain = RankMap(shared=0.0).fit(data).map(data).rows - data.x
-    first = torch.linalg.svd(plain).Vh[0]
-    torch.testing.assert_close(ways, plain @ torch.outer(first, first))
-    assert torch.linalg.matrix_rank(ways) == 1
-
-
 def test_columns_by_their_ranks_are_those_of_the_rank_map(maps):
     data = draw(WORLDS["additive"].at(1.0), 300, 100, seed=1)
     groups = [data.fitting.x[data.fitting.c[:, 0] == code] for code in (0, 1)]
@@ -270,7 +259,7 @@ def test_the_batches_name_every_map_and_option_and_wait_to_be_asked_for(maps):
     drawn = draw(WORLDS["three classes"].at(1.0), 300, 60, seed=1)
     assert {"variants", "iterated", "moves"} < set(methods.ON_ITS_OWN)
     made = methods.BATCHES["variants"] | methods.BATCHES["iterated"]
-    assert len(made) == 8
+    assert len(made) == 7
     del made["rank and move"]  # needs an auxiliary
     for name, make in made.items():
         ground = type("On", (), {"fitting": drawn.fitting, "seed": 0})()
