@@ -17,11 +17,11 @@ from fairfox.auditing import audit
 from fairfox.crossfit import Progress
 from fairfox.data.files import written_whole
 from fairfox.errors import FileError, OptionError
+from fairfox.fairtests.registry import UNFITTED
 from fairfox.report.markdown import lines_markdown
 from fairfox.report.text import percent
 from fairfox.result import AuditResult
 from fairfox.verdicts.comparing import Pair, Seen, compare_people
-from fairfox.verdicts.estimates import UNFITTED
 
 SCHEMA_VERSION = 1
 _NO_INTERVAL = dict.fromkeys(("value", "error", "lower", "upper"))

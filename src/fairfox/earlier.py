@@ -12,9 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fairfox.errors import DataError, FileError, OptionError
+from fairfox.fairtests.registry import UNFITTED
 from fairfox.result import AuditResult
 from fairfox.verdicts.drifting import Drift, Scores, drift_of_others, drift_of_same
-from fairfox.verdicts.estimates import UNFITTED, errors_of_intervals
+from fairfox.verdicts.estimates import errors_of_intervals
 
 _DAMAGES = (TypeError, ValueError, AttributeError, OverflowError, NotImplementedError)  # Arrow's are among them
 _COLUMNS = ("row_id", "score", "lower", "upper", "flag")

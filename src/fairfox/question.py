@@ -12,6 +12,8 @@ from typing import Any
 from fairfox.comparison import ALL, options_by_test
 from fairfox.errors import OptionError
 from fairfox.fairtests.registry import (
+    EFFECT,
+    UNFITTED,
     About,
     about,
     check_auditable,
@@ -24,8 +26,6 @@ from fairfox.models.description import Kind
 from fairfox.models.output import Returns, Wanted
 
 _LEAST = {"seed": 0, "refits": 1, "folds": 2, "batch_size": 1, "null": 0}  # whole numbers
-EFFECT = "change of the prediction"  # the unit of tests that have a counterfactual prediction
-_UNFITTED = ("fta", "unawareness")  # the tests that learn nothing
 _CHOICES: dict[str, tuple[str | None, ...]] = {
     "output": ("probability", "logit"),
     "returns": (None, "probability", "logit", "value"),
@@ -210,7 +210,7 @@ class Question:
                 f"refits is {self.refits}, and abstain (--abstain) needs at least 2, since it leaves out whom they "
                 "disagree about; set refits=5 (--refits 5)"
             )
-        if self.main in _UNFITTED:
+        if self.main in UNFITTED:
             raise OptionError(
                 f"{self.main} learns nothing, so that no re-fits can disagree; leave abstain (--abstain) out, or use "
                 "rank, move or faux"

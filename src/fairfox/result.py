@@ -21,6 +21,7 @@ from fairfox.comparison import Comparison
 from fairfox.data.dataset import ProtectedKind, group_name
 from fairfox.data.files import written_whole
 from fairfox.errors import OptionError
+from fairfox.fairtests.registry import EFFECT
 from fairfox.flips import FlipSet, flip_sets
 from fairfox.reliability import DISAGREE, Reliability
 from fairfox.steps import NextSteps
@@ -29,7 +30,6 @@ from fairfox.verdicts.nulls import Null
 
 SCHEMA_VERSION = 2
 UNKNOWN = "unknown"  # the own group of people whose protected value is neither known nor inferred
-EFFECT = "change of the prediction"  # the unit of effects, before the prediction's own in brackets
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import click
 from rich.console import Console
 
 from fairfox.cli.audit import audit, sampled
-from fairfox.cli.options import Once
+from fairfox.cli.options import Once, options_among
 from fairfox.cli.progress import progress_bar
 from fairfox.errors import OptionError
 
@@ -47,7 +47,7 @@ _SHARED = (  # options of an audit that mean the same here
 
 @click.command(
     short_help="Find out which of two models treats the same people less unequally.",
-    params=[option for option in audit.params if option.name in _SHARED],
+    params=options_among(audit, _SHARED),
 )
 @click.argument("model_a")
 @click.argument("model_b")

@@ -8,78 +8,32 @@ from typing import Any
 
 import click
 
-from fairfox.cli.options import FiniteRange, Once, settings
+from fairfox.cli.audit import audit
+from fairfox.cli.options import Once, options_among
+
+_SHARED = (  # options of an audit that mean the same here
+    "protected",
+    "intersections",
+    "hold_others",
+    "legitimate",
+    "reference_group",
+    "merge_rare",
+    "weights",
+    "label",
+    "id",
+    "test",
+    "settings_of_test",
+    "categorical",
+    "continuous",
+    "drop",
+    "columns",
+    "refits",
+    "seed",
+)
 
 
-@click.command(short_help="Fit a fairness test on a table and keep it in a file.")
+@click.command(short_help="Fit a fairness test on a table and keep it in a file.", params=options_among(audit, _SHARED))
 @click.argument("table", type=click.Path(path_type=Path))
-@click.option(
-    "-c",
-    "--protected",
-    multiple=True,
-    required=True,
-    metavar="COL",
-    help="Protected column (groups, classes or a number), or a cut such as 'age<25'; repeat.",
-)
-@click.option("--intersections", is_flag=True, help="Also compare crossings of the protected classes: Female & Black.")
-@click.option("--hold-others", is_flag=True, help="Compare with people who are alike in the other protected variables.")
-@click.option(
-    "--legitimate", multiple=True, metavar="COL,COL,...", help="Columns that may rightly tell the groups apart; repeat."
-)
-@click.option(
-    "--reference-group",
-    multiple=True,
-    metavar="GROUP",
-    help="Compare all others with this group only: White, or race=White; repeat for other variables.",
-)
-@click.option(
-    "--merge-rare",
-    cls=Once,
-    type=FiniteRange(0, 0.5, min_open=True, max_open=True),
-    metavar="SHARE",
-    help="Put together classes with a smaller share of the people.",
-)
-@click.option("--weights", cls=Once, metavar="COL", help="Column that says how many people a row stands for.")
-@click.option("--label", cls=Once, metavar="COL", help="Column with the true outcome; it is not an input of models.")
-@click.option("--id", cls=Once, metavar="COL", help="Column that names people; it is not an input of models.")
-@click.option(
-    "--test", cls=Once, default="rank", show_default=True, metavar="T", help="Fairness test, such as rank, move, faux."
-)
-@click.option(
-    "--set",
-    "options",
-    multiple=True,
-    callback=settings,
-    metavar="NAME=VALUE",
-    help="A setting of the test, such as steps=4 for move; repeat.",
-)
-@click.option("--categorical", multiple=True, metavar="COL", help="Take this column as categories; repeat.")
-@click.option("--continuous", multiple=True, metavar="COL", help="Take this column as numbers; repeat.")
-@click.option("--drop", multiple=True, metavar="COL", help="Leave this column out; repeat.")
-@click.option(
-    "--columns",
-    cls=Once,
-    metavar="COL,COL,...",
-    help="Columns that models take, in their order.  [default: all but the other roles]",
-)
-@click.option(
-    "--refits",
-    cls=Once,
-    type=click.IntRange(min=1),
-    default=5,
-    show_default=True,
-    metavar="N",
-    help="How often the fit is repeated, for the intervals.",
-)
-@click.option(
-    "--seed",
-    cls=Once,
-    type=click.IntRange(0, 2**32 - 1),
-    default=0,
-    show_default=True,
-    metavar="N",
-    help="Seed of all randomness.",
-)
 @click.option(
     "-o",
     "--out",
@@ -102,7 +56,7 @@ def fit(table: Path, *, out: Path, **options: Any) -> None:
     columns, named = options["columns"], csv.reader(options["legitimate"], skipinitialspace=True)
     options["legitimate"] = [name for names in named for name in names or [""]]
     options["columns"] = None if columns is None else next(csv.reader([columns], skipinitialspace=True))
-    test = fit_test(table, **options)
+    test = fit_test(table, options=options.pop("settings_of_test"), **options)
     save_test(test, out)
     protected = ", ".join(p.name for p in test.known.protected)
     click.echo(f"{test.name} was fitted on {len(test.known):,} people, protected: {protected}.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -21,6 +22,11 @@ class Once(click.Option):
         if values is not None and len(values) > 1:
             raise click.BadParameter(f"it was given {len(values)} times; give it once.", ctx=ctx, param=self)
         return values[0] if values else None
+
+
+def options_among(command: click.Command, names: Sequence[str]) -> list[click.Parameter]:
+    """Return those options of another command, for one in which they mean the same."""
+    return [option for option in command.params if option.name in names]
 
 
 class FiniteRange(click.FloatRange):

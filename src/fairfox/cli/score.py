@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fairfox.cli.audit import audit
 from fairfox.cli.endpoints import endpoint_options, find_model, take_endpoint_options
-from fairfox.cli.options import FiniteRange, Once
+from fairfox.cli.options import FiniteRange, Once, options_among
 from fairfox.errors import FairfoxError, FileError
 
 if TYPE_CHECKING:
@@ -17,7 +18,12 @@ if TYPE_CHECKING:
     from fairfox.result import AuditResult
 
 
-@click.command(short_help="Score the people of a table with a test that `fairfox fit` kept.")
+_SHARED = ("positive", "output", "returns", "kind", "trust_model")  # options of an audit that mean the same here
+
+
+@click.command(
+    short_help="Score the people of a table with a test that `fairfox fit` kept.", params=options_among(audit, _SHARED)
+)
 @click.argument("test", type=click.Path(path_type=Path))
 @click.argument("model")
 @click.argument("table", type=click.Path(path_type=Path))
@@ -28,28 +34,6 @@ if TYPE_CHECKING:
     metavar="D",
     help="Flag people whose score is above D.  [default: the test's own]",
 )
-@click.option("--positive", cls=Once, metavar="CLASS", help="Class whose prediction is audited.")
-@click.option(
-    "--output",
-    cls=Once,
-    type=click.Choice(["probability", "logit"]),
-    default="probability",
-    show_default=True,
-    help="What is audited.",
-)
-@click.option(
-    "--returns",
-    cls=Once,
-    type=click.Choice(["probability", "logit", "value"]),
-    help="What the model returns.  [default: found out]",
-)
-@click.option(
-    "--kind",
-    cls=Once,
-    type=click.Choice(["table", "matrix", "encoded"]),
-    help="How the model takes people.  [default: found out]",
-)
-@click.option("--trust-model", is_flag=True, help="Load model files that can run code, such as pickles.")
 @endpoint_options
 @click.option(
     "-o",

@@ -53,19 +53,20 @@ _TRANSPORT = (
 _GRAPH = "How the prediction would change in another group, all else following from the given graph of causes."
 _SPREAD = " Moves are measured in the data's own spread (covariance)."
 _SHARE = " Times the model's alignment share, to compare people across models."
-_PREDICTION, _SLOPE, _COSINE = (
-    "change of the prediction",
+EFFECT = "change of the prediction"  # the unit of effects
+UNFITTED = ("fta", "unawareness")  # tests that learn nothing, so that no fit can be off
+_SLOPE, _COSINE = (
     "prediction per unit of log-odds, or per standard deviation of a number",
     "cosine",
 )
 
 FAIR_TESTS: dict[str, About] = {
-    "rank": About(_RANK, _PREDICTION, 0.05, explains=True),
-    "rank/a": About(_RANK + _SHARE, _PREDICTION + " x alignment share", 0.01, explains=True),
-    "move": About(_MOVE, _PREDICTION, 0.05, explains=True),
-    "move/a": About(_MOVE + _SHARE, _PREDICTION + " x alignment share", 0.01, explains=True),
-    "move-direct": About(_DIRECT, _PREDICTION, 0.05, explains=True),
-    "move-direct/a": About(_DIRECT + _SHARE, _PREDICTION + " x alignment share", 0.01, explains=True),
+    "rank": About(_RANK, EFFECT, 0.05, explains=True),
+    "rank/a": About(_RANK + _SHARE, EFFECT + " x alignment share", 0.01, explains=True),
+    "move": About(_MOVE, EFFECT, 0.05, explains=True),
+    "move/a": About(_MOVE + _SHARE, EFFECT + " x alignment share", 0.01, explains=True),
+    "move-direct": About(_DIRECT, EFFECT, 0.05, explains=True),
+    "move-direct/a": About(_DIRECT + _SHARE, EFFECT + " x alignment share", 0.01, explains=True),
     "faux": About(_FAUX, _SLOPE, 0.05),
     "faux/s": About(_FAUX + _SPREAD, _SLOPE, 0.05),
     "faux+ng": About(_NG, _COSINE, 0.5, of_prediction=False, holds=False),
@@ -86,12 +87,12 @@ FAIR_TESTS: dict[str, About] = {
         compares=False,
         holds=False,
     ),
-    "fliptest": About(_FLIP, _PREDICTION, 0.05, only_groups=True, holds=False),
-    "fliptest/a": About(_FLIP + _SHARE, _PREDICTION + " x alignment share", 0.01, only_groups=True, holds=False),
-    "transport": About(_TRANSPORT, _PREDICTION, 0.05, only_groups=True, holds=False),
-    "transport/a": About(_TRANSPORT + _SHARE, _PREDICTION + " x alignment share", 0.01, only_groups=True, holds=False),
-    "counterfactual": About(_GRAPH, _PREDICTION, 0.05, needs_graph=True),
-    "counterfactual/a": About(_GRAPH + _SHARE, _PREDICTION + " x alignment share", 0.01, needs_graph=True),
+    "fliptest": About(_FLIP, EFFECT, 0.05, only_groups=True, holds=False),
+    "fliptest/a": About(_FLIP + _SHARE, EFFECT + " x alignment share", 0.01, only_groups=True, holds=False),
+    "transport": About(_TRANSPORT, EFFECT, 0.05, only_groups=True, holds=False),
+    "transport/a": About(_TRANSPORT + _SHARE, EFFECT + " x alignment share", 0.01, only_groups=True, holds=False),
+    "counterfactual": About(_GRAPH, EFFECT, 0.05, needs_graph=True),
+    "counterfactual/a": About(_GRAPH + _SHARE, EFFECT + " x alignment share", 0.01, needs_graph=True),
     "unfair_map": About(
         "How many times larger the person's loss becomes under an attack along the protected directions; 1 is fair.",
         "loss after the attack over loss before",
@@ -104,7 +105,7 @@ FAIR_TESTS: dict[str, About] = {
     ),
     "unawareness": About(
         "How the prediction changes when the protected column alone is changed.",
-        _PREDICTION,
+        EFFECT,
         0.05,
         needs_input=True,
         explains=True,

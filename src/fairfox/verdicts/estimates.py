@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 Values = NDArray[np.float64]
 DRAWS = 1_000  # of the bootstrap
 LEVEL = 0.95  # of intervals
-UNFITTED = ("fta", "unawareness")  # tests that learn nothing, so that no map can be off
 _AT_ONCE = 1_000_000  # people drawn
 
 
