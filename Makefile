@@ -10,8 +10,9 @@ endif
 
 BIN := .venv/bin
 READY := .venv/.ready
+AXE := $(CURDIR)/.venv/npm/node_modules/axe-core/axe.min.js
 
-.PHONY: demo test lint clean
+.PHONY: demo test test-browser test-engines lint docs screenshots bench clean
 
 demo: $(READY)
 	$(BIN)/fairfox demo --out demo-report
@@ -20,10 +21,27 @@ demo: $(READY)
 test: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
 
+# The pages in a real browser: an installed Chromium, or Debian's package; axe-core comes from npm.
+test-browser: $(READY) $(AXE)
+	@command -v chromium chromium-browser google-chrome >/dev/null || { apt-get update -qq && apt-get install -y -qq chromium; }
+	AXE_CORE=$(AXE) OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m browser tests/browser
+
+# Scoring on Spark and on Dask, each on this machine; Spark needs Java.
+test-engines: $(READY) .venv/.engines
+	@command -v java >/dev/null || { apt-get update -qq && apt-get install -y -qq default-jre-headless; }
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m 'spark or dask' tests/engines
+
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: $(READY)
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs docs/_build/html
+
+screenshots: $(READY)
+	$(BIN)/fairfox demo --out demo-report
+	PYTHONPATH=tests $(BIN)/python docs/screenshots.py demo-report/biased/report.html
 
 clean:
 	rm -rf .venv demo-report
@@ -33,4 +51,13 @@ $(READY): pyproject.toml constraints.txt
 		{ echo "fairfox needs Python 3.11 or newer; run: make $(MAKECMDGOALS) PYTHON=python3.11" >&2; exit 1; }
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+.venv/.engines: $(READY)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[spark,dask]'
+	touch $@
+
+$(AXE): $(READY)
+	@command -v npm >/dev/null || { apt-get update -qq && apt-get install -y -qq npm; }
+	npm install --silent --no-audit --no-fund --prefix .venv/npm axe-core@4.14.0
 	touch $@

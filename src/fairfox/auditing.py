@@ -23,6 +23,7 @@ from fairfox.comparison import Comparison, applicable, check_used
 from fairfox.crossfit import TOTAL, Progress, Readings, cross_fit
 from fairfox.data.contrasts import LOWER
 from fairfox.data.dataset import Protected
+from fairfox.data.hashes import rows_sha256, tensors_sha256
 from fairfox.doubts import find_doubts
 from fairfox.errors import OptionError
 from fairfox.explain import effect_by_feature
@@ -433,6 +434,8 @@ def _settings(case: Case) -> dict[str, Any]:
         "label": q.label,
         "reference": learnt is not None,
         "rows": len(case.data),
+        "rows_sha256": rows_sha256(case.data),
+        "predictions_sha256": tensors_sha256(case.predictions),
         "reference_rows": None if learnt is None else len(learnt),
         "columns": list(case.encoding.columns),
         "intersections": q.intersections,

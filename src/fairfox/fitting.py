@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from hashlib import sha256
 
 import torch
 
@@ -12,6 +11,7 @@ from fairfox.auxiliary.quality import AuxiliaryQuality, measure_quality
 from fairfox.crossfit import DIRECT, TOTAL
 from fairfox.data.dataset import Dataset
 from fairfox.data.encode import Encoding, fit_encoding
+from fairfox.data.hashes import rows_sha256
 from fairfox.data.table import load_table
 from fairfox.errors import OptionError
 from fairfox.explain import proxy_strength
@@ -141,7 +141,7 @@ def _fitted(question: Question, encoding: Encoding, data: Dataset) -> FittedTest
         options=dict(q.options or {}),  # type: ignore[arg-type]
         seed=q.seed,
         version=installed_versions("fairfox")["fairfox"],
-        table=_digest(data),
+        table=rows_sha256(data),
         encoding=encoding,
         known=_without_features(data),
         auxiliary=auxiliary,
@@ -178,14 +178,6 @@ def _without_features(data: Dataset) -> Dataset:
         features=(),
         weights=None if weights is None else weights[order],
     )
-
-
-def _digest(data: Dataset) -> str:
-    """Return a hash of the encoded rows and protected values."""
-    found = sha256()
-    for part in (data.x, data.c):
-        found.update(part.contiguous().numpy(force=True).tobytes())
-    return found.hexdigest()
 
 
 def _proxies(auxiliary: Auxiliary, data: Dataset, variable: int, batch_size: int) -> dict[str, float]:

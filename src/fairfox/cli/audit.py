@@ -235,6 +235,7 @@ def audit(
     Exit codes: 0 within --max-flagged or without it, 1 over it, 2 after bad input or an error.
     """
     from fairfox.cli.tables import print_result
+    from fairfox.data.hashes import file_sha256
     from fairfox.data.table import load_table
     from fairfox.models.http_model import Endpoint
     from fairfox.models.loading import needs_trust
@@ -266,6 +267,7 @@ def audit(
     if result.ids is None and rows is not None:
         result = replace(result, ids=rows)  # the row numbers of TABLE, not of the sample
     told: dict[str, Any] = {"model_source": model, "table": str(table), "id": options["id"], "sample": sample}
+    told["table_sha256"], told["model_sha256"] = file_sha256(table), file_sha256(model)
     told["protected_from"] = None if options["protected_from"] is None else str(options["protected_from"])
     told["trusted"] = trust_model and not isinstance(target, Endpoint) and needs_trust(model)
     if isinstance(target, Endpoint):  # its URL without what may be secret

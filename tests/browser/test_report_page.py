@@ -1,0 +1,263 @@
+"""report.html in a real browser: opened from disk, used with the mouse, with the keyboard, and by axe-core."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from chromium import draw_all
+from conftest import Visit
+from playwright.sync_api import Page
+from sklearn.compose import make_column_transformer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+
+import fairfox
+from fairfox.result import AuditResult
+from fairfox.synthetic.two_groups import LENDING
+
+pytestmark = pytest.mark.browser
+SCRIPT = "<script>alert(1)</script>"
+IMAGE = '"><img src=x onerror=alert(1)>'
+MOST_BYTES = 3_000_000
+
+
+@dataclass(frozen=True)
+class Audited:
+    """An audit, and the page it was written to."""
+
+    result: AuditResult
+    path: Path
+
+
+def lending(people: int, *, rows: bool, folder: Path) -> Audited:
+    """Return the audit of a biased lending model on people whom it was not trained on."""
+    past, new = LENDING.sample(2000, seed=0), LENDING.sample(people, seed=1)
+    columns = ["income", "tenure_years", "debt_ratio"]
+    model = LogisticRegression(max_iter=2000).fit(past.table.select(columns).to_pandas(), past.y)
+    result = fairfox.audit(
+        model,
+        new.table,
+        reference=past.table,
+        protected="sex",
+        label=past.label,
+        columns=columns,
+        refits=2,
+        next_steps=False,
+    )
+    path = folder / "report.html"
+    result.to_html(path, rows=new.table if rows else None)
+    return Audited(result, path)
+
+
+@pytest.fixture(scope="session")
+def audited(tmp_path_factory: pytest.TempPathFactory) -> Audited:
+    """An audit of 1,500 people with their rows on the page."""
+    return lending(1500, rows=True, folder=tmp_path_factory.mktemp("lending"))
+
+
+@pytest.fixture(scope="session")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Audited:
+    """An audit of 100,000 people."""
+    return lending(100_000, rows=False, folder=tmp_path_factory.mktemp("many"))
+
+
+@pytest.fixture(scope="session")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Audited:
+    """An audit whose columns, categories and ids try to run code."""
+    rng = np.random.default_rng(0)
+    n = 400
+    group = np.where(rng.random(n) < 0.5, IMAGE, "other")
+    number = rng.normal(size=n) + 2.0 * (group == IMAGE)
+    kind = np.where(rng.random(n) < 0.3 + 0.4 * (group == IMAGE), IMAGE, SCRIPT)
+    table = pa.table(
+        {"g" + SCRIPT: group, SCRIPT: number, "kind" + IMAGE: kind, "id": [f"{IMAGE}{i}" for i in range(n)]}
+    )
+    frame = table.to_pandas()
+    features = [SCRIPT, "kind" + IMAGE]
+    encode = make_column_transformer((OneHotEncoder(), ["kind" + IMAGE]), remainder="passthrough")
+    model = make_pipeline(encode, LogisticRegression()).fit(frame[features], number + (kind == IMAGE) > 1)
+    result = fairfox.audit(model, frame, protected="g" + SCRIPT, id="id", columns=features, refits=2, next_steps=False)
+    assert result.flags.any()
+    path = tmp_path_factory.mktemp("hostile") / "report.html"
+    result.to_html(path, rows=frame)
+    return Audited(result, path)
+
+
+def count_at(result: AuditResult, delta: float) -> int:
+    """Return how many judged people have a score above delta."""
+    return int(((result.scores > delta) & ~result.abstained).sum())
+
+
+def set_slider(page: Page, position: int) -> float:
+    """Move the slider to a position of its own range, as a hand would, and return the delta that it stands for."""
+    page.locator("#delta").evaluate(
+        "(node, at) => { node.value = at; node.dispatchEvent(new Event('input', {bubbles: true})); }", position
+    )
+    return float(page.locator("#delta").get_attribute("data-delta"))
+
+
+def test_the_page_opens_from_disk_without_an_error_or_a_request(visit: Visit, audited: Audited):
+    page = visit.open(audited.path)
+    draw_all(page)
+    assert page.locator(".chart").count() >= 4
+    assert visit.errors == []
+    assert [url for url in visit.requests if not url.startswith(("file://", "data:", "blob:"))] == []
+    assert [url for url in visit.requests if url.startswith("file://")] == [audited.path.as_uri()]
+
+
+def test_every_chart_is_drawn_and_has_its_numbers_in_a_table(visit: Visit, audited: Audited):
+    page = visit.open(audited.path)
+    draw_all(page)
+    for figure in page.locator("figure:has(.chart)").all():
+        assert figure.locator("svg, canvas").count() >= 1
+        figure.locator("summary").first.click()
+        assert figure.locator("table tbody tr").count() >= 1
+
+
+def test_the_slider_counts_as_python_does_at_every_tenth_of_its_range(visit: Visit, audited: Audited):
+    page = visit.open(audited.path)
+    slider, count = page.locator("#delta"), page.locator("#flagged-count")
+    assert int(count.get_attribute("data-count")) == int(audited.result.flags.sum())
+    last = int(slider.get_attribute("max"))
+    seen = set()
+    for position in range(0, last + 1, max(last // 10, 1)):
+        delta = set_slider(page, position)
+        found = int(count.get_attribute("data-count"))
+        assert found == count_at(audited.result, delta)
+        assert f"{found:,}" in count.inner_text()
+        seen.add(found)
+    assert len(seen) >= 5  # it did move
+
+
+def test_the_slider_moves_with_the_arrow_keys(visit: Visit, audited: Audited):
+    page = visit.open(audited.path)
+    slider = page.locator("#delta")
+    before = float(slider.get_attribute("data-delta"))
+    slider.focus()
+    for _ in range(15):
+        page.keyboard.press("ArrowRight")
+    after = float(slider.get_attribute("data-delta"))
+    assert after > before
+    assert int(page.locator("#flagged-count").get_attribute("data-count")) == count_at(audited.result, after)
+
+
+def test_people_are_sorted_and_opened_with_the_keyboard_alone(visit: Visit, audited: Audited):
+    page = visit.open(audited.path)
+
+    def tab_to(selector: str) -> None:
+        for _ in range(400):
+            page.keyboard.press("Tab")
+            if page.evaluate("s => document.activeElement.matches(s)", selector):
+                return
+        raise AssertionError(f"Tab never reaches {selector}")
+
+    tab_to('table#people thead th button[data-sort="score"]')
+    scores = "Array.from(document.querySelectorAll('table#people tbody tr.person')).map(r => Number(r.dataset.score))"
+    orders = []
+    for _ in range(2):
+        page.keyboard.press("Enter")
+        heading = page.locator("table#people thead th", has=page.locator('button[data-sort="score"]'))
+        orders.append((heading.get_attribute("aria-sort"), page.evaluate(scores)))
+    for direction, values in orders:
+        assert values == sorted(values, reverse=direction == "descending")
+    assert {direction for direction, _ in orders} == {"ascending", "descending"}
+    tab_to("table#people tbody tr.person button[aria-expanded]")
+    assert page.evaluate("document.activeElement.getAttribute('aria-expanded')") == "false"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.getAttribute('aria-expanded')") == "true"
+    detail = page.locator("table#people tbody tr.detail:visible")
+    assert detail.count() == 1
+    assert "income" in detail.inner_text()
+    page.keyboard.press("Enter")
+    assert page.locator("table#people tbody tr.detail:visible").count() == 0
+
+
+def test_a_person_is_shown_beside_the_same_person_in_the_other_group(visit: Visit, audited: Audited):
+    page = visit.open(audited.path)
+    row = page.locator("table#people tbody tr.person").first
+    row.locator("button[aria-expanded]").click()
+    said = page.locator("table#people tbody tr.detail:visible").inner_text()
+    top = int(audited.result.scores.argmax())
+    own, other = (
+        t.column("income")[top].as_py()
+        for t in (LENDING.sample(1500, seed=1).table, audited.result.counterfactual_table)
+    )
+    digits = said.replace(",", "")
+    assert str(int(own)) in digits
+    assert str(int(other)) in digits
+
+
+def test_the_filter_leaves_the_people_it_names(visit: Visit, audited: Audited):
+    page = visit.open(audited.path)
+    everyone = page.locator("table#people tbody tr.person:visible").count()
+    wanted = page.locator("table#people tbody tr.person").nth(3).get_attribute("data-id")
+    page.locator("#people-filter").fill(wanted)
+    left = page.locator("table#people tbody tr.person:visible")
+    assert 1 <= left.count() < everyone
+    assert str(left.count()) in page.locator("#people-shown").inner_text()
+    page.locator("#people-filter").fill("")
+    assert page.locator("table#people tbody tr.person:visible").count() == everyone
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1440, 390])
+def test_axe_finds_no_serious_violation(visit: Visit, audited: Audited, axe: str, scheme: str, width: int):
+    visit.page.set_viewport_size({"width": width, "height": 900})
+    visit.page.emulate_media(color_scheme=scheme)
+    page = visit.open(audited.path)
+    draw_all(page)
+    page.locator("table#people tbody tr.person button[aria-expanded]").first.click()
+    page.evaluate(axe)
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    serious = [v for v in found["violations"] if v["impact"] in ("serious", "critical")]
+    assert [(v["id"], [n["html"] for n in v["nodes"]][:3]) for v in serious] == []
+    assert len(found["passes"]) > 10  # it did look
+
+
+@pytest.mark.parametrize("width", [1440, 900, 390])
+def test_no_width_scrolls_sideways(visit: Visit, audited: Audited, width: int):
+    visit.page.set_viewport_size({"width": width, "height": 900})
+    page = visit.open(audited.path)
+    draw_all(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_the_theme_button_turns_light_into_dark(visit: Visit, audited: Audited):
+    visit.page.emulate_media(color_scheme="light")
+    page = visit.open(audited.path)
+    background = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(background)
+    page.locator("#theme").click()
+    assert page.evaluate(background) != light
+
+
+def test_names_that_try_to_run_code_are_shown_as_text(visit: Visit, hostile: Audited):
+    page = visit.open(hostile.path)
+    draw_all(page)
+    for button in page.locator("table#people tbody tr.person button[aria-expanded]").all()[:3]:
+        button.click()
+    text = page.locator("body").inner_text()
+    assert SCRIPT in text
+    assert IMAGE in text
+    assert visit.dialogs == []
+    assert visit.errors == []
+    assert page.locator("img[src='x']").count() == 0
+    assert page.evaluate("Array.from(document.scripts).filter(s => s.textContent.trim() === 'alert(1)').length") == 0
+    assert [url for url in visit.requests if not url.startswith(("data:", "blob:"))] == [hostile.path.as_uri()]
+
+
+def test_a_hundred_thousand_people_fit_in_three_megabytes_and_three_seconds(visit: Visit, many: Audited):
+    assert len(many.result) == 100_000
+    assert many.path.stat().st_size < MOST_BYTES
+    start = time.perf_counter()
+    page = visit.open(many.path)
+    delta = set_slider(page, int(page.locator("#delta").get_attribute("max")) // 2)
+    found = int(page.locator("#flagged-count").get_attribute("data-count"))
+    assert time.perf_counter() - start < 3
+    assert found == count_at(many.result, delta)

@@ -1,0 +1,43 @@
+"""A real browser for tests and screenshots: the Chromium that is installed, driven by playwright."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+
+
+def find_chromium() -> str | None:
+    """Return the path of an installed Chromium; None where there is none."""
+    return next((path for path in map(shutil.which, NAMES) if path), None)
+
+
+@contextmanager
+def browser() -> Iterator[Browser]:
+    """Give a headless browser that knows no network."""
+    with sync_playwright() as playwright:
+        # --no-sandbox: build servers run as root, where Chromium's own sandbox does not start
+        started = playwright.chromium.launch(executable_path=find_chromium(), args=["--no-sandbox"])
+        try:
+            yield started
+        finally:
+            started.close()
+
+
+def open_page(page: Page, path: Path) -> None:
+    """Open a report from disk and wait until it can be used."""
+    page.goto(path.as_uri())
+    page.wait_for_selector('html[data-ready="true"]', timeout=15_000)
+
+
+def draw_all(page: Page) -> None:
+    """Scroll through the page until every chart is drawn."""
+    for chart in page.locator(".chart").all():
+        chart.scroll_into_view_if_needed()
+        page.wait_for_function("node => node.dataset.ready === 'true'", arg=chart.element_handle(), timeout=15_000)
+    page.evaluate("window.scrollTo(0, 0)")
