@@ -12,7 +12,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 AXE := $(CURDIR)/.venv/npm/node_modules/axe-core/axe.min.js
 
-.PHONY: demo test test-browser test-engines lint docs screenshots bench clean
+.PHONY: demo test test-browser test-engines lint docs docs-linkcheck screenshots bench clean
 
 demo: $(READY)
 	$(BIN)/fairfox demo --out demo-report
@@ -38,6 +38,10 @@ lint: $(READY)
 
 docs: $(READY)
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs docs/_build/html
+
+# Needs the network: links that lead outside are followed.
+docs-linkcheck: $(READY)
+	$(BIN)/sphinx-build --builder linkcheck docs docs/_build/linkcheck
 
 screenshots: $(READY)
 	$(BIN)/fairfox demo --out demo-report

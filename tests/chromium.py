@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from playwright.sync_api import Browser, Page, sync_playwright
@@ -41,3 +42,18 @@ def draw_all(page: Page) -> None:
         chart.scroll_into_view_if_needed()
         page.wait_for_function("node => node.dataset.ready === 'true'", arg=chart.element_handle(), timeout=15_000)
     page.evaluate("window.scrollTo(0, 0)")
+
+
+@dataclass
+class Visit:
+    """A page that was opened from disk, and what it did."""
+
+    page: Page
+    errors: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+    dialogs: list[str] = field(default_factory=list)
+
+    def open(self, path: Path) -> Page:
+        """Open a report and return the page, ready to use."""
+        open_page(self.page, path)
+        return self.page

@@ -1,4 +1,4 @@
-"""The published schema of summary.json, as it is and without room for fields it does not name."""
+"""The published schemas of summary.json, as they are and without room for fields they do not name."""
 
 from __future__ import annotations
 
@@ -8,7 +8,12 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-SCHEMA: dict[str, Any] = json.loads((files("fairfox.report") / "schemas/summary.schema.json").read_text("utf-8"))
+_FILES = {"audit": "summary", **{kind: kind for kind in ("compare", "drift", "demo", "score")}}  # by `kind`
+SCHEMAS: dict[str, dict[str, Any]] = {
+    kind: json.loads((files("fairfox.report") / f"schemas/{name}.schema.json").read_text("utf-8"))
+    for kind, name in _FILES.items()
+}
+SCHEMA = SCHEMAS["audit"]
 
 
 def closed(schema: Any) -> Any:
@@ -21,12 +26,19 @@ def closed(schema: Any) -> Any:
     return {"additionalProperties": False, **out} if isinstance(out.get("properties"), dict) else out
 
 
-VALIDATORS = tuple(Draft202012Validator(schema) for schema in (SCHEMA, closed(SCHEMA)))
+def validators(schema: dict[str, Any]) -> tuple[Draft202012Validator, Draft202012Validator]:
+    """Return the validators of a schema as it is, and closed."""
+    return Draft202012Validator(schema), Draft202012Validator(closed(schema))
 
 
-def assert_valid_summary(text: str) -> dict[str, Any]:
-    """Return the fields of a summary.json that is as the schema says, and has no field the schema does not name."""
+VALIDATORS = validators(SCHEMA)
+
+
+def assert_valid_summary(text: str, kind: str = "audit") -> dict[str, Any]:
+    """Return the fields of a summary.json that is as the schema of its kind says, and has no field that it does not
+    name."""
     fields: dict[str, Any] = json.loads(text)
-    for validator in VALIDATORS:
+    assert fields["kind"] == kind
+    for validator in validators(SCHEMAS[kind]):
         assert [f"{error.json_path}: {error.message}" for error in validator.iter_errors(fields)] == []
     return fields

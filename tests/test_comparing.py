@@ -1,6 +1,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,12 +9,23 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+from junitparser import Failure, JUnitXml
+from lxml import html
 
 import fairfox
 from fairfox.comparing import Compared
 from fairfox.errors import FileError, OptionError
+from fairfox.report.markdown import as_text
+from fairfox.result import AuditResult
 from fairfox.synthetic.two_groups import LENDING
+from fairfox.verdicts.comparing import Seen, compare_people
+from tests.schemas import assert_valid_summary
 from tests.test_docs import example
+
+
+def seen(result: AuditResult) -> Seen:
+    return Seen(result.reliability.refits.double().numpy(), result.scores.double().numpy(), result.flags.numpy())
+
 
 OPTIONS = {"protected": "sex", "refits": 2, "folds": 2, "seed": 3}
 
@@ -61,24 +73,52 @@ def test_both_were_audited_with_the_same_question_on_the_same_people(found: Comp
 
 
 def test_the_files_hold_what_was_found(found: Compared, tmp_path: Path):
-    paths = found.write(tmp_path / "out")
-    assert [path.name for path in paths] == ["compare.json", "people.parquet", "summary.md"]
-    heading, *lines = paths[2].read_text("utf-8").rstrip("\n").split("\n\n")
-    assert heading == f"## fairfox: {found.word}"
-    assert len(lines) == len(found.summary().splitlines())
-    assert lines[1].startswith(f"Verdict: {found.word}. ")
-    fields = json.loads(paths[0].read_text())
+    paths = {path.name: path for path in found.write(tmp_path / "out")}
+    assert list(paths) == ["summary.json", "report.html", "report.json", "junit.xml", "summary.md", "people.parquet"]
+    heading, why, *lines = paths["summary.md"].read_text("utf-8").rstrip("\n").split("\n\n")
+    assert heading == "## fairfox: B is fairer"
+    assert why == as_text(found.why)
+    assert lines[:2] == [as_text(line) for line in found.summary().splitlines()[2:4]]
+    fields = assert_valid_summary(paths["summary.json"].read_text(), "compare")
     assert fields["word"] == found.word
     assert fields["people"] == 120
     assert fields["models"]["a"]["name"] == "steep"
     assert fields["models"]["b"]["mean_effect"] == found.pair.means[1]
     assert fields["difference"]["upper"] == found.pair.difference.upper
-    table = pq.read_table(paths[1])
+    table = pq.read_table(paths["people.parquet"])
     assert table.num_rows == 120
     apart = np.subtract(table["score_b"].to_numpy(), table["score_a"].to_numpy())
     assert table["difference"].to_numpy() == pytest.approx(apart)
     assert apart.mean() == pytest.approx(fields["difference"]["value"])
     assert table["flag_a"].to_pylist() == found.a.flags.tolist()
+
+
+def test_the_page_shows_both_and_the_people_for_whom_most_changed(found: Compared, tmp_path: Path):
+    found.write(tmp_path)
+    shown = json.loads((tmp_path / "report.json").read_text())
+    assert (shown["kind"], shown["outcome"]) == ("compare", "passed")
+    apart = np.abs(found.b.scores.numpy() - found.a.scores.numpy())
+    rows = shown["people"]["rows"]
+    assert [int(row[0]) for row in rows] == np.argsort(-apart, kind="stable")[:20].tolist()
+    assert rows[0][3] == f"{-100 * apart.max():+.1f}"  # B is gentler, in points
+    page = html.fromstring((tmp_path / "report.html").read_text())
+    assert page.xpath("string(//h1)") == "B is fairer"
+    assert [each.text_content() for each in page.xpath("//section[@id='changed']//tbody/tr[1]/*")] == rows[0]
+    assert found.to_html(tmp_path / "again.html") == (tmp_path / "report.html").read_text()
+    assert (tmp_path / "again.html").read_text() == (tmp_path / "report.html").read_text()
+
+
+def test_the_build_server_is_told_whether_b_is_as_fair_as_a(found: Compared, tmp_path: Path):
+    found.write(tmp_path / "there")
+    replace(found, pair=compare_people(*(seen(one) for one in (found.b, found.a)), delta=0.05, folds=2)).write(
+        tmp_path / "back"
+    )
+    ends = {}
+    for folder in ("there", "back"):
+        ((case,),) = JUnitXml.fromfile(str(tmp_path / folder / "junit.xml"))
+        assert case.name == "B treats people no more unequally than A"
+        ends[folder] = [type(each) for each in case.result]
+    assert ends == {"there": [], "back": [Failure]}
 
 
 def test_a_folder_that_is_a_file_is_refused_and_nothing_is_left(found: Compared, tmp_path: Path):
@@ -106,7 +146,7 @@ def test_a_decision_threshold_is_held_for_both_and_no_delta():
     apart = found.pair.shares[1] - found.pair.shares[0]
     assert f"with B; a difference of {100 * apart:+.1f} points." in found.summary()
     assert "\nFlagged: " in found.summary()
-    fields = json.loads(found.to_json())
+    fields = assert_valid_summary(found.to_json(), "compare")
     assert fields["share_difference"] == {"value": apart, "error": None, "lower": None, "upper": None}
     with pytest.raises(OptionError, match=r"The decision threshold of the audit of A is 0\.5 and that of B None"):
         fairfox.compare(steep, gentle, people(), only_a={"decision_threshold": 0.5}, **OPTIONS)

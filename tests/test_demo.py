@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from junitparser import JUnitXml
 
 from fairfox.cli.main import cli
+from fairfox.report.markdown import as_text
 from tests.schemas import assert_valid_summary
 
 
@@ -21,7 +23,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
 
 
 def test_the_biased_model_is_measured_in_true_units_and_the_right_people_come_first(demo: tuple[str, Path]):
-    biased = json.loads((demo[1] / "demo.json").read_text())["biased"]
+    biased = json.loads((demo[1] / "summary.json").read_text())["models"]["biased"]
     assert biased["mean_effect"] / biased["mean_truth"] == pytest.approx(1.0, abs=0.25)
     assert biased["rho"] >= 0.65
     assert biased["precision"] > 0.8
@@ -29,7 +31,7 @@ def test_the_biased_model_is_measured_in_true_units_and_the_right_people_come_fi
 
 
 def test_the_fair_model_is_left_alone(demo: tuple[str, Path]):
-    found = json.loads((demo[1] / "demo.json").read_text())
+    found = json.loads((demo[1] / "summary.json").read_text())["models"]
     assert found["fair"]["mean_truth"] == 0.0
     assert found["fair"]["mean_effect"] <= 0.1 * found["biased"]["mean_effect"]
     assert found["fair"]["confident"] == 0
@@ -37,14 +39,31 @@ def test_the_fair_model_is_left_alone(demo: tuple[str, Path]):
 
 def test_the_findings_are_printed_and_the_reports_written(demo: tuple[str, Path]):
     printed = " ".join(demo[0].split())
-    found = json.loads((demo[1] / "demo.json").read_text())
-    assert f"Spearman correlation with it {found['biased']['rho']:.2f}" in printed
+    found = assert_valid_summary((demo[1] / "summary.json").read_text(), "demo")
+    assert f"Spearman correlation with it {found['models']['biased']['rho']:.2f}" in printed
     assert "0 people confidently flagged" in printed
     for name in ("biased", "fair"):
         written = {path.name for path in (demo[1] / name).iterdir()}
-        assert written == {"summary.json", "scores.parquet", "report.html", "junit.xml", "summary.md"}
+        assert written == {"summary.json", "scores.parquet", "report.html", "report.json", "junit.xml", "summary.md"}
         assert_valid_summary((demo[1] / name / "summary.json").read_text())
+    assert {path.name for path in demo[1].iterdir()} == {
+        *("biased", "fair", "summary.json", "summary.md", "junit.xml", "people.csv"),
+    }
     settings = found["settings"]["biased"]
     assert settings["seed"] == 0
     assert settings["versions"]["torch"]
     assert settings["seconds"] > 0
+
+
+def test_the_build_server_and_the_pull_request_are_told_of_both_models(demo: tuple[str, Path]):
+    biased, fair = JUnitXml.fromfile(str(demo[1] / "junit.xml"))
+    assert [suite.name for suite in (biased, fair)] == [
+        "fairfox audit of the biased model, test rank",
+        "fairfox audit of the fair model, test rank",
+    ]
+    assert [(suite.tests, suite.failures, suite.skipped) for suite in (biased, fair)] == [(1, 1, 0), (1, 0, 0)]
+    found = json.loads((demo[1] / "summary.json").read_text())
+    comment = (demo[1] / "summary.md").read_text()
+    assert comment.startswith("## fairfox demo; biased: fails; fair: passes\n\n6,000 loan applicants")
+    assert f"| biased | {found['models']['biased']['mean_effect']:.4f} |" in comment
+    assert comment.rstrip().endswith(as_text(found["in_words"][-1]))

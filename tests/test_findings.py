@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 from typing import Any
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fairfox.auxiliary.quality import AuxiliaryQuality
 from fairfox.certainty import Rule
@@ -84,9 +87,40 @@ def test_a_number_goes_up_and_down_by_one_standard_deviation():
 def test_a_number_s_groups_are_quarters_of_the_people():
     ages = [20.0, 30.0, 40.0, 50.0, 60.0]
     found = finding(readings([[0.1, 0.1]] * 5, ages, AGE))
-    assert [group.level for group in found.groups] == ["20", "30", "40", "50 to 60"]
+    assert [group.level for group in found.groups] == ["below 25", "25 to 35", "35 to 45", "45 and above"]
     assert [group.people for group in found.groups] == [1, 1, 1, 2]
-    assert found.group[-1] == "50 to 60"
+    assert found.group[-1] == "45 and above"
+
+
+def ranges_of(values: list[float]) -> list[str]:
+    return [group.level for group in finding(readings([[0.1, 0.1]] * len(values), values, AGE)).groups]
+
+
+def test_the_ranges_of_a_number_are_cut_at_values_that_several_people_have_or_at_nobody_s():
+    # quartiles 20, 30, 40: the ranges begin with values that 10, or 1, people have
+    assert ranges_of([10.0] * 10 + [20.0] * 10 + [30.0] * 10 + [40.0] * 10) == [
+        *("below 20", "20 to 30"),
+        *("30 to 40", "40 and above"),
+    ]
+    assert ranges_of([21.0, 34.0, 35.0, 36.0, 37.0]) == ["below 30", "30 to 34.5", "34.5 to 35.5", "35.5 and above"]
+    assert ranges_of([-3.0, -0.0001, 0.0001, 5.0, 6.0]) == ["below -2", "-2 to 0", "0 to 3", "3 and above"]
+    assert ranges_of([7.0] * 6) == ["any"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.floats(-1e6, 1e6, width=32), min_size=4, max_size=40))
+def test_the_ranges_of_a_number_hold_their_people_and_tell_nobody_s_value(values: list[float]):
+    found = finding(readings([[0.1, 0.1]] * len(values), values, AGE))
+    assert len({group.level for group in found.groups}) == len(found.groups)
+    quartiles = torch.tensor(values, dtype=torch.float64).quantile(torch.tensor([0.25, 0.5, 0.75], dtype=torch.float64))
+    quarters = [sum(value >= cut for cut in quartiles.tolist()) for value in values]
+    assert len(set(zip(quarters, found.group, strict=True))) == len(found.groups)  # the same people together
+    for value, level in zip(values, found.group, strict=True):
+        bounds = [Decimal(word) for word in level.split() if word not in ("below", "to", "and", "above", "any")]
+        low = bounds[0] if level.endswith("above") or " to " in level else Decimal("-Infinity")
+        high = bounds[-1] if level.startswith("below") or " to " in level else Decimal("Infinity")
+        assert low <= Decimal(value) < high
+        assert all(values.count(value) >= 5 for value in values if Decimal(value) in bounds)
 
 
 def test_a_derivative_away_from_the_own_class_is_told_so():

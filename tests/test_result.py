@@ -1,13 +1,17 @@
+import json
 import math
+import sys
 from dataclasses import replace
 from pathlib import Path
 
+import altair as alt
 import pyarrow.parquet as pq
 import pytest
 import torch
 
-from fairfox.errors import OptionError
+from fairfox.errors import MissingExtraError, OptionError
 from fairfox.fairtests.registry import FAIR_TESTS
+from fairfox.report.snippet import result_card
 from fairfox.result import AuditResult
 from tests.support import (
     PEOPLE,
@@ -111,23 +115,6 @@ def test_html_file_is_what_was_returned(tmp_path: Path):
     assert page.startswith("<!doctype html>")
 
 
-def test_groups_are_named_in_words():
-    group = example_result().groups[0]
-    assert group.name == "sex=Female"
-    assert replace(group, variable="age<25", level="age<25").name == "age<25"
-    assert replace(group, variable="age<25", level="not age<25").name == "not age<25"
-
-
-def test_totals_come_with_the_standard_error_of_the_people_they_were_averaged_over():
-    effect = example_result().features.effect
-    explained = effect.per_person[:30].abs()  # the last ten people were not explained
-    assert effect.people == 30
-    assert effect.error["income"] == pytest.approx(float(explained[:, 0].std() / 30**0.5))
-    drawn = replace(effect, drawn=torch.arange(40) < 10)
-    assert drawn.people == 10
-    assert drawn.total["income"] == pytest.approx(float(explained[:10, 0].mean()))
-
-
 def test_signed_contributions_are_averaged_within_groups():
     result = example_result()
     women = torch.arange(40)[:30] % 2 == 0
@@ -225,12 +212,6 @@ def test_a_limit_on_an_unknown_group_is_refused():
         two_variables().over_limits({"race=D": 0.1})
 
 
-def test_a_class_may_be_called_unknown():
-    finding = two_variables().findings[0]
-    assert finding.unknown == 1
-    assert replace(finding, levels=("F", "M", "unknown")).unknown == 0
-
-
 def test_groups_have_the_delta_of_all_or_their_own():
     assert (many_result().delta_of("race=Black"), many_result().delta_of("race=White")) == (0.03, 0.05)
 
@@ -249,3 +230,65 @@ def test_doubt_and_distance_are_those_of_the_reliability_and_unknown_without_one
 def test_the_median_distance_of_nobody_is_nan():
     result = with_doubt(example_result(abstained=torch.ones(PEOPLE, dtype=torch.bool)))
     assert math.isnan(result.median_distance)
+
+
+@pytest.mark.parametrize("result", [example_result(), many_result()], ids=["one variable", "three"])
+def test_frames_have_a_row_per_person_and_the_columns_of_the_file(result: AuditResult):
+    table = result.scores_table()
+    pandas, polars = result.to_pandas(), result.to_polars()
+    assert list(pandas.columns) == polars.columns == table.column_names
+    assert pandas["row_id"].tolist() == polars["row_id"].to_list() == list(range(len(result)))
+    for name in ("score", "flag", "towards", "reason"):
+        expected = table[name].to_pylist()
+        assert polars[name].to_list() == expected
+        assert [
+            None if missing else value for value, missing in zip(pandas[name], pandas[name].isna(), strict=True)
+        ] == (expected)
+
+
+def test_people_who_are_flagged_are_chosen_by_their_column_of_the_frame():
+    result = example_result()
+    frame = result.to_pandas()
+    assert frame["flag"].isna().sum() == 2  # abstained
+    flagged = [n for n in range(38) if abs(float(result.signed[n])) > 0.05]
+    assert frame[frame["flag"]]["row_id"].tolist() == flagged
+    assert frame[~frame["flag"]]["row_id"].tolist() == [n for n in range(38) if n not in flagged]
+
+
+@pytest.mark.parametrize("package", ["pandas", "polars"])
+def test_without_the_package_a_frame_says_what_to_install(package: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingExtraError, match=rf"'{package}' is needed to give a result as a frame.*\[{package}\]'"):
+        getattr(example_result(), f"to_{package}")()
+
+
+def test_groups_are_records_for_a_frame():
+    pandas = pytest.importorskip("pandas")
+    result = many_result()
+    frame = pandas.DataFrame(list(result.groups))
+    assert frame["variable"].tolist() == ["sex"] * 2 + ["race"] * 5 + ["age"] * 3
+    assert frame["mean_signed"].tolist() == [group.mean_signed for group in result.groups]
+
+
+@pytest.mark.parametrize("name", ["scores", "groups", "readings", "features", "proxies"])
+@pytest.mark.parametrize("result", [example_result(), many_result()], ids=["one variable", "three"])
+def test_charts_are_altair_charts_that_vega_lite_knows(result: AuditResult, name: str):
+    chart = getattr(result.charts, name)
+    assert isinstance(chart, alt.TopLevelMixin)
+    assert chart.to_dict()["$schema"].startswith("https://vega.github.io/schema/vega-lite/")
+
+
+def test_charts_of_one_variable_are_those_of_it_alone():
+    result = many_result()
+    (titles, race) = (
+        json.dumps(each.to_dict()) for each in (result.charts.groups, result.charts.for_variable("race").groups)
+    )
+    assert "Latin" in race
+    assert "18 to 33" in titles
+    assert "18 to 33" not in race
+    assert result.charts is result.charts  # figures are made once
+    assert replace(result).charts is not result.charts
+
+
+def test_a_notebook_shows_the_card_of_a_result():
+    assert example_result()._repr_html_() == result_card(example_result())

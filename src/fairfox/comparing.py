@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,11 @@ import pyarrow.parquet as pq
 from fairfox.auditing import audit
 from fairfox.crossfit import Progress
 from fairfox.data.files import written_whole
-from fairfox.errors import FileError, OptionError
+from fairfox.errors import OptionError
 from fairfox.fairtests.registry import UNFITTED
-from fairfox.report.markdown import lines_markdown
+from fairfox.report.pair import changed_people, pair_view
+from fairfox.report.pair_figures import Side
+from fairfox.report.summary import strict_json
 from fairfox.report.text import percent
 from fairfox.result import AuditResult
 from fairfox.verdicts.comparing import Pair, Seen, compare_people
@@ -66,13 +68,29 @@ class Compared:
             lines.append(f"Alignment share with {variable}: {percent(own)} with A, {percent(other)} with B.")
         return "\n".join(lines)
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        from fairfox.report.snippet import compared_card
+
+        return compared_card(self)
+
     def to_json(self, path: str | Path | None = None) -> str:
         """Return the comparison without its people as JSON, and write it to `path` when given."""
-        text = json.dumps(self._fields(), indent=2, allow_nan=False) + "\n"
+        text = strict_json(self._fields())
         if path is not None:
             with written_whole(Path(path)) as temporary:
                 temporary.write_text(text, encoding="utf-8")
         return text
+
+    def to_html(self, path: str | Path | None = None) -> str:
+        """Return the page that shows both audits, which needs nothing beside it, and write it to `path` when given."""
+        from fairfox.report.pair_files import render_pair  # charts and pages take a while to import
+
+        page = render_pair(self._view())
+        if path is not None:
+            with written_whole(Path(path)) as temporary:
+                temporary.write_text(page, encoding="utf-8")
+        return page
 
     def people_table(self) -> pa.Table:
         """Return one row per person: both scores, signs and flags, and B's score less A's; null where not judged."""
@@ -84,28 +102,33 @@ class Compared:
             columns |= {f"{name}_{side}": table[name] for side, table in tables.items()}
         return pa.table(columns)
 
-    def write(self, folder: str | Path) -> tuple[Path, Path, Path]:
-        """Write compare.json, people.parquet and summary.md to a folder, all or none, and return their paths."""
-        paths = Path(folder) / "compare.json", Path(folder) / "people.parquet", Path(folder) / "summary.md"
-        text, table = self.to_json(), self.people_table()
-        comment = lines_markdown(f"fairfox: {self.word}", self.summary().splitlines())
-        try:
-            with ExitStack() as stack:
-                first, second, third = (stack.enter_context(written_whole(path)) for path in paths)
-                first.write_text(text, encoding="utf-8")
-                pq.write_table(table, second)
-                third.write_bytes(comment.encode())
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise FileError(
-                f"The comparison cannot be written to '{folder}' ({reason}); choose another folder"
-            ) from error
-        return paths
+    def write(self, folder: str | Path) -> tuple[Path, ...]:
+        """Write report.html, report.json, summary.json, summary.md, junit.xml and people.parquet to a folder, all or
+        none, and return their paths."""
+        from fairfox.report.outputs import write_files
+        from fairfox.report.pair_files import pair_files
+
+        people = BytesIO()
+        pq.write_table(self.people_table(), people)
+        contents = {**pair_files(self._view(), self._fields()), "people.parquet": people.getvalue()}
+        return write_files(Path(folder), contents)
+
+    def _view(self) -> dict[str, Any]:
+        both = _judged(self.a, self.b)
+        weights = None if self.a.weights is None else self.a.weights.numpy(force=True).astype(np.float64)[both]
+        one, two = (
+            Side(name, json.loads(result.to_json()), result.scores.numpy(force=True).astype(np.float64)[both], weights)
+            for name, result in zip(self.names, (self.a, self.b), strict=True)
+        )
+        more = self.summary().splitlines()[2:4]
+        changed = changed_people(self.people_table(), self.a.unit)
+        return pair_view("compare", self.pair, (one, two), more=more, people=changed)
 
     def _fields(self) -> dict[str, Any]:
         pair = self.pair
         sides = zip("ab", (self.a, self.b), self.names, pair.means, pair.shares, strict=True)
         return {
+            "kind": "compare",
             "schema_version": SCHEMA_VERSION,
             "word": pair.word,
             "why": pair.why,

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from fairfox.errors import DataError, FileError, OptionError
 from fairfox.fairtests.registry import UNFITTED
+from fairfox.report.pair_figures import Side
 from fairfox.result import AuditResult
 from fairfox.verdicts.drifting import Drift, Scores, drift_of_others, drift_of_same
 from fairfox.verdicts.estimates import errors_of_intervals
@@ -25,9 +26,10 @@ _SMALL = 0.1  # of delta: a rise of the mean score that does not count
 
 @dataclass(frozen=True)
 class Earlier:
-    """The judged people of an audit, and what it asked."""
+    """The judged people of an audit, what it asked, and its summary."""
 
     name: str  # in words, for errors
+    summary: dict[str, Any]  # the fields of its summary.json
     question: dict[str, Any]  # what two audits must have in common, by what it is called
     weighted: bool
     ids: tuple[Any, ...] | None  # None where people have no names, but row numbers
@@ -76,7 +78,7 @@ def _earlier(name: str, fields: Any, table: pa.Table, *, named: bool | None = No
         ) from error
     if not len(people.scores):
         raise DataError(f"Nobody is judged in {name}, so that there is nothing to go by")
-    return Earlier(name, question, bool(fields.get("weighted")), ids if known else None, people)
+    return Earlier(name, fields, question, bool(fields.get("weighted")), ids if known else None, people)
 
 
 def _question(fields: Any) -> dict[str, Any]:
@@ -134,7 +136,13 @@ def _line(error: BaseException) -> str:
     return " ".join(str(error).split())
 
 
-def drift(first: AuditResult | str | Path, second: AuditResult | str | Path, *, margin: float | None = None) -> Drift:
+def drift(
+    first: AuditResult | str | Path,
+    second: AuditResult | str | Path,
+    *,
+    margin: float | None = None,
+    out: str | Path | None = None,
+) -> Drift:
     """Return whether the second audit finds people treated more unequally than the first one did.
 
     Where both audits had an id column and most people are in both, these are compared each with themselves; otherwise
@@ -144,8 +152,29 @@ def drift(first: AuditResult | str | Path, second: AuditResult | str | Path, *, 
         first: the earlier audit: the folder that `fairfox audit` wrote, or the result of `fairfox.audit`.
         second: the later one, of the same question: test, protected variables, unit, delta and so on.
         margin: a rise of the mean score that does not count; by default a tenth of delta.
+        out: a folder for report.html, report.json, summary.json, summary.md and junit.xml; by default nothing is
+            written.
     """
     one, two = read_earlier(first), read_earlier(second)
+    found = _drift(one, two, margin)
+    if out is not None:
+        from fairfox.report.drift_files import drift_files  # charts and pages take a while to import
+        from fairfox.report.outputs import write_files
+
+        write_files(Path(out), drift_files(found, _sides(one, two)))
+    return found
+
+
+def drift_page(first: str | Path, second: str | Path) -> str:
+    """Return the page that shows two audits side by side, from their folders."""
+    from fairfox.report.drift_files import drift_view
+    from fairfox.report.pair_files import render_pair
+
+    one, two = read_earlier(first), read_earlier(second)
+    return render_pair(drift_view(_drift(one, two, None), _sides(one, two)))
+
+
+def _drift(one: Earlier, two: Earlier, margin: float | None) -> Drift:
     _check_alike(one, two)
     allowed = _SMALL * one.people.delta if margin is None else margin
     if not 0 <= allowed < np.inf:
@@ -154,6 +183,11 @@ def drift(first: AuditResult | str | Path, second: AuditResult | str | Path, *, 
     if places is None:
         return drift_of_others(one.people, two.people, margin=allowed)
     return drift_of_same(_chosen(one.people, places[0]), _chosen(two.people, places[1]), margin=allowed)
+
+
+def _sides(one: Earlier, two: Earlier) -> tuple[Side, Side]:
+    first, second = (Side(each.name.strip("'"), each.summary, each.people.scores) for each in (one, two))
+    return first, second
 
 
 def check_unweighted(audit: Earlier) -> None:

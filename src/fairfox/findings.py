@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from decimal import Decimal
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -16,6 +18,7 @@ from fairfox.fairtests.protocol import Measurement
 from fairfox.result import Finding, Group
 
 _RANGES = 4  # into which people are put together by a protected number
+_SEVERAL = 5  # people who have a number that is told
 
 
 def find(
@@ -145,16 +148,39 @@ def _own_groups(p: Protected, own: Tensor) -> tuple[tuple[str, ...], Tensor]:
         cuts = torch.quantile(known, torch.linspace(0, 1, _RANGES + 1, dtype=torch.float64)[1:-1])
         quarter = torch.bucketize(values.contiguous(), cuts, right=True)
         present = quarter[~values.isnan()].unique()
-        parts = [values[(quarter == k) & ~values.isnan()] for k in present]
-        ranges = (tuple(_range(part, digits) for part in parts) for digits in (4, 8, 17))
-        names = next(each for each in ranges if len(set(each)) == len(each))
+        names = _ranges([values[(quarter == k) & ~values.isnan()] for k in present])
         place = torch.searchsorted(present, quarter).double()
     return names, torch.where(values.isnan(), -1.0, place).long()
 
 
-def _range(values: Tensor, digits: int) -> str:
-    low, high = f"{float(values.min()):.{digits}g}", f"{float(values.max()):.{digits}g}"
-    return low if low == high else f"{low} to {high}"
+def _ranges(parts: Sequence[Tensor]) -> tuple[str, ...]:
+    """Return the ranges of a number in words, from the values in each: open at both ends, so that nobody's extreme
+    value is told, and cut at numbers that few people's values are told by."""
+    cuts = [_cut(below, above) for below, above in pairwise(parts)]
+    if not cuts:
+        return ("any",)
+    return (f"below {cuts[0]}", *(f"{low} to {high}" for low, high in pairwise(cuts)), f"{cuts[-1]} and above")
+
+
+def _cut(below: Tensor, above: Tensor) -> str:
+    """Return the shortest number that is above all of some values and not above any of others: nobody's value, or one
+    that several people have. Of equally short ones that nearest to the middle of the gap."""
+    first = above.min()
+    low, high = Decimal(float(below.max())), Decimal(float(first))
+    shared = int((above == first).sum()) >= _SEVERAL
+    place = max(abs(low), abs(high)).adjusted()
+    while True:
+        step = Decimal(1).scaleb(place)
+        for cut in ((low + high) / 2).quantize(step), *([high.quantize(step)] if shared else []):
+            if low < cut < high or (shared and cut == high):
+                return _plain(cut + 0)  # adding 0 takes the sign from -0
+        place -= 1
+
+
+def _plain(number: Decimal) -> str:
+    """Return a number without an exponent, unless it is very long."""
+    short = number.normalize()
+    return f"{short:f}" if -5 <= short.adjusted() <= 15 else str(short)
 
 
 def _group(finding: Finding, name: str, members: Tensor, predictions: Tensor, weights: Tensor) -> Group:

@@ -6,8 +6,9 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,173 +19,24 @@ from torch import Tensor
 from fairfox.auxiliary.quality import AuxiliaryQuality
 from fairfox.certification import Certificates
 from fairfox.comparison import Comparison
-from fairfox.data.dataset import ProtectedKind, group_name
+from fairfox.data.dataset import group_name
 from fairfox.data.files import written_whole
 from fairfox.errors import OptionError
+from fairfox.extras import require
 from fairfox.fairtests.registry import EFFECT
 from fairfox.flips import FlipSet, flip_sets
 from fairfox.reliability import DISAGREE, Reliability
+from fairfox.result_parts import FeatureEffect, Features, Finding, Group, Reading
 from fairfox.steps import NextSteps
 from fairfox.verdicts.model import Verdict, family_verdict
 from fairfox.verdicts.nulls import Null
+from fairfox.weighted import mean, of_people, share
+
+if TYPE_CHECKING:
+    from fairfox.report.charts import Charts
 
 SCHEMA_VERSION = 2
-UNKNOWN = "unknown"  # the own group of people whose protected value is neither known nor inferred
-
-
-@dataclass(frozen=True)
-class FeatureEffect:
-    """Through which original features the effect goes: contributions that sum to f(x') - f(x)."""
-
-    names: tuple[str, ...]
-    per_person: Tensor  # (N, F), signed; NaN rows were not explained (black boxes are explained on a sample)
-    method: str  # "integrated gradients" or "sampled Shapley values"
-    drawn: Tensor | None = None  # (N,) bool: a random sample the totals are taken over; None: everyone explained
-
-    @property
-    def total(self) -> dict[str, float]:
-        """Mean |contribution| per feature over the explained people, largest first."""
-        known = self._counted
-        means = known.abs().mean(0).tolist() if len(known) else [math.nan] * len(self.names)
-        return dict(sorted(zip(self.names, means, strict=True), key=lambda pair: -pair[1]))
-
-    @property
-    def error(self) -> dict[str, float]:
-        """Standard error of `total` over the people it was averaged over: what a sample leaves open."""
-        known = self._counted.abs()
-        spread = known.std(0) / len(known) ** 0.5 if len(known) > 1 else known.new_full((len(self.names),), math.nan)
-        errors = dict(zip(self.names, spread.tolist(), strict=True))
-        return {name: errors[name] for name in self.total}
-
-    @property
-    def people(self) -> int:
-        """How many people the totals are averaged over."""
-        return len(self._counted)
-
-    @property
-    def _counted(self) -> Tensor:
-        explained = ~self.per_person.isnan().any(1)
-        return self.per_person[explained if self.drawn is None else explained & self.drawn]
-
-
-@dataclass(frozen=True)
-class Features:
-    """Which features give the protected variable away, and which carry the effect."""
-
-    proxy: dict[str, float]  # the paper's transparency report: |mean gradient of the auxiliary|, largest first
-    effect: FeatureEffect | None
-    displacement: dict[str, float] = field(
-        default_factory=dict
-    )  # |mean change| of the first class's people when mapped
-
-
-@dataclass(frozen=True)
-class Group:
-    """The people of one protected class, or of one range of a protected number, together. Means are weighted."""
-
-    variable: str
-    level: str
-    people: int
-    mean_prediction: float
-    mean_signed: float | None
-    share_flagged: float  # because of this variable
-    share_confident: float | None
-    inferred: int = 0  # of the people: their class is the most probable one, nobody knows it
-    towards: dict[str, float] = field(default_factory=dict)  # mean signed value towards each other class
-
-    @property
-    def name(self) -> str:
-        """The group in words: "sex=Female"; a cut speaks for itself: "age<25", "not age<25"."""
-        return group_name(self.variable, self.level)
-
-
-@dataclass(frozen=True)
-class Reading:
-    """One reading of the effect, averaged over the judged people."""
-
-    mean_signed: float
-    mean_absolute: float
-    groups: dict[str, Reading] = field(default_factory=dict)  # by own protected class
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What an audit found for one protected variable, one entry per person in the order of the table.
-
-    Towards what people are compared: each class (the column of the own class is NaN), or a number one standard
-    deviation up and down, whose sign is always that of going up.
-    """
-
-    name: str
-    kind: ProtectedKind
-    levels: tuple[str, ...]  # the classes; () for a number
-    contrasts: tuple[str, ...]  # Q, in words: the classes; "age + 13.6" and "age - 13.6"; () where a test knows none
-    effects: Tensor  # (N, Q) signed value of each contrast; NaN where there is none
-    scores: Tensor  # (N,) the largest of them
-    signed: Tensor | None  # (N,)
-    interval: Tensor | None  # (N, 2)
-    flags: Tensor  # (N,) bool
-    confident_flags: Tensor | None  # (N,) bool
-    abstained: Tensor  # (N,) bool: nothing can be said about this variable
-    towards: tuple[str | None, ...]  # (N,) the contrast that counts, in words
-    group: tuple[str, ...]  # (N,) own class, or the range the own number is in; "unknown"
-    inferred: Tensor  # (N,) bool: the own class is the most probable one, nobody knows it
-    direct: Tensor  # (N,) effect of the smallest edit that changes c; NaN where it abstained
-    total: Tensor  # (N,) effect of the same ranks in the other group; NaN where it abstained
-    alignment_share: float
-    alignment_error: float
-    proxy: dict[str, float]  # per feature: |mean gradient of the auxiliary|, largest first
-    quality: AuxiliaryQuality
-    groups: tuple[Group, ...]
-    parts: tuple[str, ...] = ()  # the variables it crosses
-    reference: str | None = None  # the class that all others are compared with
-    merged: dict[str, tuple[str, ...]] = field(default_factory=dict)  # rare classes put together, by the new name
-    is_own: bool = True  # whether the score is about this variable; some tests have one score for all
-    verdict: Verdict | None = None  # on the model, for this variable; None without an interval
-
-    @property
-    def judged(self) -> int:
-        """How many people something can be said about."""
-        return int((~self.abstained).sum())
-
-    @property
-    def unknown(self) -> int:
-        """How many people's own group is neither known nor inferred."""
-        return 0 if UNKNOWN in self.levels else self.group.count(UNKNOWN)
-
-    @property
-    def attained(self) -> dict[str, int]:
-        """For how many judged people each contrast was the largest, in the order of the contrasts."""
-        away = self.abstained.numpy(force=True)
-        counted = Counter(to for to, out in zip(self.towards, away, strict=True) if to is not None and not out)
-        return {to: counted[to] for to in dict.fromkeys([*self.contrasts, *counted]) if counted[to]}
-
-    def share_flagged(self, weights: Tensor | None = None) -> float:
-        """Return the share of judged people who are flagged because of this variable."""
-        return _share(self.flags, self.abstained, weights)
-
-    def share_confident(self, weights: Tensor | None = None) -> float | None:
-        """Return the share of judged people who are flagged confidently; None without an interval."""
-        return None if self.confident_flags is None else _share(self.confident_flags, self.abstained, weights)
-
-    def mean_score(self, weights: Tensor | None = None) -> float:
-        """Return the mean score of the judged people; NaN where there are none."""
-        known = ~self.abstained.numpy(force=True)
-        return _mean(self.scores.numpy(force=True).astype(np.float64)[known], _of_people(weights, len(known))[known])
-
-    def readings(self, weights: Tensor | None = None) -> dict[str, Reading]:
-        """Return the direct and the total reading of the effect, over all judged people and per own group."""
-        return {"direct": self._reading(self.direct, weights), "total": self._reading(self.total, weights)}
-
-    def _reading(self, effect: Tensor, weights: Tensor | None) -> Reading:
-        values = effect.numpy(force=True).astype(np.float64)
-        known = ~self.abstained.numpy(force=True) & np.isfinite(values)
-        values, weight = values[known], _of_people(weights, len(known))[known]
-        own = np.asarray(self.group, dtype=str)[known]
-        order = dict.fromkeys([*(g.level for g in self.groups), *np.unique(own).tolist()])
-        groups = {level: _mean_reading(values[own == level], weight[own == level]) for level in order if level in own}
-        whole = _mean_reading(values, weight)
-        return Reading(whole.mean_signed, whole.mean_absolute, groups)
+__all__ = ["SCHEMA_VERSION", "AuditResult", "FeatureEffect", "Features", "Finding", "Group", "Reading"]
 
 
 @dataclass(frozen=True)
@@ -238,12 +90,12 @@ class AuditResult:
     @property
     def share_flagged(self) -> float:
         """Share of flagged people among those not abstained."""
-        return _share(self.flags, self.abstained, self.weights)
+        return share(self.flags, self.abstained, self.weights)
 
     @property
     def share_confident(self) -> float | None:
         """Share of confidently flagged people among those not abstained; None without an interval."""
-        return None if self.confident_flags is None else _share(self.confident_flags, self.abstained, self.weights)
+        return None if self.confident_flags is None else share(self.confident_flags, self.abstained, self.weights)
 
     @property
     def verdict(self) -> Verdict | None:
@@ -259,7 +111,7 @@ class AuditResult:
     @property
     def share_abstained(self) -> float:
         """Share of abstained people among all."""
-        return _mean(self.abstained.numpy(force=True), _of_people(self.weights, len(self)), nobody=0.0)
+        return mean(self.abstained.numpy(force=True), of_people(self.weights, len(self)), nobody=0.0)
 
     @property
     def abstain(self) -> float | None:
@@ -294,12 +146,12 @@ class AuditResult:
     def share_left_out(self) -> float:
         """Share of people abstained from because the re-fits disagree, among all."""
         left = np.array([reason == DISAGREE for reason in self.reasons], dtype=bool)
-        return _mean(left, _of_people(self.weights, len(self)), nobody=0.0)
+        return mean(left, of_people(self.weights, len(self)), nobody=0.0)
 
     @property
     def share_certified(self) -> float | None:
         """Share of people with a certificate among those not abstained; None where it was not asked for."""
-        return None if self.certificates is None else _share(self.certificates.certified, self.abstained, self.weights)
+        return None if self.certificates is None else share(self.certificates.certified, self.abstained, self.weights)
 
     @property
     def uncertified_by_reason(self) -> dict[str, int]:
@@ -377,7 +229,7 @@ class AuditResult:
         """For which share of the judged people each protected variable attained the score; empty where none does."""
         if not self.tells_variables_apart:
             return {}
-        return {f.name: _share(self.worst == v, self.abstained, self.weights) for v, f in enumerate(self.findings)}
+        return {f.name: share(self.worst == v, self.abstained, self.weights) for v, f in enumerate(self.findings)}
 
     @property
     def is_effect(self) -> bool:
@@ -413,17 +265,8 @@ class AuditResult:
         effect = self.features.effect
         if effect is None:
             return {}
-        values, weights = effect.per_person.numpy(force=True), _of_people(self.weights, len(self))
-        explained = ~np.isnan(values).any(1)
-        out = {}
-        for v, finding in enumerate(self.findings):
-            own = np.asarray(finding.group, dtype=str)
-            counted = explained & (self.worst == v).numpy(force=True)
-            for level in np.unique(own[counted]).tolist():
-                rows = counted & (own == level)
-                means = [_mean(column, weights[rows]) for column in values[rows].T]
-                out[group_name(finding.name, level)] = dict(zip(effect.names, means, strict=True))
-        return out
+        means = [effect.by_group(f, self.worst == v, self.weights) for v, f in enumerate(self.findings)]
+        return {name: of_features for each in means for name, of_features in each.items()}
 
     @property
     def readings(self) -> dict[str, dict[str, Reading]]:
@@ -456,8 +299,7 @@ class AuditResult:
         for finding in self.findings:
             for group in finding.groups:
                 if group.name == name:
-                    own = torch.tensor([level == group.level for level in finding.group])
-                    return group.share_flagged if bool((own & ~finding.abstained.cpu()).any()) else math.nan
+                    return group.share_flagged if finding.judges(group.level) else math.nan
         known = ", ".join(f"'{group.name}'" for group in self.groups)
         raise OptionError(f"There is no group '{name}' to hold to a limit; the groups are {known}")
 
@@ -517,22 +359,24 @@ class AuditResult:
                 temporary.write_text(page, encoding="utf-8")
         return page
 
+    def to_pandas(self) -> Any:
+        """Return `scores_table` as a pandas frame; flags are nullable booleans, so that `frame[frame.flag]` works."""
+        pandas = require("pandas", why="to give a result as a frame")
+        return self.scores_table().to_pandas(types_mapper={pa.bool_(): pandas.BooleanDtype()}.get)
 
-def _of_people(weights: Tensor | None, people: int) -> np.ndarray:
-    """Return how much each person counts (N,): one without weights."""
-    return np.ones(people) if weights is None else weights.numpy(force=True).astype(np.float64)
+    def to_polars(self) -> Any:
+        """Return `scores_table` as a polars frame."""
+        return require("polars", why="to give a result as a frame").from_arrow(self.scores_table())
 
+    @cached_property
+    def charts(self) -> Charts:
+        """The charts of the report as Altair charts: `result.charts.scores`, `.groups`, `.features` and others."""
+        from fairfox.report.charts import Charts
 
-def _mean(values: np.ndarray, weights: np.ndarray, *, nobody: float = math.nan) -> float:
-    total = float(weights.sum())
-    return float((values * weights).sum()) / total if total > 0 else nobody
+        return Charts(self)
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the verdict, the counts, the groups."""
+        from fairfox.report.snippet import result_card
 
-def _share(marked: Tensor, abstained: Tensor, weights: Tensor | None) -> float:
-    """Return the share of the judged people who are marked; of nobody it is zero."""
-    judged = ~abstained.numpy(force=True)
-    return _mean(marked.numpy(force=True)[judged], _of_people(weights, len(judged))[judged], nobody=0.0)
-
-
-def _mean_reading(values: np.ndarray, weights: np.ndarray) -> Reading:
-    return Reading(_mean(values, weights), _mean(np.abs(values), weights))
+        return result_card(self)

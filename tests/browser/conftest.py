@@ -4,28 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from chromium import Visit, find_chromium
 from chromium import browser as chromium
-from chromium import find_chromium, open_page
-from playwright.sync_api import Browser, Page
-
-
-@dataclass
-class Visit:
-    """A page that was opened from disk, and what it did."""
-
-    page: Page
-    errors: list[str] = field(default_factory=list)
-    requests: list[str] = field(default_factory=list)
-    dialogs: list[str] = field(default_factory=list)
-
-    def open(self, path: Path) -> Page:
-        """Open a report and return the page, ready to use."""
-        open_page(self.page, path)
-        return self.page
+from playwright.sync_api import Browser
 
 
 @pytest.fixture(scope="session")

@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from chromium import draw_all
-from conftest import Visit
+from chromium import Visit, draw_all
 from playwright.sync_api import Page
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression

@@ -1,5 +1,6 @@
 import json
 import pickle
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -46,17 +47,20 @@ def assert_refused(done: Result, folder: Path, message: str) -> None:
     assert not (folder / "out").exists()
 
 
-def test_an_audit_prints_the_verdict_and_writes_five_files(people: Path):
+def test_an_audit_prints_the_verdict_and_writes_six_files(people: Path):
     done = run(people, "--protected", "sex", "--refits", "2")
     assert done.exit_code == 0, done.stderr
     assert "of 200 people" in done.stdout
     assert "sex=Female" in done.stdout
     assert "Written: " in done.stderr
     written = sorted(path.name for path in (people / "out").iterdir())
-    assert written == ["junit.xml", "report.html", "scores.parquet", "summary.json", "summary.md"]
+    assert written == ["junit.xml", "report.html", "report.json", "scores.parquet", "summary.json", "summary.md"]
     fields = json.loads((people / "out/summary.json").read_text())
     assert done.stderr.count("Warning: ") == len(fields["warnings"])
     assert fields["settings"]["model_source"].endswith("model.py:score")
+    assert fields["settings"]["command"].endswith("--protected sex --refits 2")
+    assert fields["settings"]["table_sha256"] == sha256((people / "people.csv").read_bytes()).hexdigest()
+    assert fields["settings"]["model_sha256"] is None  # code, not a file
     assert "row.income" not in pq.read_schema(people / "out/scores.parquet").names
 
 

@@ -1,4 +1,3 @@
-import json
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from fairfox.cli.main import cli
+from tests.schemas import assert_valid_summary
 
 MODEL = """
 import numpy as np
@@ -37,12 +37,12 @@ def run(folder: Path, *options: str, models: tuple[str, str] = ("model.py:steep"
     return CliRunner().invoke(cli, ["compare", *named, "--out", str(folder / "out"), *options])
 
 
-def test_a_comparison_prints_the_verdict_and_writes_two_files(folder: Path):
+def test_a_comparison_prints_the_verdict_and_writes_its_files(folder: Path):
     done = run(folder, "--protected", "sex", "--refits", "2", "--sample", "100", "--columns-b", "income")
     assert done.exit_code == 0, done.stderr
     assert "Verdict: B is fairer. On the same 100 people" in done.stdout
     assert "Written: " in done.stderr
-    fields = json.loads((folder / "out/compare.json").read_text())
+    fields = assert_valid_summary((folder / "out/summary.json").read_text(), "compare")
     assert fields["models"]["a"]["name"].endswith("model.py:steep")
     assert fields["models"]["a"]["columns"] == ["income", "age"]
     assert fields["models"]["b"]["columns"] == ["income"]

@@ -4,6 +4,7 @@ import pytest
 from click.testing import CliRunner
 
 from fairfox.cli.main import cli
+from tests.schemas import assert_valid_summary
 from tests.test_earlier import DAMAGES, SETTINGS, audited, spoil, write
 
 
@@ -22,6 +23,18 @@ def test_the_exit_code_says_whether_the_second_is_worse(folder: Path, first: str
     assert done.exit_code == code, done.stderr
     assert done.stdout.startswith(f"Verdict: {word}. Of the same 38 people the mean score went from 0.")
     assert "\nFlagged: " in done.stdout
+
+
+def test_files_are_written_where_a_folder_is_named(folder: Path):
+    named = [str(folder / "first"), str(folder / "second"), "--out", str(folder / "out")]
+    done = CliRunner().invoke(cli, ["drift", *named])
+    assert done.exit_code == 1, done.stderr
+    assert done.stderr == f"Written: {folder / 'out'}\n"
+    assert {path.name for path in (folder / "out").iterdir()} == {
+        *("report.html", "report.json", "summary.json", "summary.md", "junit.xml"),
+    }
+    fields = assert_valid_summary((folder / "out/summary.json").read_text(), "drift")
+    assert (fields["word"], fields["audits"]["first"]["name"]) == ("worse", str(folder / "first"))
 
 
 def test_a_wide_margin_lets_a_rise_pass(folder: Path):

@@ -2,7 +2,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from fairfox.cli.options import FiniteRange, Once
+from fairfox.cli.options import TYPED, FiniteRange, Once, typed_command
 
 
 @click.command()
@@ -40,3 +40,11 @@ def test_numbers_out_of_range_are_refused(value: str):
 
 def test_defaults_are_shown():
     assert "[default: 7]" in CliRunner().invoke(command, ["--help"]).stdout
+
+
+def test_the_command_is_kept_as_it_was_typed_but_for_words_that_may_not_be_shown():
+    with click.Context(click.Command("audit"), info_name="audit") as ctx:
+        ctx.meta[TYPED] = ["audit", "https://host?key=1", "people.csv", "-c", "a b"]
+        assert (
+            typed_command(**{"https://host?key=1": "https://host"}) == "fairfox audit https://host people.csv -c 'a b'"
+        )

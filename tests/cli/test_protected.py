@@ -123,7 +123,7 @@ def test_several_variables_of_every_kind_are_audited_at_once(three: tuple[Path, 
     assert {level: group["people"] for level, group in race.items()} == RACES
     assert race["Black"]["towards"]["White"] > 0.1
     assert race["White"]["towards"]["Black"] < -0.1
-    for name in ("sex=Female", "race=Black", "age=20 to "):
+    for name in ("sex=Female", "race=Black", "age=below "):
         assert name in done.stdout
         assert name in report_of(folder)
 

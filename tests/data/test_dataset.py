@@ -301,3 +301,12 @@ def test_a_source_is_split_at_random():
     assert sorted([*first.y.tolist(), *second.y.tolist()]) == list(range(100))
     assert not torch.equal(source.split(0.8, seed=2)[1].y, second.y)
     assert torch.equal(source.split(0.8, seed=1)[1].y, second.y)
+
+
+def test_a_notebook_shows_how_many_people_are_in_each_group_and_no_value_of_theirs():
+    card = Dataset.from_arrays([[3.25], [7.125], [3.25]], c=[0, 1, 1], names=["debt"])._repr_html_()
+    assert "3 people" in card
+    assert "<td>1</td><td>2</td>" in card  # two people of class 1
+    assert "<td>debt</td><td>number</td>" in card
+    assert "7.125" not in card
+    assert "3.25" not in card

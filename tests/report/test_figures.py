@@ -1,141 +1,90 @@
-from xml.etree import ElementTree
+import json
+from dataclasses import replace
 
-import numpy as np
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
-from fairfox.report import figures
-from fairfox.report.figures import FLAGGED, MOST_FEATURES, MOST_GROUPS, WITHIN, bin_edges, feature_chart
-from fairfox.result import AuditResult
-from tests.support import AGES, PEOPLE, example_result, many_result, with_finding, without_sign
-
-HOSTILE = '<script>alert("1")</script>&]]>'
+from fairfox.report.figures import MOST_FEATURES, MOST_GROUPS, features_figure, figures, groups_figure, proxies_figure
+from fairfox.result import FeatureEffect, Features
+from tests.support import PEOPLE, example_result, many_result, with_finding, without_sign
 
 
-def effects_chart(result: AuditResult, place: int = 0) -> str:
-    return figures.effects_chart(result, result.findings[place])
+def test_every_variable_has_its_figures():
+    assert set(figures(many_result())) == {
+        "features",
+        *(f"{what}-{v}" for what in ("scores", "groups", "readings", "proxies") for v in range(3)),
+    }
 
 
-def texts(svg: str) -> list[str]:
-    """The words on a chart; parsing also shows that it is well-formed."""
-    root = ElementTree.fromstring(svg)
-    assert not [element for element in root.iter() if element.tag.rpartition("}")[2] == "script"]
-    return [element.text or "" for element in root.iter() if element.tag.endswith("}text")]
+def test_figures_hold_nobody():
+    text = json.dumps(figures(example_result()))
+    scores = example_result().scores.tolist()
+    assert not [score for score in scores if score and (str(score) in text or str(100 * score) in text)]
 
 
-def rules(svg: str) -> list[str]:
-    """Where the dashed lines of a chart stand, from the left."""
-    dashed = [element for element in ElementTree.fromstring(svg).iter() if element.get("stroke-dasharray") == "4,3"]
-    return [(element.get("transform") or "").partition(",")[0] for element in dashed]
-
-
-def test_effects_chart_has_a_panel_per_group_and_both_colours():
-    svg = effects_chart(example_result())
-    assert {"Female (19 people)", "Male (19 people)"} <= set(texts(svg))
-    assert FLAGGED in svg
-    assert WITHIN in svg
-
-
-def test_effects_chart_of_a_test_without_sign_shows_scores():
-    assert any(
-        text.startswith("Score: prediction per standard deviation;") for text in texts(effects_chart(without_sign()))
-    )
-
-
-def test_effects_chart_of_nobody_is_empty():
-    everybody = torch.ones(PEOPLE, dtype=torch.bool)
-    assert effects_chart(with_finding(example_result(), abstained=everybody)) == ""
-
-
-def test_effects_chart_shows_the_largest_groups_only():
-    group = tuple(f"age={k}" for k in range(PEOPLE // 2)) + ("age=99",) * (PEOPLE // 2)
-    panels = [
-        text for text in texts(effects_chart(with_finding(example_result(), group=group))) if text.startswith("age=")
+def test_groups_show_their_mean_effect_in_points():
+    figure = groups_figure(example_result(), example_result().findings[0])
+    assert figure is not None
+    means = [100 * group.mean_signed for group in example_result().groups]
+    assert [bar["value"] for bar in figure["data"]["bars"]] == means
+    assert figure["table"]["rows"] == [
+        [f"sex={s}", f"{m:+.1f}"] for s, m in zip(("Female", "Male"), means, strict=True)
     ]
-    assert len(panels) == MOST_GROUPS
-    assert "age=99 (18 people)" in panels
 
 
-def test_effects_chart_of_a_constant_model_draws_zero():
-    zero = torch.zeros(PEOPLE)
-    nobody = torch.zeros(PEOPLE, dtype=torch.bool)
-    svg = effects_chart(with_finding(example_result(), signed=zero, scores=zero, flags=nobody))
-    assert WITHIN in svg
+def test_groups_of_a_test_without_sign_show_how_many_are_flagged():
+    result = without_sign()
+    figure = groups_figure(result, result.findings[0])
+    assert figure is not None
+    assert not figure["data"]["signed"]
+    assert [bar["value"] for bar in figure["data"]["bars"]] == [100 * group.share_flagged for group in result.groups]
 
 
-def test_names_are_escaped_on_charts():
-    group = (HOSTILE,) * PEOPLE
-    assert f"{HOSTILE} (38 people)" in texts(effects_chart(with_finding(example_result(), group=group)))
-    svg = feature_chart({HOSTILE: 1.0}, title=HOSTILE)
-    assert texts(svg).count(HOSTILE) == 2
-    assert "<script" not in svg
+def test_features_come_with_their_error_and_the_difference_of_the_groups():
+    features = replace(example_result().features, displacement={"income": 0.6, "job": 0.2})
+    figure = features_figure(example_result(features=features))
+    assert figure is not None
+    income, job, age = figure["data"]["bars"]
+    assert (income["name"], income["apart"], job["apart"], age["apart"]) == ("income", 0.6, 0.2, None)
+    effect = example_result().features.effect
+    assert effect is not None
+    assert income["value"] == 100 * effect.total["income"]
+    assert income["error"] == 100 * effect.error["income"]
+    assert "without any model" in figure["caption"]
+    assert [column["label"] for column in figure["table"]["columns"]][3] == "Groups differ by"
+    assert "without any model" not in str(features_figure(example_result()))
 
 
-def test_feature_chart_shows_the_largest_first_and_leaves_out_what_is_unknown():
-    values = {"small": 0.1, "unknown": float("nan"), "large": 0.5, "a.b[0]": 0.3}
-    words = texts(feature_chart(values, title="size", scale=100.0))
-    assert [word for word in words if word in values] == ["large", "a.b[0]", "small"]
-    assert "50" in words
+def test_features_are_cut_to_the_largest_and_leave_out_what_is_unknown():
+    per_person = torch.arange(30.0).expand(PEOPLE, 30).clone()
+    names = tuple(f"f{k}" for k in range(30))
+    figure = features_figure(example_result(features=Features({}, FeatureEffect(names, per_person, "any"))))
+    assert figure is not None
+    assert [bar["name"] for bar in figure["data"]["bars"]] == [f"f{k}" for k in range(29, 29 - MOST_FEATURES, -1)]
+    unknown = FeatureEffect(("a",), torch.full((PEOPLE, 1), torch.nan), "any")
+    assert features_figure(example_result(features=Features({}, unknown))) is None
 
 
-def test_feature_chart_is_cut_to_the_largest_features():
-    words = texts(feature_chart({f"f{k}": float(k) for k in range(30)}, title="size"))
-    assert sum(word.startswith("f") for word in words) == MOST_FEATURES
+def test_proxies_come_with_the_strongest_first():
+    proxy = {"small": 0.1, "unknown": float("nan"), "large": 0.5, "a.b[0]": 0.3}
+    figure = proxies_figure(replace(example_result().findings[0], proxy=proxy))
+    assert figure is not None
+    assert [bar["name"] for bar in figure["data"]["bars"]] == ["large", "a.b[0]", "small"]
+    assert proxies_figure(replace(example_result().findings[0], proxy={})) is None
 
 
-def test_feature_chart_without_values_is_empty():
-    assert feature_chart({}, title="size") == feature_chart({"a": float("nan")}, title="size") == ""
+def test_a_test_without_sign_shows_scores():
+    figure = figures(without_sign())["scores-0"]
+    assert figure["data"]["title"] == "Score: prediction per standard deviation"
+    assert "Right of zero" not in figure["caption"]
 
 
-numbers = st.floats(-1e6, 1e6, allow_nan=False)
+def test_many_groups_are_said_to_be_cut():
+    groups = example_result().groups * MOST_GROUPS
+    figure = figures(with_finding(example_result(), groups=groups))["scores-0"]
+    assert f"The {MOST_GROUPS} largest groups are drawn." in figure["caption"]
 
 
-@given(st.lists(numbers, min_size=1, max_size=50), st.floats(0, 1e3), st.booleans())
-def test_bins_cover_the_limits_and_stay_few(values: list[float], delta: float, mirrored: bool):
-    limits = [-delta, delta] if mirrored else [delta]
-    edges = bin_edges(np.array(values), limits)
-    slack = 1e-6 * (edges[-1] - edges[0])
-    assert np.all(np.diff(edges) > 0)
-    assert 2 <= len(edges) <= 70
-    assert edges[0] <= limits[0] + slack
-    assert edges[-1] >= limits[-1] - slack
-
-
-def test_limits_are_edges_where_bins_are_narrow():
-    edges = bin_edges(np.linspace(-9.3, 12.1, 100), [-5.0, 5.0])
-    assert np.isclose(edges, 5.0).any()
-    assert np.isclose(edges, -5.0).any()
-
-
-def test_outliers_do_not_flatten_the_chart():
-    values = np.concatenate([np.linspace(0, 1, 1000), [1e9]])
-    assert bin_edges(values, [0.5])[-1] < 2
-
-
-def test_scores_that_are_not_finite_are_not_drawn():
-    result = example_result()
-    signed = result.signed.clone()
-    signed[0] = float("inf")
-    assert "Female (18 people)" in texts(effects_chart(with_finding(result, signed=signed)))
-
-
-def test_ranges_of_a_number_come_in_their_order():
-    result = many_result()
-    words = texts(effects_chart(result, 2))
-    assert [word for word in words if " to " in word] == [f"{ages} (64 people)" for ages in AGES]
-    backwards = with_finding(result, 2, groups=tuple(reversed(result.findings[2].groups)))
-    words = texts(effects_chart(backwards, 2))
-    assert [word for word in words if " to " in word] == [f"{ages} (64 people)" for ages in reversed(AGES)]
-
-
-def test_lines_stand_at_the_delta_of_the_group():
-    assert {len(set(rules(effects_chart(many_result(deltas=deltas), 1)))) for deltas in ({}, {"sex=Male": 0.01})} == {2}
-    assert len(set(rules(effects_chart(many_result(), 1)))) == 4  # at 5 points, and at 3 for race=Black
-
-
-def test_bars_of_weighted_people_are_their_share_of_the_weight():
-    values, edges = np.array([0.5, 0.5, 1.5]), np.array([0.0, 1.0, 2.0])
-    assert figures.bar_heights(values, edges, None).tolist() == [100 * 2 / 3, 100 / 3]
-    assert figures.bar_heights(values, edges, np.array([1.0, 1.0, 2.0])).tolist() == [50.0, 50.0]
-    assert figures.bar_heights(values, edges, np.zeros(3)).tolist() == [0.0, 0.0]
+def test_a_delta_of_another_variable_is_told():
+    captions = [figures(many_result())[f"scores-{v}"]["caption"] for v in range(3)]
+    told = "Members of race=Black have their own delta, which the lines do not show."
+    assert [told in caption for caption in captions] == [True, False, True]

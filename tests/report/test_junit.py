@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from junitparser import Failure, JUnitXml, Skipped, TestSuite
 from lxml import etree
 
-from fairfox.report.junit import junit_xml
+from fairfox.report.junit import Outcome, junit_xml, pair_junit
 from fairfox.result import AuditResult
 from fairfox.verdicts.model import Verdict, Word
 from tests.support import example_result, many_result, with_finding
@@ -89,6 +89,30 @@ def test_one_of_three_variables_fails_only_where_their_number_is_allowed_for():
         for p in (0.04, 0.001)
     ]
     assert outcomes == [[[Skipped], [], []], [[Failure], [], []]]
+
+
+def test_two_audits_are_two_suites_whose_cases_do_not_share_a_name():
+    fails, passes = (with_finding(example_result(), verdict=judged(word, 0.001)) for word in ("fails", "passes"))
+    suites = list(JUnitXml.fromstring(junit_xml(fails, passes, names=["the old model", "the new one"]).encode()))
+    assert [suite.name for suite in suites] == [
+        "fairfox audit of the old model, test rank",
+        "fairfox audit of the new one, test rank",
+    ]
+    assert [(suite.tests, suite.failures) for suite in suites] == [(1, 1), (1, 0)]
+    assert [case.classname for suite in suites for case in suite] == [
+        "fairfox.audit.rank.the old model",
+        "fairfox.audit.rank.the new one",
+    ]
+
+
+@pytest.mark.parametrize(("outcome", "kind"), [("failure", [Failure]), ("passed", []), ("skipped", [Skipped])])
+def test_a_pair_is_one_case_that_ends_as_it_is_told_to(outcome: Outcome, kind: list[type]):
+    text = pair_junit("compare", "B is as fair as A", outcome, "This is why.", {"delta": "0.05"})
+    (suite,) = JUnitXml.fromstring(text.encode())
+    (case,) = suite
+    assert (suite.name, case.classname, case.name) == ("fairfox compare", "fairfox.compare", "B is as fair as A")
+    assert [(type(each), each.message) for each in case.result] == [(each, "This is why.") for each in kind]
+    assert [(each.name, each.value) for each in suite.properties()] == [("delta", "0.05")]
 
 
 def test_hostile_names_are_text_to_libxml2():

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from lxml import html
 from markdown_it import MarkdownIt
 
-from fairfox.report.markdown import as_text, summary_markdown
+from fairfox.report.markdown import as_text, lines_markdown, summary_markdown
+from fairfox.report.tables import make_table
 from fairfox.result import AuditResult
 from fairfox.steps import NextSteps, Step
 from fairfox.verdicts.model import Verdict
@@ -123,3 +124,11 @@ def test_nobody_is_notified_and_nothing_is_linked():
 
 def test_control_characters_and_lone_surrogates_are_left_out():
     assert as_text("a\x00b\x1b\ud800\nc") == "ab c"
+
+
+def test_lines_have_their_table_after_the_first_of_them():
+    table = make_table(["Model"], ["|effect|"], [["<b>", "1"]])
+    text = lines_markdown("two_models", ["First.", "Second."], table=table)
+    assert text.split("\n\n")[::3] == ["## two\\_models", "Second.\n"]
+    (shown,) = rendered(text).xpath("//table")
+    assert [cell.text_content() for cell in shown.xpath(".//th | .//td")] == ["Model", "|effect|", "<b>", "1"]

@@ -6,23 +6,28 @@ import pyarrow.parquet as pq
 import pytest
 
 from fairfox.errors import FileError, OptionError, ShapeError
+from fairfox.report.html import render
 from fairfox.report.junit import junit_xml
 from fairfox.report.markdown import summary_markdown
 from fairfox.report.outputs import write_outputs
+from fairfox.report.view import view
 from tests.support import example_result, example_table, without_sign
 
-NAMES = ["junit.xml", "report.html", "scores.parquet", "summary.json", "summary.md"]
+NAMES = ["junit.xml", "report.html", "report.json", "scores.parquet", "summary.json", "summary.md"]
 
 
 def files(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_five_files_are_written(tmp_path: Path):
+def test_six_files_are_written(tmp_path: Path):
     paths = write_outputs(example_result(), tmp_path / "new" / "out")
     assert sorted(path.name for path in paths) == files(tmp_path / "new" / "out") == NAMES
     assert json.loads((tmp_path / "new/out/summary.json").read_text())["test"] == "rank"
     assert pq.read_table(tmp_path / "new/out/scores.parquet").equals(example_result().scores_table())
+    shown = json.loads((tmp_path / "new/out/report.json").read_text("utf-8"))
+    assert shown == view(example_result())
+    assert (tmp_path / "new/out/report.html").read_text("utf-8") == render(shown)
     assert (tmp_path / "new/out/junit.xml").read_text("utf-8") == junit_xml(example_result())
     assert (tmp_path / "new/out/summary.md").read_text("utf-8") == summary_markdown(example_result())
 
@@ -44,8 +49,9 @@ def test_raw_rows_are_written_only_when_asked_for(tmp_path: Path):
     flagged = int(result.flags.nonzero()[0])
     assert rows[flagged] == table["income"][flagged]
     income = str(table["income"][flagged].as_py())
-    assert income in (tmp_path / "with/report.html").read_text()
-    assert income not in (tmp_path / "without/report.html").read_text()
+    for name in ("report.html", "report.json"):
+        assert income in (tmp_path / "with" / name).read_text()
+        assert income not in (tmp_path / "without" / name).read_text()
 
 
 def test_a_column_named_like_one_of_ours_keeps_apart(tmp_path: Path):

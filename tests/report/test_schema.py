@@ -13,9 +13,13 @@ import pytest
 from jsonschema import Draft202012Validator
 from sklearn.tree import DecisionTreeClassifier
 
+from fairfox import comparing
 from fairfox.auditing import audit
+from fairfox.cli import demo
+from fairfox.report import drift_files
 from fairfox.result import SCHEMA_VERSION
-from tests.schemas import SCHEMA, VALIDATORS, assert_valid_summary
+from fairfox.scale import summary as scored
+from tests.schemas import SCHEMA, SCHEMAS, VALIDATORS, assert_valid_summary
 from tests.support import example_certificates, example_result, many_result, with_doubt, with_finding, without_sign
 
 MODES: dict[str, dict[str, Any]] = {
@@ -64,9 +68,26 @@ def model(people: pa.Table) -> DecisionTreeClassifier:
     return DecisionTreeClassifier(max_depth=3, random_state=0).fit(frame[COLUMNS], frame["approved"])
 
 
-def test_the_schema_is_one_and_names_the_version_that_is_written():
-    Draft202012Validator.check_schema(SCHEMA)
-    assert SCHEMA["properties"]["schema_version"]["const"] == SCHEMA_VERSION
+@pytest.mark.parametrize(
+    ("kind", "version"),
+    [
+        ("audit", SCHEMA_VERSION),
+        ("compare", comparing.SCHEMA_VERSION),
+        ("drift", drift_files.SCHEMA_VERSION),
+        ("demo", demo.SCHEMA_VERSION),
+        ("score", scored.SCHEMA_VERSION),
+    ],
+)
+def test_the_schemas_are_ones_and_name_the_kind_and_the_version_that_is_written(kind: str, version: int):
+    Draft202012Validator.check_schema(SCHEMAS[kind])
+    assert SCHEMAS[kind]["properties"]["schema_version"]["const"] == version
+    assert SCHEMAS[kind]["properties"]["kind"]["const"] == kind
+
+
+def test_a_summary_is_valid_for_its_own_kind_alone_and_older_audits_have_none():
+    fields = json.loads(example_result().to_json())
+    assert [kind for kind, schema in SCHEMAS.items() if Draft202012Validator(schema).is_valid(fields)] == ["audit"]
+    assert VALIDATORS[0].is_valid({name: value for name, value in fields.items() if name != "kind"})
 
 
 @pytest.mark.parametrize("mode", MODES)

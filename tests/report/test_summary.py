@@ -31,8 +31,9 @@ def test_the_worst_case_is_on_top():
     fields = parsed(example_result())
     assert fields["schema_version"] == SCHEMA_VERSION == 2
     assert set(fields) == {
-        *("schema_version", "test", "meaning", "unit", "delta", "deltas", "counts", "weighted", "share_flagged"),
-        *("share_confident", "share_abstained", "abstained_by_reason", "worst_case", "variables", "features"),
+        *("kind", "schema_version", "test", "meaning", "unit", "delta", "deltas", "counts", "weighted"),
+        *("share_flagged", "share_confident", "share_abstained", "abstained_by_reason", "worst_case"),
+        *("variables", "features"),
         *("warnings", "settings", "checks", "comparison", "verdict", "next_steps", "in_words"),
     }
     assert (fields["checks"], fields["comparison"]) == ({}, None)

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from fairfox.cli.config import config_option
 from fairfox.cli.endpoints import check_calls, count_calls, endpoint_options, find_model, take_endpoint_options
-from fairfox.cli.options import ByGroup, Finite, FiniteRange, Once, by_group, settings
+from fairfox.cli.options import ByGroup, Finite, FiniteRange, Once, by_group, settings, typed_command
 from fairfox.cli.progress import progress_bar
 from fairfox.errors import DataError, OptionError
 
@@ -210,7 +210,7 @@ SEEDS = click.IntRange(0, 2**32 - 1)  # what NumPy's and scikit-learn's generato
     default="fairfox-audit",
     show_default=True,
     metavar="DIR",
-    help="Folder for report.html, summary.json, summary.md, junit.xml and scores.parquet.",
+    help="Folder for report.html, report.json, summary.json, summary.md, junit.xml and scores.parquet.",
 )
 @config_option
 def audit(
@@ -272,13 +272,14 @@ def audit(
     told["trusted"] = trust_model and not isinstance(target, Endpoint) and needs_trust(model)
     if isinstance(target, Endpoint):  # its URL without what may be secret
         told |= {"model_source": target.shown, "calls": target.calls, "batch_rows": target.batch_rows}
+    told["command"] = typed_command(**{model: told["model_source"]})
     result = replace(result, settings={**result.settings, **told})
     limits = result.settings["max_flagged"] or {}
     for name in limits:
         if not result.can_check(name):
             who = f"Nobody of {name}" if name else "Nobody"
             raise DataError(f"{who} could be judged, so --max-flagged cannot be checked; see the reasons without it")
-    paths = write_outputs(result, out, table=people if include_rows else None, include_rows=include_rows)
+    paths = write_outputs(result, out, table=people, include_rows=include_rows)
     print_result(result, Console(highlight=False))
     for warning in result.warnings:
         errors.print(f"Warning: {warning}")

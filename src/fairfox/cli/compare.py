@@ -65,7 +65,7 @@ _SHARED = (  # options of an audit that mean the same here
     default="fairfox-compare",
     show_default=True,
     metavar="DIR",
-    help="Folder for compare.json, summary.md and people.parquet.",
+    help="Folder for report.html, report.json, summary.json, summary.md, junit.xml and people.parquet.",
 )
 def compare(
     model_a: str,

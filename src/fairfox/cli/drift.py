@@ -19,7 +19,14 @@ from fairfox.cli.options import FiniteRange, Once
     metavar="M",
     help="A rise of the mean score that does not count.  [default: a tenth of delta]",
 )
-def drift(result_1: Path, result_2: Path, *, margin: float | None) -> None:
+@click.option(
+    "--out",
+    cls=Once,
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Folder for report.html, report.json, summary.json, summary.md and junit.xml.  [default: nothing is written]",
+)
+def drift(result_1: Path, result_2: Path, *, margin: float | None, out: Path | None) -> None:
     """Say whether the audit in the folder RESULT_2 finds people treated more unequally than the one in RESULT_1.
 
     Both are folders that `fairfox audit` wrote, of the same question: test, protected columns, unit, delta and so on.
@@ -28,14 +35,13 @@ def drift(result_1: Path, result_2: Path, *, margin: float | None) -> None:
     Exit codes: 0 not worse or cannot tell, 1 worse, 2 after bad input or an error.
     """
     from fairfox.earlier import drift as run
+    from fairfox.report.drift_files import share_sentence
     from fairfox.verdicts.drifting import WORSE
 
-    found = run(result_1, result_2, margin=margin)
-    share = found.share_difference
+    found = run(result_1, result_2, margin=margin, out=out)
     click.echo(f"Verdict: {found.word}. {found.why}")
-    points = f"{100 * (found.shares[1] - found.shares[0]):+.1f} points"
-    if share is not None:
-        points += f" ({100 * share.lower:+.1f} to {100 * share.upper:+.1f}), p = {found.share_p_value:.2g}"
-    click.echo(f"Flagged: {found.shares[0]:.1%} before, {found.shares[1]:.1%} now; a difference of {points}.")
+    click.echo(share_sentence(found))
+    if out is not None:
+        click.echo(f"Written: {out}", err=True)
     if found.word == WORSE:
         click.get_current_context().exit(1)

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from fairfox.cli.options import TYPED
 from fairfox.errors import FairfoxError
 
 # name -> (module, short help); the function has the name of the command
@@ -20,6 +21,7 @@ COMMANDS = {
     "datasets": ("fairfox.cli.datasets", "List the public datasets fairfox knows, and fetch one."),
     "demo": ("fairfox.cli.demo", "Audit a biased and a fair lending model, with known truth and no files."),
     "drift": ("fairfox.cli.drift", "Say whether an audit is worse than an earlier one."),
+    "report": ("fairfox.cli.report", "Make the page of a result again, or one page of two audits."),
     "plan": ("fairfox.cli.plan", "Say how many people an audit needs to see an effect of a given size."),
     "fit": ("fairfox.cli.fit", "Fit a fairness test on a table and keep it in a file."),
     "score": ("fairfox.cli.score", "Score the people of a table with a test that `fairfox fit` kept."),
@@ -35,6 +37,11 @@ class BadInput(click.ClickException):
 
 class LazyGroup(click.Group):
     """A group that imports a command when it runs, and turns every expected error into one sentence."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Keep the words as they were typed, for results to say how they came about."""
+        ctx.meta[TYPED] = list(args)
+        return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the commands."""

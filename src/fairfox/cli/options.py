@@ -1,12 +1,24 @@
-"""Kinds of options that click does not have."""
+"""Kinds of options that click does not have, and the words as they were typed."""
 
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
 import click
+
+TYPED = "fairfox.typed"  # where a command finds the words as they were typed
+
+
+def typed_command(**shown: str) -> str:
+    """Return the command line as it was typed, some words as they may be shown: `typed_command(**{url: without_key})`.
+
+    Secrets are not on it otherwise: they come from the environment.
+    """
+    words = click.get_current_context().meta.get(TYPED, [])
+    return shlex.join(["fairfox", *(shown.get(word, word) for word in words)])
 
 
 class Once(click.Option):

@@ -200,6 +200,12 @@ class Dataset:
         taken = ((place + 1) * fraction).floor() > (place * fraction).floor()
         return self[order[taken].sort().values], self[order[~taken].sort().values]
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: size, protected groups, features; nobody's row."""
+        from fairfox.report.snippet import dataset_card
+
+        return dataset_card(self)
+
 
 def missing_columns(data: Dataset) -> Tensor:
     """Return which columns of x (D,) only say that a value is missing."""

@@ -1,70 +1,19 @@
-"""The charts of a report, as SVG: drawn here once, so that the page needs neither JavaScript nor a network."""
+"""The numbers behind the charts of a report: binned and averaged, so that nobody can be found in them."""
 
 from __future__ import annotations
 
 import math
-from io import StringIO
 from typing import Any
 
-import altair as alt
-import numpy as np
-
 from fairfox.data.dataset import group_name
-from fairfox.report.text import people, signed_word, unit_words
-from fairfox.result import AuditResult, Finding
+from fairfox.report.readings import readings_table
+from fairfox.report.spread import spread_of
+from fairfox.report.tables import Table, count, make_table
+from fairfox.report.text import cell, heading_unit, number, percent, signed_word, unit_words
+from fairfox.result import AuditResult, FeatureEffect, Finding
 
-FLAGGED, WITHIN, BAR, LINE = "#d55e00", "#9db4c8", "#0072b2", "#333333"  # told apart by colour-blind readers
-WIDTH = 800
 MOST_GROUPS, MOST_FEATURES = 6, 12
-
-
-def effects_chart(result: AuditResult, finding: Finding) -> str:
-    """Return how the signed effects (or scores without a sign) of a protected variable are spread in each of its
-    groups, with lines at the group's delta."""
-    scale, signed = points_per_unit(result.unit), finding.signed is not None
-    values = scale * (finding.scores if finding.signed is None else finding.signed).numpy(force=True).astype(np.float64)
-    shown = ~finding.abstained.numpy(force=True) & np.isfinite(values)
-    if not shown.any():
-        return ""
-    own = np.asarray(finding.group, dtype=str)
-    panels = []
-    for group in largest_groups(finding, own[shown]):
-        delta = scale * result.delta_of(group_name(finding.name, group))
-        limits = [-delta, delta] if signed else [delta]
-        edges, members = bin_edges(values[shown], limits), shown & (own == group)
-        weights = None if result.weights is None else result.weights.numpy(force=True)[members]
-        panels.append((group, int(members.sum()), limits, edges, bar_heights(values[members], edges, weights)))
-    span = [min(edges[0] for *_, edges, _ in panels), max(edges[-1] for *_, edges, _ in panels)]
-    top = 1.05 * max(shares.max() for *_, shares in panels)
-    drawn = [
-        _panel(shares, edges, limits, group=f"{group} ({people(count)})", span=span, top=top)
-        for group, count, limits, edges, shares in panels
-    ]
-    return svg(alt.vconcat(*drawn, spacing=12, title=_title(result)))
-
-
-def largest_groups(finding: Finding, own: np.ndarray) -> list[str]:
-    """Return the most frequent of the people's own groups, in the order of the finding's groups."""
-    names, counts = np.unique(own, return_counts=True)
-    largest = names[np.argsort(-counts, kind="stable")[:MOST_GROUPS]].tolist()
-    order = dict.fromkeys([*(group.level for group in finding.groups), *sorted(largest)])
-    return [level for level in order if level in largest]
-
-
-def feature_chart(values: dict[str, float], *, title: str, scale: float = 1.0) -> str:
-    """Return one bar per feature for the largest values, each with its number."""
-    known = [(name, scale * value) for name, value in values.items() if math.isfinite(value)]
-    shown = sorted(known, key=lambda pair: -abs(pair[1]))[:MOST_FEATURES]
-    if not shown:
-        return ""
-    rows = [{"name": name, "value": value, "text": f"{value:.3g}"} for name, value in shown]
-    base = alt.Chart(_data(rows)).encode(
-        y=alt.Y("name:N", title=None, sort=None, axis=alt.Axis(labelLimit=200, ticks=False, domain=False)),
-        x=alt.X("value:Q", title=title, axis=alt.Axis(tickCount=5)),
-    )
-    bars = base.mark_bar(color=BAR, height=13)
-    numbers = base.mark_text(align="left", dx=4, color=LINE, fontSize=12).encode(text="text:N")
-    return svg((bars + numbers).properties(width=WIDTH - 200, height=22 * len(shown)))
+Figure = dict[str, Any]  # kind, alt, caption, table, data
 
 
 def points_per_unit(unit: str) -> float:
@@ -72,63 +21,194 @@ def points_per_unit(unit: str) -> float:
     return 100.0 if "probability" in unit else 1.0
 
 
-def bin_edges(values: np.ndarray, limits: list[float]) -> np.ndarray:
-    """Return about forty equal bins over the middle 99 % of the values and the limits.
-
-    Where the bins are narrow enough the limits are edges, so that no bar is half flagged.
-    """
-    low, high = np.percentile(values, [0.5, 99.5])
-    low, high = min(low, 0.0, *limits), max(high, 0.0, *limits)
-    delta, step = limits[-1], (high - low) / 40 or 1.0
-    if delta >= step:
-        step = delta / round(delta / step)
-    # The small slack keeps a limit that is an edge from opening one more bin through rounding.
-    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-    return step * np.arange(first, max(last, first + 1) + 1)
+def figures(result: AuditResult) -> dict[str, Figure]:
+    """Return every chart of an audit, by its id: `scores-0` is the first protected variable's, `features` of all."""
+    out: dict[str, Figure | None] = {"features": features_figure(result)}
+    for v, finding in enumerate(result.findings):
+        out[f"scores-{v}"] = scores_figure(result, finding)
+        out[f"groups-{v}"] = groups_figure(result, finding)
+        out[f"readings-{v}"] = readings_figure(result, finding)
+        out[f"proxies-{v}"] = proxies_figure(finding)
+    return {name: figure for name, figure in out.items() if figure is not None}
 
 
-def bar_heights(values: np.ndarray, edges: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
-    """Return how many percent of the values lie in each bin; values beyond the ends count in the last bars."""
-    counts, _ = np.histogram(np.clip(values, edges[0], edges[-1]), edges, weights=weights)
-    return 100.0 * counts / (counts.sum() or 1)
-
-
-def svg(chart: Any) -> str:
-    """Return an Altair chart as SVG."""
-    buffer = StringIO()
-    styled = chart.configure(font="sans-serif").configure_view(stroke=None)
-    styled.configure_axis(labelFontSize=12, titleFontSize=12, titleFontWeight="normal").save(buffer, format="svg")
-    return buffer.getvalue()
-
-
-def _panel(
-    share: np.ndarray, edges: np.ndarray, limits: list[float], *, group: str, span: list[float], top: float
-) -> Any:
-    """Return the bars of one group and the lines at delta."""
-    centres = (edges[1:] + edges[:-1]) / 2
-    beyond = (centres > limits[-1]) | (centres < limits[0] if len(limits) == 2 else False)
+def scores_figure(result: AuditResult, finding: Finding) -> Figure | None:
+    """Return how the signed effects (or scores without a sign) of a variable are spread in each of its groups."""
+    spread = spread_of(result, finding, scale=points_per_unit(result.unit), most=MOST_GROUPS)
+    if spread is None:
+        return None
+    what = "scores" if finding.signed is None else f"{signed_word(result)}s"
+    title = f"{what.capitalize()[:-1]}: {unit_words(result.unit)}"
+    quantiles = ["5th percentile", "25th", "median", "75th", "95th"]
     rows = [
-        {"from": left, "to": right, "share": value, "none": 0, "colour": FLAGGED if out else WITHIN}
-        for left, right, value, out in zip(edges[:-1].tolist(), edges[1:].tolist(), share.tolist(), beyond, strict=True)
+        [panel["group"], count(panel["people"]), *(number(q, sign=finding.signed is not None) for q in panel["middle"])]
+        for panel in spread["panels"]
     ]
-    ticks = alt.Axis(labelFlush=False, tickCount=12)
-    x = alt.X("from:Q", title=None, scale=alt.Scale(domain=span, nice=False), axis=ticks)
-    y = alt.Y("share:Q", title="% of group", scale=alt.Scale(domain=[0, top], nice=False), axis=alt.Axis(tickCount=3))
-    bars = (
-        alt.Chart(_data(rows))
-        .mark_bar(binSpacing=1)
-        .encode(x=x, x2="to:Q", y=y, y2="none:Q", color=alt.Color("colour:N", scale=None))
-    )
-    places = [{"at": limit} for limit in limits]
-    lines = alt.Chart(_data(places)).mark_rule(color=LINE, strokeDash=[4, 3]).encode(x="at:Q")
-    return (bars + lines).properties(width=WIDTH, height=100, title=alt.Title(group, anchor="start", fontSize=13))
+    return {
+        "kind": "scores",
+        "alt": f"Histogram of the {what} of {finding.name} in each group, with lines at delta.",
+        "caption": _spread_caption(result, finding),
+        "table": make_table(["Group"], ["People", *quantiles], rows),
+        "data": {**spread, "title": title},
+    }
 
 
-def _data(rows: list[dict[str, Any]]) -> Any:
-    return alt.Data(values=rows)  # type: ignore[no-untyped-call]
+def _spread_caption(result: AuditResult, finding: Finding) -> str:
+    told = []
+    if finding.signed is not None and finding.kind == "continuous":
+        told.append(f"Right of zero: they would get a higher prediction with a higher {finding.name}.")
+    elif finding.signed is not None:
+        where = "the other group" if len(finding.levels) == 2 else "the group that changes it most"
+        told.append(f"Right of zero: they would get a higher prediction as a member of {where}.")
+    told += [] if finding.signed is None else ["Left of zero: a lower one."]
+    if result.decision_threshold is None:
+        told.append("Dashed: delta; orange: beyond it.")
+    told.append("Values beyond the drawn range count in the outermost bars.")
+    if len(finding.groups) > MOST_GROUPS:
+        told.append(f"The {MOST_GROUPS} largest groups are drawn.")
+    here = {group.name for group in finding.groups}
+    elsewhere = [name for name in result.deltas if name not in here]
+    if elsewhere:
+        told.append(f"Members of {' or '.join(elsewhere)} have their own delta, which the lines do not show.")
+    return " ".join(told)
 
 
-def _title(result: AuditResult) -> Any:
-    what = "Score" if result.signed is None else signed_word(result).capitalize()
-    text = f"{what}: {unit_words(result.unit)}; dashed: delta; orange: beyond it"
-    return alt.Title(text, anchor="start", fontSize=13, fontWeight="normal")
+def groups_figure(result: AuditResult, finding: Finding) -> Figure | None:
+    """Return who is disadvantaged: each group's mean signed effect, or its flagged share where a test has no sign."""
+    signed, scale, unit = finding.signed is not None, points_per_unit(result.unit), result.unit
+    bars: list[dict[str, Any]] = []
+    for group in finding.groups:
+        mean, flagged = group.mean_signed, group.share_flagged
+        value, words = (
+            (100 * flagged, percent(flagged)) if mean is None else (scale * mean, cell(mean, unit, sign=True))
+        )
+        bars += [{"name": group.name, "value": value, "text": words}] if math.isfinite(value) else []
+    if not bars:
+        return None
+    what = f"Mean {signed_word(result)}{heading_unit(result.unit)}" if signed else "Flagged (%)"
+    if not signed:
+        caption = "How many percent of each group's people are flagged."
+    elif finding.kind == "continuous":
+        caption = f"Right of zero: people in this range would get a higher prediction with a higher {finding.name}."
+    else:
+        caption = (
+            "Right of zero: on average these people would get a higher prediction as members of another group, so that "
+            "they are worse off in their own, where a high prediction is good for people. Left of zero: the reverse."
+        )
+    limit = scale * result.delta if signed and not result.deltas and result.decision_threshold is None else None
+    caption += "" if limit is None else " Dashed: delta."
+    rows = [[bar["name"], bar["text"]] for bar in bars]
+    return {
+        "kind": "groups",
+        "alt": f"Bars: {what[0].lower()}{what[1:]} of each group of {finding.name}.",
+        "caption": caption,
+        "table": make_table(["Group"], [what], rows),
+        "data": {"title": what, "signed": signed, "limit": limit, "bars": bars},
+    }
+
+
+def readings_figure(result: AuditResult, finding: Finding) -> Figure | None:
+    """Return the direct beside the total reading in each group, so that it shows where they make up for each other."""
+    unit, scale = result.effect_unit, points_per_unit(result.effect_unit)
+    both = finding.readings(result.weights)
+    names = [name for name in both["total"].groups if name in both["direct"].groups]
+    pairs = [
+        {
+            "group": group_name(finding.name, name),
+            "direct": scale * both["direct"].groups[name].mean_signed,
+            "total": scale * both["total"].groups[name].mean_signed,
+            "words": {which: cell(both[which].groups[name].mean_signed, unit, sign=True) for which in both},
+        }
+        for name in names
+    ]
+    if not pairs:
+        return None
+    headings = [f"{word}{heading_unit(unit)}" for word in ("Direct, mean", "mean size", "Total, mean", "mean size")]
+    return {
+        "kind": "readings",
+        "alt": f"Two dots for each group of {finding.name}: the mean direct and the mean total reading, and zero.",
+        "caption": "Mean signed change of the prediction. Dots on both sides of zero, or a total nearer to zero than "
+        "the direct reading: other differences between the groups make up for the direct effect.",
+        "table": readings_table(both, unit, headings),
+        "data": {"title": f"Mean change of the prediction{heading_unit(unit)}", "pairs": pairs},
+    }
+
+
+def features_figure(result: AuditResult) -> Figure | None:
+    """Return through which features the effect goes, beside how far the groups differ in each whatever the model."""
+    effect = result.features.effect
+    if effect is None:
+        return None
+    unit, scale = result.effect_unit, points_per_unit(result.effect_unit)
+    largest = [(name, value) for name, value in effect.total.items() if math.isfinite(value)][:MOST_FEATURES]
+    if not largest:
+        return None
+    apart, errors = result.features.displacement, effect.error
+    bars = [
+        {
+            "name": name,
+            "value": scale * value,
+            "text": cell(value, unit),
+            "error": scale * errors[name] if math.isfinite(errors[name]) else None,
+            "apart": apart.get(name),
+        }
+        for name, value in largest
+    ]
+    return {
+        "kind": "features",
+        "alt": "Bars: mean size of each feature's contribution to the effect, and how far the groups differ in it.",
+        "caption": _features_caption(result, effect),
+        "table": features_table(result, effect),
+        "data": {"title": f"Mean size of the contribution{heading_unit(unit)}", "bars": bars, "apart": bool(apart)},
+    }
+
+
+def _features_caption(result: AuditResult, effect: FeatureEffect) -> str:
+    told = "" if result.is_effect else "Of the total reading: "
+    told += f"Each person's contributions add up to their change of prediction ({effect.method}); the bars show the "
+    told += f"mean size over {count(effect.people)} people, ± its standard error."
+    if result.features.displacement:
+        finding = result.findings[0]
+        told += (
+            f" Beside them, without any model: how far the feature of {group_name(finding.name, finding.levels[0])} "
+            "would move on average, in standard deviations of a number and in shares of a category."
+        )
+    return told
+
+
+def features_table(result: AuditResult, effect: FeatureEffect) -> Table:
+    """Return the largest contributions, their error, the groups' difference, and for one variable the signed means."""
+    unit, apart, errors = result.effect_unit, result.features.displacement, effect.error
+    signed = result.effect_by_group if len(result.findings) == 1 else {}
+    numbers = [f"Mean size{heading_unit(unit)}", "±", *(["Groups differ by"] if apart else [])]
+    rows = [
+        [
+            name,
+            cell(value, unit),
+            cell(errors[name], unit),
+            *([number(apart.get(name))] if apart else []),
+            *(cell(means[name], unit, sign=True) for means in signed.values()),
+        ]
+        for name, value in list(effect.total.items())[:MOST_FEATURES]
+    ]
+    return make_table(["Feature"], [*numbers, *(f"{level}, signed" for level in signed)], rows)
+
+
+def proxies_figure(finding: Finding) -> Figure | None:
+    """Return how strongly each feature gives a protected variable away."""
+    known = [(name, value) for name, value in finding.proxy.items() if math.isfinite(value)]
+    shown = sorted(known, key=lambda pair: -abs(pair[1]))[:MOST_FEATURES]
+    if not shown:
+        return None
+    title = "mean gradient of the auxiliary"
+    return {
+        "kind": "proxies",
+        "alt": f"Bars: how strongly each feature tells {finding.name}.",
+        "caption": f"How strongly an auxiliary model that guesses {finding.name} leans on each feature, whatever the "
+        "audited model does with it.",
+        "table": make_table(["Feature"], [title.capitalize()], [[name, number(value)] for name, value in shown]),
+        "data": {
+            "title": title.capitalize(),
+            "bars": [{"name": name, "value": value, "text": number(value)} for name, value in shown],
+        },
+    }

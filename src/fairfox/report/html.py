@@ -1,48 +1,43 @@
-"""AuditResult -> one HTML file that needs nothing beside it: no script, no network, no fonts."""
+"""What a report shows -> one HTML file that needs nothing beside it: no network, no fonts, no other file."""
 
 from __future__ import annotations
 
 import json
 from base64 import b64encode
 from functools import cache
+from hashlib import sha256
+from importlib import resources
 from typing import Any
 
+import vl_convert
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
-from fairfox.report import text
-from fairfox.report.figures import MOST_GROUPS, effects_chart, feature_chart, points_per_unit
-from fairfox.report.people import flagged_people, raw_rows
+from fairfox.report.charts import specs
+from fairfox.report.view import view
 from fairfox.result import AuditResult
-
-MOST_PEOPLE = 50
 
 
 def render_report(result: AuditResult, *, rows: object = None) -> str:
-    """Return the page; the raw rows of flagged people are on it only when `rows`, the audited table, is given."""
-    raw = None if rows is None else raw_rows(result, rows)
-    scale = points_per_unit(result.effect_unit)
-    effect = result.features.effect
-    return (
-        _environment()
-        .get_template("report.html.j2")
-        .render(
-            result=result,
-            people=flagged_people(result, top=MOST_PEOPLE, raw=raw),
-            raw_columns=[] if raw is None else raw.column_names,
-            effects={finding.name: effects_chart(result, finding) for finding in result.findings},
-            effect=feature_chart({} if effect is None else effect.total, title=_effect_title(result), scale=scale),
-            proxies={
-                finding.name: feature_chart(finding.proxy, title="mean gradient of the auxiliary")
-                for finding in result.findings
-            },
-            limits=result.settings.get("max_flagged") or {},
-            most_groups=MOST_GROUPS,
-        )
-    )
+    """Return the page; raw values of flagged people are on it only when `rows`, the audited table, is given."""
+    return render(view(result, rows))
 
 
-def _effect_title(result: AuditResult) -> str:
-    return "mean size of the contribution" + text.heading_unit(result.effect_unit)
+def render(shown: dict[str, Any]) -> str:
+    """Return the page of an audit from `view`, or from the same read back out of report.json."""
+    wanted = ("sort", "until", "title", "facts", "range", "features", "notes")  # the others are in the table
+    people = [{name: row[name] for name in wanted} for row in shown["people"]["rows"]]
+    data = {"charts": specs(shown["charts"]), "slider": shown["slider"]}
+    data["people"] = {"flagged": shown["people"]["flagged"], "rows": people}
+    return render_page("report.html.j2", view=shown, data=data)
+
+
+def render_page(template: str, **context: Any) -> str:
+    """Return a page from a template over `base.html.j2`, with the style and the scripts in it.
+
+    `data` in the context is for the script: `charts`, Vega-Lite specs by the ids of the page's charts, among others.
+    """
+    return _environment().get_template(template).render(**context)
 
 
 @cache
@@ -55,29 +50,29 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {
-        "data_uri": _data_uri,
-        "amount": text.amount,
-        "cell": text.cell,
-        "number": text.number,
-        "percent": text.percent,
-        "people": text.people,
-        "setting": _setting,
-        "sentence": _sentence,
+    scripts = [_asset("page.js"), vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")]
+    environment.filters["script_json"] = script_json
+    environment.globals |= {
+        "style": Markup(_asset("style.css")),  # ours
+        "page_script": Markup(scripts[0]),
+        "chart_script": Markup(scripts[1]),
+        "script_hashes": Markup(" ".join(map(_source_hash, scripts))),
     }
-    environment.globals |= {"text": text}
     return environment
 
 
-def _data_uri(svg: str) -> str:
-    """Return an image that can run nothing and whose ids cannot clash with another chart's."""
-    return "data:image/svg+xml;base64," + b64encode(svg.encode()).decode()
+def script_json(value: Any) -> Markup:
+    """Return JSON that is safe inside a script element: no character of it can end the element."""
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return Markup(text)  # made safe above
 
 
-def _sentence(notes: list[str]) -> str:
-    words = "; ".join(notes)
-    return f"{words[:1].upper()}{words[1:]}."
+def _asset(name: str) -> str:
+    return resources.files("fairfox.report").joinpath("templates", name).read_text("utf-8")
 
 
-def _setting(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
+def _source_hash(script: str) -> str:
+    """Return what a content security policy calls a script: nothing else may run."""
+    return f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'"

@@ -1,10 +1,12 @@
-"""summary.md: an audit as a comment on a pull request; names from the table are text in it, never markup."""
+"""summary.md: an audit, or two, as a comment on a pull request; names from the table are text in it, never markup."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from fairfox.report.tables import Table
 from fairfox.report.text import (
     amount,
     cell,
@@ -56,9 +58,26 @@ def summary_markdown(result: AuditResult) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def lines_markdown(title: str, lines: Sequence[str]) -> str:
-    """Return a heading and a paragraph per line, all of it text."""
-    return "\n\n".join([f"## {as_text(title)}", *map(as_text, lines)]) + "\n"
+def pair_markdown(view: Mapping[str, Any]) -> str:
+    """Return two audits side by side on half a page, from `fairfox.report.pair.pair_view`."""
+    features = view["features"]
+    parts = [
+        f"## fairfox: {as_text(view['heading'])}",
+        *map(as_text, view["verdict"]),
+        _bullets([f"{side['label']}: {side['name']}" for side in view["sides"]]),
+        _words(view["numbers"]),
+        _words(view["groups"]),
+        *([] if features is None else [as_text(features["caption"]), _words(features["table"])]),
+        _bullets([f"Warning, {side['label']}: {each}" for side in view["sides"] for each in side["warnings"]]),
+        as_text(" ".join(view["method"])),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def lines_markdown(title: str, lines: Sequence[str], *, table: Table) -> str:
+    """Return a heading, a paragraph per line and a table of ready words after the first, all of it text."""
+    first, *others = map(as_text, lines)
+    return "\n\n".join([f"## {as_text(title)}", first, _words(table), *others]) + "\n"
 
 
 def as_text(words: str) -> str:
@@ -121,6 +140,11 @@ def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a table, the first column on the left and the others on the right."""
     lines = [headings, ["---", *("---:" for _ in headings[1:])], *([as_text(each) for each in row] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _words(table: Table) -> str:
+    """Return a table of ready words."""
+    return _table([as_text(column["label"]) for column in table["columns"]], table["rows"])
 
 
 def _bullets(lines: Sequence[str]) -> str:

@@ -1,9 +1,13 @@
-"""summary.json: an audit without its people, the worst case on top and then each protected variable."""
+"""summary.json: an audit without its people, the worst case on top and then each protected variable.
+
+Comparisons, drifts and the demo have a summary.json too; `kind` tells them apart.
+"""
 
 from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -21,11 +25,25 @@ from fairfox.verdicts.nulls import Null
 
 def summary_json(result: AuditResult) -> str:
     """Return the audit as strict JSON; numbers that are not finite become null."""
-    return json.dumps(_plain(_fields(result)), indent=2, allow_nan=False) + "\n"
+    return strict_json(_fields(result))
+
+
+def strict_json(fields: Mapping[str, Any]) -> str:
+    """Return fields as strict JSON; numbers that are not finite become null.
+
+    Example:
+        >>> print(strict_json({"mean": float("nan")}))
+        {
+          "mean": null
+        }
+        <BLANKLINE>
+    """
+    return json.dumps(_plain(dict(fields)), indent=2, allow_nan=False) + "\n"
 
 
 def _fields(result: AuditResult) -> dict[str, Any]:
     return {
+        "kind": "audit",
         "schema_version": SCHEMA_VERSION,
         "test": result.test,
         "meaning": result.meaning,

@@ -58,6 +58,12 @@ class Drift:
     margin: float
     maps_known: bool = True  # False: one re-fit leaves open how far the maps may be off, and errors are those of people
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        from fairfox.report.snippet import drift_card
+
+        return drift_card(self)
+
     @property
     def word(self) -> str:
         """Whether people are treated more unequally: not by more than the margin, surely, or nobody knows."""

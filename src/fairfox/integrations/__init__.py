@@ -1,0 +1,1 @@
+"""Results in the tools that people work with: fairlearn's frames, MLflow's runs."""

@@ -1,0 +1,243 @@
+"""The charts of an audit as Altair objects: drawn from what the page shows, never from a row per person."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import altair as alt
+from altair.utils.schemapi import debug_mode
+
+from fairfox.errors import ColumnError
+from fairfox.report.figures import Figure, figures
+from fairfox.report.marks import by_name, inline, name_axis, numbers, zero
+from fairfox.result import AuditResult
+
+WIDTH = 640  # of a plot outside the page, which fits them to its own width
+# Told apart by colour-blind readers. The page gives the same names colours of its own, light or dark.
+STYLES = {
+    "flagged": {"color": "#d55e00"},
+    "within": {"color": "#9fb3c5"},
+    "first": {"color": "#0072b2"},
+    "second": {"color": "#c77400"},
+    "limit": {"color": "#1b232d"},
+    "zero": {"color": "#8b96a3"},
+    "link": {"color": "#c3cbd4"},
+    "error": {"color": "#1b232d"},
+    "words": {"color": "#1b232d"},
+}
+
+
+class Charts:
+    """The charts of an audit, to show in a notebook or to save: of all protected variables, or of one.
+
+    Example:
+        >>> result.charts.scores
+        >>> result.charts.for_variable("sex").readings
+    """
+
+    def __init__(self, result: AuditResult, variable: str | None = None) -> None:
+        self.result, self.variable = result, variable
+
+    def for_variable(self, name: str) -> Charts:
+        """Return the charts of one protected variable."""
+        if name not in self.result.variables:
+            known = ", ".join(f"'{variable}'" for variable in self.result.variables)
+            raise ColumnError(f"'{name}' was not audited; the protected variables are {known}")
+        return Charts(self.result, name)
+
+    @property
+    def scores(self) -> Any:
+        """How the effects are spread in each group."""
+        return self._each("scores")
+
+    @property
+    def groups(self) -> Any:
+        """Each group's mean signed effect."""
+        return self._each("groups")
+
+    @property
+    def readings(self) -> Any:
+        """The direct beside the total reading in each group."""
+        return self._each("readings")
+
+    @property
+    def proxies(self) -> Any:
+        """How strongly each feature gives the protected variable away."""
+        return self._each("proxies")
+
+    @property
+    def features(self) -> Any:
+        """Through which features the effect goes, and how far the groups differ in them."""
+        return themed(draw(self._figures["features"])) if "features" in self._figures else _nothing("features")
+
+    @cached_property
+    def _figures(self) -> dict[str, Figure]:
+        return figures(self.result)
+
+    def _each(self, what: str) -> Any:
+        """Return one kind of chart for the variables asked for, one below the other."""
+        wanted = [v for v, name in enumerate(self.result.variables) if self.variable in (None, name)]
+        drawn = [
+            draw(self._figures[f"{what}-{v}"]).properties(title=self.result.variables[v])
+            for v in wanted
+            if f"{what}-{v}" in self._figures
+        ]
+        if not drawn:
+            return _nothing(what)
+        return themed(drawn[0] if len(drawn) == 1 else alt.vconcat(*drawn))
+
+
+def specs(shown: dict[str, Figure]) -> dict[str, dict[str, Any]]:
+    """Return the Vega-Lite spec of every figure, by its id; not checked against the schema, which takes seconds."""
+    with debug_mode(False):
+        return {name: draw(figure).to_dict(validate=False) for name, figure in shown.items()}
+
+
+def draw(figure: Figure) -> Any:
+    """Return the chart of a figure."""
+    return _DRAWN[figure["kind"]](figure["data"])
+
+
+def themed(chart: Any) -> Any:
+    """Return a chart with the colours it has outside the page."""
+    return (
+        chart.configure(style=STYLES, font="sans-serif", range={"category": ["#0072b2", "#c77400"]})
+        .configure_view(stroke=None)
+        .configure_axis(labelFontSize=12, titleFontSize=12, titleFontWeight="normal", labelLimit=240)
+    )
+
+
+def scores_chart(data: dict[str, Any]) -> Any:
+    """Return a histogram for each group; where one delta is for all, the parameter `delta` moves its lines."""
+    panels = data["panels"]
+    span = [min(panel["edges"][0] for panel in panels), max(panel["edges"][-1] for panel in panels)]
+    top = 1.05 * max(max(panel["heights"]) for panel in panels)
+    limits = [panel["limits"][-1] for panel in panels if panel["limits"]]
+    one = len(limits) == len(panels) and len(set(limits)) == 1
+    drawn = [
+        _panel(panel, span=span, top=top, signed=data["signed"], moves=one, title=data["title"] if last else None)
+        for panel, last in zip(panels, [False] * (len(panels) - 1) + [True], strict=True)
+    ]
+    chart = alt.vconcat(*drawn, spacing=14)
+    return chart.add_params(alt.param(name="delta", value=limits[0])) if one else chart
+
+
+def _panel(
+    panel: dict[str, Any], *, span: list[float], top: float, signed: bool, moves: bool, title: str | None
+) -> Any:
+    """Return the bars of one group, what of them is beyond delta over them, and the lines at delta."""
+    edges = panel["edges"]
+    bars = [
+        {"from": left, "to": right, "share": height, "none": 0}
+        for left, right, height in zip(edges[:-1], edges[1:], panel["heights"], strict=True)
+    ]
+    scale = alt.Scale(domain=span, nice=False, zero=False)
+    x = alt.X("from:Q", title=title, scale=scale, axis=alt.Axis(labelFlush=False, grid=False, tickCount=10))
+    y = alt.Y("share:Q", title="% of group", scale=alt.Scale(domain=[0, top], nice=False), axis=alt.Axis(tickCount=3))
+    base = alt.Chart(inline(bars)).encode(x=x, x2="to:Q", y=y, y2="none:Q")
+    layers = [base.mark_bar(style="within", binSpacing=1)]
+    if panel["limits"]:
+        limit = "delta" if moves else repr(panel["limits"][-1])
+        layers.append(_beyond(base, "from", f"max(datum.from, {limit})"))
+        layers += [_beyond(base, "to", f"min(datum.to, -({limit}))")] if signed else []
+        layers += [_line(sign + f"({limit})", scale) for sign in (["-", ""] if signed else [""])]
+    return alt.layer(*layers).properties(width=WIDTH, height=96, title=panel["group"])
+
+
+def _beyond(base: Any, end: str, expression: str) -> Any:
+    """Return the part of the bars beyond a limit."""
+    return (
+        base.mark_bar(style="flagged", binSpacing=1)
+        .transform_calculate(**{end: expression})
+        .transform_filter("datum.from < datum.to")
+    )
+
+
+def _line(expression: str, scale: Any) -> Any:
+    places = alt.Chart(inline([{}])).transform_calculate(at=expression)
+    return places.mark_rule(style="limit", strokeDash=[4, 3], clip=True).encode(x=alt.X("at:Q", scale=scale))
+
+
+def groups_chart(data: dict[str, Any]) -> Any:
+    """Return a bar per group from zero, each side in its colour, with numbers and with lines at delta."""
+    bars, limit = data["bars"], data["limit"]
+    limits = [] if limit is None else [-limit, limit]  # in sight, so that small effects look small
+    base = by_name(bars, data["title"], values=[*(bar["value"] for bar in bars), *limits])
+    right = base.mark_bar(style="second" if data["signed"] else "first", height=16).transform_filter("datum.value > 0")
+    left = base.mark_bar(style="first", height=16).transform_filter("datum.value <= 0")
+    places = alt.Chart(inline([{"at": at} for at in limits])).encode(x="at:Q")
+    lines = [places.mark_rule(style="limit", strokeDash=[4, 3])] if limits else []
+    return alt.layer(right, left, zero(), *lines, *numbers(base)).properties(width=WIDTH, height=30 * len(bars))
+
+
+def readings_chart(data: dict[str, Any]) -> Any:
+    """Return two dots per group, direct and total, joined by a line."""
+    pairs = data["pairs"]
+    dots = [
+        {"name": pair["group"], "value": pair[reading], "reading": reading, "text": pair["words"][reading]}
+        for pair in pairs
+        for reading in ("direct", "total")
+    ]
+    y = name_axis([pair["group"] for pair in pairs])
+    x = alt.X("value:Q", title=data["title"], axis=alt.Axis(tickCount=6))
+    links = alt.Chart(inline([{"name": pair["group"], **pair} for pair in pairs])).mark_rule(
+        style="link", strokeWidth=3
+    )
+    links = links.encode(y=y, x=alt.X("direct:Q", title=data["title"]), x2="total:Q")
+    order = ["direct", "total"]
+    colour = alt.Color("reading:N", sort=order, legend=alt.Legend(title=None, orient="top"))
+    shape = alt.Shape("reading:N", sort=order, legend=None, scale=alt.Scale(range=["circle", "diamond"]))
+    base = alt.Chart(inline(dots)).encode(y=y, x=x)
+    marks = base.mark_point(filled=True, size=110, opacity=1).encode(color=colour, shape=shape)
+    words = [  # above and below, so that they stay apart where the dots are close
+        base.mark_text(style="words", dy=dy, fontSize=11)
+        .encode(text="text:N")
+        .transform_filter(f"datum.reading == '{reading}'")
+        for reading, dy in zip(order, (-13, 14), strict=True)
+    ]
+    return alt.layer(links, zero(), marks, *words).properties(width=WIDTH, height=50 * len(pairs))
+
+
+def features_chart(data: dict[str, Any]) -> Any:
+    """Return a bar per feature with its standard error, beside how far the groups differ in it where that is known."""
+    bars = [
+        {**bar, "low": bar["value"] - (bar["error"] or 0), "high": bar["value"] + (bar["error"] or 0)}
+        for bar in data["bars"]
+    ]
+    height = 24 * len(bars)
+    base = by_name(bars, data["title"], values=[bar["high"] for bar in bars])
+    errors = base.mark_rule(style="error").encode(x=alt.X("low:Q", title=data["title"]), x2="high:Q")
+    effect = alt.layer(base.mark_bar(style="first", height=14), errors, *numbers(base, at="high"))
+    effect = effect.properties(width=WIDTH // 2, height=height)
+    if not data["apart"]:
+        return effect
+    known = [{**bar, "value": bar["apart"], "text": f"{bar['apart']:.2g}"} for bar in bars if bar["apart"] is not None]
+    beside = by_name(known, "How far the groups differ, without a model", values=[bar["value"] for bar in known])
+    apart = alt.layer(beside.mark_bar(style="within", height=14), *numbers(beside))
+    return alt.hconcat(effect, apart.properties(width=WIDTH // 2, height=height), spacing=28)
+
+
+def proxies_chart(data: dict[str, Any]) -> Any:
+    """Return a bar per feature, with its number."""
+    base = by_name(data["bars"], data["title"], values=[bar["value"] for bar in data["bars"]])
+    bars = alt.layer(base.mark_bar(style="first", height=14), *numbers(base))
+    return bars.properties(width=WIDTH, height=24 * len(data["bars"]))
+
+
+_DRAWN: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "scores": scores_chart,
+    "groups": groups_chart,
+    "readings": readings_chart,
+    "features": features_chart,
+    "proxies": proxies_chart,
+}
+
+
+def _nothing(what: str) -> Any:
+    return themed(
+        alt.Chart(inline([{"text": f"This audit has no {what} to draw."}]))
+        .mark_text(style="words")
+        .encode(text="text:N")
+    )

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from fairfox.cli.main import cli
+from fairfox.report.outputs import write_outputs
+from tests.test_earlier import audited
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("results")
+    write_outputs(audited(), out / "first")
+    write_outputs(audited(times=3.0), out / "second")
+    return out
+
+
+def run(folder: Path, *given: str) -> Result:
+    return CliRunner().invoke(cli, ["report", *(each if each == "-o" else str(folder / each) for each in given)])
+
+
+def test_the_page_is_made_again_where_it_was(folder: Path):
+    page = folder / "first/report.html"
+    before = page.read_text("utf-8")
+    page.unlink()
+    done = run(folder, "first")
+    assert done.exit_code == 0, done.stderr
+    assert done.stderr == f"Written: {page}\n"
+    assert page.read_text("utf-8") == before
+
+
+def test_the_page_goes_where_it_is_told_to_and_the_old_one_stays(folder: Path, tmp_path: Path):
+    before = (folder / "second/report.html").stat().st_mtime_ns
+    done = run(folder, "second", "-o", str(tmp_path / "new/page.html"))
+    assert done.exit_code == 0, done.stderr
+    assert (tmp_path / "new/page.html").read_bytes() == (folder / "second/report.html").read_bytes()
+    assert (folder / "second/report.html").stat().st_mtime_ns == before
+
+
+def test_two_audits_are_shown_side_by_side_as_drift_shows_them(folder: Path, tmp_path: Path):
+    done = run(folder, "first", "second", "-o", str(tmp_path / "both.html"))
+    assert done.exit_code == 0, done.stderr
+    named = [str(folder / "first"), str(folder / "second"), "--out", str(tmp_path / "drift")]
+    assert CliRunner().invoke(cli, ["drift", *named]).exit_code == 1
+    assert (tmp_path / "both.html").read_bytes() == (tmp_path / "drift/report.html").read_bytes()
+    again = run(folder, str(tmp_path / "drift"))
+    assert again.exit_code == 0, again.stderr
+    assert (tmp_path / "both.html").read_bytes() == (tmp_path / "drift/report.html").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["nowhere"], "There is no file"),
+        (["."], "There is no file"),
+        (["first", "second"], "say with -o FILE where the page goes"),
+        (["first", "nowhere", "-o", "page.html"], "There is no file"),
+        (["first", "-o", "second"], "is a folder, not a file"),
+        (["first", "-o", "first/report.html/page.html"], "cannot be written"),
+        ([], "RESULT"),
+    ],
+)
+def test_what_cannot_be_shown_is_refused_in_one_sentence(folder: Path, given: list[str], message: str):
+    done = run(folder, *given)
+    assert done.exit_code == 2
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not (folder / "page.html").exists()
