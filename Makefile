@@ -47,6 +47,10 @@ screenshots: $(READY)
 	$(BIN)/fairfox demo --out demo-report
 	PYTHONPATH=tests $(BIN)/python docs/screenshots.py demo-report/biased/report.html
 
+# Speed, on an idle machine: every benchmark, its table in benchmarks/README.md, and one file with all results.
+bench: $(READY)
+	$(BIN)/python benchmarks/run_all.py
+
 clean:
 	rm -rf .venv demo-report
 

@@ -34,11 +34,12 @@ class Ratio:
     fastest: float  # fastest lap over fastest lap: what is left of it on a busy machine
     seconds_of: float  # median of one call
     seconds_over: float
+    sound: bool = True  # whether what ours found is as good as what it is compared with
 
     @property
     def holds(self) -> bool:
-        """Whether the median keeps the bar."""
-        return self.ratio <= self.bar if self.at_most else self.ratio >= self.bar
+        """Whether the median keeps the bar, with results that are as good."""
+        return self.sound and (self.ratio <= self.bar if self.at_most else self.ratio >= self.bar)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from fairfox.alignment import (
     cosine,
     dead_rows,
     inverse_direction,
+    products,
     pseudo_solve,
     ratio_of_sums,
     sensitivity,
@@ -389,3 +390,34 @@ def test_what_is_smaller_than_the_cut_is_noise():
     precise, single = inverse_direction(jac), inverse_direction(jac, cut=SINGLE)
     torch.testing.assert_close(precise, torch.linalg.pinv(jac), rtol=1e-6, atol=0)
     torch.testing.assert_close(single, torch.tensor([[[0.5, 0.5], [0.0, 0.0]]], dtype=torch.float64), atol=1e-6, rtol=0)
+
+
+@given(st.integers(1, 12), st.integers(0, 2**16))
+def test_the_solve_inverts_as_lapack_does(size, seed):
+    root = torch.randn(5, size, 2 * size + 2, generator=torch.Generator().manual_seed(seed), dtype=FLOAT64)
+    gram = root @ root.mT
+    found = pseudo_solve(gram, [Head(1)] * size)
+    torch.testing.assert_close(found, torch.linalg.inv(gram), rtol=1e-8, atol=1e-10)
+    torch.testing.assert_close(found, found.mT, rtol=1e-8, atol=1e-12)
+
+
+def test_a_matrix_that_is_not_positive_is_marked_and_leaves_the_others_alone():
+    gram = torch.stack([torch.eye(2), torch.tensor([[1.0, 2.0], [2.0, 1.0]]), torch.full((2, 2), torch.nan)])
+    found = pseudo_solve(gram, [Head(1), Head(1)])
+    assert torch.equal(found[0], torch.eye(2))
+    assert found[1:].isnan().all()
+
+
+def test_products_by_hand_give_what_the_vectors_do():
+    grad_tar, grad_aux = torch.tensor([[2.0, 1.0]]), torch.tensor([[3.0, 4.0, 12.0]])  # a third coordinate of 0
+    found = products(grad_tar, grad_aux)
+    assert [float(each) for each in found] == pytest.approx([10.0, 5.0, 169.0])
+    assert float(found.sensitivity()) == pytest.approx(10 / 169)
+    assert float(found.cosine()) == pytest.approx(10 / (13 * 5**0.5))
+    assert float(found.length()) == pytest.approx(5**0.5)
+
+
+def test_products_near_the_limits_of_floats_are_doubtful():
+    grads = torch.tensor([[1.0], [0.0], [1e-12], [1e12], [torch.nan]])
+    assert products(grads, torch.ones(5, 1)).doubtful().tolist() == [False, True, True, True, True]
+    assert products(torch.ones(5, 1), grads).doubtful().tolist() == [False, True, True, True, True]

@@ -19,6 +19,36 @@ class Head(NamedTuple):
     centred: bool = False
 
 
+class Products(NamedTuple):
+    """Inner products (N, 1) of the target's gradient with that of a single protected output, in whatever metric."""
+
+    inner: Tensor  # g S Jᵀ
+    tar: Tensor  # g S gᵀ
+    aux: Tensor  # J S Jᵀ
+
+    def sensitivity(self) -> Tensor:
+        """Return df/dc, as `sensitivity` along `inverse_direction` does."""
+        return self.inner / self.aux
+
+    def cosine(self) -> Tensor:
+        """Return the cosine between the gradients."""
+        return self.inner / (self.tar * self.aux).sqrt()
+
+    def length(self) -> Tensor:
+        """Return the length of the target's gradient."""
+        return self.tar.sqrt()
+
+    def doubtful(self) -> Tensor:
+        """Return for whom (N,) vectors have to be looked at: one is zero, or near the limits of floats."""
+        return (_extreme(self.tar) | _extreme(self.aux))[:, 0]
+
+
+def products(grad_tar: Tensor, grad_aux: Tensor) -> Products:
+    """Return the inner products of (N, E) and (N, F), F at least E: coordinates beyond the first E are zero."""
+    square_tar, square_aux = (_squares(each)[:, None] for each in (grad_tar, grad_aux))
+    return Products(_dots(grad_tar, grad_aux[:, : grad_tar.shape[1]])[:, None], square_tar, square_aux)
+
+
 def inverse_direction(
     jac_aux: Tensor, *, metric: Tensor | None = None, heads: Sequence[Head] | None = None, cut: float | None = None
 ) -> Tensor:
@@ -33,17 +63,35 @@ def inverse_direction(
     moved = jac_aux if metric is None else jac_aux @ metric  # J S, (N, K, D)
     if jac_aux.shape[1] == 1:
         return _single_direction(jac_aux, moved)
-    dead = dead_rows(jac_aux)
-    parts = jac_aux.split([h.outputs for h in heads], dim=1)
-    size = torch.cat([_size(part).expand(-1, part.shape[1], 1) for part in parts], dim=1)  # (N, K, 1)
-    unit, unit_moved = jac_aux / size, moved / size
-    inverse = pseudo_solve(unit @ unit_moved.mT, heads)
-    lost = torch.isnan(inverse).any(2).any(1)
-    direction = unit_moved.mT @ torch.where((lost | dead)[:, None, None], 0.0, inverse) / size.mT
-    lost &= ~dead
+    largest = torch.stack([_largest(part) for part in jac_aux.split([h.outputs for h in heads], dim=1)], dim=1)
+    dead = _numerically_zero(largest.amax(1))
+    size = torch.where(_numerically_zero(largest), 1.0, largest)  # (N, heads)
+    size = size.repeat_interleave(torch.tensor([h.outputs for h in heads], device=size.device), dim=1)[..., None]
+    if bool(_extreme(size.square()).any()):  # squares would leave the range of floats
+        direction, lost = _solved(jac_aux / size, moved / size, heads, dead)
+        direction /= size.mT
+    else:
+        direction, lost = _solved(jac_aux, moved, heads, dead, size=size if len(heads) > 1 else None)
     if lost.any():
         direction[lost] = _rank_deficient(jac_aux[lost], metric, _half_precision(jac_aux) if cut is None else cut)
     return direction
+
+
+def _solved(
+    jac_aux: Tensor, moved: Tensor, heads: Sequence[Head], dead: Tensor, *, size: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Return S Jᵀ (J S Jᵀ)⁺ (N, D, K), zero for dead rows, and for whom (N,) rank is lost.
+
+    Outputs of the `size` (N, K, 1) are solved as outputs of size one: heads may differ much in size.
+    """
+    gram = jac_aux @ moved.mT
+    scale = None if size is None else size * size.mT  # (N, K, K): far fewer numbers than J has
+    inverse = pseudo_solve(gram if scale is None else gram / scale, heads)
+    lost = torch.isnan(inverse[:, 0, 0])  # all of it is, or nothing
+    if bool((lost | dead).any()):
+        inverse = torch.where((lost | dead)[:, None, None], 0.0, inverse)
+    direction: Tensor = (inverse if scale is None else inverse / scale) @ moved  # it is symmetric
+    return direction.mT, lost & ~dead
 
 
 def pseudo_solve(gram: Tensor, heads: Sequence[Head]) -> Tensor:
@@ -60,13 +108,28 @@ def pseudo_solve(gram: Tensor, heads: Sequence[Head]) -> Tensor:
             mean = gram[:, block, block].diagonal(dim1=1, dim2=2).mean(1)
             filled[:, block, block] += (mean / outputs)[:, None, None]
         start += outputs
-    factor, failed = torch.linalg.cholesky_ex(filled)
-    eye = torch.eye(gram.shape[1], dtype=gram.dtype, device=gram.device)
-    inverse = torch.cholesky_inverse(torch.where((failed != 0)[:, None, None], eye, factor))
+    inverse, failed = _swept(filled)
     # Rounding can hide lost rank from every pivot, never from the condition number.
     condition = torch.linalg.matrix_norm(filled) * torch.linalg.matrix_norm(inverse)
-    sound = (failed == 0) & (condition * _half_precision(gram) < 1)
-    return torch.where(sound[:, None, None], inverse, torch.nan)
+    sound = ~failed & (condition * _half_precision(gram) < 1)
+    return inverse if bool(sound.all()) else torch.where(sound[:, None, None], inverse, torch.nan)
+
+
+def _swept(positive: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the inverses of positive definite matrices (N, K, K), and for whom (N,) a pivot is not above zero.
+
+    By sweeps of one pivot after the other, all rows at once: LAPACK takes three times as long for matrices this small.
+    """
+    swept = positive.movedim(0, -1).contiguous()  # (K, K, N)
+    failed = torch.zeros_like(positive[:, 0, 0], dtype=torch.bool)
+    for p in range(len(swept)):
+        failed |= ~(swept[p, p] > 0)
+        inverse = 1 / swept[p, p]
+        row = swept[p].clone()
+        scaled = row * inverse
+        swept.addcmul_(row[:, None], scaled, value=-1)
+        swept[p], swept[:, p], swept[p, p] = scaled, scaled, -inverse
+    return swept.neg_().movedim(-1, 0).contiguous(), failed
 
 
 def sensitivity(grad_tar: Tensor, dx_dc: Tensor) -> Tensor:
@@ -114,7 +177,7 @@ def worst_case(values: Tensor) -> Tensor:
 
 def dead_rows(jac_aux: Tensor) -> Tensor:
     """Return which rows (N,) have a numerically zero J: no evidence about c there."""
-    return _numerically_zero(jac_aux.abs().amax((1, 2)))
+    return _numerically_zero(_largest(jac_aux))
 
 
 def _single_direction(jac_aux: Tensor, moved: Tensor) -> Tensor:
@@ -168,9 +231,14 @@ def _safe(divisor: Tensor) -> Tensor:
     return torch.where(divisor > 0, divisor, 1.0)
 
 
+def _largest(jac_aux: Tensor) -> Tensor:
+    """Return each row's largest entry (N,), without its sign."""
+    return jac_aux.abs().amax((1, 2))  # six times faster than the norm of order inf
+
+
 def _size(jac_aux: Tensor) -> Tensor:
     """Return each row's largest entry (N, 1, 1); 1 for dead rows."""
-    largest = jac_aux.abs().amax((1, 2), keepdim=True)
+    largest = _largest(jac_aux)[:, None, None]
     return torch.where(_numerically_zero(largest), 1.0, largest)
 
 
@@ -186,7 +254,7 @@ def _rank_deficient(jac_aux: Tensor, metric: Tensor | None, cut: float) -> Tenso
     """
     scale = _size(jac_aux)
     unit = jac_aux / scale
-    root = None if metric is None else _square_root(metric)
+    root = None if metric is None else square_root(metric)
     left, values, right = torch.linalg.svd(unit if root is None else unit @ root, full_matrices=False)
     kept = values > cut * values.amax(1, keepdim=True)
     inverse = torch.where(kept, 1 / torch.where(kept, values, 1.0), 0.0)
@@ -194,7 +262,8 @@ def _rank_deficient(jac_aux: Tensor, metric: Tensor | None, cut: float) -> Tenso
     return direction if root is None else root @ direction
 
 
-def _square_root(metric: Tensor) -> Tensor:
+def square_root(metric: Tensor) -> Tensor:
+    """Return R (D, D) with R Rᵀ the metric."""
     values, vectors = torch.linalg.eigh(metric)
     root: Tensor = vectors * values.clamp(min=0).sqrt()
     return root

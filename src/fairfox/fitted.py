@@ -17,6 +17,7 @@ from fairfox.crossfit import DIRECT, TOTAL, Readings
 from fairfox.data.columns import Table
 from fairfox.data.dataset import Dataset
 from fairfox.data.encode import Encoding
+from fairfox.data.hashes import rows_sha256, tensors_sha256
 from fairfox.data.table import load_table
 from fairfox.doubts import find_doubts
 from fairfox.errors import ColumnError, OptionError
@@ -89,8 +90,8 @@ class FittedTest:
 
     def measure(self, model: object, table: object, **options: Any) -> Measurement:
         """Return what the test measures on everyone in a table; options are those of `score` but for delta."""
-        seen = self._seen(model, table, **options)
-        return self._measured(self.name, seen)
+        seen = self.seen(model, table, **options)
+        return self.measured(self.name, seen)
 
     def score(self, model: object, table: object, *, delta: float | None = None, **options: Any) -> AuditResult:
         """Return what an audit with the fitting table as reference finds, without the features an effect goes through.
@@ -102,7 +103,7 @@ class FittedTest:
             options: positive, output, returns and kind, as for `fairfox.audit`.
         """
         started = perf_counter()
-        seen = self._seen(model, table, **options)
+        seen = self.seen(model, table, **options)
         what, unit = about(self.name, self.options), unit_of(seen.target)
         if delta is None:
             delta = default_delta(what.delta, seen.predictions, unit=unit) if what.of_prediction else what.delta
@@ -153,7 +154,7 @@ class FittedTest:
             listed=sure.listed,
         )
 
-    def _seen(
+    def seen(
         self,
         model: object,
         table: object,
@@ -165,8 +166,8 @@ class FittedTest:
     ) -> Scored:
         """Return a model and the people of a table as the test sees them."""
         frame = load_table(table)
-        self._check_columns(model, output)
-        encoding = self._encoding_of(frame)
+        self.check_columns(model, output)
+        encoding = self.encoding_of(frame)
         data = encoding.encode(frame)
         example = data.x[:_LOOKED_AT]
         target = as_model(
@@ -174,10 +175,11 @@ class FittedTest:
         )
         predictions = predict(target, data.x, batch_size=self.batch_size)
         if returns is None and unit_of(target) == "probability":
-            _check_probabilities(predictions)
+            check_probabilities(predictions)
         return Scored(target, data, *infer_groups(data, self.auxiliary, self.known), predictions)
 
-    def _check_columns(self, model: object, output: Wanted) -> None:
+    def check_columns(self, model: object, output: Wanted) -> None:
+        """Refuse a model that takes other columns than the test was fitted on."""
         own = feature_names(model, wanted=output)
         if own is not None and tuple(own) != self.encoding.columns:
             raise ColumnError(
@@ -185,7 +187,7 @@ class FittedTest:
                 f"{', '.join(self.encoding.columns)}; fit it on the model's, in its order (columns=[...], --columns)"
             )
 
-    def _encoding_of(self, frame: Table) -> Encoding:
+    def encoding_of(self, frame: Table) -> Encoding:
         """Return the encoding that gives models tables like the one that is scored."""
         lacking = [name for name in self.encoding.columns if name not in frame.columns]
         if lacking:
@@ -196,7 +198,8 @@ class FittedTest:
             )
         return replace(self.encoding, fitted_on=_with_levels(frame.select(list(self.encoding.columns)), self.encoding))
 
-    def _measured(self, name: str, seen: Scored) -> Measurement:
+    def measured(self, name: str, seen: Scored) -> Measurement:
+        """Return what one of the tests measures on people, by its name."""
         test = self.tests[name]
         if isinstance(test, CounterfactualTest):
             return test.measure(seen.target, seen.people, predictions=seen.predictions, rows=False)
@@ -204,7 +207,7 @@ class FittedTest:
 
     def readings(self, seen: Scored) -> Readings:
         """Return all that is measured on people, and how far it can be trusted."""
-        found = {name: self._measured(name, seen) for name in self.tests}
+        found = {name: self.measured(name, seen) for name in self.tests}
         main, test = found[self.name], self.test
         checks = test.checks() if isinstance(test, CheckedTest) else {}
         doubts = test.doubts(checks) if checks and isinstance(test, CheckedTest) else []
@@ -244,6 +247,8 @@ class FittedTest:
             "rows": len(seen.data),
             "reference_rows": len(self.known),
             "reference_sha256": self.table,
+            "rows_sha256": rows_sha256(seen.data),
+            "predictions_sha256": tensors_sha256(seen.predictions),
             "columns": list(self.encoding.columns),
             "intersections": self.intersections,
             "hold_others": self.hold_others,
@@ -290,7 +295,7 @@ def _with_levels(frame: Table, encoding: Encoding) -> Table:
     return load_table(native.assign(**wider)) if wider else frame
 
 
-def _check_probabilities(predictions: Tensor) -> None:
+def check_probabilities(predictions: Tensor) -> None:
     """Refuse predictions that are no probabilities where the first ones were taken for such."""
     if bool(((predictions < -_ROUNDING) | (predictions > 1 + _ROUNDING)).any()):
         raise OptionError(

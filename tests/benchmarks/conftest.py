@@ -17,7 +17,7 @@ def bench(request):
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(FOLDER)
         yield importlib.import_module(request.module.BENCH)
-    for name in {"timing", request.module.BENCH} - before:
+    for name in ({path.stem for path in FOLDER.glob("*.py")} & set(sys.modules)) - before:
         del sys.modules[name]
 
 

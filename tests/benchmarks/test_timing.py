@@ -79,3 +79,8 @@ def test_what_is_short_is_called_as_often_as_it_takes(bench):
     bench.compare(lambda: spend("long", 400_000), lambda: spend("short", 20_000), laps=5)
     assert calls["long"] == 3 + 5
     assert calls["short"] > 3 + 5 * 5  # twenty times shorter: about twenty calls a lap
+
+
+def test_a_ratio_of_worse_results_does_not_hold(bench):
+    assert bench.Ratio("name", "of", "over", 2.0, False, 9.0, 9.0, 1.0, 1.0, sound=True).holds
+    assert not bench.Ratio("name", "of", "over", 2.0, False, 9.0, 9.0, 1.0, 1.0, sound=False).holds

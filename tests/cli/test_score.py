@@ -142,3 +142,65 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(folder: Path, tmp_path:
     done = run(folder, tmp_path / "file" / "out")
     assert (done.exit_code, len([line for line in done.stderr.splitlines() if "Warning" not in line])) == (2, 1)
     assert "cannot be written" in done.stderr
+
+
+def test_parquet_is_streamed_to_the_scores_of_the_same_people_in_memory(folder: Path, tmp_path: Path):
+    assert run(folder, tmp_path / "memory").exit_code == 0
+    people = pyarrow.csv.read_csv(folder / "new.csv")
+    for name, rows in (("a", people.slice(0, 60)), ("b", people.slice(60))):
+        (tmp_path / "in").mkdir(exist_ok=True)
+        pq.write_table(rows, tmp_path / "in" / f"{name}.parquet", row_group_size=20)
+    done = run(folder, tmp_path / "out", "--workers", "1", "--part-rows", "40", table=str(tmp_path / "in"))
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout.startswith("fairfox score of 100 people, test rank, protected: sex\n")
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "manifest.json",
+        "scores.parquet",
+        "summary.json",
+    ]
+    found, expected = (pq.read_table(tmp_path / name / "scores.parquet") for name in ("out", "memory"))
+    assert found["score"].to_pylist() == pytest.approx(expected["score"].to_pylist(), abs=1e-12)
+    assert found["flag"].equals(expected["flag"])
+    assert len(list((tmp_path / "out/scores.parquet").iterdir())) == 3  # 40 and 20 people of a, 40 of b
+    whole = run(folder, tmp_path / "whole", "--engine", "memory", table=str(tmp_path / "in/a.parquet"))
+    assert whole.exit_code == 0, whole.stderr
+    assert pq.read_table(tmp_path / "whole/scores.parquet")["score"].equals(expected["score"].slice(0, 60))
+    again = run(folder, tmp_path / "out", "--delta", "0.5", table=str(tmp_path / "in"))
+    assert (again.exit_code, len(again.stderr.splitlines())) == (2, 1)
+    assert "holds scores with another delta" in again.stderr
+
+
+def test_a_damaged_parquet_file_is_named_once_the_others_are_done(folder: Path, tmp_path: Path):
+    (tmp_path / "in").mkdir()
+    for name in ("a", "b"):
+        pq.write_table(pyarrow.csv.read_csv(folder / "new.csv"), tmp_path / "in" / f"{name}.parquet")
+    path = tmp_path / "in/a.parquet"
+    path.write_bytes(path.read_bytes()[:-9])
+    done = run(folder, tmp_path / "out", "--workers", "1", table=str(tmp_path / "in"))
+    assert (done.exit_code, len(done.stderr.splitlines())) == (2, 1)
+    assert f"'{path}' cannot be read and may be damaged" in done.stderr
+    assert pq.read_table(tmp_path / "out/scores.parquet").num_rows == 100
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--workers", "2"], "--workers is for Parquet"),
+        (["--overwrite"], "--overwrite is for Parquet"),
+        (["--engine", "dask"], "new.csv' is no Parquet"),
+    ],
+)
+def test_what_is_for_parquet_alone_is_refused_for_other_tables(
+    folder: Path, tmp_path: Path, more: list[str], message: str
+):
+    done = run(folder, tmp_path / "out", *more)
+    assert (done.exit_code, len(done.stderr.splitlines())) == (2, 1)
+    assert message in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_two_tables_of_another_kind_are_refused(folder: Path, tmp_path: Path):
+    given = [str(folder / name) for name in ("test.fox", "model.py:predict", "new.csv", "new.csv")]
+    done = CliRunner().invoke(cli, ["score", *given, "-o", str(tmp_path / "out")])
+    assert done.exit_code == 2
+    assert "is no Parquet; give one table of another kind at a time" in done.stderr

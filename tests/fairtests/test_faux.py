@@ -347,3 +347,9 @@ def test_an_unfitted_test_says_so():
 def test_an_unknown_baseline_is_refused():
     with pytest.raises(OptionError, match="The baseline is 'median'; expected 'mean', 'zero' or a row"):
         faux(linear(3.0, 4.0), integrated=True, baseline="median").fit(FOUR).score(linear(2.0, 1.0), FOUR)
+
+
+@pytest.mark.parametrize("steps", [0, -3, 2.5, True, "many"])
+def test_steps_that_are_no_number_of_steps_are_refused(steps):
+    with pytest.raises(OptionError, match="expected a whole number of at least 1, or None"):
+        FAux(steps=steps)

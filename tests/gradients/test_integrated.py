@@ -9,7 +9,15 @@ from torch import Tensor, nn
 from fairfox.auxiliary.model import AuxiliaryMember
 from fairfox.data.dataset import Protected
 from fairfox.errors import OptionError
-from fairfox.gradients.integrated import gauss_legendre, integrated_jacobian
+from fairfox.gradients.integrated import (
+    Path,
+    choose_path,
+    gauss_legendre,
+    integrated_error,
+    integrated_jacobian,
+    intervals,
+    quadrature,
+)
 from fairfox.models.output import Output
 from fairfox.models.torch_model import TorchModel
 
@@ -74,7 +82,7 @@ def by_captum(model, x, baseline, steps):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_integrated_gradients_are_captum_s(make, steps, dtype):
     model, x = make(), X.to(dtype)
-    found = integrated_jacobian(model, x, baseline=BASELINE, steps=steps)
+    found = integrated_jacobian(model, x, baseline=BASELINE, path=quadrature(steps))
     assert found.dtype == dtype
     expected = by_captum(model, x, BASELINE.to(dtype), steps)
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
@@ -84,8 +92,8 @@ def test_integrated_gradients_are_captum_s(make, steps, dtype):
 def test_applying_the_first_layer_once_changes_nothing(make):
     model = make()
     whole = Unsplit(model)
-    found = integrated_jacobian(model, X, baseline=BASELINE)
-    torch.testing.assert_close(found, integrated_jacobian(whole, X, baseline=BASELINE), atol=1e-6, rtol=1e-5)
+    found, expected = (integrated_jacobian(one, X, baseline=BASELINE, path=quadrature(32)) for one in (model, whole))
+    torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-5)
 
 
 def test_the_first_layer_really_is_applied_once():
@@ -117,8 +125,9 @@ def test_integrated_gradients_of_a_linear_model_by_hand():
 
 def test_everyone_may_have_a_baseline_of_their_own():
     model = TorchModel(network())
+    path = choose_path(model, X)
     together = integrated_jacobian(model, X, baseline=X.flip(0))
-    alone = [integrated_jacobian(model, X[i : i + 1], baseline=X.flip(0)[i]) for i in range(len(X))]
+    alone = [integrated_jacobian(model, X[i : i + 1], baseline=X.flip(0)[i], path=path) for i in range(len(X))]
     torch.testing.assert_close(together, torch.cat(alone), atol=1e-6, rtol=1e-5)
 
 
@@ -152,3 +161,107 @@ def test_quadrature_is_exact_for_high_powers():
     nodes, weights = (np.array(part) for part in gauss_legendre(4))
     assert weights.sum() == pytest.approx(1)
     assert (weights * nodes**7).sum() == pytest.approx(1 / 8)  # degree 2 * 4 - 1
+
+
+def finely(model, x, baseline, points=20_000):
+    """Return integrated gradients (N, K, D) in float64 by the midpoint rule and autograd."""
+    x, baseline = x.double(), baseline.double()
+    at = (torch.arange(points, dtype=torch.float64)[:, None] + 0.5) / points
+    rows = []
+    for one in x:
+        way = (baseline + at * (one - baseline)).requires_grad_()
+        grads = [torch.autograd.grad(total, way, retain_graph=True)[0].mean(0) for total in model(way).sum(0)]
+        rows.append((one - baseline) * torch.stack(grads))
+    return torch.stack(rows)
+
+
+def relative(found, expected):
+    return (found.double() - expected).flatten(1).norm(dim=1) / expected.flatten(1).norm(dim=1)
+
+
+RECTIFIED = {
+    "one output": lambda: TorchModel(network(dtype=torch.float64)),
+    "a probability": lambda: TorchModel(network(dtype=torch.float64), output=Output(returns="logit")),
+    "one of three classes": lambda: TorchModel(
+        network(3, dtype=torch.float64), output=Output(returns="logit", column=1)
+    ),
+    "a leak": lambda: TorchModel(network(activation=lambda: nn.LeakyReLU(0.2), dtype=torch.float64)),
+}
+
+
+@pytest.mark.parametrize("make", RECTIFIED.values(), ids=RECTIFIED)
+def test_secant_slopes_come_to_the_integral_and_faster_than_quadrature_does(make):
+    model, x = make(), X[:15].double()
+    expected = finely(model, x, BASELINE)
+    errors = {
+        steps: relative(integrated_jacobian(model, x, baseline=BASELINE, steps=steps), expected) for steps in (4, 32)
+    }
+    assert errors[32].median() < 1e-3
+    assert errors[32].median() < errors[4].median() / 8  # a power of at least 1.5: quadrature has the first
+    plain = relative(integrated_jacobian(model, x, baseline=BASELINE, path=quadrature(32)), expected)
+    assert errors[32].median() < plain.median()
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+@pytest.mark.parametrize("name", ["one output", "a probability", "a leak"])
+def test_secant_slopes_sum_to_the_difference_exactly_however_few_they_are(name, steps):
+    model, x = RECTIFIED[name](), X.double()
+    found = integrated_jacobian(model, x, baseline=BASELINE, steps=steps)
+    with torch.no_grad():
+        difference = model(x) - model(BASELINE[None].double())
+    torch.testing.assert_close(found.sum(2), difference, atol=1e-12, rtol=1e-9)
+
+
+def test_one_hidden_layer_is_integrated_exactly_in_one_interval_by_hand():
+    net = nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 1)).eval()
+    with torch.no_grad():
+        net[0].weight.copy_(torch.eye(2))
+        net[0].bias.copy_(torch.tensor([-1.0, -3.0]))
+        net[2].weight.copy_(torch.tensor([[2.0, 10.0]]))
+        net[2].bias.zero_()
+    model = TorchModel(net)
+    assert choose_path(model, torch.zeros(2)).nodes == (0.0, 1.0)
+    found = integrated_jacobian(model, torch.tensor([[4.0, 4.0]]), baseline=torch.zeros(2))
+    # the first unit is active on 3/4 of the way, the second on 1/4: 4 * 2 * 3/4 and 4 * 10 * 1/4
+    torch.testing.assert_close(found, torch.tensor([[[6.0, 10.0]]]))
+
+
+def test_people_who_stand_at_the_baseline_have_no_integrated_gradients():
+    found = integrated_jacobian(TorchModel(network(), output=Output("logit")), BASELINE[None], baseline=BASELINE)
+    assert torch.equal(found, torch.zeros(1, 1, FEATURES))
+
+
+@pytest.mark.parametrize("activation", [nn.ReLU, nn.Tanh])
+def test_the_chosen_path_keeps_its_error_and_doubling_estimates_it(activation):
+    model, x = TorchModel(network(activation=activation, dtype=torch.float64)), X[:20].double()
+    path = choose_path(model, BASELINE.double())
+    error = relative(integrated_jacobian(model, x, baseline=BASELINE, path=path), finely(model, x, BASELINE))
+    estimate = integrated_error(model, x, baseline=BASELINE, path=path)
+    assert error.quantile(0.9) < 5e-3
+    assert 0.3 < float(estimate.median() / error.median()) < 3 or error.median() < 1e-5
+
+
+def test_the_choice_follows_the_network():
+    rectified, smooth = (TorchModel(network(activation=each)) for each in (nn.ReLU, nn.Tanh))
+    assert choose_path(rectified, BASELINE).weights == ()
+    assert choose_path(rectified, BASELINE, steps=7).nodes[0] == 0.0
+    assert len(choose_path(rectified, BASELINE, steps=7).nodes) == 8
+    assert choose_path(smooth, BASELINE).weights != ()
+    assert choose_path(smooth, BASELINE, steps=7) == quadrature(7)
+    assert choose_path(Unsplit(rectified), BASELINE) == quadrature(32)
+    assert choose_path(rectified, BASELINE) == choose_path(rectified, BASELINE)  # nothing is drawn anew
+
+
+def test_intervals_are_short_where_units_pass_zero():
+    path = intervals(4, torch.full((100,), 0.25))
+    ends = np.array(path.nodes)
+    assert ends[0] == 0.0
+    assert ends[-1] == 1.0
+    assert (np.diff(ends) > 0).all()
+    assert (np.abs(ends[1:-1] - 0.25) < 0.01).sum() >= 2
+    assert intervals(4, torch.zeros(0)).nodes == (0.0, 0.25, 0.5, 0.75, 1.0)
+
+
+def test_a_doubled_path_halves_intervals_and_doubles_points():
+    assert Path((0.0, 0.5, 1.0)).doubled().nodes == (0.0, 0.25, 0.5, 0.75, 1.0)
+    assert quadrature(3).doubled() == quadrature(6)

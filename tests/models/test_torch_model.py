@@ -114,3 +114,19 @@ def test_other_models_have_no_first_layer():
     assert TorchModel(first_column).first_affine is None
     assert TorchModel(nn.Sequential(nn.ReLU(), nn.Linear(3, 1)).eval()).first_affine is None
     assert TorchModel(net, decoder=blocks, encoded=True).first_affine is None  # projecting blocks is not affine
+
+
+def test_chains_within_chains_are_taken_apart_and_those_with_hooks_are_not():
+    inner = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1))
+    nested, flat = (
+        TorchModel(nn.Sequential(nn.Sequential(), inner, nn.Sigmoid())),
+        TorchModel(nn.Sequential(*inner, nn.Sigmoid())),
+    )
+    x = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
+    for model in (nested, flat):
+        assert model.first_affine is not None
+        weight, bias, rest = model.first_affine
+        torch.testing.assert_close(rest(x @ weight.T + bias), model(x))
+        assert [type(layer) for layer in rest.layers] == [nn.ReLU, nn.Linear, nn.Sigmoid]
+    inner.register_forward_hook(lambda module, args, out: 2 * out)
+    assert TorchModel(nn.Sequential(inner, nn.Sigmoid())).first_affine is None

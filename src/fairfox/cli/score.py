@@ -1,4 +1,4 @@
-"""`fairfox score test.fox MODEL TABLE`: score people with a test that was fitted before."""
+"""`fairfox score test.fox MODEL TABLE...`: score people with a test that was fitted before."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 from fairfox.cli.audit import audit
 from fairfox.cli.endpoints import endpoint_options, find_model, take_endpoint_options
 from fairfox.cli.options import FiniteRange, Once, options_among
-from fairfox.errors import FairfoxError, FileError
+from fairfox.errors import FairfoxError, FileError, OptionError
 
 if TYPE_CHECKING:
     from fairfox.fitted import FittedTest
@@ -19,14 +19,16 @@ if TYPE_CHECKING:
 
 
 _SHARED = ("positive", "output", "returns", "kind", "trust_model")  # options of an audit that mean the same here
+_STREAMED = ("workers", "part_rows", "overwrite")  # options that mean nothing where all people are in memory
+_ENGINES = ("memory", "files", "spark", "dask")
 
 
 @click.command(
-    short_help="Score the people of a table with a test that `fairfox fit` kept.", params=options_among(audit, _SHARED)
+    short_help="Score the people of tables with a test that `fairfox fit` kept.", params=options_among(audit, _SHARED)
 )
 @click.argument("test", type=click.Path(path_type=Path))
 @click.argument("model")
-@click.argument("table", type=click.Path(path_type=Path))
+@click.argument("tables", metavar="TABLE...", nargs=-1, required=True)
 @click.option(
     "--delta",
     cls=Once,
@@ -35,6 +37,28 @@ _SHARED = ("positive", "output", "returns", "kind", "trust_model")  # options of
     help="Flag people whose score is above D.  [default: the test's own]",
 )
 @endpoint_options
+@click.option(
+    "--engine",
+    cls=Once,
+    type=click.Choice(_ENGINES),
+    help="Who does the work: this process with everyone in memory, processes that stream files, Spark or Dask.  "
+    "[default: files for Parquet, else memory]",
+)
+@click.option(
+    "--workers",
+    cls=Once,
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="For Parquet: how many processes work at the same time.  [default: one per core]",
+)
+@click.option(
+    "--part-rows",
+    cls=Once,
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="For Parquet: how many people a part has at least; parts have whole row groups.  [default: 500,000]",
+)
+@click.option("--overwrite", is_flag=True, help="For Parquet: begin anew in a folder that holds other scores.")
 @click.option(
     "-o",
     "--out",
@@ -45,19 +69,98 @@ _SHARED = ("positive", "output", "returns", "kind", "trust_model")  # options of
     metavar="DIR",
     help="Folder for summary.json and scores.parquet.",
 )
-def score(test: Path, model: str, table: Path, *, out: Path, trust_model: bool, **options: Any) -> None:
+def score(test: Path, model: str, tables: tuple[str, ...], *, out: Path, trust_model: bool, **options: Any) -> None:
     """Score every person in TABLE for unfair treatment by MODEL with TEST, a file that `fairfox fit` wrote.
 
     MODEL and TABLE are what `fairfox audit` takes. Nothing is fitted, so that the same three files give the same
     scores; people of TABLE should be others than TEST was fitted on.
+
+    Parquet is streamed: files, folders, patterns and URLs of any size, in parts, on all cores. A run that was
+    interrupted goes on where it stopped when the same command is given again.
     """
+    engine = _engine(options.pop("engine"), tables)
+    streamed = {name: options.pop(name) for name in _STREAMED}
+    endpoint = take_endpoint_options(options)
+    if engine == "memory":
+        given = next((name for name, value in streamed.items() if value), None)
+        if given is not None:
+            raise OptionError(f"--{given.replace('_', '-')} is for Parquet that is streamed; leave it out")
+        _score_table(test, model, tables[0], out, trust=trust_model, endpoint=endpoint, options=options)
+    else:
+        _score_files(test, model, tables, out, engine, streamed, trust=trust_model, endpoint=endpoint, options=options)
+
+
+def _engine(given: str | None, tables: tuple[str, ...]) -> str:
+    """Return who does the work; several tables, and whatever is no single file, are streamed."""
+    from fairfox.scale.places import is_parquet
+
+    other = [table for table in tables if not is_parquet(table)]
+    if given in (None, "memory") and other and len(tables) == 1:
+        return "memory"
+    if given == "memory" and (len(tables) > 1 or not Path(tables[0]).is_file()):
+        raise OptionError("--engine memory takes one file; leave it out to stream Parquet")
+    if given == "memory":
+        return given
+    if other:
+        raise OptionError(f"'{other[0]}' is no Parquet; give one table of another kind at a time, or all as Parquet")
+    return given or "files"
+
+
+def _score_files(
+    test: Path,
+    model: str,
+    tables: tuple[str, ...],
+    out: Path,
+    engine: Any,
+    streamed: dict[str, Any],
+    *,
+    trust: bool,
+    endpoint: dict[str, Any],
+    options: dict[str, Any],
+) -> None:
+    """Score Parquet in parts, and say what was found."""
+    from rich.console import Console
+
+    from fairfox.cli.progress import progress_bar
+    from fairfox.models.http_model import is_url
+    from fairfox.report.text import people
+    from fairfox.scale.files import score_files
+    from fairfox.scale.job import ModelSource
+
+    if not is_url(model) or endpoint.get("max_calls"):
+        find_model(model, trust=trust, endpoint=endpoint)  # refuses what it is not for
+    if endpoint.get("max_calls"):
+        if engine != "files":
+            raise OptionError("--max-calls counts the calls of one process; leave it out, or --engine")
+        streamed["workers"] = 1
+    delta = options.pop("delta")
+    kept = {name: value for name, value in streamed.items() if value is not None}
+    with progress_bar(Console(stderr=True)) as progress:
+        source = ModelSource(model, trust, endpoint)
+        summary = score_files(
+            test, source, tables, out, delta=delta, options=options, engine=engine, progress=progress, **kept
+        )
+    protected = ", ".join(summary["settings"]["protected"])
+    click.echo(
+        f"fairfox score of {people(summary['counts']['people'])}, test {summary['test']}, protected: {protected}"
+    )
+    for sentence in summary["in_words"]:
+        click.echo(sentence)
+    files = ", ".join(str(out / name) for name in ("scores.parquet", "summary.json", "manifest.json"))
+    click.echo(f"Written: {files}", err=True)
+
+
+def _score_table(
+    test: Path, model: str, table: str, out: Path, *, trust: bool, endpoint: dict[str, Any], options: dict[str, Any]
+) -> None:
+    """Score one table that fits into memory, and say what was found."""
     from fairfox.report.text import people, verdict
     from fairfox.storage import load_test
 
     fitted = load_test(test)
-    target = find_model(model, trust=trust_model, endpoint=take_endpoint_options(options))
+    target = find_model(model, trust=trust, endpoint=endpoint)
     result = _scored(fitted, target, table, str(test), options)
-    result.settings.update({"model_source": getattr(target, "shown", model), "table": str(table), "fitted": str(test)})
+    result.settings.update({"model_source": getattr(target, "shown", model), "table": table, "fitted": str(test)})
     scores, summary = _write(result, out)
     click.echo(f"fairfox score of {people(len(result))}, test {result.test}, protected: {', '.join(result.variables)}")
     for sentence in verdict(result):
@@ -67,10 +170,10 @@ def score(test: Path, model: str, table: Path, *, out: Path, trust_model: bool, 
     click.echo(f"Written: {scores}, {summary}", err=True)
 
 
-def _scored(fitted: FittedTest, target: object, table: Path, name: str, options: dict[str, Any]) -> AuditResult:
+def _scored(fitted: FittedTest, target: object, table: str, name: str, options: dict[str, Any]) -> AuditResult:
     """Return the scores; a test whose tensors turn out to be of wrong shapes was not written by `fairfox fit`."""
     try:
-        return fitted.score(target, table, **options)
+        return fitted.score(target, Path(table), **options)
     except (RuntimeError, IndexError) as error:
         if isinstance(error, FairfoxError):
             raise

@@ -10,7 +10,7 @@ from typing import ClassVar, Literal, Self
 import torch
 from torch import Tensor
 
-from fairfox.alignment import Head
+from fairfox.alignment import Head, Products
 from fairfox.auxiliary.linear import LinearAuxiliary
 from fairfox.auxiliary.model import Auxiliary, heads_of
 from fairfox.data.contrasts import Contrast, derivatives
@@ -100,6 +100,24 @@ class FTA:
         if self.epsilon is not None:
             raise OptionError("fta with epsilon is no function of the gradient alone; call its own measure or score")
         return gradient_norm(grad_tar, order=self.order)[:, None]
+
+    @property
+    def matrix(self) -> None:
+        """None: lengths are those of x."""
+        return None
+
+    @property
+    def by_products(self) -> bool:
+        """Whether the length of the gradient is all it needs."""
+        return self.order == 2 and self.epsilon is None
+
+    def in_coordinates(self, grad_tar: Tensor, jac_aux: Tensor) -> Tensor:
+        """Return `values` from coordinates in which inner products are those of x."""
+        return self.values(grad_tar, jac_aux)
+
+    def of_products(self, found: Products) -> Tensor:
+        """Return `values` (n, 1)."""
+        return found.length()
 
 
 @dataclass(kw_only=True)

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
-from fairfox.alignment import Head, dead_rows
+from fairfox.alignment import Head, Products, dead_rows
 from fairfox.auxiliary.model import Auxiliary, heads_of
 from fairfox.data.contrasts import Contrast
 from fairfox.data.dataset import Dataset, Protected
 from fairfox.fairtests.protocol import Measurement, away_from_own, combine
+from fairfox.gradients.coordinates import Pairing, pairing_of
 from fairfox.gradients.finite_difference import suited_step
 from fairfox.gradients.jacobian import jacobian
 from fairfox.maps.protocol import FLAT
 from fairfox.models.protocol import Model, row_blocks
+
+_CACHE = 8 << 20  # bytes that a block of rows may take; measured: 1024 to 4096 rows are alike
+_LEAST = 1024
 
 
 class GradientTest(Protocol):
@@ -35,6 +39,34 @@ class GradientTest(Protocol):
 
     def values(self, grad_tar: Tensor, jac_aux: Tensor | None) -> Tensor:
         """Return (n, Q) for one block of rows and one member of the auxiliary."""
+        ...
+
+
+@runtime_checkable
+class ProductTest(Protocol):
+    """A gradient test that needs inner products of the gradients only, in a metric (D, D) or None."""
+
+    @property
+    def gradients_of(self) -> Auxiliary | None:
+        """As of every gradient test."""
+        ...
+
+    @property
+    def matrix(self) -> Tensor | None:
+        """The metric; None for the identity."""
+        ...
+
+    @property
+    def by_products(self) -> bool:
+        """Whether, with its settings, inner products are enough."""
+        ...
+
+    def in_coordinates(self, grad_tar: Tensor, jac_aux: Tensor) -> Tensor:
+        """Return the values (n, Q) from gradients in coordinates in which the metric is the identity."""
+        ...
+
+    def of_products(self, found: Products) -> Tensor:
+        """Return the values (n, 1) for a single protected output."""
         ...
 
 
@@ -85,15 +117,27 @@ def _all_values(
     """Yield each test with its values (M, N, Q), and for which variables an auxiliary is dead (N, V)."""
     step = None if model.differentiable else suited_step(model, data.x)
     heads = heads_of(data.protected)
-    blocks = [_block(tests, model, data.x[rows], heads, step) for rows in row_blocks(len(data), batch_size)]
+    plain = [test for test in tests if isinstance(test, ProductTest) and test.by_products]
+    pairing = _pairing(plain, model, data.x) if len(plain) == len(tests) else None
+    if pairing is not None:
+        batch_size = block_rows(data.x, pairing, batch_size)
+    blocks = []
+    for rows in row_blocks(len(data), batch_size):
+        x = data.x[rows]
+        short = None if pairing is None else _short_block(plain, pairing, x, heads)
+        values, dead, doubtful = short or _block(tests, model, x, heads, step)
+        if bool(doubtful.any()):
+            _replace(values, dead, _block(tests, model, x[doubtful], heads, step), doubtful)
+        blocks.append((values, dead))
     for i, test in enumerate(tests):
-        values = torch.cat([values[i] for values, _ in blocks], dim=1)
-        yield test, values, torch.cat([dead[i] for _, dead in blocks])
+        together = torch.cat([values[i] for values, _ in blocks], dim=1)
+        yield test, together, torch.cat([dead[i] for _, dead in blocks])
 
 
-def _block(
-    tests: Sequence[GradientTest], model: Model, x: Tensor, heads: Sequence[Head], step: float | None
-) -> tuple[list[Tensor], list[Tensor]]:
+Block = tuple[list[Tensor], list[Tensor], Tensor]  # of each test values (M, n, Q), dead (n, V); whose are doubtful (n,)
+
+
+def _block(tests: Sequence[GradientTest], model: Model, x: Tensor, heads: Sequence[Head], step: float | None) -> Block:
     grad_tar = jacobian(model, x, batch_size=len(x), step=step)[:, 0]  # (n, D)
     jacobians: dict[int, tuple[list[Tensor], Tensor]] = {}  # of each auxiliary, and where one of them is dead
     values, dead = [], []
@@ -109,4 +153,52 @@ def _block(
         jacs, flat = jacobians[id(auxiliary)]
         values.append(torch.stack([test.values(grad_tar, jac) for jac in jacs]))
         dead.append(flat)
-    return values, dead
+    return values, dead, dead[0].new_zeros(len(x))
+
+
+def block_rows(x: Tensor, pairing: Pairing, most: int) -> int:
+    """Return how many rows to take at once: what they need is to stay in a processor's cache, calls to be worth it."""
+    if x.device.type != "cpu":
+        return most
+    chains = (pairing.target, *pairing.members)
+    units, outputs = max(sum(map(len, each.weights)) for each in chains), max(each.outputs for each in chains)
+    fitting = _CACHE // (x.element_size() * (x.shape[1] * outputs + 2 * units))
+    return min(most, max(_LEAST, 1 << fitting.bit_length() - 1))
+
+
+def _pairing(tests: Sequence[ProductTest], model: Model, x: Tensor) -> Pairing | None:
+    """Return the target and the auxiliary as chains, where inner products in one metric are all the tests need."""
+    asked = {id(test.gradients_of): test.gradients_of for test in tests if test.gradients_of is not None}
+    if len(asked) != 1 or len({id(test.matrix) for test in tests}) > 1:
+        return None
+    (auxiliary,) = asked.values()
+    return pairing_of(model, auxiliary.members, x, metric=tests[0].matrix)
+
+
+def _short_block(tests: Sequence[ProductTest], pairing: Pairing, x: Tensor, heads: Sequence[Head]) -> Block:
+    """Return what `_block` does, without gradients as long as x."""
+    grad, doubtful = pairing.gradient(x), torch.zeros(len(x), dtype=torch.bool, device=x.device)
+    flat = torch.zeros(len(x), len(heads), dtype=torch.bool, device=x.device)
+    each: list[list[Tensor]] = [[] for _ in tests]
+    for m in range(len(pairing.members)):
+        jac = pairing.jacobian(m, x)
+        if jac[0].shape[1] == 1:
+            found = pairing.products(grad, jac)
+            doubtful |= found.doubtful()
+            values = [test.of_products(found) for test in tests]
+        else:
+            slope, rows = pairing.whole(grad, jac)
+            flat |= dead_variables(rows, heads)
+            values = [test.in_coordinates(slope, rows) for test in tests]
+        for kept, value in zip(each, values, strict=True):
+            kept.append(value)
+    stacked = [
+        torch.stack(kept[:1] if test.gradients_of is None else kept) for test, kept in zip(tests, each, strict=True)
+    ]
+    return stacked, [flat.clone() for _ in tests], doubtful
+
+
+def _replace(values: list[Tensor], dead: list[Tensor], found: Block, rows: Tensor) -> None:
+    """Put values and dead variables of some rows in the place of what is there."""
+    for i, (value, flat) in enumerate(zip(found[0], found[1], strict=True)):
+        values[i][:, rows], dead[i][rows] = value, flat

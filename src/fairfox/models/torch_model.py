@@ -46,6 +46,13 @@ def _is_plain(layer: nn.Module, kind: type[nn.Module]) -> bool:
     return type(layer) is kind and not (layer._forward_hooks or layer._forward_pre_hooks)
 
 
+def _layers(module: nn.Module) -> list[nn.Module]:
+    """Return the layers that are called one after the other, with chains within chains taken apart."""
+    if type(module) is not nn.Sequential or module._forward_hooks or module._forward_pre_hooks:
+        return [module]
+    return [layer for part in module for layer in _layers(part)]
+
+
 class TorchModel:
     """A torch module or function behind fairfox's encoding; autograd sees through it.
 
@@ -104,10 +111,10 @@ class TorchModel:
     @property
     def first_affine(self) -> Affine | None:
         """The first linear layer on encoded x and the rest of the network, where the model starts with one."""
-        module = self.module
-        if type(module) is not nn.Sequential or len(module) == 0 or type(module[0]) is not nn.Linear:
+        layers = _layers(self.module) if isinstance(self.module, nn.Sequential) else []
+        if not layers or type(layers[0]) is not nn.Linear:
             return None  # subclasses may do more than their kind
-        linear, rest = module[0], nn.Sequential(*list(module)[1:])
+        linear, rest = layers[0], nn.Sequential(*layers[1:])
         weight, bias = linear.weight.detach(), linear.bias
         shift = torch.zeros_like(weight[:, 0]) if bias is None else bias.detach()
         if self.decoder is not None and (self.decoder.blocks or self.decoder.width != weight.shape[1]):

@@ -1,0 +1,64 @@
+"""Every benchmark, one after the other, and one file with all results.
+
+`python benchmarks/run_all.py` runs each bench_*.py as it would run alone (its results, its numbers in README.md, which
+is the documentation's page on speed) and puts all results into results/bench.json. `--quick` runs everything at small
+sizes and writes nothing; `--collect` only writes the file, from the results that are there; `--only` takes some.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from timing import Benchmark
+
+from fairfox.data.files import written_whole
+
+HERE = Path(__file__).parent
+RESULTS = HERE / "results" / "bench.json"
+
+
+def benchmarks() -> dict[str, Benchmark]:
+    """Return every benchmark of this folder by its script's name; scripts that say nothing of themselves are not."""
+    names = sorted(path.stem for path in HERE.glob("bench_*.py"))
+    found = {name: getattr(importlib.import_module(name), "BENCHMARK", None) for name in names}
+    return {name: one for name, one in found.items() if one is not None}
+
+
+def collect(to: Path) -> dict[str, Any]:
+    """Write the results of all benchmarks into one file, and return them."""
+    files = {name: one.results for name, one in benchmarks().items()}
+    found = {name: json.loads(path.read_text(encoding="utf-8")) for name, path in files.items() if path.exists()}
+    with written_whole(to) as path:
+        path.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    return found
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run what is asked for; return 1 where a script did not keep a bar."""
+    parser = argparse.ArgumentParser(description="Every benchmark, one after the other.")
+    parser.add_argument("--quick", action="store_true", help="small sizes; nothing is written")
+    parser.add_argument("--collect", action="store_true", help="only write results/bench.json")
+    parser.add_argument("--only", nargs="*", metavar="NAME", help="these scripts, such as bench_score, instead of all")
+    options = parser.parse_args(arguments)
+    every = benchmarks()
+    chosen = list(every) if options.only is None else options.only
+    unknown = [name for name in chosen if name not in every]
+    if unknown:
+        parser.error(f"there is no {', '.join(unknown)}; there are {', '.join(every)}")
+    codes = []
+    for name in () if options.collect else chosen:
+        print(f"\n{name}", flush=True)
+        codes.append(every[name].run(["--quick"] if options.quick else []))
+    if not options.quick:
+        collect(RESULTS)
+    return max(codes, default=0)
+
+
+if __name__ == "__main__":
+    sys.exit(run())

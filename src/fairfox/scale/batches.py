@@ -1,0 +1,247 @@
+"""Arrow record batch in, record batch out: everyone's score, whoever else is in the batch."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property, lru_cache
+from threading import Lock
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import torch
+from torch import Tensor
+
+from fairfox.auxiliary.inference import infer_groups
+from fairfox.data.dataset import Protected, group_name
+from fairfox.data.table import load_table
+from fairfox.errors import DataError
+from fairfox.fairtests.protocol import Measurement, combine
+from fairfox.fairtests.registry import about
+from fairfox.fitted import Scored, check_probabilities, unit_of
+from fairfox.models.output import Output
+from fairfox.models.protocol import predict
+from fairfox.models.wrap import as_model
+from fairfox.scale.job import Job, from_stream, plain
+from fairfox.scale.settled import Scatter, Settled, group_names, group_places, is_aligned, sureness
+from fairfox.scale.wording import contrast_words, effects_of, towards_of
+from fairfox.storage import from_bytes
+from fairfox.thresholds import flag
+
+BATCH_ROWS = 16_384  # people at a time: enough for tree ensembles to be quick, few enough for tens of megabytes
+
+
+class BatchScorer:
+    """Scores people batch by batch: the same numbers for everyone, however people are put into batches."""
+
+    def __init__(self, job: Job) -> None:
+        self.settled: Settled = job.settled
+        self.fitted = from_bytes(job.test)
+        if is_aligned(self.fitted):  # the share of the model was settled; a batch must not have its own
+            test = copy.copy(self.fitted.test)
+            test.aligned = False  # type: ignore[attr-defined]
+            self.fitted = replace(self.fitted, tests={**self.fitted.tests, self.fitted.name: test})
+        self.example = pa.ipc.open_stream(job.example).read_all()
+        frame = from_stream(job.example)
+        encoding = self.fitted.encoding_of(frame)
+        labelled = about(self.fitted.name, self.fitted.options).needs_label
+        self.id_column, self.weights = encoding.id_column, encoding.weights  # read here, without Python objects
+        self.encoding = replace(encoding, id_column=None, weights=None, label=encoding.label if labelled else None)
+        self.id_type = pa.type_for_alias(job.id_type)
+        output = job.settled.output
+        returns = job.options.get("returns") if output is None else output["returns"]
+        self.target = as_model(
+            job.model.load(),
+            self.encoding,
+            **{**job.options, "returns": returns},
+            example=self.encoding.encode(frame).x,
+        )
+        if output is not None:
+            self.target.output = Output(**output)  # type: ignore[attr-defined]
+        self.guessed = job.options.get("returns") is None and unit_of(self.target) == "probability"
+        self._one_at_a_time = Lock()  # tests and models remember what they were asked last
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The columns of what `score` returns."""
+        return self.score(self.example.combine_chunks().to_batches()[0]).schema
+
+    def score(self, batch: pa.RecordBatch, *, numbers: pa.Array | None = None) -> pa.RecordBatch:
+        """Return one row per person, in order.
+
+        The columns are those of `AuditResult.scores_table` without the direct reading and the list of discoveries,
+        and with the prediction, the own group and the weight, so that a summary needs nothing else. `numbers` stand
+        in row_id where there is no id column; by default they count from 0.
+        """
+        table = plain(pa.Table.from_batches([batch]))
+        with self._one_at_a_time:
+            seen = self._seen(table)
+            found = self.fitted.measured(self.fitted.name, seen)
+        if self.settled.shares is not None:
+            found = _times(found, self.settled.shares, seen)
+        numbers = pa.array(np.arange(len(table))) if numbers is None else numbers
+        columns = dict(self._of_everyone(table, seen, found, numbers))
+        for v, p in enumerate(self.known):
+            for name, column in self._of_variable(v, p, seen, found):
+                while name in columns:  # two variables and classes whose names together read the same
+                    name += "'"
+                columns[name] = column
+        return pa.RecordBatch.from_pydict(columns)
+
+    @property
+    def known(self) -> tuple[Protected, ...]:
+        """The protected variables."""
+        return self.fitted.known.protected
+
+    @property
+    def two_groups(self) -> bool:
+        """Whether there is one protected variable with two classes, so that no worst case needs a name."""
+        return len(self.known) == 1 and len(self.known[0].levels) == 2
+
+    def _seen(self, table: pa.Table) -> Scored:
+        frame = load_table(table)
+        self.fitted.encoding_of(frame)  # says which column is lacking
+        data = self.encoding.encode(frame)
+        predictions = predict(self.target, data.x, batch_size=self.fitted.batch_size)
+        if self.guessed:
+            check_probabilities(predictions)
+        return Scored(self.target, data, *infer_groups(data, self.fitted.auxiliary, self.fitted.known), predictions)
+
+    def _of_everyone(
+        self, table: pa.Table, seen: Scored, found: Measurement, numbers: pa.Array
+    ) -> Iterator[tuple[str, pa.Array]]:
+        """Yield the columns about the worst case over all protected variables."""
+        away, names = found.abstained.numpy(force=True), pa.array([p.name for p in self.known], pa.string())
+        nameless = away if found.contrasts else np.ones_like(away)
+        worst = found.variable.numpy(force=True)
+        yield "row_id", self._ids(table, numbers)
+        yield "score", _numbers(found.score, away)
+        yield "signed", _numbers(found.signed, away)
+        yield from self._sure(found, self.settled.scatter[0], away)
+        yield "variable", names.take(pa.array(worst, mask=nameless))
+        each = [
+            self._towards(v, p, seen, found.of_variable(v, seen.people) if len(self.known) > 1 else found)
+            for v, p in enumerate(self.known)
+        ]
+        yield "towards", _chosen(each, worst, away)
+        yield "prediction", pa.array(seen.predictions.double().numpy(force=True))
+        if self.weights is not None:
+            yield "weight", self._weights(table)
+        yield "group_inferred", pa.array(seen.inferred.any(1).numpy(force=True))
+        yield "abstained", pa.array(away)
+        yield "reason", pa.array(found.reasons, pa.string())
+
+    def _sure(self, found: Measurement, scatter: Scatter, away: np.ndarray) -> Iterator[tuple[str, pa.Array]]:
+        sure = sureness(found, self.settled.delta, scatter)
+        yield "lower", _numbers(None if sure is None else sure.lower, away)
+        yield "upper", _numbers(None if sure is None else sure.upper, away)
+        yield "flag", _booleans(flag(found.score, self.settled.delta, abstained=found.abstained), away)
+        yield "confident", _booleans(None if sure is None else sure.confident, away)
+        yield "p_value", _numbers(None if sure is None else sure.p_values, away)
+
+    def _of_variable(self, v: int, p: Protected, seen: Scored, found: Measurement) -> Iterator[tuple[str, pa.Array]]:
+        """Yield the columns about one protected variable: the own group, and its own score where there is a choice."""
+        own, cuts = seen.people.c[:, v], self.settled.cuts[v]
+        places = group_places(p, own, cuts).numpy()
+        yield f"group[{p.name}]", _named(group_names(p, cuts), places, places < 0)
+        if self.two_groups:
+            return
+        found = found.of_variable(v, seen.people)
+        away = found.abstained.numpy(force=True)
+        yield f"score[{p.name}]", _numbers(found.score, away)
+        yield f"signed[{p.name}]", _numbers(found.signed, away)
+        sure = dict(self._sure(found, self.settled.scatter[1 + v], away))
+        yield f"flag[{p.name}]", sure["flag"]
+        yield f"confident[{p.name}]", sure["confident"]
+        yield f"inferred[{p.name}]", pa.array(seen.inferred[:, v].numpy(force=True))
+        yield f"towards[{p.name}]", self._towards(v, p, seen, found)
+        words = contrast_words(found, p, self._spread(v))
+        for word, values in zip(words, effects_of(found, p, own).unbind(1), strict=True):
+            name = group_name(p.name, word) if word in p.levels else word
+            yield f"effect[{name}]", _numbers(values, away)
+
+    def _towards(self, v: int, p: Protected, seen: Scored, found: Measurement) -> pa.Array:
+        words, places = towards_of(found, p, seen.people.c[:, v], contrast_words(found, p, self._spread(v)))
+        return _named(words, places.numpy(force=True), found.abstained.numpy(force=True) | (len(words) == 0))
+
+    def _spread(self, v: int) -> float:
+        from fairfox.auxiliary.model import centre_and_spread
+
+        return float(centre_and_spread(self.fitted.known.c[:, v], self.fitted.known.weights)[1])
+
+    def _ids(self, table: pa.Table, numbers: pa.Array) -> pa.Array:
+        if self.id_column not in table.column_names:
+            return numbers
+        return _whole(table[self.id_column]).cast(self.id_type)
+
+    def _weights(self, table: pa.Table) -> pa.Array:
+        """Return how many people each row stands for, or say which row says none."""
+        if self.weights not in table.column_names:
+            raise DataError(f"There is no column '{self.weights}' with the weights, which the test was fitted with")
+        weights = _whole(table[self.weights])
+        try:
+            weights = weights.cast(pa.float64())
+        except pa.ArrowInvalid as error:
+            raise DataError(
+                f"The weights '{self.weights}' are no numbers ({error}); give numbers of at least 0"
+            ) from error
+        good = pc.fill_null(pc.and_(pc.is_finite(weights), pc.greater_equal(weights, 0.0)), False)
+        if not pc.all(good).as_py():
+            found = weights[good.index(False).as_py()].as_py()
+            raise DataError(
+                f"The weights '{self.weights}' hold {'nothing' if found is None else f'{found:g}'}; give a finite "
+                "number of at least 0 for everyone"
+            )
+        return weights
+
+
+@lru_cache(maxsize=4)
+def _scorer_of(digest: str) -> list[BatchScorer]:
+    return []
+
+
+def scorer_for(job: Job) -> BatchScorer:
+    """Return the scorer of a job, made once in each worker process; torch computes in one thread from then on.
+
+    Workers are as many as there are cores, and threads of each would only stand in each other's way.
+    """
+    made = _scorer_of(job.digest)
+    if not made:
+        torch.set_num_threads(1)
+        made.append(BatchScorer(job))
+    return made[0]
+
+
+def _times(found: Measurement, shares: Sequence[float], seen: Scored) -> Measurement:
+    """Return effects times the alignment share of their protected variable."""
+    factors = found.each.new_tensor([shares[contrast.variable] for contrast in found.contrasts])
+    return combine(found.each * factors, seen.people, contrasts=found.contrasts, signed=True, reasons=found.reasons)
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def _named(names: Sequence[str], places: np.ndarray, hidden: np.ndarray) -> pa.Array:
+    """Return the name at each place (N,), null where hidden."""
+    return pa.array(names, pa.string()).take(pa.array(np.where(hidden, 0, places), mask=hidden))
+
+
+def _chosen(columns: Sequence[pa.Array], which: np.ndarray, hidden: np.ndarray) -> pa.Array:
+    """Return for each person the value of one of the columns, null where hidden."""
+    if len(columns) == 1:
+        return columns[0]
+    return pc.choose(pa.array(which, pa.int64(), mask=hidden), *columns)
+
+
+def _numbers(values: Tensor | None, hidden: np.ndarray) -> pa.Array:
+    if values is None:
+        return pa.nulls(len(hidden), pa.float64())
+    numbers = values.numpy(force=True).astype(np.float64)
+    return pa.array(numbers, mask=hidden | ~np.isfinite(numbers))
+
+
+def _booleans(values: Tensor | None, hidden: np.ndarray) -> pa.Array:
+    return pa.nulls(len(hidden), pa.bool_()) if values is None else pa.array(values.numpy(force=True), mask=hidden)

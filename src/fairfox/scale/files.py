@@ -1,0 +1,255 @@
+"""Parquet files of any size to a folder of scores, on one machine or with an engine: in parts, and once each."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from time import monotonic
+from typing import Any, Literal
+
+from fairfox.data.files import written_whole
+from fairfox.errors import DataError, FileError, OptionError
+from fairfox.extras import installed_versions
+from fairfox.fitted import FittedTest
+from fairfox.scale.job import Job, ModelSource, columns_of, prepare
+from fairfox.scale.manifest import SCORES, SUMMARY, Manifest, Record, read_manifest, read_record
+from fairfox.scale.parts import Outcome, Task, Tick
+from fairfox.scale.places import PART_ROWS, Part, find_sources, read_pilot, split
+from fairfox.scale.pool import run_here, run_pool
+from fairfox.scale.settled import PILOT, Settled
+from fairfox.scale.sketches import merge
+from fairfox.scale.summary import as_json, summary_of
+from fairfox.storage import load_test
+
+Engine = Literal["files", "spark", "dask"]
+Progress = Callable[[str, float], None]  # what is being done, and which fraction of the whole is done
+_DEFAULTS = {"positive": None, "output": "probability", "returns": None, "kind": None}
+_MOST = 3  # failures that are told one by one
+
+
+def score_files(
+    test: str | Path,
+    model: ModelSource,
+    tables: Sequence[str],
+    out: str | Path,
+    *,
+    delta: float | None = None,
+    options: Mapping[str, Any] | None = None,
+    workers: int | None = None,
+    engine: Engine = "files",
+    part_rows: int = PART_ROWS,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Return the summary of everyone in some Parquet tables, whose scores are written to the folder `out` in parts.
+
+    A run that was interrupted is gone on with: parts that are there are kept. Memory does not grow with the tables.
+
+    Args:
+        test: a file that `fairfox fit` wrote.
+        model: where workers get the model from.
+        tables: Parquet files, folders, patterns or URLs.
+        out: the folder; `scores.parquet/` with the parts, `manifest.json` and, at the end, `summary.json`.
+        delta: people with a score above it are flagged; by default the test's own.
+        options: positive, output, returns and kind, as for `fairfox.audit`.
+        workers: processes; by default one per core.
+        engine: who does the work: processes on this machine, Spark or Dask.
+        part_rows: people per part, at least; a part has whole row groups.
+        overwrite: begin anew where the folder holds other scores.
+        progress: is told how far it is.
+    """
+    folder, started = Path(out), monotonic()
+    options = {**_DEFAULTS, **(options or {})}
+    fitted = load_test(test)
+    content = Path(test).read_bytes()
+    parts, failed = split(find_sources(tables), part_rows)
+    if not parts:
+        raise FileError(_told(failed)) if failed else DataError("The tables have column names and no rows")
+    settings = {
+        "test": {"name": Path(test).name, "sha256": sha256(content).hexdigest()},
+        "model": model.identity,
+        "delta": delta,
+        **{name: None if value is None else str(value) for name, value in options.items()},
+        "part_rows": part_rows,
+        "version of fairfox": installed_versions("fairfox")["fairfox"],
+    }
+    manifest = _begun(folder, settings, overwrite)
+    pilot = read_pilot(parts, columns_of(fitted), fitted.encoding.columns, PILOT)
+    settled = None if manifest is None else Settled.of_dict(dict(manifest.settled))
+    job = prepare(content, fitted, model, pilot, delta=delta, settled=settled, options=options)
+    if manifest is None:
+        manifest = Manifest(settings, job.settled.as_dict())
+    manifest = manifest.planned(parts, folder)
+    tasks, records = _opened(folder, manifest, parts, anew=settled is None)
+    follow = _Follower(sum(part.rows for part in parts), sum(task.part.rows for task in tasks), progress)
+    try:
+        with closing(_run(job, tasks, engine, workers or os.cpu_count() or 1, follow.tick)) as outcomes:
+            for outcome in outcomes:
+                if outcome.fatal:
+                    raise FileError(f"{outcome.error}; once that is put right, the same command goes on from there")
+                if outcome.record is None:
+                    failed[outcome.task.part.source.path] = outcome.error
+                else:
+                    records[Path(outcome.task.path).name] = outcome.record
+    finally:
+        _sweep(folder / SCORES)
+    return _finish(folder, manifest, records, failed, fitted, job, tables, monotonic() - started)
+
+
+def _begun(folder: Path, settings: Mapping[str, Any], overwrite: bool) -> Manifest | None:
+    """Return the manifest of a run to go on with; None for a new one. Refuses a folder that holds something else."""
+    if overwrite:
+        return None
+    manifest = read_manifest(folder)
+    if manifest is None and (folder / SCORES).exists():
+        raise OptionError(
+            f"'{folder / SCORES}' is there already, and not from a run that can be gone on with; choose another "
+            "folder, or begin anew with --overwrite"
+        )
+    if manifest is not None:
+        manifest.check_same(settings, folder)
+    return manifest
+
+
+def _opened(
+    folder: Path, manifest: Manifest, parts: Sequence[Part], *, anew: bool
+) -> tuple[list[Task], dict[str, Record]]:
+    """Return what is left to do, and the records of what is done; the folder is ready for more afterwards.
+
+    A run that begins anew leaves nothing of an earlier one; one that goes on has no summary until it is complete.
+    """
+    scores = folder / SCORES
+    by_place = {(part.source.path, part.groups): part for part in parts}
+    tasks, records = [], {}
+    try:
+        (folder / SUMMARY).unlink(missing_ok=True)
+        if anew and scores.is_dir():
+            shutil.rmtree(scores)
+        elif anew:
+            scores.unlink(missing_ok=True)
+        scores.mkdir(parents=True, exist_ok=True)
+        _sweep(scores)
+        manifest.write(folder)
+    except OSError as error:
+        raise FileError(
+            f"The results cannot be written to '{folder}' ({error.strerror or error}); choose another folder"
+        ) from error
+    for entry in manifest.parts:
+        path, part = scores / entry["name"], by_place[entry["file"], tuple(entry["row_groups"])]
+        if path.exists():
+            records[entry["name"]] = read_record(path, entry)
+        else:
+            tasks.append(Task(part, str(path)))
+    return tasks, records
+
+
+def _sweep(scores: Path) -> None:
+    """Remove what workers that were killed have left half-written."""
+    for left in scores.glob(".part-*"):
+        left.unlink()
+
+
+def _run(job: Job, tasks: Sequence[Task], engine: Engine, workers: int, tick: Tick) -> Generator[Outcome, None, None]:
+    """Yield the outcomes of tasks as they come."""
+    if not tasks:
+        return
+    if engine == "spark":
+        from fairfox.scale.spark import run_spark
+
+        yield from run_spark(job, tasks, workers)
+    elif engine == "dask":
+        from fairfox.scale.dask import run_dask
+
+        yield from run_dask(job, tasks, workers, tick)
+    elif workers == 1:
+        yield from run_here(job, tasks, tick)
+    else:
+        yield from run_pool(job, tasks, min(workers, len(tasks)), tick)
+
+
+def _finish(
+    folder: Path,
+    manifest: Manifest,
+    records: Mapping[str, Record],
+    failed: Mapping[str, str],
+    fitted: FittedTest,
+    job: Job,
+    tables: Sequence[str],
+    seconds: float,
+) -> dict[str, Any]:
+    """Write the manifest and the summary of a run, and return the summary; raise where parts are lacking."""
+    entries = tuple(
+        records[entry["name"]].entry(entry["name"]) if entry["name"] in records else entry for entry in manifest.parts
+    )
+    complete = not failed and len(records) == len(entries)
+    done = replace(manifest, parts=entries, failed=dict(failed), complete=complete)
+    if not complete:
+        done.write(folder)
+        raise FileError(
+            f"{_told(failed)}. {len(records)} of {len(entries)} parts of the other tables are done; the same command "
+            "does the rest"
+        )
+    merged = merge(records[entry["name"]].sketch for entry in entries)
+    spent = merge({name: round(value, 3) for name, value in record.seconds.items()} for record in records.values())
+    settings = {
+        **manifest.settings,
+        "tables": list(tables),
+        "settled_on": job.settled.people,
+        "protected": [p.name for p in fitted.known.protected],
+        "columns": list(fitted.encoding.columns),
+        "reference_rows": len(fitted.known),
+        "parts": len(entries),
+        "seconds": round(seconds, 3),
+        "seconds_of_workers": spent,
+    }
+    summary = summary_of(merged, fitted, job.settled, settings)
+    try:
+        with written_whole(folder / SUMMARY) as path:
+            path.write_text(as_json(summary), encoding="utf-8")
+        done.write(folder)
+    except OSError as error:
+        raise FileError(f"The summary cannot be written to '{folder}' ({error.strerror or error})") from error
+    return summary
+
+
+def _told(failed: Mapping[str, str]) -> str:
+    """Return what went wrong, in one sentence."""
+    words = [why.rstrip(".") for why in failed.values()]
+    more = f"; and {len(words) - _MOST} more files" if len(words) > _MOST else ""
+    return "; ".join(words[:_MOST]) + more
+
+
+class _Follower:
+    """Tells how many people are scored, how fast, and how long the rest will take."""
+
+    def __init__(self, people: int, left: int, progress: Progress | None) -> None:
+        self.people, self.before, self.progress = people, people - left, progress
+        self.scored, self.start = 0, monotonic()
+
+    def tick(self, rows: int) -> None:
+        """Count more people."""
+        self.scored += rows
+        if self.progress is None:
+            return
+        rate = self.scored / max(monotonic() - self.start, 1e-9)
+        done = min(self.before + self.scored, self.people)  # what a lost worker did is done again
+        left = f", {_duration((self.people - done) / rate)} left" if rate else ""
+        self.progress(f"{done:,} of {self.people:,} people, {rate:,.0f} a second{left}", done / self.people)
+
+
+def _duration(seconds: float) -> str:
+    """Return a duration as people say it.
+
+    Example:
+        >>> _duration(4000), _duration(75), _duration(9.2)
+        ('1 h 6 min', '1 min 15 s', '9 s')
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes >= 60:
+        return f"{minutes // 60} h {minutes % 60} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

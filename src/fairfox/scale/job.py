@@ -1,0 +1,191 @@
+"""What a worker needs to score people: a fitted test, a model, and what was settled; it travels by pickle."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow as pa
+
+from fairfox.data.table import load_table
+from fairfox.errors import DataError, FairfoxError, FileError
+from fairfox.fitted import FittedTest
+from fairfox.models.http_model import is_url, load_endpoint
+from fairfox.models.loading import load_model
+from fairfox.scale.settled import PILOT, Settled, settle
+from fairfox.storage import from_bytes
+
+_EXAMPLE = 50  # people that go with a job, so that every worker hands models the same kind of table
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """Where a worker gets the model from: what names it, and the file's content where workers may not see the file."""
+
+    spec: str
+    trust: bool = False
+    endpoint: Mapping[str, Any] = field(default_factory=dict)  # options of a model behind a URL
+    content: bytes | None = field(default=None, repr=False)
+    pickled: bytes | None = field(default=None, repr=False)  # a model that was given as an object
+
+    def shipped(self) -> ModelSource:
+        """Return the same with the file's content beside its name, where it names one file."""
+        path = self.file
+        if self.content is not None or path is None:
+            return self
+        return replace(self, content=path.read_bytes())
+
+    @property
+    def file(self) -> Path | None:
+        """The file that is named: a model, or the Python file of `file.py:function`; None for anything else."""
+        return None if is_url(self.spec) or self.pickled is not None else _file_of(self.spec)[0]
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """What tells two models apart: the name, and a hash of the file where there is one."""
+        path = self.file
+        content = self.pickled if path is None else self.content or path.read_bytes()
+        name = self.spec if is_url(self.spec) else Path(self.spec).name
+        return {"name": name} | ({} if content is None else {"sha256": sha256(content).hexdigest()})
+
+    def load(self) -> object:
+        """Return the model."""
+        if self.pickled is not None:
+            return pickle.loads(self.pickled)  # of the caller's own making, sent to the caller's own workers
+        if is_url(self.spec):
+            return load_endpoint(self.spec, **self.endpoint)
+        if self.content is None:
+            return load_model(self.spec, trust=self.trust)
+        path, rest = _file_of(self.spec)
+        with TemporaryDirectory(prefix="fairfox-", ignore_cleanup_errors=True) as folder:
+            copy = Path(folder) / Path(self.spec.removesuffix(rest)).name if path is None else Path(folder) / path.name
+            copy.write_bytes(self.content)
+            return load_model(f"{copy}{rest}", trust=self.trust)
+
+
+def _file_of(spec: str) -> tuple[Path | None, str]:
+    """Return the file that is named and what follows its name: "#output" of an ONNX file, ":function" of code."""
+    if Path(spec).is_file():
+        return Path(spec), ""
+    for ending, mark in ((".onnx", "#"), (".py", ":")):
+        place, found, rest = spec.partition(ending + mark)
+        if found:
+            path = Path(place + ending)
+            return (path if path.is_file() else None), mark + rest
+    return None, ""
+
+
+@dataclass(frozen=True)
+class Job:
+    """Everything that the score of a batch depends on but the batch."""
+
+    test: bytes = field(repr=False)  # the content of a file that `fairfox fit` wrote
+    model: ModelSource
+    options: Mapping[str, Any]  # positive, output, returns and kind, as for `fairfox.audit`
+    settled: Settled
+    example: bytes = field(repr=False)  # a few people as an Arrow stream
+    id_type: str  # of the column row_id, as Arrow names it
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of all of it: jobs with the same one give the same scores."""
+        parts = (
+            self.test,
+            self.example,
+            repr((self.model.identity, sorted(self.options.items()), self.settled)).encode(),
+        )
+        return sha256(b"".join(sha256(part).digest() for part in parts)).hexdigest()
+
+    def shipped(self) -> Job:
+        """Return the same with the model's file in it, for workers that may not see it."""
+        return replace(self, model=self.model.shipped())
+
+
+def columns_of(fitted: FittedTest) -> tuple[str, ...]:
+    """Return the columns that are read where a table has them: those of models, of groups, label, id and weights."""
+    e = fitted.encoding
+    groups = [name for source in e.sources for name in source.columns]
+    return tuple(dict.fromkeys([*e.columns, *groups, *(n for n in (e.label, e.id_column, e.weights) if n is not None)]))
+
+
+def prepare(
+    test: bytes,
+    fitted: FittedTest,
+    source: ModelSource,
+    pilot: pa.Table,
+    *,
+    delta: float | None = None,
+    settled: Settled | None = None,
+    options: Mapping[str, Any],
+) -> Job:
+    """Return the job of scoring tables like the pilot; `settled` is what was settled before, where it was.
+
+    Whatever is wrong with the test, the model or the columns shows here, before any worker starts.
+    """
+    if not len(pilot):
+        raise DataError("The table has column names and no rows; give at least one row per individual")
+    pilot = plain(pilot)
+    try:
+        seen = fitted.seen(source.load(), pilot, **options)
+        settled = settle(fitted, seen, delta=delta) if settled is None else settled
+    except (RuntimeError, IndexError) as error:
+        if isinstance(error, FairfoxError):
+            raise
+        raise FileError(
+            f"The test does not fit together ({type(error).__name__}); write it again with fairfox fit"
+        ) from error
+    name = fitted.encoding.id_column
+    kind = pilot.schema.field(name).type if name in pilot.column_names else pa.int64()
+    return Job(test, source, dict(options), settled, to_stream(_example(pilot)), str(kind))
+
+
+def prepared(
+    test: str | Path | bytes | FittedTest,
+    source: ModelSource,
+    pilot: Callable[[tuple[str, ...]], pa.Table],
+    **given: Any,
+) -> Job:
+    """Return the job for a test that is given as a file, as its content, or fitted; `pilot` reads people's columns."""
+    from fairfox.storage import load_test, to_bytes
+
+    fitted = test if isinstance(test, FittedTest) else from_bytes(test) if isinstance(test, bytes) else load_test(test)
+    content = (
+        test
+        if isinstance(test, bytes)
+        else to_bytes(fitted)
+        if isinstance(test, FittedTest)
+        else Path(test).read_bytes()
+    )
+    return prepare(content, fitted, source, pilot(columns_of(fitted)).slice(0, PILOT), **given)
+
+
+def plain(table: pa.Table) -> pa.Table:
+    """Return the table with dictionaries as the values they stand for: each batch would have its own."""
+    fields = [f.with_type(f.type.value_type) if pa.types.is_dictionary(f.type) else f for f in table.schema]
+    return table.cast(pa.schema(fields))
+
+
+def to_stream(table: pa.Table) -> bytes:
+    """Return a table as the bytes of an Arrow stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def from_stream(content: bytes) -> Any:
+    """Return the table of `to_stream`, as a narwhals frame."""
+    return load_table(pa.ipc.open_stream(content).read_all())
+
+
+def _example(pilot: pa.Table) -> pa.Table:
+    """Return the first people, and one for each column that misses values: a data frame's types depend on that."""
+    holes = [column.is_null().index(True).as_py() for column in pilot.columns]
+    rows = sorted({*range(min(len(pilot), _EXAMPLE)), *(row for row in holes if row >= 0)})
+    return pilot.take(rows)

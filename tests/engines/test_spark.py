@@ -1,0 +1,107 @@
+"""Scores on Spark: everyone once, as on one machine, also where a worker is lost on the way."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from fairfox.scale import spark
+from fairfox.scale.files import score_files
+from fairfox.scale.job import ModelSource
+from tests.scale.world import deadly, lending, make_world, model_of, scores_of
+
+pytest.importorskip("pyspark")
+pytestmark = [
+    pytest.mark.spark,
+    # of pyspark itself, about the pandas that is installed, and its sockets to Java
+    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
+    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
+]
+PEOPLE = 4000
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a test, a model that ends its process once, people, and everyone's scores from one machine."""
+    folder = make_world(tmp_path_factory.mktemp("spark"), people=PEOPLE, row_group=500, id="name")
+    score_files(folder / "test.fox", model_of(folder), [str(folder / "in")], folder / "local", workers=1)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[Any]:
+    """Spark on this machine, which tries a task four times."""
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master("local[2,4]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1")
+    found = builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
+    found.sparkContext.setLogLevel("OFF")
+    yield found
+    found.stop()
+
+
+def sorted_scores(table: pa.Table) -> pa.Table:
+    return table.select(["row_id", "score", "lower", "flag", "towards", "group[sex]"]).sort_by("row_id")
+
+
+def assert_same_people(found: pa.Table, folder: Path) -> None:
+    """Fail unless everyone is there once with the scores from one machine."""
+    one, other = sorted_scores(found), sorted_scores(scores_of(folder / "local"))
+    assert len(one) == PEOPLE
+    assert one["row_id"].equals(other["row_id"])
+    for name in ("score", "lower"):
+        assert one[name].to_pylist() == pytest.approx(other[name].to_pylist(), abs=1e-6)
+    for name in ("flag", "towards", "group[sex]"):
+        assert one[name].equals(other[name])
+
+
+def test_a_dataframe_is_scored_although_a_worker_dies(world: Path, session: Any):
+    for name in ("driver", "died"):
+        (world / name).unlink(missing_ok=True)
+    (world / "deadly.py").write_text(deadly(world))
+    people = session.read.parquet(str(world / "in")).repartition(4)
+    found = spark.score(people, world / "test.fox", str(world / "deadly.py:predict"))
+    (world / "deadly.py").unlink()  # the executors have their own copy
+    table = found.toArrow()
+    assert (world / "died").exists()
+    assert_same_people(table, world)
+
+
+def test_the_summary_of_a_dataframe_is_that_of_one_machine(world: Path, session: Any):
+    people = session.createDataFrame(lending(PEOPLE).to_pylist())
+    found = spark.summary(spark.score(people, world / "test.fox", model_of(world).load(), delta=0.1))
+    out = world / "delta"
+    local = score_files(world / "test.fox", model_of(world), [str(world / "in")], out, workers=1, delta=0.1)
+    assert found["counts"] == local["counts"]
+    assert found["mean_score"] == pytest.approx(local["mean_score"], abs=1e-9)
+    assert found["quantiles"] == local["quantiles"]
+    assert [g["mean_signed"] for g in found["variables"][0]["groups"]] == pytest.approx(
+        [g["mean_signed"] for g in local["variables"][0]["groups"]], abs=1e-9
+    )
+
+
+def test_files_are_scored_in_the_same_parts_although_a_worker_dies(world: Path, session: Any):
+    for name in ("driver", "died"):
+        (world / name).unlink(missing_ok=True)
+    (world / "deadly.py").write_text(deadly(world))
+    model = ModelSource(str(world / "deadly.py:predict"))
+    given = {"part_rows": 1000, "engine": "spark", "workers": 2}
+    found = score_files(world / "test.fox", model, [str(world / "in")], world / "out", **given)
+    assert (world / "died").exists()
+    assert found["counts"]["people"] == PEOPLE
+    assert len(list((world / "out/scores.parquet").iterdir())) == 4
+    assert_same_people(scores_of(world / "out"), world)
+
+
+def test_people_without_names_have_unique_numbers(world: Path, session: Any):
+    people = session.createDataFrame(lending(50).drop_columns(["name"]).to_pylist()).repartition(2)
+    table = spark.score(people, world / "test.fox", str(world / "model.py:predict")).toArrow()
+    assert len(set(table["row_id"].to_pylist())) == 50

@@ -1,0 +1,92 @@
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from fairfox.errors import ColumnError, DataError
+from fairfox.fitting import fit_test
+from fairfox.scale.batches import BatchScorer, scorer_for
+from fairfox.synthetic.two_groups import LENDING
+from tests.scale.world import COLUMNS, assert_same_columns, at_once, job_of, lending
+
+PEOPLE = lending(600)
+
+
+def in_batches(scorer: BatchScorer, people: pa.Table, rows: int) -> pa.Table:
+    return pa.Table.from_batches([scorer.score(batch) for batch in people.to_batches(max_chunksize=rows)])
+
+
+@pytest.mark.parametrize("test", ["rank", "rank/a", "move", "faux+ng/s", "fta"])
+def test_batches_give_everyone_the_numbers_that_all_at_once_give(test: str, tmp_path: Path):
+    fitted = fit_test(LENDING.sample(120, seed=0).table, protected="sex", columns=COLUMNS, refits=3, test=test)
+    job = job_of(fitted, PEOPLE, tmp_path)
+    found = in_batches(BatchScorer(job), PEOPLE, 250)
+    expected = at_once(fitted, PEOPLE, tmp_path)
+    # networks of 32-bit numbers round by the size of what they are given
+    assert_same_columns(found, expected.scores_table(), within=1e-6 if test == "move" else 1e-12)
+    assert job.settled.delta == expected.delta
+    assert found["prediction"].to_pylist() == pytest.approx(expected.predictions.tolist(), abs=1e-12)
+    assert found["group[sex]"].to_pylist() == PEOPLE["sex"].to_pylist()
+
+
+def test_several_variables_numbers_and_weights_have_their_columns(tmp_path: Path):
+    people = PEOPLE.append_column("count", pa.array([float(n % 4) for n in range(len(PEOPLE))]))
+    people = people.set_column(
+        people.column_names.index("sex"), "sex", pa.array([None, *PEOPLE["sex"].to_pylist()[1:]])
+    )
+    reference = LENDING.sample(300, seed=0).table.append_column("count", pa.array([1.0] * 300))
+    fitted = fit_test(
+        reference, protected=["sex", "tenure_years"], columns=COLUMNS, refits=2, weights="count", merge_rare=0.01
+    )
+    scorer = BatchScorer(job_of(fitted, people, tmp_path))
+    alone = in_batches(scorer, people.slice(0, 1), 1)  # whose weight is 0, so that nobody counts
+    found = pa.concat_tables([alone, in_batches(scorer, people.slice(1), 300)])
+    expected = at_once(fitted, people, tmp_path)
+    assert_same_columns(found, expected.scores_table())
+    assert {"score[sex]", "effect[sex=Male]", "score[tenure_years]"} <= set(found.column_names)
+    assert found["weight"].equals(people["count"])
+    assert found["group_inferred"].to_pylist() == [True] + [False] * 599
+    own = found["confident[tenure_years]"].to_pylist()
+    assert own == expected.findings[1].confident_flags.tolist()
+    groups = found["group[tenure_years]"].value_counts().to_pylist()
+    assert len(groups) == 4
+    assert all(130 <= group["counts"] <= 170 for group in groups)  # quarters of 600, with ties
+
+
+def test_batches_have_the_columns_that_are_promised_and_rows_have_their_names(tmp_path: Path):
+    fitted = fit_test(lending(100, seed=0), protected="sex", columns=COLUMNS, refits=2, id="name")
+    scorer = BatchScorer(job_of(fitted, PEOPLE, tmp_path))
+    batch = PEOPLE.slice(10, 5).to_batches()[0]
+    found = scorer.score(batch)
+    assert found.schema == scorer.schema
+    assert found["row_id"].to_pylist() == ["p10", "p11", "p12", "p13", "p14"]
+    nameless = scorer.score(batch.drop_columns(["name"]), numbers=pa.array([7, 8, 9, 10, 11]))
+    assert nameless["row_id"].to_pylist() == [7, 8, 9, 10, 11]
+
+
+def test_dictionaries_and_a_column_that_misses_values_only_in_later_batches_are_read(tmp_path: Path):
+    fitted = fit_test(LENDING.sample(120, seed=0).table, protected="sex", columns=COLUMNS, refits=2)
+    people = PEOPLE.set_column(PEOPLE.column_names.index("sex"), "sex", PEOPLE["sex"].dictionary_encode())
+    found = in_batches(BatchScorer(job_of(fitted, people, tmp_path)), people, 200)
+    assert_same_columns(found, at_once(fitted, PEOPLE, tmp_path).scores_table())
+
+
+def test_a_scorer_is_made_once_for_the_same_job(tmp_path: Path):
+    fitted = fit_test(LENDING.sample(60, seed=0).table, protected="sex", columns=COLUMNS, refits=2)
+    job, again, other = (job_of(fitted, PEOPLE, tmp_path, **options) for options in ({}, {}, {"delta": 0.2}))
+    assert scorer_for(job) is scorer_for(again)
+    assert scorer_for(job) is not scorer_for(other)
+
+
+def test_a_batch_that_lacks_a_column_or_has_impossible_weights_is_refused(tmp_path: Path):
+    people = PEOPLE.append_column("count", pa.array([1.0] * 600))
+    fitted = fit_test(people.slice(0, 100), protected="sex", columns=COLUMNS, refits=2, weights="count")
+    scorer = BatchScorer(job_of(fitted, people, tmp_path))
+    with pytest.raises(ColumnError, match="has no column 'income'"):
+        scorer.score(people.drop_columns(["income"]).to_batches()[0])
+    for weights, message in (([1.0, None], "hold nothing"), ([1.0, -2.0], "hold -2"), (["x", "y"], "are no numbers")):
+        batch = people.slice(0, 2).drop_columns(["count"]).append_column("count", pa.array(weights)).to_batches()[0]
+        with pytest.raises(DataError, match=message):
+            scorer.score(batch)
+    with pytest.raises(DataError, match="no column 'count'"):
+        scorer.score(people.drop_columns(["count"]).to_batches()[0])

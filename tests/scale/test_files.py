@@ -1,0 +1,262 @@
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from fairfox.errors import ColumnError, DataError, FileError, OptionError
+from fairfox.scale.files import score_files
+from fairfox.scale.job import ModelSource
+from fairfox.scale.sketches import ACCURACY
+from fairfox.storage import load_test
+from tests.scale.world import (
+    MODEL,
+    assert_same_columns,
+    assert_valid_score,
+    at_once,
+    deadly,
+    lending,
+    make_world,
+    model_of,
+    scores_of,
+)
+
+SLOW = MODEL.replace("    return", "    import time; time.sleep(0.05)\n    return")
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_world(tmp_path_factory.mktemp("world"))
+
+
+@pytest.fixture
+def folder(world: Path, tmp_path: Path) -> Path:
+    """A copy of the world to do harm to."""
+    shutil.copytree(world, tmp_path, dirs_exist_ok=True)
+    return tmp_path
+
+
+def run(folder: Path, out: str = "out", **options: Any) -> dict[str, Any]:
+    given = {"workers": 1, "part_rows": 200, **options}
+    return score_files(folder / "test.fox", model_of(folder), [str(folder / "in")], folder / out, **given)
+
+
+def part_names(folder: Path, out: str = "out") -> list[str]:
+    return sorted(path.name for path in (folder / out / "scores.parquet").iterdir())
+
+
+def manifest_of(folder: Path, out: str = "out") -> dict[str, Any]:
+    return json.loads((folder / out / "manifest.json").read_text())
+
+
+def test_parts_have_everyone_once_with_the_scores_from_memory(folder: Path):
+    run(folder)
+    scores = scores_of(folder / "out")
+    assert part_names(folder) == [f"part-{n:05d}.parquet" for n in range(6)]  # 200, 200 and 100 people of each file
+    assert_same_columns(scores, at_once(load_test(folder / "test.fox"), lending(1000), folder).scores_table())
+    assert scores["row_id"].to_pylist() == [*range(500), *range(500)]
+    assert scores["file"].to_pylist() == [str(folder / "in/a.parquet")] * 500 + [str(folder / "in/b.parquet")] * 500
+    manifest = manifest_of(folder)
+    assert manifest["complete"]
+    assert manifest["rows"] == 1000
+    assert [(part["first_row"], part["rows"]) for part in manifest["parts"][:3]] == [(0, 200), (200, 200), (400, 100)]
+
+
+def test_the_summary_has_the_numbers_from_memory(folder: Path):
+    summary = run(folder, delta=0.08)
+    result = at_once(load_test(folder / "test.fox"), lending(1000), folder, delta=0.08)
+    expected = json.loads(result.to_json())
+    written = assert_valid_score((folder / "out/summary.json").read_text())
+    assert written["counts"] == summary["counts"]
+    assert written["counts"] == {k: v for k, v in expected["counts"].items() if k != "listed"}
+    for name in ("test", "meaning", "unit", "delta", "weighted", "abstained_by_reason", "worst_case"):
+        assert written[name] == expected[name], name
+    for name in ("share_flagged", "share_confident", "share_abstained"):
+        assert written[name] == pytest.approx(expected[name], abs=1e-9)
+    for own, other in zip(written["variables"], expected["variables"], strict=True):
+        assert own["counts"] == other["counts"]
+        assert own["worst"] == other["worst"]
+        assert own["mean_score"] == pytest.approx(other["mean_score"], abs=1e-9)
+        for mine, theirs in zip(own["groups"], other["groups"], strict=True):
+            numbers = ("mean_prediction", "mean_signed", "share_flagged", "share_confident")
+            assert [mine[n] for n in numbers] == pytest.approx([theirs[n] for n in numbers], abs=1e-9)
+            assert (mine["level"], mine["people"], mine["inferred"]) == (
+                theirs["level"],
+                theirs["people"],
+                theirs["inferred"],
+            )
+            assert mine["towards"] == pytest.approx(theirs["towards"], abs=1e-9)
+    exact = sorted(result.scores.tolist())
+    for share, found in written["quantiles"]["score"].items():
+        assert found == pytest.approx(exact[max(round(float(share) * 1000) - 1, 0)], rel=ACCURACY * 1.001)
+    assert summary["in_words"][0].startswith(f"{summary['counts']['flagged']} of 1,000 people (")
+
+
+def test_a_run_that_stopped_goes_on_and_comes_to_the_same_end(folder: Path):
+    whole = run(folder, "whole")
+    run(folder)
+    kept = (folder / "out/scores.parquet/part-00001.parquet").stat().st_mtime_ns
+    for name in ("part-00000.parquet", "part-00004.parquet"):
+        (folder / "out/scores.parquet" / name).unlink()
+    (folder / "out/scores.parquet/.part-00004.parquet.half").write_text("of a run that was killed")
+    (folder / "out/summary.json").unlink()
+    again = run(folder)
+    clean = [{k: v for k, v in s.items() if k != "settings"} for s in (again, whole)]
+    assert clean[0] == clean[1]  # to the last bit
+    assert part_names(folder) == part_names(folder, "whole")
+    assert (folder / "out/scores.parquet/part-00001.parquet").stat().st_mtime_ns == kept
+    assert scores_of(folder / "out").equals(scores_of(folder / "whole"))
+    assert manifest_of(folder)["complete"]
+
+
+def test_killed_in_the_middle_it_finishes_the_second_time_with_everyone_once(folder: Path):
+    whole = run(folder, "whole", part_rows=100)
+    (folder / "model.py").write_text(SLOW)
+    command = [sys.executable, "-m", "fairfox.cli.main", "score", "test.fox", "model.py:predict", "in", "-o", "out"]
+    process = subprocess.Popen([*command, "--workers", "1", "--part-rows", "100"], cwd=folder)
+    scores, deadline = folder / "out/scores.parquet", time.monotonic() + 60
+    while len(list(scores.glob("part-*"))) < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    done = len(list(scores.glob("part-*")))
+    assert 2 <= done < 10
+    assert not (folder / "out/summary.json").exists()
+    again = run(folder, part_rows=100)
+    assert scores_of(folder / "out")["score"].equals(scores_of(folder / "whole")["score"])
+    assert again["mean_score"] == whole["mean_score"]
+    assert again["counts"] == whole["counts"]
+
+
+def test_another_model_test_or_delta_is_refused_and_named_until_it_begins_anew(folder: Path):
+    run(folder)
+    with pytest.raises(OptionError, match=r"holds scores with another delta: none there, '0.2' now; .*--overwrite"):
+        run(folder, delta=0.2)
+    (folder / "model.py").write_text(SLOW)
+    with pytest.raises(OptionError, match=r"another model: 'model.py:predict' \(hash \w{8}\) there, 'model.py"):
+        run(folder)
+    before = scores_of(folder / "out")["flag"].to_pylist()
+    assert run(folder, delta=0.2, overwrite=True)["delta"] == 0.2
+    assert scores_of(folder / "out")["flag"].to_pylist() != before
+    with pytest.raises(OptionError, match="another part_rows: '200' there, '300' now"):
+        run(folder, delta=0.2, part_rows=300)
+
+
+def test_tables_that_changed_are_refused_and_new_ones_are_added(folder: Path):
+    first = run(folder)
+    pq.write_table(lending(100, seed=3), folder / "in/0.parquet")
+    more = run(folder)
+    assert more["counts"]["people"] == 1100
+    assert more["settings"]["settled_on"] == 1000  # what was settled stays
+    assert part_names(folder)[-1] == "part-00006.parquet"
+    assert first["delta"] == more["delta"]
+    pq.write_table(lending(100, seed=4), folder / "in/0.parquet")
+    with pytest.raises(FileError, match=r"0.parquet', which has changed since; .*--overwrite"):
+        run(folder)
+    (folder / "in/0.parquet").unlink()
+    with pytest.raises(FileError, match=r"0.parquet', which is not among the tables now"):
+        run(folder)
+
+
+def test_a_damaged_file_is_named_and_all_others_are_done(folder: Path):
+    whole = run(folder, "whole")
+    path = folder / "in/b.parquet"
+    content = path.read_bytes()
+    path.write_bytes(content[:-100])  # without its end: nobody knows how many people it has
+    with pytest.raises(FileError, match=r"b.parquet' cannot be read and may be damaged.* 3 of 3 parts"):
+        run(folder)
+    assert part_names(folder) == ["part-00000.parquet", "part-00001.parquet", "part-00002.parquet"]
+    assert list(manifest_of(folder)["failed"]) == [str(path)]
+    assert not (folder / "out/summary.json").exists()
+    path.write_bytes(content)
+    assert run(folder)["mean_score"] == whole["mean_score"]
+
+    path.write_bytes(content[:3000] + b"\0" * 3000 + content[6000:])  # in the middle: some parts can be read
+    with pytest.raises(FileError, match=r"b.parquet' cannot be read and may be damaged"):
+        run(folder, "other")
+    assert {"part-00000.parquet", "part-00001.parquet", "part-00002.parquet"} <= set(part_names(folder, "other"))
+    assert len(part_names(folder, "other")) < 6
+
+
+def test_people_who_cannot_be_scored_are_named_and_all_others_are_done(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("fairfox.scale.files.PILOT", 100)  # the first 13 of each part
+    table, place = lending(100, seed=5), lending(1).column_names.index("income")
+    incomes = pa.array([1000.0] * 50 + [None] * 50)
+    pq.write_table(table.set_column(place, "income", incomes), folder / "in/c.parquet")
+    with pytest.raises(FileError, match=r"c.parquet', rows from 0: Column 'income' misses 50 value"):
+        run(folder)
+    assert len(part_names(folder)) == 6
+
+
+def test_what_is_wrong_with_everything_shows_before_anything_is_written(folder: Path):
+    pq.write_table(lending(0), folder / "empty.parquet")
+    pq.write_table(lending(9).drop_columns(["income"]), folder / "narrow.parquet")
+    for table, error, message in (
+        ("empty.parquet", DataError, "no rows"),
+        ("narrow.parquet", ColumnError, "has no column 'income'"),
+        ("nothing.parquet", FileError, "no Parquet file"),
+    ):
+        with pytest.raises(error, match=message):
+            score_files(folder / "test.fox", model_of(folder), [str(folder / table)], folder / "out", workers=1)
+    assert not (folder / "out").exists()
+    (folder / "out").mkdir()
+    (folder / "out/scores.parquet").write_text("of somebody else")
+    with pytest.raises(OptionError, match="is there already"):
+        run(folder)
+    (folder / "out/manifest.json").write_text("{")
+    with pytest.raises(FileError, match="is damaged"):
+        run(folder)
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("mount"), reason="a small disk is mounted by root alone")
+def test_a_full_disk_is_one_sentence_and_leaves_no_half_part(folder: Path):
+    disk = folder / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", disk], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("this system mounts no tmpfs")
+    try:
+        with pytest.raises(
+            FileError, match=r"part-0000\d.parquet' cannot be written \(No space left on device\); once"
+        ):
+            run(folder, "disk/out")
+        left = part_names(folder, "disk/out")
+        assert all(name.startswith("part-") for name in left)
+        for name in left:
+            assert pq.read_metadata(disk / "out/scores.parquet" / name).num_rows in (100, 200)
+        subprocess.run(["mount", "-o", "remount,size=4m", disk], check=True)
+        assert run(folder, "disk/out")["counts"]["people"] == 1000
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+def test_progress_tells_rate_and_time_left(folder: Path):
+    told: list[tuple[str, float]] = []
+    run(folder, progress=lambda what, done: told.append((what, done)))
+    assert [round(done, 1) for _, done in told] == [0.2, 0.4, 0.5, 0.7, 0.9, 1.0]
+    assert "200 of 1,000 people, " in told[0][0]
+    assert " a second, " in told[0][0]
+    assert told[0][0].endswith(" left")
+
+
+@pytest.mark.slow
+def test_worker_processes_give_the_same_and_one_that_dies_is_replaced(folder: Path):
+    one = run(folder, "one", part_rows=500)
+    (folder / "deadly.py").write_text(deadly(folder))
+    model = ModelSource(str(folder / "deadly.py:predict"))
+    given = {"workers": 2, "part_rows": 500}
+    two = score_files(folder / "test.fox", model, [str(folder / "in")], folder / "two", **given)
+    assert (folder / "died").exists()
+    assert two["mean_score"] == one["mean_score"]
+    assert part_names(folder, "two") == part_names(folder, "one")  # and nothing half-written
+    assert scores_of(folder / "two").equals(scores_of(folder / "one"))
