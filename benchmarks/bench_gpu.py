@@ -11,26 +11,40 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 from timing import Benchmark, Ratio, compare
 from torch import Tensor
 
-from fairfox.auxiliary.model import AuxiliaryModel
 from fairfox.data.dataset import Dataset
-from fairfox.fairtests.faux import FAux
+from fairfox.data.table import load_table
 from fairfox.fairtests.gradient import score_together
+from fairfox.fitting import fit_test
 from fairfox.models.output import Output
 from fairfox.models.torch_model import TorchModel
 from fairfox.nets.mlp import MLP
+from fairfox.scale.batches import GPU_ROWS
+from fairfox.scale.files import score_files
+from fairfox.scale.job import ModelSource
+from fairfox.scale.places import find_sources, read_batches, split
+from fairfox.storage import from_bytes, to_bytes
 
 HERE = Path(__file__).parent
 SEED = 0
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 LEAST = 100e6  # rows a second from the GPU's own memory
-CLOSE = 1e-4  # of scores on the processor and on the GPU
+CLOSE = 1e-4  # scores on the processor and on the GPU
+SLOWER = 2.0  # from Parquet to Parquet, over reading alone
+ROW_GROUP = 100_000
+MODEL = """
+from torch import Tensor, nn
+from fairfox.nets.mlp import MLP
+predict = nn.Sequential(MLP({features}, width={width}, depth={depth}, seed=1).member(0), nn.Sigmoid())
+"""
 
 
 @dataclass(frozen=True)
@@ -41,32 +55,77 @@ class Settings:
     features: int = 100
     width: int = 64
     depth: int = 2
+    reference: int = 4096
     checked: int = 20_000
-    file_rows: int = 4_000_000
+    file_rows: int = 2_000_000
     laps: int = 7
+    gpu: str = torch.cuda.get_device_name() if DEVICE == "cuda" else "no GPU"
 
 
-QUICK = Settings(rows=4096, features=10, width=8, checked=512, file_rows=2048, laps=2)
+QUICK = Settings(rows=4096, features=10, width=8, reference=300, checked=512, file_rows=2048, laps=2)
 
 
-def people(rows: int, features: int, device: str) -> Dataset:
+def people(rows: int, features: int, seed: int) -> pa.Table:
     """Return people of two groups that differ a little in every feature."""
-    generator = torch.Generator(device).manual_seed(SEED)
-    c = (torch.rand(rows, generator=generator, device=device) < 0.5).float()
-    x = torch.randn(rows, features, generator=generator, device=device)
-    x += 0.2 * c[:, None]
-    return Dataset.from_arrays(x, c)
+    rng = np.random.default_rng(seed)
+    group = rng.random(rows) < 0.5
+    columns = {f"x{j}": (rng.normal(size=rows) + 0.2 * group).astype(np.float32) for j in range(features)}
+    return pa.table({**columns, "group": np.where(group, "a", "b")})
 
 
-def fitted(settings: Settings) -> tuple[FAux, TorchModel]:
-    """Return `faux+ng` with one auxiliary of the target's size, and the target, both on the device."""
-    few = people(4096, settings.features, "cpu").to(DEVICE)
-    auxiliary = AuxiliaryModel(refits=1, width=settings.width, depth=settings.depth, max_epochs=1, seed=SEED)
-    target = MLP(settings.features, width=settings.width, depth=settings.depth, seed=1).member(0).to(DEVICE)
-    return FAux(auxiliary=auxiliary, normalise=True).fit(few), TorchModel(target, output=Output("logit"))
+def resident(settings: Settings, test: bytes) -> list[Ratio]:
+    """Return rows a second from the device's own memory, the share of its bandwidth, and how far scores are off."""
+    here, there = from_bytes(test), from_bytes(test, device=DEVICE)
+    few = here.encoding.encode(load_table(people(settings.checked, settings.features, 1))).to(torch.float32)
+    far = scores_of(there.test, target(settings, DEVICE), few.to(DEVICE)).cpu() - scores_of(
+        here.test, target(settings, "cpu"), few
+    )
+    repeats = -(-settings.rows // len(few))
+    data = Dataset(
+        x=few.x.to(DEVICE).repeat(repeats, 1)[: settings.rows],
+        c=few.c.to(DEVICE).repeat(repeats, 1)[: settings.rows],
+        protected=few.protected,
+        features=few.features,
+    )
+    model, copy = target(settings, DEVICE), torch.empty_like(data.x)
+
+    def copied() -> None:  # as fast as memory is read and written
+        copy.copy_(data.x)
+        wait()
+
+    _, _, seconds, copying = compare(lambda: scores_of(there.test, model, data), copied, laps=settings.laps)
+    rate, size = settings.rows / seconds, data.x.element_size() * settings.features
+    share = rate * size / (2 * settings.rows * size / copying)
+    largest = float(far.abs().max())
+    return [
+        Ratio(
+            "rows a second",
+            f"faux+ng from the GPU's memory, {rate / 1e6:,.0f} million rows a second",
+            f"{LEAST / 1e6:g} million",
+            1.0, False, rate / LEAST, rate / LEAST, seconds, settings.rows / LEAST,
+        ),
+        Ratio(
+            "share of the bandwidth",
+            f"reading the rows once at that rate, {rate * size / 1e9:,.0f} GB/s",
+            f"what a copy reads and writes, {2 * settings.rows * size / copying / 1e9:,.0f} GB/s",
+            0.0, False, share, share, seconds, copying,
+        ),
+        Ratio(
+            "equal to the processor",
+            f"largest difference of {settings.checked:,} cosines from the processor's",
+            "1",
+            CLOSE, True, largest, largest, 0.0, 0.0,
+        ),
+    ]  # fmt: skip
 
 
-def scores_of(test: FAux, model: TorchModel, data: Dataset) -> Tensor:
+def target(settings: Settings, device: str) -> TorchModel:
+    """Return the network that is audited."""
+    net = MLP(settings.features, width=settings.width, depth=settings.depth, seed=1).member(0)
+    return TorchModel(net.to(device), output=Output("logit"))
+
+
+def scores_of(test: Any, model: TorchModel, data: Dataset) -> Tensor:
     """Return everyone's score, once the device is done."""
     (found,) = score_together([test], model, data)
     wait()
@@ -77,3 +136,72 @@ def wait() -> None:
     """Wait until the device has done what it was asked."""
     if DEVICE == "cuda":
         torch.cuda.synchronize()
+
+
+def end_to_end(settings: Settings, test: bytes, folder: Path) -> list[Ratio]:
+    """Return the time from Parquet to scores in Parquet over that of reading alone."""
+    table, fox = folder / "people.parquet", folder / "test.fox"
+    fox.write_bytes(test)
+    sizes = {"features": settings.features, "width": settings.width, "depth": settings.depth}
+    (folder / "model.py").write_text(MODEL.format(**sizes), encoding="utf-8")
+    few = people(min(ROW_GROUP, settings.file_rows), settings.features, 2)
+    with pq.ParquetWriter(table, few.schema) as writer:
+        for first in range(0, settings.file_rows, ROW_GROUP):
+            writer.write_table(few.slice(0, min(ROW_GROUP, settings.file_rows - first)))
+    device = "cpu:0" if DEVICE == "cpu" else DEVICE
+    source, seconds = ModelSource(str(folder / "model.py:predict")), []
+
+    def scored() -> None:
+        summary = score_files(fox, source, [str(table)], folder / "out", device=device, overwrite=True)
+        seconds.append(summary["settings"]["seconds"])
+
+    def read() -> None:
+        for part in split(find_sources([str(table)]), settings.file_rows)[0]:
+            for _ in read_batches(part, few.column_names, GPU_ROWS, use_threads=True):
+                pass
+
+    found = compare(scored, read, laps=2)
+    rate = settings.file_rows / min(seconds)
+    return [
+        Ratio(
+            "from Parquet",
+            f"faux+ng from Parquet to Parquet, {rate / 1e6:.2f} million rows a second",
+            "reading the same columns, nothing else",
+            SLOWER, True, *found,
+        )
+    ]  # fmt: skip
+
+
+def measure(settings: Settings) -> list[Ratio]:
+    """Return all ratios."""
+    if DEVICE == "cpu" and settings != QUICK:
+        raise SystemExit("There is no GPU here; --quick runs everything at small sizes on the processor")
+    reference = people(settings.reference, settings.features, 0)
+    fitted = fit_test(reference, protected="group", test="faux+ng", refits=1, seed=SEED)
+    test = to_bytes(fitted)
+    with TemporaryDirectory(prefix="fairfox-") as folder:
+        return [*resident(settings, test), *end_to_end(settings, test, Path(folder))]
+
+
+def sizes(s: dict[str, Any]) -> str:
+    """Return the settings in a sentence."""
+    return (
+        f"{s['features']} features, target and auxiliary of width {s['width']}, depth {s['depth']}, single precision; "
+        f"{s['rows']:,} rows in the GPU's memory, {s['file_rows']:,} in Parquet. {s['gpu']}."
+    )
+
+
+BENCHMARK = Benchmark(
+    description="What one GPU does.",
+    measure=measure,
+    settings=Settings(),
+    quick=QUICK,
+    seed=SEED,
+    sizes=sizes,
+    results=HERE / "results" / "gpu.json",
+    readme=HERE / "README.md",
+    marks=("<!-- numbers of bench_gpu.py: begin -->", "<!-- numbers of bench_gpu.py: end -->"),
+)
+
+if __name__ == "__main__":
+    sys.exit(BENCHMARK.run())

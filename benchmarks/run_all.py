@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from timing import Benchmark
 
 from fairfox.data.files import written_whole
@@ -28,6 +29,11 @@ def benchmarks() -> dict[str, Benchmark]:
     names = sorted(path.stem for path in HERE.glob("bench_*.py"))
     found = {name: getattr(importlib.import_module(name), "BENCHMARK", None) for name in names}
     return {name: one for name, one in found.items() if one is not None}
+
+
+def has_what_it_needs(name: str) -> bool:
+    """Return whether a benchmark can run here: that of GPUs needs one."""
+    return name != "bench_gpu" or torch.cuda.is_available()
 
 
 def collect(to: Path) -> dict[str, Any]:
@@ -47,7 +53,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", nargs="*", metavar="NAME", help="these scripts, such as bench_score, instead of all")
     options = parser.parse_args(arguments)
     every = benchmarks()
-    chosen = list(every) if options.only is None else options.only
+    chosen = [name for name in every if has_what_it_needs(name)] if options.only is None else options.only
     unknown = [name for name in chosen if name not in every]
     if unknown:
         parser.error(f"there is no {', '.join(unknown)}; there are {', '.join(every)}")

@@ -8,7 +8,6 @@ import os
 import platform
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -17,6 +16,7 @@ from typing import Any
 import torch
 
 from fairfox.data.files import written_whole
+from fairfox.extras import installed_versions
 
 PATIENCE, FEWEST_LAPS = 40.0, 5  # seconds, after which a busy machine is asked for no more laps than these
 
@@ -81,7 +81,7 @@ class Benchmark:
             "settings": asdict(settings),
             "machine": {"cpu": cpu_model(), "cores": os.cpu_count(), "threads": torch.get_num_threads(), "load": load},
             "versions": {"python": platform.python_version()}
-            | {name: version(name) for name in ("fairfox", "torch", "numpy", "scikit-learn")},
+            | installed_versions("fairfox", "torch", "numpy", "scikit-learn"),
             "seconds": round(perf_counter() - start, 1),
         }
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from hashlib import sha256
 from importlib import import_module
@@ -107,7 +108,7 @@ def to_bytes(test: FittedTest) -> bytes:
     return content
 
 
-def from_bytes(content: bytes) -> FittedTest:
+def from_bytes(content: bytes, *, device: str = "cpu") -> FittedTest:
     """Return the fitted test in the bytes of a file; FileError says in a few words what is wrong with them."""
     from safetensors import SafetensorError
     from safetensors.torch import load
@@ -129,7 +130,14 @@ def from_bytes(content: bytes) -> FittedTest:
         raise FileError("it holds no fitted test")
     check_whole(test, made)
     try_out(test)
-    return test
+    return test if device == "cpu" else _moved(test, about, tensors, device)
+
+
+def _moved(test: FittedTest, about: dict[str, Any], tensors: dict[str, Tensor], device: str) -> FittedTest:
+    """Return a test that was found whole with all its tensors on a device."""
+    made = read(about.get("nodes"), {name: tensor.to(device) for name, tensor in tensors.items()}, _kinds())[-1]
+    assert isinstance(made, FittedTest)
+    return replace(made, encoding=test.encoding)  # tables are encoded on the processor
 
 
 def _described(content: bytes) -> tuple[str, str]:

@@ -26,7 +26,7 @@ PARSERS = {"toml": tomllib.loads, "yaml": yaml.safe_load, "json": json.loads}
 # Commands that are shown and not run here, and why
 LEFT_OUT = {
     "fairfox demo": "tests/test_demo.py runs it, and the folder has the people it writes",
-    "make": ".ci/run runs every target",
+    "make": ".ci/run runs lint, docs, test, test-browser and test-engines, and tests/test_demo.py what demo does",
     "pip install": "it changes the environment the tests run in",
     "python experiments/": "hours; tests/experiments runs each of them on few people",
 }
@@ -39,6 +39,7 @@ NOT_RUN = {
     ],
     "docs/tests/fliptest.md": ["fifty generators take an hour"],
     "docs/models.md": ["there is no such server"],
+    "docs/scale.md": ["tests/engines runs it, on engines of this machine"] * 2,
     "docs/use_cases.md": [
         "lines of examples/policing.py, which tests/test_examples.py runs",
         "lines of examples/credit.py, which tests/test_examples.py runs",
@@ -84,6 +85,13 @@ def test_the_audit_of_the_page_on_build_servers_is_over_two_limits_and_its_summa
     session = Session(folder)
     assert read("docs/ci.md", session).count("Over the limit: ") == 2
     assert "\n2 500 fails\n" in "\n" + read("docs/schema.md", session)
+
+
+def test_the_workflow_of_the_page_on_build_servers_is_the_example_and_uploads_nobody_s_row():
+    (shown,) = (block.text for block in BLOCKS["docs/ci.md"] if block.language == "yaml")
+    assert shown == (Path(__file__).parents[2] / "examples/fairness.yml").read_text(encoding="utf-8")
+    *_, upload = yaml.safe_load(shown)["jobs"]["audit"]["steps"]
+    assert upload["with"]["path"].split() == [f"report/{name}" for name in ("summary.json", "summary.md", "junit.xml")]
 
 
 def read(page: str, session: Session) -> str:

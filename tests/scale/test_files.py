@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 
 from fairfox.errors import ColumnError, DataError, FileError, OptionError
 from fairfox.scale.files import score_files
@@ -260,3 +261,32 @@ def test_worker_processes_give_the_same_and_one_that_dies_is_replaced(folder: Pa
     assert two["mean_score"] == one["mean_score"]
     assert part_names(folder, "two") == part_names(folder, "one")  # and nothing half-written
     assert scores_of(folder / "two").equals(scores_of(folder / "one"))
+
+
+DEVICES = ["cpu:0", pytest.param("cuda", marks=pytest.mark.gpu)]  # the first is this processor, by the way to a GPU
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_another_device_gives_the_same_scores(folder: Path, device: str):
+    if device == "cuda" and not torch.cuda.is_available():
+        pytest.skip("there is no GPU")
+    run(folder)
+    summary = run(folder, "elsewhere", device=device, workers=None)
+    assert_same_columns(
+        scores_of(folder / "elsewhere"), scores_of(folder / "out"), within=1e-12 if device == "cpu:0" else 1e-4
+    )
+    assert summary["settings"]["device"] == device
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"device": "cuda:99"}, "There is no device 'cuda:99' here"),
+        ({"device": "cpu:0", "workers": 2}, "scores in one process of its own"),
+        ({"device": "cpu:0", "workers": None, "engine": "spark"}, "scores in one process of its own"),
+    ],
+)
+def test_a_device_that_is_not_there_or_would_be_shared_is_refused(folder: Path, options: dict[str, Any], message: str):
+    with pytest.raises(OptionError, match=message):
+        run(folder, **options)
+    assert not (folder / "out").exists()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 _SHARED = ("positive", "output", "returns", "kind", "trust_model")  # options of an audit that mean the same here
-_STREAMED = ("workers", "part_rows", "overwrite")  # options that mean nothing where all people are in memory
+_STREAMED = ("workers", "part_rows", "overwrite", "device")  # options that mean nothing where all people are in memory
 _ENGINES = ("memory", "files", "spark", "dask")
 
 
@@ -57,6 +57,9 @@ _ENGINES = ("memory", "files", "spark", "dask")
     type=click.IntRange(min=1),
     metavar="N",
     help="For Parquet: how many people a part has at least; parts have whole row groups.  [default: 500,000]",
+)
+@click.option(
+    "--device", cls=Once, metavar="DEVICE", help="For Parquet: score on a GPU, such as cuda.  [default: the processor]"
 )
 @click.option("--overwrite", is_flag=True, help="For Parquet: begin anew in a folder that holds other scores.")
 @click.option(

@@ -9,6 +9,7 @@ missing). Constant columns stay (the model needs them) and carry no information.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
@@ -27,6 +28,8 @@ from fairfox.data.frames import Template
 from fairfox.data.protected import column_of, read_variables
 from fairfox.data.sources import ProtectedSource
 from fairfox.errors import ColumnError, DataError, OptionError, did_you_mean
+
+_LARGE = 1 << 21  # values, from which on threads are worth their start
 
 
 @dataclass(frozen=True)
@@ -72,19 +75,18 @@ class Encoding:
         """The data frames that a model on tables receives; tables from files need pandas for it."""
         return Template.of(self.fitted_on)
 
-    def encode(self, table: Table) -> Dataset:
-        """Return the individuals of a table as tensors.
+    def encode(self, table: Table, *, device: str = "cpu") -> Dataset:
+        """Return the individuals of a table as tensors, the features on a device.
 
         The table may lack the protected columns (their values are unknown then), the label and the id.
         """
-        x = np.zeros((len(table), self.width))
-        for f in self.features:
-            encode_feature(f, column(table, f.name), x)
+        columns = np.zeros((self.width, len(table)))  # they are written one by one
+        self._write(table, columns.T)
         c = np.stack([source.encode(table) for source in self.sources], axis=1)
         label, ids = (None if n is None or n not in table.columns else n for n in (self.label, self.id_column))
         weights = None if self.weights is None else _read_weights(table, self.weights)
         return Dataset(
-            x=torch.as_tensor(x).to(self.dtype),
+            x=torch.as_tensor(columns).to(device).to(self.dtype).T.contiguous(),
             c=torch.as_tensor(c).to(self.dtype),
             protected=tuple(s.variable for s in self.sources),
             features=self.features,
@@ -93,6 +95,20 @@ class Encoding:
             ids=None if ids is None else objects(column(table, ids)),
             weights=None if weights is None else torch.tensor(weights).to(self.dtype),
         )
+
+    def _write(self, table: Table, x: np.ndarray) -> None:
+        """Write every feature into its place in x (N, D); large tables with as many threads as torch may use."""
+
+        def write(f: Feature) -> None:
+            encode_feature(f, column(table, f.name), x)
+
+        threads = torch.get_num_threads() if x.size > _LARGE else 1
+        if threads == 1:
+            for f in self.features:
+                write(f)
+            return
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(write, self.features))  # in order, so that the first column that is wrong is named
 
     def project(self, x: Tensor) -> Tensor:
         """Return x with every one-hot block clipped at 0 and renormalised; blocks without mass stay empty."""

@@ -21,6 +21,7 @@ from fairfox.models.protocol import Model, row_blocks
 
 _CACHE = 8 << 20  # bytes that a block of rows may take; measured: 1024 to 4096 rows are alike
 _LEAST = 1024
+_ON_GPU = 1 << 20  # rows that keep a large GPU busy; a gigabyte at a hundred columns and hidden units
 
 
 class GradientTest(Protocol):
@@ -159,7 +160,7 @@ def _block(tests: Sequence[GradientTest], model: Model, x: Tensor, heads: Sequen
 def block_rows(x: Tensor, pairing: Pairing, most: int) -> int:
     """Return how many rows to take at once: what they need is to stay in a processor's cache, calls to be worth it."""
     if x.device.type != "cpu":
-        return most
+        return max(most, _ON_GPU)
     chains = (pairing.target, *pairing.members)
     units, outputs = max(sum(map(len, each.weights)) for each in chains), max(each.outputs for each in chains)
     fitting = _CACHE // (x.element_size() * (x.shape[1] * outputs + 2 * units))

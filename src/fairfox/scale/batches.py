@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cached_property, lru_cache
 from threading import Lock
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fairfox.auxiliary.inference import infer_groups
 from fairfox.data.dataset import Protected, group_name
@@ -33,12 +34,16 @@ from fairfox.thresholds import flag
 BATCH_ROWS = 16_384  # people at a time: enough for tree ensembles to be quick, few enough for tens of megabytes
 
 
+GPU_ROWS = 262_144
+
+
 class BatchScorer:
     """Scores people batch by batch: the same numbers for everyone, however people are put into batches."""
 
     def __init__(self, job: Job) -> None:
         self.settled: Settled = job.settled
-        self.fitted = from_bytes(job.test)
+        self.device = job.device
+        self.fitted = from_bytes(job.test, device=job.device)
         if is_aligned(self.fitted):  # the share of the model was settled; a batch must not have its own
             test = copy.copy(self.fitted.test)
             test.aligned = False  # type: ignore[attr-defined]
@@ -52,16 +57,22 @@ class BatchScorer:
         self.id_type = pa.type_for_alias(job.id_type)
         output = job.settled.output
         returns = job.options.get("returns") if output is None else output["returns"]
+        model = job.model.load()
         self.target = as_model(
-            job.model.load(),
+            model.to(job.device) if isinstance(model, nn.Module) else model,
             self.encoding,
             **{**job.options, "returns": returns},
-            example=self.encoding.encode(frame).x,
+            example=self.encoding.encode(frame).x.to(job.device),
         )
         if output is not None:
             self.target.output = Output(**output)  # type: ignore[attr-defined]
         self.guessed = job.options.get("returns") is None and unit_of(self.target) == "probability"
         self._one_at_a_time = Lock()  # tests and models remember what they were asked last
+
+    @property
+    def batch_rows(self) -> int:
+        """How many people to give it at a time: a GPU is idle with few."""
+        return BATCH_ROWS if self.device == "cpu" else GPU_ROWS
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -79,6 +90,8 @@ class BatchScorer:
         with self._one_at_a_time:
             seen = self._seen(table)
             found = self.fitted.measured(self.fitted.name, seen)
+        if self.device != "cpu":
+            seen, found = _seen_here(seen), _found_here(found)
         if self.settled.shares is not None:
             found = _times(found, self.settled.shares, seen)
         numbers = pa.array(np.arange(len(table))) if numbers is None else numbers
@@ -103,8 +116,9 @@ class BatchScorer:
     def _seen(self, table: pa.Table) -> Scored:
         frame = load_table(table)
         self.fitted.encoding_of(frame)  # says which column is lacking
-        data = self.encoding.encode(frame)
-        predictions = predict(self.target, data.x, batch_size=self.fitted.batch_size)
+        data = self.encoding.encode(frame, device=self.device)
+        data = data if self.device == "cpu" else replace(data, c=data.c.to(self.device))
+        predictions = predict(self.target, data.x, batch_size=self.batch_rows)
         if self.guessed:
             check_probabilities(predictions)
         return Scored(self.target, data, *infer_groups(data, self.fitted.auxiliary, self.fitted.known), predictions)
@@ -205,13 +219,32 @@ def _scorer_of(digest: str) -> list[BatchScorer]:
 def scorer_for(job: Job) -> BatchScorer:
     """Return the scorer of a job, made once in each worker process; torch computes in one thread from then on.
 
-    Workers are as many as there are cores, and threads of each would only stand in each other's way.
+    Workers are as many as there are cores, and threads of each would only stand in each other's way. A GPU has one
+    worker, whose threads make its rows ready.
     """
     made = _scorer_of(job.digest)
     if not made:
-        torch.set_num_threads(1)
+        if job.device == "cpu":
+            torch.set_num_threads(1)
         made.append(BatchScorer(job))
     return made[0]
+
+
+def _seen_here(seen: Scored) -> Scored:
+    """Return people and predictions in the processor's memory, but for the features, which nobody asks for again."""
+    return seen._replace(
+        data=replace(seen.data, c=seen.data.c.cpu()),
+        people=replace(seen.people, c=seen.people.c.cpu()),
+        inferred=seen.inferred.cpu(),
+        predictions=seen.predictions.cpu(),
+    )
+
+
+def _found_here(found: Measurement) -> Measurement:
+    """Return what was measured in the processor's memory."""
+    values: dict[str, Any] = {field.name: getattr(found, field.name) for field in fields(found)}
+    here: dict[str, Any] = {name: value.cpu() if isinstance(value, Tensor) else value for name, value in values.items()}
+    return Measurement(**here)
 
 
 def _times(found: Measurement, shares: Sequence[float], seen: Scored) -> Measurement:

@@ -12,6 +12,8 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Literal
 
+import torch
+
 from fairfox.data.files import written_whole
 from fairfox.errors import DataError, FileError, OptionError
 from fairfox.extras import installed_versions
@@ -44,6 +46,7 @@ def score_files(
     engine: Engine = "files",
     part_rows: int = PART_ROWS,
     overwrite: bool = False,
+    device: str = "cpu",
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Return the summary of everyone in some Parquet tables, whose scores are written to the folder `out` in parts.
@@ -61,8 +64,10 @@ def score_files(
         engine: who does the work: processes on this machine, Spark or Dask.
         part_rows: people per part, at least; a part has whole row groups.
         overwrite: begin anew where the folder holds other scores.
+        device: "cuda" scores on a GPU, in one process that reads while the GPU computes.
         progress: is told how far it is.
     """
+    check_device(device, engine, workers)
     folder, started = Path(out), monotonic()
     options = {**_DEFAULTS, **(options or {})}
     fitted = load_test(test)
@@ -76,19 +81,20 @@ def score_files(
         "delta": delta,
         **{name: None if value is None else str(value) for name, value in options.items()},
         "part_rows": part_rows,
+        **({} if device == "cpu" else {"device": device}),
         "version of fairfox": installed_versions("fairfox")["fairfox"],
     }
     manifest = _begun(folder, settings, overwrite)
     pilot = read_pilot(parts, columns_of(fitted), fitted.encoding.columns, PILOT)
     settled = None if manifest is None else Settled.of_dict(dict(manifest.settled))
-    job = prepare(content, fitted, model, pilot, delta=delta, settled=settled, options=options)
+    job = prepare(content, fitted, model, pilot, delta=delta, settled=settled, options=options, device=device)
     if manifest is None:
         manifest = Manifest(settings, job.settled.as_dict())
     manifest = manifest.planned(parts, folder)
     tasks, records = _opened(folder, manifest, parts, anew=settled is None)
     follow = _Follower(sum(part.rows for part in parts), sum(task.part.rows for task in tasks), progress)
     try:
-        with closing(_run(job, tasks, engine, workers or os.cpu_count() or 1, follow.tick)) as outcomes:
+        with closing(_run(job, tasks, engine, _processes(workers, device), follow.tick)) as outcomes:
             for outcome in outcomes:
                 if outcome.fatal:
                     raise FileError(f"{outcome.error}; once that is put right, the same command goes on from there")
@@ -99,6 +105,22 @@ def score_files(
     finally:
         _sweep(folder / SCORES)
     return _finish(folder, manifest, records, failed, fitted, job, tables, monotonic() - started)
+
+
+def check_device(device: str, engine: Engine, workers: int | None) -> None:
+    """Refuse a device that is not there, or that several processes would share."""
+    try:
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise OptionError(
+            f"There is no device '{device}' here; leave --device out to score on the processor"
+        ) from error
+    if device != "cpu" and (engine != "files" or (workers or 1) > 1):
+        raise OptionError(f"--device {device} scores in one process of its own; leave --engine and --workers out")
+
+
+def _processes(workers: int | None, device: str) -> int:
+    return workers or (os.cpu_count() or 1 if device == "cpu" else 1)
 
 
 def _begun(folder: Path, settings: Mapping[str, Any], overwrite: bool) -> Manifest | None:

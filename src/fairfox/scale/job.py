@@ -91,6 +91,7 @@ class Job:
     settled: Settled
     example: bytes = field(repr=False)  # a few people as an Arrow stream
     id_type: str  # of the column row_id, as Arrow names it
+    device: str = "cpu"  # where people are scored: "cpu", "cuda", "cuda:1"
 
     @cached_property
     def digest(self) -> str:
@@ -98,7 +99,7 @@ class Job:
         parts = (
             self.test,
             self.example,
-            repr((self.model.identity, sorted(self.options.items()), self.settled)).encode(),
+            repr((self.model.identity, sorted(self.options.items()), self.settled, self.device)).encode(),
         )
         return sha256(b"".join(sha256(part).digest() for part in parts)).hexdigest()
 
@@ -123,6 +124,7 @@ def prepare(
     delta: float | None = None,
     settled: Settled | None = None,
     options: Mapping[str, Any],
+    device: str = "cpu",
 ) -> Job:
     """Return the job of scoring tables like the pilot; `settled` is what was settled before, where it was.
 
@@ -142,7 +144,7 @@ def prepare(
         ) from error
     name = fitted.encoding.id_column
     kind = pilot.schema.field(name).type if name in pilot.column_names else pa.int64()
-    return Job(test, source, dict(options), settled, to_stream(_example(pilot)), str(kind))
+    return Job(test, source, dict(options), settled, to_stream(_example(pilot)), str(kind), device)
 
 
 def prepared(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -17,7 +18,7 @@ import pyarrow.parquet as pq
 
 from fairfox.data.files import written_whole
 from fairfox.errors import FairfoxError
-from fairfox.scale.batches import BATCH_ROWS, BatchScorer, scorer_for
+from fairfox.scale.batches import BatchScorer, scorer_for
 from fairfox.scale.job import Job, columns_of
 from fairfox.scale.manifest import RECORD, Record
 from fairfox.scale.places import Part, read_batches
@@ -65,7 +66,10 @@ def _write(job: Job, task: Task, tick: Tick) -> Record:
         texts = [f.name for f in schema if pa.types.is_string(f.type)]
         writer = pq.ParquetWriter(pa.PythonFile(hashed, mode="w"), schema, use_dictionary=texts)
         try:
-            for first, batch in _numbered(clock.reading(read_batches(part, columns_of(scorer.fitted), BATCH_ROWS))):
+            gpu = job.device != "cpu"
+            batches = read_batches(part, columns_of(scorer.fitted), scorer.batch_rows, use_threads=gpu)
+            ahead = read_ahead(batches) if gpu else batches
+            for first, batch in _numbered(clock.reading(ahead)):
                 with clock.of("score"):
                     scores = _scored(scorer, part, first, batch)
                     sketch = merge([sketch, sketch_of(scores)])
@@ -79,6 +83,15 @@ def _write(job: Job, task: Task, tick: Tick) -> Record:
         handle.flush()
         os.fsync(handle.fileno())
     return replace(record, sha256=hashed.digest.hexdigest())
+
+
+def read_ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield batches; the next one is read while the last one is worked on."""
+    with ThreadPoolExecutor(1) as reader:
+        coming = reader.submit(next, batches, None)
+        while (batch := coming.result()) is not None:
+            coming = reader.submit(next, batches, None)
+            yield batch
 
 
 def _numbered(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:

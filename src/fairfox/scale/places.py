@@ -189,13 +189,17 @@ def _parts(source: Source, metadata: pq.FileMetaData, part_rows: int) -> Iterato
             begin, first, rows = group + 1, first + rows, 0
 
 
-def read_batches(part: Part, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
+def read_batches(
+    part: Part, columns: Sequence[str], rows: int, *, use_threads: bool = False
+) -> Iterator[pa.RecordBatch]:
     """Yield the people of a part, so many at a time, with those of the columns that the file or its folders have."""
     with open_file(part.source) as file:
         keys = {name: value for name, value in part.source.keys if name in columns}
         here = set(file.schema_arrow.names)
         read = [name for name in columns if name in here and name not in keys]
-        batches = file.iter_batches(batch_size=rows, row_groups=range(*part.groups), columns=read, use_threads=False)
+        batches = file.iter_batches(
+            batch_size=rows, row_groups=range(*part.groups), columns=read, use_threads=use_threads
+        )
         while True:
             try:
                 batch = next(batches, None)
