@@ -6,7 +6,7 @@ import torch
 from fairfox.certainty import certainty
 from fairfox.data.dataset import Dataset, Protected
 from fairfox.fairtests.protocol import combine
-from fairfox.scale.settled import Scatter, Settled, common_scatter, group_names, group_places, sureness
+from fairfox.scale.settled import Scatter, Settled, _quarters, common_scatter, group_names, group_places, sureness
 from fairfox.verdicts.intervals import standard_errors
 
 
@@ -63,3 +63,11 @@ def test_numbers_have_groups_between_cuts_and_classes_their_own():
 def test_what_was_settled_survives_json():
     settled = Settled(0.05, "u", {"returns": "value"}, (Scatter(0.1, 2.0),), (0.5,), ((1.0, 2.0), ()), 20)
     assert Settled.of_dict(json.loads(json.dumps(settled.as_dict()))) == settled
+
+
+def test_cuts_are_as_short_as_tells_them_apart():
+    ages = torch.tensor([23.456, 31.234, 38.765, 44.321, 52.987])
+    close = torch.tensor([1001.0, 1002.0, 1003.0, 1004.0, 1005.0])
+    number = Protected("age", "continuous", ())
+    assert _quarters(number, ages) == (31.0, 39.0, 44.0)
+    assert _quarters(number, close) == (1002.0, 1003.0, 1004.0)

@@ -175,4 +175,6 @@ def _quarters(p: Protected, own: Tensor) -> tuple[float, ...]:
     if not p.is_continuous or not len(known):
         return ()
     cuts = torch.quantile(known, torch.tensor(_QUARTERS, dtype=torch.float64)).tolist()
-    return tuple(dict.fromkeys(float(f"{cut:.6g}") for cut in cuts))  # as they are named
+    # as short as tells them apart: they are published, and must not be somebody's value to the last digit
+    rounded = [tuple(dict.fromkeys(float(f"{cut:.{digits}g}") for cut in cuts)) for digits in range(2, 7)]
+    return next(each for each in rounded if len(each) == len(rounded[-1]))
