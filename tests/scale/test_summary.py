@@ -93,7 +93,7 @@ def test_without_intervals_nobody_knows_who_is_sure():
 
 def test_words_say_what_the_numbers_do():
     told = in_words(numbers_of(sketch_of(batch())), SETTLED)
-    assert told[0].startswith("2 of 3 people (50.0 %) are flagged: the score is above 5 points, ")
+    assert told[0] == "2 of 3 people (50.0 %) are flagged: the score (change of the prediction) is above 5 points."
     assert told[1] == "1 of them confidently: the whole interval lies beyond 5 points."
     assert told[-1] == "1 person not judged: why."
     away = batch(abstained=[True] * 4, variable=[None] * 4, score=[None] * 4, signed=[None] * 4, flag=[None] * 4)

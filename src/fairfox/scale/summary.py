@@ -9,7 +9,7 @@ from typing import Any
 
 from fairfox.fairtests.registry import about
 from fairfox.fitted import FittedTest
-from fairfox.report.text import amount, people, percent, unit_words
+from fairfox.report.text import amount, people, percent
 from fairfox.scale.settled import Settled
 from fairfox.scale.sketches import ACCURACY, Sketch, quantile
 
@@ -77,8 +77,8 @@ def in_words(found: Mapping[str, Any], settled: Settled) -> list[str]:
     limit, share = amount(settled.delta, settled.unit), percent(found["share_flagged"])
     verb = "is" if counts["flagged"] == 1 else "are"
     told = [
-        f"{counts['flagged']:,} of {people(counts['judged'])} ({share}) {verb} flagged: the score is above {limit}, "
-        f"{unit_words(settled.unit)}."
+        f"{counts['flagged']:,} of {people(counts['judged'])} ({share}) {verb} flagged: the score "
+        f"({settled.unit.partition(' (')[0]}) is above {limit}."
     ]
     if counts["confident"] is not None:
         told.append(f"{counts['confident']:,} of them confidently: the whole interval lies beyond {limit}.")
