@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -387,10 +388,21 @@ def test_intersections_are_one_more_variable():
     assert named.count("Male & Asian") > 0.8 * len(named)  # 600 + 900 + 200 more
 
 
+def test_the_settings_say_how_columns_and_the_model_were_to_be_read():
+    given = {"categorical": ["age"], "continuous": (), "drop": ["job"], "returns": "probability", "kind": "table"}
+    settings = fairfox.audit(by_income, table(200), **QUICK, **given).settings
+    told = {name: settings[name] for name in (*given, "reference_group")}
+    assert told == {**given, "continuous": None, "reference_group": None}
+    assert json.loads(json.dumps(told)) == told
+    plain = fairfox.audit(by_income, table(200), **QUICK).settings
+    assert {name: plain[name] for name in told} == dict.fromkeys(told)
+
+
 def test_everyone_is_compared_with_the_reference_group():
     result = fairfox.audit(by_income, mixed(600), **(QUICK | {"protected": "race"}), reference_group="White")
     finding = result.findings[0]
     assert finding.reference == "White"
+    assert result.settings["reference_group"] == ["White"]
     for group, towards in zip(finding.group, finding.towards, strict=True):
         assert (towards == "White") == (group != "White")
 

@@ -69,6 +69,41 @@ def test_the_same_audit_is_not_worse_and_one_with_larger_effects_is(folder: Path
     assert drift(folder / "first", folder / "second", margin=1.0).word == "not worse"  # so much does not count
 
 
+HASHES = {"rows_sha256": "ab" * 32, "predictions_sha256": "cd" * 32}
+
+
+@pytest.mark.parametrize("changes", [{}, {"settings": {**SETTINGS, **HASHES, "refits": 1}, "interval": None}])
+def test_an_audit_is_not_worse_than_itself_and_that_is_said(tmp_path: Path, changes: dict[str, Any]):
+    write(audited(**{"settings": {**SETTINGS, **HASHES}, **changes}), tmp_path)
+    found = drift(tmp_path, tmp_path, margin=0.0, out=tmp_path / "out")
+    assert (found.word, found.paired, found.people, found.p_value) == ("not worse", True, (38, 38), 1.0)
+    assert (found.difference.lower, found.difference.upper, found.bound) == (0.0, 0.0, 0.0)
+    assert found.means[0] == found.means[1] == pytest.approx(float(audited().scores[:-2].mean()))
+    assert found.shares == pytest.approx((23 / 38, 23 / 38))
+    assert found.why == (
+        "It is the same audit twice, with the same rows, predictions and scores: of 38 people the mean score is "
+        "6.1 points, and nothing changed."
+    )
+    assert found.why in (tmp_path / "out/summary.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        audited(settings={**SETTINGS, **HASHES}, times=1.0001),
+        audited(settings={**SETTINGS, **HASHES, "rows_sha256": "ef" * 32}),
+        audited(settings={**SETTINGS, "rows_sha256": HASHES["rows_sha256"]}),
+        audited(),
+    ],
+    ids=["other scores", "other rows", "predictions unknown", "nothing known"],
+)
+def test_audits_that_may_be_of_other_people_or_models_are_not_taken_for_one(second: AuditResult):
+    found = drift(audited(settings={**SETTINGS, **HASHES}), second)
+    assert found.why.startswith("Of the same 38 people the mean score went from 6.1 points to 6.1 points, by ")
+    assert found.word == "cannot tell"
+    assert found.difference.error > 0
+
+
 def test_people_are_found_by_their_ids_in_any_order():
     turned = replace(audited(), ids=IDS[::-1])
     assert drift(audited(), audited()).difference.value == 0.0

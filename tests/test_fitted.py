@@ -39,12 +39,20 @@ def test_it_scores_people_as_an_audit_with_the_fitting_table_as_reference_does(f
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"hold_others": True, "protected": ["sex", "tenure_years<5"], "intersections": True}]
+    "options",
+    [
+        {},
+        {"hold_others": True, "protected": ["sex", "tenure_years<5"], "intersections": True},
+        {"protected": ["sex", "tenure_years<5"], "reference_group": ["sex=Male", "not tenure_years<5"]},
+    ],
 )
 def test_its_settings_are_those_of_such_an_audit(options: dict):
     given = {"protected": "sex", "refits": 2, "merge_rare": 0.01, "batch_size": 512, "columns": COLUMNS, **options}
-    found = fit_test(REFERENCE, **given).score(rule, PEOPLE, output="logit", returns="probability").settings
-    audited = audit(rule, PEOPLE, reference=REFERENCE, output="logit", returns="probability", **given).settings
+    found = (
+        fit_test(REFERENCE, **given).score(rule, PEOPLE, output="logit", returns="probability", kind="table").settings
+    )
+    told = {"output": "logit", "returns": "probability", "kind": "table"}
+    audited = audit(rule, PEOPLE, reference=REFERENCE, **told, **given).settings
     assert set(found) - set(audited) == {"fitted_with", "reference_sha256"}
     assert {name: found[name] for name in audited if name != "seconds"} == {
         name: value for name, value in audited.items() if name != "seconds"

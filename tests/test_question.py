@@ -37,6 +37,17 @@ def test_of_all_tests_rank_is_the_main_one_and_settings_name_theirs():
     assert question.about == asked().about
 
 
+def test_what_was_named_is_kept_as_lists_and_what_was_not_is_none():
+    given = {"reference_group": "White", "categorical": "zip", "continuous": ("age",), "drop": ["name", "note"]}
+    assert asked(**given).named == {
+        "reference_group": ["White"],
+        "categorical": ["zip"],
+        "continuous": ["age"],
+        "drop": ["name", "note"],
+    }
+    assert asked().named == dict.fromkeys(given)
+
+
 def test_one_protected_column_is_a_list_of_one():
     assert asked(protected="age<25").specs == ["age<25"]
     assert asked(protected=("sex", "race")).specs == ["sex", "race"]

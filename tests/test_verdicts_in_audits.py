@@ -258,7 +258,9 @@ def test_two_variables_have_a_verdict_each_and_one_together():
     fields = json.loads(result.to_json())
     assert [variable["verdict"]["word"] for variable in fields["variables"]] == [sex.word, town.word]
     first = fields["in_words"][0]
-    assert first == f"The model fails, judged by sex, the worst of 2 protected variables. {spoken(sex.why, fields)}"
+    assert first == (
+        f"The model fails, judged by sex, the worst of 2 protected variables. By sex alone: {spoken(sex.why, fields)}"
+    )
     (line,) = [line for line in result.summary().splitlines() if line.startswith("sex: ")]
     assert "; the model fails by it alone;" in line
     mean = amount(fields["verdict"]["mean"]["value"], fields["unit"])

@@ -16,12 +16,12 @@ import pyarrow.parquet as pq
 from fairfox.auditing import audit
 from fairfox.crossfit import Progress
 from fairfox.data.files import written_whole
+from fairfox.earlier import Side
 from fairfox.errors import OptionError
 from fairfox.fairtests.registry import UNFITTED
 from fairfox.report.pair import changed_people, pair_view
-from fairfox.report.pair_figures import Side
 from fairfox.report.summary import strict_json
-from fairfox.report.text import percent
+from fairfox.report.text import amount, percent
 from fairfox.result import AuditResult
 from fairfox.verdicts.comparing import Pair, Seen, compare_people
 
@@ -55,7 +55,7 @@ class Compared:
         points = f"{100 * (pair.shares[1] - pair.shares[0]):+.1f} points"
         if share is not None:
             points += f" ({100 * share.lower:+.1f} to {100 * share.upper:+.1f})"
-        over = f"Over delta = {self.a.delta:g}" if by_one_delta(self.a) else "Flagged"
+        over = f"Over delta = {amount(self.a.delta, self.a.unit)}" if by_one_delta(self.a) else "Flagged"
         lines = [
             f"fairfox compare: A is {a}, B is {b}; test '{self.a.test}', protected: {', '.join(self.a.variables)}",
             f"Verdict: {pair.word}. {pair.why}",
@@ -239,6 +239,7 @@ def _pair(a: AuditResult, b: AuditResult) -> Pair:
         weights=weights,
         seed=a.settings["seed"],
         learnt=a.test not in UNFITTED,
+        unit=a.unit,
     )
 
 

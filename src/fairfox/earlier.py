@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,14 @@ import pyarrow.parquet as pq
 
 from fairfox.errors import DataError, FileError, OptionError
 from fairfox.fairtests.registry import UNFITTED
-from fairfox.report.pair_figures import Side
 from fairfox.result import AuditResult
-from fairfox.verdicts.drifting import Drift, Scores, drift_of_others, drift_of_same
-from fairfox.verdicts.estimates import errors_of_intervals
+from fairfox.verdicts.drifting import Drift, Scores, drift_of_itself, drift_of_others, drift_of_same
+from fairfox.verdicts.estimates import Values, errors_of_intervals
 
 _DAMAGES = (TypeError, ValueError, AttributeError, OverflowError, NotImplementedError)  # Arrow's are among them
 _COLUMNS = ("row_id", "score", "lower", "upper", "flag")
 _MOST = 0.8  # of the people of the larger audit must be in both, for the two to be compared person by person
+_HASHES = ("rows_sha256", "predictions_sha256")  # settings that say whether people and predictions are the same
 _SMALL = 0.1  # of delta: a rise of the mean score that does not count
 
 
@@ -34,6 +35,16 @@ class Earlier:
     weighted: bool
     ids: tuple[Any, ...] | None  # None where people have no names, but row numbers
     people: Scores
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of two audits: what it is of, the fields of its summary.json, and the scores of its judged people."""
+
+    name: str
+    summary: Mapping[str, Any]
+    scores: Values  # (N,)
+    weights: Values | None = None  # (N,)
 
 
 def read_earlier(source: AuditResult | str | Path) -> Earlier:
@@ -158,8 +169,8 @@ def drift(
     one, two = read_earlier(first), read_earlier(second)
     found = _drift(one, two, margin)
     if out is not None:
-        from fairfox.report.drift_files import drift_files  # charts and pages take a while to import
         from fairfox.report.outputs import write_files
+        from fairfox.report.pair_files import drift_files  # charts and pages take a while to import
 
         write_files(Path(out), drift_files(found, _sides(one, two)))
     return found
@@ -167,8 +178,7 @@ def drift(
 
 def drift_page(first: str | Path, second: str | Path) -> str:
     """Return the page that shows two audits side by side, from their folders."""
-    from fairfox.report.drift_files import drift_view
-    from fairfox.report.pair_files import render_pair
+    from fairfox.report.pair_files import drift_view, render_pair
 
     one, two = read_earlier(first), read_earlier(second)
     return render_pair(drift_view(_drift(one, two, None), _sides(one, two)))
@@ -179,10 +189,20 @@ def _drift(one: Earlier, two: Earlier, margin: float | None) -> Drift:
     allowed = _SMALL * one.people.delta if margin is None else margin
     if not 0 <= allowed < np.inf:
         raise OptionError(f"The margin is {margin}; expected a number of at least 0")
+    unit = one.question["unit"]
+    if _is_the_same(one, two):
+        return drift_of_itself(one.people, margin=allowed, unit=unit)
     places = _same_people(one.ids, two.ids)
     if places is None:
-        return drift_of_others(one.people, two.people, margin=allowed)
-    return drift_of_same(_chosen(one.people, places[0]), _chosen(two.people, places[1]), margin=allowed)
+        return drift_of_others(one.people, two.people, margin=allowed, unit=unit)
+    return drift_of_same(_chosen(one.people, places[0]), _chosen(two.people, places[1]), margin=allowed, unit=unit)
+
+
+def _is_the_same(one: Earlier, two: Earlier) -> bool:
+    """Return whether two audits are one: of the same rows, with the same predictions and the same scores and flags."""
+    hashes = [[audit.summary["settings"].get(name) for name in _HASHES] for audit in (one, two)]
+    first, second = (np.stack([audit.people.scores, audit.people.flags]) for audit in (one, two))
+    return None not in hashes[0] and hashes[0] == hashes[1] and np.array_equal(first, second)
 
 
 def _sides(one: Earlier, two: Earlier) -> tuple[Side, Side]:

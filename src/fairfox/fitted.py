@@ -15,7 +15,7 @@ from fairfox.auxiliary.quality import AuxiliaryQuality
 from fairfox.certainty import Rule, certainty
 from fairfox.crossfit import DIRECT, TOTAL, Readings
 from fairfox.data.columns import Table
-from fairfox.data.dataset import Dataset
+from fairfox.data.dataset import Dataset, group_name
 from fairfox.data.encode import Encoding
 from fairfox.data.hashes import rows_sha256, tensors_sha256
 from fairfox.data.table import load_table
@@ -234,14 +234,25 @@ class FittedTest:
         return dict(sorted(strongest.items(), key=lambda pair: -pair[1]))
 
     def _settings(
-        self, seen: Scored, *, positive: Any = None, output: Wanted = "probability", **_: Any
+        self,
+        seen: Scored,
+        *,
+        positive: Any = None,
+        output: Wanted = "probability",
+        returns: Returns | None = None,
+        kind: Kind | None = None,
     ) -> dict[str, Any]:
-        """Return how the result came about, under the names that an audit with a reference has."""
+        """Return how the result came about, under the names that an audit with a reference has.
+
+        Which columns were dropped or read in a way of their own when it was fitted is not kept: `columns` are left.
+        """
+        variables = self.known.protected
+        references = [group_name(p.name, p.levels[p.reference]) for p in variables if p.reference is not None]
         return {
             "seed": self.seed,
             "test": self.name,
             "options": {name: str(value) for name, value in self.options.items()} or None,
-            "protected": [p.name for p in self.known.protected],
+            "protected": [p.name for p in variables],
             "label": self.encoding.label,
             "reference": True,
             "rows": len(seen.data),
@@ -250,6 +261,8 @@ class FittedTest:
             "rows_sha256": rows_sha256(seen.data),
             "predictions_sha256": tensors_sha256(seen.predictions),
             "columns": list(self.encoding.columns),
+            "reference_group": references or None,
+            **dict.fromkeys(("categorical", "continuous", "drop")),
             "intersections": self.intersections,
             "hold_others": self.hold_others,
             "legitimate": list(self.legitimate) or None,
@@ -262,6 +275,8 @@ class FittedTest:
             "batch_size": self.batch_size,
             "output": output,
             "positive": None if positive is None else str(positive),
+            "returns": returns,
+            "kind": kind,
             "model_kind": _kind_of(seen.target),
             "differentiable": seen.target.differentiable,
             "null": None,

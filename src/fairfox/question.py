@@ -111,6 +111,16 @@ class Question:
         given = [self.legitimate] if isinstance(self.legitimate, str) else self.legitimate
         return list(dict.fromkeys(given))
 
+    @property
+    def named(self) -> dict[str, list[str] | None]:
+        """The groups and columns that were named for a purpose, by the option's name; None where none were."""
+        options = ("reference_group", "categorical", "continuous", "drop")
+        given = {option: getattr(self, option) or () for option in options}
+        return {
+            option: [names] if isinstance(names, str) else [str(name) for name in names] or None
+            for option, names in given.items()
+        }
+
     def _check_test(self) -> None:
         _ = self.about  # refuses a test that there is not
         check_auditable(self.main)

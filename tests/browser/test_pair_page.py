@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from chromium import Visit, draw_all
 
+from fairfox.earlier import Side
 from fairfox.report.pair import changed_people, pair_view
-from fairfox.report.pair_figures import Side
 from fairfox.report.pair_files import render_pair
 from fairfox.verdicts.comparing import Pair
 from fairfox.verdicts.estimates import Estimate

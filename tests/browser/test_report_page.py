@@ -23,6 +23,9 @@ from fairfox.synthetic.two_groups import LENDING
 pytestmark = pytest.mark.browser
 SCRIPT = "<script>alert(1)</script>"
 IMAGE = '"><img src=x onerror=alert(1)>'
+LENGTHY = "Aa" * 150
+TOO_WIDE = """width => Array.from(document.querySelectorAll("table"), each => each.getBoundingClientRect().right)
+    .filter(right => right > width + 1)"""
 MOST_BYTES = 3_000_000
 
 
@@ -85,6 +88,40 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Audited:
     assert result.flags.any()
     path = tmp_path_factory.mktemp("hostile") / "report.html"
     result.to_html(path, rows=frame)
+    return Audited(result, path)
+
+
+@pytest.fixture(scope="session")
+def lengthy(tmp_path_factory: pytest.TempPathFactory) -> Audited:
+    """An audit of three groups, one of which has a name of 300 letters."""
+    rng = np.random.default_rng(0)
+    n = 240
+    group = rng.choice([LENGTHY, "short", "other"], n)
+    number = rng.normal(size=n) + 1.5 * (group == LENGTHY)
+    frame = pa.table({"group": group, "number": number}).to_pandas()
+    model = LogisticRegression().fit(frame[["number"]], number > 0.7)
+    result = fairfox.audit(model, frame, protected="group", columns=["number"], refits=2, next_steps=False)
+    assert result.flags.any()
+    path = tmp_path_factory.mktemp("lengthy") / "report.html"
+    result.to_html(path)
+    return Audited(result, path)
+
+
+@pytest.fixture(scope="session")
+def fair(tmp_path_factory: pytest.TempPathFactory) -> Audited:
+    """The audit of a model that hardly looks at anything: nobody is flagged."""
+    people = LENDING.sample(300, seed=1)
+    result = fairfox.audit(
+        lambda table: 0.5 + 1e-7 * table["income"],
+        people.table,
+        protected="sex",
+        refits=2,
+        columns=["income"],
+        delta=0.1,
+    )
+    assert not result.flags.any()
+    path = tmp_path_factory.mktemp("fair") / "report.html"
+    result.to_html(path)
     return Audited(result, path)
 
 
@@ -260,3 +297,94 @@ def test_a_hundred_thousand_people_fit_in_three_megabytes_and_three_seconds(visi
     found = int(page.locator("#flagged-count").get_attribute("data-count"))
     assert time.perf_counter() - start < 3
     assert found == count_at(many.result, delta)
+
+
+def test_larger_deltas_take_people_from_the_list_and_smaller_ones_add_nobody(visit: Visit, audited: Audited):
+    page = visit.open(audited.path)
+    rows = page.locator("table#people tbody tr.person")
+    listed = min(int(audited.result.flags.sum()), 500)
+    assert rows.count() == page.locator("table#people tbody tr.person:visible").count() == listed
+    set_slider(page, 0)
+    assert int(page.locator("#flagged-count").get_attribute("data-count")) > int(audited.result.flags.sum())
+    assert page.locator("table#people tbody tr.person:visible").count() == listed
+    others = "People who would be flagged at a smaller delta are not on this page."
+    assert others in page.locator("#people-shown").inner_text()
+    last = int(page.locator("#delta").get_attribute("max"))
+    for position in (last // 2, last):
+        delta = set_slider(page, position)
+        left = min(count_at(audited.result, delta), 500)
+        assert page.locator("table#people tbody tr.person:visible").count() == left
+        assert others not in page.locator("#people-shown").inner_text()
+
+
+def test_where_nobody_is_flagged_there_is_a_sentence_and_no_table(visit: Visit, fair: Audited):
+    page = visit.open(fair.path)
+    section = page.locator("#people-section")
+    assert section.locator("p").all_inner_texts() == [
+        "Nobody is flagged. People who would be flagged at a smaller delta are not on this page."
+    ]
+    assert section.locator("table, input, button").count() == 0
+    set_slider(page, 0)
+    assert visit.errors == []
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_a_name_of_three_hundred_letters_pushes_nothing_out_of_sight(visit: Visit, lengthy: Audited, width: int):
+    visit.page.set_viewport_size({"width": width, "height": 900})
+    page = visit.open(lengthy.path)
+    draw_all(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    box = page.locator(".slider .scroll").first.bounding_box()
+    for cell in page.locator(".slider td.share").all():
+        place = cell.bounding_box()
+        assert box["x"] <= place["x"]
+        assert place["x"] + place["width"] <= box["x"] + box["width"] + 1
+        assert place["height"] < 60
+    drawing = page.locator("#chart-scores-0 svg").bounding_box()
+    assert drawing["width"] <= width
+    plot = page.locator("#chart-scores-0 svg .mark-group.role-scope path.background").first.bounding_box()
+    assert plot["width"] > 0.55 * drawing["width"]  # the title does not take the room of the bars
+    page.emulate_media(media="print")
+    page.set_viewport_size({"width": 680, "height": 900})
+    assert page.evaluate(TOO_WIDE, 680) == []
+
+
+def test_regions_have_names_of_their_own(visit: Visit, audited: Audited, axe: str):
+    page = visit.open(audited.path)
+    page.evaluate(axe)
+    found = page.evaluate("axe.run(document, {runOnly: ['landmark-unique', 'region', 'landmark-one-main']})")
+    assert [(v["id"], [n["html"] for n in v["nodes"]][:3]) for v in found["violations"]] == []
+    assert "landmark-unique" in [rule["id"] for rule in found["passes"]]
+
+
+def test_a_person_takes_one_line_on_a_telephone(visit: Visit, audited: Audited):
+    visit.page.set_viewport_size({"width": 390, "height": 900})
+    page = visit.open(audited.path)
+    heights = [row.bounding_box()["height"] for row in page.locator("table#people tbody tr.person:visible").all()[:20]]
+    assert max(heights) < 45
+
+
+def test_paper_has_fifty_people_and_nothing_that_is_cut_off(visit: Visit, audited: Audited):
+    visit.page.set_viewport_size({"width": 720, "height": 1000})
+    visit.page.emulate_media(color_scheme="dark")
+    page = visit.open(audited.path)
+    draw_all(page)
+    listed = page.locator("table#people tbody tr.person").count()
+    assert listed > 60
+    page.locator("table#people thead button[data-sort=person]").click()
+    opened = page.locator("figure summary").first
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    page.emulate_media(media="print")
+    assert page.locator("table#people tbody tr.person:visible").count() == 50
+    assert page.locator("table#people tbody tr.person").nth(49).is_visible()
+    assert page.locator("#people-unprinted").inner_text() == f"And {listed - 50} more on the page itself."
+    assert page.evaluate("document.documentElement.scrollWidth") <= 720
+    assert page.evaluate(TOO_WIDE, 720) == []
+    grid = "getComputedStyle(document.querySelector('.chart svg .role-axis-grid line')).stroke"
+    assert page.evaluate(grid) == "rgb(221, 221, 221)"
+    page.emulate_media(media="screen")
+    page.evaluate("window.dispatchEvent(new Event('afterprint'))")
+    assert page.locator("figure details[open]").count() == 0
+    opened.click()
+    page.evaluate("window.dispatchEvent(new Event('beforeprint')); window.dispatchEvent(new Event('afterprint'))")
+    assert page.locator("figure details[open]").count() == 1  # what the reader opened stays open

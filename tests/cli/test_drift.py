@@ -19,9 +19,11 @@ def folder(tmp_path: Path) -> Path:
     ("first", "second", "code", "word"), [("first", "second", 1, "worse"), ("second", "first", 0, "not worse")]
 )
 def test_the_exit_code_says_whether_the_second_is_worse(folder: Path, first: str, second: str, code: int, word: str):
+    means = {"first": "6.1 points", "second": "18.3 points"}
     done = CliRunner().invoke(cli, ["drift", str(folder / first), str(folder / second)])
     assert done.exit_code == code, done.stderr
-    assert done.stdout.startswith(f"Verdict: {word}. Of the same 38 people the mean score went from 0.")
+    went = f"the mean score went from {means[first]} to {means[second]}, by "
+    assert done.stdout.startswith(f"Verdict: {word}. Of the same 38 people {went}")
     assert "\nFlagged: " in done.stdout
 
 
@@ -40,7 +42,7 @@ def test_files_are_written_where_a_folder_is_named(folder: Path):
 def test_a_wide_margin_lets_a_rise_pass(folder: Path):
     done = CliRunner().invoke(cli, ["drift", str(folder / "first"), str(folder / "second"), "--margin", "1"])
     assert done.exit_code == 0
-    assert "surely no more than the 1 that would count" in done.stdout
+    assert "surely no more than the 100 points that would count" in done.stdout
 
 
 def test_a_share_without_an_interval_is_printed_without(tmp_path: Path):
@@ -48,7 +50,7 @@ def test_a_share_without_an_interval_is_printed_without(tmp_path: Path):
         write(audited(times=times, settings={**SETTINGS, "decision_threshold": 0.5}), tmp_path / f"{times:g}")
     done = CliRunner().invoke(cli, ["drift", str(tmp_path / "1"), str(tmp_path / "3")])
     assert done.exit_code == 1, done.stderr
-    assert done.stdout.splitlines()[1] == "Flagged: 60.5% before, 89.5% now; a difference of +28.9 points."
+    assert done.stdout.splitlines()[1] == "Flagged: 60.5 % before, 89.5 % now; a difference of +28.9 points."
 
 
 @pytest.mark.parametrize("command", ["drift", "plan"])

@@ -367,7 +367,7 @@ def test_the_columns_of_a_crossing_are_withheld():
 
 
 def test_rare_classes_are_counted_in_the_fitting_rows_and_new_values_join_them():
-    reference = table_of(race=["a"] * 50 + ["b"] * 46 + ["d", "d", "e", "e"], v=np.arange(100))
+    reference = table_of(race=["a"] * 250 + ["b"] * 230 + ["d", "e"] * 10, v=np.arange(500))
     encoding = fit_encoding(reference, protected=["race"], merge_rare=0.03, also=crowd())
     assert encoding.sources[0].merged == {"other (d, e)": ("d", "e")}
     assert encoding.encode(crowd()).c[:, 0].tolist() == [0, 0, 1, 1, 2, 2] * 2  # c is in no fitting row

@@ -68,13 +68,15 @@ def test_everyone_keeps_exactly_one_class(values: list[str], limit: float):
         assert (counts < limit).all()
         return
     c = source.encode(table).astype(int)
-    inside = {old: new for new, all_old in source.merged.items() for old in all_old}
-    assert [source.variable.levels[k] for k in c] == [inside.get(value, value) for value in values]
+    names = sorted(set(values))
+    gone = {names[k] for k in classes_to_merge([values.count(name) for name in names], limit)}
+    (new,) = source.merged or ("none",)
+    assert [source.variable.levels[k] for k in c] == [new if value in gone else value for value in values]
     assert set(c) == set(range(len(source.variable.levels)))
 
 
 def test_the_new_class_is_the_last_and_remembers_what_it_is_made_of():
-    table = crowd(a=2, b=50, c=1, d=47)
+    table = crowd(a=10, b=250, c=5, d=235)
     source = merged(table, 0.03)
     assert source.variable.levels == ("b", "d", "other (a, c)")
     assert source.variable.kind == "categorical"
@@ -83,13 +85,36 @@ def test_the_new_class_is_the_last_and_remembers_what_it_is_made_of():
 
 
 def test_more_than_three_names_are_counted():
-    source = merged(crowd(a=50, b=40, p=1, q=1, r=1, s=1, t=1), 0.03)
+    source = merged(crowd(a=250, b=200, p=5, q=5, r=5, s=5, t=5), 0.03)
     assert source.variable.levels == ("a", "b", "other (p, q, r and 2 more)")
     assert source.merged[source.variable.levels[2]] == ("p", "q", "r", "s", "t")
 
 
+@pytest.mark.parametrize(
+    ("counts", "name", "told"),
+    [
+        ({"p": 4, "q": 1}, "other (2 rare classes)", ("2 rare classes",)),
+        ({"p": 5, "q": 4}, "other (p and 1 more)", ("p", "1 rare class")),
+        ({"p": 4, "q": 6, "r": 1, "s": 7}, "other (q, s and 2 more)", ("q", "s", "2 rare classes")),
+        ({"p": 4, "q": 6, "r": 5, "s": 7, "t": 8}, "other (q, r, s and 2 more)", ("q", "r", "s", "t", "1 rare class")),
+    ],
+)
+def test_a_class_of_fewer_than_five_people_is_merged_without_its_name(
+    counts: dict[str, int], name: str, told: tuple[str, ...]
+):
+    table = crowd(a=250, b=200, **counts)
+    source = merged(table, 0.03)
+    assert source.merged == {name: told}
+    assert source.variable.levels == ("a", "b", name)
+    assert int((source.encode(table) == 2).sum()) == sum(counts.values())
+
+
+def test_one_rare_class_is_not_named_beside_the_large_one_that_it_joins():
+    assert merged(crowd(a=58, b=41, RARE=1), 0.05).variable.levels == ("a", "other (b and 1 more)")
+
+
 def test_two_classes_that_are_left_are_binary():
-    source = merged(crowd(a=90, b=4, c=6), 0.08)
+    source = merged(crowd(a=180, b=8, c=12), 0.08)
     assert (source.variable.kind, source.variable.levels) == ("binary", ("a", "other (b, c)"))
 
 
@@ -102,7 +127,7 @@ def test_a_new_value_joins_the_merged_class_and_is_refused_where_there_is_none()
 def test_missing_values_do_not_count():
     values = ["a"] * 6 + ["b"] * 6 + ["c"] + [None] * 87  # c is 1 of 13
     assert merged(table_of(v=values), 0.05).merged == {}
-    assert merged(table_of(v=values), 0.1).merged == {"other (a, c)": ("a", "c")}
+    assert merged(table_of(v=values), 0.1).merged == {"other (a and 1 more)": ("a", "1 rare class")}
 
 
 def test_numbers_cuts_and_two_groups_stay_as_they_are():

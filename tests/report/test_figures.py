@@ -3,9 +3,17 @@ from dataclasses import replace
 
 import torch
 
-from fairfox.report.figures import MOST_FEATURES, MOST_GROUPS, features_figure, figures, groups_figure, proxies_figure
+from fairfox.report.figures import (
+    MOST_FEATURES,
+    MOST_GROUPS,
+    features_figure,
+    figures,
+    groups_figure,
+    proxies_figure,
+    signed_by_group,
+)
 from fairfox.result import FeatureEffect, Features
-from tests.support import PEOPLE, example_result, many_result, with_finding, without_sign
+from tests.support import AGES, PEOPLE, example_result, many_result, with_finding, without_sign
 
 
 def test_every_variable_has_its_figures():
@@ -88,3 +96,49 @@ def test_a_delta_of_another_variable_is_told():
     captions = [figures(many_result())[f"scores-{v}"]["caption"] for v in range(3)]
     told = "Members of race=Black have their own delta, which the lines do not show."
     assert [told in caption for caption in captions] == [True, False, True]
+
+
+def test_the_difference_of_groups_names_its_variable_where_there_are_several():
+    far = {"postcode": 0.6}
+    many, one = many_result(), example_result()
+    several = features_figure(replace(many, features=replace(many.features, displacement=far)))
+    assert several is not None
+    assert several["data"]["apart"] == "How far the groups of sex differ, without a model"
+    assert "Groups of sex differ by" in [column["label"] for column in several["table"]["columns"]]
+    assert "how far the groups of sex differ in it" in several["alt"]
+    single = features_figure(replace(one, features=replace(one.features, displacement={"income": 0.6})))
+    assert single is not None
+    assert single["data"]["apart"] == "How far the groups differ, without a model"
+
+
+def test_signed_contributions_stand_in_the_order_of_the_groups():
+    ages = ("below 28", "28 to 36", "37 and more")  # by the alphabet the first would come last
+    result = many_result()
+    renamed = dict(zip(AGES, ages, strict=True))
+    finding = result.findings[2]
+    groups = tuple(replace(group, level=renamed[group.level]) for group in finding.groups)
+    own = tuple(renamed.get(level, level) for level in finding.group)
+    result = with_finding(result, 2, groups=groups, group=own)
+    assert [name for name in signed_by_group(result) if name.startswith("age")] == [
+        *(f"age={age}" for age in ages),
+        *(["age=unknown"] if "age=unknown" in result.effect_by_group else []),
+    ]
+    assert signed_by_group(result) == result.effect_by_group
+
+
+def test_where_decisions_turn_no_chart_speaks_of_delta():
+    plain = example_result()
+    turned = figures(example_result(settings={**plain.settings, "decision_threshold": 0.5}))
+    assert figures(plain)["scores-0"]["alt"].endswith("in each group, with lines at delta.")
+    assert not [figure for figure in turned.values() if "delta" in f"{figure['alt']} {figure['caption']}"]
+
+
+def test_a_long_name_leaves_room_for_its_count():
+    result = many_result()
+    long = {"Black": "B" * 300}
+    finding = result.findings[1]
+    groups = tuple(replace(group, level=long.get(group.level, group.level)) for group in finding.groups)
+    own = tuple(long.get(level, level) for level in finding.group)
+    drawn = figures(with_finding(result, 1, groups=groups, group=own))["scores-1"]["data"]["panels"]
+    (title,) = (panel["group"] for panel in drawn if panel["group"].startswith("B"))
+    assert title == f"{'B' * 59}… (39 people)"  # of forty person 196 is abstained

@@ -14,10 +14,11 @@ import pyarrow as pa
 import pytest
 import torch
 
-from fairfox.report.flagged import MOST_PEOPLE
 from fairfox.report.html import render, render_report, script_json
+from fairfox.report.people import MOST_PEOPLE
 from fairfox.report.view import view
 from fairfox.result import AuditResult, FeatureEffect, Features
+from fairfox.verdicts.model import Verdict
 from tests.support import (
     PEOPLE,
     RACES,
@@ -350,7 +351,7 @@ def test_a_reference_group_is_named():
 def test_flagged_people_are_shown_with_what_flags_them():
     page = many_page()
     assert "A dagger (†) marks people whose own group nobody knows" in page.words
-    assert cells(page, "6 †")[6] == "race (towards White), sex (towards Male)"
+    assert cells(page, "6 †")[6] == "race (towards White), sex"
 
 
 def test_limits_of_groups_are_judged_each():
@@ -386,3 +387,10 @@ def test_the_page_says_who_is_left_out():
     told = "1 of 40 people (2.5 %) is left out: the re-fits disagree about them most; the median counterfactual is 1.00"
     assert told in Page(render_report(with_doubt(example_result()))).words
     assert "disagree" not in Page(render_report(with_doubt(example_result(), share=None))).words
+
+
+def test_people_left_out_are_counted_by_the_verdict_alone():
+    counted = "; the verdict on the model does count those about whom the re-fits disagree."
+    result = with_finding(with_doubt(example_result()), verdict=Verdict("fails", "Why.", 0.05, 39, 19, 25, 0.0, 1.0))
+    assert f"in no count and no share of flagged people above{counted}" in Page(render_report(result)).words
+    assert counted not in Page(render_report(example_result())).words

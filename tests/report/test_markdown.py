@@ -49,6 +49,12 @@ def test_groups_and_features_are_tables():
     assert [row[0] for row in cells(many_result(), 0)][:3] == ["sex=Female", "sex=Male", "race=Asian"]
 
 
+def test_large_numbers_are_written_out():
+    groups = tuple(replace(each, mean_prediction=5975.4, mean_signed=-1384.0) for each in example_result().groups)
+    result = replace(with_finding(example_result(), groups=groups), unit="change of the prediction (value)")
+    assert [row[2:4] for row in cells(result, 0)] == [["5,975", "-1,384"]] * 2
+
+
 def test_a_test_without_sign_has_dashes_and_no_features():
     (table,) = rendered(summary_markdown(without_sign())).xpath("//table")
     assert [row[3].text_content() for row in table.xpath(".//tbody/tr")] == ["-", "-"]

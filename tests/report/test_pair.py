@@ -13,9 +13,10 @@ from junitparser import JUnitXml
 from lxml import html
 from markdown_it import MarkdownIt
 
+from fairfox.earlier import Side
 from fairfox.report.markdown import pair_markdown
 from fairfox.report.pair import changed_people, pair_view
-from fairfox.report.pair_figures import Side, shared_bins
+from fairfox.report.pair_figures import shared_bins
 from fairfox.report.pair_files import pair_files, render_pair
 from fairfox.result import AuditResult
 from fairfox.verdicts.comparing import Pair
@@ -68,6 +69,7 @@ def test_numbers_stand_side_by_side_with_their_difference_and_its_interval():
         ["Mean score (points)", "10.0", "4.0", "-6.0", "-8.0 to -4.0"],
         ["Flagged", "50.0 %", "25.0 %", "-25.0 points", "-35.0 to -15.0 points"],
     ]
+    assert column(numbers, "A")["Confidently"] == "50.0 %"
     assert column(numbers, "A")["People judged"] == "38"
     assert column(numbers, "B")["Alignment share with sex"] == "21.0 %"
     bare = view_of(example_result(), found=replace(PAIR, share_difference=None))["numbers"]

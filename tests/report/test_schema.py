@@ -16,7 +16,7 @@ from sklearn.tree import DecisionTreeClassifier
 from fairfox import comparing
 from fairfox.auditing import audit
 from fairfox.cli import demo
-from fairfox.report import drift_files
+from fairfox.report import pair_files
 from fairfox.result import SCHEMA_VERSION
 from fairfox.scale import summary as scored
 from tests.schemas import SCHEMA, SCHEMAS, VALIDATORS, assert_valid_summary
@@ -73,7 +73,7 @@ def model(people: pa.Table) -> DecisionTreeClassifier:
     [
         ("audit", SCHEMA_VERSION),
         ("compare", comparing.SCHEMA_VERSION),
-        ("drift", drift_files.SCHEMA_VERSION),
+        ("drift", pair_files.DRIFT_VERSION),
         ("demo", demo.SCHEMA_VERSION),
         ("score", scored.SCHEMA_VERSION),
     ],

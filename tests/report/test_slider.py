@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fairfox.report.slider import last_positions, make_slider, positions, why_no_slider
@@ -62,6 +62,7 @@ def test_one_delta_that_does_not_decide_gives_no_slider():
 
 
 @given(SCORES, st.floats(0, 1e3))
+@example(scores=[0.0], delta=5e-324)  # a step of it would be 0
 def test_positions_ascend_from_nobody_spared_to_nobody_flagged(scores: list[float], delta: float):
     values = torch.tensor(scores)
     deltas = positions(values, delta)

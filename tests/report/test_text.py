@@ -65,6 +65,8 @@ def test_cells_leave_the_unit_to_the_heading():
     assert cell(0.0823, "probability", sign=True) + heading_unit("probability") == "+8.2 (points)"
     assert cell(0.0823, "logit") + heading_unit("logit") == "0.0823"
     assert cell(None, "logit") == cell(math.inf, "logit") == "-"
+    assert (cell(5975.4, "value"), cell(-1384.0, "value", sign=True)) == ("5,975", "-1,384")
+    assert (cell(999.4, "value"), cell(1.5e12, "value")) == ("999", "1.5e+12")
 
 
 def test_numbers_and_shares_and_counts():
@@ -81,8 +83,15 @@ def test_verdict_of_an_effect_says_what_would_change():
 
 def test_verdict_of_another_score_names_its_unit():
     found, surely = verdict(without_sign())
-    assert found.endswith("the score is above 0.05, prediction per standard deviation.")
+    assert found.endswith("flagged: the score (prediction per standard deviation) is above 0.05.")
     assert "no interval" in surely
+
+
+@pytest.mark.parametrize(
+    ("of", "told"), [("probability", "slope) is above 5 points."), ("logit", "slope, logit) is above 0.05.")]
+)
+def test_a_score_that_is_no_probability_is_not_said_to_be_one(of: str, told: str):
+    assert verdict(replace(without_sign(), unit=f"slope ({of})"))[0].endswith(f"flagged: the score ({told}")
 
 
 def test_verdict_of_one_person_is_singular():
@@ -94,7 +103,8 @@ def test_verdict_names_the_worst_variable_and_its_contrast():
     result = many_result()
     found, surely, mostly = verdict(result)
     assert found == (
-        f"79 of 196 people ({100 * result.share_flagged:.1f} % by weight) are flagged: the prediction would change by "
+        f"79 of 196 people ({100 * result.share_flagged:.1f} % by weight) are flagged because of at least one of 3 "
+        "variables: the prediction would change by "
         "more than 5 points (race=Black: 3 points) if they belonged to another group or if their age were one "
         "standard deviation (13.6) higher or lower."
     )

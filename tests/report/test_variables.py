@@ -58,3 +58,14 @@ def test_what_is_special_is_one_sentence():
     assert notes.startswith("Own group inferred for 20 people; compared with White only; ")
     assert notes.endswith("delta of race=Black is 3 points.")
     assert variable_view(example_result(), example_result().findings[0])["notes"] is None
+
+
+def test_where_decisions_turn_nothing_is_shaded_as_beyond_delta():
+    result = many_result()
+    turned = many_result(settings={**result.settings, "decision_threshold": 0.5})
+    told, beyond = (matrix(each, each.findings[1]) for each in (turned, result))
+    assert told is not None
+    assert beyond is not None
+    assert told["table"]["marked"] == []
+    assert "delta" not in told["note"]
+    assert beyond["note"].endswith("Shaded: the mean is beyond delta.")

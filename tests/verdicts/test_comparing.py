@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -38,7 +40,9 @@ def test_half_the_effect_for_everyone_is_fairer_and_the_sentence_says_so():
     found = compare_people(seen(effects, 0.2), seen(effects / 2, 0.2), delta=DELTA, folds=5)
     assert found.word == "B is fairer"
     assert found.difference.upper < 0
-    assert found.why.startswith("On the same 200 people the mean |effect| is 0.1")
+    assert found.why.startswith("On the same 200 people the mean score is 0.1 with A and 0.0502 with B: ")
+    probability = replace(found, unit="change of the prediction (probability)")
+    assert probability.why.startswith("On the same 200 people the mean score is 10 points with A and 5 points with B: ")
     back = compare_people(seen(effects / 2, 0.2), seen(effects, 0.2), delta=DELTA, folds=5)
     assert back.word == "A is fairer"
 

@@ -35,7 +35,7 @@ def drift(result_1: Path, result_2: Path, *, margin: float | None, out: Path | N
     Exit codes: 0 not worse or cannot tell, 1 worse, 2 after bad input or an error.
     """
     from fairfox.earlier import drift as run
-    from fairfox.report.drift_files import share_sentence
+    from fairfox.report.pair import share_sentence
     from fairfox.verdicts.drifting import WORSE
 
     found = run(result_1, result_2, margin=margin, out=out)

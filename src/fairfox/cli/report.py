@@ -19,7 +19,8 @@ from fairfox.errors import FileError, OptionError
     cls=Once,
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Where the page goes; needed for two audits.  [default: report.html in the folder RESULT]",
+    help="Where the page goes, in a folder that is made where there is none; needed for two audits.  "
+    "[default: report.html in the folder RESULT]",
 )
 def report(result: Path, second: Path | None, *, out: Path | None) -> None:
     """Make the page of the folder RESULT again from its report.json, without the model and the table.

@@ -7,17 +7,19 @@ from dataclasses import replace
 
 import numpy as np
 
-from fairfox.data.columns import listed
 from fairfox.data.dataset import ProtectedKind
 from fairfox.data.sources import Crossing, ProtectedSource, Values
 from fairfox.errors import DataError
+
+LEAST_NAMED = 5  # people of a class whose name is told where it is merged
+MOST_NAMED = 3  # classes in the name of a merged one
 
 
 def merge_rare_classes(source: ProtectedSource, c: np.ndarray, limit: float) -> ProtectedSource:
     """Return the variable with its rare classes put together as "other (A, B)", the last class.
 
-    `c` (N,) are the classes of the fitting rows; see `classes_to_merge` for the rule. A value that the fitting rows
-    do not have joins the new class too.
+    `c` (N,) are the classes of the fitting rows; see `classes_to_merge` for the rule, and `merged_names` for whose name
+    stays. A value that the fitting rows do not have joins the new class too.
     """
     variable, reader = source.variable, source.reader
     if not isinstance(reader, Values | Crossing):  # a number, or the two sides of a cut
@@ -32,14 +34,13 @@ def merge_rare_classes(source: ProtectedSource, c: np.ndarray, limit: float) -> 
     if not gone:
         return source
     kept = [k for k in range(len(counts)) if k not in gone]
-    old = tuple(variable.levels[k] for k in gone)
-    name = f"other ({listed(old)})"
+    name, told = merged_names([variable.levels[k] for k in gone], counts[gone])
     levels = (*(variable.levels[k] for k in kept), name)
     new_class = {k: j for j, k in enumerate(kept)} | dict.fromkeys(gone, len(kept))
     return ProtectedSource(
         replace(variable, kind=kind_of(levels), levels=levels),
         replace(reader, classes=tuple(new_class[k] for k in reader.classes), rest=len(kept)),
-        {name: old},
+        {name: told},
     )
 
 
@@ -55,6 +56,24 @@ def classes_to_merge(counts: Sequence[int] | np.ndarray, limit: float) -> list[i
     if len(counts) <= 2 or taken == 0:
         return []
     return sorted(by_size[: max(taken, 2)].tolist())
+
+
+def merged_names(names: Sequence[str], counts: Sequence[int] | np.ndarray) -> tuple[str, tuple[str, ...]]:
+    """Return what a merged class is called, and what it is made of: the names of classes of some size.
+
+    The others are counted: a name that a handful of people have says something about each of them.
+
+    Example:
+        >>> merged_names(["Asian", "Inuit", "Other"], [31, 1, 8])
+        ('other (Asian, Other and 1 more)', ('Asian', 'Other', '1 rare class'))
+    """
+    told = [name for name, count in zip(names, counts, strict=True) if count >= LEAST_NAMED]
+    shown, rest = told[:MOST_NAMED], len(names) - len(told)
+    more, rare = len(names) - len(shown), f"{rest} rare class{'' if rest == 1 else 'es'}"
+    if not told:
+        return f"other ({rare})", (rare,)
+    name = f"other ({', '.join(shown)}{f' and {more} more' if more else ''})"
+    return name, (*told, rare) if rest else tuple(told)
 
 
 def kind_of(levels: Sequence[str]) -> ProtectedKind:

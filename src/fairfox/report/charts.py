@@ -11,7 +11,6 @@ from altair.utils.schemapi import debug_mode
 
 from fairfox.errors import ColumnError
 from fairfox.report.figures import Figure, figures
-from fairfox.report.marks import by_name, inline, name_axis, numbers, zero
 from fairfox.result import AuditResult
 
 WIDTH = 640  # of a plot outside the page, which fits them to its own width
@@ -106,6 +105,7 @@ def themed(chart: Any) -> Any:
         chart.configure(style=STYLES, font="sans-serif", range={"category": ["#0072b2", "#c77400"]})
         .configure_view(stroke=None)
         .configure_axis(labelFontSize=12, titleFontSize=12, titleFontWeight="normal", labelLimit=240)
+        .configure_title(limit=WIDTH)
     )
 
 
@@ -214,7 +214,7 @@ def features_chart(data: dict[str, Any]) -> Any:
     if not data["apart"]:
         return effect
     known = [{**bar, "value": bar["apart"], "text": f"{bar['apart']:.2g}"} for bar in bars if bar["apart"] is not None]
-    beside = by_name(known, "How far the groups differ, without a model", values=[bar["value"] for bar in known])
+    beside = by_name(known, data["apart"], values=[bar["value"] for bar in known])
     apart = alt.layer(beside.mark_bar(style="within", height=14), *numbers(beside))
     return alt.hconcat(effect, apart.properties(width=WIDTH // 2, height=height), spacing=28)
 
@@ -241,3 +241,41 @@ def _nothing(what: str) -> Any:
         .mark_text(style="words")
         .encode(text="text:N")
     )
+
+
+def by_name(rows: list[dict[str, Any]], title: str, *, values: list[float]) -> Any:
+    """Return a row per name in the order given, with room for numbers beside the longest bars."""
+    low, high = min([*values, 0.0]), max([*values, 0.0])
+    room = 0.22 * (high - low or 1.0)
+    domain = [low - room if low < 0 else 0.0, high + room if high > 0 else 0.0 if low < 0 else room]
+    return alt.Chart(inline(rows)).encode(
+        y=name_axis([row["name"] for row in rows]),
+        x=alt.X("value:Q", title=title, axis=alt.Axis(tickCount=5), scale=alt.Scale(domain=domain, nice=False)),
+    )
+
+
+def name_axis(names: list[str]) -> Any:
+    """Return an axis with these names from top to bottom: layers that leave some out must not change their order."""
+    domain = alt.Scale(domain=list(dict.fromkeys(names)))
+    return alt.Y("name:N", title=None, sort=None, scale=domain, axis=alt.Axis(ticks=False, domain=False))
+
+
+def numbers(base: Any, *, at: str = "value") -> list[Any]:
+    """Return the numbers at the ends of bars: right of those above zero, left of the others."""
+    where = {} if at == "value" else {"x": alt.X(f"{at}:Q")}
+    return [
+        base.mark_text(style="words", align=align, dx=dx, fontSize=12)
+        .encode(text="text:N", **where)
+        .transform_filter(f"datum.value {sign} 0")
+        for align, dx, sign in (("left", 5, ">="), ("right", -5, "<"))
+    ]
+
+
+def zero() -> Any:
+    """Return a line at zero."""
+    return alt.Chart(inline([{"at": 0}])).mark_rule(style="zero").encode(x="at:Q")
+
+
+def inline(rows: list[dict[str, Any]]) -> Any:
+    """Return rows as the data of a chart, which are written into its spec."""
+    return alt.Data(values=tuple(rows))  # type: ignore[no-untyped-call]  # lists are copied with every layer

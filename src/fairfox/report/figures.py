@@ -39,6 +39,7 @@ def scores_figure(result: AuditResult, finding: Finding) -> Figure | None:
         return None
     what = "scores" if finding.signed is None else f"{signed_word(result)}s"
     title = f"{what.capitalize()[:-1]}: {unit_words(result.unit)}"
+    lines = "" if result.decision_threshold is not None else ", with lines at delta"
     quantiles = ["5th percentile", "25th", "median", "75th", "95th"]
     rows = [
         [panel["group"], count(panel["people"]), *(number(q, sign=finding.signed is not None) for q in panel["middle"])]
@@ -46,7 +47,7 @@ def scores_figure(result: AuditResult, finding: Finding) -> Figure | None:
     ]
     return {
         "kind": "scores",
-        "alt": f"Histogram of the {what} of {finding.name} in each group, with lines at delta.",
+        "alt": f"Histogram of the {what} of {finding.name} in each group{lines}.",
         "caption": _spread_caption(result, finding),
         "table": make_table(["Group"], ["People", *quantiles], rows),
         "data": {**spread, "title": title},
@@ -156,10 +157,15 @@ def features_figure(result: AuditResult) -> Figure | None:
     ]
     return {
         "kind": "features",
-        "alt": "Bars: mean size of each feature's contribution to the effect, and how far the groups differ in it.",
+        "alt": "Bars: mean size of each feature's contribution to the effect, and how far the groups"
+        f"{_of_which(result)} differ in it.",
         "caption": _features_caption(result, effect),
         "table": features_table(result, effect),
-        "data": {"title": f"Mean size of the contribution{heading_unit(unit)}", "bars": bars, "apart": bool(apart)},
+        "data": {
+            "title": f"Mean size of the contribution{heading_unit(unit)}",
+            "bars": bars,
+            "apart": f"How far the groups{_of_which(result)} differ, without a model" if apart else None,
+        },
     }
 
 
@@ -176,11 +182,24 @@ def _features_caption(result: AuditResult, effect: FeatureEffect) -> str:
     return told
 
 
+def _of_which(result: AuditResult) -> str:
+    """Return " of sex" where there are several variables: the model-free difference is about the first of them."""
+    return f" of {result.findings[0].name}" if len(result.findings) > 1 else ""
+
+
+def signed_by_group(result: AuditResult) -> dict[str, dict[str, float]]:
+    """Return the mean signed contributions of each group, in the order in which groups stand everywhere."""
+    means = result.effect_by_group
+    order = dict.fromkeys([*(group.name for group in result.groups), *means])
+    return {name: means[name] for name in order if name in means}
+
+
 def features_table(result: AuditResult, effect: FeatureEffect) -> Table:
     """Return the largest contributions, their error, the groups' difference, and for one variable the signed means."""
     unit, apart, errors = result.effect_unit, result.features.displacement, effect.error
-    signed = result.effect_by_group if len(result.findings) == 1 else {}
-    numbers = [f"Mean size{heading_unit(unit)}", "±", *(["Groups differ by"] if apart else [])]
+    signed = signed_by_group(result) if len(result.findings) == 1 else {}
+    differ = f"Groups{_of_which(result)} differ by"
+    numbers = [f"Mean size{heading_unit(unit)}", "±", *([differ] if apart else [])]
     rows = [
         [
             name,

@@ -10,12 +10,15 @@ from importlib import resources
 from typing import Any
 
 import vl_convert
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 
 from fairfox.report.charts import specs
+from fairfox.report.escaping import escaping_environment
 from fairfox.report.view import view
 from fairfox.result import AuditResult
+
+MOST_PRINTED = 50  # people on paper; the page itself has more
 
 
 def render_report(result: AuditResult, *, rows: object = None) -> str:
@@ -28,8 +31,8 @@ def render(shown: dict[str, Any]) -> str:
     wanted = ("sort", "until", "title", "facts", "range", "features", "notes")  # the others are in the table
     people = [{name: row[name] for name in wanted} for row in shown["people"]["rows"]]
     data = {"charts": specs(shown["charts"]), "slider": shown["slider"]}
-    data["people"] = {"flagged": shown["people"]["flagged"], "rows": people}
-    return render_page("report.html.j2", view=shown, data=data)
+    data["people"] = {"flagged": shown["people"]["flagged"], "rows": people, "most_printed": MOST_PRINTED}
+    return render_page("report.html.j2", view=shown, data=data, most_printed=MOST_PRINTED)
 
 
 def render_page(template: str, **context: Any) -> str:
@@ -42,14 +45,7 @@ def render_page(template: str, **context: Any) -> str:
 
 @cache
 def _environment() -> Environment:
-    # Column names, ids and cells come from the audited table: everything is escaped.
-    environment = Environment(
-        loader=PackageLoader("fairfox.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = escaping_environment()
     scripts = [_asset("page.js"), vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")]
     environment.filters["script_json"] = script_json
     environment.globals |= {

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fairfox.report.tables import Table
+from fairfox.report.tables import Table, make_table
 from fairfox.report.text import (
     amount,
     cell,
@@ -48,7 +48,7 @@ def summary_markdown(result: AuditResult) -> str:
         *map(as_text, found[: len(found) - len(following)]),
         _bullets(_limits(result)),
         _bullets([line for finding in result.findings for line in variable_lines(result, finding)]),
-        _groups(result),
+        _words(groups_table(result)),
         *_features(result),
         _bullets([line for finding in result.findings for line in proxy_lines(finding)]),
         *(f"**What to do.** {as_text(' '.join(following))}" for _ in following[:1]),
@@ -102,9 +102,9 @@ def _limits(result: AuditResult) -> list[str]:
     return [*over, *open_ones] or ["Within every limit on the share of flagged people."]
 
 
-def _groups(result: AuditResult) -> str:
-    unit = heading_unit(result.unit)
-    headings = ["Group", "People", "Mean prediction", f"Mean {signed_word(result)}{unit}", "Flagged", "Confidently"]
+def groups_table(result: AuditResult) -> Table:
+    """Return every group: how many they are, what they are predicted, which way the effect goes, who is flagged."""
+    signed = f"Mean {signed_word(result)}{heading_unit(result.unit)}"
     rows = [
         [
             group.name,
@@ -116,7 +116,7 @@ def _groups(result: AuditResult) -> str:
         ]
         for group in result.groups
     ]
-    return _table(headings, rows)
+    return make_table(["Group"], ["People", "Mean prediction", signed, "Flagged", "Confidently"], rows)
 
 
 def _features(result: AuditResult) -> list[str]:

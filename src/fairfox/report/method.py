@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import csv
 import io
 import json
@@ -9,6 +10,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fairfox.comparison import ALL
 from fairfox.report.tables import Table, make_table
 from fairfox.result import AuditResult
 
@@ -18,8 +20,14 @@ HASHES = {  # in words
     "rows_sha256": "rows as they were encoded, and their protected values",
     "predictions_sha256": "predictions of the model for these rows",
 }
-_SAME = ("test", "label", "weights", "id", "merge_rare", "on", "positive", "decision_threshold", "abstain", "null")
+_SAME = (  # options and settings of one name
+    *("label", "weights", "id", "merge_rare", "on", "positive", "returns", "kind"),
+    *("decision_threshold", "abstain", "null"),
+)
+_LISTS = ("columns", "legitimate", "reference_group", "categorical", "continuous", "drop")
+_REPEATED = ("reference_group", "categorical", "continuous", "drop")  # by the command, a name each time
 _DEFAULTS: dict[str, Any] = {"refits": 5, "fdr": 0.1, "output": "probability"}
+_IN_PYTHON: dict[str, Any] = {"folds": 5, "batch_size": 4096}  # the command has them as they are by themselves
 _FLAGS = ("intersections", "hold_others", "certify")
 
 
@@ -60,37 +68,67 @@ def reproduce(result: AuditResult) -> dict[str, str] | None:
         return None
     if settings.get("command"):
         return {"call": settings["command"], "note": "The command that wrote this page."}
-    named = {**_options(settings), "delta": result.delta}
-    left = "What is not among the settings, such as the roles of columns, is as it was given then."
+    given = {"protected": _protected(result), **_options(result)}
+    left = "Whatever is not among the settings is as it is by itself."
     if settings.get("reference"):
         left += " The audit learnt from a reference table, which is to be given again."
+    if settings.get("on"):
+        left += " Protected values came from another table, which is to be given again."
     if settings.get("model_source") and settings.get("table"):
-        return {"call": _command(settings, named, result.deltas), "note": left}
-    given = {"protected": settings["protected"], **named, **({"deltas": result.deltas} if result.deltas else {})}
-    given |= {"limits": settings["max_flagged"]} if settings.get("max_flagged") else {}
-    words = "".join(f"    {name}={value!r},\n" for name, value in given.items())
-    reference = "    reference=reference,\n" if settings.get("reference") else ""
-    return {"call": f"fairfox.audit(\n    model,\n    table,\n{words}{reference})", "note": left}
+        return {"call": _command(settings, given, result.deltas), "note": left}
+    return {"call": _call(settings, given, result.deltas), "note": left}
 
 
-def _options(settings: Mapping[str, Any]) -> dict[str, Any]:
+def _protected(result: AuditResult) -> list[str]:
+    """Return the variables as they were named: crossings come from them."""
+    crossings = {finding.name for finding in result.findings if finding.parts}
+    return [name for name in result.settings["protected"] if name not in crossings]
+
+
+def _options(result: AuditResult) -> dict[str, Any]:
     """Return the options that are not as they are by themselves, by the names that the call has for them."""
-    options = {name: settings[name] for name in _SAME if settings.get(name) is not None}
-    options |= {name: settings[name] for name, usual in _DEFAULTS.items() if settings.get(name, usual) != usual}
+    settings = result.settings
+    options = {"test": settings.get("test", result.test) if result.comparison is None else ALL}
+    options |= {name: settings[name] for name in _SAME if settings.get(name) is not None}
+    options |= _unusual(settings, _DEFAULTS)
     options |= {name: True for name in _FLAGS if settings.get(name)}
-    options |= {name: settings[name] for name in ("columns", "legitimate") if settings.get(name)}
-    return {**options, "seed": settings.get("seed", 0)}
+    options |= {name: list(settings[name]) for name in _LISTS if settings.get(name)}
+    by_delta = {} if result.decision_threshold is not None else {"delta": result.delta}  # one of the two
+    return {**options, "seed": settings.get("seed", 0), **by_delta}
+
+
+def _unusual(settings: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: settings[name] for name in usual if settings.get(name) not in (None, usual[name])}
+
+
+def _call(settings: Mapping[str, Any], given: Mapping[str, Any], deltas: Mapping[str, float]) -> str:
+    more = {**given, **_unusual(settings, _IN_PYTHON), **({"deltas": dict(deltas)} if deltas else {})}
+    more |= {"limits": settings["max_flagged"]} if settings.get("max_flagged") else {}
+    options = {name: _value(value) for name, value in (settings.get("options") or {}).items()}
+    more |= {"options": options} if options else {}
+    words = "".join(f"    {name}={value!r},\n" for name, value in more.items())
+    words += "    reference=reference,\n" if settings.get("reference") else ""
+    words += "    protected_from=protected_from,\n" if settings.get("on") else ""
+    return f"fairfox.audit(\n    model,\n    table,\n{words})"
+
+
+def _value(written: str) -> Any:
+    """Return a setting of a test from its words.
+
+    Example:
+        >>> _value("0.5"), _value("{'income': ['sex']}"), _value("identity")
+        (0.5, {'income': ['sex']}, 'identity')
+    """
+    try:
+        return ast.literal_eval(written)
+    except (ValueError, SyntaxError):  # a word
+        return written
 
 
 def _command(settings: Mapping[str, Any], options: Mapping[str, Any], deltas: Mapping[str, float]) -> str:
     words = ["fairfox", "audit", settings["model_source"], settings["table"]]
-    for name in settings["protected"]:
-        words += ["--protected", name]
     for name, value in options.items():
-        flag = f"--{name.replace('_', '-')}"
-        words += (
-            [flag] if value is True else [flag, _one_line(value) if isinstance(value, list | tuple) else str(value)]
-        )
+        words += _flag(name, value)
     for group, delta in deltas.items():
         words += ["--delta", f"{group}={delta}"]
     for group, limit in (settings.get("max_flagged") or {}).items():
@@ -99,8 +137,19 @@ def _command(settings: Mapping[str, Any], options: Mapping[str, Any], deltas: Ma
         words += ["--set", f"{name}={value}"]
     words += ["--sample", str(settings["sample"])] if settings.get("sample") else []
     words += ["--reference", "REFERENCE_TABLE"] if settings.get("reference") else []
+    words += ["--protected-from", "PROTECTED_TABLE"] if settings.get("on") else []
     words += ["--trust-model"] if settings.get("trusted") else []
     return shlex.join(words)
+
+
+def _flag(name: str, value: Any) -> list[str]:
+    """Return an option as the command takes it."""
+    flag = f"--{name.replace('_', '-')}"
+    if value is True:
+        return [flag]
+    if name in ("protected", *_REPEATED):
+        return [word for each in value for word in (flag, each)]
+    return [flag, _one_line(value) if isinstance(value, list) else str(value)]
 
 
 def _one_line(names: Sequence[str]) -> str:

@@ -14,9 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from fairfox.data.dataset import group_name
+from fairfox.earlier import Side
 from fairfox.fairtests.registry import EFFECT
 from fairfox.report.junit import Outcome
-from fairfox.report.pair_figures import Side, feature_figure, scores_figure
+from fairfox.report.pair_figures import feature_figure, scores_figure
 from fairfox.report.tables import Table, count, make_table
 from fairfox.report.text import amount, cell, heading_unit, number, percent
 from fairfox.verdicts.comparing import Pair
@@ -71,6 +72,14 @@ _WORDS = {
 def pair_case(kind: str) -> str:
     """Return what holds where a comparison or a drift passes, as a sentence."""
     return _WORDS[kind].case
+
+
+def share_sentence(found: Drift) -> str:
+    """Return how many were flagged before and are now, in a sentence."""
+    points, share = f"{100 * (found.shares[1] - found.shares[0]):+.1f} points", found.share_difference
+    if share is not None:
+        points += f" ({100 * share.lower:+.1f} to {100 * share.upper:+.1f}), p = {found.share_p_value:.2g}"
+    return f"Flagged: {percent(found.shares[0])} before, {percent(found.shares[1])} now; a difference of {points}."
 
 
 def pair_view(
@@ -136,7 +145,7 @@ def _numbers(found: Pair | Drift, sides: tuple[Side, Side], words: _Words) -> Ta
     rows = [
         [f"Mean score{heading_unit(unit)}", *means, *_apart(found.difference, unit)],
         ["Flagged", *map(percent, found.shares), *_points_apart(found)],
-        ["Surely flagged", *(percent(each["share_confident"]) for each in both), "", ""],
+        ["Confidently", *(percent(each["share_confident"]) for each in both), "", ""],
         ["People judged", *(count(each["counts"]["judged"]) for each in both), "", ""],
         ["People without a score", *(count(each["counts"]["abstained"]) for each in both), "", ""],
     ]

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from fairfox.earlier import Side
+from fairfox.report.figures import points_per_unit
 from fairfox.report.tables import make_table
 from fairfox.report.text import cell, heading_unit, percent, unit_words
 from fairfox.verdicts.estimates import Values
 
 MOST_FEATURES, BINS = 12, 30
-
-
-@dataclass(frozen=True)
-class Side:
-    """One of two audits: what it is of, the fields of its summary.json, and the scores of its judged people."""
-
-    name: str
-    summary: Mapping[str, Any]
-    scores: Values  # (N,)
-    weights: Values | None = None  # (N,)
 
 
 def scores_figure(sides: tuple[Side, Side], labels: tuple[str, str]) -> dict[str, Any]:
@@ -39,8 +29,8 @@ def scores_figure(sides: tuple[Side, Side], labels: tuple[str, str]) -> dict[str
         "caption": f"Share of people by score: {unit_words(unit)}. Further right is less fair; the line is delta.",
         "table": make_table([title], labels, rows),
         "axis": title,
-        "delta": _scale(unit) * delta,
-        "edges": [_scale(unit) * edge for edge in edges],
+        "delta": points_per_unit(unit) * delta,
+        "edges": [points_per_unit(unit) * edge for edge in edges],
         "shares": shares,
     }
 
@@ -64,6 +54,7 @@ def feature_figure(sides: tuple[Side, Side], labels: tuple[str, str]) -> dict[st
     names = sorted(largest, key=lambda name: -largest[name])[:MOST_FEATURES]
     if not names:
         return None
+    scale = points_per_unit(unit)
     title = f"Mean size of the contribution{heading_unit(unit)}"
     rows = [[name, *(cell(each.get(name), unit) for each in known)] for name in names]
     return {
@@ -72,10 +63,5 @@ def feature_figure(sides: tuple[Side, Side], labels: tuple[str, str]) -> dict[st
         "table": make_table(["Feature"], labels, rows),
         "axis": title,
         "names": names,
-        "values": [[None if each.get(name) is None else _scale(unit) * each[name] for name in names] for each in known],
+        "values": [[None if each.get(name) is None else scale * each[name] for name in names] for each in known],
     }
-
-
-def _scale(unit: str) -> float:
-    """Return by what a number is multiplied in charts: probabilities are in points."""
-    return 100.0 if "probability" in unit else 1.0

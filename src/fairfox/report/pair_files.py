@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import altair as alt
 
+from fairfox.earlier import Side
+from fairfox.errors import FileError
+from fairfox.extras import installed_versions
 from fairfox.report.html import render_page
 from fairfox.report.junit import pair_junit
 from fairfox.report.markdown import pair_markdown
-from fairfox.report.pair import pair_case
+from fairfox.report.pair import pair_case, pair_view, share_sentence
 from fairfox.report.summary import strict_json
+from fairfox.verdicts.drifting import Drift
+
+DRIFT_VERSION = 1  # of the drift's summary.json
+_DAMAGES = (LookupError, TypeError, ValueError, AttributeError)
 
 
 def pair_files(view: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, bytes]:
@@ -34,6 +42,52 @@ def render_pair(view: Mapping[str, Any]) -> str:
     if view["features"] is not None:
         charts["features"] = _feature_chart(view)
     return render_page("pair.html.j2", view=view, data={"charts": charts})
+
+
+def drift_files(found: Drift, sides: tuple[Side, Side]) -> dict[str, bytes]:
+    """Return the files of a drift by name."""
+    return pair_files(drift_view(found, sides), drift_fields(found, sides))
+
+
+def drift_view(found: Drift, sides: tuple[Side, Side]) -> dict[str, Any]:
+    """Return all that the page shows; FileError where a summary does not hold it."""
+    try:
+        return pair_view("drift", found, sides, more=[share_sentence(found)])
+    except _DAMAGES as error:  # what is said of a drift needs less of a summary than the page
+        raise FileError(
+            f"The audit in '{sides[0].name}' or '{sides[1].name}' does not hold all that the page shows "
+            f"({' '.join(str(error).split())}); make both anew with `fairfox audit`"
+        ) from error
+
+
+def drift_fields(found: Drift, sides: tuple[Side, Side]) -> dict[str, Any]:
+    """Return the fields of summary.json."""
+    asked, share = sides[0].summary, found.share_difference
+    each = zip(("first", "second"), sides, found.people, found.means, found.shares, strict=True)
+    unknown = {"value": found.shares[1] - found.shares[0], **dict.fromkeys(("error", "lower", "upper"))}
+    return {
+        "kind": "drift",
+        "schema_version": DRIFT_VERSION,
+        "word": found.word,
+        "why": found.why,
+        "test": asked["test"],
+        "unit": asked["unit"],
+        "delta": asked["delta"],
+        "decision_threshold": asked["settings"].get("decision_threshold"),
+        "protected": [variable["name"] for variable in asked["variables"]],
+        "paired": found.paired,
+        "audits": {
+            place: {"name": side.name, "people": people, "mean_score": mean, "share_flagged": flagged}
+            for place, side, people, mean, flagged in each
+        },
+        "difference": asdict(found.difference),
+        "share_difference": unknown if share is None else asdict(share),
+        "p_value": found.p_value,
+        "share_p_value": found.share_p_value,
+        "bound": found.bound,
+        "margin": found.margin,
+        "settings": {"versions": installed_versions("fairfox")},
+    }
 
 
 def _scores_chart(view: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from fairfox.thresholds import flag
 
 POSITIONS = 200  # about, of equal steps
 MOST_GROUPS = 24  # of a variable, whose counts move with the slider
+_TINY = 1e-290  # scores whose steps no float can tell apart count as 0
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 
 
@@ -68,7 +69,8 @@ def positions(scores: Tensor, delta: float) -> list[float]:
     values = scores.numpy(force=True).astype(np.float64)
     values = values[np.isfinite(values)]
     most = float(values.max()) if len(values) else 0.0
-    usual = max(float(np.quantile(values, 0.995)) if len(values) else 0.0, 2 * delta) or 1.0
+    usual = max(float(np.quantile(values, 0.995)) if len(values) else 0.0, 2 * delta)
+    usual = usual if usual > _TINY else 1.0
     step = _nice(usual / POSITIONS)
     even = [float(f"{k * step:.12g}") for k in range(math.ceil(usual / step) + 1)]
     last = float(f"{step * math.ceil(most / step + 1e-9):.12g}")

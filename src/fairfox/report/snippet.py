@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING
 
 import torch
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from fairfox.report.text import cell, heading_unit, number, people, percent, signed_word, verdict
+from fairfox.report.escaping import escaping_environment
+from fairfox.report.markdown import groups_table
+from fairfox.report.text import people, verdict
 
 if TYPE_CHECKING:
     from fairfox.comparing import Compared
@@ -87,20 +87,8 @@ def _counts(result: AuditResult) -> list[str]:
 
 
 def _groups(result: AuditResult) -> Rows:
-    unit = result.unit
-    signed = f"mean {signed_word(result)}{heading_unit(unit)}"
-    cells = [
-        [
-            group.name,
-            f"{group.people:,}",
-            number(group.mean_prediction),
-            cell(group.mean_signed, unit, sign=True),
-            percent(group.share_flagged),
-            "-" if group.share_confident is None else percent(group.share_confident),
-        ]
-        for group in result.groups
-    ]
-    return Rows(["group", "people", "mean prediction", signed, "flagged", "confidently"], cells)
+    table = groups_table(result)
+    return Rows([column["label"].lower() for column in table["columns"]], table["rows"])
 
 
 def _kind(feature: Feature) -> str:
@@ -132,7 +120,7 @@ def _card(
     warnings: Sequence[str] = (),
     hint: str = "",
 ) -> str:
-    template = _environment().get_template("card.html.j2")
+    template = escaping_environment().get_template("card.html.j2")
     return template.render(
         title=title,
         word=word,
@@ -144,16 +132,4 @@ def _card(
         warnings=warnings,
         hint=hint,
         most=MOST_ROWS,
-    )
-
-
-@cache
-def _environment() -> Environment:
-    # Names come from the audited table: everything is escaped.
-    return Environment(
-        loader=PackageLoader("fairfox.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
     )

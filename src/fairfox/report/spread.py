@@ -11,6 +11,7 @@ from fairfox.data.dataset import group_name
 from fairfox.report.text import people
 from fairfox.result import AuditResult, Finding
 
+MOST_LETTERS = 60  # of a group's name
 _MIDDLE = (5, 25, 50, 75, 95)  # percentiles
 
 
@@ -34,7 +35,7 @@ def spread_of(result: AuditResult, finding: Finding, *, scale: float, most: int)
         heights = bar_heights(values[members], edges, weights)
         panels.append(
             {
-                "group": f"{group} ({people(int(members.sum()))})",
+                "group": f"{cut(group)} ({people(int(members.sum()))})",
                 "people": int(members.sum()),
                 "limits": limits,
                 "edges": edges.tolist(),
@@ -43,6 +44,11 @@ def spread_of(result: AuditResult, finding: Finding, *, scale: float, most: int)
             }
         )
     return {"signed": signed, "panels": panels}
+
+
+def cut(name: str) -> str:
+    """Return a name that leaves room beside it on a chart."""
+    return name if len(name) <= MOST_LETTERS else f"{name[: MOST_LETTERS - 1]}…"
 
 
 def largest_groups(finding: Finding, own: np.ndarray, most: int) -> list[str]:

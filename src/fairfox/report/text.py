@@ -104,6 +104,8 @@ def verdict(result: AuditResult) -> list[str]:
         limit += f" ({', '.join(own) if len(own) <= MOST_DELTAS else 'some groups have their own delta'})"
     verb, weighted = "is" if flagged == 1 else "are", "" if result.weights is None else " by weight"
     found = f"{flagged:,} of {people(result.judged)} ({percent(result.share_flagged)}{weighted}) {verb} flagged"
+    if len(result.findings) > 1 and result.tells_variables_apart:
+        found += f" because of at least one of {len(result.findings)} variables"
     if result.is_effect:
         condition = "if only the protected column said another group" if result.test == "unawareness" else None
         kept = result.settings.get("legitimate")
@@ -114,7 +116,8 @@ def verdict(result: AuditResult) -> list[str]:
             change = f"they would be decided on otherwise, yes from {limit} on,"
         found += f": {change} {condition or _if_they(result.findings)}{same}."
     else:
-        found += f": the score is above {limit}, {unit_words(result.unit)}."
+        what = result.unit.removesuffix(" (probability)").replace(" (", ", ").removesuffix(")")  # the limit has points
+        found += f": the score ({what}) is above {limit}."
     if result.confident_flags is None:
         surely = "There is no interval, so nobody is flagged confidently: one re-fit, or a test that learns nothing."
     else:
@@ -138,7 +141,8 @@ def _word(result: AuditResult) -> list[str]:
     why = found.why
     if result.is_effect and not result.deltas:
         why = why.replace("over delta", f"treated differently by more than {amount(result.delta, result.unit)}")
-    return [f"{_WORDS[found.word]}{worst}. {why}"]
+    alone = f"By {found.variable} alone: " if many > 1 else ""
+    return [f"{_WORDS[found.word]}{worst}. {alone}{why}"]
 
 
 def _listed(result: AuditResult) -> list[str]:
@@ -441,11 +445,16 @@ def amount(value: float | None, unit: str, *, sign: bool = False) -> str:
 
 
 def cell(value: float | None, unit: str, *, sign: bool = False) -> str:
-    """Return a number for a column whose heading ends with `heading_unit`; a dash where there is none."""
+    """Return a number for a column whose heading ends with `heading_unit`; a dash where there is none.
+
+    Example:
+        >>> cell(0.05, "probability"), cell(5975.2, "value"), cell(None, "value")
+        ('5.0', '5,975', '-')
+    """
     if value is None or not math.isfinite(value):
         return "-"
     plus = "+" if sign else ""
-    return f"{100 * value:{plus}.1f}" if "probability" in unit else f"{value:{plus}.3g}"
+    return f"{100 * value:{plus}.1f}" if "probability" in unit else number(value, sign=sign)
 
 
 def unit_words(unit: str) -> str:

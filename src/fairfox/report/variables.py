@@ -58,7 +58,7 @@ def matrix(result: AuditResult, finding: Finding) -> dict[str, Any] | None:
             mean = group.towards.get(contrast)
             own = not number and contrast == group.level
             row.append("·" if own else text.cell(mean, result.unit, sign=True))
-            if mean is not None and abs(mean) > result.delta_of(group.name):
+            if result.decision_threshold is None and mean is not None and abs(mean) > result.delta_of(group.name):
                 marked.append([place, column])
         rows.append(row)
     return {
@@ -74,7 +74,7 @@ def _matrix_note(result: AuditResult, finding: Finding) -> str:
         note += f"one standard deviation up and down; above zero a higher {finding.name} goes with a higher prediction."
     else:
         note += "as members of the group in the column; above zero they would get a higher prediction there."
-    note += " Shaded: the mean is beyond delta."
+    note += "" if result.decision_threshold is not None else " Shaded: the mean is beyond delta."
     if finding.reference is not None:
         note += f" Everybody is compared with {finding.reference} only, the reference group."
     return note

@@ -6,10 +6,11 @@ import json
 import math
 from typing import Any
 
+from fairfox.reliability import DISAGREE
 from fairfox.report import text
-from fairfox.report.figures import figures
-from fairfox.report.flagged import people_table
+from fairfox.report.figures import figures, signed_by_group
 from fairfox.report.method import method
+from fairfox.report.people import people_table
 from fairfox.report.readings import compensation_lines
 from fairfox.report.slider import make_slider, why_no_slider
 from fairfox.report.summary import strict_json
@@ -78,16 +79,29 @@ def _verdict(result: AuditResult) -> dict[str, Any]:
     """Return the verdict in a sentence, what it rests on, and how it stands to the limits that were set."""
     lines = text.verdict(result)
     found, flagged = result.verdict, bool(result.flags.any())
-    away = int(result.abstained.sum())
-    verb = "is" if away == 1 else "are"
     return {
         "tone": _TONES[found.word] if found is not None else "open" if flagged else "passes",
         "headline": lines[0],
         "lines": lines[1:],
         "limits": _limits(result),
-        "abstained": f"{text.people(away)} could not be judged and {verb} not counted above." if away else None,
+        "abstained": _abstained(result),
+        "counts_left_out": found is not None and DISAGREE in result.reasons,
         "meaning": _meaning(result),
     }
+
+
+def _abstained(result: AuditResult) -> str | None:
+    """Return how many people no number of flagged people counts, in a sentence, and whether the verdict counts them."""
+    away, left = int(result.abstained.sum()), result.reasons.count(DISAGREE)
+    if not away:
+        return None
+    verb = "is" if away == 1 else "are"
+    if not left:
+        return f"{text.people(away)} could not be judged and {verb} not counted above."
+    told = f"{text.people(away)} {verb} not among those judged: the re-fits disagree about {left:,} of them"
+    if result.verdict is None:
+        return f"{told}."
+    return f"{told}, whom only the verdict on the model counts."
 
 
 def _limits(result: AuditResult) -> list[dict[str, str]]:
@@ -130,7 +144,8 @@ def _facts(result: AuditResult) -> list[dict[str, Any]]:
         facts.append(_fact(f"Average change{because}", text.amount(mean.value, result.unit), ends))
     if result.confident_flags is not None:
         sure = count(int(result.confident_flags.sum()))
-        facts.append(_fact("Confidently", sure, "their whole interval lies beyond delta"))
+        limit = "delta" if result.decision_threshold is None else "what turns the decision"
+        facts.append(_fact("Confidently", sure, f"their whole interval lies beyond {limit}"))
     groups = [g for f in result.findings if f.kind != "continuous" for g in f.groups if (g.mean_signed or 0) > 0]
     if groups and result.is_effect and bool(result.flags.any()):
         most = max(groups, key=lambda group: group.mean_signed or 0.0)
@@ -166,7 +181,7 @@ def _by_variable(result: AuditResult) -> dict[str, Any]:
 
 def _features(result: AuditResult) -> dict[str, Any]:
     """Return the signed contributions by group where several variables share the effect."""
-    effect, signed = result.features.effect, result.effect_by_group
+    effect, signed = result.features.effect, signed_by_group(result)
     if effect is None or len(result.findings) == 1 or not signed:
         return {"explained": effect is not None, "signed": None, "note": None}
     names = list(effect.total)[:_MOST_SIGNED]

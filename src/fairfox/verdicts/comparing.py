@@ -43,6 +43,7 @@ class Pair:
     less: float  # share of people whom B treats less unequally
     more: float  # and more unequally
     maps_known: bool = True  # False: one re-fit leaves open how far the maps may be off, and errors are those of people
+    unit: str = ""  # of the scores, as an audit says it
 
     @property
     def word(self) -> str:
@@ -56,9 +57,12 @@ class Pair:
     @property
     def why(self) -> str:
         """The word's reason, one sentence."""
-        d = self.difference
-        between = f"{d.value:+.4f} (95 % interval {d.lower:+.4f} to {d.upper:+.4f})"
-        means = f"the mean |effect| is {self.means[0]:.4f} with A and {self.means[1]:.4f} with B"
+        from fairfox.report.text import amount  # the room of sentences is below this one
+
+        d, (a, b) = self.difference, (amount(mean, self.unit) for mean in self.means)
+        apart, lower, upper = (amount(value, self.unit, sign=True) for value in (d.value, d.lower, d.upper))
+        between = f"{apart} (95 % interval {lower} to {upper})"
+        means = f"the mean score is {a} with A and {b} with B"
         if not self.maps_known:
             return (
                 f"On the same {self.people:,} people {means}, but one re-fit leaves open how sure the maps are; set "
@@ -78,6 +82,7 @@ def compare_people(
     weights: Values | None = None,
     seed: int = 0,
     learnt: bool = True,
+    unit: str = "",
 ) -> Pair:
     """Return two models side by side, from what the same maps say about the same people.
 
@@ -95,6 +100,7 @@ def compare_people(
         weights: how many people each row stands for.
         seed: of the bootstrap.
         learnt: whether there are maps at all; if so one re-fit leaves open how far they may be off.
+        unit: of the scores, as an audit says it.
     """
     if len(a.scores) != len(b.scores):
         raise ShapeError(f"{len(a.scores)} people with A and {len(b.scores)} with B; give the same people in one order")
@@ -123,6 +129,7 @@ def compare_people(
         less=mean((apart < 0).astype(np.float64)),
         more=mean((apart > 0).astype(np.float64)),
         maps_known=known,
+        unit=unit,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -57,6 +57,8 @@ class Drift:
     bound: float  # the mean score grew by no more than this, as far as the test can say
     margin: float
     maps_known: bool = True  # False: one re-fit leaves open how far the maps may be off, and errors are those of people
+    unit: str = ""  # of the scores, as an audit says it
+    itself: bool = False  # both audits are the same one
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
@@ -76,26 +78,53 @@ class Drift:
     @property
     def why(self) -> str:
         """The word's reason, one sentence."""
-        who = (
-            f"the same {self.people[0]:,} people"
-            if self.paired
-            else f"{self.people[0]:,} and {self.people[1]:,} people"
+        from fairfox.report.text import amount  # the room of sentences is below this one
+
+        before, now, margin = (amount(value, self.unit) for value in (*self.means, self.margin))
+        value, lower, upper = (
+            amount(end, self.unit, sign=True)
+            for end in (self.difference.value, self.difference.lower, self.difference.upper)
         )
-        d = self.difference
-        found = f"Of {who} the mean score went from {self.means[0]:.4f} to {self.means[1]:.4f}, by {d.value:+.4f}"
+        if self.itself:
+            return (
+                f"It is the same audit twice, with the same rows, predictions and scores: of {self.people[0]:,} people "
+                f"the mean score is {before}, and nothing changed."
+            )
+        many = self.people
+        who = f"the same {many[0]:,} people" if self.paired else f"{many[0]:,} and {many[1]:,} people"
+        found = f"Of {who} the mean score went from {before} to {now}, by {value}"
         if not self.maps_known:
             return (
                 f"{found}, but one re-fit leaves open how sure the maps are; set refits=5 (--refits 5) in both audits."
             )
-        found = f"{found} (95 % interval {d.lower:+.4f} to {d.upper:+.4f})"
+        found = f"{found} (95 % interval {lower} to {upper})"
         if self.word == WORSE:
             return f"{found}: a rise like this would come by chance with probability {self.p_value:.2g}."
         if self.word == NOT_WORSE:
-            return f"{found}: surely no more than the {self.margin:.2g} that would count."
-        return f"{found}: it may have risen by more than the {self.margin:.2g} that would count, or not at all."
+            return f"{found}: surely no more than the {margin} that would count."
+        return f"{found}: it may have risen by more than the {margin} that would count, or not at all."
 
 
-def drift_of_same(first: Scores, second: Scores, *, margin: float, seed: int = 0) -> Drift:
+def drift_of_itself(audit: Scores, *, margin: float, unit: str = "") -> Drift:
+    """Return the drift of an audit from itself: none, whatever its people and maps leave open."""
+    mean, share, none = float(audit.scores.mean()), float(audit.flags.mean()), Estimate(0.0, 0.0, 0.0, 0.0)
+    return Drift(
+        paired=True,
+        people=(len(audit.scores), len(audit.scores)),
+        means=(mean, mean),
+        shares=(share, share),
+        difference=none,
+        share_difference=none,
+        p_value=1.0,
+        share_p_value=1.0,
+        bound=0.0,
+        margin=margin,
+        unit=unit,
+        itself=True,
+    )
+
+
+def drift_of_same(first: Scores, second: Scores, *, margin: float, unit: str = "", seed: int = 0) -> Drift:
     """Return the drift of the same people in one order.
 
     They are drawn with both of their scores. What the maps get wrong counts in full for both audits: nobody knows
@@ -107,10 +136,10 @@ def drift_of_same(first: Scores, second: Scores, *, margin: float, seed: int = 0
 
     means = draws("scores", (_mean_error(first), _mean_error(second)))
     shares = draws("flags", (_share_error(first), _share_error(second)))
-    return _drift(first, second, means, shares, margin, paired=True)
+    return replace(_drift(first, second, means, shares, margin, paired=True), unit=unit)
 
 
-def drift_of_others(first: Scores, second: Scores, *, margin: float, seed: int = 0) -> Drift:
+def drift_of_others(first: Scores, second: Scores, *, margin: float, unit: str = "", seed: int = 0) -> Drift:
     """Return the drift between two independent samples of people, each with maps of its own."""
 
     def draws(what: str, error: float, of: Scores, step: int) -> Values:
@@ -118,7 +147,8 @@ def drift_of_others(first: Scores, second: Scores, *, margin: float, seed: int =
 
     means = [draws("scores", _mean_error(of), of, k * OTHER_DRAWS) for k, of in enumerate((first, second))]
     shares = [draws("flags", _share_error(of), of, k * OTHER_DRAWS) for k, of in enumerate((first, second))]
-    return _drift(first, second, means[1] - means[0], shares[1] - shares[0], margin, paired=False)
+    found = _drift(first, second, means[1] - means[0], shares[1] - shares[0], margin, paired=False)
+    return replace(found, unit=unit)
 
 
 def _drift(first: Scores, second: Scores, draws: Values, share_draws: Values, margin: float, *, paired: bool) -> Drift:

@@ -36,7 +36,7 @@
       style: styles,
       range: { category: [colour("first"), colour("second"), colour("flagged"), colour("within")] },
       view: { stroke: null },
-      title: { color: ink, fontSize: 13, fontWeight: 600, anchor: "start", offset: 6 },
+      title: { color: ink, fontSize: 13, fontWeight: 600, anchor: "start", offset: 6, limit: Math.round(0.8 * width) },
       axis: {
         labelColor: soft, titleColor: soft, gridColor: faint, domainColor: rule, tickColor: rule,
         labelFontSize: 12, titleFontSize: 12, titleFontWeight: 400, titlePadding: 8,
@@ -224,7 +224,9 @@
         if (one.detail) one.detail.hidden = !seen || !isOpen(one);
       }
       const total = data.slider ? data.slider.flagged[position] : data.people.flagged;
-      shown.textContent = told(visible, flagged, total);
+      const listed = Math.min(total, data.people.flagged);
+      const others = total > listed ? ". People who would be flagged at a smaller delta are not on this page." : "";
+      shown.textContent = told(visible, flagged, listed) + others;
     };
 
     function told(visible, flagged, total) {
@@ -266,7 +268,17 @@
       });
     });
     byId("people-tools").hidden = false;
-    byId("people-cut")?.remove(); // the words beside the filter say it, whatever the delta
+    byId("people-cut")?.classList.add("only-printed"); // the words beside the filter say it, whatever the delta
+    window.addEventListener("beforeprint", () => {
+      const seen = [...body.querySelectorAll("tr.person")].filter((row) => !row.hidden);
+      seen.forEach((row, place) => {
+        const out = place >= data.people.most_printed;
+        row.classList.toggle("unprinted", out);
+        if (row.nextElementSibling?.matches("tr.detail")) row.nextElementSibling.classList.toggle("unprinted", out);
+      });
+      const left = seen.length - data.people.most_printed;
+      byId("people-unprinted").textContent = left > 0 ? `And ${left.toLocaleString("en-US")} more on the page itself.` : "";
+    });
     showPeople();
   }
 
@@ -347,7 +359,10 @@
       }
     });
     window.addEventListener("afterprint", () => {
-      for (const each of document.querySelectorAll("details[data-printed]")) each.open = false;
+      for (const each of document.querySelectorAll("details[data-printed]")) {
+        each.open = false;
+        delete each.dataset.printed; // what the reader opens from now on stays open
+      }
     });
   }
 

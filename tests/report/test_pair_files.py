@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from junitparser import Failure, JUnitXml, Skipped
 
-from fairfox.earlier import drift, drift_page, read_earlier
+from fairfox.earlier import Side, drift, drift_page, read_earlier
 from fairfox.errors import FileError
-from fairfox.report.drift_files import drift_files, share_sentence
-from fairfox.report.pair_figures import Side
+from fairfox.report.pair import share_sentence
+from fairfox.report.pair_files import drift_files
 from fairfox.result import AuditResult
 from tests.schemas import assert_valid_summary
 from tests.test_earlier import SETTINGS, audited, spoil, write
