@@ -1,6 +1,4 @@
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,10 +15,8 @@ from fairfox.comparing import Compared
 from fairfox.errors import FileError, OptionError
 from fairfox.report.markdown import as_text
 from fairfox.result import AuditResult
-from fairfox.synthetic.two_groups import LENDING
 from fairfox.verdicts.comparing import Seen, compare_people
 from tests.schemas import assert_valid_summary
-from tests.test_docs import example
 
 
 def seen(result: AuditResult) -> Seen:
@@ -178,13 +174,3 @@ def test_options_that_say_nothing_about_a_comparison_are_refused(where: str):
     more = {"certify": True} if where == "shared" else {"only_b": {"certify": True}}
     with pytest.raises(OptionError, match="certify is no option of a comparison"):
         fairfox.compare(steep, gentle, people(), **OPTIONS, **more)
-
-
-def test_the_example_of_the_page_runs(tmp_path: Path):
-    pyarrow.csv.write_csv(LENDING.sample(400, seed=0).table, tmp_path / "people.csv")
-    code = [sys.executable, "-c", example("compare", page="docs/comparing.md")]
-    done = subprocess.run(code, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "Verdict: B is fairer." in done.stdout
-    assert "It takes " in done.stdout
-    assert done.stdout.rstrip().endswith("cannot tell")

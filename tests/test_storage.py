@@ -26,7 +26,6 @@ from fairfox.fitted import FittedTest
 from fairfox.fitting import fit_test
 from fairfox.maps.ranks import Ranks
 from fairfox.storage import from_bytes, load_test, save_test, to_bytes
-from fairfox.synthetic.two_groups import LENDING
 
 ALL = ("sex", "race", "age")
 CASES: dict[str, dict[str, Any]] = {
@@ -320,14 +319,3 @@ def test_a_file_that_cannot_be_written_is_one_sentence(test: FittedTest, tmp_pat
 
 def test_features_of_a_file_lie_inside_the_rows(content: bytes):
     assert all(0 <= f.start < f.stop <= 6 for f in _parts(content, Feature))  # income and its gap, debt, three jobs
-
-
-def test_the_example_of_the_page_runs(tmp_path: Path):
-    page = (Path(__file__).parent.parent / "docs/fox.md").read_text()
-    code = page.split("<!-- example: fox -->\n```python\n")[1].split("```")[0]
-    (tmp_path / "demo-report").mkdir()
-    pyarrow.csv.write_csv(LENDING.sample(800, seed=0).table, tmp_path / "demo-report/people.csv")
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "fairfox audit of 300 people, test 'rank', protected: sex" in done.stdout
-    assert load_test(tmp_path / "test.fox").encoding.columns == ("income", "tenure_years", "debt_ratio")

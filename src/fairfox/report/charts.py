@@ -31,9 +31,7 @@ STYLES = {
 class Charts:
     """The charts of an audit, to show in a notebook or to save: of all protected variables, or of one.
 
-    Example:
-        >>> result.charts.scores
-        >>> result.charts.for_variable("sex").readings
+    `result.charts.scores`, `result.charts.for_variable("sex").readings`.
     """
 
     def __init__(self, result: AuditResult, variable: str | None = None) -> None:

@@ -10,6 +10,7 @@ import narwhals as nw
 import numpy as np
 import pyarrow as pa
 
+from fairfox.data.columns import numbers
 from fairfox.data.table import load_table
 from fairfox.errors import ShapeError
 from fairfox.report import text
@@ -144,7 +145,7 @@ def spans_of(result: AuditResult, table: object) -> dict[str, Span]:
 
 
 def _numbers(column: nw.Series[Any]) -> np.ndarray | None:
-    return column.cast(nw.Float64).to_numpy() if column.dtype.is_numeric() else None
+    return numbers(column) if column.dtype.is_numeric() else None
 
 
 def _nobody_like_that(result: AuditResult, spans: Mapping[str, Span]) -> list[str]:
