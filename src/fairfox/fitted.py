@@ -22,6 +22,7 @@ from fairfox.data.table import load_table
 from fairfox.doubts import find_doubts
 from fairfox.errors import ColumnError, OptionError
 from fairfox.extras import installed_versions
+from fairfox.fairtests.gradient import SteppedTest
 from fairfox.fairtests.protocol import CheckedTest, CounterfactualTest, JudgingTest, Measurement, MeasuringTest
 from fairfox.fairtests.registry import about
 from fairfox.fairtests.share import model_alignment
@@ -198,11 +199,16 @@ class FittedTest:
             )
         return replace(self.encoding, fitted_on=_with_levels(frame.select(list(self.encoding.columns)), self.encoding))
 
-    def measured(self, name: str, seen: Scored) -> Measurement:
-        """Return what one of the tests measures on people, by its name."""
+    def measured(self, name: str, seen: Scored, *, step: float | None = None) -> Measurement:
+        """Return what one of the tests measures on people, by its name.
+
+        `step` is that of finite differences, by default the one that suits the first of the people.
+        """
         test = self.tests[name]
         if isinstance(test, CounterfactualTest):
             return test.measure(seen.target, seen.people, predictions=seen.predictions, rows=False)
+        if isinstance(test, SteppedTest):
+            return test.measure(seen.target, seen.people, step=step)
         return test.measure(seen.target, seen.people)
 
     def readings(self, seen: Scored) -> Readings:

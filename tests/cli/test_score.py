@@ -144,6 +144,16 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(folder: Path, tmp_path:
     assert "cannot be written" in done.stderr
 
 
+def test_a_protected_column_that_is_misspelt_is_warned_of(folder: Path, tmp_path: Path):
+    people = pyarrow.csv.read_csv(folder / "new.csv")
+    names = ["Sex" if name == "sex" else name for name in people.column_names]
+    pq.write_table(people.rename_columns(names), tmp_path / "x.parquet")
+    done = run(folder, tmp_path / "out", "--workers", "1", table=str(tmp_path / "x.parquet"))
+    assert done.exit_code == 0, done.stderr
+    assert "Warning: 'sex' is unknown for 100 of 100 people: the most probable value" in done.stderr
+    assert len(json.loads((tmp_path / "out/summary.json").read_text())["warnings"]) == 1
+
+
 def test_parquet_is_streamed_to_the_scores_of_the_same_people_in_memory(folder: Path, tmp_path: Path):
     assert run(folder, tmp_path / "memory").exit_code == 0
     people = pyarrow.csv.read_csv(folder / "new.csv")

@@ -194,3 +194,28 @@ def test_blocks_are_smaller_for_wide_networks_and_never_larger_than_asked_for():
     assert block_rows(x, narrow, 4096) == 4096
     assert block_rows(x, wide, 4096) == 1024
     assert block_rows(x, wide, 100) == 100
+
+
+def test_blocks_on_a_gpu_keep_it_busy_within_two_gigabytes():
+    wide, narrow = (
+        Pairing(chain_of(TorchModel(network(4, width=width, dtype=torch.float32)), 4), []) for width in (512, 4)
+    )
+    x = torch.zeros(1, 4, device="meta")  # nothing is read of it but its shape
+    assert block_rows(x, narrow, 4096) == 1 << 20
+    assert block_rows(x, narrow, 1 << 21) == 1 << 21
+    assert block_rows(x, wide, 4096) == block_rows(x, wide, 1 << 21) == 1 << 17  # 4 (4 + 2 (2 * 512 + 1)) bytes a row
+    assert block_rows(torch.zeros(1, 4000, device="meta"), narrow, 1 << 21) == 1 << 17  # 4 (4000 + 2 (2 * 4 + 1))
+
+
+def test_the_step_that_is_given_is_taken_and_none_is_looked_for(monkeypatch):
+    data, edge = people(), LinearMember(torch.tensor([[1.0, 0.0, 0.0]]), torch.zeros(1))
+    model = Counted(lambda x: x[:, :1] ** 3)
+    model.differentiable = False
+    monkeypatch.setattr("fairfox.fairtests.gradient.suited_step", None)
+    monkeypatch.setattr("fairfox.fairtests.faux.suited_step", None)
+    steep = 3 * data.x[:, 0] ** 2 + 0.25  # ((x + h)^3 - (x - h)^3) / 2 h = 3 x^2 + h^2, with h = 0.5
+    auxiliary = FixedAuxiliary([edge])
+    for test in (FAux(auxiliary=auxiliary), FTA(), FTALinear(auxiliary=auxiliary)):
+        torch.testing.assert_close(test.fit(data).measure(model, data, step=0.5).score, steep)
+    along = FAux(auxiliary=auxiliary, normalise=True).fit(data).measure(model, data, step=0.5).score
+    torch.testing.assert_close(along, torch.ones(len(data)))

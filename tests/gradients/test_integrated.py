@@ -53,6 +53,16 @@ def network(outputs=1, *, activation=nn.ReLU, dtype=torch.float32) -> nn.Sequent
     return net.to(dtype).eval()
 
 
+def test_features_that_hold_a_unit_still_together_each_have_their_part():
+    net = nn.Sequential(nn.Linear(2, 1), nn.ReLU(), nn.Linear(1, 1)).eval()
+    with torch.no_grad():
+        for parameter, value in zip(net.parameters(), ([[1.0, -1.0]], [1.0], [[1.0]], [0.0]), strict=True):
+            parameter.copy_(torch.tensor(value))
+    # relu(a - b + 1) is active on the whole way from 0: the gradient is (1, -1) there, and the parts sum to 0
+    found = integrated_jacobian(TorchModel(net), torch.tensor([[1.0, 1.0], [0.5, 0.25]]), baseline=torch.zeros(2))
+    assert found[:, 0].tolist() == [[1.0, -1.0], [0.5, -0.25]]
+
+
 def member() -> AuxiliaryMember:
     mask = torch.tensor([True, True, False, True, True, True])
     return AuxiliaryMember(network(4), mask, [BINARY, RACE])

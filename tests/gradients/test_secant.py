@@ -28,9 +28,16 @@ def test_the_mean_slope_of_one_unit_by_hand(leak, expected, nodes):
     torch.testing.assert_close(found, torch.tensor([[[expected]]]))
 
 
-def test_a_unit_that_stands_still_has_a_finite_slope():
-    found = secant_slope(rectifier(), torch.tensor([[2.0], [0.0]]), torch.tensor([[2.0], [0.0]]), (0.0, 1.0))
-    assert found.isfinite().all()
+@pytest.mark.parametrize(("leak", "expected"), [(0.0, [2.0, 0.0, 0.0]), (0.5, [2.0, 1.0, 1.0])])
+def test_a_unit_that_stands_still_has_the_slope_of_where_it_stands(leak, expected):
+    at = torch.tensor([[2.0], [-2.0], [0.0]])
+    found = secant_slope(rectifier(leak), at, at.clone(), (0.0, 1.0))
+    assert found.flatten().tolist() == expected
+
+
+def test_a_way_that_is_not_known_has_no_slope():
+    found = secant_slope(rectifier(), torch.tensor([[-1.0], [-1.0]]), torch.tensor([[torch.nan], [3.0]]), (0.0, 1.0))
+    assert found.flatten().isnan().tolist() == [True, False]
 
 
 def test_a_quadrature_is_the_weighted_mean_of_slopes_at_its_points():

@@ -1,15 +1,27 @@
+import pickle
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from torch import nn
 
 from fairfox.errors import ColumnError, DataError
 from fairfox.fitting import fit_test
+from fairfox.gradients.finite_difference import WIDE_STEP, default_step, suited_step
 from fairfox.scale.batches import BatchScorer, scorer_for
+from fairfox.scale.job import ModelSource, prepare
+from fairfox.storage import to_bytes
 from fairfox.synthetic.two_groups import LENDING
 from tests.scale.world import COLUMNS, assert_same_columns, at_once, job_of, lending
 
 PEOPLE = lending(600)
+STAIRS = """
+import numpy as np
+def predict(table):
+    income, debt = (np.asarray(table[name], float) for name in ("income", "debt_ratio"))
+    worth = income / 10_000 - debt
+    return 1 / (1 + np.exp(3 - np.where(income < 30_000, np.floor(12 * worth) / 12, worth)))
+"""
 
 
 def in_batches(scorer: BatchScorer, people: pa.Table, rows: int) -> pa.Table:
@@ -27,6 +39,45 @@ def test_batches_give_everyone_the_numbers_that_all_at_once_give(test: str, tmp_
     assert job.settled.delta == expected.delta
     assert found["prediction"].to_pylist() == pytest.approx(expected.predictions.tolist(), abs=1e-12)
     assert found["group[sex]"].to_pylist() == PEOPLE["sex"].to_pylist()
+
+
+@pytest.mark.parametrize("test", ["faux", "faux+ng", "fta", "fta+linear"])
+def test_a_black_box_is_asked_at_the_same_step_in_every_batch(test: str, tmp_path: Path):
+    # stairs for the poor and smooth for the rich: in a sorted table every batch by itself would choose another step
+    people = lending(900).sort_by("income")
+    fitted = fit_test(lending(200, seed=0), protected="sex", columns=COLUMNS, refits=2, test=test)
+    (tmp_path / "stairs.py").write_text(STAIRS)
+    source = ModelSource(str(tmp_path / "stairs.py:predict"))
+    job = prepare(to_bytes(fitted), fitted, source, people, options={})
+    assert job.settled.step == WIDE_STEP
+    x = fitted.seen(source.load(), people.slice(600)).people.x
+    assert suited_step(fitted.seen(source.load(), people.slice(600)).target, x) == default_step(x)
+    expected = fitted.score(source.load(), people).scores_table()
+    for rows in (150, 900):
+        assert_same_columns(in_batches(BatchScorer(job), people, rows), expected)
+
+
+def test_models_with_gradients_and_tests_that_ask_for_none_have_no_step(tmp_path: Path):
+    rank = fit_test(lending(100, seed=0), protected="sex", columns=COLUMNS, refits=2)
+    assert job_of(rank, PEOPLE, tmp_path).settled.step is None
+    faux = fit_test(lending(100, seed=0), protected="sex", columns=COLUMNS, refits=2, test="faux")
+    net = nn.Linear(len(COLUMNS), 1)
+    source = ModelSource("net", pickled=pickle.dumps(net))
+    assert prepare(to_bytes(faux), faux, source, PEOPLE, options={"returns": "value"}).settled.step is None
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [pa.decimal128(21, 2), pa.timestamp("us", tz="Europe/Vienna"), pa.binary(4), pa.large_string(), pa.int16()],
+    ids=str,
+)
+def test_names_of_any_type_come_back_as_they_are(kind: pa.DataType, tmp_path: Path):
+    values = [b"%04d" % n for n in range(60)] if kind == pa.binary(4) else range(60)
+    names = pa.array(values, kind) if kind == pa.binary(4) else pa.array(values, pa.int64()).cast(kind)
+    people = PEOPLE.slice(0, 60).drop_columns(["name"]).append_column("name", names)
+    fitted = fit_test(lending(100, seed=0), protected="sex", columns=COLUMNS, refits=2, id="name")
+    found = in_batches(BatchScorer(job_of(fitted, people, tmp_path)), people, 25)
+    assert found["row_id"].combine_chunks().equals(names)
 
 
 def test_several_variables_numbers_and_weights_have_their_columns(tmp_path: Path):

@@ -9,16 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 import torch
 
 from fairfox.errors import ColumnError, DataError, FileError, OptionError
+from fairfox.fitting import fit_test
 from fairfox.scale.files import score_files
 from fairfox.scale.job import ModelSource
+from fairfox.scale.manifest import Manifest, alone_in
+from fairfox.scale.places import Part, Source
 from fairfox.scale.sketches import ACCURACY
-from fairfox.storage import load_test
+from fairfox.storage import load_test, save_test
 from tests.scale.world import (
+    COLUMNS,
     MODEL,
     assert_same_columns,
     assert_valid_score,
@@ -197,6 +202,121 @@ def test_people_who_cannot_be_scored_are_named_and_all_others_are_done(folder: P
     assert len(part_names(folder)) == 6
 
 
+def changed(table: pa.Table, name: str, values: Any) -> pa.Table:
+    return table.set_column(table.column_names.index(name), name, pa.array(values))
+
+
+def test_files_of_other_types_or_classes_are_named_and_all_others_are_done(folder: Path):
+    people = lending(100, seed=5)
+    pq.write_table(changed(people, "income", ["much"] * 100), folder / "in/0.parquet")
+    pq.write_table(changed(people, "sex", ["Martian"] * 100), folder / "in/1.parquet")
+    with pytest.raises(FileError, match=r"0.parquet', rows from 0: .*income.*1.parquet', rows from 0: .*Martian"):
+        run(folder)
+    assert len(part_names(folder)) == 6
+    assert [Path(name).name for name in manifest_of(folder)["failed"]] == ["0.parquet", "1.parquet"]
+
+
+def test_ids_are_of_one_kind_and_files_with_others_are_named(folder: Path):
+    people = lending(300).append_column("id", pa.array(range(300)))
+    save_test(fit_test(people, protected="sex", columns=COLUMNS, refits=1, id="id"), folder / "test.fox")
+    tables = [people.slice(0, 100), changed(people, "id", ["x"] * 300).slice(0, 100), people.drop_columns(["id"])]
+    for n, table in enumerate(tables):
+        pq.write_table(table, folder / f"{n}.parquet")
+    with pytest.raises(FileError, match=r"1.parquet', rows .* other types .*2.parquet', .* has no column 'id' of ids"):
+        score_files(
+            folder / "test.fox", model_of(folder), [f"{folder}/?.parquet"], folder / "out", workers=1, part_rows=500
+        )
+    assert scores_of(folder / "out")["row_id"].to_pylist() == list(range(100))
+
+
+def test_texts_as_views_are_scored(folder: Path):
+    people = lending(1000)
+    place = people.column_names.index("sex")
+    views = people.set_column(place, "sex", people["sex"].cast(pa.string_view()))
+    shutil.rmtree(folder / "in")
+    pq.write_table(views, folder / "in.parquet")
+    score_files(folder / "test.fox", model_of(folder), [f"{folder}/in.parquet"], folder / "out", workers=1)
+    assert_same_columns(
+        scores_of(folder / "out"), at_once(load_test(folder / "test.fox"), people, folder).scores_table()
+    )
+
+
+def test_everyone_counts_where_two_file_systems_have_the_same_path(folder: Path):
+    fsspec = pytest.importorskip("fsspec")
+    path = str(folder / "in/a.parquet")
+    with fsspec.open(f"memory://{path}", "wb") as file:
+        pq.write_table(lending(300, seed=7), file)
+    tables = [path, f"memory://{path}"]
+    for _ in range(2):  # and the second run finds everything done
+        summary = score_files(folder / "test.fox", model_of(folder), tables, folder / "out", workers=1)
+        assert summary["counts"]["people"] == 800
+    names = scores_of(folder / "out")["file"].to_pylist()
+    assert {name: names.count(name) for name in names} == {path: 500, f"memory://{path[1:]}": 300}
+
+
+def test_groups_in_the_names_of_folders_are_known_and_lacking_ones_are_warned_of(folder: Path):
+    people = lending(400)
+    for level in ("Female", "Male"):
+        (folder / f"hive/sex={level}").mkdir(parents=True)
+        own = people.filter(pc.equal(people["sex"], level)).drop_columns(["sex"])
+        pq.write_table(own, folder / f"hive/sex={level}/x.parquet")
+    given = (folder / "test.fox", model_of(folder))
+    for n, tables in enumerate(([f"{folder}/hive"], [f"{folder}/hive/sex={level}" for level in ("Female", "Male")])):
+        summary = score_files(*given, tables, folder / f"out{n}", workers=1)
+        assert (summary["counts"]["people"], summary["counts"]["inferred"], summary["warnings"]) == (400, 0, [])
+    pq.write_table(people.rename_columns([{"sex": "Sex"}.get(n, n) for n in people.column_names]), folder / "x.parquet")
+    score_files(*given, [f"{folder}/x.parquet"], folder / "out", workers=1)
+    (warning,) = assert_valid_score((folder / "out/summary.json").read_text())["warnings"]
+    assert warning.startswith("'sex' is unknown for 400 of 400 people: the most probable value")
+
+
+def test_scores_below_the_tables_are_no_tables(folder: Path):
+    first = run(folder, "in/out")
+    before = (folder / "in/out/scores.parquet/part-00000.parquet").stat().st_mtime_ns
+    again = run(folder, "in/out")
+    assert again["counts"] == first["counts"]
+    assert (folder / "in/out/scores.parquet/part-00000.parquet").stat().st_mtime_ns == before
+    assert manifest_of(folder, "in/out")["complete"]
+    tables = [str(folder / "in/out/scores.parquet")]
+    with pytest.raises(FileError, match="All tables are scores that were written to"):
+        score_files(folder / "test.fox", model_of(folder), tables, folder / "in/out", workers=1)
+    assert (folder / "in/out/summary.json").exists()
+
+
+def test_a_part_that_changed_since_is_refused_until_it_is_deleted(folder: Path):
+    run(folder)
+    path = folder / "out/scores.parquet/part-00001.parquet"
+    content = path.read_bytes()
+    path.write_bytes(content[:500] + bytes([content[500] ^ 1]) + content[501:])  # its footer is as before
+    with pytest.raises(FileError, match=r"part-00001.parquet' has changed since it was written: .* delete it"):
+        run(folder)
+    assert (folder / "out/summary.json").exists()
+    path.unlink()
+    assert run(folder)["counts"]["people"] == 1000
+
+
+@pytest.mark.skipif(os.name != "posix", reason="files are locked on POSIX systems alone")
+def test_two_runs_do_not_write_to_one_folder(folder: Path):
+    with alone_in(folder / "out"), pytest.raises(OptionError, match=rf"run \(process {os.getpid()} on .*\) is writing"):
+        run(folder)
+    assert list((folder / "out").iterdir()) == []
+    (folder / "out/.lock").write_text("of a run that was killed")
+    assert run(folder)["counts"]["people"] == 1000
+    assert sorted(path.name for path in (folder / "out").iterdir()) == [
+        "manifest.json",
+        "scores.parquet",
+        "summary.json",
+    ]
+
+
+def test_a_table_that_was_cut_off_since_is_named_as_damaged(folder: Path):
+    run(folder)
+    path = folder / "in/b.parquet"
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(FileError, match=r"not whole now: .*b.parquet' cannot be read and may be damaged.*--overwrite"):
+        run(folder)
+
+
 def test_what_is_wrong_with_everything_shows_before_anything_is_written(folder: Path):
     pq.write_table(lending(0), folder / "empty.parquet")
     pq.write_table(lending(9).drop_columns(["income"]), folder / "narrow.parquet")
@@ -282,6 +402,7 @@ def test_another_device_gives_the_same_scores(folder: Path, device: str):
     ("options", "message"),
     [
         ({"device": "cuda:99"}, "There is no device 'cuda:99' here"),
+        ({"device": "meta"}, "There is no device 'meta' here"),
         ({"device": "cpu:0", "workers": 2}, "scores in one process of its own"),
         ({"device": "cpu:0", "workers": None, "engine": "spark"}, "scores in one process of its own"),
     ],
@@ -290,3 +411,9 @@ def test_a_device_that_is_not_there_or_would_be_shared_is_refused(folder: Path, 
     with pytest.raises(OptionError, match=message):
         run(folder, **options)
     assert not (folder / "out").exists()
+
+
+def test_a_plan_that_would_lose_people_is_refused(tmp_path: Path):
+    part = Part(Source("", "a.parquet", 1, None), (0, 1), 0, 10)
+    with pytest.raises(FileError, match="have the same name, and would be lost"):
+        Manifest({}, {}).planned([part, part], tmp_path, {})

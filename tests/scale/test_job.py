@@ -1,4 +1,5 @@
 import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -34,6 +35,29 @@ def test_a_model_that_is_no_file_is_told_by_its_name():
     assert ModelSource("dict", pickled=pickle.dumps({"a": 1})).load() == {"a": 1}
 
 
+def test_a_folder_is_told_by_its_files_and_what_is_no_file_by_all_of_its_name(tmp_path: Path):
+    for name in ("one", "two"):
+        (tmp_path / name / "model/data").mkdir(parents=True)
+        (tmp_path / name / "model/MLmodel").write_text("flavors: {}")
+        (tmp_path / name / "model/data/weights").write_text(name)
+    one, two = (ModelSource(str(tmp_path / name / "model")) for name in ("one", "two"))
+    assert one.identity != two.identity
+    before = one.identity
+    (tmp_path / "one/model/data/weights").write_text("others")
+    assert one.identity["sha256"] != before["sha256"]
+    (tmp_path / "one/model/data/weights").rename(tmp_path / "one/model/data/moved")
+    moved = one.identity
+    (tmp_path / "one/model/data/moved").write_text("one")
+    assert len({source["sha256"] for source in (before, moved, one.identity, two.identity)}) == 4
+    assert ModelSource("models:/a/1").identity != ModelSource("models:/b/1").identity
+
+
+def test_jobs_with_other_options_of_an_endpoint_are_others(tmp_path: Path):
+    job = job_of(fit_test(lending(60), protected="sex", columns=COLUMNS, refits=1), lending(20), tmp_path)
+    sources = [replace(job.model, **given) for given in ({}, {"trust": True}, {"endpoint": {"timeout": 3.0}})]
+    assert len({replace(job, model=source).digest for source in sources}) == 3
+
+
 def test_only_columns_that_count_are_read(tmp_path: Path):
     given = {"columns": COLUMNS, "refits": 1}
     fitted = fit_test(lending(60), protected=["sex", "tenure_years<5"], label="approved", id="name", **given)
@@ -67,3 +91,8 @@ def test_a_test_comes_as_a_file_as_bytes_or_fitted(tmp_path: Path):
 def test_dictionaries_become_what_they_stand_for():
     table = pa.table({"a": pa.array(["x", "y", "x"]).dictionary_encode(), "b": [1, 2, 3]})
     assert plain(table).equals(pa.table({"a": ["x", "y", "x"], "b": [1, 2, 3]}))
+
+
+def test_views_become_what_rows_can_be_taken_from():
+    views = pa.table({"a": pa.array(["x", "y"], pa.string_view()), "b": pa.array([b"x", b"y"], pa.binary_view())})
+    assert plain(views).take([1]).equals(pa.table({"a": ["y"], "b": [b"y"]}))

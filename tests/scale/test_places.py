@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairfox.errors import FileError
-from fairfox.scale.places import find_sources, is_parquet, read_batches, read_pilot, split, spread_order
+from fairfox.errors import DataError, FileError
+from fairfox.scale.places import Source, find_sources, is_parquet, read_batches, read_pilot, split, spread_order
 
 
 def write(path: Path, numbers: list[int], row_group: int = 2) -> None:
@@ -52,7 +52,22 @@ def test_folders_that_name_a_column_are_one(folder: Path):
     write(folder / "year=__HIVE_DEFAULT_PARTITION__/c.parquet", [6])
     write(folder / "year=a%20b/d.parquet", [7])
     assert [row["year"] for row in everyone([str(folder)])][-2:] == [None, "a b"]  # and all of them are texts now
-    assert everyone([f"{folder}/year=2024/a.pq"])[0] == {"n": 3}  # one file: its folders say nothing
+
+
+def test_folders_name_the_same_column_however_they_are_given(folder: Path):
+    whole = everyone([str(folder)])
+    assert everyone([f"{folder}/year=2023", f"{folder}/year=2024"]) == whole
+    assert everyone([f"{folder}/year=2023/*.parquet", f"{folder}/year=2024/*"]) == whole
+    assert everyone([str(path) for path in sorted(folder.glob("year=*/*.p*"))]) == whole  # as a shell spells patterns
+    write(folder / "year=x/c.parquet", [6])
+    mixed = everyone([f"{folder}/year=2024", f"{folder}/year=x"])
+    assert [row["year"] for row in mixed] == ["2024"] * 3 + ["x"]  # one type for all tables
+
+
+def test_a_column_of_the_file_counts_more_than_its_folders(folder: Path):
+    assert [row["n"] for row in everyone([str(folder)], columns=("n",))] == [0, 1, 2, 3, 4, 5]
+    write(folder / "n=9/c.parquet", [6])
+    assert everyone([f"{folder}/n=9"], columns=("n",)) == [{"n": 6}]
 
 
 def test_fsspec_knows_file_systems_that_arrow_does_not(folder: Path):
@@ -61,6 +76,36 @@ def test_fsspec_knows_file_systems_that_arrow_does_not(folder: Path):
         file.write((folder / "year=2024/a.pq").read_bytes())
     assert [row["n"] for row in everyone(["memory://people"])] == [3, 4, 5]
     assert [row["n"] for row in everyone(["memory://people/*.parquet"])] == [3, 4, 5]
+
+
+def test_the_same_path_in_two_file_systems_is_two_files(folder: Path):
+    fsspec = pytest.importorskip("fsspec")
+    path = str(folder / "year=2024/a.pq")
+    with fsspec.open(f"memory://{path}", "wb") as file:
+        file.write((folder / "year=2023/a.parquet").read_bytes())
+    found = find_sources([path, f"memory://{path}"])
+    assert [source.name for source in found] == [path, f"memory://{path.lstrip('/')}"]
+    assert [row["n"] for row in everyone([path, f"memory://{path}"])] == [3, 4, 5, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("root", "path", "name"),
+    [
+        ("/data/in", "/data/in/a.parquet", "/data/in/a.parquet"),
+        ("file:///data", "/data/a.parquet", "/data/a.parquet"),
+        ("s3://key:secret@bucket/in", "bucket/in/a.parquet", "s3://bucket/in/a.parquet"),
+        ("s3://b/in?endpoint_override=x:9", "b/in/a.parquet", "s3://b/in/a.parquet?endpoint_override=x:9"),
+        ("hdfs://one:8020/in", "/in/a.parquet", "hdfs://one:8020/in/a.parquet"),
+        ("https://h/a.parquet", "https://h/a.parquet", "https://h/a.parquet"),
+    ],
+)
+def test_a_file_is_named_with_its_place_and_without_secrets(root: str, path: str, name: str):
+    assert Source(root, path, 1, None).name == name
+
+
+def test_marks_of_a_file_url_are_read(folder: Path):
+    write(folder / "a b/x.parquet", [8])
+    assert everyone([f"file://{folder}/a%20b"], columns=("n",)) == [{"n": 8}]
 
 
 def test_what_is_not_there_is_said(folder: Path):
@@ -75,7 +120,7 @@ def test_what_is_not_there_is_said(folder: Path):
 
 @given(st.lists(st.integers(min_value=0, max_value=7), min_size=1, max_size=12), st.integers(min_value=1, max_value=9))
 def test_parts_have_every_row_group_once_and_as_many_people_as_asked(groups: list[int], part_rows: int):
-    from fairfox.scale.places import Source, _parts
+    from fairfox.scale.places import _parts
 
     class Footer:
         num_row_groups = len(groups)
@@ -118,6 +163,35 @@ def test_a_pilot_is_everyone_of_few_and_some_from_everywhere_of_many(tmp_path: P
     assert {n // 100 for n in some} == {0, 1}  # from the first and the second half
     with pytest.raises(FileError, match="no rows"):
         read_pilot([], ["n"], ["n"], 8)
+
+
+def test_a_pilot_leaves_out_files_that_do_not_fit_and_names_one_where_none_does(tmp_path: Path):
+    write(tmp_path / "a.parquet", [0, 1])
+    pq.write_table(pa.table({"n": ["text"]}), tmp_path / "b.parquet")
+    write(tmp_path / "c.parquet", [13, 2])
+    write(tmp_path / "d.parquet", [3])
+
+    def no_13(table: pa.Table) -> None:
+        if 13 in table["n"].to_pylist():
+            raise DataError("13 is no number")
+
+    parts, _ = split(find_sources([str(tmp_path)]), 2)
+    assert read_pilot(parts, ["n"], ["n"], 100, no_13)["n"].to_pylist() == [0, 1, 3]
+    assert read_pilot(parts, ["n"], ["n"], 1, no_13)["n"].to_pylist() == [0]
+    with pytest.raises(DataError, match=r"c.parquet': 13 is no number"):
+        read_pilot(parts[2:3], ["n"], ["n"], 100, no_13)
+
+
+def test_a_pilot_is_whole_where_it_fits_as_a_whole(tmp_path: Path):
+    write(tmp_path / "a.parquet", [0])
+    write(tmp_path / "b.parquet", [0, 1])
+
+    def some_count(table: pa.Table) -> None:
+        if not any(table["n"].to_pylist()):
+            raise DataError("the weights are 0 for everyone")
+
+    parts, _ = split(find_sources([str(tmp_path)]), 2)
+    assert read_pilot(parts, ["n"], ["n"], 100, some_count)["n"].to_pylist() == [0, 0, 1]
 
 
 @given(st.integers(min_value=0, max_value=40))

@@ -5,7 +5,7 @@ import pytest
 
 from fairfox.scale.parts import Outcome, Task
 from fairfox.scale.places import Part, Source
-from fairfox.scale.pool import _give_out, _heard, _told, _Worker
+from fairfox.scale.pool import _give_out, _hand, _heard, _told, _Worker
 
 TASKS = [Task(Part(Source("", f"f{n}", 1, None), (0, 1), 10 * n, 10), f"part-{n}") for n in range(3)]
 
@@ -65,3 +65,16 @@ def test_an_error_that_nobody_expected_is_not_swallowed():
     ends[0].send("Traceback: ZeroDivisionError")
     with pytest.raises(RuntimeError, match="ZeroDivisionError"):
         list(_told(crew[0], crew, deque(), lambda rows: None))
+
+
+def test_a_job_goes_through_a_pipe_and_a_worker_that_is_dead_takes_none():
+    taken, handed = Pipe(duplex=False)
+    _hand(handed, b"job")
+    assert taken.recv_bytes() == b"job"
+    assert handed.closed
+    with pytest.raises(EOFError):
+        taken.recv_bytes()
+    taken, handed = Pipe(duplex=False)
+    taken.close()
+    _hand(handed, b"job")
+    assert handed.closed

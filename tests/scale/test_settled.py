@@ -61,7 +61,7 @@ def test_numbers_have_groups_between_cuts_and_classes_their_own():
 
 
 def test_what_was_settled_survives_json():
-    settled = Settled(0.05, "u", {"returns": "value"}, (Scatter(0.1, 2.0),), (0.5,), ((1.0, 2.0), ()), 20)
+    settled = Settled(0.05, "u", {"returns": "value"}, (Scatter(0.1, 2.0),), (0.5,), ((1.0, 2.0), ()), 20, 0.1)
     assert Settled.of_dict(json.loads(json.dumps(settled.as_dict()))) == settled
 
 

@@ -149,6 +149,8 @@ def _score_files(
     )
     for sentence in summary["in_words"]:
         click.echo(sentence)
+    for warning in summary["warnings"]:
+        click.echo(f"Warning: {warning}", err=True)
     files = ", ".join(str(out / name) for name in ("scores.parquet", "summary.json", "manifest.json"))
     click.echo(f"Written: {files}", err=True)
 

@@ -76,14 +76,17 @@ class FAux:
         self._check_fitted()
         return score_together([self], model, data, batch_size=self.batch_size)[0]
 
-    def measure(self, model: Model, data: Dataset) -> Measurement:
-        """Return the score with its sign and the value of each re-trained auxiliary."""
+    def measure(self, model: Model, data: Dataset, *, step: float | None = None) -> Measurement:
+        """Return the score with its sign and the value of each re-trained auxiliary.
+
+        `step` is that of finite differences of a black box, by default `suited_step` on these people.
+        """
         self._check_fitted()
         if self.integrated:
             return self._measure_integrated(model, data)
         if self._by_slopes(model):
-            return self._measure_slopes(model, data)
-        return measure_together([self], model, data, batch_size=self.batch_size)[0]
+            return self._measure_slopes(model, data, step)
+        return measure_together([self], model, data, batch_size=self.batch_size, step=step)[0]
 
     def _check_fitted(self) -> None:
         if not self.auxiliary.members:
@@ -162,9 +165,9 @@ class FAux:
             dead.append(torch.stack([dead_variables(jac, heads) for jac in jacs]).any(0))
         return measurement(self, torch.cat(parts, dim=1), torch.cat(dead), data)
 
-    def _measure_slopes(self, model: Model, data: Dataset) -> Measurement:
+    def _measure_slopes(self, model: Model, data: Dataset, step: float | None) -> Measurement:
         """Two predictions per direction: the derivative of a black box along dx/dc."""
-        step, heads = suited_step(model, data.x), heads_of(data.protected)
+        step, heads = suited_step(model, data.x) if step is None else step, heads_of(data.protected)
         fits, dead = [], []
         for member in self.auxiliary.members:
             jac = jacobian(member, data.x, batch_size=self.batch_size)

@@ -66,10 +66,10 @@ class FTA:
         """Return (N,): higher is less fair."""
         return self.measure(model, data).score
 
-    def measure(self, model: Model, data: Dataset) -> Measurement:
-        """Return the score; there are no re-fits."""
+    def measure(self, model: Model, data: Dataset, *, step: float | None = None) -> Measurement:
+        """Return the score; there are no re-fits. `step` is that of finite differences of a black box."""
         if self.epsilon is None:
-            return measure_together([self], model, data, batch_size=self.batch_size)[0]
+            return measure_together([self], model, data, batch_size=self.batch_size, step=step)[0]
         if not model.differentiable:
             raise OptionError(
                 "fta with epsilon needs a model that autograd sees through; leave epsilon out for a black box"
@@ -149,11 +149,11 @@ class FTALinear:
         """Return (N,): higher is less fair."""
         return self.measure(model, data).score
 
-    def measure(self, model: Model, data: Dataset) -> Measurement:
-        """Return the score and the value of each re-fitted auxiliary."""
+    def measure(self, model: Model, data: Dataset, *, step: float | None = None) -> Measurement:
+        """Return the score and the value of each re-fitted auxiliary; `step` as for FTA."""
         if not self.auxiliary.members:
             raise NotFittedError("This fairness test is not fitted; call fit first")
-        return measure_together([self], model, data, batch_size=self.batch_size)[0]
+        return measure_together([self], model, data, batch_size=self.batch_size, step=step)[0]
 
     @property
     def gradients_of(self) -> Auxiliary:

@@ -21,7 +21,8 @@ from fairfox.models.protocol import Model, row_blocks
 
 _CACHE = 8 << 20  # bytes that a block of rows may take; measured: 1024 to 4096 rows are alike
 _LEAST = 1024
-_ON_GPU = 1 << 20  # rows that keep a large GPU busy; a gigabyte at a hundred columns and hidden units
+_ON_GPU = 2 << 30  # bytes that a block of rows may take there
+_BUSY = 1 << 20  # rows that keep a large GPU busy
 
 
 class GradientTest(Protocol):
@@ -71,11 +72,29 @@ class ProductTest(Protocol):
         ...
 
 
+@runtime_checkable
+class SteppedTest(Protocol):
+    """A test by gradients that takes the step of finite differences of a black box, which else it chooses itself."""
+
+    @property
+    def gradients_of(self) -> Auxiliary | None:
+        """As of every gradient test."""
+        ...
+
+    def measure(self, model: Model, data: Dataset, *, step: float | None = None) -> Measurement:
+        """Return the score and what stands behind it; without a step, that which suits the first people."""
+        ...
+
+
 def measure_together(
-    tests: Sequence[GradientTest], model: Model, data: Dataset, *, batch_size: int = 4096
+    tests: Sequence[GradientTest], model: Model, data: Dataset, *, batch_size: int = 4096, step: float | None = None
 ) -> list[Measurement]:
-    """Return each test's Measurement; gradients are formed once per block and used by all."""
-    return [measurement(test, values, dead, data) for test, values, dead in _all_values(tests, model, data, batch_size)]
+    """Return each test's Measurement; gradients are formed once per block and used by all.
+
+    `step` is that of finite differences of a black box, by default `suited_step` on these people.
+    """
+    found = _all_values(tests, model, data, batch_size, step=step)
+    return [measurement(test, values, dead, data) for test, values, dead in found]
 
 
 def score_together(
@@ -113,10 +132,11 @@ def _counted(test: GradientTest, values: Tensor, dead: Tensor, data: Dataset) ->
 
 
 def _all_values(
-    tests: Sequence[GradientTest], model: Model, data: Dataset, batch_size: int
+    tests: Sequence[GradientTest], model: Model, data: Dataset, batch_size: int, *, step: float | None = None
 ) -> Iterator[tuple[GradientTest, Tensor, Tensor]]:
     """Yield each test with its values (M, N, Q), and for which variables an auxiliary is dead (N, V)."""
-    step = None if model.differentiable else suited_step(model, data.x)
+    if step is None and not model.differentiable:
+        step = suited_step(model, data.x)
     heads = heads_of(data.protected)
     plain = [test for test in tests if isinstance(test, ProductTest) and test.by_products]
     pairing = _pairing(plain, model, data.x) if len(plain) == len(tests) else None
@@ -158,13 +178,23 @@ def _block(tests: Sequence[GradientTest], model: Model, x: Tensor, heads: Sequen
 
 
 def block_rows(x: Tensor, pairing: Pairing, most: int) -> int:
-    """Return how many rows to take at once: what they need is to stay in a processor's cache, calls to be worth it."""
-    if x.device.type != "cpu":
-        return max(most, _ON_GPU)
+    """Return how many rows to take at once: what they need is to stay in a processor's cache, calls to be worth it.
+
+    A GPU is idle with as few as a processor's cache holds: there it is a million, or `most` where that is more, as far
+    as memory for them goes.
+    """
     chains = (pairing.target, *pairing.members)
     units, outputs = max(sum(map(len, each.weights)) for each in chains), max(each.outputs for each in chains)
-    fitting = _CACHE // (x.element_size() * (x.shape[1] * outputs + 2 * units))
-    return min(most, max(_LEAST, 1 << fitting.bit_length() - 1))
+    if x.device.type != "cpu":
+        units += max(len(each.bias) for each in chains)
+        return min(max(most, _BUSY), _fitting(_ON_GPU, x, units, outputs))
+    return min(most, _fitting(_CACHE, x, units, outputs))
+
+
+def _fitting(memory: int, x: Tensor, units: int, outputs: int) -> int:
+    """Return for how many rows so many bytes are enough, as a power of two, or how many make a call worth it."""
+    fitting = max(1, memory // (x.element_size() * (x.shape[1] * outputs + 2 * units)))
+    return max(_LEAST, 1 << fitting.bit_length() - 1)
 
 
 def _pairing(tests: Sequence[ProductTest], model: Model, x: Tensor) -> Pairing | None:

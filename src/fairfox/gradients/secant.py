@@ -74,11 +74,14 @@ class _Point:
 
 
 def _unit_slope(chain: Chain, layer: int, before: _Point, after: _Point) -> Tensor:
-    """Return the slopes (n, H) of a layer's units between two points; a unit that stands still may have any."""
+    """Return the slopes (n, H) of a layer's units between two points; the derivative of a unit that stands still."""
     shape = before.enters[layer].shape
     run = torch.sub(after.enters[layer], before.enters[layer], out=chain.buffer("run", *shape))
     rise = torch.sub(after.leaves[layer], before.leaves[layer], out=chain.buffer(f"rise {layer}", *shape))
-    slope = rise.div_(run).nan_to_num_(nan=0.0)
+    slope = rise.div_(run)
+    if bool(slope.sum().isnan()):  # 0 / 0 somewhere; a sum is the quickest look
+        still = run == 0  # all features together do not move it, but each has its part
+        slope[still] = (before.enters[layer][still] > 0).to(slope)
     leak = chain.activations[layer].leak or 0.0
     return slope if leak == 0 else slope.mul_(1 - leak).add_(leak)
 

@@ -54,7 +54,8 @@ class BatchScorer:
         labelled = about(self.fitted.name, self.fitted.options).needs_label
         self.id_column, self.weights = encoding.id_column, encoding.weights  # read here, without Python objects
         self.encoding = replace(encoding, id_column=None, weights=None, label=encoding.label if labelled else None)
-        self.id_type = pa.type_for_alias(job.id_type)
+        named = self.id_column in self.example.column_names
+        self.id_type = self.example.schema.field(self.id_column).type if named else pa.int64()
         output = job.settled.output
         returns = job.options.get("returns") if output is None else output["returns"]
         model = job.model.load()
@@ -89,7 +90,7 @@ class BatchScorer:
         table = plain(pa.Table.from_batches([batch]))
         with self._one_at_a_time:
             seen = self._seen(table)
-            found = self.fitted.measured(self.fitted.name, seen)
+            found = self.fitted.measured(self.fitted.name, seen, step=self.settled.step)
         if self.device != "cpu":
             seen, found = _seen_here(seen), _found_here(found)
         if self.settled.shares is not None:

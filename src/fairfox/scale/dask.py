@@ -80,7 +80,7 @@ def run_dask(job: Job, tasks: Sequence[Task], workers: int, tick: Tick) -> Itera
             try:
                 yield future.result()
             except distributed.KilledWorker:
-                yield Outcome(task, error=f"'{task.part.source.path}': the workers that had it died again and again")
+                yield Outcome(task, error=f"'{task.part.source.name}': the workers that had it died again and again")
 
 
 def _client(distributed: Any, workers: int) -> Any:

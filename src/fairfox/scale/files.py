@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from time import monotonic
@@ -18,10 +20,20 @@ from fairfox.data.files import written_whole
 from fairfox.errors import DataError, FileError, OptionError
 from fairfox.extras import installed_versions
 from fairfox.fitted import FittedTest
-from fairfox.scale.job import Job, ModelSource, columns_of, prepare
-from fairfox.scale.manifest import SCORES, SUMMARY, Manifest, Record, read_manifest, read_record
+from fairfox.scale.job import Job, ModelSource, check_table, columns_of, prepare
+from fairfox.scale.manifest import (
+    MANIFEST,
+    SCORES,
+    SUMMARY,
+    Manifest,
+    Record,
+    alone_in,
+    read_manifest,
+    read_record,
+    unwritable,
+)
 from fairfox.scale.parts import Outcome, Task, Tick
-from fairfox.scale.places import PART_ROWS, Part, find_sources, read_pilot, split
+from fairfox.scale.places import PART_ROWS, Part, Source, find_sources, read_pilot, split
 from fairfox.scale.pool import run_here, run_pool
 from fairfox.scale.settled import PILOT, Settled
 from fairfox.scale.sketches import merge
@@ -72,7 +84,7 @@ def score_files(
     options = {**_DEFAULTS, **(options or {})}
     fitted = load_test(test)
     content = Path(test).read_bytes()
-    parts, failed = split(find_sources(tables), part_rows)
+    parts, failed = split(_others(find_sources(tables), folder), part_rows)
     if not parts:
         raise FileError(_told(failed)) if failed else DataError("The tables have column names and no rows")
     settings = {
@@ -85,31 +97,34 @@ def score_files(
         "version of fairfox": installed_versions("fairfox")["fairfox"],
     }
     manifest = _begun(folder, settings, overwrite)
-    pilot = read_pilot(parts, columns_of(fitted), fitted.encoding.columns, PILOT)
+    pilot = read_pilot(parts, columns_of(fitted), fitted.encoding.columns, PILOT, partial(check_table, fitted))
     settled = None if manifest is None else Settled.of_dict(dict(manifest.settled))
     job = prepare(content, fitted, model, pilot, delta=delta, settled=settled, options=options, device=device)
     if manifest is None:
         manifest = Manifest(settings, job.settled.as_dict())
-    manifest = manifest.planned(parts, folder)
-    tasks, records = _opened(folder, manifest, parts, anew=settled is None)
-    follow = _Follower(sum(part.rows for part in parts), sum(task.part.rows for task in tasks), progress)
-    try:
-        with closing(_run(job, tasks, engine, _processes(workers, device), follow.tick)) as outcomes:
-            for outcome in outcomes:
-                if outcome.fatal:
-                    raise FileError(f"{outcome.error}; once that is put right, the same command goes on from there")
-                if outcome.record is None:
-                    failed[outcome.task.part.source.path] = outcome.error
-                else:
-                    records[Path(outcome.task.path).name] = outcome.record
-    finally:
-        _sweep(folder / SCORES)
-    return _finish(folder, manifest, records, failed, fitted, job, tables, monotonic() - started)
+    manifest = manifest.planned(parts, folder, failed)
+    with alone_in(folder):
+        tasks, records = _opened(folder, manifest, parts, anew=settled is None)
+        follow = _Follower(sum(part.rows for part in parts), sum(task.part.rows for task in tasks), progress)
+        try:
+            with closing(_run(job, tasks, engine, _processes(workers, device), follow.tick)) as outcomes:
+                for outcome in outcomes:
+                    if outcome.fatal:
+                        raise FileError(f"{outcome.error}; once that is put right, the same command goes on from there")
+                    if outcome.record is None:
+                        failed[outcome.task.part.source.name] = outcome.error
+                    else:
+                        records[Path(outcome.task.path).name] = outcome.record
+        finally:
+            _sweep(folder / SCORES)
+        return _finish(folder, manifest, records, failed, fitted, job, tables, monotonic() - started)
 
 
 def check_device(device: str, engine: Engine, workers: int | None) -> None:
     """Refuse a device that is not there, or that several processes would share."""
     try:
+        if not re.fullmatch(r"(cpu|cuda)(:\d+)?", device):
+            raise RuntimeError("no device that computes")
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError) as error:
         raise OptionError(
@@ -121,6 +136,15 @@ def check_device(device: str, engine: Engine, workers: int | None) -> None:
 
 def _processes(workers: int | None, device: str) -> int:
     return workers or (os.cpu_count() or 1 if device == "cpu" else 1)
+
+
+def _others(sources: Sequence[Source], folder: Path) -> list[Source]:
+    """Return the sources without the scores of an earlier run in the folder, where that lies below a table."""
+    own = (folder / SCORES).resolve()
+    others = [source for source in sources if not Path(source.name).resolve().is_relative_to(own)]
+    if not others:
+        raise FileError(f"All tables are scores that were written to '{folder}'; give tables of people")
+    return others
 
 
 def _begun(folder: Path, settings: Mapping[str, Any], overwrite: bool) -> Manifest | None:
@@ -146,10 +170,17 @@ def _opened(
     A run that begins anew leaves nothing of an earlier one; one that goes on has no summary until it is complete.
     """
     scores = folder / SCORES
-    by_place = {(part.source.path, part.groups): part for part in parts}
-    tasks, records = [], {}
+    by_place = {(part.source.name, part.groups): part for part in parts}
+    there = set() if anew else {path.name for path in scores.glob("part-*")}
+    records = {e["name"]: read_record(scores / e["name"], e) for e in manifest.parts if e["name"] in there}
+    tasks = [
+        Task(by_place[entry["file"], tuple(entry["row_groups"])], str(scores / entry["name"]))
+        for entry in manifest.parts
+        if entry["name"] not in records
+    ]
     try:
-        (folder / SUMMARY).unlink(missing_ok=True)
+        if tasks:
+            (folder / SUMMARY).unlink(missing_ok=True)
         if anew and scores.is_dir():
             shutil.rmtree(scores)
         elif anew:
@@ -158,15 +189,7 @@ def _opened(
         _sweep(scores)
         manifest.write(folder)
     except OSError as error:
-        raise FileError(
-            f"The results cannot be written to '{folder}' ({error.strerror or error}); choose another folder"
-        ) from error
-    for entry in manifest.parts:
-        path, part = scores / entry["name"], by_place[entry["file"], tuple(entry["row_groups"])]
-        if path.exists():
-            records[entry["name"]] = read_record(path, entry)
-        else:
-            tasks.append(Task(part, str(path)))
+        raise unwritable(folder, error) from error
     return tasks, records
 
 
@@ -211,7 +234,11 @@ def _finish(
     complete = not failed and len(records) == len(entries)
     done = replace(manifest, parts=entries, failed=dict(failed), complete=complete)
     if not complete:
-        done.write(folder)
+        try:
+            (folder / SUMMARY).unlink(missing_ok=True)
+            done.write(folder)
+        except OSError as error:
+            raise FileError(f"{MANIFEST} cannot be written to '{folder}' ({error.strerror or error})") from error
         raise FileError(
             f"{_told(failed)}. {len(records)} of {len(entries)} parts of the other tables are done; the same command "
             "does the rest"

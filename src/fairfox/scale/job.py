@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from fairfox.data.hashes import file_sha256
 from fairfox.data.table import load_table
 from fairfox.errors import DataError, FairfoxError, FileError
 from fairfox.fitted import FittedTest
@@ -48,11 +49,12 @@ class ModelSource:
 
     @property
     def identity(self) -> dict[str, str]:
-        """What tells two models apart: the name, and a hash of the file where there is one."""
+        """What tells two models apart: the name, and a hash of the file, or of a folder's files, where there is one."""
         path = self.file
-        content = self.pickled if path is None else self.content or path.read_bytes()
-        name = self.spec if is_url(self.spec) else Path(self.spec).name
-        return {"name": name} | ({} if content is None else {"sha256": sha256(content).hexdigest()})
+        if self.pickled is None and self.content is None and path is None:
+            return {"name": self.spec} | _folder_hash(self.spec)
+        content = self.pickled or self.content or (b"" if path is None else path.read_bytes())
+        return {"name": Path(self.spec).name, "sha256": sha256(content).hexdigest()}
 
     def load(self) -> object:
         """Return the model."""
@@ -67,6 +69,16 @@ class ModelSource:
             copy = Path(folder) / Path(self.spec.removesuffix(rest)).name if path is None else Path(folder) / path.name
             copy.write_bytes(self.content)
             return load_model(f"{copy}{rest}", trust=self.trust)
+
+
+def _folder_hash(spec: str) -> dict[str, str]:
+    """Return a hash of the names and contents of a folder's files; nothing where a model is no folder."""
+    folder = Path(spec.removeprefix("file://"))
+    if is_url(spec) or not folder.is_dir():
+        return {}
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    told = [f"{path.relative_to(folder).as_posix()}:{file_sha256(path)}" for path in files]
+    return {"sha256": sha256("\n".join(told).encode()).hexdigest()}
 
 
 def _file_of(spec: str) -> tuple[Path | None, str]:
@@ -90,7 +102,6 @@ class Job:
     options: Mapping[str, Any]  # positive, output, returns and kind, as for `fairfox.audit`
     settled: Settled
     example: bytes = field(repr=False)  # a few people as an Arrow stream
-    id_type: str  # of the column row_id, as Arrow names it
     device: str = "cpu"  # where people are scored: "cpu", "cuda", "cuda:1"
 
     @cached_property
@@ -99,7 +110,8 @@ class Job:
         parts = (
             self.test,
             self.example,
-            repr((self.model.identity, sorted(self.options.items()), self.settled, self.device)).encode(),
+            repr((self.model.identity, self.model.trust, sorted(self.model.endpoint.items()))).encode(),
+            repr((sorted(self.options.items()), self.settled, self.device)).encode(),
         )
         return sha256(b"".join(sha256(part).digest() for part in parts)).hexdigest()
 
@@ -113,6 +125,12 @@ def columns_of(fitted: FittedTest) -> tuple[str, ...]:
     e = fitted.encoding
     groups = [name for source in e.sources for name in source.columns]
     return tuple(dict.fromkeys([*e.columns, *groups, *(n for n in (e.label, e.id_column, e.weights) if n is not None)]))
+
+
+def check_table(fitted: FittedTest, table: pa.Table) -> None:
+    """Refuse a table whose columns are not what a test was fitted on."""
+    frame = load_table(table)
+    fitted.encoding_of(frame).encode(frame)
 
 
 def prepare(
@@ -142,9 +160,7 @@ def prepare(
         raise FileError(
             f"The test does not fit together ({type(error).__name__}); write it again with fairfox fit"
         ) from error
-    name = fitted.encoding.id_column
-    kind = pilot.schema.field(name).type if name in pilot.column_names else pa.int64()
-    return Job(test, source, dict(options), settled, to_stream(_example(pilot)), str(kind), device)
+    return Job(test, source, dict(options), settled, to_stream(_example(pilot)), device)
 
 
 def prepared(
@@ -168,9 +184,17 @@ def prepared(
 
 
 def plain(table: pa.Table) -> pa.Table:
-    """Return the table with dictionaries as the values they stand for: each batch would have its own."""
-    fields = [f.with_type(f.type.value_type) if pa.types.is_dictionary(f.type) else f for f in table.schema]
-    return table.cast(pa.schema(fields))
+    """Return the table with dictionaries as the values they stand for, and views as copies.
+
+    Each batch would have its own dictionary, and Arrow takes no rows from views.
+    """
+    return table.cast(pa.schema([f.with_type(_plain_type(f.type)) for f in table.schema]))
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    views = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+    return views.get(kind, kind)
 
 
 def to_stream(table: pa.Table) -> bytes:

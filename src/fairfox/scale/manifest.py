@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from socket import gethostname
+from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,8 +23,10 @@ from fairfox.scale.sketches import Sketch
 from fairfox.scale.summary import as_json
 
 MANIFEST, SUMMARY, SCORES = "manifest.json", "summary.json", "scores.parquet"
+LOCK = ".lock"  # names the process that writes
 RECORD = b"fairfox"  # in the footer of a part file: what it holds
 _FORMAT = 1
+_LOG = logging.getLogger(__name__)
 _ANEW = "choose another folder, or begin anew with --overwrite"
 
 
@@ -42,7 +48,7 @@ class Record:
     def of(cls, part: Part, sketch: Sketch, seconds: Mapping[str, float]) -> Record:
         """Return the record of a part that was scored."""
         s = part.source
-        return cls(s.path, s.size, s.stamp, part.groups, part.first_row, part.rows, sketch, dict(seconds))
+        return cls(s.name, s.size, s.stamp, part.groups, part.first_row, part.rows, sketch, dict(seconds))
 
     def to_bytes(self) -> bytes:
         """Return it as the footer holds it."""
@@ -64,6 +70,11 @@ def read_record(path: Path, entry: Mapping[str, Any]) -> Record:
         raise FileError(f"'{path}' is no part that fairfox score wrote ({type(error).__name__}); {_ANEW}") from error
     if {**found.entry(entry["name"]), "sha256": ""} != {**entry, "sha256": ""}:
         raise FileError(f"'{path}' holds scores of other people than {MANIFEST} says; {_ANEW}")
+    if entry["sha256"] not in ("", found.sha256):
+        raise FileError(
+            f"'{path}' has changed since it was written: its hash is not the one in {MANIFEST}; delete it, and the "
+            "same command scores its people again"
+        )
     return found
 
 
@@ -93,15 +104,19 @@ class Manifest:
             more = f" (and {len(changed) - 1} more)" if len(changed) > 1 else ""
             raise OptionError(f"'{folder}' holds scores with another {name}{more}: {was} there, {now} now; {_ANEW}")
 
-    def planned(self, parts: Sequence[Part], folder: Path) -> Manifest:
+    def planned(self, parts: Sequence[Part], folder: Path, failed: Mapping[str, str]) -> Manifest:
         """Return the manifest with the parts of a plan: those that it has keep their names, new ones follow.
 
-        A file that has changed since, or is no longer among the tables, is refused.
+        A file that has changed since, is no longer among the tables or `failed` to open is refused.
         """
-        wanted = {(part.source.path, part.groups): part for part in parts}
+        wanted = {(part.source.name, part.groups): part for part in parts}
         kept = []
         for entry in self.parts:
             part = wanted.pop((entry["file"], tuple(entry["row_groups"])), None)
+            if part is None and entry["file"] in failed:
+                raise FileError(
+                    f"'{folder}' holds scores of a file that is not whole now: {failed[entry['file']]}; {_ANEW}"
+                )
             if part is None or part.source.identity != {k: entry[k] for k in ("file", "size", "stamp")}:
                 why = "is not among the tables now, or has other row groups" if part is None else "has changed since"
                 raise FileError(f"'{folder}' holds scores of '{entry['file']}', which {why}; {_ANEW}")
@@ -110,6 +125,8 @@ class Manifest:
             Record.of(part, {}, {}).entry(f"part-{number:05d}.parquet")
             for number, part in enumerate(wanted.values(), start=len(kept))
         ]
+        if sum(entry["rows"] for entry in (*kept, *new)) != sum(part.rows for part in parts):
+            raise FileError("Some row groups of the tables have the same name, and would be lost; score them apart")
         return replace(self, parts=(*kept, *new), failed={}, complete=False)
 
 
@@ -126,6 +143,50 @@ def read_manifest(folder: Path) -> Manifest | None:
         return Manifest(**own, parts=tuple(fields["parts"]))
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise FileError(f"'{path}' is damaged ({type(error).__name__}); {_ANEW}") from error
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Keep other runs out of a folder, which is made where there is none, until the end, also that of the process."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / LOCK).open("a+", encoding="utf-8")
+    except OSError as error:
+        raise unwritable(folder, error) from error
+    with file:
+        _lock(file, folder)
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {gethostname()}")
+        file.flush()
+        try:
+            yield
+        finally:
+            if os.name == "posix":  # others delete no file that is open
+                (folder / LOCK).unlink(missing_ok=True)
+
+
+def _lock(file: IO[str], folder: Path) -> None:
+    if os.name != "posix":
+        return
+    import fcntl
+
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        file.seek(0)
+        raise OptionError(
+            f"Another run ({file.read()}) is writing to '{folder}'; wait for it, or choose another folder"
+        ) from error
+    except OSError as error:  # some file systems of networks have no locks
+        _LOG.warning("'%s' cannot be locked (%s): take care that no other run writes to it", folder, error.strerror)
+    here = folder / LOCK
+    if not (here.exists() and os.path.samestat(here.stat(), os.fstat(file.fileno()))):
+        raise OptionError(f"Another run in '{folder}' has just ended; give the same command again")
+
+
+def unwritable(folder: Path, error: OSError) -> FileError:
+    """Return what to say where a folder takes no results."""
+    return FileError(f"The results cannot be written to '{folder}' ({error.strerror or error}); choose another folder")
 
 
 def _shown(value: Any) -> str:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fairfox.data.files import written_whole
-from fairfox.errors import FairfoxError
+from fairfox.errors import DataError, FairfoxError
 from fairfox.scale.batches import BatchScorer, scorer_for
 from fairfox.scale.job import Job, columns_of
 from fairfox.scale.manifest import RECORD, Record
@@ -47,12 +47,15 @@ class Outcome:
 
 def run_task(job: Job, task: Task, tick: Tick | None = None) -> Outcome:
     """Return the record of a part whose scores were written, or why they were not; other errors are bugs."""
+    part = task.part
     try:
         return Outcome(task, _write(job, task, tick or (lambda rows: None)))
     except FairfoxError as error:
-        part = task.part
-        where = "" if part.source.path in str(error) else f"'{part.source.path}', rows from {part.first_row}: "
+        where = "" if part.source.name in str(error) else f"'{part.source.name}', rows from {part.first_row}: "
         return Outcome(task, error=f"{where}{error}")
+    except pa.ArrowException as error:  # ids that are texts here and numbers in the files that were read first
+        where, line = f"'{part.source.name}', rows from {part.first_row}", str(error).partition("\n")[0]
+        return Outcome(task, error=f"{where}: a column has other types or values than in other files ({line})")
     except OSError as error:
         return Outcome(task, error=f"'{task.path}' cannot be written ({error.strerror or error})", fatal=True)
 
@@ -102,10 +105,14 @@ def _numbered(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.Recor
 
 
 def _scored(scorer: BatchScorer, part: Part, first: int, batch: pa.RecordBatch) -> pa.RecordBatch:
+    name = scorer.id_column
+    if name is not None and (name in batch.schema.names) != (name in scorer.example.column_names):
+        has = "has" if name in batch.schema.names else "has no"
+        raise DataError(f"The table {has} column '{name}' of ids, unlike the tables read first; score it apart")
     rows = part.first_row + first + np.arange(len(batch))
     scores = scorer.score(batch, numbers=pa.array(rows))
     return scores.add_column(
-        0, "file", pa.array([part.source.path], pa.string()).take(pa.array(np.zeros(len(batch), int)))
+        0, "file", pa.array([part.source.name], pa.string()).take(pa.array(np.zeros(len(batch), int)))
     )
 
 

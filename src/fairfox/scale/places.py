@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import pyarrow as pa
 import pyarrow.fs
 import pyarrow.parquet as pq
 
-from fairfox.errors import FileError
+from fairfox.errors import FairfoxError, FileError
 from fairfox.extras import require
 from fairfox.scale.job import plain
 
@@ -37,9 +37,20 @@ class Source:
     keys: tuple[tuple[str, int | str | None], ...] = ()  # hive partitions: the columns that its folders name
 
     @property
+    def name(self) -> str:
+        """What tells it from all other files: the path here, a URL elsewhere, without what is secret in that."""
+        if _scheme(self.root) == "file" or "://" in self.path:
+            return self.path
+        url, path = urlsplit(self.root), self.path.lstrip("/")
+        host = url.netloc.rpartition("@")[2]
+        behind = parse_qs(url.query).get("endpoint_override", [""])[0]  # buckets of one name at two addresses
+        place = path if path.split("/")[0] == host else f"{host}/{path}".lstrip("/")
+        return f"{_scheme(self.root)}://{place}" + (f"?endpoint_override={behind}" if behind else "")
+
+    @property
     def identity(self) -> dict[str, Any]:
         """What must not change between two runs."""
-        return {"file": self.path, "size": self.size, "stamp": self.stamp}
+        return {"file": self.name, "size": self.size, "stamp": self.stamp}
 
 
 @dataclass(frozen=True)
@@ -59,25 +70,24 @@ def is_parquet(table: str) -> bool:
 
 def find_sources(tables: Sequence[str]) -> list[Source]:
     """Return the Parquet files of all tables, each once, those of a folder or a pattern in the order of their names."""
-    found: dict[tuple[str, str], Source] = {}
+    found: dict[str, Source] = {}
     for table in tables:
         for source in _sources_of(table):
-            found.setdefault((_scheme(source.root), source.path), source)
-    return list(found.values())
+            found.setdefault(source.name, source)
+    keys = _hive_keys([source.path for source in found.values()])
+    return [replace(source, keys=own) for source, own in zip(found.values(), keys, strict=True)]
 
 
 def _sources_of(table: str) -> list[Source]:
     filesystem, path = file_system(table)
     try:
-        infos, base = _listed(filesystem, path)
+        infos = _listed(filesystem, path)
     except (OSError, pa.ArrowException) as error:
         raise FileError(f"'{table}' cannot be reached: {_line(error)}; check the path") from error
     if not infos:
         raise FileError(f"There is no Parquet file at '{table}'; give a file, a folder, a pattern or a URL")
-    keys = _hive_keys([info.path[len(base) :] for info in infos])
     return [
-        Source(table, info.path, info.size, None if info.mtime_ns is None else str(info.mtime_ns), own)
-        for info, own in zip(infos, keys, strict=True)
+        Source(table, info.path, info.size, None if info.mtime_ns is None else str(info.mtime_ns)) for info in infos
     ]
 
 
@@ -86,7 +96,7 @@ def file_system(table: str) -> tuple[Any, str]:
     if "://" not in table:
         return pa.fs.LocalFileSystem(), os.path.abspath(os.path.expanduser(table))
     if _scheme(table) == "file":
-        return pa.fs.LocalFileSystem(), table.removeprefix("file://")
+        return pa.fs.LocalFileSystem(), unquote(table.removeprefix("file://"))
     try:
         base = _before_pattern(table) if _is_pattern(table) else table
         filesystem, path = pa.fs.FileSystem.from_uri(base)
@@ -100,15 +110,15 @@ def file_system(table: str) -> tuple[Any, str]:
         return pa.fs.PyFileSystem(pa.fs.FSSpecHandler(filesystem)), path
 
 
-def _listed(filesystem: Any, path: str) -> tuple[list[Any], str]:
-    """Return the Parquet files at a path, in the order of their names, and the folder they were looked for in."""
+def _listed(filesystem: Any, path: str) -> list[Any]:
+    """Return the Parquet files at a path, in the order of their names."""
     if _is_pattern(path):
         base, wanted = _before_pattern(path), path.split("/")
-        return [info for info in _below(filesystem, base) if _matches(info.path.split("/"), wanted)], base
+        return [info for info in _below(filesystem, base) if _matches(info.path.split("/"), wanted)]
     info = filesystem.get_file_info(path)
     if info.type == pa.fs.FileType.File:
-        return [info], path
-    return ([], path) if info.type == pa.fs.FileType.NotFound else (_below(filesystem, path), path)
+        return [info]
+    return [] if info.type == pa.fs.FileType.NotFound else _below(filesystem, path)
 
 
 def _before_pattern(path: str) -> str:
@@ -163,7 +173,7 @@ def open_file(source: Source) -> pq.ParquetFile:
 
 
 def split(sources: Sequence[Source], part_rows: int) -> tuple[list[Part], dict[str, str]]:
-    """Return the parts of all files that can be opened, and what is wrong with each of the others, by its path."""
+    """Return the parts of all files that can be opened, and what is wrong with each of the others, by its name."""
 
     def parts_of(source: Source) -> list[Part] | FileError:
         try:
@@ -175,7 +185,7 @@ def split(sources: Sequence[Source], part_rows: int) -> tuple[list[Part], dict[s
     with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
         found = list(zip(sources, pool.map(parts_of, sources), strict=True))
     parts = [part for _, each in found if not isinstance(each, FileError) for part in each]
-    return parts, {source.path: str(each) for source, each in found if isinstance(each, FileError)}
+    return parts, {source.name: str(each) for source, each in found if isinstance(each, FileError)}
 
 
 def _parts(source: Source, metadata: pq.FileMetaData, part_rows: int) -> Iterator[Part]:
@@ -194,9 +204,9 @@ def read_batches(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the people of a part, so many at a time, with those of the columns that the file or its folders have."""
     with open_file(part.source) as file:
-        keys = {name: value for name, value in part.source.keys if name in columns}
         here = set(file.schema_arrow.names)
-        read = [name for name in columns if name in here and name not in keys]
+        read = [name for name in columns if name in here]
+        keys = {name: value for name, value in part.source.keys if name in columns and name not in here}
         batches = file.iter_batches(
             batch_size=rows, row_groups=range(*part.groups), columns=read, use_threads=use_threads
         )
@@ -213,29 +223,55 @@ def read_batches(
             yield batch
 
 
-def read_pilot(parts: Sequence[Part], columns: Sequence[str], needed: Sequence[str], rows: int) -> pa.Table:
+def read_pilot(
+    parts: Sequence[Part],
+    columns: Sequence[str],
+    needed: Sequence[str],
+    rows: int,
+    check: Callable[[pa.Table], object] = len,
+) -> pa.Table:
     """Return people from across all parts, everyone where there are no more than `rows`.
 
-    Parts that cannot be read, or lack one of the needed columns, are left out where others can: they are told when
-    they are scored.
+    Parts that cannot be read, lack one of the needed columns or have other types than those before them are left out
+    where others can, and those that `check` refuses where it refuses the whole: they are told when they are scored.
     """
+    try:
+        whole = _pilot(parts, columns, needed, rows, len)
+        check(whole)
+    except FairfoxError:
+        return _pilot(parts, columns, needed, rows, check)
+    return whole
+
+
+def _pilot(
+    parts: Sequence[Part],
+    columns: Sequence[str],
+    needed: Sequence[str],
+    rows: int,
+    check: Callable[[pa.Table], object],
+) -> pa.Table:
+    """Return people from across the parts that `check` lets pass one by one."""
     everyone = sum(part.rows for part in parts) <= rows
     tables: dict[int, pa.Table] = {}
     lacking: pa.Table | None = None
-    fault: FileError | None = None
+    fault: FairfoxError | None = None
+    schema = pa.schema([])
     for n in spread_order(len(parts)):
         if not everyone and sum(map(len, tables.values())) >= rows:
             break
         try:
             quota = parts[n].rows if everyone else -(-rows // min(len(parts), _SPREAD))
             table = _first(parts[n], columns, quota)
-        except FileError as error:
-            fault = error
-            continue
-        if set(needed) <= set(table.column_names):
+            if not set(needed) <= set(table.column_names):
+                lacking = table
+                continue
+            check(table)
+            schema = pa.unify_schemas([schema, table.schema], promote_options="permissive")
             tables[n] = table
-        else:
-            lacking = table
+        except FairfoxError as error:
+            fault = fault or _of_file(parts[n].source, error)
+        except pa.ArrowException as error:  # a number in one file and a text in another
+            fault = fault or _of_file(parts[n].source, FileError(_line(error)))
     if tables:
         return pa.concat_tables([tables[n] for n in sorted(tables)], promote_options="permissive")
     if lacking is not None:
@@ -268,7 +304,11 @@ def _first(part: Part, columns: Sequence[str], rows: int) -> pa.Table:
 
 
 def _damaged(source: Source, error: BaseException) -> FileError:
-    return FileError(f"'{source.path}' cannot be read and may be damaged: {_line(error)}")
+    return FileError(f"'{source.name}' cannot be read and may be damaged: {_line(error)}")
+
+
+def _of_file(source: Source, error: FairfoxError) -> FairfoxError:
+    return error if source.name in str(error) else type(error)(f"'{source.name}': {error}")
 
 
 def _scheme(table: str) -> str:

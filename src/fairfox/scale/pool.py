@@ -11,8 +11,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import connection, get_context, parent_process
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import Any
 
@@ -52,13 +50,12 @@ def run_pool(job: Job, tasks: Sequence[Task], workers: int, tick: Tick) -> Itera
     """
     waiting: deque[tuple[Task, bool]] = deque((task, False) for task in tasks)
     crew: list[_Worker] = []
-    with TemporaryDirectory(prefix="fairfox-") as folder, _environment(_ONE_THREAD):
-        path = Path(folder) / "job"
-        path.write_bytes(pickle.dumps(job))
+    content = pickle.dumps(job)
+    with _environment(_ONE_THREAD):
         try:
             while waiting or any(worker.task for worker in crew):
                 while len(crew) < min(workers, len(waiting) + sum(worker.task is not None for worker in crew)):
-                    crew.append(_hire(str(path)))
+                    crew.append(_hire(content))
                 _give_out(waiting, crew)
                 for worker in _heard(crew):
                     yield from _told(worker, crew, waiting, tick)
@@ -68,13 +65,26 @@ def run_pool(job: Job, tasks: Sequence[Task], workers: int, tick: Tick) -> Itera
                 worker.process.join()
 
 
-def _hire(job: str) -> _Worker:
+def _hire(job: bytes) -> _Worker:
     context = get_context("spawn")  # forks of a process with threads may hang
     here, there = context.Pipe()
-    process = context.Process(target=_work, args=(job, there), daemon=True)
+    taken, handed = context.Pipe(duplex=False)  # people of the job's example are never on a disk
+    process = context.Process(target=_work, args=(taken, there), daemon=True)
     process.start()
     there.close()  # so that the pipe ends when the worker does
+    taken.close()
+    Thread(target=_hand, args=(handed, job), daemon=True).start()  # a worker that starts takes nothing for a while
     return _Worker(process, here)
+
+
+def _hand(pipe: Any, job: bytes) -> None:
+    """Give a worker its job, and nothing more."""
+    try:
+        pipe.send_bytes(job)
+    except OSError:  # it is dead already, as will be heard
+        return
+    finally:
+        pipe.close()
 
 
 def _give_out(waiting: deque[tuple[Task, bool]], crew: Sequence[_Worker]) -> None:
@@ -118,17 +128,17 @@ def _told(worker: _Worker, crew: list[_Worker], waiting: deque[tuple[Task, bool]
 def _blame(task: Task) -> str:
     first, last = task.part.first_row, task.part.first_row + task.part.rows - 1
     return (
-        f"'{task.part.source.path}', rows {first} to {last}: the worker process died twice (out of memory, or the "
+        f"'{task.part.source.name}', rows {first} to {last}: the worker process died twice (out of memory, or the "
         "model ended it); give it more memory, or fewer people at a time (--part-rows, --workers)"
     )
 
 
-def _work(path: str, pipe: Any) -> None:
+def _work(taken: Any, pipe: Any) -> None:
     """Be a worker: do what is asked, leave Ctrl-C to the parent, and end when that does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_follow_parent, daemon=True).start()
     try:
-        job: Job = pickle.loads(Path(path).read_bytes())
+        job: Job = pickle.loads(taken.recv_bytes())
         while True:
             pipe.send(run_task(job, pipe.recv(), pipe.send))
     except EOFError:

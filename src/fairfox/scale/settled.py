@@ -1,8 +1,9 @@
 """What the score of one person owes to everyone else, settled on some of the people before the first batch.
 
-Four numbers of an audit are read off all people together: the default delta of a model that returns values, what a
-model returns, how far re-fits scatter in common, and the alignment share of the tests with /a; and a protected number
-has quarters. A stream never has all people together, so these are settled once, on a pilot, and written down.
+Five numbers of an audit are read off all people together: the default delta of a model that returns values, what a
+model returns, how far re-fits scatter in common, the alignment share of the tests with /a, and the step of finite
+differences of a black box; and a protected number has quarters. A stream never has all people together, so these are
+settled once, on a pilot, and written down.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ from torch import Tensor
 
 from fairfox.data.dataset import Protected
 from fairfox.fairtests.effect import Effect
+from fairfox.fairtests.gradient import SteppedTest
 from fairfox.fairtests.protocol import Measurement
 from fairfox.fairtests.registry import about
 from fairfox.fairtests.share import model_alignment
 from fairfox.fitted import FittedTest, Scored, unit_of
+from fairfox.gradients.finite_difference import suited_step
 from fairfox.thresholds import default_delta
 from fairfox.verdicts.intervals import moderated
 
@@ -47,6 +50,7 @@ class Settled:
     shares: tuple[float, ...] | None  # alignment shares of each protected variable; None for tests without /a
     cuts: tuple[tuple[float, ...], ...]  # between the groups of each protected number; () for classes
     people: int  # it was settled on
+    step: float | None = None  # of finite differences; None for models with gradients, and tests that ask for none
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON holds it."""
@@ -73,7 +77,10 @@ def settle(fitted: FittedTest, seen: Scored, *, delta: float | None = None) -> S
             seen.target, seen.people, fitted.auxiliary, fitted.metric, seed=fitted.seed, batch_size=fitted.batch_size
         )
         shares = tuple(share.value for share in found)
-    main = fitted.measured(fitted.name, seen)
+    step = None
+    if isinstance(fitted.test, SteppedTest) and not seen.target.differentiable:
+        step = suited_step(seen.target, seen.people.x)
+    main = fitted.measured(fitted.name, seen, step=step)
     each = [main.of_variable(v, seen.people) for v in range(len(seen.people.protected))]
     output = getattr(seen.target, "output", None)
     return Settled(
@@ -84,6 +91,7 @@ def settle(fitted: FittedTest, seen: Scored, *, delta: float | None = None) -> S
         shares=shares,
         cuts=tuple(_quarters(p, seen.people.c[:, v]) for v, p in enumerate(seen.people.protected)),
         people=len(seen.data),
+        step=step,
     )
 
 

@@ -65,6 +65,7 @@ def summary_of(sketch: Sketch, fitted: FittedTest, settled: Settled, settings: M
         "weighted": fitted.encoding.weights is not None,
         **found,
         "in_words": in_words(found, settled),
+        "warnings": warnings_of(found),
         "settings": dict(settings),
     }
 
@@ -85,6 +86,17 @@ def in_words(found: Mapping[str, Any], settled: Settled) -> list[str]:
     half, most = (amount(found["quantiles"]["score"][key], settled.unit) for key in ("0.5", "0.95"))
     told.append(f"Half of the scores are up to {half}, 95 % up to {most}.")
     return [*told, *(f"{people(n)} not judged: {why}." for why, n in found["abstained_by_reason"].items())]
+
+
+def warnings_of(found: Mapping[str, Any]) -> list[str]:
+    """Return what readers must know: of how many people a protected variable is not known, as a column that is
+    lacking, or misspelt, makes it."""
+    return [
+        f"'{one['name']}' is unknown for {one['counts']['inferred']:,} of {people(found['counts']['people'])}: the "
+        "most probable value, as the other columns tell it, takes its place."
+        for one in found["variables"]
+        if one["counts"]["inferred"]
+    ]
 
 
 def as_json(fields: Mapping[str, Any]) -> str:
