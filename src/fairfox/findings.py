@@ -52,7 +52,7 @@ def find(
     whole = main if before is None else before.of_variable(variable, data)
     known = rule.certainty(whole, delta, predictions, data.protected)
     sure = known.without(main.abstained)
-    words, effects = _effects(main, p, own, spread)
+    words, effects = contrast_words(main, p, spread), effects_of(main, p, own)
     names, place = _own_groups(p, own)
     finding = Finding(
         name=p.name,
@@ -99,15 +99,21 @@ def own_deltas(data: Dataset, delta: float, deltas: Mapping[str, float]) -> floa
     return torch.where(strictest.isinf(), delta, strictest)
 
 
-def _effects(main: Measurement, p: Protected, own: Tensor, spread: float) -> tuple[tuple[str, ...], Tensor]:
-    """Return the contrasts of a variable in words, and their values (N, Q): a column per class, or up and down."""
-    values = main.values
-    if not main.contrasts or main.signed is None:
-        return (), values[:, :0]
+def contrast_words(found: Measurement, p: Protected, spread: float) -> tuple[str, ...]:
+    """Return the contrasts of a variable in words: a class each, or up and down; () where a test knows none."""
+    if not found.contrasts or found.signed is None:
+        return ()
+    return p.levels if p.kind == "binary" else tuple(_word(contrast, p, spread) for contrast in found.contrasts)
+
+
+def effects_of(found: Measurement, p: Protected, own: Tensor) -> Tensor:
+    """Return the value of every contrast of a variable (N, Q), NaN towards the own class."""
+    values = found.values
+    if not found.contrasts or found.signed is None:
+        return values[:, :0]
     if p.kind == "binary":  # one column, towards whichever is the other class
-        away = torch.stack([own == 1, own == 0], dim=1).to(values.device)
-        return p.levels, torch.where(away, values, torch.nan)
-    return tuple(_word(contrast, p, spread) for contrast in main.contrasts), values
+        return torch.where(torch.stack([own == 1, own == 0], dim=1).to(values.device), values, torch.nan)
+    return values
 
 
 def _word(contrast: Contrast, p: Protected, spread: float) -> str:

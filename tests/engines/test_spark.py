@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -105,3 +106,12 @@ def test_people_without_names_have_unique_numbers(world: Path, session: Any):
     people = session.createDataFrame(lending(50).drop_columns(["name"]).to_pylist()).repartition(2)
     table = spark.score(people, world / "test.fox", str(world / "model.py:predict")).toArrow()
     assert len(set(table["row_id"].to_pylist())) == 50
+
+
+def test_the_command_scores_on_spark_without_an_activated_environment(world: Path, tmp_path: Path):
+    outside = {"PATH": os.defpath, "HOME": str(tmp_path)} | {k: v for k, v in os.environ.items() if k == "JAVA_HOME"}
+    arguments = [str(world / "test.fox"), f"{world}/model.py:predict", str(world / "in"), "-o", str(tmp_path / "out")]
+    command = [sys.executable, "-m", "fairfox.cli.main", "score", *arguments, "--engine", "spark", "--workers", "1"]
+    done = subprocess.run(command, env=outside, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert_same_people(scores_of(tmp_path / "out"), world)

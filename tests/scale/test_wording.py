@@ -3,7 +3,8 @@ import torch
 from fairfox.data.contrasts import moves
 from fairfox.data.dataset import Dataset, Protected
 from fairfox.fairtests.protocol import combine
-from fairfox.scale.wording import contrast_words, effects_of, towards_of
+from fairfox.findings import contrast_words, effects_of
+from fairfox.scale.wording import towards_of
 
 
 def measured(protected: Protected, own: list[float], values: list[list[float]], *, signed: bool = True):

@@ -18,15 +18,15 @@ def scores_table(result: AuditResult) -> pa.Table:
     nameless = away if result.tells_variables_apart else np.ones_like(away)
     columns = {
         "row_id": _row_ids(result),
-        "score": _numbers(result.scores, away),
-        "signed": _numbers(result.signed, away),
-        "direct": _numbers(result.direct, away),
-        "lower": _numbers(lower, away),
-        "upper": _numbers(upper, away),
-        "flag": _booleans(result.flags, away),
-        "confident": _booleans(result.confident_flags, away),
-        "p_value": _numbers(result.p_values, away),
-        "listed": _booleans(result.listed, away),
+        "score": numbers_column(result.scores, away),
+        "signed": numbers_column(result.signed, away),
+        "direct": numbers_column(result.direct, away),
+        "lower": numbers_column(lower, away),
+        "upper": numbers_column(upper, away),
+        "flag": booleans_column(result.flags, away),
+        "confident": booleans_column(result.confident_flags, away),
+        "p_value": numbers_column(result.p_values, away),
+        "listed": booleans_column(result.listed, away),
         "variable": names.take(pa.array(result.worst.numpy(force=True), mask=nameless)),
         "towards": pa.array(result.towards, pa.string()),
         "group_inferred": pa.array(result.inferred.numpy(force=True)),
@@ -34,15 +34,15 @@ def scores_table(result: AuditResult) -> pa.Table:
         "reason": pa.array(result.reasons, pa.string()),
     }
     if result.certificates is not None:
-        columns["certificate"] = _numbers(result.certificates.largest, away)
+        columns["certificate"] = numbers_column(result.certificates.largest, away)
         columns["certificate_reason"] = pa.array(result.certificates.reasons, pa.string(), mask=away)
     if result.abstain is not None:
-        columns["doubt"] = _numbers(result.doubt, np.zeros_like(away))
-        columns["distance"] = _numbers(result.distance, away)
+        columns["doubt"] = numbers_column(result.doubt, np.zeros_like(away))
+        columns["distance"] = numbers_column(result.distance, away)
     more = [] if result.two_groups else [pair for finding in result.findings for pair in _of_variable(finding)]
     if result.comparison is not None:
         each = zip(result.comparison.tests, result.comparison.scores.unbind(1), strict=True)
-        more += [(f"test[{name}]", _numbers(scores, np.zeros_like(away))) for name, scores in each]
+        more += [(f"test[{name}]", numbers_column(scores, np.zeros_like(away))) for name, scores in each]
     for name, column in more:
         while name in columns:  # two variables and classes whose names together read the same
             name += "'"
@@ -54,13 +54,13 @@ def _of_variable(finding: Finding) -> list[tuple[str, pa.Array]]:
     """Return the columns of one protected variable, null for people about whom it says nothing."""
     away = finding.abstained.numpy(force=True)
     own = [
-        (f"score[{finding.name}]", _numbers(finding.scores, away)),
-        (f"signed[{finding.name}]", _numbers(finding.signed, away)),
-        (f"flag[{finding.name}]", _booleans(finding.flags, away)),
+        (f"score[{finding.name}]", numbers_column(finding.scores, away)),
+        (f"signed[{finding.name}]", numbers_column(finding.signed, away)),
+        (f"flag[{finding.name}]", booleans_column(finding.flags, away)),
         (f"towards[{finding.name}]", pa.array(finding.towards, pa.string(), mask=away)),
     ]
     each = [
-        (f"effect[{contrast_name(finding, contrast)}]", _numbers(finding.effects[:, q], away))
+        (f"effect[{contrast_name(finding, contrast)}]", numbers_column(finding.effects[:, q], away))
         for q, contrast in enumerate(finding.contrasts)
     ]
     return own + each
@@ -80,12 +80,14 @@ def _row_ids(result: AuditResult) -> pa.Array:
         return pa.array([None if value is None else str(value) for value in result.ids.tolist()], pa.string())
 
 
-def _numbers(values: Tensor | None, hidden: np.ndarray) -> pa.Array:
+def numbers_column(values: Tensor | None, hidden: np.ndarray) -> pa.Array:
+    """Return numbers (N,), null where hidden or not finite; all null where there are none."""
     if values is None:
         return pa.nulls(len(hidden), pa.float64())
     numbers = values.numpy(force=True).astype(np.float64)
     return pa.array(numbers, mask=hidden | ~np.isfinite(numbers))
 
 
-def _booleans(values: Tensor | None, hidden: np.ndarray) -> pa.Array:
+def booleans_column(values: Tensor | None, hidden: np.ndarray) -> pa.Array:
+    """Return yes or no (N,), null where hidden; all null where there are none."""
     return pa.nulls(len(hidden), pa.bool_()) if values is None else pa.array(values.numpy(force=True), mask=hidden)

@@ -21,13 +21,15 @@ from fairfox.data.table import load_table
 from fairfox.errors import DataError
 from fairfox.fairtests.protocol import Measurement, combine
 from fairfox.fairtests.registry import about
+from fairfox.findings import contrast_words, effects_of
 from fairfox.fitted import Scored, check_probabilities, unit_of
 from fairfox.models.output import Output
 from fairfox.models.protocol import predict
 from fairfox.models.wrap import as_model
+from fairfox.report.scores import booleans_column, numbers_column
 from fairfox.scale.job import Job, from_stream, plain
 from fairfox.scale.settled import Scatter, Settled, group_names, group_places, is_aligned, sureness
-from fairfox.scale.wording import contrast_words, effects_of, towards_of
+from fairfox.scale.wording import towards_of
 from fairfox.storage import from_bytes
 from fairfox.thresholds import flag
 
@@ -132,8 +134,8 @@ class BatchScorer:
         nameless = away if found.contrasts else np.ones_like(away)
         worst = found.variable.numpy(force=True)
         yield "row_id", self._ids(table, numbers)
-        yield "score", _numbers(found.score, away)
-        yield "signed", _numbers(found.signed, away)
+        yield "score", numbers_column(found.score, away)
+        yield "signed", numbers_column(found.signed, away)
         yield from self._sure(found, self.settled.scatter[0], away)
         yield "variable", names.take(pa.array(worst, mask=nameless))
         each = [
@@ -150,11 +152,11 @@ class BatchScorer:
 
     def _sure(self, found: Measurement, scatter: Scatter, away: np.ndarray) -> Iterator[tuple[str, pa.Array]]:
         sure = sureness(found, self.settled.delta, scatter)
-        yield "lower", _numbers(None if sure is None else sure.lower, away)
-        yield "upper", _numbers(None if sure is None else sure.upper, away)
-        yield "flag", _booleans(flag(found.score, self.settled.delta, abstained=found.abstained), away)
-        yield "confident", _booleans(None if sure is None else sure.confident, away)
-        yield "p_value", _numbers(None if sure is None else sure.p_values, away)
+        yield "lower", numbers_column(None if sure is None else sure.lower, away)
+        yield "upper", numbers_column(None if sure is None else sure.upper, away)
+        yield "flag", booleans_column(flag(found.score, self.settled.delta, abstained=found.abstained), away)
+        yield "confident", booleans_column(None if sure is None else sure.confident, away)
+        yield "p_value", numbers_column(None if sure is None else sure.p_values, away)
 
     def _of_variable(self, v: int, p: Protected, seen: Scored, found: Measurement) -> Iterator[tuple[str, pa.Array]]:
         """Yield the columns about one protected variable: the own group, and its own score where there is a choice."""
@@ -165,8 +167,8 @@ class BatchScorer:
             return
         found = found.of_variable(v, seen.people)
         away = found.abstained.numpy(force=True)
-        yield f"score[{p.name}]", _numbers(found.score, away)
-        yield f"signed[{p.name}]", _numbers(found.signed, away)
+        yield f"score[{p.name}]", numbers_column(found.score, away)
+        yield f"signed[{p.name}]", numbers_column(found.signed, away)
         sure = dict(self._sure(found, self.settled.scatter[1 + v], away))
         yield f"flag[{p.name}]", sure["flag"]
         yield f"confident[{p.name}]", sure["confident"]
@@ -175,7 +177,7 @@ class BatchScorer:
         words = contrast_words(found, p, self._spread(v))
         for word, values in zip(words, effects_of(found, p, own).unbind(1), strict=True):
             name = group_name(p.name, word) if word in p.levels else word
-            yield f"effect[{name}]", _numbers(values, away)
+            yield f"effect[{name}]", numbers_column(values, away)
 
     def _towards(self, v: int, p: Protected, seen: Scored, found: Measurement) -> pa.Array:
         words, places = towards_of(found, p, seen.people.c[:, v], contrast_words(found, p, self._spread(v)))
@@ -268,14 +270,3 @@ def _chosen(columns: Sequence[pa.Array], which: np.ndarray, hidden: np.ndarray) 
     if len(columns) == 1:
         return columns[0]
     return pc.choose(pa.array(which, pa.int64(), mask=hidden), *columns)
-
-
-def _numbers(values: Tensor | None, hidden: np.ndarray) -> pa.Array:
-    if values is None:
-        return pa.nulls(len(hidden), pa.float64())
-    numbers = values.numpy(force=True).astype(np.float64)
-    return pa.array(numbers, mask=hidden | ~np.isfinite(numbers))
-
-
-def _booleans(values: Tensor | None, hidden: np.ndarray) -> pa.Array:
-    return pa.nulls(len(hidden), pa.bool_()) if values is None else pa.array(values.numpy(force=True), mask=hidden)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -87,6 +88,7 @@ def run_spark(job: Job, tasks: Sequence[Task], workers: int) -> Iterator[Outcome
     builder = sql.SparkSession.builder.appName("fairfox score")
     if not any(name in os.environ for name in _TOLD):
         builder = builder.master(f"local[{workers},{_TRIES}]")
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else the first python3 of the path, without fairfox
     session = builder.getOrCreate()
     shared = session.sparkContext.broadcast(job.shipped())
     rows = session.sparkContext.parallelize(list(tasks), len(tasks))
