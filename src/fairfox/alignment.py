@@ -44,9 +44,13 @@ class Products(NamedTuple):
 
 
 def products(grad_tar: Tensor, grad_aux: Tensor) -> Products:
-    """Return the inner products of (N, E) and (N, F), F at least E: coordinates beyond the first E are zero."""
+    """Return the inner products of (N, E) and (N, F), F at least E: coordinates beyond the first E are zero.
+
+    `grad_aux` is overwritten: fresh memory would take longer than the arithmetic.
+    """
     square_tar, square_aux = (_squares(each)[:, None] for each in (grad_tar, grad_aux))
-    return Products(_dots(grad_tar, grad_aux[:, : grad_tar.shape[1]])[:, None], square_tar, square_aux)
+    inner = grad_aux[:, : grad_tar.shape[1]].mul_(grad_tar).sum(1, keepdim=True)
+    return Products(inner, square_tar, square_aux)
 
 
 def inverse_direction(

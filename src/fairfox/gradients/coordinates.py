@@ -38,7 +38,10 @@ class Pairing:
         return _pulled("member", self.members[member], self.others[member], x)
 
     def products(self, grad: tuple[Tensor, Tensor | None], jac: tuple[Tensor, Tensor | None]) -> Products:
-        """Return the inner products (n, 1) of what `gradient` and the `jacobian` of a single output returned."""
+        """Return the inner products (n, 1) of what `gradient` and the `jacobian` of a single output returned.
+
+        The latter is overwritten.
+        """
         (slope, scale), (row, factor) = grad, jac
         found = products(slope, row[:, 0])
         if scale is not None:
