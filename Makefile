@@ -48,7 +48,8 @@ screenshots: $(READY)
 	PYTHONPATH=tests $(BIN)/python docs/screenshots.py demo-report/biased/report.html
 
 # Speed, on an idle machine: every benchmark, its table in benchmarks/README.md, and one file with all results.
-bench: $(READY)
+bench: $(READY) .venv/.engines .venv/.peers
+	@command -v java >/dev/null || { apt-get update -qq && apt-get install -y -qq default-jre-headless; }
 	$(BIN)/python benchmarks/run_all.py
 
 clean:
@@ -63,6 +64,11 @@ $(READY): pyproject.toml constraints.txt
 
 .venv/.engines: $(READY)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[spark,dask]'
+	touch $@
+
+# Without what it asks for: functorch, which torch has long contained.
+.venv/.peers: $(READY)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-deps inFairness
 	touch $@
 
 $(AXE): $(READY)

@@ -13,7 +13,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial, wraps
 from itertools import chain
-from pathlib import Path
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -21,7 +20,8 @@ from unittest.mock import patch
 
 import pyarrow as pa
 import torch
-from timing import Benchmark, Ratio
+from baselines import forward_pass
+from timing import Benchmark, Ratio, places
 from torch import Tensor, nn
 
 import fairfox
@@ -37,7 +37,6 @@ from fairfox.models.protocol import Model, predict
 from fairfox.models.torch_model import TorchModel
 from fairfox.nets.mlp import MLP
 
-HERE = Path(__file__).parent
 SEED = 0
 
 
@@ -181,8 +180,7 @@ def scores(watched: Watched, settings: Settings, width: int, depth: int) -> Rati
 
     def forward() -> float:
         start = perf_counter()
-        with torch.inference_mode():
-            torch.cat([torch.sigmoid(net(rows)) for rows in people.split(settings.block)])
+        forward_pass(net, people, settings.block)
         return perf_counter() - start
 
     scoring.once(), forward()  # the warm-up
@@ -249,9 +247,7 @@ BENCHMARK = Benchmark(
     quick=QUICK,
     seed=SEED,
     sizes=sizes,
-    results=HERE / "results" / "audit.json",
-    readme=HERE / "README.md",
-    marks=("<!-- numbers of bench_audit.py: begin -->", "<!-- numbers of bench_audit.py: end -->"),
+    **places(__file__),
 )
 
 if __name__ == "__main__":

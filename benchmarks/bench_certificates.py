@@ -10,15 +10,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
+import populations
 import torch
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from threadpoolctl import threadpool_limits
-from timing import Benchmark, Ratio, compare
+from timing import Benchmark, Ratio, compare, places
 from torch import Tensor
 
 from fairfox.certificates.way import largest_on_the_way
@@ -28,7 +28,6 @@ from fairfox.models.protocol import predict
 from fairfox.models.wrap import as_model
 from fairfox.synthetic.targets import TargetTraining, train_target
 
-HERE = Path(__file__).parent
 SEED = 0
 
 
@@ -53,14 +52,11 @@ BARS = {"network 0": 150, "network 1": 300, "histograms": 150, "forest": 250}
 
 
 def population(rows: int, features: int) -> Dataset:
-    """Return people of two groups that differ a little in every feature, and a label that depends on some."""
-    generator = torch.Generator().manual_seed(SEED)
-    c = (torch.rand(rows, generator=generator) < 0.5).double()
-    x = torch.randn(rows, features, generator=generator, dtype=torch.float64)
-    x = x + 0.5 * c[:, None] * torch.randn(features, generator=generator, dtype=torch.float64)
+    """Return people of two groups that differ a little in every feature, and a label that bends and steps."""
+    data = populations.population(rows, features, gap=0.5, dtype=torch.float64)
     half = features // 2
-    y = ((x[:, :half] * x[:, half : 2 * half]).sum(1) + x[:, :half].sum(1) > 0).double()  # bends, steps
-    return Dataset.from_arrays(x, c, y)
+    first, second = data.x[:, :half], data.x[:, half : 2 * half]
+    return replace(data, y=((first * second).sum(1) + first.sum(1) > 0).double())
 
 
 @contextmanager
@@ -127,9 +123,7 @@ BENCHMARK = Benchmark(
     quick=QUICK,
     seed=SEED,
     sizes=sizes,
-    results=HERE / "results" / "certificates.json",
-    readme=HERE / "README.md",
-    marks=("<!-- numbers of bench_certificates.py: begin -->", "<!-- numbers of bench_certificates.py: end -->"),
+    **places(__file__),
 )
 
 if __name__ == "__main__":

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import torch
-from timing import Benchmark, Ratio, compare
+from timing import Benchmark, Ratio, compare, places
 from torch import Tensor, nn
 
 from fairfox.auxiliary.model import AuxiliaryModel, FixedAuxiliary
@@ -23,7 +22,6 @@ from fairfox.fairtests.registry import make_test
 from fairfox.models.torch_model import TorchModel
 from fairfox.nets.mlp import MLP
 
-HERE = Path(__file__).parent
 SEED = 0
 TESTS = ("rank", "move", "faux", "faux+ng", "faux+ig", "fta+linear")
 BAR = 12.0
@@ -120,9 +118,7 @@ BENCHMARK = Benchmark(
     quick=QUICK,
     seed=SEED,
     sizes=sizes,
-    results=HERE / "results" / "classes.json",
-    readme=HERE / "README.md",
-    marks=("<!-- numbers of bench_classes.py: begin -->", "<!-- numbers of bench_classes.py: end -->"),
+    **places(__file__),
 )
 
 if __name__ == "__main__":

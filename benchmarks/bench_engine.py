@@ -15,19 +15,18 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import torch
+from baselines import forward_pass, trained_alone
 from captum.attr import IntegratedGradients
-from timing import Benchmark, Ratio, compare
+from populations import population
+from timing import Benchmark, Ratio, compare, places
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.utils.data import DataLoader, TensorDataset
 
 from fairfox.alignment import Head, inverse_direction, pseudo_solve
 from fairfox.auxiliary.model import AuxiliaryModel
-from fairfox.data.dataset import Dataset
 from fairfox.fairtests.faux import FAux
 from fairfox.fairtests.fta import FTA
 from fairfox.fairtests.gradient import block_rows, score_together
@@ -38,7 +37,6 @@ from fairfox.models.torch_model import TorchModel
 from fairfox.nets.mlp import MLP
 from fairfox.nets.training import binary_loss, train
 
-HERE = Path(__file__).parent
 SEED = 0
 BARS = {(100, 64, 2): 5.0, (400, 64, 2): 3.5, (100, 128, 4): 5.5, (100, 1024, 4): 4.5}
 INTEGRATED_BARS = {1: 80.0, 2: 20.0, 4: 5.0}  # by depth
@@ -78,16 +76,6 @@ QUICK = Settings(
 )  # fmt: skip
 
 
-def population(rows: int, features: int) -> Dataset:
-    """Return people of two groups that differ a little in every feature, and a label that depends on some."""
-    generator = torch.Generator().manual_seed(SEED)
-    c = (torch.rand(rows, generator=generator) < 0.5).float()
-    x = torch.randn(rows, features, generator=generator)
-    x = x + 0.2 * c[:, None] * torch.randn(features, generator=generator)
-    y = (x[:, : features // 2].sum(1) + torch.randn(rows, generator=generator) > 0).float()
-    return Dataset.from_arrays(x, c, y)
-
-
 def gradient_tests(settings: Settings) -> list[Ratio]:
     """Return the cost of three gradient tests in forward passes, at each size."""
     return [_together(*size, settings.laps if size[1] < 512 else settings.long_laps) for size in settings.sizes]
@@ -102,12 +90,7 @@ def _together(features: int, width: int, depth: int, rows: int, laps: int) -> Ra
     pairing = pairing_of(model, auxiliary.members, data.x)
     assert pairing is not None
     block = block_rows(data.x, pairing, 4096)
-
-    def forward() -> Tensor:
-        with torch.inference_mode():
-            return torch.cat([torch.sigmoid(target(each)) for each in data.x.split(block)])
-
-    found = compare(lambda: score_together(tests, model, data), forward, laps=laps)
+    found = compare(lambda: score_together(tests, model, data), lambda: forward_pass(target, data.x, block), laps=laps)
     return Ratio(
         f"gradient tests ({features}, {width}, {depth})",
         f"faux, faux+ng and fta together, {features} features, width {width}, depth {depth}",
@@ -250,17 +233,10 @@ def training(settings: Settings) -> list[Ratio]:
     def together() -> AuxiliaryModel:
         return AuxiliaryModel(refits=count, batch_size=64, max_epochs=epochs, patience=epochs, seed=SEED).fit(data)
 
-    rows = TensorDataset(data.x[: settings.training_rows], data.c[: settings.training_rows, 0])
+    x, c = data.x[: settings.training_rows], data.c[: settings.training_rows, 0]
 
     def one() -> nn.Sequential:
-        net = MLP(100, width=64, depth=2, seed=SEED).member(0).train()
-        optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
-        for _ in range(epochs):
-            for x, c in DataLoader(rows, batch_size=64, shuffle=True):
-                optimizer.zero_grad()
-                F.binary_cross_entropy_with_logits(net(x)[:, 0], c).backward()
-                optimizer.step()
-        return net
+        return trained_alone(x, c, width=64, depth=2, batch=64, epochs=epochs, seed=SEED)
 
     ratio, fastest, alone, all_of_them = compare(one, together, laps=settings.long_laps)
     return [
@@ -296,9 +272,8 @@ BENCHMARK = Benchmark(
     quick=QUICK,
     seed=SEED,
     sizes=sizes,
-    results=HERE / "results" / "engine.json",
-    readme=HERE / "README.md",
-    marks=("<!-- numbers of bench_engine.py: begin -->", "<!-- numbers of bench_engine.py: end -->"),
+    packages=("captum", "inFairness"),
+    **places(__file__),
 )
 
 if __name__ == "__main__":

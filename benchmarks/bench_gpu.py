@@ -10,14 +10,15 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-from timing import Benchmark, Ratio, compare
+from populations import people
+from timing import Benchmark, Ratio, compare, places
 from torch import Tensor
 
 from fairfox.data.dataset import Dataset
@@ -27,18 +28,16 @@ from fairfox.fitting import fit_test
 from fairfox.models.output import Output
 from fairfox.models.torch_model import TorchModel
 from fairfox.nets.mlp import MLP
-from fairfox.scale.batches import GPU_ROWS
-from fairfox.scale.files import score_files
+from fairfox.scale.files import processes, score_files
 from fairfox.scale.job import ModelSource
-from fairfox.scale.places import find_sources, read_batches, split
 from fairfox.storage import from_bytes, to_bytes
 
-HERE = Path(__file__).parent
 SEED = 0
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+STREAMED = "cpu:0" if DEVICE == "cpu" else DEVICE  # by the way to a GPU
 LEAST = 100e6  # rows a second from the GPU's own memory
 CLOSE = 1e-4  # scores on the processor and on the GPU
-SLOWER = 2.0  # from Parquet to Parquet, over reading alone
+SLOWER = 2.0  # from Parquet to Parquet, over reading
 ROW_GROUP = 100_000
 MODEL = """
 from torch import Tensor, nn
@@ -58,25 +57,25 @@ class Settings:
     reference: int = 4096
     checked: int = 20_000
     file_rows: int = 2_000_000
+    files: int = 48  # of so many rows
+    workers: int | None = None  # processes from Parquet to Parquet; None: as many as there are cores
     laps: int = 7
+    streams: int = 3  # laps of files
     gpu: str = torch.cuda.get_device_name() if DEVICE == "cuda" else "no GPU"
 
 
-QUICK = Settings(rows=4096, features=10, width=8, reference=300, checked=512, file_rows=2048, laps=2)
-
-
-def people(rows: int, features: int, seed: int) -> pa.Table:
-    """Return people of two groups that differ a little in every feature."""
-    rng = np.random.default_rng(seed)
-    group = rng.random(rows) < 0.5
-    columns = {f"x{j}": (rng.normal(size=rows) + 0.2 * group).astype(np.float32) for j in range(features)}
-    return pa.table({**columns, "group": np.where(group, "a", "b")})
+QUICK = Settings(
+    rows=4096, features=10, width=8, reference=300, checked=512, file_rows=2048, files=2, workers=1, laps=2,
+    streams=1,
+)  # fmt: skip
 
 
 def resident(settings: Settings, test: bytes) -> list[Ratio]:
     """Return rows a second from the device's own memory, the share of its bandwidth, and how far scores are off."""
     here, there = from_bytes(test), from_bytes(test, device=DEVICE)
-    few = here.encoding.encode(load_table(people(settings.checked, settings.features, 1))).to(torch.float32)
+    few = here.encoding.encode(load_table(people(settings.checked, settings.features, 1, dtype=np.float32))).to(
+        torch.float32
+    )
     far = scores_of(there.test, target(settings, DEVICE), few.to(DEVICE)).cpu() - scores_of(
         here.test, target(settings, "cpu"), few
     )
@@ -108,7 +107,7 @@ def resident(settings: Settings, test: bytes) -> list[Ratio]:
             "share of the bandwidth",
             f"reading the rows once at that rate, {rate * size / 1e9:,.0f} GB/s",
             f"what a copy reads and writes, {2 * settings.rows * size / copying / 1e9:,.0f} GB/s",
-            0.0, False, share, share, seconds, copying,
+            None, False, share, share, seconds, copying,
         ),
         Ratio(
             "equal to the processor",
@@ -139,35 +138,35 @@ def wait() -> None:
 
 
 def end_to_end(settings: Settings, test: bytes, folder: Path) -> list[Ratio]:
-    """Return the time from Parquet to scores in Parquet over that of reading alone."""
-    table, fox = folder / "people.parquet", folder / "test.fox"
+    """Return the time from Parquet to scores in Parquet over that which reading takes of it."""
+    few, fox = people(min(ROW_GROUP, settings.file_rows), settings.features, 2, dtype=np.float32), folder / "test.fox"
     fox.write_bytes(test)
     sizes = {"features": settings.features, "width": settings.width, "depth": settings.depth}
     (folder / "model.py").write_text(MODEL.format(**sizes), encoding="utf-8")
-    few = people(min(ROW_GROUP, settings.file_rows), settings.features, 2)
-    with pq.ParquetWriter(table, few.schema) as writer:
+    tables = [folder / f"people-{n}.parquet" for n in range(settings.files)]
+    with pq.ParquetWriter(tables[0], few.schema) as writer:
         for first in range(0, settings.file_rows, ROW_GROUP):
             writer.write_table(few.slice(0, min(ROW_GROUP, settings.file_rows - first)))
-    device = "cpu:0" if DEVICE == "cpu" else DEVICE
-    source, seconds = ModelSource(str(folder / "model.py:predict")), []
-
-    def scored() -> None:
-        summary = score_files(fox, source, [str(table)], folder / "out", device=device, overwrite=True)
-        seconds.append(summary["settings"]["seconds"])
-
-    def read() -> None:
-        for part in split(find_sources([str(table)]), settings.file_rows)[0]:
-            for _ in read_batches(part, few.column_names, GPU_ROWS, use_threads=True):
-                pass
-
-    found = compare(scored, read, laps=2)
-    rate = settings.file_rows / min(seconds)
+    for other in tables[1:]:
+        other.hardlink_to(tables[0])  # the same people again, and no room on the disk
+    source = ModelSource(str(folder / "model.py:predict"))
+    workers, given = processes(settings.workers, STREAMED), [str(table) for table in tables]
+    spent, seconds = [], []
+    for _ in range(settings.streams):
+        done = score_files(fox, source, given, folder / "out", device=STREAMED, workers=workers, overwrite=True)
+        spent.append(done["settings"]["seconds_of_workers"])  # without what it takes to get started
+        seconds.append(done["settings"]["seconds"])
+    whole, reading = [sum(each.values()) for each in spent], [each["read"] for each in spent]
+    rows = settings.files * settings.file_rows
     return [
         Ratio(
             "from Parquet",
-            f"faux+ng from Parquet to Parquet, {rate / 1e6:.2f} million rows a second",
-            "reading the same columns, nothing else",
-            SLOWER, True, *found,
+            f"faux+ng from Parquet to Parquet, {workers} processes, {rows * workers / median(whole) / 1e6:.1f} million "
+            f"rows a second once all have started ({rows / median(seconds) / 1e6:.1f} with the start): all time of the "
+            "processes",
+            "their time to read",
+            SLOWER, True, median(a / b for a, b in zip(whole, reading, strict=True)), min(whole) / min(reading),
+            median(whole), median(reading), details={"seconds of workers": spent, "seconds with the start": seconds},
         )
     ]  # fmt: skip
 
@@ -176,7 +175,7 @@ def measure(settings: Settings) -> list[Ratio]:
     """Return all ratios."""
     if DEVICE == "cpu" and settings != QUICK:
         raise SystemExit("There is no GPU here; --quick runs everything at small sizes on the processor")
-    reference = people(settings.reference, settings.features, 0)
+    reference = people(settings.reference, settings.features, 0, dtype=np.float32)
     fitted = fit_test(reference, protected="group", test="faux+ng", refits=1, seed=SEED)
     test = to_bytes(fitted)
     with TemporaryDirectory(prefix="fairfox-") as folder:
@@ -187,7 +186,8 @@ def sizes(s: dict[str, Any]) -> str:
     """Return the settings in a sentence."""
     return (
         f"{s['features']} features, target and auxiliary of width {s['width']}, depth {s['depth']}, single precision; "
-        f"{s['rows']:,} rows in the GPU's memory, {s['file_rows']:,} in Parquet. {s['gpu']}."
+        f"{s['rows']:,} rows in the GPU's memory; {s['files']} Parquet files of {s['file_rows']:,} rows. "
+        f"{s['gpu']}."
     )
 
 
@@ -198,9 +198,8 @@ BENCHMARK = Benchmark(
     quick=QUICK,
     seed=SEED,
     sizes=sizes,
-    results=HERE / "results" / "gpu.json",
-    readme=HERE / "README.md",
-    marks=("<!-- numbers of bench_gpu.py: begin -->", "<!-- numbers of bench_gpu.py: end -->"),
+    packages=("pyarrow",),
+    **places(__file__),
 )
 
 if __name__ == "__main__":

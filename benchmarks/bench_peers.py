@@ -9,25 +9,26 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import torch
-from timing import Benchmark, Ratio, compare
+from populations import population
+from timing import Benchmark, Ratio, compare, places
 from torch import nn
 
 from fairfox.auxiliary.linear import LinearAuxiliary
 from fairfox.auxiliary.model import AuxiliaryModel
-from fairfox.data.dataset import Dataset
+from fairfox.fairtests.effect import Effect
 from fairfox.fairtests.faux import FAux
+from fairfox.fairtests.protocol import FairnessTest
 from fairfox.fairtests.unfair_map import UnfairMap
+from fairfox.maps.gan import GanMap
 from fairfox.models.torch_model import TorchModel
 from fairfox.nets.mlp import MLP
 from fairfox.nets.wgan import GanSettings, Passage, train_generators
 
-HERE = Path(__file__).parent
 SEED = 0
 STEPS = GanSettings().steps  # of FlipTest's generators in a full training
+FEW = 20  # steps of generators that are only timed when they score, which takes as long after any number of steps
 
 
 @dataclass(frozen=True)
@@ -50,34 +51,25 @@ QUICK = Settings(
 )  # fmt: skip
 
 
-def population(rows: int, features: int) -> Dataset:
-    """Return people of two groups that differ a little in every feature, and a label that depends on some."""
-    generator = torch.Generator().manual_seed(SEED)
-    c = (torch.rand(rows, generator=generator) < 0.5).float()
-    x = torch.randn(rows, features, generator=generator)
-    x = x + 0.2 * c[:, None] * torch.randn(features, generator=generator)
-    y = (x[:, : features // 2].sum(1) + torch.randn(rows, generator=generator) > 0).float()
-    return Dataset.from_arrays(x, c, y)
-
-
 def scoring(settings: Settings) -> list[Ratio]:
-    """Return the cost of Unfair Map with one metric over that of `faux` with one auxiliary of the target's size."""
+    """Return the cost of the peers' scores over that of `faux` with one auxiliary of the target's size, same people."""
     data = population(settings.rows, settings.features)
     target = MLP(settings.features, width=settings.width, depth=settings.depth, seed=1).member(0)
     model = TorchModel(nn.Sequential(target, nn.Sigmoid()))
     auxiliary = AuxiliaryModel(refits=1, width=settings.width, depth=settings.depth, max_epochs=1, seed=SEED)
     faux = FAux(auxiliary=auxiliary).fit(data)
     attack = UnfairMap(auxiliary=LinearAuxiliary(), steps=settings.attack_steps).fit(data)
-    found = compare(lambda: attack.score(model, data), lambda: faux.score(model, data), laps=settings.laps)
-    _, _, theirs, ours = found
-    return [
-        Ratio(
-            "unfair map",
-            f"unfair_map, {settings.attack_steps} steps ({per_second(settings.rows, theirs)})",
-            f"faux, one auxiliary ({per_second(settings.rows, ours)})",
-            60, False, *found,
-        )
-    ]  # fmt: skip
+    flip = Effect(map=GanMap(steps=FEW, seed=SEED), refits=1, seed=SEED).fit(data)
+    peers: list[tuple[str, str, float | None, FairnessTest]] = [
+        ("unfair map", f"unfair_map, {settings.attack_steps} steps", 60, attack),
+        ("fliptest, scores", "FlipTest's scores, its generators trained before", None, flip),
+    ]
+    out = []
+    for name, what, bar, peer in peers:
+        found = compare(lambda peer=peer: peer.score(model, data), lambda: faux.score(model, data), laps=settings.laps)
+        theirs, ours = (per_second(settings.rows, seconds) for seconds in found[2:])
+        out.append(Ratio(name, f"{what} ({theirs})", f"faux, one auxiliary ({ours})", bar, False, *found))
+    return out
 
 
 def per_second(rows: int, seconds: float) -> str:
@@ -123,8 +115,9 @@ def sizes(s: dict[str, Any]) -> str:
     """Return the settings in a sentence."""
     return (
         f"{s['features']} features; target and faux's auxiliary of width {s['width']}, depth {s['depth']}; "
-        f"{s['rows']:,} rows scored. Training on {s['training_rows']:,} rows: FlipTest with its authors' settings, the "
-        f"auxiliary with fairfox's; {s['gan_steps']:,} steps of the generators are timed and multiplied."
+        f"{s['rows']:,} rows scored, the same by all. Training on the same {s['training_rows']:,} rows: FlipTest with "
+        f"its authors' settings, the auxiliary with fairfox's; {s['gan_steps']:,} steps of the generators are timed "
+        "and multiplied."
     )
 
 
@@ -135,9 +128,7 @@ BENCHMARK = Benchmark(
     quick=QUICK,
     seed=SEED,
     sizes=sizes,
-    results=HERE / "results" / "peers.json",
-    readme=HERE / "README.md",
-    marks=("<!-- numbers of bench_peers.py: begin -->", "<!-- numbers of bench_peers.py: end -->"),
+    **places(__file__),
 )
 
 if __name__ == "__main__":

@@ -15,9 +15,8 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any
 
-from timing import Benchmark, Ratio
+from timing import Benchmark, Ratio, places
 
-HERE = Path(__file__).parent
 SEED = 0
 ALLOWED = 0.05  # seconds
 
@@ -80,9 +79,7 @@ BENCHMARK = Benchmark(
     quick=Settings(laps=1, warm_up=0),
     seed=SEED,
     sizes=sizes,
-    results=HERE / "results" / "pytest_start.json",
-    readme=HERE / "README.md",
-    marks=("<!-- numbers of bench_pytest_start.py: begin -->", "<!-- numbers of bench_pytest_start.py: end -->"),
+    **places(__file__),
 )
 
 if __name__ == "__main__":

@@ -9,20 +9,18 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import torch
+from baselines import forward_pass, trained_alone
+from populations import population
 from sklearn.ensemble import HistGradientBoostingClassifier
-from timing import Benchmark, Ratio, compare
+from timing import Benchmark, Ratio, compare, places
 from torch import Tensor, nn
-from torch.nn import functional as F
-from torch.utils.data import DataLoader, TensorDataset
 
 from fairfox.auxiliary.model import AuxiliaryModel
-from fairfox.data.dataset import Dataset
 from fairfox.data.encode import fit_encoding
 from fairfox.data.table import load_table
 from fairfox.fairtests.effect import Effect
@@ -35,8 +33,8 @@ from fairfox.models.torch_model import TorchModel
 from fairfox.models.wrap import as_model
 from fairfox.nets.mlp import MLP
 
-HERE = Path(__file__).parent
 SEED = 0
+GAP = 0.5  # between the groups
 
 
 @dataclass(frozen=True)
@@ -65,18 +63,9 @@ QUICK = Settings(
 )  # fmt: skip
 
 
-def population(rows: int, features: int) -> Dataset:
-    """Return people of two groups that differ a little in every feature."""
-    generator = torch.Generator().manual_seed(SEED)
-    c = (torch.rand(rows, generator=generator) < 0.5).float()
-    x = torch.randn(rows, features, generator=generator)
-    x = x + 0.5 * c[:, None] * torch.randn(features, generator=generator)
-    return Dataset.from_arrays(x, c)
-
-
 def gradient_tests(settings: Settings) -> list[Ratio]:
     """Return the cost of three gradient tests in forward passes, and of Algorithm 1 row by row in ours."""
-    data = population(settings.rows, settings.features)
+    data = population(settings.rows, settings.features, gap=GAP)
     target = MLP(settings.features, width=settings.width, depth=settings.depth, seed=1).member(0)
     model = TorchModel(target, output=Output("logit"))
     auxiliary = AuxiliaryModel(refits=1, width=settings.width, depth=settings.depth, max_epochs=1, seed=SEED)
@@ -85,8 +74,7 @@ def gradient_tests(settings: Settings) -> list[Ratio]:
     plain_auxiliary = auxiliary.members[0].net  # type: ignore[attr-defined]
 
     def forward() -> Tensor:
-        with torch.inference_mode():
-            return torch.cat([torch.sigmoid(target(rows)) for rows in data.x.split(settings.block)])
+        return forward_pass(target, data.x, settings.block)
 
     def together() -> list[Tensor]:
         return score_together(tests, model, data, batch_size=settings.block)
@@ -118,7 +106,7 @@ def algorithm_1(target: nn.Module, auxiliary: nn.Module, row: Tensor) -> float:
 
 def rank_on_trees(settings: Settings) -> list[Ratio]:
     """Return the cost of `rank`, fitted once, in predictions of the table by gradient-boosted trees."""
-    data = population(settings.table_rows, settings.table_columns)
+    data = population(settings.table_rows, settings.table_columns, gap=GAP)
     matrix, c = data.x.double().numpy(), data.c[:, 0].numpy()
     rng = np.random.default_rng(SEED)
     chances = matrix @ rng.normal(size=settings.table_columns) + rng.normal(size=settings.table_rows)
@@ -135,7 +123,8 @@ def rank_on_trees(settings: Settings) -> list[Ratio]:
 
 def training(settings: Settings) -> list[Ratio]:
     """Return the cost of training several auxiliaries together over that of one in a plain DataLoader loop."""
-    data = population(round(settings.training_rows / 0.8), settings.features)  # a fifth is held out to stop early
+    rows = round(settings.training_rows / 0.8)  # a fifth is held out to stop early
+    data = population(rows, settings.features, gap=GAP)
 
     def together() -> AuxiliaryModel:
         return AuxiliaryModel(
@@ -148,17 +137,11 @@ def training(settings: Settings) -> list[Ratio]:
             seed=SEED,
         ).fit(data)
 
-    rows = TensorDataset(data.x[: settings.training_rows], data.c[: settings.training_rows, 0])
+    x, c = data.x[: settings.training_rows], data.c[: settings.training_rows, 0]
 
     def one() -> nn.Sequential:
-        net = MLP(settings.features, width=settings.width, depth=settings.depth, seed=SEED).member(0).train()
-        optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
-        for _ in range(settings.epochs):
-            for x, c in DataLoader(rows, batch_size=settings.training_batch, shuffle=True):
-                optimizer.zero_grad()
-                F.binary_cross_entropy_with_logits(net(x)[:, 0], c).backward()
-                optimizer.step()
-        return net
+        sizes = {"width": settings.width, "depth": settings.depth, "batch": settings.training_batch}
+        return trained_alone(x, c, **sizes, epochs=settings.epochs, seed=SEED)
 
     found = compare(together, one, laps=settings.long_laps)
     name = f"{settings.auxiliaries} auxiliaries trained together"
@@ -187,9 +170,7 @@ BENCHMARK = Benchmark(
     quick=QUICK,
     seed=SEED,
     sizes=sizes,
-    results=HERE / "results" / "score.json",
-    readme=HERE / "README.md",
-    marks=("<!-- numbers of bench_score.py: begin -->", "<!-- numbers of bench_score.py: end -->"),
+    **places(__file__),
 )
 
 if __name__ == "__main__":

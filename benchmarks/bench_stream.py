@@ -9,29 +9,31 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 from threading import Thread
-from time import sleep
 from typing import Any
 
+import memory
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from timing import Benchmark, Ratio
+from populations import people
+from timing import Benchmark, Ratio, places
 
 from fairfox.fitting import fit_test
 from fairfox.scale.files import score_files
 from fairfox.scale.job import ModelSource
 from fairfox.storage import save_test
 
-HERE = Path(__file__).parent
 SEED = 0
 ROW_GROUP = 100_000
 
@@ -71,115 +73,137 @@ class Settings:
     refits: int = 2
     reference: int = 5000
     part_rows: int = 500_000
+    laps: int = 3  # of every run on one machine: the largest memory of one run scatters
 
 
 QUICK = Settings(
-    most=40_000, many=20_000, few=10_000, engine_rows=6000, features=4, width=8, reference=300, part_rows=5000
+    most=40_000, many=20_000, few=10_000, engine_rows=6000, features=4, width=8, reference=300, part_rows=5000,
+    laps=1,
 )  # fmt: skip
 
 
-def people(rows: int, features: int, seed: int) -> pa.Table:
-    """Return people of two groups that differ a little in every feature."""
-    rng = np.random.default_rng(seed)
-    group = rng.random(rows) < 0.5
-    shift = 0.5 * np.random.default_rng(SEED).normal(size=features)
-    columns = {f"x{j}": rng.normal(size=rows) + shift[j] * group for j in range(features)}
-    return pa.table({**columns, "group": np.where(group, "a", "b"), "name": np.arange(rows) + seed * ROW_GROUP})
+Run = dict[str, Any]  # the numbers of one run
+Kind = tuple[int, int]  # people, worker processes
 
 
 def write_people(path: Path, rows: int, features: int) -> None:
     """Write people to one file, a row group at a time, each with a number of their own."""
     writer = None
     for n, first in enumerate(range(0, rows, ROW_GROUP), start=1):
-        table = people(min(ROW_GROUP, rows - first), features, n)
+        table = named(people(min(ROW_GROUP, rows - first), features, n), n)
         writer = writer or pq.ParquetWriter(path, table.schema)
         writer.write_table(table)
     assert writer is not None
     writer.close()
 
 
-def run(folder: Path, table: str, workers: int, part_rows: int) -> dict[str, Any]:
-    """Return what a run in a fresh process took."""
-    given = [str(folder), table, str(workers), str(part_rows)]
+def named(table: pa.Table, group: int) -> pa.Table:
+    """Return people with names: their numbers in the whole table, of which this is one row group."""
+    return table.append_column("name", pa.array(np.arange(len(table)) + group * ROW_GROUP))
+
+
+def run(folder: Path, kind: Kind, part_rows: int) -> Run:
+    """Return what a run in a fresh process took, and the load before it."""
+    rows, workers = kind
+    load = os.getloadavg()[0]
+    given = [str(folder), str(folder / f"{rows}.parquet"), str(workers), str(part_rows)]
     done = subprocess.run([sys.executable, __file__, "--run", *given], stdout=subprocess.PIPE, text=True, check=True)
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    found: Run = {**json.loads(done.stdout.splitlines()[-1]), "load": round(load, 2)}
+    print(f"{rows:,} people, {workers} worker(s): {found}", file=sys.stderr)
     return found
 
 
-def run_here(folder: Path, table: str, workers: int, part_rows: int) -> dict[str, Any]:
+def run_here(folder: Path, table: str, workers: int, part_rows: int) -> Run:
     """Return seconds, and the largest resident memory of this process and its workers above imports, in MB."""
     for late in ("scipy.optimize", "scipy.stats", "pandas"):  # imported where they are used, and imports all the same
         import_module(late)
-    imports, peaks = _peak("self"), dict[str, float]()
-    Thread(target=_watch, args=(peaks,), daemon=True).start()
+    imports, peaks = memory.peak("self"), dict[str, float]()
+    Thread(target=memory.watch, args=(peaks,), daemon=True).start()
     model = ModelSource(str(folder / "model.py:predict"))
-    out = folder / f"out-{Path(table).stem}-{workers}"
-    summary = score_files(folder / "test.fox", model, [table], out, workers=workers, part_rows=part_rows)
-    own = [_peak("self"), *(peak for peak in peaks.values() if peak > imports / 2)]  # helpers of Python are smaller
+    with TemporaryDirectory(dir=folder) as out:
+        given = {"workers": workers, "part_rows": part_rows}
+        settings = score_files(folder / "test.fox", model, [table], Path(out) / "scores", **given)["settings"]
+    own = [
+        memory.peak("self"),
+        *(peak for peak in peaks.values() if peak > imports / 2),
+    ]  # helpers of Python are smaller
+    spent = settings["seconds_of_workers"]
     return {
-        "seconds": summary["settings"]["seconds"],
-        "of_workers": summary["settings"]["seconds_of_workers"],
+        "seconds": settings["seconds"],
+        "work": sum(spent.values()),  # of all workers; start-up is not among it
+        "moved": spent["read"] + spent["write"],
         "largest": max(own) - imports,
         "total": sum(peak - imports for peak in own),
-        "imports": imports,
     }
-
-
-def _peak(process: str) -> float:
-    """Return the largest resident memory that a process has had, in MB."""
-    lines = Path(f"/proc/{process}/status").read_text().splitlines()
-    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM")), 0.0)
-
-
-def _watch(peaks: dict[str, float]) -> None:
-    while True:
-        for child in _children():
-            try:
-                peaks[child] = _peak(child)
-            except OSError:  # it has just ended
-                continue
-        sleep(0.2)
-
-
-def _children() -> Iterator[str]:
-    for thread in Path("/proc/self/task").iterdir():
-        yield from (thread / "children").read_text().split()
 
 
 def streams(settings: Settings, folder: Path) -> list[Ratio]:
     """Return memory, the share of reading and writing, the gain of a second worker, and the growth with people."""
-    two, one = {}, {}
-    for rows in (settings.few, settings.many, settings.most):
+    kinds = kinds_of(settings)
+    for rows in {rows for rows, _ in kinds}:
         write_people(folder / f"{rows}.parquet", rows, settings.features)
-        for runs, workers in ((two, 2), (one, 1)):
-            runs[rows] = run(folder, str(folder / f"{rows}.parquet"), workers, settings.part_rows)
-            print(f"{rows:,} people, {workers} worker(s): {runs[rows]}", file=sys.stderr)
-    most, many = two[settings.most], two[settings.many]
-    work = {rows: sum(found["of_workers"].values()) for rows, found in one.items()}  # start-up is not among it
-    moved = most["of_workers"]["read"] + most["of_workers"]["write"]
-    slope = math.log(work[settings.most] / work[settings.few]) / math.log(settings.most / settings.few)
-    share, gain = moved / sum(most["of_workers"].values()), one[settings.most]["seconds"] / most["seconds"]
-    names, range_of = (
-        (f"{settings.most:,} people", f"{settings.many:,} people"),
-        f"{settings.few:,} to {settings.most:,}",
-    )
-    largest, total, growth = most["largest"], most["total"], most["largest"] / many["largest"]
-    alone, few = one[settings.most], one[settings.few]
-    return [
-        _ratio("memory", "MB above imports, largest process", names[0], 300, True, largest, most, most),
-        _ratio("memory, all", "MB above imports, three processes together", names[0], 900, True, total, most, most),
-        _ratio("flat", f"memory above imports at {names[0]}", f"at {names[1]}", 1.1, True, growth, most, many),
-        _ratio("input and output", "reading and writing", "all time of workers", 0.25, True, share, most, most),
-        _ratio("workers", f"one process, {names[0]}", "two worker processes", 1.0, False, gain, alone, most),
-        _ratio("slope, from above", "log-log slope of one worker's time", range_of, 1.05, True, slope, alone, few),
-        _ratio("slope, from below", "the same", "the same", 0.95, False, slope, alone, few),
+    # one kind after the other in each lap, so that all see the same machine
+    laps = [{kind: run(folder, kind, settings.part_rows) for kind in kinds} for _ in range(settings.laps)]
+    return ratios(settings, {kind: [lap[kind] for lap in laps] for kind in kinds})
+
+
+def ratios(settings: Settings, runs: dict[Kind, list[Run]]) -> list[Ratio]:
+    """Return what runs say, each number a median over laps, beside what the lowest of each says; and every lap's."""
+    few, many, one, two = kinds_of(settings)
+    most, less, span = f"{two[0]:,} people", f"{many[0]:,} people", f"{few[0]:,} to {one[0]:,} people"
+    laps = f"median of {settings.laps} run{'s' if settings.laps > 1 else ''}"
+    growth = f"log-log slope of one worker's time, {laps}"
+    loads = {kind: "load before " + ", ".join(f"{lap['load']:.1f}" for lap in runs[kind]) for kind in (one, two)}
+    rows = [  # name, what, over, bar, whether at most, the runs it comes from, the numbers of them that say it
+        ("memory", f"MB above imports, largest process, {laps}", most, 300, True, (two, two), ("largest",)),
+        ("memory, all", f"MB above imports, three processes together, {laps}", most, 900, True, (two, two), ("total",)),
+        ("flat", f"memory above imports at {most}, {laps}", f"at {less}", 1.1, True, (two, many), ("largest",)),
+        ("input and output", f"reading and writing, {laps}", "all time of workers", 0.25, True, (two, two),
+         ("moved", "work")),
+        ("workers", f"one process, {most}, {laps} ({loads[one]})", f"two worker processes ({loads[two]})", 1.0, False,
+         (one, two), ("seconds",)),
+        ("slope, from above", growth, span, 1.05, True, (one, few), ("work",)),
+        ("slope, from below", growth, span, 0.95, False, (one, few), ("work",)),
     ]  # fmt: skip
+    middle, lowest = ({kind: reduced(each, by) for kind, each in runs.items()} for by in (median, min))
+    out = []
+    for name, of, over, bar, at_most, kinds, fields in rows:
+        ratio, fastest = (values(settings, each)[name] for each in (middle, lowest))
+        seconds = (middle[kind]["seconds"] for kind in kinds)
+        details = {
+            _words(kind): {each: [lap[each] for lap in runs[kind]] for each in (*fields, "load")} for kind in kinds
+        }
+        out.append(Ratio(name, of, over, bar, at_most, ratio, fastest, *seconds, details=details))
+    return out
 
 
-def _ratio(
-    name: str, of: str, over: str, bar: float, at_most: bool, value: float, a: dict[str, Any], b: dict[str, Any]
-) -> Ratio:
-    return Ratio(name, of, over, bar, at_most, value, value, a["seconds"], b["seconds"])
+def values(settings: Settings, runs: dict[Kind, Run]) -> dict[str, float]:
+    """Return every number by its name."""
+    few, many, one, two = (runs[kind] for kind in kinds_of(settings))
+    slope = math.log(one["work"] / few["work"]) / math.log(settings.most / settings.few)
+    return {
+        "memory": two["largest"],
+        "memory, all": two["total"],
+        "flat": two["largest"] / many["largest"],
+        "input and output": two["moved"] / two["work"],
+        "workers": one["seconds"] / two["seconds"],
+        "slope, from above": slope,
+        "slope, from below": slope,
+    }
+
+
+def kinds_of(settings: Settings) -> tuple[Kind, Kind, Kind, Kind]:
+    """Return what is run: few people alone, many with two workers, and most with one and with two."""
+    return (settings.few, 1), (settings.many, 2), (settings.most, 1), (settings.most, 2)
+
+
+def reduced(laps: Sequence[Run], reduce: Callable[[Sequence[float]], float]) -> Run:
+    """Return laps in one."""
+    return {name: reduce([lap[name] for lap in laps]) for name in laps[0]}
+
+
+def _words(kind: Kind) -> str:
+    return f"{kind[0]:,} people, {kind[1]} worker{'s' if kind[1] > 1 else ''}"
 
 
 def engines(settings: Settings, folder: Path) -> list[Ratio]:
@@ -194,7 +218,7 @@ def engines(settings: Settings, folder: Path) -> list[Ratio]:
     for engine in ("spark", "dask"):
         for mark in ("driver", "died"):
             (folder / mark).unlink(missing_ok=True)
-        model = ModelSource(str(folder / "model.py:deadly"))
+        model, load = ModelSource(str(folder / "model.py:deadly")), os.getloadavg()[0]
         done = score_files(folder / "test.fox", model, [str(table)], folder / engine, engine=engine, **given)
         found = pq.read_table(folder / engine / "scores.parquet", columns=["row_id", "score"]).sort_by("row_id")
         assert (folder / "died").exists(), "no worker was lost"
@@ -203,7 +227,7 @@ def engines(settings: Settings, folder: Path) -> list[Ratio]:
         of = f"largest difference of a score on {engine.title()}, a worker killed"
         over = f"one machine, {settings.engine_rows:,} people"
         seconds = done["settings"]["seconds"], local["settings"]["seconds"]
-        out.append(Ratio(engine, of, over, 1e-6, True, far, far, *seconds))
+        out.append(Ratio(engine, of, over, 1e-6, True, far, far, *seconds, details={"load": round(load, 2)}))
     return out
 
 
@@ -211,7 +235,7 @@ def measure(settings: Settings) -> list[Ratio]:
     """Return all that is measured."""
     with TemporaryDirectory(prefix="bench-stream-") as name:
         folder = Path(name)
-        reference = people(settings.reference, settings.features, 0)
+        reference = named(people(settings.reference, settings.features, SEED), 0)
         columns = [f"x{j}" for j in range(settings.features)]
         given = {"protected": "group", "columns": columns, "refits": settings.refits, "id": "name", "seed": SEED}
         save_test(fit_test(reference, **given), folder / "test.fox")
@@ -222,9 +246,11 @@ def measure(settings: Settings) -> list[Ratio]:
 
 def sizes(s: dict[str, Any]) -> str:
     """Return the settings in a sentence."""
+    laps = s.get("laps", 1)
+    repeated = f" Runs on one machine: {laps} of each, in turns, and their medians." if laps > 1 else ""
     return (
         f"Test `rank` with {s['refits']} re-fits on {s['reference']:,} people; a network of {s['features']} features, "
-        f"width {s['width']} and depth {s['depth']}; parts of {s['part_rows']:,} people."
+        f"width {s['width']} and depth {s['depth']}; parts of {s['part_rows']:,} people.{repeated}"
     )
 
 
@@ -235,9 +261,8 @@ BENCHMARK = Benchmark(
     quick=QUICK,
     seed=SEED,
     sizes=sizes,
-    results=HERE / "results" / "stream.json",
-    readme=HERE.parent / "docs" / "scale.md",
-    marks=("<!-- numbers of bench_stream.py: begin -->", "<!-- numbers of bench_stream.py: end -->"),
+    packages=("pyarrow", "pyspark", "dask"),
+    **places(__file__, readme="docs/scale.md"),
 )
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import json
 import os
 import platform
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -18,28 +18,37 @@ import torch
 from fairfox.data.files import written_whole
 from fairfox.extras import installed_versions
 
+HERE = Path(__file__).resolve().parent
 PATIENCE, FEWEST_LAPS = 40.0, 5  # seconds, after which a busy machine is asked for no more laps than these
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """One measured ratio beside its bar."""
+    """One measured ratio beside its bar, or without one: reported, whatever it is."""
 
     name: str
     of: str  # what is divided
     over: str  # by what
-    bar: float
+    bar: float | None
     at_most: bool  # else at least
     ratio: float  # median over laps
     fastest: float  # fastest lap over fastest lap: what is left of it on a busy machine
     seconds_of: float  # median of one call
     seconds_over: float
     sound: bool = True  # whether what ours found is as good as what it is compared with
+    details: dict[str, Any] = field(default_factory=dict)  # the numbers behind it, as they were measured
 
     @property
     def holds(self) -> bool:
         """Whether the median keeps the bar, with results that are as good."""
+        if self.bar is None:
+            return self.sound
         return self.sound and (self.ratio <= self.bar if self.at_most else self.ratio >= self.bar)
+
+    def written(self, *, quick: bool) -> dict[str, Any]:
+        """Return what is written in results; no bar counts at small sizes."""
+        fields = {name: value for name, value in asdict(self).items() if name != "details" or value}
+        return {**fields, "holds": None if quick else self.holds}
 
 
 @dataclass(frozen=True)
@@ -55,18 +64,23 @@ class Benchmark:
     results: Path
     readme: Path
     marks: tuple[str, str]  # in the readme, around the table
+    packages: tuple[str, ...] = ()  # whose versions matter beside those that always do
+    more: Callable[[dict[str, Any]], Sequence[str]] = lambda found: ()  # lines between the table and the sizes
+    chart: Callable[[dict[str, Any]], Any] | None = None  # a picture of the results, drawn beside them
 
     def table(self, found: dict[str, Any]) -> str:
         """Return the ratios as a Markdown table, with the machine and sizes below."""
-        return "\n".join([*table_of(found["ratios"]), "", self.sizes(found["settings"]), "", circumstances(found)])
+        parts = [table_of(found["ratios"]), self.more(found), [self.sizes(found["settings"])], [circumstances(found)]]
+        return "\n\n".join("\n".join(part) for part in parts if part)
 
-    def write_readme(self, found: dict[str, Any]) -> None:
-        """Put the numbers between their marks in the readme."""
-        begin, end = self.marks
-        head, rest = self.readme.read_text(encoding="utf-8").split(begin)
-        tail = rest.split(end)[1]
-        with written_whole(self.readme) as path:
-            path.write_text(f"{head}{begin}\n{self.table(found)}\n{end}{tail}", encoding="utf-8")
+    def show(self, found: dict[str, Any]) -> None:
+        """Put the numbers between their marks in the readme, and draw the picture beside the results."""
+        put_between(self.readme, self.marks, self.table(found))
+        if self.chart is not None:
+            picture = self.chart(found)
+            for kind in ("png", "svg"):
+                with written_whole(self.results.with_suffix(f".{kind}")) as path:
+                    picture.save(str(path), format=kind, scale_factor=2 if kind == "png" else 1)
 
     def measured(self, *, quick: bool) -> dict[str, Any]:
         """Return all ratios with what is needed to judge them."""
@@ -77,11 +91,11 @@ class Benchmark:
         return {
             "seed": self.seed,
             "quick": quick,
-            "ratios": [{**asdict(r), "holds": None if quick else r.holds} for r in ratios],
+            "ratios": [ratio.written(quick=quick) for ratio in ratios],
             "settings": asdict(settings),
             "machine": {"cpu": cpu_model(), "cores": os.cpu_count(), "threads": torch.get_num_threads(), "load": load},
             "versions": {"python": platform.python_version()}
-            | installed_versions("fairfox", "torch", "numpy", "scikit-learn"),
+            | installed_versions("fairfox", "torch", "numpy", "scikit-learn", *self.packages),
             "seconds": round(perf_counter() - start, 1),
         }
 
@@ -93,7 +107,7 @@ class Benchmark:
         parser.add_argument("--out", type=Path, help=f"JSON file; default: {self.results.name}, none with --quick")
         options = parser.parse_args(arguments)
         if options.readme:
-            self.write_readme(json.loads(self.results.read_text(encoding="utf-8")))
+            self.show(json.loads(self.results.read_text(encoding="utf-8")))
             return 0
         found = self.measured(quick=options.quick)
         print(self.table(found))
@@ -102,8 +116,26 @@ class Benchmark:
             with written_whole(out) as path:
                 path.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
             if out.resolve() == self.results:
-                self.write_readme(found)
+                self.show(found)
         return 0 if options.quick or all(r["holds"] for r in found["ratios"]) else 1
+
+
+def places(script: str, *, readme: str = "benchmarks/README.md") -> dict[str, Any]:
+    """Return where the results of a script go, and the page of the project that shows them between its marks."""
+    name = Path(script).name
+    return {
+        "results": HERE / "results" / f"{Path(name).stem.removeprefix('bench_')}.json",
+        "readme": HERE.parent / readme,
+        "marks": (f"<!-- numbers of {name}: begin -->", f"<!-- numbers of {name}: end -->"),
+    }
+
+
+def put_between(page: Path, marks: tuple[str, str], text: str) -> None:
+    """Replace what stands between two marks of a page."""
+    head, rest = page.read_text(encoding="utf-8").split(marks[0])
+    tail = rest.split(marks[1])[1]
+    with written_whole(page) as path:
+        path.write_text(f"{head}{marks[0]}\n{text}\n{marks[1]}{tail}", encoding="utf-8")
 
 
 def compare(of: Callable[[], object], over: Callable[[], object], *, laps: int) -> tuple[float, float, float, float]:
@@ -140,10 +172,17 @@ def table_of(ratios: Sequence[dict[str, Any]]) -> list[str]:
     """Return the lines of a Markdown table of ratios."""
     lines = ["| what | over | bar | measured | fastest laps | holds |", "|---|---|---|---|---|---|"]
     for r in ratios:
-        holds = {None: "-", True: "yes", False: "**no**"}[r["holds"]]
-        bar = f"{'≤' if r['at_most'] else '≥'} {r['bar']:g}"
+        bar, holds = judged(r)
         lines.append(f"| {r['of']} | {r['over']} | {bar} | {r['ratio']:.3g} | {r['fastest']:.3g} | {holds} |")
     return lines
+
+
+def judged(ratio: dict[str, Any]) -> tuple[str, str]:
+    """Return the bar of a written ratio, and whether it is kept, in words."""
+    if ratio["bar"] is None:
+        return "none", "**no**" if ratio["holds"] is False else "-"
+    bar = f"{'≤' if ratio['at_most'] else '≥'} {ratio['bar']:g}"
+    return bar, {None: "-", True: "yes", False: "**no**"}[ratio["holds"]]
 
 
 def circumstances(found: dict[str, Any]) -> str:

@@ -15,7 +15,8 @@ from support import PEOPLE, example_result
 
 import fairfox
 from fairfox.errors import DataError, OptionError
-from fairfox.report.text import effect_lines, verdict
+from fairfox.report.lines import effect_lines
+from fairfox.report.verdict import verdict
 from fairfox.testing import assert_individually_fair
 
 QUICK: dict[str, Any] = {"protected": "sex", "refits": 2, "folds": 2}

@@ -20,7 +20,8 @@ import fairfox
 from fairfox.cli.main import cli
 from fairfox.demo import audit_lending, lending_model
 from fairfox.errors import OptionError
-from fairfox.report.text import amount, listed, number, percent, verdict
+from fairfox.report.text import amount, listed, number, percent
+from fairfox.report.verdict import verdict
 from fairfox.result import AuditResult
 from fairfox.synthetic.two_groups import LENDING
 

@@ -190,14 +190,19 @@ class FittedTest:
 
     def encoding_of(self, frame: Table) -> Encoding:
         """Return the encoding that gives models tables like the one that is scored."""
-        lacking = [name for name in self.encoding.columns if name not in frame.columns]
+        self.check_has_columns(frame)
+        return replace(self.encoding, fitted_on=_with_levels(frame.select(list(self.encoding.columns)), self.encoding))
+
+    def check_has_columns(self, frame: Table) -> None:
+        """Refuse a table that lacks a column of the model's."""
+        there = set(frame.columns)
+        lacking = [name for name in self.encoding.columns if name not in there]
         if lacking:
             more = f" (and {len(lacking) - 1} more)" if len(lacking) > 1 else ""
             raise ColumnError(
                 f"The table has no column '{lacking[0]}'{more}, which the test was fitted on; "
                 "give a table with the same columns"
             )
-        return replace(self.encoding, fitted_on=_with_levels(frame.select(list(self.encoding.columns)), self.encoding))
 
     def measured(self, name: str, seen: Scored, *, step: float | None = None) -> Measurement:
         """Return what one of the tests measures on people, by its name.

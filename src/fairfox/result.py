@@ -312,7 +312,7 @@ class AuditResult:
 
     def summary(self) -> str:
         """Return the audit in a dozen lines of plain text, and some for each further protected variable."""
-        from fairfox.report.text import summary_lines
+        from fairfox.report.lines import summary_lines
 
         return "\n".join(summary_lines(self))
 

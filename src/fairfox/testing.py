@@ -64,7 +64,8 @@ def _limits(max_flagged: float | None, limits: Mapping[str, float] | None) -> di
 
 def _objections(result: AuditResult, *, strict: bool) -> list[str]:
     """Return what speaks against a model, a line each, what it fails by first; nothing where it is good enough."""
-    from fairfox.report.text import effect_lines, next_lines, verdict
+    from fairfox.report.lines import effect_lines
+    from fairfox.report.verdict import next_lines, verdict
 
     limits, found = result.settings["max_flagged"] or {}, result.verdict
     _check_that_it_can_be_told(result, limits, strict=strict)

@@ -15,6 +15,48 @@ def test_one_file_holds_what_each_script_found(bench, tmp_path):
         assert one == json.loads(bench.benchmarks()[name].results.read_text(encoding="utf-8"))
 
 
+def test_the_page_begins_with_every_ratio_of_the_one_file(bench):
+    found = json.loads(bench.RESULTS.read_text(encoding="utf-8"))
+    shown = bench.README.read_text(encoding="utf-8").split(bench.MARKS[0])[1].split(bench.MARKS[1])[0].strip()
+    assert shown == bench.summary(found)
+    for peer in ("captum", "inFairness", "FlipTest", "Algorithm 1 one row at a time"):
+        assert peer in shown
+
+
+def test_the_one_file_is_small_and_says_how_everything_was_measured(bench, tmp_path):
+    found = json.loads(bench.RESULTS.read_text(encoding="utf-8"))
+    assert found == bench.collect(tmp_path / "bench.json"), "run benchmarks/run_all.py --collect"
+    assert bench.RESULTS.stat().st_size < 100_000
+    for one in found.values():
+        assert {"seed", "settings", "machine", "versions", "seconds", "ratios"} <= set(one)
+        assert one["quick"] is False
+        assert {"cpu", "cores", "threads", "load"} <= set(one["machine"])
+
+
+def test_the_summary_counts_bars_and_drops_circumstances(bench):
+    ratio = {"over": "theirs; as it was", "at_most": True, "ratio": 1.5}
+    kept = {**ratio, "of": "ours (fast: 3 ms)", "bar": 2.0, "holds": True}
+    broken = {**ratio, "of": "ours: one, two", "bar": 1.0, "holds": False}
+    free = {**ratio, "of": "ours", "bar": None, "holds": True}
+    lines = bench.summary({"bench_a": {"ratios": [kept, broken]}, "bench_b": {"ratios": [free]}}).splitlines()
+    assert lines[0] == "1 of 2 bars are kept."
+    assert lines[4:] == [
+        "| a | ours | theirs | ≤ 2 | 1.5 | yes |",
+        "| a | ours | theirs | ≤ 1 | 1.5 | **no** |",
+        "| b | ours | theirs | none | 1.5 | - |",
+    ]
+
+
+def test_collecting_writes_the_file_and_the_table_and_runs_nothing(bench, monkeypatch, tmp_path):
+    page = tmp_path / "README.md"
+    page.write_text("\n".join(bench.MARKS), encoding="utf-8")
+    monkeypatch.setattr(bench, "RESULTS", tmp_path / "bench.json")
+    monkeypatch.setattr(bench, "README", page)
+    assert bench.run(["--collect"]) == 0
+    found = json.loads((tmp_path / "bench.json").read_text(encoding="utf-8"))
+    assert bench.summary(found) in page.read_text(encoding="utf-8")
+
+
 def test_every_script_of_the_folder_is_known(bench):
     assert {"bench_audit", "bench_engine", "bench_scaling", "bench_score"} <= set(bench.benchmarks())
 

@@ -58,6 +58,58 @@ def test_the_readme_is_written_again_from_the_results(example, tmp_path):
     assert "| 1.5 |" in example.readme.read_text(encoding="utf-8")
 
 
+def test_what_has_no_bar_is_reported_whatever_it_is(bench, example):
+    reported = [bench.Ratio("name", "of", "over", None, True, 99.0, 98.0, 1.0, 1.0)]
+    free = replace(example, measure=lambda s: reported)
+    assert free.run([]) == 0
+    assert "| of | over | none | 99 | 98 | - |" in example.readme.read_text(encoding="utf-8")
+    worse = replace(example, measure=lambda s: [replace(reported[0], sound=False)])
+    assert worse.run([]) == 1  # what ours found is not as good
+
+
+def test_details_lines_and_versions_of_ones_own_are_kept(bench, example):
+    points = {"laps": [1.0, 2.0, 4.0]}
+    ratios = [
+        bench.Ratio("plain", "of", "over", 2.0, True, 1.0, 1.0, 1.0, 1.0),
+        bench.Ratio("rich", "of", "over", 2.0, True, 1.0, 1.0, 1.0, 1.0, details=points),
+    ]
+    rich = replace(
+        example,
+        measure=lambda s: ratios,
+        more=lambda found: [f"Laps: {found['ratios'][1]['details']['laps']}", "last"],
+        packages=("pyarrow", "no-such-package"),
+    )
+    assert rich.run([]) == 0
+    found = json.loads(rich.results.read_text(encoding="utf-8"))
+    assert "details" not in found["ratios"][0]
+    assert found["ratios"][1]["details"] == points
+    assert found["versions"]["no-such-package"] == "not installed"
+    assert found["versions"]["pyarrow"][0].isdigit()
+    assert "yes |\n\nLaps: [1.0, 2.0, 4.0]\nlast\n\n10 rows.\n" in rich.table(found)
+
+
+def test_a_chart_is_drawn_beside_the_results_and_only_with_them(example, tmp_path):
+    class Picture:
+        def save(self, path, *, format, scale_factor):
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(f"{format} x{scale_factor}")
+
+    drawn = replace(example, chart=lambda found: Picture())
+    assert drawn.run(["--quick"]) == 0
+    assert not [*tmp_path.glob("found*")]
+    assert drawn.run([]) == 0
+    assert (tmp_path / "found.png").read_text(encoding="utf-8") == "png x2"
+    assert (tmp_path / "found.svg").read_text(encoding="utf-8") == "svg x1"
+
+
+def test_a_script_finds_its_results_and_its_marks_by_its_name(bench):
+    found = bench.places("/anywhere/bench_one.py", readme="docs/scale.md")
+    assert found["results"] == bench.HERE / "results" / "one.json"
+    assert found["readme"] == bench.HERE.parent / "docs" / "scale.md"
+    assert found["marks"] == ("<!-- numbers of bench_one.py: begin -->", "<!-- numbers of bench_one.py: end -->")
+    assert bench.places("bench_one.py")["readme"] == bench.HERE / "README.md"
+
+
 def test_a_bar_that_is_not_kept_ends_with_1(example):
     worse = replace(example, settings=Settings(rows=20))
     assert worse.run([]) == 1

@@ -3,6 +3,7 @@ import math
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -97,6 +98,13 @@ def test_places_are_those_among_the_levels_and_minus_one_elsewhere():
     assert places_of(series, ("a", "b")).tolist() == [1, -1, -1, 0]
 
 
+def test_whole_numbers_with_gaps_are_floats_also_beyond_what_floats_hold():
+    values = [2**53 + 1, None, -3]
+    for frame in (pa.table({"v": values}), pl.DataFrame({"v": values}), pd.DataFrame({"v": pd.array(values, "Int64")})):
+        found = numbers(column(load_table(frame), "v"))
+        np.testing.assert_array_equal(found, [float(2**53), np.nan, -3.0])
+
+
 def frames_of(values: object):
     """Yield the tables that can hold the values in a column v."""
     yield pd.DataFrame({"v": pd.Series(values, dtype=object)})
@@ -104,6 +112,7 @@ def frames_of(values: object):
     if len(kinds) <= 1 and not any(issubclass(kind, np.generic) for kind in kinds):
         yield pd.DataFrame({"v": values})
         yield pl.DataFrame({"v": values}, strict=False)
+        yield pa.table({"v": values})
         yield pd.DataFrame({"v": pd.Categorical(values)})
 
 

@@ -297,6 +297,39 @@ def test_options_that_do_not_fit_the_table_are_refused(options: dict[str, Any], 
         fitted(load_table(people()), **options)
 
 
+def test_a_device_gets_what_the_processor_gets_gaps_included():
+    rng = np.random.default_rng(0)
+    numbers = {f"x{j}": rng.normal(3, 2, 40).astype(dtype) for j, dtype in enumerate(("float32", "float64", "int32"))}
+    gaps = [None if i % 7 == 0 else float(i) for i in range(40)]
+    table = load_table(
+        pa.table(
+            {
+                **numbers,
+                "gaps": gaps,
+                "nan": np.where(np.arange(40) % 5, 1.5 * np.arange(40), np.nan),
+                "c": ["a", "b"] * 20,
+            }
+        )
+    )
+    encoding = fit_encoding(table, protected="c")
+    elsewhere = encoding.encode(table, device="cpu:0")  # this processor, by the way to a GPU
+    assert torch.equal(elsewhere.x, encoding.encode(table).x)
+    full = load_table(table.to_native().slice(1, 4))
+    assert torch.equal(encoding.encode(full, device="cpu:0").x, encoding.encode(full).x)
+
+
+def test_a_device_refuses_what_the_processor_refuses():
+    table = load_table(pa.table({"x": [0.5, 1.0, 2.0, 4.0], "c": ["a", "b"] * 2}))
+    encoding = fit_encoding(table, protected="c")
+    for values, message in (
+        ([1.0, np.inf], "holds 1 infinite"),
+        ([None, 1.0], "misses 1"),
+        ([np.nan, 1.0], "misses 1"),
+    ):
+        with pytest.raises(DataError, match=message):
+            encoding.encode(load_table(pa.table({"x": values, "c": ["a", "b"]})), device="cpu:0")
+
+
 def test_a_column_missing_from_the_second_table_is_named():
     encoding = fitted(load_table(people()))
     with pytest.raises(ColumnError, match="has no column 'debt'"):

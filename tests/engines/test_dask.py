@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from fairfox.errors import ColumnError, DataError, FileError, MissingExtraError
 from fairfox.scale import dask as on_dask
 from fairfox.scale.files import score_files
 from fairfox.scale.job import ModelSource
-from tests.scale.world import deadly, lending, make_world, model_of, scores_of
+from fairfox.scale.parts import Task
+from fairfox.scale.places import Part, Source
+from tests.scale.world import (
+    assert_parts_are_those_of_the_manifest,
+    deadly,
+    lending,
+    make_world,
+    model_of,
+    poisoned,
+    scores_of,
+)
 
 pytest.importorskip("dask.dataframe")
 pytestmark = [
@@ -83,6 +96,19 @@ def test_the_summary_of_a_dataframe_is_that_of_one_machine(world: Path):
     assert found["quantiles"] == local["quantiles"]
 
 
+def test_a_dataframe_without_people_or_columns_is_refused(world: Path):
+    import dask.dataframe
+
+    frame = lending(10).to_pandas()
+    for people, kind, said in (
+        (frame[:0], DataError, "no rows"),
+        (frame[["tenure_years"]], ColumnError, "no column that the test was fitted on"),
+        (frame[["income", "sex"]], ColumnError, "has no column 'debt_ratio'"),
+    ):
+        with pytest.raises(kind, match=said):
+            on_dask.score(dask.dataframe.from_pandas(people, npartitions=2), world / "test.fox", model_of(world).spec)
+
+
 def test_files_are_scored_in_the_same_parts_although_a_worker_dies(world: Path, cluster: Any):
     import dask
 
@@ -93,4 +119,55 @@ def test_files_are_scored_in_the_same_parts_although_a_worker_dies(world: Path, 
     assert (world / "died").exists()
     assert found["counts"]["people"] == PEOPLE
     assert len(list((world / "out/scores.parquet").iterdir())) == 4
+    assert_parts_are_those_of_the_manifest(world / "out")
     assert_same_people(scores_of(world / "out"), world)
+
+
+def test_a_part_that_ends_every_worker_is_named_and_the_others_are_done(world: Path, tmp_path: Path):
+    import dask
+
+    poison = pq.read_table(world / "in/b.parquet")["income"][500].as_py()
+    (tmp_path / "poisoned.py").write_text(poisoned(tmp_path / "asked_first", poison))
+    model = ModelSource(str(tmp_path / "poisoned.py:predict"))
+    given = {"part_rows": 500, "engine": "dask", "workers": 1}
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 0}),
+        pytest.raises(FileError, match=r"b.parquet', rows 500 to 999: workers died with it .* 7 of 8 parts"),
+    ):
+        score_files(world / "test.fox", model, [str(world / "in")], tmp_path / "out", **given)
+    assert len(scores_of(tmp_path / "out")) == PEOPLE - 500
+    assert_parts_are_those_of_the_manifest(tmp_path / "out")
+
+
+def test_a_scheduler_that_is_not_there_is_told_in_one_sentence(world: Path, tmp_path: Path):
+    import dask
+
+    nowhere = {"scheduler-address": "tcp://127.0.0.1:9", "distributed.comm.timeouts.connect": "1s"}
+    with (
+        dask.config.set(nowhere),
+        pytest.raises(FileError, match=r"^Dask has given up \(no scheduler at 'tcp://127.0.0.1:9': .*\); once"),
+    ):
+        score_files(world / "test.fox", model_of(world), [str(world / "in")], tmp_path / "out", engine="dask")
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "said"),
+    [
+        (
+            ModuleNotFoundError("No module named 'xgboost'"),
+            MissingExtraError,
+            r"Dask's workers cannot run fairfox \(No mod",
+        ),
+        (CancelledError("run_task-1"), FileError, r"Dask has given up \(run_task-1\)"),
+    ],
+)
+def test_what_is_no_fault_of_a_part_stops_the_run_with_one_sentence(error: Exception, kind: type, said: str):
+    import distributed
+
+    class Failed:
+        def result(self) -> None:
+            raise error
+
+    part = Part(Source("in", "/in/a.parquet", 9, None), (0, 1), 0, 50)
+    with pytest.raises(kind, match=said):
+        on_dask._outcome(distributed, Failed(), Task(part, "p"))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import pickle
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,12 +12,25 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from fairfox.errors import FileError
 from fairfox.scale import spark
 from fairfox.scale.files import score_files
-from fairfox.scale.job import ModelSource
-from tests.scale.world import deadly, lending, make_world, model_of, scores_of
+from fairfox.scale.job import ModelSource, job_for
+from fairfox.scale.parts import Task
+from fairfox.scale.places import find_sources, split
+from fairfox.scale.spark import run_spark
+from tests.scale.world import (
+    assert_parts_are_those_of_the_manifest,
+    deadly,
+    lending,
+    make_world,
+    model_of,
+    poisoned,
+    scores_of,
+)
 
 pytest.importorskip("pyspark")
 pytestmark = [
@@ -99,7 +114,34 @@ def test_files_are_scored_in_the_same_parts_although_a_worker_dies(world: Path, 
     assert (world / "died").exists()
     assert found["counts"]["people"] == PEOPLE
     assert len(list((world / "out/scores.parquet").iterdir())) == 4
+    assert_parts_are_those_of_the_manifest(world / "out")
     assert_same_people(scores_of(world / "out"), world)
+
+
+def test_a_part_that_ends_every_worker_is_named_and_the_others_are_done(world: Path, session: Any):
+    own, poison = world / "asked_first", pq.read_table(world / "in/b.parquet")["income"][500].as_py()
+    (world / "poisoned.py").write_text(poisoned(own, poison))
+    model = ModelSource(str(world / "poisoned.py:predict"))
+    given = {"part_rows": 500, "engine": "spark", "workers": 2}
+    with pytest.raises(FileError, match=r"b.parquet', rows 500 to 999: workers died with it .* 7 of 8 parts"):
+        score_files(world / "test.fox", model, [str(world / "in")], world / "poisoned", **given)
+    assert len(scores_of(world / "poisoned")) == PEOPLE - 500
+    assert_parts_are_those_of_the_manifest(world / "poisoned")
+
+
+def test_outcomes_come_one_by_one_and_people_are_counted(world: Path, session: Any, tmp_path: Path):
+    parts, _ = split(find_sources([str(world / "in")]), 1000)
+    tasks = [Task(part, str(tmp_path / f"{n}.parquet")) for n, part in enumerate(parts)]
+    job = job_for(world / "test.fox", f"{world}/model.py:predict", lending(50).select, dumps=pickle.dumps)
+    counted: list[int] = []
+    outcomes = run_spark(job, tasks, 2, counted.append)
+    found = [next(outcomes)]
+    assert counted == [1000]  # before the others are asked for
+    found += list(outcomes)
+    assert counted == [1000] * 4
+    assert {outcome.task for outcome in found} == set(tasks)
+    assert [outcome.error for outcome in found] == [""] * 4
+    assert session.range(3).count() == 3  # whose session it is goes on with it
 
 
 def test_people_without_names_have_unique_numbers(world: Path, session: Any):
@@ -110,8 +152,13 @@ def test_people_without_names_have_unique_numbers(world: Path, session: Any):
 
 def test_the_command_scores_on_spark_without_an_activated_environment(world: Path, tmp_path: Path):
     outside = {"PATH": os.defpath, "HOME": str(tmp_path)} | {k: v for k, v in os.environ.items() if k == "JAVA_HOME"}
-    arguments = [str(world / "test.fox"), f"{world}/model.py:predict", str(world / "in"), "-o", str(tmp_path / "out")]
+    for name in ("driver", "died"):
+        (world / name).unlink(missing_ok=True)
+    (world / "deadly.py").write_text(deadly(world))
+    arguments = [str(world / "test.fox"), f"{world}/deadly.py:predict", str(world / "in"), "-o", str(tmp_path / "out")]
     command = [sys.executable, "-m", "fairfox.cli.main", "score", *arguments, "--engine", "spark", "--workers", "1"]
     done = subprocess.run(command, env=outside, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    assert (world / "died").exists()
+    assert not re.search(r"org\.apache\.spark\.\S*Exception|\tat |\[Stage ", done.stderr)  # a worker lost is no news
     assert_same_people(scores_of(tmp_path / "out"), world)

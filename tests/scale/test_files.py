@@ -403,11 +403,10 @@ def test_another_device_gives_the_same_scores(folder: Path, device: str):
     [
         ({"device": "cuda:99"}, "There is no device 'cuda:99' here"),
         ({"device": "meta"}, "There is no device 'meta' here"),
-        ({"device": "cpu:0", "workers": 2}, "scores in one process of its own"),
-        ({"device": "cpu:0", "workers": None, "engine": "spark"}, "scores in one process of its own"),
+        ({"device": "cpu:0", "engine": "spark"}, "--device cpu:0 scores with processes of this machine"),
     ],
 )
-def test_a_device_that_is_not_there_or_would_be_shared_is_refused(folder: Path, options: dict[str, Any], message: str):
+def test_a_device_that_is_not_there_or_no_engine_has_is_refused(folder: Path, options: dict[str, Any], message: str):
     with pytest.raises(OptionError, match=message):
         run(folder, **options)
     assert not (folder / "out").exists()

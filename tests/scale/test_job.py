@@ -1,15 +1,21 @@
 import pickle
+import sys
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from fairfox.errors import DataError, FileError
+from fairfox.errors import ColumnError, DataError, FileError
 from fairfox.fitting import fit_test
-from fairfox.scale.job import ModelSource, columns_of, from_stream, plain, prepare, prepared
+from fairfox.scale.job import ModelSource, columns_of, from_stream, job_for, plain, prepare
 from fairfox.storage import save_test, to_bytes
 from tests.scale.world import COLUMNS, MODEL, job_of, lending
+
+
+def predict_half(table):
+    return [0.5] * len(table)
 
 
 def test_a_model_file_goes_with_the_job_and_is_told_by_its_content(tmp_path: Path):
@@ -26,9 +32,21 @@ def test_a_model_file_goes_with_the_job_and_is_told_by_its_content(tmp_path: Pat
         source.load()
 
 
-def test_a_model_that_is_no_file_is_told_by_its_name():
-    assert ModelSource("json:loads").shipped() == ModelSource("json:loads")
-    assert ModelSource("json:loads").identity == {"name": "json:loads"}
+def test_a_function_of_a_module_is_told_by_the_module_s_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "scorecard_of_ours.py").write_text(MODEL)
+    source = ModelSource("scorecard_of_ours:predict")
+    expected = {"name": "scorecard_of_ours:predict", "sha256": sha256(MODEL.encode()).hexdigest()}
+    assert source.shipped() == source
+    assert source.identity == expected
+    (tmp_path / "scorecard_of_ours.py").write_text(MODEL + "# another")
+    assert source.identity["name"] == expected["name"]
+    assert source.identity["sha256"] != expected["sha256"]
+    assert "scorecard_of_ours" not in sys.modules
+
+
+def test_a_model_without_a_file_is_told_by_its_name():
+    assert ModelSource("sys:getsizeof").identity == {"name": "sys:getsizeof"}
     assert ModelSource("https://models.example/a/invocations").identity == {
         "name": "https://models.example/a/invocations"
     }
@@ -80,12 +98,30 @@ def test_a_test_comes_as_a_file_as_bytes_or_fitted(tmp_path: Path):
     (tmp_path / "model.py").write_text(MODEL)
     source = ModelSource(str(tmp_path / "model.py:predict"))
     jobs = [
-        prepared(test, source, lambda columns: lending(20).select(["sex", *COLUMNS]), options={})
+        job_for(test, source.spec, lambda columns: lending(20).select(["sex", *COLUMNS]), dumps=pickle.dumps)
         for test in (fitted, to_bytes(fitted), tmp_path / "test.fox")
     ]
     assert len({job.digest for job in jobs}) == 1
     with pytest.raises(DataError, match="no rows"):
         prepare(to_bytes(fitted), fitted, source, lending(0), options={})
+    with pytest.raises(ColumnError, match="no column that the test was fitted on, such as 'income'"):
+        prepare(to_bytes(fitted), fitted, source, lending(5).select([]), options={})
+
+
+def test_a_model_comes_as_a_name_a_path_or_an_object(tmp_path: Path):
+    fitted = fit_test(lending(60), protected="sex", columns=COLUMNS, refits=1)
+    (tmp_path / "model.py").write_text(MODEL)
+    name = str(tmp_path / "model.py:predict")
+    given = {"dumps": pickle.dumps, "delta": 0.3, "trust": True}
+    named, path, object_ = (
+        job_for(fitted, model, lambda columns: lending(20).select(columns), **given)
+        for model in (name, Path(name), predict_half)
+    )
+    assert named == path
+    assert named.model.content == MODEL.encode()  # it goes with the job
+    assert named.model.trust
+    assert named.settled.delta == 0.3
+    assert object_.model == ModelSource("function", pickled=pickle.dumps(predict_half))
 
 
 def test_dictionaries_become_what_they_stand_for():

@@ -39,6 +39,15 @@ def test_quantiles_count_weights_and_leave_out_what_is_unknown():
     assert quantile(histogram(np.array([SMALLEST / 2]), np.ones(1)), 0.5) == 0.0
 
 
+def test_what_is_infinite_is_in_the_last_bucket_and_nobody_without_weight_is_lost():
+    values = np.array([np.inf, 1e308, -np.inf, 2.0, 2.0])
+    buckets = histogram(values, np.array([1.0, 1.0, 1.0, 0.0, 0.0]))
+    assert len(buckets) == 3
+    assert sorted(buckets.values()) == [0.0, 1.0, 2.0]
+    assert quantile(buckets, 1.0) == pytest.approx(1e298, rel=ACCURACY)
+    assert quantile(buckets, 0.0) == pytest.approx(-1e298, rel=ACCURACY)
+
+
 def test_sums_are_added_key_by_key_and_sketches_are_left_as_they_were():
     one, two = {"n": 1, "by": {"a": 1.5}}, {"n": 2, "by": {"a": 1.0, "b": 3}}
     assert merge([one, two, {}]) == {"n": 3, "by": {"a": 2.5, "b": 3}}

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from jsonschema import Draft202012Validator
 
+from fairfox.data.hashes import file_sha256
 from fairfox.fitted import FittedTest
 from fairfox.fitting import fit_test
 from fairfox.models.loading import load_model
@@ -39,6 +40,21 @@ def predict(table):
         driver.write_text(str(os.getpid()))
     elif driver.read_text() != str(os.getpid()) and len(table) > 100 and not died.exists():
         died.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return 1 / (1 + 2.72 ** (3 - table["income"] / 10_000))
+"""
+
+
+def poisoned(driver: Path, income: float) -> str:
+    """Return a model that ends its process, unless that asked first, whenever somebody with this income comes first."""
+    return f"""
+import os, signal
+from pathlib import Path
+driver = Path({str(driver)!r})
+def predict(table):
+    if not driver.exists():
+        driver.write_text(str(os.getpid()))
+    elif driver.read_text() != str(os.getpid()) and float(list(table["income"])[0]) == {income!r}:
         os.kill(os.getpid(), signal.SIGKILL)
     return 1 / (1 + 2.72 ** (3 - table["income"] / 10_000))
 """
@@ -81,6 +97,13 @@ def at_once(fitted: FittedTest, people: pa.Table, folder: Path, **options: Any) 
 def scores_of(out: Path) -> pa.Table:
     """Return all scores that a run has written."""
     return pq.read_table(out / "scores.parquet")
+
+
+def assert_parts_are_those_of_the_manifest(out: Path) -> None:
+    """Fail unless every part that is done is there, and is the file whose hash was told when it was done."""
+    told = {part["name"]: part["sha256"] for part in json.loads((out / "manifest.json").read_text())["parts"]}
+    found = {path.name: file_sha256(path) for path in (out / "scores.parquet").glob("part-*")}
+    assert found == {name: digest for name, digest in told.items() if digest}
 
 
 def assert_same_columns(found: pa.Table, expected: pa.Table, *, within: float = 1e-12) -> None:

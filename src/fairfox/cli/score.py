@@ -159,7 +159,8 @@ def _score_table(
     test: Path, model: str, table: str, out: Path, *, trust: bool, endpoint: dict[str, Any], options: dict[str, Any]
 ) -> None:
     """Score one table that fits into memory, and say what was found."""
-    from fairfox.report.text import people, verdict
+    from fairfox.report.text import people
+    from fairfox.report.verdict import verdict
     from fairfox.storage import load_test
 
     fitted = load_test(test)

@@ -7,24 +7,18 @@ from rich.table import Table
 from rich.text import Text
 
 from fairfox.comparison import Comparison
-from fairfox.report.text import (
+from fairfox.report.lines import (
     alignment_line,
-    cell,
     check_lines,
-    ended,
     flip_lines,
-    heading_unit,
-    megabytes,
-    number,
-    people,
-    percent,
     proxy_lines,
     quality_line,
     reading_lines,
     signed_word,
     variable_lines,
-    verdict,
 )
+from fairfox.report.text import cell, ended, heading_unit, megabytes, number, people, percent
+from fairfox.report.verdict import verdict
 from fairfox.result import AuditResult, Finding
 
 MOST_FEATURES = 8

@@ -7,6 +7,7 @@ from typing import Any
 
 import narwhals as nw
 import numpy as np
+import pyarrow as pa
 
 from fairfox.data.dataset import Level
 from fairfox.data.table import check_column
@@ -31,10 +32,11 @@ def missing(series: Series) -> np.ndarray:
 
 def numbers(series: Series) -> np.ndarray:
     """Return a numeric column as floats (N,), NaN where a value is missing; whole numbers above 2^53 are rounded."""
-    if series.dtype.is_integer() and not series.is_null().any():
-        return np.asarray(series.to_numpy()).astype(float)
-    if series.dtype.is_integer():  # Arrow refuses to round
-        return np.array([np.nan if value is None else float(value) for value in objects(series)])
+    if series.dtype.is_integer():  # numpy rounds where Arrow refuses to
+        gone = np.asarray(series.is_null().to_numpy(), dtype=bool)
+        values = np.asarray((series.fill_null(0) if gone.any() else series).to_numpy()).astype(float)
+        values[gone] = np.nan
+        return values
     return np.asarray(series.cast(nw.Float64).to_numpy(), dtype=float)
 
 
@@ -78,9 +80,20 @@ def listed(names: Iterable[str], *, most: int = 3) -> str:
 def places_of(series: Series, levels: Iterable[Level]) -> np.ndarray:
     """Return the place of every value among the levels (N,), -1 where it is not among them."""
     place = {level_key(level): j for j, level in enumerate(levels)}
+    native = series.to_native()
+    if isinstance(native, pa.ChunkedArray) and _is_plain(native.type):  # without an object for everyone
+        coded = native.combine_chunks().dictionary_encode()
+        codes = coded.indices.fill_null(len(coded.dictionary)).to_numpy(zero_copy_only=False)
+        own = [*coded.dictionary.to_pylist(), None]
+        return np.asarray(np.take([place.get(level_key(value), -1) for value in own], codes))
     values = objects(series)
     found = {value: place.get(level_key(value), -1) for value in set(values)}  # a column has few different ones
     return np.fromiter(map(found.__getitem__, values), dtype=int, count=len(values))
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    """Return whether Arrow tells values of this type apart as Python does: NaN, for one, is none it knows of."""
+    return any(test(kind) for test in (pa.types.is_string, pa.types.is_large_string, pa.types.is_integer))
 
 
 def same_text(value: object, text: str) -> bool:

@@ -80,13 +80,11 @@ class Encoding:
 
         The table may lack the protected columns (their values are unknown then), the label and the id.
         """
-        columns = np.zeros((self.width, len(table)))  # they are written one by one
-        self._write(table, columns.T)
         c = np.stack([source.encode(table) for source in self.sources], axis=1)
         label, ids = (None if n is None or n not in table.columns else n for n in (self.label, self.id_column))
         weights = None if self.weights is None else _read_weights(table, self.weights)
         return Dataset(
-            x=torch.as_tensor(columns).to(device).to(self.dtype).T.contiguous(),
+            x=self._x(table, device).to(self.dtype).T.contiguous(),
             c=torch.as_tensor(c).to(self.dtype),
             protected=tuple(s.variable for s in self.sources),
             features=self.features,
@@ -96,19 +94,34 @@ class Encoding:
             weights=None if weights is None else torch.tensor(weights).to(self.dtype),
         )
 
-    def _write(self, table: Table, x: np.ndarray) -> None:
-        """Write every feature into its place in x (N, D); large tables with as many threads as torch may use."""
+    def _x(self, table: Table, device: str) -> Tensor:
+        """Return the features in double precision, one after the other (D, N): they are written one by one."""
+        here = np.zeros((self.width, len(table)))
+        if device == "cpu":
+            self._write(table, self.features, here)
+            return torch.as_tensor(here)
+        x = torch.zeros(here.shape, dtype=torch.float64, device=device)
+        sent = [_send(f, column(table, f.name), x) for f in self.features]
+        finite = x.isfinite().all(1).tolist()
+        rest = [f for f, there in zip(self.features, sent, strict=True) if not (there and finite[f.start])]
+        self._write(table, rest, here)
+        for f in rest:
+            x[f.start : f.stop] = torch.as_tensor(here[f.start : f.stop])
+        return x
+
+    def _write(self, table: Table, features: Sequence[Feature], x: np.ndarray) -> None:
+        """Write features into their places in x (D, N); large tables with as many threads as torch may use."""
 
         def write(f: Feature) -> None:
-            encode_feature(f, column(table, f.name), x)
+            encode_feature(f, column(table, f.name), x.T)
 
         threads = torch.get_num_threads() if x.size > _LARGE else 1
         if threads == 1:
-            for f in self.features:
+            for f in features:
                 write(f)
             return
         with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(write, self.features))  # in order, so that the first column that is wrong is named
+            list(pool.map(write, features))  # in order, so that the first column that is wrong is named
 
     def project(self, x: Tensor) -> Tensor:
         """Return x with every one-hot block clipped at 0 and renormalised; blocks without mass stay empty."""
@@ -333,3 +346,12 @@ def _label_values(series: Series) -> tuple[Level, ...] | None:
     """Return the classes of a label, or None for a number with more than ten values."""
     values = levels_of(series)
     return None if series.dtype.is_numeric() and len(values) > 10 else tuple(values)
+
+
+def _send(f: Feature, series: Series, x: Tensor) -> bool:
+    """Return whether a column was written to x (D, N) on its device: floats are, the missing as what is not finite."""
+    if f.kind != "continuous" or not series.dtype.is_float() or series.null_count():
+        return False
+    values = torch.as_tensor(np.array(series.to_numpy())).to(x.device)
+    x[f.start] = (values.double() - f.mean) / f.scale
+    return True

@@ -28,7 +28,8 @@ def fit_feature(name: str, series: Series, also: Series | None, start: int, forc
         raise DataError(
             f"Column '{name}' is given as continuous and holds {series.dtype}; give numbers, or leave it categorical"
         )
-    _check_finite(name, series)
+    if series.dtype.is_numeric():
+        _refuse_infinite(name, numbers(series))
     gone = any(bool(missing(part).any()) for part in (series, also) if part is not None)
     if kind == "continuous":
         return _fit_continuous(name, numbers(series)[~missing(series)], start, gone)
@@ -49,12 +50,17 @@ def encode_feature(f: Feature, series: Series, x: np.ndarray) -> None:
         known = (place >= 0).nonzero()[0]
         x[known, f.start + place[known]] = 1.0
         return
-    gone = missing(series)
-    if not series.dtype.is_numeric() and not gone.all():
+    if series.dtype.is_numeric():
+        values = numbers(series)
+        gone = np.isnan(values)
+    elif missing(series).all():
+        values, gone = np.zeros(len(series)), np.ones(len(series), dtype=bool)
+    else:
         raise DataError(f"Column '{f.name}' holds {series.dtype} here and was numeric in the fitting rows")
-    _check_finite(f.name, series)
-    values = np.zeros(len(series)) if gone.all() else numbers(series)
-    x[:, f.start] = np.where(gone, 0.0, (values - f.mean) / f.scale)
+    _refuse_infinite(f.name, values)
+    x[:, f.start] = (values - f.mean) / f.scale
+    if gone.any():
+        x[gone, f.start] = 0.0
     if f.has_missing:
         x[:, f.start + 1] = gone
     elif gone.any():
@@ -112,8 +118,8 @@ def _detect(series: Series) -> FeatureKind:
     return "categorical" if len(np.unique(numbers(series)[~missing(series)])) <= 2 else "continuous"
 
 
-def _check_finite(name: str, series: Series) -> None:
-    infinite = int(np.isinf(numbers(series)).sum()) if series.dtype.is_numeric() else 0
+def _refuse_infinite(name: str, values: np.ndarray) -> None:
+    infinite = int(np.isinf(values).sum())
     if infinite:
         raise DataError(f"Column '{name}' holds {infinite} infinite value(s); numbers must be finite or missing")
 

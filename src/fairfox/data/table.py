@@ -73,6 +73,9 @@ def column_names(table: Any) -> list[str]:
 
 def check_column(table: nw.DataFrame[Any], name: str, *, role: str = "column") -> None:
     """Raise a ColumnError that suggests the closest name when `name` is no column of the table."""
+    native = table.to_native()
+    if isinstance(native, pa.Table) and native.schema.get_field_index(name) >= 0:  # it writes down no list of all names
+        return
     if name not in table.columns:
         raise ColumnError(f"The table has no {role} '{name}'.{did_you_mean(name, table.columns)}")
 

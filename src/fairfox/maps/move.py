@@ -7,126 +7,24 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from numbers import Real
-from typing import Literal, NamedTuple, Self
+from typing import Self
 
 import torch
 from torch import Tensor
 
-from fairfox.alignment import dead_rows, inverse_direction
-from fairfox.auxiliary.model import Auxiliary, AuxiliaryModel, centre_and_spread, combine_outputs
+from fairfox.auxiliary.model import Auxiliary, AuxiliaryModel
 from fairfox.data.dataset import Dataset, Protected, missing_columns, project_blocks
-from fairfox.errors import NotFittedError, OptionError, ShapeError
-from fairfox.gradients.autograd import autograd_jacobian
-from fairfox.maps.columns import outside, ranks_of
-from fairfox.maps.legitimate import legitimate_features, remaining_metric
-from fairfox.maps.protocol import (
-    FLAT,
-    OFF_RANGE,
-    CounterfactualMap,
-    Mapped,
-    check_groups_present,
-    number_reached,
-    where_to,
-    who_counts,
-)
-from fairfox.maps.rank import RankMap
+from fairfox.errors import NotFittedError, OptionError
+from fairfox.maps.columns import outside
+from fairfox.maps.destinations import GroupLogits, OutputLine, Persistence
+from fairfox.maps.held import held_columns, regression
+from fairfox.maps.outputs import check_outputs, moving
+from fairfox.maps.protocol import FLAT, OFF_RANGE, CounterfactualMap, Mapped, check_groups_present, where_to, who_counts
 from fairfox.maps.ranks import kept_missing
-from fairfox.maps.surfaces import Bent
+from fairfox.maps.surroundings import Metric, Surroundings, look_around
+from fairfox.maps.walks import Way, follow, map_by_hand, plain_network
 from fairfox.models.protocol import Model, row_blocks
-from fairfox.models.torch_model import Tail
 from fairfox.nets.slopes import ReluNet
-from fairfox.similarity import between_metric, covariance_metric
-
-Metric = Literal["identity", "covariance", "between"]
-Persistence = Literal["adaptive"] | float
-
-
-@dataclass(frozen=True)
-class GroupLogits:
-    """Mean and spread of the auxiliary's logit in each of two groups, from rows it was not trained on."""
-
-    mean: Tensor  # (2,)
-    spread: Tensor  # (2,)
-    between: float  # the between-group share of the logit's variance (eta squared)
-
-    @classmethod
-    def of(cls, logit: Tensor, c: Tensor, weights: Tensor | None = None) -> GroupLogits:
-        """Return the statistics of logits (n,) over the groups c (n,), 0 and 1."""
-        parts = [c == 0, c == 1]
-        counts = [None if weights is None else weights[part].to(logit) for part in parts]
-        moments = [_moments(logit[part], count) for part, count in zip(parts, counts, strict=True)]
-        mean, spread = (torch.stack(each) for each in zip(*moments, strict=True))
-        size = [part.sum() if count is None else count.sum() for part, count in zip(parts, counts, strict=True)]
-        share = torch.stack(size).to(mean)
-        share = share / share.sum()
-        within = (share * spread.square()).sum()
-        between = (share * (mean - (share * mean).sum()).square()).sum()
-        return cls(mean, spread, float(between / (between + within).clamp(min=1e-30)))
-
-    def where_to(self, logit: Tensor, own: Tensor, persistence: Persistence) -> Tensor:
-        """Return the logit each person should reach in the other group: r(x)."""
-        p = _carried_over(persistence, self.between)
-        other = 1 - own
-        known = self.spread[own] > 0  # a group of one has no spread to compare with
-        ratio = torch.where(known, self.spread[other] / torch.where(known, self.spread[own], 1.0), 1.0)
-        return self.mean[other] + p * ratio * (logit - self.mean[own])
-
-
-@dataclass(frozen=True)
-class OutputLine:
-    """The least-squares line of the auxiliary's output on a number, from rows it was not trained on."""
-
-    slope: Tensor
-    level: Tensor  # the output at c = 0
-    explained: float  # the share of the output's variance on the line (R squared)
-
-    @classmethod
-    def of(cls, output: Tensor, c: Tensor, weights: Tensor | None = None) -> OutputLine:
-        """Return the line of outputs (n,) on the numbers c (n,)."""
-        count = _counts(weights, output)
-        share = count / count.sum()
-        out, at = output - (share * output).sum(), c - (share * c).sum()
-        variance = (share * at.square()).sum()
-        slope = (share * at * out).sum() / variance
-        explained = slope.square() * variance / (share * out.square()).sum().clamp(min=1e-30)
-        return cls(slope, (share * (output - slope * c)).sum(), float(explained.clamp(max=1.0)))
-
-    def where_to(self, output: Tensor, c: Tensor, to: Tensor, persistence: Persistence) -> Tensor:
-        """Return the output each person should reach at the number `to` (n,) instead of c (n,): r(x)."""
-        here, there = (self.level + self.slope * at for at in (c, to))
-        return there + _carried_over(persistence, self.explained) * (output - here)
-
-
-@dataclass(frozen=True)
-class Surroundings:
-    """What the fitting rows say about one protected variable, whatever the auxiliary."""
-
-    gaps: Tensor  # (G, D): the mean of x in each class; (1, D): its slope on a number
-    covariance: Tensor | None  # (D, D), shrunk; None for the identity metric
-    hidden: Tensor  # (D,) bool: columns that do not move along
-    withheld_map: RankMap | None
-    legitimate: Bent
-    spread: float = 1.0  # of a number
-    values: Tensor | None = None  # of a number, in order
-
-    def metric(self, kind: Metric, gap: Tensor) -> Tensor | None:
-        """Return S (D, D) for people who cross a gap (D,); None for the identity."""
-        if self.covariance is None:
-            return None
-        matrix = between_metric(self.covariance, gap) if kind == "between" else self.covariance.clone()
-        hidden = self.hidden.to(matrix.device)
-        matrix[hidden] = 0.0
-        matrix[:, hidden] = 0.0
-        return matrix
-
-
-class Way(NamedTuple):
-    """Where some people go: their rows, the classes whose difference moves, and what output they are to reach."""
-
-    rows: Tensor  # (n,)
-    pair: tuple[int, int]
-    reach: Tensor  # (n,)
-    gap: Tensor  # (D,)
 
 
 @dataclass(kw_only=True)
@@ -194,10 +92,18 @@ class MoveMap:
         p, c = data.protected[self.variable], data.c[:, self.variable]
         to = where_to(data, self.variable, to)
         if self.by_hand and (net := self._plain_network(data, to)) is not None:
-            return self._mapped_by_hand(net, data)
+            return map_by_hand(
+                net,
+                data,
+                self.variable,
+                self.logits[0, 1],
+                persistence=self.persistence,
+                steps=self.steps,
+                batch_size=self.batch_size,
+            )
         unknown = data.c[:, [self.variable, *self._others(data.protected)]].isnan().any(1)
         going = ~(unknown | to.isnan() | (to == c if not p.is_continuous else to == 0))
-        there = to if self.surroundings.values is None else self._reached(c, to)
+        there = self.surroundings.reached(c, to)
         off = going & there.isnan()
         kept = self.surroundings.legitimate.among(data.x.shape[1])
         x, flat = data.x.clone(), torch.zeros(len(c), dtype=torch.bool, device=c.device)
@@ -227,30 +133,8 @@ class MoveMap:
             return None
         if not bool((to == 1 - c).all()):  # false too where a value is unknown
             return None
-        affine = getattr(self._moving(data.protected, (0, 1)), "first_affine", None)
-        rest = None if affine is None else affine[2]
-        if affine is None or not isinstance(rest, Tail) or rest.finish is not None or rest.linears is None:
-            return None
-        weights = [affine[0], *(linear.weight.detach() for linear in rest.linears)]
-        biases = [affine[1], *(linear.bias.detach() for linear in rest.linears)]
-        return ReluNet(weights, biases) if weights[0].dtype == data.x.dtype else None
-
-    def _mapped_by_hand(self, net: ReluNet, data: Dataset) -> Mapped:
-        """Return everyone in the other group, one pass of the network there and back for each step."""
-        x, own = data.x.clone(), data.c[:, self.variable].long()
-        lost = torch.zeros(len(x), dtype=torch.bool, device=x.device)
-        for block in row_blocks(len(x), self.batch_size):
-            rows, reach = x[block], torch.empty(0)  # a view: it is moved in place
-            for step in range(self.steps):
-                output, slope = net.with_slope(rows)
-                if step == 0:
-                    reach = self.logits[0, 1].where_to(output, own[block], self.persistence)
-                lost[block] |= advance(rows, slope, (reach - output) / (self.steps - step))
-        overshoot = outside(x, data.features)
-        x = project_blocks(x, data.features)
-        if bool(lost.any()):
-            x[lost] = data.x[lost]
-        return Mapped(x, lost, FLAT, overshoot)
+        net = plain_network(self._moving(data.protected, (0, 1)))
+        return net if net is not None and net.weights[0].dtype == data.x.dtype else None
 
     def _train(self, data: Dataset, refits: int, *, seed: int) -> Auxiliary:
         auxiliary = copy.copy(self.auxiliary)
@@ -265,7 +149,16 @@ class MoveMap:
         others = self._others(data.protected, variable)
         known = who_counts(data, [variable, *others])
         check_groups_present(known, variable)
-        surroundings = self._look_around(known, variable, seed)
+        surroundings = look_around(
+            known,
+            variable,
+            metric=self.metric,
+            shrink=self.shrink,
+            others=others,
+            hold_others=self.hold_others,
+            legitimate=self.legitimate,
+            seed=seed,
+        )
         unseen = None if auxiliary.held_out is None else who_counts(auxiliary.held_out, [variable, *others])
         maps = []
         for member in list(auxiliary.members)[:refits]:
@@ -275,34 +168,11 @@ class MoveMap:
             maps.append(one)
         return maps
 
-    def _look_around(self, known: Dataset, variable: int, seed: int) -> Surroundings:
-        """Return what rows whose value is known say: the metric's ingredients, and where withheld columns go."""
-        p, c = known.protected[variable], known.c[:, variable]
-        withheld = known.withheld.to(known.x.device)
-        seen = torch.where(withheld, 0.0, known.x)  # what is withheld does not move along
-        covariance = None
-        if self.metric != "identity":
-            covariance = covariance_metric(seen, shrink=self.shrink, weights=known.weights)
-        rank = ranks_of(known, variable, known.withheld, seed=seed, hold_others=self.hold_others)
-        legitimate = Bent.of(legitimate_features(known, self.legitimate), known.x)
-        still = legitimate.among(known.x.shape[1]).to(withheld.device)
-        if covariance is not None and self.legitimate:
-            covariance = remaining_metric(covariance, still)
-        hidden = withheld | missing_columns(known).to(withheld.device) | still
-        held = held_columns(known, self._others(known.protected, variable), legitimate)
-        if not p.is_continuous:
-            member = torch.stack([c == code for code in range(len(p.levels))], dim=1).to(seen)
-            gaps = _regression(seen, member, held, known.weights)[0]
-            return Surroundings(gaps, covariance, hidden, rank, legitimate)
-        mean, spread = centre_and_spread(c, known.weights)
-        along = torch.stack([(c - mean) / spread, torch.ones_like(c)], dim=1)
-        slope = _regression(seen, along, held, known.weights)[0][:1] / spread
-        return Surroundings(slope, covariance, hidden, rank, legitimate, float(spread), c.unique())
-
     def _learn_where(self, known: Dataset, unseen: Dataset | None) -> None:
         """Read off where people stand: from unseen rows, or from all known ones where these lack a group."""
         p = known.protected[self.variable]
-        self._check_outputs(known)
+        assert self.model is not None
+        check_outputs(self.model, known)
         self.logits, self.shifts = {}, {}
         if p.is_continuous:
             many = unseen is not None and len(unseen.c[:, self.variable].unique()) > 1
@@ -324,7 +194,7 @@ class MoveMap:
 
     def _shift_of(self, rows: Dataset, own: Tensor, output: Tensor) -> Tensor:
         """Return how the output goes with the variables that are held (H,), the own group the same."""
-        return _regression(output[:, None], own, self._held(rows), rows.weights)[1][:, 0]
+        return regression(output[:, None], own, self._held(rows), rows.weights)[1][:, 0]
 
     def _shifted(self, rows: Dataset, pair: tuple[int, int]) -> Tensor:
         """Return the part of everyone's output (n,) that goes with the variables that are held."""
@@ -334,12 +204,6 @@ class MoveMap:
         """Return what is the same here and there, as columns (n, H)."""
         assert self.surroundings is not None
         return held_columns(rows, self._others(rows.protected), self.surroundings.legitimate)
-
-    def _reached(self, c: Tensor, to: Tensor) -> Tensor:
-        """Return the number (N,) that is so many standard deviations away; NaN beyond those of the fitting rows."""
-        assert self.surroundings is not None
-        assert self.surroundings.values is not None
-        return number_reached(c.contiguous(), to * self.surroundings.spread, self.surroundings.values)
 
     def _ways(self, data: Dataset, to: Tensor, going: Tensor) -> Iterator[Way]:
         """Yield everyone who goes: all with a number at once, and those between the same two classes together."""
@@ -366,24 +230,15 @@ class MoveMap:
     def _follow(self, way: Way, data: Dataset) -> tuple[Tensor, Tensor]:
         """Return the rows (n, D) of people at the end of their way, and who (n,) found no direction to go on."""
         assert self.surroundings is not None
-        model = self._moving(data.protected, way.pair)
-        matrix = self.surroundings.metric(self.metric, way.gap)
-        still = missing_columns(data) | self.surroundings.legitimate.among(data.x.shape[1])
-        moved, stuck = [], []
-        for block in row_blocks(len(way.rows), self.batch_size):
-            x = data.x[way.rows[block]]
-            lost = torch.zeros(len(x), dtype=torch.bool, device=x.device)
-            for step in range(self.steps):
-                jac = autograd_jacobian(model, x, batch_size=self.batch_size)  # (n, 1, D)
-                jac[:, :, still] = 0.0
-                lost |= dead_rows(jac)
-                direction = inverse_direction(jac, metric=matrix)[:, :, 0]
-                with torch.no_grad():
-                    left = way.reach[block] - model(x)[:, 0]
-                x = x + direction * (left / (self.steps - step))[:, None]
-            moved.append(x)
-            stuck.append(lost)
-        return torch.cat(moved), torch.cat(stuck)
+        return follow(
+            way,
+            data.x,
+            self._moving(data.protected, way.pair),
+            metric=self.surroundings.metric(self.metric, way.gap),
+            still=missing_columns(data) | self.surroundings.legitimate.among(data.x.shape[1]),
+            steps=self.steps,
+            batch_size=self.batch_size,
+        )
 
     def _others(self, protected: Sequence[Protected], variable: int | None = None) -> list[int]:
         """Return the variables that are held: a crossing changes its parts, and is itself changed with them."""
@@ -393,68 +248,14 @@ class MoveMap:
         return [v for v, p in enumerate(protected) if v != own and not p.parts]
 
     def _moving(self, protected: Sequence[Protected], pair: tuple[int, int]) -> Model:
-        """Return what moves as a model (N, D) -> (N, 1): one output, or the difference of two classes' logits."""
+        """Return what moves as a model (N, D) -> (N, 1)."""
         assert self.model is not None
-        return combine_outputs(self.model, _row(protected, self.variable, pair)[None])
+        return moving(self.model, protected, self.variable, pair)
 
     def _output(self, data: Dataset, pair: tuple[int, int] = (0, 1)) -> Tensor:
         model = self._moving(data.protected, pair)
         with torch.no_grad():
             return torch.cat([model(data.x[rows])[:, 0] for rows in row_blocks(len(data), self.batch_size)])
-
-    def _check_outputs(self, data: Dataset) -> None:
-        assert self.model is not None
-        found, expected = self.model(data.x[:1]).shape[1], sum(p.outputs for p in data.protected)
-        if found != expected:
-            raise ShapeError(
-                f"The auxiliary has {found} outputs; expected {expected}: one for two groups or a number, one per "
-                "class of many, variable after variable"
-            )
-
-
-def advance(x: Tensor, slope: Tensor, by: Tensor) -> Tensor:
-    """Move rows x (n, D) in place until an output with this slope (n, D) has changed by so much (n,), and return who
-    found no direction to go (n,)."""
-    square = torch.linalg.vector_norm(slope, dim=1).square_()
-    limits = torch.finfo(square.dtype)
-    if bool(((square > limits.tiny**0.5) & (square < limits.max**0.5)).all()):
-        x.addcmul_(slope, (by / square)[:, None])
-        return torch.zeros_like(by, dtype=torch.bool)
-    jac = slope[:, None]  # some are too small or too large to be squared
-    x.add_(inverse_direction(jac)[:, :, 0] * by[:, None])
-    return dead_rows(jac)
-
-
-def held_columns(data: Dataset, others: Sequence[int], legitimate: Bent) -> Tensor:
-    """Return what is held as columns (N, H): other protected variables, and legitimate features.
-
-    Classes but the first as 0 and 1, and numbers. What is unknown is 0: such people are neither learnt from nor moved.
-    """
-    columns = [data.x.new_zeros(len(data), 0)]
-    for v in others:
-        p, c = data.protected[v], data.c[:, v].to(data.x)
-        codes = torch.arange(1, max(len(p.levels), 1), device=c.device)
-        columns.append(c.nan_to_num()[:, None] if p.is_continuous else (c[:, None] == codes).to(data.x))
-    return torch.cat([*columns, legitimate(data.x)], dim=1)
-
-
-def _regression(values: Tensor, own: Tensor, held: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return the least-squares coefficients of values (n, D) on own (n, G) and held columns (n, H), both at once."""
-    root = _counts(weights, values).sqrt()[:, None].double()
-    design = torch.cat([own, held], dim=1).to(root)
-    solution = torch.linalg.lstsq(root * design, root * values.to(root), driver="gelsd").solution.to(values)
-    return solution[: own.shape[1]], solution[own.shape[1] :]
-
-
-def _row(protected: Sequence[Protected], variable: int, pair: tuple[int, int] = (0, 1)) -> Tensor:
-    """Return what moves as a combination (K,) of the outputs: one output, or the difference of two classes'."""
-    start = sum(p.outputs for p in protected[:variable])
-    row = torch.zeros(sum(p.outputs for p in protected), dtype=torch.float64)
-    if protected[variable].kind == "categorical":
-        row[start + pair[1]], row[start + pair[0]] = 1.0, -1.0
-    else:
-        row[start] = 1.0
-    return row
 
 
 def _of_two(data: Dataset, variable: int, low: int, high: int) -> Dataset:
@@ -462,21 +263,3 @@ def _of_two(data: Dataset, variable: int, low: int, high: int) -> Dataset:
     c = data.c[:, variable]
     member = (c == low) | (c == high)
     return data if bool(member.all()) else data[member]
-
-
-def _moments(values: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return the mean and the standard deviation of values (n,)."""
-    if weights is None:
-        return values.mean(), values.std(correction=0)
-    share = weights / weights.sum()
-    mean = (share * values).sum()
-    return mean, (share * (values - mean).square()).sum().sqrt()
-
-
-def _counts(weights: Tensor | None, like: Tensor) -> Tensor:
-    """Return how many people each row stands for (n,)."""
-    return like.new_ones(len(like)) if weights is None else weights.to(like)
-
-
-def _carried_over(persistence: Persistence, explained: float) -> float:
-    return (1 - explained) ** 2 if persistence == "adaptive" else persistence

@@ -6,10 +6,11 @@ import math
 from typing import Any
 
 from fairfox.data.dataset import group_name
+from fairfox.report.lines import signed_word
 from fairfox.report.readings import readings_table
 from fairfox.report.spread import spread_of
 from fairfox.report.tables import Table, count, make_table
-from fairfox.report.text import cell, heading_unit, number, percent, signed_word, unit_words
+from fairfox.report.text import cell, heading_unit, number, percent, unit_words
 from fairfox.result import AuditResult, FeatureEffect, Finding
 
 MOST_GROUPS, MOST_FEATURES = 6, 12

@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 from xml.etree import ElementTree as ET
 
-from fairfox.report.text import people, percent, variable_lines, verdict
+from fairfox.report.lines import variable_lines
+from fairfox.report.text import people, percent
+from fairfox.report.verdict import verdict
 from fairfox.result import AuditResult, Finding
 
 Outcome = Literal["passed", "failure", "skipped"]

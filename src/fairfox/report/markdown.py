@@ -6,18 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fairfox.report.lines import proxy_lines, signed_word, variable_lines
 from fairfox.report.tables import Table, make_table
-from fairfox.report.text import (
-    amount,
-    cell,
-    heading_unit,
-    next_lines,
-    percent,
-    proxy_lines,
-    signed_word,
-    variable_lines,
-    verdict,
-)
+from fairfox.report.text import amount, cell, heading_unit, percent
+from fairfox.report.verdict import next_lines, verdict
 from fairfox.result import AuditResult
 
 MOST_FEATURES = 8

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from fairfox.report.text import amount, because, cell, heading_unit, number
+from fairfox.report.contrasts import because
+from fairfox.report.text import amount, cell, heading_unit, number
 from fairfox.result import AuditResult, Finding
 
 MOST_ROWS, MOST_LETTERS = 40, 80  # in a person's table, in a cell of it

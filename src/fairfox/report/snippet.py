@@ -10,7 +10,8 @@ import torch
 
 from fairfox.report.escaping import escaping_environment
 from fairfox.report.markdown import groups_table
-from fairfox.report.text import people, verdict
+from fairfox.report.text import people
+from fairfox.report.verdict import verdict
 
 if TYPE_CHECKING:
     from fairfox.comparing import Compared

@@ -17,7 +17,7 @@ from torch import Tensor
 from fairfox.certification import Certificates
 from fairfox.comparison import Comparison
 from fairfox.reliability import DISAGREE, FAR
-from fairfox.report.text import verdict
+from fairfox.report.verdict import verdict
 from fairfox.result import SCHEMA_VERSION, AuditResult, FeatureEffect, Finding, Reading
 from fairfox.verdicts.model import Verdict
 from fairfox.verdicts.nulls import Null

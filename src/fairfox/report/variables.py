@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from fairfox.report import text
+from fairfox.report import lines, text
 from fairfox.report.tables import Table, count, make_table
 from fairfox.result import AuditResult, Finding
 
 
 def variable_view(result: AuditResult, finding: Finding) -> dict[str, Any]:
     """Return the tables and sentences of one protected variable."""
-    notes = "; ".join(text.variable_notes(result, finding))
-    flips = text.flip_lines(result, finding)
+    notes = "; ".join(lines.variable_notes(result, finding))
+    flips = lines.flip_lines(result, finding)
     return {
         "name": finding.name,
         "notes": f"{notes[:1].upper()}{notes[1:]}." if notes else None,
@@ -20,8 +20,8 @@ def variable_view(result: AuditResult, finding: Finding) -> dict[str, Any]:
         "groups": groups_table(result, finding),
         "matrix": matrix(result, finding),
         "flips": f"{flips[0]}." if flips else None,
-        "quality": f"{text.quality_line(finding.quality)}; {text.loss_words(finding.quality)}.",
-        "alignment": f"{text.alignment_line(finding)}.",
+        "quality": f"{lines.quality_line(finding.quality)}; {lines.loss_words(finding.quality)}.",
+        "alignment": f"{lines.alignment_line(finding)}.",
     }
 
 
@@ -32,7 +32,7 @@ def groups_table(result: AuditResult, finding: Finding) -> Table:
     own_deltas = any(group.name in result.deltas for group in finding.groups)
     signed = finding.signed is not None
     numbers = ["People", *(["Inferred"] if inferred else []), "Mean prediction"]
-    numbers += [f"Mean {text.signed_word(result)}{unit}"] if signed else []
+    numbers += [f"Mean {lines.signed_word(result)}{unit}"] if signed else []
     numbers += [f"Delta{unit}"] if own_deltas else []
     rows = []
     for group in finding.groups:
@@ -69,7 +69,7 @@ def matrix(result: AuditResult, finding: Finding) -> dict[str, Any] | None:
 
 
 def _matrix_note(result: AuditResult, finding: Finding) -> str:
-    note = f"Mean {text.signed_word(result)}{text.heading_unit(result.unit)} of the people in a row "
+    note = f"Mean {lines.signed_word(result)}{text.heading_unit(result.unit)} of the people in a row "
     if finding.kind == "continuous":
         note += f"one standard deviation up and down; above zero a higher {finding.name} goes with a higher prediction."
     else:

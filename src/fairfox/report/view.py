@@ -7,8 +7,9 @@ import math
 from typing import Any
 
 from fairfox.reliability import DISAGREE
-from fairfox.report import text
+from fairfox.report import contrasts, text
 from fairfox.report.figures import figures, signed_by_group
+from fairfox.report.lines import CHECKS, check_lines, signed_word
 from fairfox.report.method import method
 from fairfox.report.people import people_table
 from fairfox.report.readings import compensation_lines
@@ -16,6 +17,7 @@ from fairfox.report.slider import make_slider, why_no_slider
 from fairfox.report.summary import strict_json
 from fairfox.report.tables import Table, count, make_table
 from fairfox.report.variables import variable_view
+from fairfox.report.verdict import verdict
 from fairfox.result import AuditResult
 
 VIEW_VERSION = 1
@@ -46,8 +48,8 @@ def view(result: AuditResult, rows: object = None, *, table: object = None) -> d
         "charts": figures(result),
         "slider": slider,
         "no_slider": why_no_slider(result),
-        "spread_word": "scores" if result.signed is None else f"{text.signed_word(result)}s",
-        "readings": text.reading_words(result),
+        "spread_word": "scores" if result.signed is None else f"{signed_word(result)}s",
+        "readings": contrasts.reading_words(result),
         "compensation": [line for finding in result.findings for line in compensation_lines(result, finding)],
         "features": _features(result),
         "people": people_table(result, slider, rows=rows, table=table),
@@ -77,7 +79,7 @@ def _about(result: AuditResult) -> dict[str, Any]:
 
 def _verdict(result: AuditResult) -> dict[str, Any]:
     """Return the verdict in a sentence, what it rests on, and how it stands to the limits that were set."""
-    lines = text.verdict(result)
+    lines = verdict(result)
     found, flagged = result.verdict, bool(result.flags.any())
     return {
         "tone": _TONES[found.word] if found is not None else "open" if flagged else "passes",
@@ -164,7 +166,7 @@ def _by_variable(result: AuditResult) -> dict[str, Any]:
     rows = []
     for finding in result.findings:
         sure = finding.share_confident(result.weights)
-        row = [finding.name, text.compared(finding), count(finding.judged)]
+        row = [finding.name, contrasts.compared(finding), count(finding.judged)]
         row += [text.percent(finding.share_flagged(result.weights)), "-" if sure is None else text.percent(sure)]
         row += [text.cell(finding.mean_score(result.weights), result.unit)]
         row += [text.percent(result.worst_case[finding.name])] if result.tells_variables_apart else []
@@ -192,7 +194,7 @@ def _features(result: AuditResult) -> dict[str, Any]:
 
 
 def _checks(result: AuditResult) -> Table | None:
-    rows = [[text.CHECKS.get(name, name), text.number(value)] for name, value in result.checks.items()]
+    rows = [[CHECKS.get(name, name), text.number(value)] for name, value in result.checks.items()]
     return make_table(["Number"], ["Value"], rows) if rows else None
 
 
@@ -207,7 +209,7 @@ def _comparison(result: AuditResult) -> dict[str, Any] | None:
     return {
         "table": make_table(["Test"], ["Seconds", "Memory", *compared.tests], rows),
         "training": f"{compared.training.seconds:.1f}",
-        "lines": [text.ended(line) for line in text.check_lines(result)],
+        "lines": [text.ended(line) for line in check_lines(result)],
         "skipped": [text.ended(f"{name} was not run: {why}") for name, why in compared.skipped.items()],
     }
 

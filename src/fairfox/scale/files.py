@@ -33,7 +33,8 @@ from fairfox.scale.manifest import (
     unwritable,
 )
 from fairfox.scale.parts import Outcome, Task, Tick
-from fairfox.scale.places import PART_ROWS, Part, Source, find_sources, read_pilot, split
+from fairfox.scale.pilot import read_pilot
+from fairfox.scale.places import PART_ROWS, Part, Source, find_sources, split
 from fairfox.scale.pool import run_here, run_pool
 from fairfox.scale.settled import PILOT, Settled
 from fairfox.scale.sketches import merge
@@ -44,6 +45,7 @@ Engine = Literal["files", "spark", "dask"]
 Progress = Callable[[str, float], None]  # what is being done, and which fraction of the whole is done
 _DEFAULTS = {"positive": None, "output": "probability", "returns": None, "kind": None}
 _MOST = 3  # failures that are told one by one
+_OF_GPU = 4 << 30  # bytes of its memory for each process that uses it
 
 
 def score_files(
@@ -76,10 +78,10 @@ def score_files(
         engine: who does the work: processes on this machine, Spark or Dask.
         part_rows: people per part, at least; a part has whole row groups.
         overwrite: begin anew where the folder holds other scores.
-        device: "cuda" scores on a GPU, in one process that reads while the GPU computes.
+        device: "cuda" scores on a GPU that the worker processes share: some read while it computes for others.
         progress: is told how far it is.
     """
-    check_device(device, engine, workers)
+    check_device(device, engine)
     folder, started = Path(out), monotonic()
     options = {**_DEFAULTS, **(options or {})}
     fitted = load_test(test)
@@ -107,7 +109,7 @@ def score_files(
         tasks, records = _opened(folder, manifest, parts, anew=settled is None)
         follow = _Follower(sum(part.rows for part in parts), sum(task.part.rows for task in tasks), progress)
         try:
-            with closing(_run(job, tasks, engine, _processes(workers, device), follow.tick)) as outcomes:
+            with closing(_run(job, tasks, engine, processes(workers, device), follow.tick)) as outcomes:
                 for outcome in outcomes:
                     if outcome.fatal:
                         raise FileError(f"{outcome.error}; once that is put right, the same command goes on from there")
@@ -120,8 +122,8 @@ def score_files(
         return _finish(folder, manifest, records, failed, fitted, job, tables, monotonic() - started)
 
 
-def check_device(device: str, engine: Engine, workers: int | None) -> None:
-    """Refuse a device that is not there, or that several processes would share."""
+def check_device(device: str, engine: Engine) -> None:
+    """Refuse a device that is not there, or that an engine's workers may not have."""
     try:
         if not re.fullmatch(r"(cpu|cuda)(:\d+)?", device):
             raise RuntimeError("no device that computes")
@@ -130,12 +132,16 @@ def check_device(device: str, engine: Engine, workers: int | None) -> None:
         raise OptionError(
             f"There is no device '{device}' here; leave --device out to score on the processor"
         ) from error
-    if device != "cpu" and (engine != "files" or (workers or 1) > 1):
-        raise OptionError(f"--device {device} scores in one process of its own; leave --engine and --workers out")
+    if device != "cpu" and engine != "files":
+        raise OptionError(f"--device {device} scores with processes of this machine; leave --engine out")
 
 
-def _processes(workers: int | None, device: str) -> int:
-    return workers or (os.cpu_count() or 1 if device == "cpu" else 1)
+def processes(workers: int | None, device: str) -> int:
+    """Return how many worker processes there are: one per core unless told, as far as the memory of a GPU goes."""
+    most = os.cpu_count() or 1
+    if workers is None and device.startswith("cuda"):
+        most = min(most, max(1, torch.cuda.mem_get_info(torch.device(device))[0] // _OF_GPU))
+    return workers or most
 
 
 def _others(sources: Sequence[Source], folder: Path) -> list[Source]:
@@ -206,7 +212,7 @@ def _run(job: Job, tasks: Sequence[Task], engine: Engine, workers: int, tick: Ti
     if engine == "spark":
         from fairfox.scale.spark import run_spark
 
-        yield from run_spark(job, tasks, workers)
+        yield from run_spark(job, tasks, workers, tick)
     elif engine == "dask":
         from fairfox.scale.dask import run_dask
 

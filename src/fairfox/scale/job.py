@@ -13,14 +13,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from fairfox.data.hashes import file_sha256
 from fairfox.data.table import load_table
-from fairfox.errors import DataError, FairfoxError, FileError
+from fairfox.errors import ColumnError, DataError, FairfoxError, FileError
 from fairfox.fitted import FittedTest
 from fairfox.models.http_model import is_url, load_endpoint
 from fairfox.models.loading import load_model
 from fairfox.scale.settled import PILOT, Settled, settle
-from fairfox.storage import from_bytes
+from fairfox.scale.specs import file_of, hash_of
+from fairfox.storage import from_bytes, load_test, to_bytes
 
 _EXAMPLE = 50  # people that go with a job, so that every worker hands models the same kind of table
 
@@ -45,14 +45,18 @@ class ModelSource:
     @property
     def file(self) -> Path | None:
         """The file that is named: a model, or the Python file of `file.py:function`; None for anything else."""
-        return None if is_url(self.spec) or self.pickled is not None else _file_of(self.spec)[0]
+        return None if is_url(self.spec) or self.pickled is not None else file_of(self.spec)[0]
 
     @property
     def identity(self) -> dict[str, str]:
-        """What tells two models apart: the name, and a hash of the file, or of a folder's files, where there is one."""
+        """What tells two models apart: the name, and a hash of the file, the folder or the module it stands for.
+
+        What a module imports is not in its hash. URLs are told by their names alone.
+        """
         path = self.file
         if self.pickled is None and self.content is None and path is None:
-            return {"name": self.spec} | _folder_hash(self.spec)
+            found = hash_of(self.spec)
+            return {"name": self.spec} | ({} if found is None else {"sha256": found})
         content = self.pickled or self.content or (b"" if path is None else path.read_bytes())
         return {"name": Path(self.spec).name, "sha256": sha256(content).hexdigest()}
 
@@ -64,33 +68,11 @@ class ModelSource:
             return load_endpoint(self.spec, **self.endpoint)
         if self.content is None:
             return load_model(self.spec, trust=self.trust)
-        path, rest = _file_of(self.spec)
+        path, rest = file_of(self.spec)
         with TemporaryDirectory(prefix="fairfox-", ignore_cleanup_errors=True) as folder:
             copy = Path(folder) / Path(self.spec.removesuffix(rest)).name if path is None else Path(folder) / path.name
             copy.write_bytes(self.content)
             return load_model(f"{copy}{rest}", trust=self.trust)
-
-
-def _folder_hash(spec: str) -> dict[str, str]:
-    """Return a hash of the names and contents of a folder's files; nothing where a model is no folder."""
-    folder = Path(spec.removeprefix("file://"))
-    if is_url(spec) or not folder.is_dir():
-        return {}
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    told = [f"{path.relative_to(folder).as_posix()}:{file_sha256(path)}" for path in files]
-    return {"sha256": sha256("\n".join(told).encode()).hexdigest()}
-
-
-def _file_of(spec: str) -> tuple[Path | None, str]:
-    """Return the file that is named and what follows its name: "#output" of an ONNX file, ":function" of code."""
-    if Path(spec).is_file():
-        return Path(spec), ""
-    for ending, mark in ((".onnx", "#"), (".py", ":")):
-        place, found, rest = spec.partition(ending + mark)
-        if found:
-            path = Path(place + ending)
-            return (path if path.is_file() else None), mark + rest
-    return None, ""
 
 
 @dataclass(frozen=True)
@@ -148,6 +130,11 @@ def prepare(
 
     Whatever is wrong with the test, the model or the columns shows here, before any worker starts.
     """
+    if not pilot.column_names:
+        first = fitted.encoding.columns[0]
+        raise ColumnError(
+            f"The table has no column that the test was fitted on, such as '{first}'; give one that has them"
+        )
     if not len(pilot):
         raise DataError("The table has column names and no rows; give at least one row per individual")
     pilot = plain(pilot)
@@ -163,24 +150,42 @@ def prepare(
     return Job(test, source, dict(options), settled, to_stream(_example(pilot)), device)
 
 
-def prepared(
+def job_for(
     test: str | Path | bytes | FittedTest,
-    source: ModelSource,
+    model: object,
     pilot: Callable[[tuple[str, ...]], pa.Table],
-    **given: Any,
+    *,
+    dumps: Callable[[object], bytes],
+    delta: float | None = None,
+    trust: bool = False,
+    settled: Settled | None = None,
+    **options: Any,
 ) -> Job:
-    """Return the job for a test that is given as a file, as its content, or fitted; `pilot` reads people's columns."""
-    from fairfox.storage import load_test, to_bytes
+    """Return the job of scoring people that an engine has as a table of its own.
 
-    fitted = test if isinstance(test, FittedTest) else from_bytes(test) if isinstance(test, bytes) else load_test(test)
-    content = (
-        test
-        if isinstance(test, bytes)
-        else to_bytes(fitted)
-        if isinstance(test, FittedTest)
-        else Path(test).read_bytes()
+    Args:
+        test: a fitted test, or the path of a file that `fairfox fit` wrote, or that file's content.
+        model: what `fairfox score` takes (a file goes to the workers with the job), or a model that pickles.
+        pilot: reads some people: those of these columns that the table has.
+        dumps: pickles a model, also one of a notebook, as the engine's workers read it.
+        delta: people with a score above it are flagged; by default the test's own.
+        trust: load model files that could run code.
+        settled: what was settled before on other people; by default it is settled on the pilot.
+        options: positive, output, returns and kind, as for `fairfox.audit`.
+    """
+    source = (
+        ModelSource(str(model), trust).shipped()
+        if isinstance(model, str | Path)
+        else ModelSource(type(model).__name__, pickled=dumps(model))
     )
-    return prepare(content, fitted, source, pilot(columns_of(fitted)).slice(0, PILOT), **given)
+    if isinstance(test, FittedTest):
+        fitted, content = test, to_bytes(test)
+    elif isinstance(test, bytes):
+        fitted, content = from_bytes(test), test
+    else:
+        fitted, content = load_test(test), Path(test).read_bytes()
+    people = pilot(columns_of(fitted)).slice(0, PILOT)
+    return prepare(content, fitted, source, people, delta=delta, settled=settled, options=options)
 
 
 def plain(table: pa.Table) -> pa.Table:

@@ -25,6 +25,7 @@ from fairfox.scale.summary import as_json
 MANIFEST, SUMMARY, SCORES = "manifest.json", "summary.json", "scores.parquet"
 LOCK = ".lock"  # names the process that writes
 RECORD = b"fairfox"  # in the footer of a part file: what it holds
+_ENTRY = ("name", "file", "size", "stamp", "first_row", "rows", "sha256", "row_groups")  # of a part in the manifest
 _FORMAT = 1
 _LOG = logging.getLogger(__name__)
 _ANEW = "choose another folder, or begin anew with --overwrite"
@@ -56,8 +57,8 @@ class Record:
 
     def entry(self, name: str) -> dict[str, Any]:
         """Return it as the manifest lists it."""
-        own = {k: getattr(self, k) for k in ("file", "size", "stamp", "first_row", "rows", "sha256")}
-        return {"name": name, **own, "row_groups": list(self.groups)}
+        own = vars(self) | {"name": name, "row_groups": list(self.groups)}
+        return {field: own[field] for field in _ENTRY}
 
 
 def read_record(path: Path, entry: Mapping[str, Any]) -> Record:
@@ -140,7 +141,12 @@ def read_manifest(folder: Path) -> Manifest | None:
         if fields["format"] != _FORMAT:
             raise FileError(f"'{path}' was written by another version of fairfox; {_ANEW}")
         own = {name: fields[name] for name in ("settings", "settled", "failed", "complete")}
-        return Manifest(**own, parts=tuple(fields["parts"]))
+        parts = tuple({name: entry[name] for name in _ENTRY} for entry in fields["parts"])
+        return Manifest(**own, parts=parts)
+    except OSError as error:
+        if isinstance(error, FileError):
+            raise
+        raise FileError(f"'{path}' cannot be read ({error.strerror or error}); {_ANEW}") from error
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise FileError(f"'{path}' is damaged ({type(error).__name__}); {_ANEW}") from error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -19,11 +20,12 @@ import pyarrow.parquet as pq
 from fairfox.data.files import written_whole
 from fairfox.errors import DataError, FairfoxError
 from fairfox.scale.batches import BatchScorer, scorer_for
-from fairfox.scale.job import Job, columns_of
+from fairfox.scale.job import Job, columns_of, plain
 from fairfox.scale.manifest import RECORD, Record
 from fairfox.scale.places import Part, read_batches
 from fairfox.scale.sketches import Sketch, merge, sketch_of
 
+_SCHEMA = "ARROW:schema"  # where readers look for types: words, not the dictionaries they were written from
 Tick = Callable[[int], None]  # told how many more people are scored
 
 
@@ -45,11 +47,14 @@ class Outcome:
     fatal: bool = False  # it would hit every other part as well
 
 
-def run_task(job: Job, task: Task, tick: Tick | None = None) -> Outcome:
-    """Return the record of a part whose scores were written, or why they were not; other errors are bugs."""
+def run_task(job: Job, task: Task, tick: Tick | None = None, *, ahead: bool = False) -> Outcome:
+    """Return the record of a part whose scores were written, or why they were not; other errors are bugs.
+
+    With `ahead` people are read while those before them are scored, where another core has nothing to do.
+    """
     part = task.part
     try:
-        return Outcome(task, _write(job, task, tick or (lambda rows: None)))
+        return Outcome(task, _write(job, task, tick or (lambda rows: None), ahead))
     except FairfoxError as error:
         where = "" if part.source.name in str(error) else f"'{part.source.name}', rows from {part.first_row}: "
         return Outcome(task, error=f"{where}{error}")
@@ -60,19 +65,17 @@ def run_task(job: Job, task: Task, tick: Tick | None = None) -> Outcome:
         return Outcome(task, error=f"'{task.path}' cannot be written ({error.strerror or error})", fatal=True)
 
 
-def _write(job: Job, task: Task, tick: Tick) -> Record:
+def _write(job: Job, task: Task, tick: Tick, ahead: bool) -> Record:
     scorer, part = scorer_for(job), task.part
-    schema = scorer.schema.insert(0, pa.field("file", pa.string()))
+    schema = scorer.coded_schema.insert(0, pa.field("file", pa.dictionary(pa.int32(), pa.string())))
     clock, sketch = _Clock(), Sketch()
     with written_whole(Path(task.path)) as temporary, temporary.open("wb") as handle:
         hashed = _Hashed(handle)
-        texts = [f.name for f in schema if pa.types.is_string(f.type)]
-        writer = pq.ParquetWriter(pa.PythonFile(hashed, mode="w"), schema, use_dictionary=texts)
+        texts = [f.name for f in schema if pa.types.is_string(f.type) or pa.types.is_dictionary(f.type)]
+        writer = pq.ParquetWriter(pa.PythonFile(hashed, mode="w"), schema, use_dictionary=texts, store_schema=False)
         try:
-            gpu = job.device != "cpu"
-            batches = read_batches(part, columns_of(scorer.fitted), scorer.batch_rows, use_threads=gpu)
-            ahead = read_ahead(batches) if gpu else batches
-            for first, batch in _numbered(clock.reading(ahead)):
+            batches = read_batches(part, columns_of(scorer.fitted), scorer.batch_rows)
+            for first, batch in _numbered(clock.reading(read_ahead(batches) if ahead else batches)):
                 with clock.of("score"):
                     scores = _scored(scorer, part, first, batch)
                     sketch = merge([sketch, sketch_of(scores)])
@@ -80,7 +83,8 @@ def _write(job: Job, task: Task, tick: Tick) -> Record:
                     writer.write_table(pa.Table.from_batches([scores]).cast(schema))
                 tick(len(batch))
             record = Record.of(part, sketch, clock.seconds)
-            writer.add_key_value_metadata({RECORD: record.to_bytes()})
+            as_words = b64encode(plain(schema.empty_table()).schema.serialize())
+            writer.add_key_value_metadata({RECORD: record.to_bytes(), _SCHEMA: as_words})
         finally:
             writer.close()
         handle.flush()
@@ -110,10 +114,9 @@ def _scored(scorer: BatchScorer, part: Part, first: int, batch: pa.RecordBatch) 
         has = "has" if name in batch.schema.names else "has no"
         raise DataError(f"The table {has} column '{name}' of ids, unlike the tables read first; score it apart")
     rows = part.first_row + first + np.arange(len(batch))
-    scores = scorer.score(batch, numbers=pa.array(rows))
-    return scores.add_column(
-        0, "file", pa.array([part.source.name], pa.string()).take(pa.array(np.zeros(len(batch), int)))
-    )
+    scores = scorer.coded(batch, numbers=pa.array(rows))
+    files = pa.DictionaryArray.from_arrays(np.zeros(len(batch), np.int32), pa.array([part.source.name], pa.string()))
+    return scores.add_column(0, "file", files)
 
 
 class _Clock:

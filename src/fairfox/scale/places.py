@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -15,9 +15,8 @@ import pyarrow as pa
 import pyarrow.fs
 import pyarrow.parquet as pq
 
-from fairfox.errors import FairfoxError, FileError
+from fairfox.errors import FileError
 from fairfox.extras import require
-from fairfox.scale.job import plain
 
 ENDINGS = (".parquet", ".pq")
 PART_ROWS = 500_000  # people of a part, about: what a worker does at a time, and what a killed run loses
@@ -83,7 +82,7 @@ def _sources_of(table: str) -> list[Source]:
     try:
         infos = _listed(filesystem, path)
     except (OSError, pa.ArrowException) as error:
-        raise FileError(f"'{table}' cannot be reached: {_line(error)}; check the path") from error
+        raise FileError(f"'{table}' cannot be reached: {first_line(error)}; check the path") from error
     if not infos:
         raise FileError(f"There is no Parquet file at '{table}'; give a file, a folder, a pattern or a URL")
     return [
@@ -106,7 +105,7 @@ def file_system(table: str) -> tuple[Any, str]:
         try:
             filesystem, path = fsspec.core.url_to_fs(table)
         except (ValueError, ImportError, OSError) as error:
-            raise FileError(f"'{table}' cannot be reached: {_line(error)}; check the URL") from error
+            raise FileError(f"'{table}' cannot be reached: {first_line(error)}; check the URL") from error
         return pa.fs.PyFileSystem(pa.fs.FSSpecHandler(filesystem)), path
 
 
@@ -199,17 +198,13 @@ def _parts(source: Source, metadata: pq.FileMetaData, part_rows: int) -> Iterato
             begin, first, rows = group + 1, first + rows, 0
 
 
-def read_batches(
-    part: Part, columns: Sequence[str], rows: int, *, use_threads: bool = False
-) -> Iterator[pa.RecordBatch]:
+def read_batches(part: Part, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
     """Yield the people of a part, so many at a time, with those of the columns that the file or its folders have."""
     with open_file(part.source) as file:
         here = set(file.schema_arrow.names)
         read = [name for name in columns if name in here]
         keys = {name: value for name, value in part.source.keys if name in columns and name not in here}
-        batches = file.iter_batches(
-            batch_size=rows, row_groups=range(*part.groups), columns=read, use_threads=use_threads
-        )
+        batches = file.iter_batches(batch_size=rows, row_groups=range(*part.groups), columns=read, use_threads=False)
         while True:
             try:
                 batch = next(batches, None)
@@ -223,97 +218,19 @@ def read_batches(
             yield batch
 
 
-def read_pilot(
-    parts: Sequence[Part],
-    columns: Sequence[str],
-    needed: Sequence[str],
-    rows: int,
-    check: Callable[[pa.Table], object] = len,
-) -> pa.Table:
-    """Return people from across all parts, everyone where there are no more than `rows`.
-
-    Parts that cannot be read, lack one of the needed columns or have other types than those before them are left out
-    where others can, and those that `check` refuses where it refuses the whole: they are told when they are scored.
-    """
-    try:
-        whole = _pilot(parts, columns, needed, rows, len)
-        check(whole)
-    except FairfoxError:
-        return _pilot(parts, columns, needed, rows, check)
-    return whole
-
-
-def _pilot(
-    parts: Sequence[Part],
-    columns: Sequence[str],
-    needed: Sequence[str],
-    rows: int,
-    check: Callable[[pa.Table], object],
-) -> pa.Table:
-    """Return people from across the parts that `check` lets pass one by one."""
-    everyone = sum(part.rows for part in parts) <= rows
-    tables: dict[int, pa.Table] = {}
-    lacking: pa.Table | None = None
-    fault: FairfoxError | None = None
-    schema = pa.schema([])
-    for n in spread_order(len(parts)):
-        if not everyone and sum(map(len, tables.values())) >= rows:
-            break
-        try:
-            quota = parts[n].rows if everyone else -(-rows // min(len(parts), _SPREAD))
-            table = _first(parts[n], columns, quota)
-            if not set(needed) <= set(table.column_names):
-                lacking = table
-                continue
-            check(table)
-            schema = pa.unify_schemas([schema, table.schema], promote_options="permissive")
-            tables[n] = table
-        except FairfoxError as error:
-            fault = fault or _of_file(parts[n].source, error)
-        except pa.ArrowException as error:  # a number in one file and a text in another
-            fault = fault or _of_file(parts[n].source, FileError(_line(error)))
-    if tables:
-        return pa.concat_tables([tables[n] for n in sorted(tables)], promote_options="permissive")
-    if lacking is not None:
-        return lacking
-    raise fault or FileError("The tables have column names and no rows; give at least one row per individual")
-
-
-_SPREAD = 8  # parts that a pilot is read from, unless they are small
-
-
-def spread_order(count: int) -> list[int]:
-    """Return all places, some that are spread over the whole first.
-
-    Example:
-        >>> spread_order(10)
-        [0, 1, 2, 3, 5, 6, 7, 8, 4, 9]
-    """
-    first = [n * count // _SPREAD for n in range(_SPREAD)]
-    return list(dict.fromkeys([*(first if count else []), *range(count)]))
-
-
-def _first(part: Part, columns: Sequence[str], rows: int) -> pa.Table:
-    batches, found = [], 0
-    for batch in read_batches(part, columns, min(rows, 8192)):
-        batches.append(batch.slice(0, rows - found))
-        found += len(batches[-1])
-        if found >= rows:
-            break
-    return plain(pa.Table.from_batches(batches))
-
-
 def _damaged(source: Source, error: BaseException) -> FileError:
-    return FileError(f"'{source.name}' cannot be read and may be damaged: {_line(error)}")
-
-
-def _of_file(source: Source, error: FairfoxError) -> FairfoxError:
-    return error if source.name in str(error) else type(error)(f"'{source.name}': {error}")
+    if isinstance(error, FileNotFoundError):
+        return FileError(
+            f"'{source.name}' is no longer there, or not for this worker; all workers must see the tables, under the "
+            "same names"
+        )
+    return FileError(f"'{source.name}' cannot be read and may be damaged: {first_line(error)}")
 
 
 def _scheme(table: str) -> str:
     return table.partition("://")[0] if "://" in table else "file"
 
 
-def _line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """Return the first line of what an error says."""
     return (str(error) or type(error).__name__).splitlines()[0].rstrip(". ")

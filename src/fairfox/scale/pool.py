@@ -24,11 +24,11 @@ _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM
 
 
 def run_here(job: Job, tasks: Sequence[Task], tick: Tick) -> Iterator[Outcome]:
-    """Yield the outcome of each task, done in this process with one thread."""
+    """Yield the outcome of each task, done in this process with one thread, and one that reads ahead for a GPU."""
     threads = torch.get_num_threads()
     try:
         for task in tasks:
-            yield run_task(job, task, tick)
+            yield run_task(job, task, tick, ahead=job.device != "cpu")
     finally:
         torch.set_num_threads(threads)
 

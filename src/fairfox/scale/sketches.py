@@ -11,16 +11,16 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 Sketch = dict[str, Any]  # numbers, and dictionaries of the same kind
 
 ACCURACY = 0.005  # of a quantile, relative to its size
 SMALLEST = 1e-9
+_LARGEST = 1e298  # all that is larger is in one bucket
 _GROWTH = (1 + ACCURACY) / (1 - ACCURACY)
 _GROUP = re.compile(r"group\[(.*)\]", re.DOTALL)
 
@@ -50,13 +50,14 @@ def histogram(values: np.ndarray, weights: np.ndarray) -> dict[str, float]:
     """Return the weight in each bucket, by its number; what is NaN is left out, zero has the bucket "0"."""
     known = ~np.isnan(values)
     values, weights = values[known], weights[known]
-    size = np.abs(values)
+    size = np.minimum(np.abs(values), _LARGEST)
     far = size > SMALLEST
     level = np.ceil(np.log(np.where(far, size, 1.0) / SMALLEST) / math.log(_GROWTH))
     place = np.where(far, np.sign(values) * np.maximum(level, 1), 0).astype(int)
-    found, inverse = np.unique(place, return_inverse=True)
-    counts = np.bincount(inverse.reshape(-1), weights=weights, minlength=len(found))
-    return {str(bucket): float(count) for bucket, count in zip(found.tolist(), counts.tolist(), strict=True)}
+    lowest = int(place.min(initial=0))
+    counts = np.bincount(place - lowest, weights=weights)
+    people = np.bincount(place - lowest)  # a bucket of people without weight is there all the same
+    return {str(bucket + lowest): float(counts[bucket]) for bucket in people.nonzero()[0].tolist()}
 
 
 def quantile(buckets: dict[str, float], share: float) -> float:
@@ -86,7 +87,7 @@ def sketch_of(scores: pa.RecordBatch) -> Sketch:
         "weight": float(weights.sum()),
         "abstained": {"people": int((~judged).sum()), "weight": float(weights[~judged].sum())},
         "inferred": int(_bools(scores["group_inferred"]).sum()),
-        "reasons": _counted(scores["reason"]),
+        "reasons": _counted(*_coded(scores["reason"])),
         "worst": _weighed(scores["variable"], variables, weights),
         **_marks(scores, "", judged, weights),
         "score": _sum(_floats(scores["score"]), weights),
@@ -104,43 +105,86 @@ def _of_variable(scores: pa.RecordBatch, variable: str, weights: np.ndarray) -> 
     inferred = _bools(scores[f"inferred{own}" if own else "group_inferred"])
     score, signed = _floats(scores[f"score{own}"]), _floats(scores[f"signed{own}"])
     judged = ~np.isnan(score)
-    flags, sure = _bools(scores[f"flag{own}"]), _bools(scores[f"confident{own}"])
-    groups = scores[f"group[{variable}]"].dictionary_encode()
-    groups = groups.combine_chunks() if isinstance(groups, pa.ChunkedArray) else groups
-    place = groups.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    predictions = _floats(scores["prediction"])
-    effects = _effects(scores, variable, own, signed)
-    out: Sketch = {}
-    for k, level in enumerate(groups.dictionary.to_pylist()):
-        members = place == k
-        both = members & judged
-        out[level] = {
-            "people": int(members.sum()),
-            "inferred": int((members & inferred).sum()),
-            "prediction": _sum(predictions[members], weights[members]),
-            "signed": _sum(signed[both], weights[both]),
-            "judged": float(weights[both].sum()),
-            "flagged": float(weights[both & flags].sum()),
-            "confident": float(weights[both & sure].sum()),
-            "towards": {word: _sum(values[both], weights[both]) for word, values in effects.items() if word != level},
-        }
+    towards = _coded(scores[f"towards{own}"])
+    groups, place = _coded(scores[f"group[{variable}]"])
+    levels = _Levels(groups, place)
+    flags, sure = (levels.total(weights, judged & _bools(scores[f"{name}{own}"])) for name in ("flag", "confident"))
+    people, guessed, whole = levels.count(), levels.count(inferred), levels.total(weights, judged)
+    predictions = levels.sums(_floats(scores["prediction"]), weights)
+    moves = levels.sums(signed, weights, judged)
+    effects = {
+        word: levels.sums(values, weights, judged)
+        for word, values in _effects(scores, variable, own, signed, towards).items()
+    }
     return {
         "inferred": int(inferred.sum()),
         "unknown": int((place < 0).sum()),
         **_marks(scores, own, judged, weights),
         "score": _sum(score, weights),
-        "worst": _counted(scores[f"towards{own}"].filter(pa.array(judged))),
-        "groups": out,
+        "worst": _counted(towards.names, towards.places[judged]),
+        "groups": {
+            level: {
+                "people": people[k],
+                "inferred": guessed[k],
+                "prediction": predictions[k],
+                "signed": moves[k],
+                "judged": whole[k],
+                "flagged": flags[k],
+                "confident": sure[k],
+                "towards": {word: sums[k] for word, sums in effects.items() if word != level},
+            }
+            for k, level in enumerate(groups)
+        },
     }
 
 
-def _effects(scores: pa.RecordBatch, variable: str, own: str, signed: np.ndarray) -> dict[str, np.ndarray]:
+class _Coded(NamedTuple):
+    """A column of texts: those there are, and which one everyone has (N,), -1 for none."""
+
+    names: list[str]
+    places: np.ndarray
+
+
+def _coded(column: pa.Array) -> _Coded:
+    coded = column.dictionary_encode()
+    coded = coded.combine_chunks() if isinstance(coded, pa.ChunkedArray) else coded
+    places = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    return _Coded(coded.dictionary.to_pylist(), places)
+
+
+class _Levels:
+    """Sums by group, of all groups at once."""
+
+    def __init__(self, names: Sequence[str], places: np.ndarray) -> None:
+        self.groups, self.places = len(names), places + 1  # those of no group come first
+
+    def _add(self, values: np.ndarray | None = None) -> list[Any]:
+        added: list[Any] = np.bincount(self.places, weights=values, minlength=self.groups + 1).tolist()
+        return added[1:]
+
+    def count(self, which: np.ndarray | None = None) -> list[int]:
+        """Return how many people of each group there are, of some people."""
+        return self._add() if which is None else list(map(int, self._add(which)))
+
+    def total(self, weights: np.ndarray, which: np.ndarray) -> list[float]:
+        """Return the weight of some people of each group."""
+        return self._add(np.where(which, weights, 0.0))
+
+    def sums(self, values: np.ndarray, weights: np.ndarray, which: np.ndarray | bool = True) -> list[Sketch]:
+        """Return what `_sum` does of some people of each group."""
+        known = which & ~np.isnan(values)
+        added = self._add(np.where(known, values * weights, 0.0))
+        return [{"sum": a, "weight": w} for a, w in zip(added, self.total(weights, known), strict=True)]
+
+
+def _effects(
+    scores: pa.RecordBatch, variable: str, own: str, signed: np.ndarray, towards: _Coded
+) -> dict[str, np.ndarray]:
     """Return the effect towards each class, by its name."""
     if own:
         named = [(name, f"effect[{name}]") for name in _contrasts(scores, variable)]
         return {name.removeprefix(f"{variable}="): _floats(scores[column]) for name, column in named}
-    told = scores["towards"]
-    return {word: np.where(_bools(pc.equal(told, word)), signed, np.nan) for word in _counted(told)}
+    return {word: np.where(towards.places == k, signed, np.nan) for k, word in enumerate(towards.names)}
 
 
 def _contrasts(scores: pa.RecordBatch, variable: str) -> list[str]:
@@ -170,16 +214,19 @@ def _sum(values: np.ndarray, weights: np.ndarray) -> Sketch:
     return {"sum": float((values * weights)[known].sum()), "weight": float(weights[known].sum())}
 
 
-def _counted(column: pa.Array) -> dict[str, int]:
-    pairs = column.drop_null().value_counts().to_pylist()
-    return {pair["values"]: pair["counts"] for pair in sorted(pairs, key=lambda pair: str(pair["values"]))}
+def _counted(names: Sequence[str], places: np.ndarray) -> dict[str, int]:
+    """Return how many people have each name; names of nobody are left out."""
+    counts = np.bincount(places + 1, minlength=len(names) + 1)[1:].tolist()
+    return dict(sorted((name, count) for name, count in zip(names, counts, strict=True) if count))
 
 
 def _weighed(column: pa.Array, names: Sequence[str], weights: np.ndarray) -> dict[str, float]:
     """Return the weight of the people with each name; nothing where nobody has one."""
     if column.null_count == len(column):
         return {}
-    return {name: float(weights[_bools(pc.equal(column, name))].sum()) for name in names}
+    there, places = _coded(column)
+    found = dict(zip(there, _Levels(there, places).total(weights, places >= 0), strict=True))
+    return {name: found.get(name, 0.0) for name in names}
 
 
 def _floats(column: pa.Array) -> np.ndarray:
