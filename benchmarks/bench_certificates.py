@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-import populations
+import crowds
 import torch
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from threadpoolctl import threadpool_limits
@@ -53,7 +53,7 @@ BARS = {"network 0": 150, "network 1": 300, "histograms": 150, "forest": 250}
 
 def population(rows: int, features: int) -> Dataset:
     """Return people of two groups that differ a little in every feature, and a label that bends and steps."""
-    data = populations.population(rows, features, gap=0.5, dtype=torch.float64)
+    data = crowds.population(rows, features, gap=0.5, dtype=torch.float64)
     half = features // 2
     first, second = data.x[:, :half], data.x[:, half : 2 * half]
     return replace(data, y=((first * second).sum(1) + first.sum(1) > 0).double())

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from baselines import forward_pass, trained_alone
 from captum.attr import IntegratedGradients
-from populations import population
+from crowds import population
 from timing import Benchmark, Ratio, compare, places
 from torch import Tensor, nn
 from torch.nn import functional as F

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import torch
-from populations import people
+from crowds import people
 from timing import Benchmark, Ratio, compare, places
 from torch import Tensor
 

@@ -11,7 +11,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-from populations import population
+from crowds import population
 from timing import Benchmark, Ratio, compare, places
 from torch import nn
 

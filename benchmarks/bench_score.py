@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import torch
 from baselines import forward_pass, trained_alone
-from populations import population
+from crowds import population
 from sklearn.ensemble import HistGradientBoostingClassifier
 from timing import Benchmark, Ratio, compare, places
 from torch import Tensor, nn

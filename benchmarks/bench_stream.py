@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from populations import people
+from crowds import people
 from timing import Benchmark, Ratio, places
 
 from fairfox.fitting import fit_test

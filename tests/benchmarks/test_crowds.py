@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-BENCH = "populations"
+BENCH = "crowds"
 
 
 def test_people_of_both_groups_and_labels_are_there(bench):
