@@ -16,8 +16,10 @@ import torch
 
 from fairfox.errors import ColumnError, DataError, FileError, OptionError
 from fairfox.fitting import fit_test
+from fairfox.scale import files
+from fairfox.scale.batches import BatchScorer
 from fairfox.scale.files import score_files
-from fairfox.scale.job import ModelSource
+from fairfox.scale.job import ModelSource, prepare
 from fairfox.scale.manifest import Manifest, alone_in
 from fairfox.scale.places import Part, Source
 from fairfox.scale.sketches import ACCURACY
@@ -222,11 +224,74 @@ def test_ids_are_of_one_kind_and_files_with_others_are_named(folder: Path):
     tables = [people.slice(0, 100), changed(people, "id", ["x"] * 300).slice(0, 100), people.drop_columns(["id"])]
     for n, table in enumerate(tables):
         pq.write_table(table, folder / f"{n}.parquet")
-    with pytest.raises(FileError, match=r"1.parquet', rows .* other types .*2.parquet', .* has no column 'id' of ids"):
+    with pytest.raises(
+        FileError, match=r"1.parquet', rows .* are string here and int64 .*2.parquet', .* has no column 'id'"
+    ):
         score_files(
             folder / "test.fox", model_of(folder), [f"{folder}/?.parquet"], folder / "out", workers=1, part_rows=500
         )
     assert scores_of(folder / "out")["row_id"].to_pylist() == list(range(100))
+
+
+def test_scores_of_an_earlier_run_below_the_tables_are_left_out(folder: Path):
+    run(folder, "in/one")
+    summary = run(folder, "in/two")
+    assert summary["counts"]["people"] == pq.read_table(folder / "in/one/scores.parquet").num_rows
+    with pytest.raises(DataError, match="or scores that fairfox wrote; give tables of people"):
+        score_files(folder / "test.fox", model_of(folder), [str(folder / "in/one")], folder / "out", workers=1)
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_run_that_finds_another_one_has_been_there_meanwhile_is_refused(folder: Path, monkeypatch, begun: bool):
+    if begun:  # a run that was interrupted
+        run(folder)
+        (folder / "out/scores.parquet/part-00001.parquet").unlink()
+
+    def overtaken(*given: Any, **options: Any) -> Any:
+        monkeypatch.setattr(files, "prepare", prepare)
+        run(folder, delta=0.5, overwrite=True)
+        return prepare(*given, **options)
+
+    monkeypatch.setattr(files, "prepare", overtaken)
+    with pytest.raises(OptionError, match=r"Another run has just written to .*; give the same command again"):
+        run(folder)
+    assert manifest_of(folder)["settings"]["delta"] == 0.5
+    assert manifest_of(folder)["complete"]
+
+
+def test_a_part_of_a_run_with_other_settings_is_refused(folder: Path):
+    run(folder, "other", delta=0.5)
+    run(folder)
+    name = "scores.parquet/part-00001.parquet"
+    manifest = manifest_of(folder)
+    for entry in manifest["parts"]:
+        entry["sha256"] = ""  # as while a run is going on
+    (folder / "out/manifest.json").write_text(json.dumps(manifest))
+    shutil.copy(folder / "other" / name, folder / "out" / name)
+    with pytest.raises(FileError, match=r"part-00001.parquet' holds scores of a run with other settings"):
+        run(folder)
+
+
+def test_a_device_without_the_memory_is_told_in_a_sentence(folder: Path, monkeypatch):
+    def full(*given: Any, **options: Any) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has ...")
+
+    monkeypatch.setattr(BatchScorer, "coded", full)
+    monkeypatch.setattr(BatchScorer, "coded_schema", pa.schema([("row_id", pa.int64())]))
+    with pytest.raises(
+        FileError, match=r"rows from 0: the device has too little memory \(CUDA out of memory\); give fewer"
+    ):
+        run(folder)
+
+
+def test_there_is_a_process_per_core_as_far_as_the_memory_of_a_gpu_goes(monkeypatch):
+    monkeypatch.setattr("os.cpu_count", lambda: 16)
+    monkeypatch.setattr("torch.cuda.mem_get_info", lambda device: (22 << 30, 24 << 30))
+    assert files.processes(None, "cpu") == 16
+    assert files.processes(None, "cuda:0") == 5
+    assert files.processes(3, "cuda") == 3
+    monkeypatch.setattr("torch.cuda.mem_get_info", lambda device: (1 << 30, 24 << 30))
+    assert files.processes(None, "cuda") == 1
 
 
 def test_texts_as_views_are_scored(folder: Path):

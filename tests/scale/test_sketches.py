@@ -3,6 +3,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -64,6 +65,16 @@ def test_the_sketch_of_scores_is_the_sum_of_those_of_batches(tmp_path: Path):
     assert _flat(parts) == pytest.approx(_flat(whole), rel=1e-12)
     assert whole["people"] == 300
     assert whole["variables"]["sex"]["groups"]["Male"]["people"] == people["sex"].to_pylist().count("Male")
+
+
+def test_classes_that_nobody_here_has_are_left_out_whatever_the_batch(tmp_path: Path):
+    people = lending(200)
+    fitted = fit_test(people, protected="sex", columns=COLUMNS, refits=1)
+    scorer = BatchScorer(job_of(fitted, people, tmp_path))
+    (women,) = people.filter(pc.equal(people["sex"], "Female")).combine_chunks().to_batches()
+    coded = sketch_of(scorer.coded(women))
+    assert coded == sketch_of(scorer.score(women))
+    assert list(coded["variables"]["sex"]["groups"]) == ["Female"]
 
 
 def _flat(sketch: dict, prefix: str = "") -> dict[str, float]:

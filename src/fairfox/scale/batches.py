@@ -37,6 +37,14 @@ BATCH_ROWS = 16_384  # people at a time: enough for tree ensembles to be quick, 
 
 
 GPU_ROWS = 262_144
+_ON_GPU = 1 << 30  # bytes there for people's features, at most
+
+
+_FAMILIES = (  # of ids that Arrow brings to another type as they are, or refuses
+    lambda kind: pa.types.is_integer(kind) or pa.types.is_floating(kind),
+    pa.types.is_decimal,
+    (pa.string(), pa.large_string()).__contains__,
+)
 
 
 class BatchScorer:
@@ -74,8 +82,11 @@ class BatchScorer:
 
     @property
     def batch_rows(self) -> int:
-        """How many people to give it at a time: a GPU is idle with few."""
-        return BATCH_ROWS if self.device == "cpu" else GPU_ROWS
+        """How many people to give it at a time: a GPU is idle with few, and its memory is shared."""
+        if self.device == "cpu":
+            return BATCH_ROWS
+        fitting = _ON_GPU // (16 * max(self.encoding.width, 1))  # in double precision, and twice in single
+        return max(BATCH_ROWS, min(GPU_ROWS, fitting))
 
     @cached_property
     def coded_schema(self) -> pa.Schema:
@@ -200,7 +211,13 @@ class BatchScorer:
     def _ids(self, table: pa.Table, numbers: pa.Array) -> pa.Array:
         if self.id_column not in table.column_names:
             return numbers
-        return _whole(table[self.id_column]).cast(self.id_type)
+        ids = _whole(table[self.id_column])
+        if not _are_alike(ids.type, self.id_type):
+            raise DataError(
+                f"The ids '{self.id_column}' are {ids.type} here and {self.id_type} in the tables read first; score "
+                "them apart, or give ids of one type"
+            )
+        return ids.cast(self.id_type)
 
     def _weights(self, table: pa.Table) -> pa.Array:
         """Return how many people each row stands for, or say which row says none."""
@@ -265,6 +282,14 @@ def _times(found: Measurement, shares: Sequence[float], seen: Scored) -> Measure
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def _are_alike(one: pa.DataType, other: pa.DataType) -> bool:
+    """Return whether ids of one type stay what they are in another one."""
+    of_time = pa.types.is_timestamp(one) and pa.types.is_timestamp(other)
+    return one in (other, pa.null()) or (
+        one.tz == other.tz if of_time else any(kind(one) and kind(other) for kind in _FAMILIES)
+    )
 
 
 def _named(names: Sequence[str], places: np.ndarray, hidden: np.ndarray) -> pa.DictionaryArray:

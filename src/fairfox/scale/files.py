@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -20,6 +20,7 @@ from fairfox.data.files import written_whole
 from fairfox.errors import DataError, FileError, OptionError
 from fairfox.extras import installed_versions
 from fairfox.fitted import FittedTest
+from fairfox.scale.following import Follower, Progress
 from fairfox.scale.job import Job, ModelSource, check_table, columns_of, prepare
 from fairfox.scale.manifest import (
     MANIFEST,
@@ -42,7 +43,6 @@ from fairfox.scale.summary import as_json, summary_of
 from fairfox.storage import load_test
 
 Engine = Literal["files", "spark", "dask"]
-Progress = Callable[[str, float], None]  # what is being done, and which fraction of the whole is done
 _DEFAULTS = {"positive": None, "output": "probability", "returns": None, "kind": None}
 _MOST = 3  # failures that are told one by one
 _OF_GPU = 4 << 30  # bytes of its memory for each process that uses it
@@ -88,7 +88,13 @@ def score_files(
     content = Path(test).read_bytes()
     parts, failed = split(_others(find_sources(tables), folder), part_rows)
     if not parts:
-        raise FileError(_told(failed)) if failed else DataError("The tables have column names and no rows")
+        raise (
+            FileError(_told(failed))
+            if failed
+            else DataError(
+                "The tables have column names and no rows, or scores that fairfox wrote; give tables of people"
+            )
+        )
     settings = {
         "test": {"name": Path(test).name, "sha256": sha256(content).hexdigest()},
         "model": model.identity,
@@ -98,7 +104,7 @@ def score_files(
         **({} if device == "cpu" else {"device": device}),
         "version of fairfox": installed_versions("fairfox")["fairfox"],
     }
-    manifest = _begun(folder, settings, overwrite)
+    manifest = before = _begun(folder, settings, overwrite)
     pilot = read_pilot(parts, columns_of(fitted), fitted.encoding.columns, PILOT, partial(check_table, fitted))
     settled = None if manifest is None else Settled.of_dict(dict(manifest.settled))
     job = prepare(content, fitted, model, pilot, delta=delta, settled=settled, options=options, device=device)
@@ -106,15 +112,17 @@ def score_files(
         manifest = Manifest(settings, job.settled.as_dict())
     manifest = manifest.planned(parts, folder, failed)
     with alone_in(folder):
+        if not overwrite and read_manifest(folder) != before:
+            raise OptionError(f"Another run has just written to '{folder}'; give the same command again")
         tasks, records = _opened(folder, manifest, parts, anew=settled is None)
-        follow = _Follower(sum(part.rows for part in parts), sum(task.part.rows for task in tasks), progress)
+        follow = Follower(sum(part.rows for part in parts), sum(task.part.rows for task in tasks), progress)
         try:
             with closing(_run(job, tasks, engine, processes(workers, device), follow.tick)) as outcomes:
                 for outcome in outcomes:
                     if outcome.fatal:
                         raise FileError(f"{outcome.error}; once that is put right, the same command goes on from there")
                     if outcome.record is None:
-                        failed[outcome.task.part.source.name] = outcome.error
+                        failed.setdefault(outcome.task.part.source.name, outcome.error)
                     else:
                         records[Path(outcome.task.path).name] = outcome.record
         finally:
@@ -178,9 +186,10 @@ def _opened(
     scores = folder / SCORES
     by_place = {(part.source.name, part.groups): part for part in parts}
     there = set() if anew else {path.name for path in scores.glob("part-*")}
-    records = {e["name"]: read_record(scores / e["name"], e) for e in manifest.parts if e["name"] in there}
+    run = manifest.key
+    records = {e["name"]: read_record(scores / e["name"], e, run) for e in manifest.parts if e["name"] in there}
     tasks = [
-        Task(by_place[entry["file"], tuple(entry["row_groups"])], str(scores / entry["name"]))
+        Task(by_place[entry["file"], tuple(entry["row_groups"])], str(scores / entry["name"]), run)
         for entry in manifest.parts
         if entry["name"] not in records
     ]
@@ -246,8 +255,7 @@ def _finish(
         except OSError as error:
             raise FileError(f"{MANIFEST} cannot be written to '{folder}' ({error.strerror or error})") from error
         raise FileError(
-            f"{_told(failed)}. {len(records)} of {len(entries)} parts of the other tables are done; the same command "
-            "does the rest"
+            f"{_told(failed)}. {len(records)} of {len(entries)} parts are done; the same command does the rest"
         )
     merged = merge(records[entry["name"]].sketch for entry in entries)
     spent = merge({name: round(value, 3) for name, value in record.seconds.items()} for record in records.values())
@@ -277,34 +285,3 @@ def _told(failed: Mapping[str, str]) -> str:
     words = [why.rstrip(".") for why in failed.values()]
     more = f"; and {len(words) - _MOST} more files" if len(words) > _MOST else ""
     return "; ".join(words[:_MOST]) + more
-
-
-class _Follower:
-    """Tells how many people are scored, how fast, and how long the rest will take."""
-
-    def __init__(self, people: int, left: int, progress: Progress | None) -> None:
-        self.people, self.before, self.progress = people, people - left, progress
-        self.scored, self.start = 0, monotonic()
-
-    def tick(self, rows: int) -> None:
-        """Count more people."""
-        self.scored += rows
-        if self.progress is None:
-            return
-        rate = self.scored / max(monotonic() - self.start, 1e-9)
-        done = min(self.before + self.scored, self.people)  # what a lost worker did is done again
-        left = f", {_duration((self.people - done) / rate)} left" if rate else ""
-        self.progress(f"{done:,} of {self.people:,} people, {rate:,.0f} a second{left}", done / self.people)
-
-
-def _duration(seconds: float) -> str:
-    """Return a duration as people say it.
-
-    Example:
-        >>> _duration(4000), _duration(75), _duration(9.2)
-        ('1 h 6 min', '1 min 15 s', '9 s')
-    """
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes >= 60:
-        return f"{minutes // 60} h {minutes % 60} min"
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

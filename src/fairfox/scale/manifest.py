@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from pathlib import Path
 from socket import gethostname
 from typing import IO, Any
@@ -18,13 +19,12 @@ import pyarrow.parquet as pq
 from fairfox.data.files import written_whole
 from fairfox.data.hashes import file_sha256
 from fairfox.errors import FileError, OptionError
-from fairfox.scale.places import Part
+from fairfox.scale.places import RECORD, Part
 from fairfox.scale.sketches import Sketch
 from fairfox.scale.summary import as_json
 
 MANIFEST, SUMMARY, SCORES = "manifest.json", "summary.json", "scores.parquet"
 LOCK = ".lock"  # names the process that writes
-RECORD = b"fairfox"  # in the footer of a part file: what it holds
 _ENTRY = ("name", "file", "size", "stamp", "first_row", "rows", "sha256", "row_groups")  # of a part in the manifest
 _FORMAT = 1
 _LOG = logging.getLogger(__name__)
@@ -43,13 +43,14 @@ class Record:
     rows: int
     sketch: Sketch = field(repr=False)
     seconds: Mapping[str, float] = field(default_factory=dict)  # reading, scoring and writing took
+    run: str = ""  # the key of the manifest it belongs to
     sha256: str = ""  # of the part file itself; not in its footer
 
     @classmethod
-    def of(cls, part: Part, sketch: Sketch, seconds: Mapping[str, float]) -> Record:
+    def of(cls, part: Part, sketch: Sketch, seconds: Mapping[str, float], run: str = "") -> Record:
         """Return the record of a part that was scored."""
         s = part.source
-        return cls(s.name, s.size, s.stamp, part.groups, part.first_row, part.rows, sketch, dict(seconds))
+        return cls(s.name, s.size, s.stamp, part.groups, part.first_row, part.rows, sketch, dict(seconds), run)
 
     def to_bytes(self) -> bytes:
         """Return it as the footer holds it."""
@@ -61,8 +62,8 @@ class Record:
         return {field: own[field] for field in _ENTRY}
 
 
-def read_record(path: Path, entry: Mapping[str, Any]) -> Record:
-    """Return what a part file says of itself, with the hash of its content; it must be the part of this entry."""
+def read_record(path: Path, entry: Mapping[str, Any], run: str) -> Record:
+    """Return what a part file says of itself, with the hash of its content; it must be this entry's, of this run."""
     try:
         with pa.OSFile(str(path)) as file:
             fields = json.loads(pq.ParquetFile(file).metadata.metadata[RECORD])
@@ -71,6 +72,8 @@ def read_record(path: Path, entry: Mapping[str, Any]) -> Record:
         raise FileError(f"'{path}' is no part that fairfox score wrote ({type(error).__name__}); {_ANEW}") from error
     if {**found.entry(entry["name"]), "sha256": ""} != {**entry, "sha256": ""}:
         raise FileError(f"'{path}' holds scores of other people than {MANIFEST} says; {_ANEW}")
+    if found.run != run:
+        raise FileError(f"'{path}' holds scores of a run with other settings than {MANIFEST} says; {_ANEW}")
     if entry["sha256"] not in ("", found.sha256):
         raise FileError(
             f"'{path}' has changed since it was written: its hash is not the one in {MANIFEST}; delete it, and the "
@@ -88,6 +91,11 @@ class Manifest:
     parts: tuple[Mapping[str, Any], ...] = ()  # entries: of parts to come without rows' hashes
     failed: Mapping[str, str] = field(default_factory=dict)  # what is wrong, by file
     complete: bool = False
+
+    @property
+    def key(self) -> str:
+        """What tells it from runs with other settings; every part has it too."""
+        return sha256(as_json({"settings": self.settings, "settled": self.settled}).encode()).hexdigest()
 
     def write(self, folder: Path) -> None:
         """Write manifest.json, whole or not at all."""

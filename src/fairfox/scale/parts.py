@@ -16,13 +16,14 @@ from typing import IO, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import torch
 
 from fairfox.data.files import written_whole
 from fairfox.errors import DataError, FairfoxError
 from fairfox.scale.batches import BatchScorer, scorer_for
 from fairfox.scale.job import Job, columns_of, plain
-from fairfox.scale.manifest import RECORD, Record
-from fairfox.scale.places import Part, read_batches
+from fairfox.scale.manifest import Record
+from fairfox.scale.places import RECORD, Part, read_batches
 from fairfox.scale.sketches import Sketch, merge, sketch_of
 
 _SCHEMA = "ARROW:schema"  # where readers look for types: words, not the dictionaries they were written from
@@ -35,6 +36,7 @@ class Task:
 
     part: Part
     path: str
+    run: str = ""  # the key of the manifest it belongs to
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,9 @@ def run_task(job: Job, task: Task, tick: Tick | None = None, *, ahead: bool = Fa
     except FairfoxError as error:
         where = "" if part.source.name in str(error) else f"'{part.source.name}', rows from {part.first_row}: "
         return Outcome(task, error=f"{where}{error}")
+    except torch.OutOfMemoryError as error:
+        where, line = f"'{part.source.name}', rows from {part.first_row}", str(error).partition(". ")[0]
+        return Outcome(task, error=f"{where}: the device has too little memory ({line}); give fewer --workers")
     except pa.ArrowException as error:  # ids that are texts here and numbers in the files that were read first
         where, line = f"'{part.source.name}', rows from {part.first_row}", str(error).partition("\n")[0]
         return Outcome(task, error=f"{where}: a column has other types or values than in other files ({line})")
@@ -82,7 +87,7 @@ def _write(job: Job, task: Task, tick: Tick, ahead: bool) -> Record:
                 with clock.of("write"):
                     writer.write_table(pa.Table.from_batches([scores]).cast(schema))
                 tick(len(batch))
-            record = Record.of(part, sketch, clock.seconds)
+            record = Record.of(part, sketch, clock.seconds, task.run)
             as_words = b64encode(plain(schema.empty_table()).schema.serialize())
             writer.add_key_value_metadata({RECORD: record.to_bytes(), _SCHEMA: as_words})
         finally:

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from fairfox.errors import FileError
 from fairfox.extras import require
 
+RECORD = b"fairfox"  # in the footer of a file that holds scores: what of
 ENDINGS = (".parquet", ".pq")
 PART_ROWS = 500_000  # people of a part, about: what a worker does at a time, and what a killed run loses
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
@@ -172,12 +173,16 @@ def open_file(source: Source) -> pq.ParquetFile:
 
 
 def split(sources: Sequence[Source], part_rows: int) -> tuple[list[Part], dict[str, str]]:
-    """Return the parts of all files that can be opened, and what is wrong with each of the others, by its name."""
+    """Return the parts of all files that can be opened, and what is wrong with each of the others, by its name.
+
+    Files with scores that an earlier run wrote have no parts.
+    """
 
     def parts_of(source: Source) -> list[Part] | FileError:
         try:
             with open_file(source) as file:
-                return list(_parts(source, file.metadata, part_rows))
+                scores = RECORD in (file.metadata.metadata or {})
+                return [] if scores else list(_parts(source, file.metadata, part_rows))
         except FileError as error:
             return error
 

@@ -134,6 +134,7 @@ def _of_variable(scores: pa.RecordBatch, variable: str, weights: np.ndarray) -> 
                 "towards": {word: sums[k] for word, sums in effects.items() if word != level},
             }
             for k, level in enumerate(groups)
+            if people[k]
         },
     }
 
@@ -184,7 +185,8 @@ def _effects(
     if own:
         named = [(name, f"effect[{name}]") for name in _contrasts(scores, variable)]
         return {name.removeprefix(f"{variable}="): _floats(scores[column]) for name, column in named}
-    return {word: np.where(towards.places == k, signed, np.nan) for k, word in enumerate(towards.names)}
+    found = ((word, towards.places == k) for k, word in enumerate(towards.names))
+    return {word: np.where(there, signed, np.nan) for word, there in found if there.any()}
 
 
 def _contrasts(scores: pa.RecordBatch, variable: str) -> list[str]:

@@ -103,12 +103,14 @@ def run_spark(job: Job, tasks: Sequence[Task], workers: int, tick: Tick = lambda
     with _context(workers) as context:
         shared = context.broadcast(job.shipped())
         left = {task.path: task for task in tasks}
-        while left:
-            for outcome in _asked(context, shared, list(left.values())):
-                del left[outcome.task.path]
-                tick(outcome.task.part.rows)
-                yield arrived(outcome)
-        shared.destroy()
+        try:
+            while left:
+                for outcome in _asked(context, shared, list(left.values())):
+                    del left[outcome.task.path]
+                    tick(outcome.task.part.rows)
+                    yield arrived(outcome)
+        finally:
+            shared.destroy()
 
 
 def _asked(context: Any, shared: Any, tasks: Sequence[Task]) -> Iterator[Outcome]:
