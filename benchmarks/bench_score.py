@@ -54,7 +54,7 @@ class Settings:
     auxiliaries: int = 5
     training_batch: int = 64
     laps: int = 31
-    long_laps: int = 11  # of what takes a second
+    long_laps: int = 15  # of what takes a second
 
 
 QUICK = Settings(

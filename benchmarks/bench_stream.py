@@ -246,7 +246,7 @@ def measure(settings: Settings) -> list[Ratio]:
 
 def sizes(s: dict[str, Any]) -> str:
     """Return the settings in a sentence."""
-    laps = s.get("laps", 1)
+    laps = s["laps"]
     repeated = f" Runs on one machine: {laps} of each, in turns, and their medians." if laps > 1 else ""
     return (
         f"Test `rank` with {s['refits']} re-fits on {s['reference']:,} people; a network of {s['features']} features, "

@@ -56,17 +56,22 @@ class CommonWays:
         return cls(free, {way: m.to(data.x) for way, m in means.items()}, {way: found[_both(way)] for way in means})
 
     def shrink(self, data: Dataset, variable: int, to: Tensor, rows: Tensor, moved: Tensor) -> Tensor:
-        """Return rows (N, D) whose displacement keeps what is common; who stays and what is missing stays."""
-        out = rows.clone()
+        """Return rows (N, D), which are overwritten, whose displacement keeps what is common.
+
+        Who stays and what is missing stays.
+        """
         for way, people in _ways(data, variable, to, moved):
             if way in self.means:
-                mean = self.means[way]
-                before = data.x.index_select(0, people).index_select(1, self.columns)
-                after = out.index_select(0, people)
-                beside = after.index_select(1, self.columns) - before - mean
-                after.index_copy_(1, self.columns, before + mean + beside @ self.weights[way])
-                out.index_copy_(0, people, after)
-        return kept_missing(out, data.x, data.features)
+                mean, after = self.means[way], rows.index_select(0, people)
+                before = self._free(data.x.index_select(0, people))
+                beside = self._free(after).sub_(before).sub_(mean)
+                before.add_(mean).add_(beside @ self.weights[way])
+                rows.index_copy_(0, people, after.index_copy_(1, self.columns, before))
+        return kept_missing(rows, data.x, data.features)
+
+    def _free(self, rows: Tensor) -> Tensor:
+        """Return the numbers that may be displaced (n, S), of rows that are overwritten with them."""
+        return rows if len(self.columns) == rows.shape[1] else rows.index_select(1, self.columns)
 
 
 def _both(way: Way) -> Way:
