@@ -23,6 +23,17 @@ def test_the_page_begins_with_every_ratio_of_the_one_file(bench):
         assert peer in shown
 
 
+def test_the_front_page_tells_speed_from_the_one_file(bench):
+    found = json.loads(bench.RESULTS.read_text(encoding="utf-8"))
+    shown = (
+        bench.FRONT.read_text(encoding="utf-8").split(bench.FRONT_MARKS[0])[1].split(bench.FRONT_MARKS[1])[0].strip()
+    )
+    assert shown == bench.headlines(found)
+    (workers,) = (r for r in found["bench_stream"]["ratios"] if r["name"] == "workers")
+    assert f"{workers['seconds_over']:.0f} s" in shown.splitlines()[0]
+    assert len(shown.splitlines()) == 4
+
+
 def test_the_one_file_is_small_and_says_how_everything_was_measured(bench, tmp_path):
     found = json.loads(bench.RESULTS.read_text(encoding="utf-8"))
     assert found == bench.collect(tmp_path / "bench.json"), "run benchmarks/run_all.py --collect"
@@ -52,9 +63,13 @@ def test_collecting_writes_the_file_and_the_table_and_runs_nothing(bench, monkey
     page.write_text("\n".join(bench.MARKS), encoding="utf-8")
     monkeypatch.setattr(bench, "RESULTS", tmp_path / "bench.json")
     monkeypatch.setattr(bench, "README", page)
+    front = tmp_path / "FRONT.md"
+    front.write_text("\n".join(bench.FRONT_MARKS), encoding="utf-8")
+    monkeypatch.setattr(bench, "FRONT", front)
     assert bench.run(["--collect"]) == 0
     found = json.loads((tmp_path / "bench.json").read_text(encoding="utf-8"))
     assert bench.summary(found) in page.read_text(encoding="utf-8")
+    assert bench.headlines(found) in front.read_text(encoding="utf-8")
 
 
 def test_every_script_of_the_folder_is_known(bench):

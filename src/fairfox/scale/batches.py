@@ -34,12 +34,8 @@ from fairfox.storage import from_bytes
 from fairfox.thresholds import flag
 
 BATCH_ROWS = 16_384  # people at a time: enough for tree ensembles to be quick, few enough for tens of megabytes
-
-
 GPU_ROWS = 262_144
 _ON_GPU = 1 << 30  # bytes there for people's features, at most
-
-
 _FAMILIES = (  # of ids that Arrow brings to another type as they are, or refuses
     lambda kind: pa.types.is_integer(kind) or pa.types.is_floating(kind),
     pa.types.is_decimal,

@@ -44,6 +44,7 @@ from fairfox.storage import load_test
 
 Engine = Literal["files", "spark", "dask"]
 _DEFAULTS = {"positive": None, "output": "probability", "returns": None, "kind": None}
+_NOBODY = "The tables have column names and no rows, or scores that fairfox wrote; give tables of people"
 _MOST = 3  # failures that are told one by one
 _OF_GPU = 4 << 30  # bytes of its memory for each process that uses it
 
@@ -88,13 +89,7 @@ def score_files(
     content = Path(test).read_bytes()
     parts, failed = split(_others(find_sources(tables), folder), part_rows)
     if not parts:
-        raise (
-            FileError(_told(failed))
-            if failed
-            else DataError(
-                "The tables have column names and no rows, or scores that fairfox wrote; give tables of people"
-            )
-        )
+        raise FileError(_told(failed)) if failed else DataError(_NOBODY)
     settings = {
         "test": {"name": Path(test).name, "sha256": sha256(content).hexdigest()},
         "model": model.identity,
