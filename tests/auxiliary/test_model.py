@@ -342,6 +342,18 @@ def test_outputs_follow_the_precision_of_the_rows():
 # Seeds
 
 
+def test_a_precise_auxiliary_is_the_same_network_in_float64():
+    data = women_and_men()
+    plain, precise = (quick(refits=1, precise=each).fit(data) for each in (False, True))
+    (one,), (other,) = plain.members, precise.members
+    for a, b in zip(one.net.parameters(), other.net.parameters(), strict=True):
+        assert b.dtype == torch.float64
+        assert torch.equal(a.double(), b)
+    x = data.x.double()
+    assert torch.equal(other(x), other.net(x))
+    torch.testing.assert_close(one(x), other(x), rtol=0, atol=1e-5)
+
+
 def test_the_same_seed_gives_the_same_auxiliary_and_another_seed_another_one():
     data = women_and_men()
     first, second, other = (quick(seed=seed).fit(data).members[0](data.x) for seed in (1, 1, 2))

@@ -134,6 +134,8 @@ class AuxiliaryModel:
 
     With `adversarial` the networks also hide the label y from an adversary, as the paper has them; then the last of
     a fixed number of epochs is kept. Where y goes with c this takes away what tells c: scores shrink or change sides.
+    With `precise` the networks are taken to float64 once they are trained; beside a target in float64, gradients are
+    formed and compared in it.
 
     Example:
         >>> x = torch.randn(200, 2, generator=torch.Generator().manual_seed(0))
@@ -152,6 +154,7 @@ class AuxiliaryModel:
     output: AuxOutput = "logit"
     seed: int = 0
     adversarial: bool = False  # needs labels, and harms the tests
+    precise: bool = False
     members: Sequence[Model] = field(default=(), init=False, repr=False)
     held_out: Dataset | None = field(default=None, init=False, repr=False)
 
@@ -162,7 +165,8 @@ class AuxiliaryModel:
         check_groups(known, fitting)
         mask = usable_columns(fitting)
         net = self._hiding(fitting, mask) if self.adversarial else self._plain(fitting, held_out, known, mask)
-        nets = [net.member(m).to(data.x.device) for m in range(self.refits)]
+        dtype = torch.float64 if self.precise else torch.float32
+        nets = [net.member(m).to(data.x.device, dtype) for m in range(self.refits)]
         self.members = [AuxiliaryMember(one, mask, data.protected, output=self.output) for one in nets]
         self.held_out = held_out
         return self
