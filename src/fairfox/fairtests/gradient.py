@@ -13,11 +13,11 @@ from fairfox.auxiliary.model import Auxiliary, heads_of
 from fairfox.data.contrasts import Contrast
 from fairfox.data.dataset import Dataset, Protected
 from fairfox.fairtests.protocol import Measurement, away_from_own, combine
-from fairfox.gradients.coordinates import Pairing, pairing_of
+from fairfox.gradients.coordinates import Pairing, Pieces, pairing_of, whole_products
 from fairfox.gradients.finite_difference import suited_step
 from fairfox.gradients.jacobian import jacobian
 from fairfox.maps.protocol import FLAT
-from fairfox.models.protocol import Model, row_blocks
+from fairfox.models.protocol import Model
 
 _CACHE = 8 << 20  # bytes that a block of rows may take; measured: 1024 to 4096 rows are alike
 _LEAST = 1024
@@ -142,13 +142,16 @@ def _all_values(
     pairing = _pairing(plain, model, data.x) if len(plain) == len(tests) else None
     if pairing is not None:
         batch_size = block_rows(data.x, pairing, batch_size)
+    if pairing is not None and all(member.outputs == 1 for member in pairing.members):
+        found = [(data.x, _of_products(plain, pairing, data.x, heads, batch_size))]
+    elif pairing is not None:
+        found = [(x, _short_block(plain, pairing, x, heads)) for x in data.x.split(batch_size)]
+    else:
+        found = [(x, _block(tests, model, x, heads, step)) for x in data.x.split(batch_size)]
     blocks = []
-    for rows in row_blocks(len(data), batch_size):
-        x = data.x[rows]
-        short = None if pairing is None else _short_block(plain, pairing, x, heads)
-        values, dead, doubtful = short or _block(tests, model, x, heads, step)
-        if bool(doubtful.any()):
-            _replace(values, dead, _block(tests, model, x[doubtful], heads, step), doubtful)
+    for x, (values, dead, doubtful) in found:
+        for rows in doubtful.nonzero()[:, 0].split(batch_size) if bool(doubtful.any()) else ():
+            _replace(values, dead, _block(tests, model, x[rows], heads, step), rows)
         blocks.append((values, dead))
     for i, test in enumerate(tests):
         together = torch.cat([values[i] for values, _ in blocks], dim=1)
@@ -206,27 +209,41 @@ def _pairing(tests: Sequence[ProductTest], model: Model, x: Tensor) -> Pairing |
     return pairing_of(model, auxiliary.members, x, metric=tests[0].matrix)
 
 
+def _of_products(
+    tests: Sequence[ProductTest], pairing: Pairing, x: Tensor, heads: Sequence[Head], batch_size: int
+) -> Block:
+    """Return what `_block` does for everyone, from inner products with the gradient of a single protected output.
+
+    Blocks are as small as a processor's cache; what is made of a few numbers a person is made of all at once.
+    """
+    kept: list[list[Pieces]] = [[] for _ in pairing.members]
+    for block in x.split(batch_size):
+        grad = pairing.gradient(block)
+        for m, each in enumerate(kept):
+            each.append(pairing.pieces(grad, pairing.jacobian(m, block)))
+    found = [whole_products(each) for each in kept]
+    doubtful = torch.stack([one.doubtful() for one in found]).any(0)
+    values = [torch.stack([test.of_products(one) for one in found[_asked(test)]]) for test in tests]
+    return values, [doubtful.new_zeros(len(x), len(heads)) for _ in tests], doubtful
+
+
 def _short_block(tests: Sequence[ProductTest], pairing: Pairing, x: Tensor, heads: Sequence[Head]) -> Block:
     """Return what `_block` does, without gradients as long as x."""
-    grad, doubtful = pairing.gradient(x), torch.zeros(len(x), dtype=torch.bool, device=x.device)
+    grad = pairing.gradient(x)
     flat = torch.zeros(len(x), len(heads), dtype=torch.bool, device=x.device)
     each: list[list[Tensor]] = [[] for _ in tests]
     for m in range(len(pairing.members)):
-        jac = pairing.jacobian(m, x)
-        if jac[0].shape[1] == 1:
-            found = pairing.products(grad, jac)
-            doubtful |= found.doubtful()
-            values = [test.of_products(found) for test in tests]
-        else:
-            slope, rows = pairing.whole(grad, jac)
-            flat |= dead_variables(rows, heads)
-            values = [test.in_coordinates(slope, rows) for test in tests]
-        for kept, value in zip(each, values, strict=True):
-            kept.append(value)
-    stacked = [
-        torch.stack(kept[:1] if test.gradients_of is None else kept) for test, kept in zip(tests, each, strict=True)
-    ]
-    return stacked, [flat.clone() for _ in tests], doubtful
+        slope, rows = pairing.whole(grad, pairing.jacobian(m, x))
+        flat |= dead_variables(rows, heads)
+        for kept, test in zip(each, tests, strict=True):
+            kept.append(test.in_coordinates(slope, rows))
+    stacked = [torch.stack(kept[_asked(test)]) for test, kept in zip(tests, each, strict=True)]
+    return stacked, [flat.clone() for _ in tests], flat.new_zeros(len(x))
+
+
+def _asked(test: ProductTest) -> slice:
+    """Return which members of the auxiliary a test asks: all, or one where their gradients do not matter."""
+    return slice(1) if test.gradients_of is None else slice(None)
 
 
 def _replace(values: list[Tensor], dead: list[Tensor], found: Block, rows: Tensor) -> None:

@@ -8,6 +8,7 @@ auxiliary's at most as many as both first layers have outputs, and inner product
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,6 +17,28 @@ from torch.nn import functional as F
 from fairfox.alignment import Products, products, square_root
 from fairfox.gradients.chain import Chain, chain_of
 from fairfox.models.protocol import Model
+
+
+class Pieces(NamedTuple):
+    """The inner products of a block of rows, but for factors (n, 1) of both gradients; None for no factor."""
+
+    bare: Products
+    scale: Tensor | None  # of the target's gradient
+    factor: Tensor | None  # of the auxiliary's
+
+
+def whole_products(pieces: Sequence[Pieces]) -> Products:
+    """Return the inner products (N, 1) of everyone, block after block, with their factors."""
+    found = Products(*map(torch.cat, zip(*(each.bare for each in pieces), strict=True)))
+    scales = [each.scale for each in pieces if each.scale is not None]
+    factors = [each.factor for each in pieces if each.factor is not None]
+    if scales:
+        scale = torch.cat(scales)
+        found = Products(found.inner * scale, found.tar * scale.square(), found.aux)
+    if factors:
+        factor = torch.cat(factors)
+        found = Products(found.inner * factor, found.tar, found.aux * factor.square())
+    return found
 
 
 class Pairing:
@@ -37,18 +60,13 @@ class Pairing:
         """Return an auxiliary's Jacobian (n, K, E) but for a factor; its first coordinates are the target's."""
         return _pulled("member", self.members[member], self.others[member], x)
 
-    def products(self, grad: tuple[Tensor, Tensor | None], jac: tuple[Tensor, Tensor | None]) -> Products:
-        """Return the inner products (n, 1) of what `gradient` and the `jacobian` of a single output returned.
+    def pieces(self, grad: tuple[Tensor, Tensor | None], jac: tuple[Tensor, Tensor | None]) -> Pieces:
+        """Return the inner products of what `gradient` and the `jacobian` of a single output returned.
 
         The latter is overwritten.
         """
         (slope, scale), (row, factor) = grad, jac
-        found = products(slope, row[:, 0])
-        if scale is not None:
-            found = Products(found.inner * scale, found.tar * scale.square(), found.aux)
-        if factor is not None:
-            found = Products(found.inner * factor, found.tar, found.aux * factor.square())
-        return found
+        return Pieces(products(slope, row[:, 0]), scale, factor)
 
     def whole(self, grad: tuple[Tensor, Tensor | None], jac: tuple[Tensor, Tensor | None]) -> tuple[Tensor, Tensor]:
         """Return both with their factors, in coordinates of the same number: (n, F) and (n, K, F)."""
