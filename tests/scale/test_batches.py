@@ -1,7 +1,6 @@
 import pickle
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -143,37 +142,6 @@ def test_a_batch_that_lacks_a_column_or_has_impossible_weights_is_refused(tmp_pa
             scorer.score(batch)
     with pytest.raises(DataError, match="no column 'count'"):
         scorer.score(people.drop_columns(["count"]).to_batches()[0])
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "kept"),
-    [
-        (pa.array([7, 8]), pa.array(["0007", "0008"]), None),
-        (pa.array([7, 8]), pa.array([True, False]), None),
-        (pa.array(["7", "8"]), pa.array([1, 2]), None),
-        (pa.array([7, 8]), pa.array([0, 1], pa.timestamp("us")), None),
-        (pa.array([0, 1], pa.timestamp("us", "UTC")), pa.array([2, 3], pa.timestamp("us", "Europe/Paris")), None),
-        (pa.array([7, 8]), pa.array([9, 10], pa.int32()), [9, 10]),
-        (pa.array([7, 8]), pa.array([9.0, None]), [9, None]),
-        (pa.array(["7", "8"]), pa.array(["9", "10"], pa.large_string()), ["9", "10"]),
-        (pa.array([7, 8]), pa.array([None, None]), [None, None]),
-    ],
-)
-def test_ids_of_another_file_stay_what_they_are_or_are_refused(
-    tmp_path: Path, first: pa.Array, second: pa.Array, kept: list[Any] | None
-):
-    people = lending(100)
-    known = people.append_column("id", pa.array(range(100)))
-    fitted = fit_test(known, protected="sex", columns=COLUMNS, refits=1, id="id")
-    scorer = BatchScorer(job_of(fitted, people.slice(0, 2).append_column("id", first), tmp_path))
-    (batch,) = people.slice(2, 2).append_column("id", second).to_batches()
-    if kept is None:
-        with pytest.raises(
-            DataError, match=r"The ids 'id' are .* here and .* in the tables read first; score them apart"
-        ):
-            scorer.score(batch)
-    else:
-        assert scorer.score(batch)["row_id"].to_pylist() == kept
 
 
 def test_a_gpu_takes_as_many_people_as_fit(tmp_path: Path):

@@ -343,7 +343,7 @@ def test_scores_below_the_tables_are_no_tables(folder: Path):
     assert (folder / "in/out/scores.parquet/part-00000.parquet").stat().st_mtime_ns == before
     assert manifest_of(folder, "in/out")["complete"]
     tables = [str(folder / "in/out/scores.parquet")]
-    with pytest.raises(FileError, match="All tables are scores that were written to"):
+    with pytest.raises(DataError, match="or scores that fairfox wrote; give tables of people"):
         score_files(folder / "test.fox", model_of(folder), tables, folder / "in/out", workers=1)
     assert (folder / "in/out/summary.json").exists()
 

@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from fairfox.auxiliary.inference import infer_groups
 from fairfox.data.dataset import Protected, group_name
 from fairfox.data.table import load_table
-from fairfox.errors import DataError
 from fairfox.fairtests.protocol import Measurement, combine
 from fairfox.fairtests.registry import about
 from fairfox.findings import contrast_words, effects_of
@@ -27,6 +26,7 @@ from fairfox.models.output import Output
 from fairfox.models.protocol import predict
 from fairfox.models.wrap import as_model
 from fairfox.report.scores import booleans_column, numbers_column
+from fairfox.scale.ids import ids_of, weights_of
 from fairfox.scale.job import Job, from_stream, plain
 from fairfox.scale.settled import Scatter, Settled, group_names, group_places, is_aligned, sureness
 from fairfox.scale.wording import towards_of
@@ -36,11 +36,6 @@ from fairfox.thresholds import flag
 BATCH_ROWS = 16_384  # people at a time: enough for tree ensembles to be quick, few enough for tens of megabytes
 GPU_ROWS = 262_144
 _ON_GPU = 1 << 30  # bytes there for people's features, at most
-_FAMILIES = (  # of ids that Arrow brings to another type as they are, or refuses
-    lambda kind: pa.types.is_integer(kind) or pa.types.is_floating(kind),
-    pa.types.is_decimal,
-    (pa.string(), pa.large_string()).__contains__,
-)
 
 
 class BatchScorer:
@@ -149,7 +144,10 @@ class BatchScorer:
         away, names = found.abstained.numpy(force=True), [p.name for p in self.known]
         nameless = away if found.contrasts else np.ones_like(away)
         worst = found.variable.numpy(force=True)
-        yield "row_id", self._ids(table, numbers)
+        if self.id_column is None or self.id_column not in table.column_names:
+            yield "row_id", numbers
+        else:
+            yield "row_id", ids_of(table, self.id_column, self.id_type)
         yield "score", numbers_column(found.score, away)
         yield "signed", numbers_column(found.signed, away)
         yield from self._sure(found, self.settled.scatter[0], away)
@@ -161,7 +159,7 @@ class BatchScorer:
         yield "towards", _chosen(each, worst, away)
         yield "prediction", pa.array(seen.predictions.double().numpy(force=True))
         if self.weights is not None:
-            yield "weight", self._weights(table)
+            yield "weight", weights_of(table, self.weights)
         yield "group_inferred", pa.array(seen.inferred.any(1).numpy(force=True))
         yield "abstained", pa.array(away)
         yield "reason", pa.array(found.reasons, pa.string())
@@ -204,37 +202,6 @@ class BatchScorer:
 
         return float(centre_and_spread(self.fitted.known.c[:, v], self.fitted.known.weights)[1])
 
-    def _ids(self, table: pa.Table, numbers: pa.Array) -> pa.Array:
-        if self.id_column not in table.column_names:
-            return numbers
-        ids = _whole(table[self.id_column])
-        if not _are_alike(ids.type, self.id_type):
-            raise DataError(
-                f"The ids '{self.id_column}' are {ids.type} here and {self.id_type} in the tables read first; score "
-                "them apart, or give ids of one type"
-            )
-        return ids.cast(self.id_type)
-
-    def _weights(self, table: pa.Table) -> pa.Array:
-        """Return how many people each row stands for, or say which row says none."""
-        if self.weights not in table.column_names:
-            raise DataError(f"There is no column '{self.weights}' with the weights, which the test was fitted with")
-        weights = _whole(table[self.weights])
-        try:
-            weights = weights.cast(pa.float64())
-        except pa.ArrowInvalid as error:
-            raise DataError(
-                f"The weights '{self.weights}' are no numbers ({error}); give numbers of at least 0"
-            ) from error
-        good = pc.fill_null(pc.and_(pc.is_finite(weights), pc.greater_equal(weights, 0.0)), False)
-        if not pc.all(good).as_py():
-            found = weights[good.index(False).as_py()].as_py()
-            raise DataError(
-                f"The weights '{self.weights}' hold {'nothing' if found is None else f'{found:g}'}; give a finite "
-                "number of at least 0 for everyone"
-            )
-        return weights
-
 
 @lru_cache(maxsize=4)
 def _scorer_of(digest: str) -> list[BatchScorer]:
@@ -274,18 +241,6 @@ def _times(found: Measurement, shares: Sequence[float], seen: Scored) -> Measure
     """Return effects times the alignment share of their protected variable."""
     factors = found.each.new_tensor([shares[contrast.variable] for contrast in found.contrasts])
     return combine(found.each * factors, seen.people, contrasts=found.contrasts, signed=True, reasons=found.reasons)
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-
-
-def _are_alike(one: pa.DataType, other: pa.DataType) -> bool:
-    """Return whether ids of one type stay what they are in another one."""
-    of_time = pa.types.is_timestamp(one) and pa.types.is_timestamp(other)
-    return one in (other, pa.null()) or (
-        one.tz == other.tz if of_time else any(kind(one) and kind(other) for kind in _FAMILIES)
-    )
 
 
 def _named(names: Sequence[str], places: np.ndarray, hidden: np.ndarray) -> pa.DictionaryArray:

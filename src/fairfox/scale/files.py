@@ -35,7 +35,7 @@ from fairfox.scale.manifest import (
 )
 from fairfox.scale.parts import Outcome, Task, Tick
 from fairfox.scale.pilot import read_pilot
-from fairfox.scale.places import PART_ROWS, Part, Source, find_sources, split
+from fairfox.scale.places import PART_ROWS, Part, find_sources, split
 from fairfox.scale.pool import run_here, run_pool
 from fairfox.scale.settled import PILOT, Settled
 from fairfox.scale.sketches import merge
@@ -87,7 +87,7 @@ def score_files(
     options = {**_DEFAULTS, **(options or {})}
     fitted = load_test(test)
     content = Path(test).read_bytes()
-    parts, failed = split(_others(find_sources(tables), folder), part_rows)
+    parts, failed = split(find_sources(tables), part_rows)
     if not parts:
         raise FileError(_told(failed)) if failed else DataError(_NOBODY)
     settings = {
@@ -145,15 +145,6 @@ def processes(workers: int | None, device: str) -> int:
     if workers is None and device.startswith("cuda"):
         most = min(most, max(1, torch.cuda.mem_get_info(torch.device(device))[0] // _OF_GPU))
     return workers or most
-
-
-def _others(sources: Sequence[Source], folder: Path) -> list[Source]:
-    """Return the sources without the scores of an earlier run in the folder, where that lies below a table."""
-    own = (folder / SCORES).resolve()
-    others = [source for source in sources if not Path(source.name).resolve().is_relative_to(own)]
-    if not others:
-        raise FileError(f"All tables are scores that were written to '{folder}'; give tables of people")
-    return others
 
 
 def _begun(folder: Path, settings: Mapping[str, Any], overwrite: bool) -> Manifest | None:
