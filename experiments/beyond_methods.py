@@ -61,14 +61,9 @@ def _fliptest(on: Ground, effort: Effort) -> CounterfactualMap:
     return GanMap(**asdict(effort.gan) | {"weight": weight}, seed=on.seed).fit(on.fitting)
 
 
-def _plain() -> RankMap:
-    """Return the map that the variants below change: every number keeps its rank."""
-    return RankMap(shared=0.0)
-
-
 def _rank_and_transport(on: Ground, effort: Effort) -> CounterfactualMap:
     transport = TransportMap(exact_up_to=effort.paired, seed=on.seed)
-    return MeanOf([_plain(), transport]).fit(on.fitting)
+    return MeanOf([RankMap(), transport]).fit(on.fitting)
 
 
 PAPER = ("faux", "faux+ng", "faux+ig")
@@ -84,20 +79,16 @@ BATCHES: dict[str, dict[str, Factory]] = {
         "move": lambda on, effort: MoveMap(auxiliary=on.auxiliary).fit(on.fitting),
         "move-direct": lambda on, effort: MoveMap(auxiliary=on.auxiliary, metric="identity").fit(on.fitting),
     },
-    "shared": {
-        "rank, shared 0": lambda on, effort: _plain().fit(on.fitting),
-        "rank, shared 1": lambda on, effort: RankMap(shared=1.0).fit(on.fitting),
-    },
     "transport": {
         "transport": lambda on, effort: TransportMap(exact_up_to=effort.paired, seed=on.seed).fit(on.fitting)
     },
     "unfair_map": {"unfair_map": _unfair_map},
     "fliptest": {"fliptest": _fliptest},
     "variants": {
-        "rank and move": lambda on, effort: MeanOf([_plain(), MoveMap(auxiliary=on.auxiliary)]).fit(on.fitting),
+        "rank and move": lambda on, effort: MeanOf([RankMap(), MoveMap(auxiliary=on.auxiliary)]).fit(on.fitting),
         "rank and transport": _rank_and_transport,
-        "rank, near real people": lambda on, effort: NearReal(_plain(), seed=on.seed).fit(on.fitting),
-        "rank, smoothed": lambda on, effort: Smoothed(_plain(), seed=on.seed).fit(on.fitting),
+        "rank, near real people": lambda on, effort: NearReal(RankMap(), seed=on.seed).fit(on.fitting),
+        "rank, smoothed": lambda on, effort: Smoothed(RankMap(), seed=on.seed).fit(on.fitting),
         "rank, principal axes": lambda on, effort: RotatedRank(seed=on.seed).fit(on.fitting),
         "rank, sequential": lambda on, effort: SequentialRank(seed=on.seed).fit(on.fitting),
     },

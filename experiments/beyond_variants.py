@@ -14,7 +14,7 @@ from beyond import FULL, QUICK, Beyond
 from beyond_report import show_families
 from runner import Experiment
 
-BATCHES = ("maps", "shared", "moves", "variants")
+BATCHES = ("maps", "moves", "variants")
 
 
 def show(found: dict[str, Any]) -> str:

@@ -148,9 +148,9 @@ class Stand:
         return FixedAuxiliary(fitted.members, fitted.held_out)
 
     def made(self, name: str, auxiliary: FixedAuxiliary | None = None, *, refits: int = 1) -> MeasuringTest:
-        """Return a test that is fitted; of `rank` every number keeps its rank."""
-        seed, options = self.ground.seed_for("tests"), {"shared": 0.0} if name == "rank" else None
-        return make_test(name, auxiliary=auxiliary, refits=refits, seed=seed, options=options).fit(self.fitting)
+        """Return a test that is fitted."""
+        seed = self.ground.seed_for("tests")
+        return make_test(name, auxiliary=auxiliary, refits=refits, seed=seed).fit(self.fitting)
 
     def shares(self, auxiliary: FixedAuxiliary) -> list[float]:
         """Return the alignment share of each target."""

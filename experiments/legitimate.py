@@ -62,10 +62,9 @@ class Falls:
 
 
 def _methods(size: int, *others: int) -> tuple[Method, ...]:
-    """Return the rank map with what displacements share and with ranks as they are, and the move map."""
+    """Return the rank map and the move map."""
     every = tuple(sorted((size, *others)))
-    as_they_are = Method("rank, shared=0", "rank", (size,), {"shared": 0.0})
-    return (Method("rank, shared=1", "rank", every, {"shared": 1.0}), as_they_are, Method("move", "move", every))
+    return Method("rank", "rank", every), Method("move", "move", every)
 
 
 FULL = Falls(tuple(PLACES), _methods(5_000, 1_000, 20_000), seeds=10, size=5_000, people=2_000, refits=1)

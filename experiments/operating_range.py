@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from operating_range_report import RECALLS, draw, show, summary
 from runner import Experiment, Found, Job, named
-from scoring import SHARED, Scores, effects, integrated_scores
+from scoring import Scores, effects, integrated_scores
 from settings import ROWS, SOURCES, Rows, Setting, Shape, Sources, Target
 from torch import Tensor
 from trials import Folders, balanced_accuracy, find_threshold, generate, generator_job, load_generator, seed_of
@@ -143,7 +143,7 @@ def all_scores(
     each = [measure_together(list(tests.values()), target, people) for target in targets]
     found: Scores = {name: [_known(one[place]) for one in each] for place, name in enumerate(tests)}
     found |= integrated_scores({"faux+ig": ig}, targets, people)
-    found["rank"] = effects(RankMap(shared=SHARED).fit(fitting), targets, people)
+    found["rank"] = effects(RankMap().fit(fitting), targets, people)
     metric, sharing = covariance_metric(fitting.x), people[: sizes.wide_share] if wide else people
     shares = [model_alignment(target, sharing, auxiliary, metric)[0].value for target in targets]
     found["rank/a"] = [share * scores for share, scores in zip(shares, found["rank"], strict=True)]

@@ -32,7 +32,6 @@ Scores = dict[str, list[Tensor]]  # of each test, for each target (N,); NaN: the
 WITHOUT = ("fta", "fta+linear", "rank", "lic")  # use no auxiliary network
 FAMILY = ("faux", "faux+ng", "faux+ig")
 MAPS = ("rank", "move", "move-direct")
-SHARED = 1.0  # of `rank` in the paper's tables
 WITH = (*FAMILY, *(f"{name}/s" for name in FAMILY), "move", "move-direct", *(f"{name}/a" for name in MAPS))
 
 
@@ -69,7 +68,7 @@ def scores_without(targets: Sequence[Model], fitting: Dataset, people: Dataset, 
         "fta+linear": FTALinear(auxiliary=LinearAuxiliary()).fit(sample),
     }
     found = _gradient_scores(gradient_tests, targets, people)
-    found["rank"] = effects(RankMap(shared=SHARED).fit(sample), targets, people)
+    found["rank"] = effects(RankMap().fit(sample), targets, people)
     found["lic"] = [known_scores(LIC().measure(target, people)) for target in targets]
     return found
 
@@ -86,7 +85,7 @@ def scores_with(
     found = _gradient_scores({name: test for name, test in tests.items() if not test.integrated}, targets, people)
     found |= integrated_scores({name: test for name, test in tests.items() if test.integrated}, targets, people)
     maps: dict[str, CounterfactualMap] = {
-        "rank": RankMap(shared=SHARED).fit(resampled(fitting, seed)),
+        "rank": RankMap().fit(resampled(fitting, seed)),
         "move": MoveMap(auxiliary=auxiliary).fit(fitting),
         "move-direct": MoveMap(auxiliary=auxiliary, metric="identity").fit(fitting),
     }

@@ -44,7 +44,7 @@ def test_a_repaired_feature_is_half_way_on_both_sides_and_the_others_stay():
 
 def test_the_repair_of_two_groups_is_the_median_of_their_values_at_everyones_rank():
     data = Dataset.from_arrays([[0.0], [1.0], [5.0], [7.0]], c=[0, 0, 1, 1])
-    there = RankMap(shared=0).fit(data).map(data).rows
+    there = RankMap().fit(data).map(data).rows
     assert repaired(People(data.x, there, 4), data.features[0]).here[:, 0].tolist() == [2.5, 4.0, 2.5, 4.0]
 
 

@@ -241,7 +241,7 @@ def other_test(about: dict[str, Any]) -> None:
         (lambda about: about.pop("nodes"), "nothing in it"),
         (lambda about: node_of(about, "data.dataset.Feature").update(stop=10**12), "columns do not follow"),
         (lambda about: node_of(about, "data.dataset.Feature").update(start="0"), "'start' of a .* wrong type"),
-        (lambda about: node_of(about, "maps.rank.RankMap").update(shared=-1.0), r"cannot be read \(OptionError\)"),
+        (lambda about: node_of(about, "maps.move.MoveMap").update(shrink=2.0), r"cannot be read \(OptionError\)"),
         (lambda about: node_of(about, "fitted.FittedTest").update(name="move"), "do not fit together"),
         (lambda about: node_of(about, "fitted.FittedTest").update(seed=None), "'seed' of a .* wrong type"),
         (lambda about: node_of(about, "fitted.FittedTest").update(seed=10**30), "'seed' in it is not within 0 and"),

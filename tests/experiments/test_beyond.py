@@ -19,7 +19,7 @@ from fairfox.synthetic.graded import WORLDS, draw
 from fairfox.synthetic.truth import individual_fairness_score
 
 EXPERIMENT = "beyond"
-MAPS = ("rank", "move", "move-direct", "rank, shared 0", "rank, shared 1", "transport", "fliptest")
+MAPS = ("rank", "move", "move-direct", "transport", "fliptest")
 
 
 @pytest.fixture(scope="module")

@@ -21,9 +21,9 @@ SHIFT = torch.tensor([2.0, -1.0, 0.5])
 THREE = Protected("c", "categorical", ("a", "b", "d"))
 
 MAPS = {
-    "mean": lambda maps: maps.MeanOf([RankMap(shared=0.0), RankMap(shared=0.0)]),
-    "near": lambda maps: maps.NearReal(RankMap(shared=0.0), k=1),
-    "smoothed": lambda maps: maps.Smoothed(RankMap(shared=0.0)),
+    "mean": lambda maps: maps.MeanOf([RankMap(), RankMap()]),
+    "near": lambda maps: maps.NearReal(RankMap(), k=1),
+    "smoothed": lambda maps: maps.Smoothed(RankMap()),
     "rotated": lambda maps: maps.RotatedRank(),
     "iterated": lambda maps: maps.iterated_rank(rounds=3),
     "sequential": lambda maps: maps.SequentialRank(),
@@ -136,7 +136,7 @@ def test_missing_numbers_stay_missing(maps, name):
 
 def test_the_mean_of_maps_leaves_out_whom_one_of_them_leaves_out(maps):
     data = Dataset.from_arrays([[0.0], [1.0], [5.0], [7.0]], c=[0, 0, 1, 1])
-    found = maps.MeanOf([RankMap(shared=0.0), Away(1.0)]).fit(data).map(data)
+    found = maps.MeanOf([RankMap(), Away(1.0)]).fit(data).map(data)
     assert found.rows[:, 0].tolist() == [0.0, 4.5, 3.0, 4.5]  # rank: 5, 7, 0, 1; away: 0 (stays), 2, 6, 8
     assert found.abstained.tolist() == [True, False, False, False]
     assert found.reason == "at zero"
@@ -162,19 +162,17 @@ def test_near_is_meant_in_standard_deviations(maps):
 def test_smoothing_takes_the_mean_way_of_people_alike(maps):
     data = Dataset.from_arrays([[0.0], [1.0], [10.0], [1.0], [4.0], [10.0]], c=[0, 0, 0, 1, 1, 1])
     # by rank 0 -> 1, 1 -> 4, 10 -> 10: ways 1, 3, 0, and back -1, -3, 0
-    found = maps.Smoothed(RankMap(shared=0.0), k=2).fit(data).map(data)
+    found = maps.Smoothed(RankMap(), k=2).fit(data).map(data)
     assert found.rows[:, 0].tolist() == [2.0, 3.0, 11.5, -1.0, 2.0, 8.5]
     people = Dataset.from_arrays([[0.6], [9.0]], c=[0, 0], protected=data.protected)
-    assert maps.Smoothed(RankMap(shared=0.0), k=1).fit(data).map(people).rows[:, 0].tolist() == pytest.approx(
-        [3.6, 9.0]
-    )
+    assert maps.Smoothed(RankMap(), k=1).fit(data).map(people).rows[:, 0].tolist() == pytest.approx([3.6, 9.0])
 
 
 def test_columns_by_their_ranks_are_those_of_the_rank_map(maps):
     data = draw(WORLDS["additive"].at(1.0), 300, 100, seed=1)
     groups = [data.fitting.x[data.fitting.c[:, 0] == code] for code in (0, 1)]
     people = data.people[data.people.c[:, 0] == 0]
-    expected = RankMap(shared=0.0).fit(data.fitting).map(people).rows
+    expected = RankMap().fit(data.fitting).map(people).rows
     torch.testing.assert_close(maps.same_rank(people.x, *groups), expected, atol=0, rtol=0)
 
 
@@ -184,14 +182,14 @@ def test_ties_have_their_mid_rank(own, other):
     maps = importlib.import_module("other_maps")
     data = Dataset.from_arrays([[float(v)] for v in (*own, *other)], c=[0] * len(own) + [1] * len(other))
     groups = data.x[: len(own)], data.x[len(own) :]
-    expected = RankMap(shared=0.0).fit(replace(data, protected=(Protected("c"),))).map(data).rows[: len(own)]
+    expected = RankMap().fit(replace(data, protected=(Protected("c"),))).map(data).rows[: len(own)]
     assert torch.equal(maps.same_rank(groups[0], *groups), expected)
 
 
 def test_without_a_rotation_and_along_the_columns_ranks_are_those_of_the_rank_map(maps):
     data = draw(WORLDS["additive"].at(1.0), 300, 100, seed=1)
     still = maps.RotatedRank(lambda centred: [torch.eye(centred.shape[1])]).fit(data.fitting).map(data.people)
-    expected = RankMap(shared=0.0).fit(data.fitting).map(data.people).rows
+    expected = RankMap().fit(data.fitting).map(data.people).rows
     torch.testing.assert_close(still.rows, expected, atol=0.05, rtol=0)  # a number's rank may differ by a rounding
 
 
@@ -206,9 +204,7 @@ def test_rotations_and_sequences_take_over_the_other_groups_correlation(maps):
 
     goal = float(torch.corrcoef(data.x[1000:].T)[0, 1])
     assert goal == pytest.approx(-0.8, abs=0.05)  # (1 - 9) / (1 + 9)
-    assert correlation(RankMap(shared=0.0).fit(data).map(data)) == pytest.approx(
-        0.8, abs=0.05
-    )  # each column alone: kept
+    assert correlation(RankMap().fit(data).map(data)) == pytest.approx(0.8, abs=0.05)  # each column alone: kept
     assert correlation(maps.iterated_rank().fit(data).map(data)) == pytest.approx(goal, abs=0.1)
     assert correlation(maps.SequentialRank().fit(data).map(data)) == pytest.approx(goal, abs=0.1)
 
@@ -271,7 +267,7 @@ def test_the_batches_name_every_map_and_option_and_wait_to_be_asked_for(maps):
 
 def test_means_of_the_maps_that_are_compared_are_means(maps):
     data = with_categories()
-    parts = [RankMap(shared=0.0), MoveMap(metric="identity"), TransportMap()]
+    parts = [RankMap(), MoveMap(metric="identity"), TransportMap()]
     found = maps.MeanOf(parts).fit(data).map(data)
     each = torch.stack([one.map(data).rows for one in parts])
     known = ~found.abstained

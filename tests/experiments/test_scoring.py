@@ -80,7 +80,7 @@ def test_scores_with_an_auxiliary_are_those_of_the_library(experiment, targets, 
 def test_the_aligned_rank_is_the_rank_of_resampled_rows_times_the_share_of_all(experiment, targets, fitting, auxiliary):
     judged = people(60, 2)
     found = experiment.scores_with(auxiliary, targets, fitting, judged, seed=SEED)
-    rank = make_test("rank", refits=1, options={"shared": experiment.SHARED}).fit(resampled(fitting))
+    rank = make_test("rank", refits=1).fit(resampled(fitting))
     both = make_test("move/a", auxiliary=auxiliary, refits=1).fit(fitting)
     plain = make_test("move", auxiliary=auxiliary, refits=1).fit(fitting)
     for target, scores in zip(targets, found["rank/a"], strict=True):
@@ -93,11 +93,7 @@ def test_scores_without_an_auxiliary_are_those_of_the_library(experiment, target
     found = experiment.scores_without(targets, fitting, judged, seed=SEED)
     assert tuple(sorted(found)) == tuple(sorted(experiment.WITHOUT))
     linear = FTALinear(auxiliary=experiment.LinearAuxiliary()).fit(resampled(fitting))
-    options = {"rank": {"shared": experiment.SHARED}}
-    library = {
-        name: make_test(name, refits=1, options=options.get(name)).fit(resampled(fitting))
-        for name in ("fta", "rank", "lic")
-    }
+    library = {name: make_test(name, refits=1).fit(resampled(fitting)) for name in ("fta", "rank", "lic")}
     for name, test in (library | {"fta+linear": linear}).items():
         for target, scores in zip(targets, found[name], strict=True):
             torch.testing.assert_close(scores, test.score(target, judged))

@@ -11,8 +11,10 @@ from fairfox.data.dataset import Dataset, Feature, Protected
 from fairfox.data.encode import fit_encoding
 from fairfox.data.table import load_table
 from fairfox.errors import NotFittedError, OptionError, ShapeError
+from fairfox.fairtests.registry import make_test
 from fairfox.maps.rank import RankMap
 from fairfox.maps.ranks import maximal_coupling
+from fairfox.maps.resampled import fit_resampled
 
 NAN = float("nan")
 RACE = Protected("race", "categorical", ("a", "b", "c"))
@@ -20,7 +22,7 @@ AGE = Protected("age", "continuous", ())
 
 
 def mapped(data: Dataset, fitting: Dataset | None = None) -> Tensor:
-    return RankMap(shared=0.0).fit(data if fitting is None else fitting).map(data).rows
+    return RankMap().fit(data if fitting is None else fitting).map(data).rows
 
 
 def column(values: list[float], c: list[float]) -> Dataset:
@@ -28,6 +30,24 @@ def column(values: list[float], c: list[float]) -> Dataset:
 
 
 # --- numbers -------------------------------------------------------------------------------------------------------
+
+
+def test_a_counterfactual_number_is_always_one_that_the_other_group_shows():
+    generator = torch.Generator().manual_seed(0)
+    x, c = torch.randn(300, 3, generator=generator), (torch.arange(300) % 3 == 0).float()
+    x[:, 0] += 2 * c
+    x[:, 1] *= 1 + c
+    data = individuals(x, c=c)
+    for fitted in (RankMap().fit(data), *fit_resampled(RankMap(), data, 3, seed=0)[0]):
+        rows = fitted.map(data).rows
+        for group in (0, 1):
+            for j in range(3):
+                assert set(rows[c == group, j].tolist()) <= set(x[c != group, j].tolist())
+
+
+def test_a_number_cannot_be_told_to_keep_less_than_its_rank():
+    with pytest.raises(OptionError, match="'shared'"):
+        make_test("rank", options={"shared": 0.0})
 
 
 def test_everyone_gets_the_value_of_their_rank_in_the_other_group():
@@ -273,10 +293,10 @@ def test_two_classes_are_mapped_as_two_groups_are():
     data = classes()
     two = data[data.c[:, 0] < 2]
     binary = Dataset(x=two.x, c=two.c, protected=(Protected("race"),), features=two.features)
-    third = RankMap(shared=0.0).fit(data).map(two, 1 - two.c[:, 0])  # the third class changes nothing
+    third = RankMap().fit(data).map(two, 1 - two.c[:, 0])  # the third class changes nothing
     pair = Dataset(x=two.x, c=two.c, protected=(Protected("race", "categorical", ("a", "b")),), features=two.features)
-    expected = RankMap(shared=0.0).fit(binary).map(binary)
-    for out in (third, RankMap(shared=0.0).fit(pair).map(pair, 1 - pair.c[:, 0])):
+    expected = RankMap().fit(binary).map(binary)
+    for out in (third, RankMap().fit(pair).map(pair, 1 - pair.c[:, 0])):
         assert torch.equal(out.rows, expected.rows)
         assert torch.equal(out.abstained, expected.abstained)
 
@@ -329,7 +349,7 @@ def test_the_order_of_rows_does_not_matter_for_many_classes_and_numbers(seed: in
 
 def test_every_class_gets_the_distribution_of_its_destination():
     data = classes(6000)
-    out = RankMap(shared=0.0).fit(data).map(data, everyone_to(data, 2.0)).rows
+    out = RankMap().fit(data).map(data, everyone_to(data, 2.0)).rows
     own, there = data.c[:, 0] == 0, data.c[:, 0] == 2
     shown = data.x[:, 1] < 0.5
     assert ks_2samp(out[own & shown, 0], data.x[there & shown, 0]).statistic < 0.01

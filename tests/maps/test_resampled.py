@@ -46,16 +46,15 @@ def same(prototype: RankMap, fitting: Dataset, new: Dataset, refits: int = 3) ->
             assert a.reason == b.reason
 
 
-@pytest.mark.parametrize("shared", [0.0, 1.0])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_maps_are_those_that_are_fitted_one_by_one(shared, dtype):
-    same(RankMap(shared=shared), people(300, dtype=dtype), people(200, seed=1, dtype=dtype))
-    same(RankMap(shared=shared), numbers_only(people(300)), numbers_only(people(200, seed=1)))
+def test_maps_are_those_that_are_fitted_one_by_one(dtype):
+    same(RankMap(), people(300, dtype=dtype), people(200, seed=1, dtype=dtype))
+    same(RankMap(), numbers_only(people(300)), numbers_only(people(200, seed=1)))
 
 
-def test_without_shrinking_every_number_is_exactly_the_same():
+def test_every_number_is_exactly_the_same():
     fitting, new = numbers_only(people(400)), numbers_only(people(300, seed=2))
-    slow, fast = (fit(RankMap(shared=0.0), fitting, 4, seed=1)[0] for fit in (fit_maps, fit_resampled))
+    slow, fast = (fit(RankMap(), fitting, 4, seed=1)[0] for fit in (fit_maps, fit_resampled))
     for one, other in zip(slow, fast, strict=True):
         assert torch.equal(one.map(new).rows, other.map(new).rows)
 
@@ -86,7 +85,7 @@ def test_a_number_that_a_group_never_shows_is_left_to_the_maps_fitted_one_by_one
     data = people(200)
     x = data.x.clone()
     x[data.c[:, 0] == 0, 3] = 1.0
-    same(RankMap(shared=0.0), replace(data, x=x), replace(data, x=x))
+    same(RankMap(), replace(data, x=x), replace(data, x=x))
 
 
 @pytest.mark.parametrize("prototype", [RankMap(legitimate=("plain",)), RankMap(hold_others=True)])

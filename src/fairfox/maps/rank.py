@@ -1,8 +1,7 @@
-"""The rank map: every feature keeps its rank, but for what few people share."""
+"""The rank map: every feature keeps its rank."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Self
@@ -11,9 +10,8 @@ import torch
 from torch import Tensor
 
 from fairfox.data.dataset import Dataset, Feature
-from fairfox.errors import DataError, NotFittedError, OptionError
+from fairfox.errors import DataError, NotFittedError
 from fairfox.maps.along import NumberRanks, Scale
-from fairfox.maps.common import CommonWays, Displace
 from fairfox.maps.legitimate import GivenRanks, SameRanks, legitimate_features
 from fairfox.maps.protocol import OFF_RANGE, TOO_FEW, UNKNOWN, UNSHARED, Mapped, check_groups_present, where_to
 from fairfox.maps.ranks import Ranks, SameRank, categories_among, maximal_coupling, numbers_among, present
@@ -24,7 +22,7 @@ _FEWEST_IN_CLASS, _FEWEST_IN_ALL = 10, 50  # who share the other protected value
 
 @dataclass
 class RankMap:
-    """Everyone as a member of another group, with about the rank they have in their own, feature by feature.
+    """Everyone as a member of another group, with the rank they have in their own, feature by feature.
 
     Continuous features: the value at the same mid-rank among the other group's values. Categorical: maximal coupling,
     a category stays with probability min(1, p'/p), and what leaves is spread over the categories that gain.
@@ -37,11 +35,6 @@ class RankMap:
     Columns named `legitimate` stay as they are, and so does what they explain of the others: the rank is that among
     people of the own group with about the same legitimate values, and becomes one among such people of the other.
 
-    Numbers carry errors of their own, most of all where each of them mixes what depends on the group with what does
-    not. So their displacements are then reduced to what people have in common (`CommonWays`, of the power `shared`):
-    everyone keeps the mean of their group's way, and of the rest what moves many numbers of many people together.
-    With `shared=0` every number keeps exactly its rank.
-
     Example:
         >>> data = Dataset.from_arrays([[0.0], [1.0], [5.0], [7.0]], c=[0, 0, 1, 1])
         >>> RankMap().fit(data).map(data).rows[:, 0]
@@ -52,14 +45,8 @@ class RankMap:
     only: Tensor | None = None  # (D,) bool: columns to map; None: all
     hold_others: bool = False
     legitimate: tuple[str, ...] = ()  # names of features
-    shared: float = 0.5  # how much less displacements count that few people share; 0: they count as they are
     strata: Strata | None = field(default=None, init=False, repr=False)
     fitted: dict[int, SameRanks] = field(default_factory=dict, init=False, repr=False)  # by stratum
-    common: dict[int, CommonWays] = field(default_factory=dict, init=False, repr=False)  # by stratum
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.shared < math.inf:
-            raise OptionError(f"shared of the rank map is {self.shared}; give a number of at least 0")
 
     def fit(self, data: Dataset) -> Self:
         """Learn each group's values and category shares."""
@@ -69,15 +56,13 @@ class RankMap:
         held = bool(self.strata.others)
         scale = Scale.of(c) if p.is_continuous else None
         stratum = torch.where(c.isnan(), -1, self.strata.place(data.c))
-        self.fitted, self.common = {}, {}
+        self.fitted = {}
         for code in stratum[stratum >= 0].unique().tolist():
             part = data[stratum == code] if code or held else data
             if scale is None or not held or len(part) >= _FEWEST_IN_ALL:
                 found = self._ranks(part, scale, _FEWEST_IN_CLASS if held else 1)
                 if found is not None:
                     self.fitted[code] = found
-                    if self.shared > 0:
-                        self.common[code] = CommonWays.of(part, self.variable, self._way(found), self.shared)
         if not held and not self.fitted:
             raise DataError(
                 f"{len(data)} people are too few to learn what {len(self.legitimate)} legitimate column(s) explain; "
@@ -126,24 +111,15 @@ class RankMap:
         """Return the rows (N, D) where people go, and who gets there (N,)."""
         assert self.strata is not None
         if not self.strata.others:
-            return self._in_stratum(0, data, to)
+            return self.fitted[0].map(data.x, data.c[:, self.variable], to)
         rows, moved = data.x.clone(), torch.zeros_like(to, dtype=torch.bool)
         stratum = self.strata.place(data.c)
-        for code in self.fitted:
+        for code, ranks in self.fitted.items():
             people = (stratum == code).nonzero()[:, 0]
-            mapped = self._in_stratum(code, data[people], to[people])
+            mapped = ranks.map(data.x[people], data.c[people, self.variable], to[people])
             rows.index_copy_(0, people, mapped[0])
             moved.index_copy_(0, people, mapped[1])
         return rows, moved
-
-    def _in_stratum(self, code: int, data: Dataset, to: Tensor) -> tuple[Tensor, Tensor]:
-        rows, moved = self._way(self.fitted[code])(data, to)
-        if code in self.common:
-            rows = self.common[code].shrink(data, self.variable, to, rows, moved)
-        return rows, moved
-
-    def _way(self, ranks: SameRanks) -> Displace:
-        return lambda data, to: ranks.map(data.x, data.c[:, self.variable], to)
 
     def _reason(self, data: Dataset, to: Tensor, abstained: Tensor) -> str:
         """Return why those who had somewhere to go did not get there; more than one reason where there are more."""

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -14,7 +14,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from fairfox.data.dataset import Dataset, Feature, resample
-from fairfox.maps.common import CommonWays
 from fairfox.maps.protocol import CounterfactualMap, check_groups_present, fit_maps
 from fairfox.maps.rank import ClassRanks, RankMap, Strata
 from fairfox.maps.ranks import Ranks, categories_among, kept_missing, maximal_coupling, numbers_among, without_gaps
@@ -62,9 +61,6 @@ def _fit_variable(prototype: RankMap, data: Dataset, variable: int, samples: Seq
             for g in (0, 1)
         }
         one.fitted = {0: ClassRanks([None, None], pairs, features)}
-        if one.shared > 0:
-            common = CommonWays.of(sample, variable, one._displaced, one.shared)
-            pairs.update({way: replace(pair, shrunk=_Shrunk.of(common, way, features)) for way, pair in pairs.items()})
         maps.append(one)
     return maps
 
@@ -137,35 +133,6 @@ class _Places:
         return self.asked[1:]
 
 
-class _Shrunk(NamedTuple):
-    """What people who go one way have in common, see `CommonWays`."""
-
-    places: list[int]  # among the numbers
-    mean: Tensor  # (S,)
-    weights: Tensor  # (S, S)
-
-    @classmethod
-    def of(cls, common: CommonWays, way: tuple[int, int], features: Sequence[Feature]) -> _Shrunk | None:
-        """Return it for those who go from one group to the other; None where nothing is."""
-        starts, shrunk = [f.start for f in numbers_among(features)], common.columns.tolist()
-        places = [j for j, start in enumerate(starts) if start in shrunk]
-        if way not in common.means or not places:
-            return None
-        own = torch.tensor([shrunk.index(starts[j]) for j in places], device=common.columns.device)
-        return cls(places, common.means[way][own], common.weights[way][own][:, own])  # the others never move
-
-    def __call__(self, before: Tensor, after: Tensor) -> Tensor:
-        """Return numbers `after` (F, n), which are overwritten, as rows (n, F) that keep what is common."""
-        if len(self.places) < len(before):
-            after[self.places] = self._moved(before[self.places], after[self.places]).T
-            return after.T
-        return self._moved(before, after)
-
-    def _moved(self, before: Tensor, after: Tensor) -> Tensor:
-        apart = after.sub_(before).sub_(self.mean[:, None])  # (S, n)
-        return torch.addmm(before.T, apart.T, self.weights).add_(self.mean)
-
-
 @dataclass(frozen=True)
 class _Way:
     """From one group to the other in one draw, all numbers at once."""
@@ -173,7 +140,6 @@ class _Way:
     places: _Places  # of all draws
     answers: Tensor  # (T,)
     moves: list[Tensor]  # (L, L) of each category
-    shrunk: _Shrunk | None = None
 
     def map(self, rows: Tensor, features: Sequence[Feature]) -> Tensor:
         """Return rows in the other group; those given are kept to be asked for again."""
@@ -186,11 +152,10 @@ class _Way:
         for j, f in enumerate(numbers):
             if f.has_missing:
                 after[j] = torch.where(rows[:, f.start + 1] > 0.5, before[j], after[j])
-        moved = after.T if self.shrunk is None else self.shrunk(before, after)
         if _is_all(at, rows):
-            return moved
+            return after.T
         out = rows.clone()
-        out[:, at] = moved
+        out[:, at] = after.T
         return self._coupled(kept_missing(out, rows, numbers), categories)
 
     def _coupled(self, rows: Tensor, categories: Sequence[Feature]) -> Tensor:
