@@ -87,6 +87,23 @@ def test_members_trained_together_equal_each_trained_alone(epochs, patience, rat
         assert history.epochs == int(history.best_epoch.max()) + patience
 
 
+def test_networks_train_on_one_thread_and_leave_the_number_of_threads_as_it_was():
+    before, inside = torch.get_num_threads(), []
+
+    def loss(outputs, targets):
+        inside.append(torch.get_num_threads())
+        return binary_loss(outputs, targets)
+
+    x, y, valid_x, valid_y = problem()
+    torch.set_num_threads(2)
+    try:
+        train(network(), x, y, loss=loss, valid_x=valid_x, valid_targets=valid_y, max_epochs=1)
+        assert set(inside) == {1}
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_the_best_weights_come_back():
     net = network()
     history = fit(net, rate=0.05, patience=8)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fairfox.nets.layers import Layer, backward, forward, layers_of, outputs_of, slope_by_inputs, take, through_relu
 from fairfox.nets.mlp import MLP
-from fairfox.nets.training import Loss, loss_slope
+from fairfox.nets.training import Loss, loss_slope, one_thread
 
 _TINY = 1e-12  # gradients without length stay as they are
 
@@ -43,6 +43,7 @@ class HidingSettings:
     clip: float = 1.0  # the longest gradient of the network
 
 
+@one_thread()
 def train_hiding(
     x: Tensor,
     task: Task,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -14,6 +15,20 @@ from fairfox.nets.mlp import MLP
 Loss = Callable[[Tensor, Tensor], Tensor]  # outputs (M, N, K), targets (M, N, ...) -> (M,) mean loss per member
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute on one thread within: on matrices this small several threads mostly wait for each other.
+
+    Beside another busy process that takes up to ten times as long, and rounding would depend on their number.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 @dataclass(frozen=True)
 class History:
     """How training went: epochs run, and each member's best validation loss and epoch."""
@@ -23,6 +38,7 @@ class History:
     best_epoch: Tensor  # (M,)
 
 
+@one_thread()
 def train(
     net: MLP,
     x: Tensor,

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fairfox.nets.layers import Layer, backward, forward, outputs_of, slope_by_inputs, take
 from fairfox.nets.mlp import MLP
+from fairfox.nets.training import one_thread
 
 Steps = Callable[[int, int], None]  # steps done, and of how many
 _DECAY, _EPSILON = 0.9, 1e-7  # of RMSprop, as Black et al. had them
@@ -42,6 +43,7 @@ class GanSettings:
     clip: float = 0.01  # of the critic's weights
 
 
+@one_thread()
 def train_generators(
     x: Tensor, passages: Sequence[Passage], settings: GanSettings, *, progress: Steps | None = None
 ) -> MLP:

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from fairfox.errors import ShapeError
 from fairfox.nets.mlp import MLP
+from fairfox.nets.training import one_thread
 
 
 class ConditionalVAE(nn.Module):
@@ -85,6 +86,7 @@ class Training:
     batch_size: int = 64  # at least; larger tables have larger batches, about 60 an epoch
 
 
+@one_thread()
 def train_vae(vae: ConditionalVAE, x: Tensor, labels: Tensor, training: Training, *, seed: int = 0) -> float:
     """Train in place on mode probabilities x (N, F * G) and class numbers (N,); return the best validation loss.
 
