@@ -378,7 +378,8 @@ def test_aligned_scores_of_several_variables_are_scaled_one_by_one():
 
 
 def test_intersections_are_one_more_variable():
-    result = fairfox.audit(by_income, mixed(), **(QUICK | {"protected": ["sex", "race"]}), intersections=True)
+    asked = QUICK | {"protected": ["sex", "race"], "contrasts": "all"}
+    result = fairfox.audit(by_income, mixed(), **asked, intersections=True)
     crossing = result.findings[2]
     assert crossing.name == "sex x race"
     assert crossing.parts == ("sex", "race")
@@ -386,6 +387,26 @@ def test_intersections_are_one_more_variable():
     women = torch.tensor([group == "Female & Black" for group in crossing.group])
     named = [crossing.towards[row] for row in women.nonzero()[:, 0].tolist()]
     assert named.count("Male & Asian") > 0.8 * len(named)  # 600 + 900 + 200 more
+
+
+def test_many_classes_are_compared_with_the_largest_unless_all_are_wanted():
+    asked = QUICK | {"protected": "race"}
+    default, every = (fairfox.audit(by_income, mixed(600), **asked, **more) for more in ({}, {"contrasts": "all"}))
+    race = default.findings[0]
+    sizes = sorted(race.levels, key=lambda level: -race.group.count(level))
+    assert (race.reference, race.second) == tuple(sizes[:2])
+    assert set(zip(race.group, race.towards, strict=True)) == {
+        *((level, sizes[0]) for level in sizes[1:]),
+        (sizes[0], sizes[1]),
+    }
+    reached = ~race.effects.isnan()
+    assert reached.sum(1).tolist() == [1] * 600
+    same = every.findings[0].effects[reached]  # but for what the displacements there and back have in common
+    torch.testing.assert_close(race.effects[reached], same, atol=0.02, rtol=0)
+    assert (every.findings[0].reference, every.findings[0].second) == (None, None)
+    assert (default.settings["contrasts"], every.settings["contrasts"]) == ("largest", "all")
+    with pytest.raises(OptionError, match="contrasts is 'some'; expected 'largest' or 'all'"):
+        fairfox.audit(by_income, mixed(600), **asked, contrasts="some")
 
 
 def test_the_settings_say_how_columns_and_the_model_were_to_be_read():

@@ -42,6 +42,7 @@ def audit(
     hold_others: bool = False,
     legitimate: str | Sequence[str] = (),
     reference_group: str | Sequence[str] | None = None,
+    contrasts: str = "largest",
     merge_rare: float | None = None,
     protected_from: object | None = None,
     on: str | None = None,
@@ -93,6 +94,8 @@ def audit(
         legitimate: columns that may rightly tell the groups apart, such as "hours-per-week": they stay as they are,
             and so does what they explain of the others, so that what remains is not explained by them.
         reference_group: compare every class with this one only ("White" or "race=White"); one per variable.
+        contrasts: of more than two classes everyone is compared with the "largest", and its members with the second
+            largest; "all": with every other class, and the largest effect counts.
         merge_rare: put together classes with a smaller share of the people than this.
         protected_from: another table that has the protected columns, found by the column `on` of both.
         on: the column that names people in both tables; it is no input of the model.
@@ -139,6 +142,7 @@ def audit(
         hold_others=hold_others,
         legitimate=legitimate,
         reference_group=reference_group,
+        contrasts=contrasts,
         merge_rare=merge_rare,
         on=on,
         weights=weights,

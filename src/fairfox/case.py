@@ -145,6 +145,7 @@ def _encoding(tables: Tables, described: Description | None, question: Question)
         intersections=q.intersections,
         merge_rare=q.merge_rare,
         reference_group=q.reference_group or (),
+        contrasts=q.contrasts,
         also=None if fitting is None else people,
         dtype=torch.float64,
         seed=q.seed,

@@ -95,7 +95,11 @@ def _earlier(name: str, fields: Any, table: pa.Table, *, named: bool | None = No
 def _question(fields: Any) -> dict[str, Any]:
     """Return what an audit asked, each in words that fit after "The"."""
     settings, variables = fields["settings"], fields["variables"]
-    references = {one["name"]: one["reference"] for one in variables if one.get("reference") is not None}
+    references = {
+        one["name"]: one["reference"] + (f" (with {one['second']})" if one.get("second") is not None else "")
+        for one in variables
+        if one.get("reference") is not None
+    }
     return {
         "test": fields["test"],
         "unit": fields["unit"],

@@ -78,6 +78,7 @@ def find(
         groups=(),
         parts=p.parts,
         reference=None if p.reference is None else p.levels[p.reference],
+        second=None if p.second is None else p.levels[p.second],
         merged=merged,
         is_own=bool(main.contrasts),
         verdict=rule.judge(whole, known, data.weights, p.name),

@@ -258,7 +258,9 @@ class FittedTest:
         Which columns were dropped or read in a way of their own when it was fitted is not kept: `columns` are left.
         """
         variables = self.known.protected
-        references = [group_name(p.name, p.levels[p.reference]) for p in variables if p.reference is not None]
+        named = [p for p in variables if p.reference is not None and not p.by_size]
+        references = [group_name(p.name, p.levels[p.reference]) for p in named if p.reference is not None]
+        every = any(p.kind == "categorical" and p.reference is None for p in variables)
         return {
             "seed": self.seed,
             "test": self.name,
@@ -274,6 +276,7 @@ class FittedTest:
             "columns": list(self.encoding.columns),
             "reference_group": references or None,
             **dict.fromkeys(("categorical", "continuous", "drop")),
+            "contrasts": "all" if every else "largest",
             "intersections": self.intersections,
             "hold_others": self.hold_others,
             "legitimate": list(self.legitimate) or None,

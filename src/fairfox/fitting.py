@@ -43,6 +43,7 @@ def fit_test(
     hold_others: bool = False,
     legitimate: str | Sequence[str] = (),
     reference_group: str | Sequence[str] | None = None,
+    contrasts: str = "largest",
     merge_rare: float | None = None,
     weights: str | None = None,
     categorical: Sequence[str] = (),
@@ -70,6 +71,7 @@ def fit_test(
         hold_others=hold_others,
         legitimate=legitimate,
         reference_group=reference_group,
+        contrasts=contrasts,
         merge_rare=merge_rare,
         on=None,
         weights=weights,
@@ -101,6 +103,7 @@ def fit_test(
         intersections=intersections,
         merge_rare=merge_rare,
         reference_group=reference_group or (),
+        contrasts=contrasts,
         dtype=torch.float64,
         seed=seed,
     )

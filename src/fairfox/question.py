@@ -10,6 +10,7 @@ from numbers import Integral, Real
 from typing import Any
 
 from fairfox.comparison import ALL, options_by_test
+from fairfox.data.contrasts import CONTRASTS
 from fairfox.errors import OptionError
 from fairfox.fairtests.registry import (
     EFFECT,
@@ -27,6 +28,7 @@ from fairfox.models.output import Returns, Wanted
 
 _LEAST = {"seed": 0, "refits": 1, "folds": 2, "batch_size": 1, "null": 0}  # whole numbers
 _CHOICES: dict[str, tuple[str | None, ...]] = {
+    "contrasts": CONTRASTS,
     "output": ("probability", "logit"),
     "returns": (None, "probability", "logit", "value"),
 }
@@ -47,6 +49,7 @@ class Question:
     hold_others: bool
     legitimate: str | Sequence[str]
     reference_group: str | Sequence[str] | None
+    contrasts: str
     merge_rare: float | None
     on: str | None
     weights: str | None

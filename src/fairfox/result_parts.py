@@ -135,9 +135,15 @@ class Finding:
     groups: tuple[Group, ...]
     parts: tuple[str, ...] = ()  # the variables it crosses
     reference: str | None = None  # the class that all others are compared with
+    second: str | None = None  # the class its members are compared with, where it is the largest; None: all others
     merged: dict[str, tuple[str, ...]] = field(default_factory=dict)  # rare classes put together, by the new name
     is_own: bool = True  # whether the score is about this variable; some tests have one score for all
     verdict: Verdict | None = None  # on the model, for this variable; None without an interval
+
+    @property
+    def reached(self) -> tuple[str, ...]:
+        """The contrasts that concern anybody: of a variable compared by size the two largest classes."""
+        return tuple(c for c in self.contrasts if self.second is None or c in (self.reference, self.second))
 
     @property
     def judged(self) -> int:

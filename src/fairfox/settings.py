@@ -28,6 +28,7 @@ def settings_of(case: Case) -> dict[str, Any]:
         "reference_rows": None if learnt is None else len(learnt),
         "columns": list(case.encoding.columns),
         **q.named,
+        "contrasts": q.contrasts,
         "intersections": q.intersections,
         "hold_others": q.hold_others,
         "legitimate": q.legitimate_names or None,

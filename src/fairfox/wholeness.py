@@ -49,7 +49,8 @@ def check_whole(test: FittedTest, made: list[Any]) -> None:
         test.name in FAIR_TESTS and {test.name, DIRECT, TOTAL} == set(test.tests),
         variables == test.known.protected and len(variables) > 0,
         all(len(p.levels) <= len(test.known) and (p.is_continuous or len(p.levels) > 1) for p in variables),
-        all(p.reference is None or p.reference in range(len(p.levels)) for p in variables),
+        all(k is None or k in range(len(p.levels)) for p in variables for k in (p.reference, p.second)),
+        all(p.second is None or p.reference not in (None, p.second) for p in variables),
         [one.variable for one in test.quality] == [p.name for p in variables],
         len(test.proxy) == len(variables) and all(set(one) == names for one in test.proxy),
         set(test.legitimate) <= names,
@@ -124,7 +125,8 @@ def _has_ways(one: TransportMap, test: FittedTest) -> bool:
     if one.variable not in range(len(variables)):
         return False
     p = variables[one.variable]
-    expected = 2 * (len(p.levels) - 1) if p.reference is not None else len(p.levels) * (len(p.levels) - 1)
+    others = len(p.levels) - 1
+    expected = others + 1 if p.by_size else 2 * others if p.reference is not None else others * (others + 1)
     return expected <= len(one.ways) and set(compared_pairs(p)) <= set(one.ways)
 
 

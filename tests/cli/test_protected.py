@@ -63,7 +63,7 @@ def people(tmp_path: Path) -> Path:
 def three(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Result]:
     """An audit for sex, race and age at once."""
     folder = write_people(tmp_path_factory.mktemp("three"))
-    return folder, run(folder, "-c", "sex", "-c", "race", "-c", "age", "--id", "id")
+    return folder, run(folder, "-c", "sex", "-c", "race", "-c", "age", "--id", "id", "--contrasts", "all")
 
 
 def run(folder: Path, *options: str) -> Result:
@@ -146,7 +146,8 @@ def test_scores_have_the_worst_case_and_columns_for_every_variable_and_class(thr
 
 
 def test_intersections_are_the_last_variable(people: Path):
-    fields = finished(run_on_panel(people, "-c", "sex", "-c", "race", "--intersections"), people)
+    options = ["-c", "sex", "-c", "race", "--intersections", "--contrasts", "all"]
+    fields = finished(run_on_panel(people, *options), people)
     assert [variable["name"] for variable in fields["variables"]] == ["sex", "race", "sex x race"]
     crossing = fields["variables"][-1]
     assert crossing["parts"] == ["sex", "race"]
@@ -186,6 +187,25 @@ def test_a_reference_group_is_the_only_one_that_others_are_compared_with(people:
         assert (other == "White") is (own != "White")
 
 
+def test_many_classes_are_compared_with_the_largest_and_that_one_with_the_second_largest(people: Path):
+    done = run_on_panel(people, "-c", "race")  # 60 Asian, 100 Black, 40 Other, 200 White
+    fields = finished(done, people)
+    race = fields["variables"][0]
+    assert (race["reference"], race["second"], fields["settings"]["contrasts"]) == ("White", "Black", "largest")
+    assert {level: list(group["towards"]) for level, group in groups_of(race).items()} == {
+        **{group: ["White"] for group in ("Asian", "Black", "Other")},
+        "White": ["Black"],
+    }
+    assert "compared with White (and White with Black)" in " ".join(done.stdout.split())
+    scores = scores_of(people)
+    assert [name for name in scores.column_names if name.startswith("effect[")] == [
+        "effect[race=Black]",
+        "effect[race=White]",
+    ]
+    for own, other in zip(population()["race"].to_pylist(), scores["towards[race]"].to_pylist(), strict=True):
+        assert other == ("Black" if own == "White" else "White")
+
+
 def test_rare_classes_are_put_together_and_the_rule_is_told(people: Path):
     done = run_on_panel(people, "-c", "race", "--merge-rare", "0.12")
     fields = finished(done, people)
@@ -195,7 +215,7 @@ def test_rare_classes_are_put_together_and_the_rule_is_told(people: Path):
     assert race["levels"] == ["Black", "White", "other (Asian, Other)"]
     assert groups_of(race)["other (Asian, Other)"]["people"] == 100
     assert fields["settings"]["merge_rare"] == 0.12
-    assert "'other (Asian, Other)' puts together Asian and Other" in done.stdout
+    assert "'other (Asian, Other)' puts together Asian and Other" in " ".join(done.stdout.split())
 
 
 # --- where protected values come from ------------------------------------------------------------------------------

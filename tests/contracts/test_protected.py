@@ -23,7 +23,8 @@ from fairfox.models.torch_model import TorchModel
 
 PEOPLE = 240
 KINDS: dict[str, dict[str, Any]] = {
-    "three classes": {"protected": ["race"]},
+    "three classes": {"protected": ["race"], "contrasts": "all"},
+    "by size": {"protected": ["race"]},
     "a number": {"protected": ["age"]},
     "two": {"protected": ["sex", "race"]},
     "several": {"protected": ["sex", "race", "age"]},
@@ -186,6 +187,16 @@ def test_with_a_reference_group_people_are_compared_with_it_only(name: str):
     own = data.c[:, 0]
     assert (found.klass[own != 1] == 1).all()
     assert (found.klass[own == 1] != 1).all()
+
+
+@each
+def test_by_default_people_are_compared_with_the_largest_group(name: str):
+    data, found = individuals(name, "by size"), measured(name, "by size")
+    counts = torch.bincount(data.c[:, 0].long()).tolist()
+    assert counts == [80, 73, 87]
+    assert (data.protected[0].reference, data.protected[0].second) == (2, 0)
+    if found.signed is not None:
+        assert (found.klass == torch.where(data.c[:, 0] == 2, 0, 2)).all()
 
 
 @pytest.mark.parametrize("name", [name for name, what in FAIR_TESTS.items() if what.only_groups])

@@ -60,6 +60,14 @@ def test_with_a_reference_group_all_others_go_to_it_and_it_goes_to_all_others():
     same(destinations(data, Contrast(0, 2)), [2, 2, NAN, NAN])
 
 
+def test_by_size_all_go_to_the_largest_group_and_that_one_to_the_second_largest():
+    race = Protected("race", "categorical", ("a", "b", "c"), reference=2, second=0)
+    data = people([0.0, 1.0, 2.0, NAN], protected=(race,))
+    same(destinations(data, Contrast(0, 0)), [NAN, NAN, 0, NAN])
+    same(destinations(data, Contrast(0, 1)), [NAN, NAN, NAN, NAN])
+    same(destinations(data, Contrast(0, 2)), [2, 2, NAN, NAN])
+
+
 @pytest.mark.parametrize("reference", [0, 1])
 def test_a_reference_group_of_two_changes_nothing(reference: int):
     data = people([0.0, 1.0], protected=(Protected("sex", "binary", ("f", "m"), reference=reference),))

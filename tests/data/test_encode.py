@@ -374,7 +374,8 @@ def test_several_variables_and_their_crossing_are_columns_of_c():
     data = encoding.encode(table)
     assert [p.name for p in data.protected] == ["sex", "race", "age<25", "sex x race x age<25"]
     assert [p.kind for p in data.protected] == ["binary", "categorical", "binary", "categorical"]
-    assert [p.reference for p in data.protected] == [None, 1, None, None]
+    assert [p.reference for p in data.protected] == [None, 1, None, 10]  # two M & c & not age<25, others are one
+    assert [p.second for p in data.protected] == [None, None, None, 0]
     assert data.c.shape == (12, 4)
     assert data.c[:, 1].tolist() == [0, 0, 1, 1, 2, 2] * 2
     assert encoding.columns == ("c", "v")

@@ -5,7 +5,7 @@ import pytest
 from populations import table_of
 
 from fairfox.data.dataset import Protected
-from fairfox.data.protected import column_of, find_group, read_protected, read_variables
+from fairfox.data.protected import column_of, compare_with_largest, find_group, read_protected, read_variables
 from fairfox.data.table import load_table
 from fairfox.errors import ColumnError, DataError, OptionError
 
@@ -380,6 +380,27 @@ def test_a_reference_group_is_set_for_its_variable_alone():
     assert [s.variable.reference for s in sources] == [None, 0, None]
     sources = read_variables(["sex", "race"], CROWD, intersections=True, reference_group=["M", "F & b"])
     assert [s.variable.reference for s in sources] == [1, None, 1]
+
+
+@pytest.mark.parametrize(
+    ("weights", "expected"),
+    [
+        (None, (1, 0)),  # two a, three b, two c: of equal ones the first
+        ([1, 1, 1, 1, 1, 5, 1], (2, 1)),  # c weighs 6, b 3
+        ([0, 0, 1, 1, 1, 1, 1], (1, 2)),  # nobody counts as a
+    ],
+)
+def test_the_largest_class_by_weight_is_what_many_are_compared_with(weights, expected):
+    table = table_of(race=["a", "a", "b", "b", "b", "c", "c"])
+    counts = None if weights is None else np.array(weights, dtype=float)
+    variable = compare_with_largest(read_protected("race", table), table, counts).variable
+    assert (variable.reference, variable.second) == expected
+    assert variable.by_size
+
+
+def test_two_groups_numbers_and_variables_with_a_reference_are_not_compared_by_size():
+    for source in read_variables(["sex", "race", "age"], CROWD, reference_group=["race=a"]):
+        assert compare_with_largest(source, CROWD, None) == source
 
 
 def test_reference_groups_that_contradict_each_other_or_name_a_number_are_refused():

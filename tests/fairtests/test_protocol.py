@@ -1,5 +1,7 @@
 """From values to a Measurement: averages, worst cases, signs, abstention, intervals, joining parts."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -41,6 +43,9 @@ def test_with_a_reference_group_only_the_way_to_it_or_from_it_counts():
     data = people(0, 1, 2, protected=(race,))
     expected = torch.tensor([[NAN, 1, NAN], [1, NAN, 1], [NAN, 1, NAN]])
     torch.testing.assert_close(away_from_own(data, derivatives([race])), expected, equal_nan=True)
+    by_size = replace(race, second=2)  # members of b look at c alone
+    data, expected[1, 0] = people(0, 1, 2, protected=(by_size,)), NAN
+    torch.testing.assert_close(away_from_own(data, derivatives([by_size])), expected, equal_nan=True)
 
 
 def test_values_are_averaged_with_their_signs_before_the_worst_counts():

@@ -36,6 +36,7 @@ def encoded(
 ) -> tuple[Model, Dataset, Encoding]:
     table = load_table(frame)
     columns = options.pop("columns", list(frame.columns))
+    options = {"contrasts": "all"} | options
     encoding = fit_encoding(table, protected=protected, columns=columns, dtype=torch.float64, **options)
     return BlackBoxModel(rule, decoder=encoding, kind="table"), encoding.encode(table), encoding
 

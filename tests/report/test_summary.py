@@ -51,7 +51,7 @@ def test_the_worst_case_is_on_top():
 def test_every_variable_has_all_its_fields():
     variable = parsed(example_result())["variables"][0]
     assert set(variable) == {
-        *("name", "kind", "levels", "parts", "reference", "merged", "contrasts", "counts", "share_flagged"),
+        *("name", "kind", "levels", "parts", "reference", "second", "merged", "contrasts", "counts", "share_flagged"),
         *("share_confident", "mean_score", "worst", "alignment_share", "alignment_error", "auxiliary", "readings"),
         *("features", "groups", "flips", "verdict"),
     }

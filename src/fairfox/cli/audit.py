@@ -50,6 +50,14 @@ SEEDS = click.IntRange(0, 2**32 - 1)  # what NumPy's and scikit-learn's generato
     help="Compare all others with this group only: White, or race=White; repeat for other variables.",
 )
 @click.option(
+    "--contrasts",
+    cls=Once,
+    type=click.Choice(["largest", "all"]),
+    default="largest",
+    show_default=True,
+    help="Of more than two classes: compare everyone with the largest, or with all others.",
+)
+@click.option(
     "--merge-rare",
     cls=Once,
     type=FiniteRange(0, 0.5, min_open=True, max_open=True),

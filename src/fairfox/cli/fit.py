@@ -17,6 +17,7 @@ _SHARED = (  # options of an audit that mean the same here
     "hold_others",
     "legitimate",
     "reference_group",
+    "contrasts",
     "merge_rare",
     "weights",
     "label",

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from fairfox.data.dataset import Dataset, Protected
 
+CONTRASTS = ("largest", "all")  # which classes are compared: with the largest one (default), or each with every other
 LOWER, HIGHER = 0, 1  # where a continuous variable goes: one standard deviation down or up
 
 
@@ -45,8 +46,7 @@ def derivatives(protected: Sequence[Protected]) -> tuple[Contrast, ...]:
 def destinations(data: Dataset, contrast: Contrast) -> Tensor:
     """Return where a contrast takes everyone (N,): a class, or +1 and -1 standard deviations of a number.
 
-    NaN for people it does not concern: their own group is unknown or that class itself, or neither class is the
-    reference group.
+    NaN for people it does not concern: their own group is unknown or that class itself, or is not compared with it.
     """
     p, c = data.protected[contrast.variable], data.c[:, contrast.variable]
     if p.is_continuous:
@@ -57,11 +57,15 @@ def destinations(data: Dataset, contrast: Contrast) -> Tensor:
 
 
 def concerned(data: Dataset, contrast: Contrast) -> Tensor:
-    """Return whom a contrast concerns (N,) bool: who knows their own value and, where there is a reference group,
-    goes to it or comes from it."""
+    """Return whom a contrast concerns (N,) bool: people whose own value is known.
+
+    Where there is a reference group they go to it, and its own members to every other one, or to the second largest.
+    """
     p, c = data.protected[contrast.variable], data.c[:, contrast.variable]
     known = ~c.isnan()
     if p.reference is None or contrast.towards is None:
         return known
     comes = c == p.reference
-    return known & (~comes if contrast.towards == p.reference else comes)
+    if contrast.towards == p.reference:
+        return known & ~comes
+    return known & comes & (p.second is None or p.second == contrast.towards)

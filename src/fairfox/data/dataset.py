@@ -57,12 +57,18 @@ class Protected:
     levels: tuple[str, ...] = ("0", "1")  # () for a continuous variable
     source: str | None = None
     reference: int | None = None  # the class that all others are compared with; None: every class with every other
+    second: int | None = None  # the class that members of the reference are compared with; None: with every other one
     parts: tuple[str, ...] = ()  # the variables it crosses: "sex x race" of sex and race
 
     @property
     def outputs(self) -> int:
         """How many outputs the auxiliary has for it: one logit, K centred logits, or one value."""
         return len(self.levels) if self.kind == "categorical" else 1
+
+    @property
+    def by_size(self) -> bool:
+        """Whether the reference is the largest class, by default: its members are compared with the second largest."""
+        return self.second is not None
 
     @property
     def is_continuous(self) -> bool:

@@ -22,10 +22,11 @@ from torch import Tensor
 
 from fairfox.data.columns import Series, Table, column, levels_of, missing, numbers, objects, places_of
 from fairfox.data.combinations import expand_blocks
+from fairfox.data.contrasts import CONTRASTS
 from fairfox.data.dataset import Dataset, Feature, FeatureKind, Level, project_blocks
 from fairfox.data.features import codes_of, continuous_values, decode_feature, encode_feature, fit_feature
 from fairfox.data.frames import Template
-from fairfox.data.protected import column_of, read_variables
+from fairfox.data.protected import column_of, compare_with_largest, read_variables
 from fairfox.data.sources import ProtectedSource
 from fairfox.errors import ColumnError, DataError, OptionError, did_you_mean
 
@@ -172,6 +173,7 @@ def fit_encoding(
     intersections: bool = False,
     merge_rare: float | None = None,
     reference_group: str | Sequence[str] = (),
+    contrasts: str = "largest",
     weights: str | None = None,
     hidden: Sequence[str] = (),
     dtype: torch.dtype = torch.float32,
@@ -192,6 +194,8 @@ def fit_encoding(
         intersections: add the crossing of the protected variables, "sex x race", as one more.
         merge_rare: protected classes with a smaller share of the known rows of `table` are put together as "other".
         reference_group: classes that all others of their variable are compared with: "White", "race=White".
+        contrasts: of more than two classes compare all with the "largest", and its members with the second largest;
+            or "all" with each other.
         weights: the column that says how many people each row stands for, never a feature; both tables need it.
         hidden: columns that are no features unless `columns` names them.
         dtype: of x.
@@ -203,6 +207,8 @@ def fit_encoding(
     tables = [table] if also is None else [table, also]
     _check_options(tables, [label, *drop], categorical, continuous)
     _check_id_and_weights(tables, id_column, weights)
+    if contrasts not in CONTRASTS:
+        raise OptionError(f"contrasts is {contrasts!r}; expected 'largest' or 'all'")
     if also is not None:
         _check_reference(table, protected)
     sources = read_variables(
@@ -214,6 +220,9 @@ def fit_encoding(
         categorical=categorical,
         continuous=continuous,
     )
+    if contrasts == "largest":
+        counts = None if weights is None else _read_weights(table, weights)
+        sources = tuple(compare_with_largest(source, table, counts) for source in sources)
     read = [name for s in sources for name in s.columns]
     _check_roles(label, id_column, weights, drop, read, columns)
     left_out = {label, id_column, weights, *drop, *hidden, *read}

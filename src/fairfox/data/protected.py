@@ -132,6 +132,22 @@ def cross(sources: Sequence[ProtectedSource], table: Table, *, merge_rare: float
     return source
 
 
+def compare_with_largest(source: ProtectedSource, table: Table, weights: np.ndarray | None) -> ProtectedSource:
+    """Return a variable of more than two classes with the largest as its reference, unless it has one.
+
+    Members of the largest class are compared with the second largest; of equal ones the first in order counts as
+    larger. Sizes are those of the fitting rows, by their weights (N,) where they have any.
+    """
+    variable = source.variable
+    if variable.kind != "categorical" or variable.reference is not None:
+        return source
+    c = source.encode(table)
+    known = ~np.isnan(c)
+    sizes = np.bincount(c[known].astype(int), None if weights is None else weights[known], len(variable.levels))
+    largest, second = np.argsort(-sizes, kind="stable")[:2].tolist()
+    return replace(source, variable=replace(variable, reference=largest, second=second))
+
+
 def find_group(protected: Sequence[Protected], text: str) -> tuple[int, int]:
     """Return which variable and which of its classes a text names: "White", "race=White", "age<25", "not age<25"."""
     groups = [(v, k, p.name, level) for v, p in enumerate(protected) for k, level in enumerate(p.levels)]

@@ -114,8 +114,10 @@ def who_counts(data: Dataset, variables: Sequence[int]) -> Dataset:
 
 
 def compared_pairs(p: Protected) -> list[Pair]:
-    """Return the ordered pairs of classes that are compared: all, or those with the reference group."""
+    """Return the ordered pairs of classes that are compared: all, or those to the reference group and from it."""
     pairs = permutations(range(len(p.levels)), 2)
+    if p.by_size:
+        return [(own, to) for own, to in pairs if to == p.reference or (own, to) == (p.reference, p.second)]
     return [pair for pair in pairs if p.reference is None or p.reference in pair]
 
 

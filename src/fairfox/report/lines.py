@@ -78,7 +78,8 @@ def variable_notes(result: AuditResult, finding: Finding) -> list[str]:
     if finding.parts:
         notes.append(f"crosses {listed(finding.parts, 'and')}")
     if finding.reference is not None:
-        notes.append(f"compared with {finding.reference} only")
+        second = f" (and {finding.reference} with {finding.second})" if finding.second is not None else " only"
+        notes.append(f"compared with {finding.reference}{second}")
     notes += [f"'{name}' puts together {listed(rare, 'and')}" for name, rare in finding.merged.items()]
     notes += [
         f"delta of {group.name} is {amount(result.deltas[group.name], result.unit)}"

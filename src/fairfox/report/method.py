@@ -26,7 +26,7 @@ _SAME = (  # options and settings of one name
 )
 _LISTS = ("columns", "legitimate", "reference_group", "categorical", "continuous", "drop")
 _REPEATED = ("reference_group", "categorical", "continuous", "drop")  # by the command, a name each time
-_DEFAULTS: dict[str, Any] = {"refits": 5, "fdr": 0.1, "output": "probability"}
+_DEFAULTS: dict[str, Any] = {"contrasts": "largest", "refits": 5, "fdr": 0.1, "output": "probability"}
 _IN_PYTHON: dict[str, Any] = {"folds": 5, "batch_size": 4096}  # the command has them as they are by themselves
 _FLAGS = ("intersections", "hold_others", "certify")
 

@@ -62,6 +62,7 @@ def _of_variable(finding: Finding) -> list[tuple[str, pa.Array]]:
     each = [
         (f"effect[{contrast_name(finding, contrast)}]", numbers_column(finding.effects[:, q], away))
         for q, contrast in enumerate(finding.contrasts)
+        if contrast in finding.reached
     ]
     return own + each
 

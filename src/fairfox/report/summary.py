@@ -135,6 +135,7 @@ def _variable(result: AuditResult, finding: Finding) -> dict[str, Any]:
         "levels": finding.levels,
         "parts": finding.parts,
         "reference": finding.reference,
+        "second": finding.second,
         "merged": finding.merged,
         "contrasts": finding.contrasts,
         "counts": {

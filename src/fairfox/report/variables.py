@@ -54,7 +54,7 @@ def matrix(result: AuditResult, finding: Finding) -> dict[str, Any] | None:
     rows, marked = [], []
     for place, group in enumerate(finding.groups):
         row = [group.name if number else group.level]
-        for column, contrast in enumerate(finding.contrasts, start=1):
+        for column, contrast in enumerate(finding.reached, start=1):
             mean = group.towards.get(contrast)
             own = not number and contrast == group.level
             row.append("·" if own else text.cell(mean, result.unit, sign=True))
@@ -63,7 +63,7 @@ def matrix(result: AuditResult, finding: Finding) -> dict[str, Any] | None:
         rows.append(row)
     return {
         "heading": "Up and down" if number else "From each group to each other",
-        "table": make_table(["People with" if number else "People of"], finding.contrasts, rows, marked=marked),
+        "table": make_table(["People with" if number else "People of"], finding.reached, rows, marked=marked),
         "note": _matrix_note(result, finding),
     }
 
@@ -75,6 +75,8 @@ def _matrix_note(result: AuditResult, finding: Finding) -> str:
     else:
         note += "as members of the group in the column; above zero they would get a higher prediction there."
     note += "" if result.decision_threshold is not None else " Shaded: the mean is beyond delta."
-    if finding.reference is not None:
+    if finding.second is not None:
+        note += f" Everybody is compared with {finding.reference}, the largest group, and it with {finding.second}."
+    elif finding.reference is not None:
         note += f" Everybody is compared with {finding.reference} only, the reference group."
     return note

@@ -190,6 +190,8 @@ class BatchScorer:
         yield f"towards[{p.name}]", self._towards(v, p, seen, found)
         words = contrast_words(found, p, self._spread(v))
         for word, values in zip(words, effects_of(found, p, own).unbind(1), strict=True):
+            if p.by_size and p.levels.index(word) not in (p.reference, p.second):
+                continue  # nobody is compared with it
             name = group_name(p.name, word) if word in p.levels else word
             yield f"effect[{name}]", numbers_column(values, away)
 

@@ -98,6 +98,7 @@ def draw(world: World, fitting: int, people: int, *, seed: int = 0) -> Drawn:
         protected=past.protected,
         label=past.label,
         columns=past.features,
+        contrasts="all",
         also=load_table(new.table),
     )
     learned, judged = (encoding.encode(load_table(one.table)) for one in (past, new))
