@@ -1,4 +1,5 @@
 # Each target does all its set-up: a virtual environment in .venv, made once and again when pyproject.toml changes.
+# The demo installs the package alone; everything else also installs what development needs.
 PYTHON ?= python3
 WORKERS ?= 2
 
@@ -9,17 +10,22 @@ export FAIRFOX_DATA
 endif
 
 BIN := .venv/bin
+PACKAGE := .venv/.package
 READY := .venv/.ready
 AXE := $(CURDIR)/.venv/npm/node_modules/axe-core/axe.min.js
 
-.PHONY: demo test test-browser test-engines lint docs docs-linkcheck screenshots bench clean
+.PHONY: demo test test-research test-browser test-engines lint docs docs-linkcheck screenshots bench clean
 
-demo: $(READY)
+demo: $(PACKAGE)
 	$(BIN)/fairfox demo --out demo-report
 
 # One thread per worker: torch would otherwise start a thread per core in each of them.
 test: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
+
+# Experiments and benchmarks, each in its quick mode.
+test-research: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) tests/research
 
 # The pages in a real browser: an installed Chromium, or Debian's package; axe-core comes from npm.
 test-browser: $(READY) $(AXE)
@@ -35,6 +41,7 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
 
 docs: $(READY)
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs docs/_build/html
@@ -55,10 +62,14 @@ bench: $(READY) .venv/.engines .venv/.peers
 clean:
 	rm -rf .venv demo-report
 
-$(READY): pyproject.toml constraints.txt
+$(PACKAGE): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "fairfox needs Python 3.11 or newer; run: make $(MAKECMDGOALS) PYTHON=python3.11" >&2; exit 1; }
 	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+	touch $@
+
+$(READY): $(PACKAGE)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
 

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
-from fairfox.nets.mlp import MLP
+from fairfox.auxiliary.mlp import MLP
 
 
 def forward_pass(net: nn.Module, x: Tensor, block: int) -> Tensor:

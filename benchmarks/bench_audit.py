@@ -21,21 +21,20 @@ from unittest.mock import patch
 import pyarrow as pa
 import torch
 from baselines import forward_pass
+from fairfox.maps.resampled import forget
 from timing import Benchmark, Ratio, places
 from torch import Tensor, nn
 
 import fairfox
-from fairfox import auditing, crossfit
+from fairfox import crossfit
+from fairfox import pipeline as auditing
+from fairfox.auxiliary.mlp import MLP
 from fairfox.auxiliary.model import AuxiliaryModel
 from fairfox.data.dataset import Dataset
-from fairfox.fairtests.effect import Effect
-from fairfox.fairtests.protocol import Measurement, join
-from fairfox.fairtests.share import model_alignment
-from fairfox.maps.resampled import forget
-from fairfox.models.output import Output
-from fairfox.models.protocol import Model, predict
-from fairfox.models.torch_model import TorchModel
-from fairfox.nets.mlp import MLP
+from fairfox.fairtests.effect import Effect, model_alignment
+from fairfox.fairtests.protocol import Measurement, join_measurements
+from fairfox.models.protocol import Model, Output, predict
+from fairfox.models.torch import TorchModel
 
 SEED = 0
 
@@ -166,7 +165,7 @@ class Scoring:
         lap("alignment share")
         places = [*torch.arange(len(people)).split([len(each) for each in self.folds])]
         for parts in found.values():
-            interval = join(parts, places, len(people)).interval
+            interval = join_measurements(parts, places, len(people)).interval
             assert interval is not None
         lap("intervals")
         return seconds

@@ -21,12 +21,12 @@ from threadpoolctl import threadpool_limits
 from timing import Benchmark, Ratio, compare, places
 from torch import Tensor
 
-from fairfox.certificates.way import largest_on_the_way
+from fairfox.benchmark.truth import TargetTraining, train_target
+from fairfox.certificates.certify import largest_on_path
 from fairfox.data.dataset import Dataset
 from fairfox.maps.rank import RankMap
+from fairfox.models.adapters import as_model
 from fairfox.models.protocol import predict
-from fairfox.models.wrap import as_model
-from fairfox.synthetic.targets import TargetTraining, train_target
 
 SEED = 0
 
@@ -74,7 +74,7 @@ def one_core() -> Iterator[None]:
 def ratio(name: str, what: str, model: Any, here: Tensor, there: Tensor, settings: Settings, target: Any) -> Ratio:
     """Return the cost of a person's certificate over that of a prediction in blocks."""
     many = here.repeat(-(-settings.predicted // len(here)), 1)[: settings.predicted]
-    certify = partial(largest_on_the_way, model, here, there, target=target)
+    certify = partial(largest_on_path, model, here, there, target=target)
     with one_core():
         factor, fastest, ours, theirs = compare(certify, lambda: predict(target, many), laps=settings.laps)
     scale = settings.predicted / len(here)

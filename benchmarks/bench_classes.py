@@ -15,12 +15,12 @@ import torch
 from timing import Benchmark, Ratio, compare, places
 from torch import Tensor, nn
 
+from fairfox.auxiliary.mlp import MLP
 from fairfox.auxiliary.model import AuxiliaryModel, FixedAuxiliary
 from fairfox.data.dataset import Dataset, Feature, Protected
 from fairfox.fairtests.protocol import FairnessTest
 from fairfox.fairtests.registry import make_test
-from fairfox.models.torch_model import TorchModel
-from fairfox.nets.mlp import MLP
+from fairfox.models.torch import TorchModel
 
 SEED = 0
 TESTS = ("rank", "move", "faux", "faux+ng", "faux+ig", "fta+linear")

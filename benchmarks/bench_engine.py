@@ -25,17 +25,16 @@ from timing import Benchmark, Ratio, compare, places
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fairfox.alignment import Head, inverse_direction, pseudo_solve
+from fairfox.auxiliary.mlp import MLP
 from fairfox.auxiliary.model import AuxiliaryModel
-from fairfox.fairtests.faux import FAux
+from fairfox.auxiliary.training import binary_loss, train
+from fairfox.fairtests.faux import FAux, block_rows, score_together
 from fairfox.fairtests.fta import FTA
-from fairfox.fairtests.gradient import block_rows, score_together
-from fairfox.gradients.coordinates import pairing_of
+from fairfox.gradients.alignment import Head, inverse_direction, pseudo_solve
 from fairfox.gradients.integrated import choose_path, integrated_jacobian
-from fairfox.models.output import Output
-from fairfox.models.torch_model import TorchModel
-from fairfox.nets.mlp import MLP
-from fairfox.nets.training import binary_loss, train
+from fairfox.gradients.relu import pairing_of
+from fairfox.models.protocol import Output
+from fairfox.models.torch import TorchModel
 
 SEED = 0
 BARS = {(100, 64, 2): 5.0, (400, 64, 2): 3.5, (100, 128, 4): 5.5, (100, 1024, 4): 4.5}

@@ -21,16 +21,16 @@ from crowds import people
 from timing import Benchmark, Ratio, compare, places
 from torch import Tensor
 
+from fairfox.auxiliary.mlp import MLP
 from fairfox.data.dataset import Dataset
 from fairfox.data.table import load_table
-from fairfox.fairtests.gradient import score_together
-from fairfox.fitting import fit_test
-from fairfox.models.output import Output
-from fairfox.models.torch_model import TorchModel
-from fairfox.nets.mlp import MLP
-from fairfox.scale.files import processes, score_files
-from fairfox.scale.job import ModelSource
-from fairfox.storage import from_bytes, to_bytes
+from fairfox.fairtests.faux import score_together
+from fairfox.fairtests.storage import from_bytes, to_bytes
+from fairfox.models.protocol import Output
+from fairfox.models.torch import TorchModel
+from fairfox.pipeline import fit
+from fairfox.streaming.files import score_files, worker_count
+from fairfox.streaming.sources import ModelSource
 
 SEED = 0
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -41,7 +41,7 @@ SLOWER = 2.0  # from Parquet to Parquet, over reading
 ROW_GROUP = 100_000
 MODEL = """
 from torch import Tensor, nn
-from fairfox.nets.mlp import MLP
+from fairfox.auxiliary.mlp import MLP
 predict = nn.Sequential(MLP({features}, width={width}, depth={depth}, seed=1).member(0), nn.Sigmoid())
 """
 
@@ -150,7 +150,7 @@ def end_to_end(settings: Settings, test: bytes, folder: Path) -> list[Ratio]:
     for other in tables[1:]:
         other.hardlink_to(tables[0])  # the same people again, and no room on the disk
     source = ModelSource(str(folder / "model.py:predict"))
-    workers, given = processes(settings.workers, STREAMED), [str(table) for table in tables]
+    workers, given = worker_count(settings.workers, STREAMED), [str(table) for table in tables]
     spent, seconds = [], []
     for _ in range(settings.streams):
         done = score_files(fox, source, given, folder / "out", device=STREAMED, workers=workers, overwrite=True)
@@ -176,7 +176,7 @@ def measure(settings: Settings) -> list[Ratio]:
     if DEVICE == "cpu" and settings != QUICK:
         raise SystemExit("There is no GPU here; --quick runs everything at small sizes on the processor")
     reference = people(settings.reference, settings.features, 0, dtype=np.float32)
-    fitted = fit_test(reference, protected="group", test="faux+ng", refits=1, seed=SEED)
+    fitted = fit(reference, protected="group", test="faux+ng", refits=1, seed=SEED)
     test = to_bytes(fitted)
     with TemporaryDirectory(prefix="fairfox-") as folder:
         return [*resident(settings, test), *end_to_end(settings, test, Path(folder))]

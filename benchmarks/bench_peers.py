@@ -16,15 +16,15 @@ from timing import Benchmark, Ratio, compare, places
 from torch import nn
 
 from fairfox.auxiliary.linear import LinearAuxiliary
+from fairfox.auxiliary.mlp import MLP
 from fairfox.auxiliary.model import AuxiliaryModel
 from fairfox.fairtests.effect import Effect
 from fairfox.fairtests.faux import FAux
 from fairfox.fairtests.protocol import FairnessTest
 from fairfox.fairtests.unfair_map import UnfairMap
 from fairfox.maps.gan import GanMap
-from fairfox.models.torch_model import TorchModel
-from fairfox.nets.mlp import MLP
-from fairfox.nets.wgan import GanSettings, Passage, train_generators
+from fairfox.maps.wgan import GanSettings, Passage, train_generators
+from fairfox.models.torch import TorchModel
 
 SEED = 0
 STEPS = GanSettings().steps  # of FlipTest's generators in a full training

@@ -21,13 +21,12 @@ from baselines import forward_pass
 from timing import Benchmark, Ratio, places
 from torch import Tensor
 
+from fairfox.auxiliary.mlp import MLP
 from fairfox.auxiliary.model import AuxiliaryMember, FixedAuxiliary
 from fairfox.data.dataset import Dataset, Protected
-from fairfox.fairtests.faux import FAux
-from fairfox.fairtests.gradient import score_together
-from fairfox.models.output import Output
-from fairfox.models.torch_model import TorchModel
-from fairfox.nets.mlp import MLP
+from fairfox.fairtests.faux import FAux, score_together
+from fairfox.models.protocol import Output
+from fairfox.models.torch import TorchModel
 
 SEED = 0
 BLOCK = 4096  # people in a forward pass

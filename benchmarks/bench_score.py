@@ -20,18 +20,17 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from timing import Benchmark, Ratio, compare, places
 from torch import Tensor, nn
 
+from fairfox.auxiliary.mlp import MLP
 from fairfox.auxiliary.model import AuxiliaryModel
-from fairfox.data.encode import fit_encoding
+from fairfox.data.encoding import fit_encoding
 from fairfox.data.table import load_table
 from fairfox.fairtests.effect import Effect
-from fairfox.fairtests.faux import FAux
+from fairfox.fairtests.faux import FAux, score_together
 from fairfox.fairtests.fta import FTA
-from fairfox.fairtests.gradient import score_together
 from fairfox.maps.rank import RankMap
-from fairfox.models.output import Output
-from fairfox.models.torch_model import TorchModel
-from fairfox.models.wrap import as_model
-from fairfox.nets.mlp import MLP
+from fairfox.models.adapters import as_model
+from fairfox.models.protocol import Output
+from fairfox.models.torch import TorchModel
 
 SEED = 0
 GAP = 0.5  # between the groups

@@ -29,10 +29,10 @@ import pyarrow.parquet as pq
 from crowds import people
 from timing import Benchmark, Ratio, places
 
-from fairfox.fitting import fit_test
-from fairfox.scale.files import score_files
-from fairfox.scale.job import ModelSource
-from fairfox.storage import save_test
+from fairfox.fairtests.storage import save_test
+from fairfox.pipeline import fit
+from fairfox.streaming.files import score_files
+from fairfox.streaming.sources import ModelSource
 
 SEED = 0
 ROW_GROUP = 100_000
@@ -41,7 +41,7 @@ MODEL = '''
 import os, signal
 from pathlib import Path
 from torch import Tensor
-from fairfox.nets.mlp import MLP
+from fairfox.auxiliary.mlp import MLP
 net = MLP({features}, width={width}, depth={depth}, seed=1).member(0)
 driver, died = Path({folder!r}) / "driver", Path({folder!r}) / "died"
 
@@ -238,7 +238,7 @@ def measure(settings: Settings) -> list[Ratio]:
         reference = named(people(settings.reference, settings.features, SEED), 0)
         columns = [f"x{j}" for j in range(settings.features)]
         given = {"protected": "group", "columns": columns, "refits": settings.refits, "id": "name", "seed": SEED}
-        save_test(fit_test(reference, **given), folder / "test.fox")
+        save_test(fit(reference, **given), folder / "test.fox")
         sizes = {"features": settings.features, "width": settings.width, "depth": settings.depth}
         (folder / "model.py").write_text(MODEL.format(folder=name, **sizes))
         return [*streams(settings, folder), *engines(settings, folder)]

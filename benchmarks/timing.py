@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from fairfox.data.files import written_whole
-from fairfox.extras import installed_versions
+from fairfox.errors import installed_versions
 
 HERE = Path(__file__).resolve().parent
 PATIENCE, FEWEST_LAPS = 40.0, 5  # seconds, after which a busy machine is asked for no more laps than these

@@ -7,7 +7,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import fairfox
-from fairfox.synthetic.two_groups import LENDING
+from fairfox.benchmark.worlds import LENDING
 
 past, new = (LENDING.sample(3000, seed=seed).table.to_pandas() for seed in (0, 1))
 features = past.drop(columns=["sex", "approved"])

@@ -5,12 +5,12 @@ from torch import nn
 
 from fairfox import make_test
 from fairfox.auxiliary.model import AuxiliaryModel, FixedAuxiliary
-from fairfox.data.encode import fit_encoding
+from fairfox.benchmark.judge import spearman
+from fairfox.benchmark.worlds import LENDING
+from fairfox.data.encoding import fit_encoding
 from fairfox.data.table import load_table
-from fairfox.evaluation import spearman
 from fairfox.models.protocol import predict
-from fairfox.models.torch_model import TorchModel
-from fairfox.synthetic.two_groups import LENDING
+from fairfox.models.torch import TorchModel
 
 people = LENDING.sample(3000, seed=0)
 encoding = fit_encoding(load_table(people.table), protected=["sex"], label="approved")

@@ -10,30 +10,30 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 import fairfox
-from fairfox.data.german import LABEL, SEX, STATUS, german_table
+from fairfox.benchmark.judge import spearman
+from fairfox.data.datasets import GERMAN_LABEL, GERMAN_SEX, GERMAN_STATUS, german_table
 from fairfox.errors import FileError
-from fairfox.evaluation import spearman
 
-PROTECTED = (SEX, "age<25")
+PROTECTED = (GERMAN_SEX, "age<25")
 PLAIN, FAIR = "without sex and age", "hiding both"
 
 
 def people():
-    table = german_table().to_pandas().drop(columns=STATUS)  # marital status, which tells sex
-    table[LABEL] = (table[LABEL] == "good").astype(int)
+    table = german_table().to_pandas().drop(columns=GERMAN_STATUS)  # marital status, which tells sex
+    table[GERMAN_LABEL] = (table[GERMAN_LABEL] == "good").astype(int)
     return table
 
 
 def investigate(rows=1000, refits=3, seed=0):
     table = people().sample(rows, random_state=seed).reset_index(drop=True)
     past, new = table[: 6 * rows // 10], table[6 * rows // 10 :]
-    inputs = past.drop(columns=[LABEL, SEX, "age"])
+    inputs = past.drop(columns=[GERMAN_LABEL, GERMAN_SEX, "age"])
     texts = list(inputs.select_dtypes(exclude="number"))
     encode = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), texts), remainder="passthrough")
     booster = HistGradientBoostingClassifier(max_iter=60, learning_rate=0.05, random_state=seed)
-    fair = fairfox.train_fair(past, label=LABEL, protected=PROTECTED, seed=seed)
-    models = {PLAIN: make_pipeline(encode, booster).fit(inputs, past[LABEL]), FAIR: fair}
-    ask = {"protected": PROTECTED, "label": LABEL, "reference": past, "seed": seed}
+    fair = fairfox.train_fair(past, label=GERMAN_LABEL, protected=PROTECTED, seed=seed)
+    models = {PLAIN: make_pipeline(encode, booster).fit(inputs, past[GERMAN_LABEL]), FAIR: fair}
+    ask = {"protected": PROTECTED, "label": GERMAN_LABEL, "reference": past, "seed": seed}
     audits = {name: fairfox.audit(model, new, refits=refits, **ask) for name, model in models.items()}
     aware = fairfox.audit(models[PLAIN], new, test="fta", refits=1, **ask)  # it has nothing to fit
     return {
@@ -41,7 +41,7 @@ def investigate(rows=1000, refits=3, seed=0):
         "through": {group: carriers(each) for group, each in audits[PLAIN].effect_by_group.items()},
         "flagged": {"rank": audits[PLAIN].share_flagged, "fta": aware.share_flagged},
         "agreement": {f.name: spearman(aware.scores, f.scores) for f in audits[PLAIN].findings},
-        "models": {name: numbers(result, new[LABEL]) for name, result in audits.items()},
+        "models": {name: numbers(result, new[GERMAN_LABEL]) for name, result in audits.items()},
     }
 
 

@@ -10,21 +10,30 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 import fairfox
-from fairfox.data.catalog import find_file
-from fairfox.data.chicago import FILES, HIGH, PREDICTORS, RACE, SCORE, chicago_ssl_table
-from fairfox.data.compas import LABEL, compas_table
+from fairfox.data.catalog import CHICAGO
+from fairfox.data.datasets import (
+    CHICAGO_HIGH,
+    CHICAGO_PREDICTORS,
+    CHICAGO_RACE,
+    CHICAGO_SCORE,
+    COMPAS_LABEL,
+    chicago_ssl_table,
+    compas_table,
+)
+from fairfox.data.files import find_file
 from fairfox.errors import FileError, OptionError
 
 PLAIN, FLOORS = "without race", (1.0, 3.0)
 
 
 def people():
-    if find_file(FILES[0]) is not None:
+    if find_file(CHICAGO[0]) is not None:
         table = chicago_ssl_table().to_pandas()
-        table[HIGH] = (table[SCORE] >= 345).astype(int)
-        return "Chicago SSL", table[[*PREDICTORS, RACE, HIGH]], HIGH, f"{RACE}=BLK"
+        table[CHICAGO_HIGH] = (table[CHICAGO_SCORE] >= 345).astype(int)
+        columns = [*CHICAGO_PREDICTORS, CHICAGO_RACE, CHICAGO_HIGH]
+        return "Chicago SSL", table[columns], CHICAGO_HIGH, f"{CHICAGO_RACE}=BLK"
     table = compas_table().to_pandas().drop(columns=["age_cat", "decile_score", "score_text"])  # COMPAS's own verdict
-    return "COMPAS", table, LABEL, "race=African-American"
+    return "COMPAS", table, COMPAS_LABEL, "race=African-American"
 
 
 def investigate(rows=4500, refits=5, seed=0):

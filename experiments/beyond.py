@@ -8,7 +8,6 @@ same results file: `--only fliptest` for the one that a whole run leaves out, be
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Sequence
@@ -19,16 +18,17 @@ from typing import Any
 
 from beyond_methods import BATCHES, ON_ITS_OWN, Effort, scores_of
 from beyond_report import report, show
-from runner import Experiment, Found, Job, named
+from runner import Experiment, Folders, Found, Job, named
 from scoring import judge_known
 from settings import SETTINGS, Rows, Setting, Shape, Sources
 from torch import Tensor
-from trials import Folders, seed_of
+from trials import seed_of
+from wording import rounded
 from worlds import Draw, Ground, World, ground_job, load_ground
 
-from fairfox.nets.wgan import GanSettings
-from fairfox.synthetic.graded import WORLDS
-from fairfox.synthetic.truth import individual_fairness_score
+from fairfox.benchmark.truth import individual_fairness_score
+from fairfox.benchmark.worlds import WORLDS
+from fairfox.maps.wgan import GanSettings
 
 WEAK = 0.25  # the bias at which the paper's tests lose their footing
 ADDITIVE = ("additive", "additive, skewed", "additive, long tails")
@@ -158,7 +158,7 @@ def gather(plan: Beyond, found: Found, about: dict[str, Any]) -> dict[str, Any]:
         for method in of_draws[0]:
             each = [own[method] for own in of_draws]
             entry = {"world": world.name, "family": world.family, "bias": world.bias, "method": method}
-            results.append(entry | {name: [_rounded(one[name]) for one in each] for name in each[0]})
+            results.append(entry | {name: [rounded(one[name]) for one in each] for name in each[0]})
     grounds = [
         {"world": world.name, "bias": world.bias, **found[f"ground-{world.place}-{number}"]}
         for world in plan.worlds
@@ -167,33 +167,20 @@ def gather(plan: Beyond, found: Found, about: dict[str, Any]) -> dict[str, Any]:
     return {"results": results, "grounds": grounds} | report(results, full=not about["quick"])
 
 
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else float(f"{value:.4g}")
-
-
 def narrow(plan: Beyond, names: Sequence[str]) -> Beyond:
     """Return the plan for some batches of methods, in all worlds."""
     return replace(plan, batches=named("batch of methods", {batch: batch for batch in BATCHES}, names))
 
 
-def check(earlier: dict[str, Any], about: dict[str, Any]) -> None:
-    """Stop where a batch would go into a file about other worlds."""
-    if about["only"] and not same_ground(earlier, about):
-        raise SystemExit("The results file has another seed or other settings; name another one with --out")
-
-
-def same_ground(earlier: dict[str, Any], about: dict[str, Any]) -> bool:
-    """Return whether two runs judge their methods on the same grounds."""
-    left, right = (
-        json.dumps([one["seed"], {k: v for k, v in one["settings"].items() if k not in ("batches", "effort")}])
-        for one in (earlier, about)
-    )
-    return left == right
+def ground(about: dict[str, Any]) -> str:
+    """Return what two runs that judge their methods on the same grounds have in common."""
+    settings = {k: v for k, v in about["settings"].items() if k not in ("batches", "effort")}
+    return json.dumps([about["seed"], settings])
 
 
 def merge(earlier: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
     """Return what was found with the methods of an earlier run on the same grounds that were not run again."""
-    if not same_ground(earlier, found):
+    if ground(earlier) != ground(found):
         return found
     again = {entry["method"] for entry in found["results"]}
     kept = [entry for entry in earlier["results"] if entry["method"] not in again]
@@ -207,28 +194,19 @@ def merge(earlier: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
 EXPERIMENT: Experiment[Beyond] = Experiment(
     name="beyond",
     description="AP, rho and units of every fairness test and map on every world whose truth is known. --only names "
-    f"batches of methods ({', '.join(BATCHES)}), which go into the same results file; --draws N takes the first N of "
-    f"the {FULL.draws} draws of every world.",
+    f"batches of methods ({', '.join(BATCHES)}), which go into the same results file.",
     full=FULL,
     quick=QUICK,
     jobs=jobs,
     gather=gather,
     show=show,
     narrow=narrow,
-    check=check,
+    ground=ground,
     merge=merge,
     parts_with="table1",
     parts_of_a_whole=True,
 )
 
 
-def main(arguments: Sequence[str] | None = None, experiment: Experiment[Beyond] = EXPERIMENT) -> int:
-    """Run the experiment; `--draws` asks for the first ones only, which are the same whatever their number is."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--draws", type=int, default=FULL.draws)
-    options, rest = parser.parse_known_args(arguments)
-    return replace(experiment, full=replace(experiment.full, draws=options.draws)).run(rest)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(EXPERIMENT.run())

@@ -13,7 +13,6 @@ from functools import partial
 from typing import cast
 
 import torch
-from other_maps import MeanOf, NearReal, RotatedRank, SequentialRank, Smoothed, iterated_rank
 from scoring import Scores, known_scores
 from torch import Tensor
 from worlds import Ground
@@ -29,8 +28,8 @@ from fairfox.maps.move import MoveMap
 from fairfox.maps.protocol import CounterfactualMap, ManyGroupMap
 from fairfox.maps.rank import RankMap
 from fairfox.maps.transport import TransportMap
+from fairfox.maps.wgan import GanSettings
 from fairfox.models.protocol import Model, predict
-from fairfox.nets.wgan import GanSettings
 
 _REFERENCE_COLUMNS = 8  # of Black et al. 2020: what FlipTest pays for distance grows with the square of the columns
 
@@ -61,11 +60,6 @@ def _fliptest(on: Ground, effort: Effort) -> CounterfactualMap:
     return GanMap(**asdict(effort.gan) | {"weight": weight}, seed=on.seed).fit(on.fitting)
 
 
-def _rank_and_transport(on: Ground, effort: Effort) -> CounterfactualMap:
-    transport = TransportMap(exact_up_to=effort.paired, seed=on.seed)
-    return MeanOf([RankMap(), transport]).fit(on.fitting)
-
-
 PAPER = ("faux", "faux+ng", "faux+ig")
 BATCHES: dict[str, dict[str, Factory]] = {
     "gradients": {
@@ -84,26 +78,11 @@ BATCHES: dict[str, dict[str, Factory]] = {
     },
     "unfair_map": {"unfair_map": _unfair_map},
     "fliptest": {"fliptest": _fliptest},
-    "variants": {
-        "rank and move": lambda on, effort: MeanOf([RankMap(), MoveMap(auxiliary=on.auxiliary)]).fit(on.fitting),
-        "rank and transport": _rank_and_transport,
-        "rank, near real people": lambda on, effort: NearReal(RankMap(), seed=on.seed).fit(on.fitting),
-        "rank, smoothed": lambda on, effort: Smoothed(RankMap(), seed=on.seed).fit(on.fitting),
-        "rank, principal axes": lambda on, effort: RotatedRank(seed=on.seed).fit(on.fitting),
-        "rank, sequential": lambda on, effort: SequentialRank(seed=on.seed).fit(on.fitting),
-    },
-    "iterated": {"rank, iterated": lambda on, effort: iterated_rank(seed=on.seed).fit(on.fitting)},
-    "moves": {
-        "move, covariance": lambda on, effort: MoveMap(auxiliary=on.auxiliary, metric="covariance").fit(on.fitting),
-        "move, persistence 0": lambda on, effort: MoveMap(auxiliary=on.auxiliary, persistence=0.0).fit(on.fitting),
-        "move, persistence 1": lambda on, effort: MoveMap(auxiliary=on.auxiliary, persistence=1.0).fit(on.fitting),
-        "move, one step": lambda on, effort: MoveMap(auxiliary=on.auxiliary, steps=1).fit(on.fitting),
-    },
 }
 METHODS: dict[str, Factory] = {name: make for batch in BATCHES.values() for name, make in batch.items()}
 
 KNOWS_GENERATOR = ("lic",)  # only where dx/dc is known
-ON_ITS_OWN = ("fliptest", "variants", "iterated", "moves")  # slow, or one thing changed: run where asked for
+ON_ITS_OWN = ("fliptest",)  # its networks train for hours: run where asked for
 
 
 def scores_of(names: Sequence[str], on: Ground, effort: Effort) -> Scores:

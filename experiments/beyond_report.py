@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import fmean, stdev
 from typing import Any
 
+from wording import bar, markdown_table, number
 from wording import bars as bars_in_words
-from wording import markdown_table, number
 
 Entry = dict[str, Any]  # of one world and method: lists with a number (or none) for each draw
 
@@ -99,12 +99,12 @@ def _against_the_truth(strong: Sequence[Entry], of: Lines) -> list[dict[str, Any
     ahead = [world for world in worlds if rho[world, DEFAULT] > rho[world, KNOWS]]
     value = {f"{DEFAULT}/a": aligned["ap"], KNOWS: knows["ap"]}
     out = [
-        _bar(
+        bar(
             f"{DEFAULT}/a: mean AP over the settings at most 0.005 below {KNOWS}",
             value,
             aligned["ap"] >= knows["ap"] - 0.005,
         ),
-        _bar(
+        bar(
             f"{DEFAULT}: rho above {KNOWS} in at least six of the eight settings",
             f"{len(ahead)} of {len(worlds)}",
             len(ahead) >= 6,
@@ -112,10 +112,10 @@ def _against_the_truth(strong: Sequence[Entry], of: Lines) -> list[dict[str, Any
     ]
     for family, least in (("settings", 0.64), ("additive", 0.97), ("mixed", 0.68)):
         own = of[family, DEFAULT]["rho"]
-        out.append(_bar(f"{DEFAULT}: mean rho at least {least} ({FAMILIES[family]})", own, own >= least))
+        out.append(bar(f"{DEFAULT}: mean rho at least {least} ({FAMILIES[family]})", own, own >= least))
     aim = {"mean": settings["rho"], "worst": settings["rho_worst"]}
     what = f"{DEFAULT}: the aim over the settings, mean rho at least 0.75 and the worst above 0.6"
-    return [*out, _bar(what, aim, settings["rho"] >= 0.75 and settings["rho_worst"] > 0.6)]
+    return [*out, bar(what, aim, settings["rho"] >= 0.75 and settings["rho_worst"] > 0.6)]
 
 
 def _first(of: Lines) -> list[dict[str, Any]]:
@@ -126,7 +126,7 @@ def _first(of: Lines) -> list[dict[str, Any]]:
         known = {m: value for m, value in rivals.items() if value is not None}
         best = max(known, key=lambda m: known[m])
         what = f"{method}: no mean {'AP' if name == 'ap' else name} over all worlds is higher, {KNOWS} apart"
-        out.append(_bar(what, {method: own, best: known[best]}, own >= known[best]))
+        out.append(bar(what, {method: own, best: known[best]}, own >= known[best]))
     return out
 
 
@@ -140,7 +140,7 @@ def _weak(weak: Lines) -> dict[str, Any]:
         value |= {f"{DEFAULT}/a in the settings": settings, f"{KNOWS} there": ceiling}
         holds = holds or settings >= ceiling - 0.005
     what = f"{DEFAULT}/a at bias {WEAK}: mean AP at least 0.10 above faux+ng, or that of {KNOWS} in the settings"
-    return _bar(what, value, holds)
+    return bar(what, value, holds)
 
 
 def _units(strong: Sequence[Entry], of: Lines) -> list[dict[str, Any]]:
@@ -154,14 +154,10 @@ def _units(strong: Sequence[Entry], of: Lines) -> list[dict[str, Any]]:
     units = of["all", DEFAULT]["units"]
     told = f"{DEFAULT}: mean score of fair targets over that of unfair ones at most"
     return [
-        _bar(f"{DEFAULT}: mean score over mean true score from 0.8 to 1.2", units, 0.8 <= units <= 1.2),
-        _bar(f"{told} 0.10 in causal worlds", causal, causal <= 0.10),
-        _bar(f"{told} 0.20 where tables are fused", tables, tables <= 0.20),
+        bar(f"{DEFAULT}: mean score over mean true score from 0.8 to 1.2", units, 0.8 <= units <= 1.2),
+        bar(f"{told} 0.10 in causal worlds", causal, causal <= 0.10),
+        bar(f"{told} 0.20 where tables are fused", tables, tables <= 0.20),
     ]
-
-
-def _bar(what: str, value: object, holds: bool) -> dict[str, Any]:
-    return {"bar": what, "value": value, "holds": bool(holds)}
 
 
 def show(found: dict[str, Any]) -> str:
@@ -174,11 +170,9 @@ def show(found: dict[str, Any]) -> str:
     return "\n\n".join([*parts, *([bars_in_words(found)] if found["bars"] else [])])
 
 
-def show_families(
-    lines: Sequence[dict[str, Any]], families: Iterable[str] = tuple(FAMILIES), *, bias: str = "0.5 and above"
-) -> str:
+def show_families(lines: Sequence[dict[str, Any]], *, bias: str = "0.5 and above") -> str:
     """Return a table for each of the families that has been summed up, as Markdown."""
-    there = [family for family in families if any(line["family"] == family for line in lines)]
+    there = [family for family in FAMILIES if any(line["family"] == family for line in lines)]
     return "\n\n".join(f"Bias {bias}, {FAMILIES[family]}:\n\n{_table(lines, family)}" for family in there)
 
 

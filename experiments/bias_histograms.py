@@ -6,18 +6,17 @@ The paper's figure on the bias parameter: with more bias in the data, more peopl
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from figures import save
-from runner import Experiment, Found, Job, named
+from runner import Experiment, Folders, Found, Job, pick
 from settings import ROWS, SETTINGS, TARGETS, Rows, Setting, Shape, Sources
-from trials import Folders, generate, generator_job, seed_of, train_shape
+from trials import generate, generator_job, seed_of, train_shape
+from wording import held, markdown_table
 
-from fairfox.synthetic.truth import individual_fairness_score
+from fairfox.benchmark.truth import individual_fairness_score
 
 BINS = 40  # of |f(x) - f(x')| from 0 to 1
 
@@ -87,16 +86,12 @@ def gather(plan: Histograms, found: Found, about: dict[str, Any]) -> dict[str, A
 
 def show(found: dict[str, Any]) -> str:
     """Return the results file as Markdown."""
-    lines = ["| world | bias | mean | standard deviation | 10 % | median | 90 % |", "|---|---|---|---|---|---|---|"]
-    for one in found["results"]:
-        numbers = " | ".join(f"{one[name]:.3f}" for name in ("mean", "std", "q10", "median", "q90"))
-        lines.append(f"| {one['world']} | {one['bias']:g} | {numbers} |")
-    return "\n".join([*lines, "", *(f"- {'holds' if b['holds'] else '**fails**'}: {b['bar']}" for b in found["bars"])])
-
-
-def draw(found: dict[str, Any], path: Path) -> None:
-    """Write the histograms as PNG and SVG, where the packages that draw are installed."""
-    save(lambda: chart(found), path)
+    heads = ["world", "bias", "mean", "standard deviation", "10 %", "median", "90 %"]
+    rows = [
+        [one["world"], f"{one['bias']:g}", *(f"{one[name]:.3f}" for name in ("mean", "std", "q10", "median", "q90"))]
+        for one in found["results"]
+    ]
+    return f"{markdown_table(heads, rows)}\n\n{held(found)}"
 
 
 def chart(found: dict[str, Any]) -> Any:
@@ -127,11 +122,6 @@ def chart(found: dict[str, Any]) -> Any:
     )
 
 
-def narrow(plan: Histograms, names: Sequence[str]) -> Histograms:
-    """Return the plan for some of the worlds."""
-    return replace(plan, worlds=named("world", {world.name: world for world in plan.worlds}, names))
-
-
 EXPERIMENT = Experiment(
     name="bias_histograms",
     description="Histograms of the true individual fairness score at bias 0, 0.5 and 1.",
@@ -140,8 +130,8 @@ EXPERIMENT = Experiment(
     jobs=jobs,
     gather=gather,
     show=show,
-    narrow=narrow,
-    draw=draw,
+    narrow=pick("worlds", "world"),
+    draw=lambda found: {"": chart(found)},
 )
 
 if __name__ == "__main__":

@@ -10,25 +10,23 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from figures import save
 from real_data import FLOORS, Floor, floor_name
-from runner import Experiment, Found, Job, named
+from runner import Experiment, Folders, Found, Job, pick
 from settings import ROWS, SETTINGS, TARGETS, Rows, Setting, Sources, Target
-from trials import Folders, balanced_accuracy, generate, generator_job, load_generator, seed_of, train_shape
+from trials import balanced_accuracy, generate, generator_job, load_generator, seed_of, train_shape
 from wording import bar, held, markdown_table
 
+from fairfox.auxiliary.adversarial import HidingSettings, train_networks
+from fairfox.benchmark.truth import individual_fairness_score
 from fairfox.data.dataset import Dataset
-from fairfox.models.output import Output
-from fairfox.models.protocol import Model, predict
-from fairfox.models.torch_model import TorchModel
-from fairfox.nets.adversarial import HidingSettings
-from fairfox.remedy import measure, train_networks
-from fairfox.synthetic.truth import individual_fairness_score
+from fairfox.models.protocol import Model, Output, predict
+from fairfox.models.torch import TorchModel
+from fairfox.remedy import measure
 
 Numbers = dict[str, float]  # what is measured of one target
 
@@ -185,11 +183,6 @@ def _table(found: dict[str, Any], *measures: str) -> str:
     return markdown_table(["setting", *map(floor_name, floors), BLIND], rows)
 
 
-def draw(found: dict[str, Any], path: Path) -> None:
-    """Write accuracy and mean true score by floor as PNG and SVG, where the packages that draw are installed."""
-    save(lambda: chart(found), path)
-
-
 def chart(found: dict[str, Any]) -> Any:
     """Return accuracy, the label's AUC and the mean true score by floor, a panel for each setting."""
     import altair as alt
@@ -228,11 +221,6 @@ def chart(found: dict[str, Any]) -> Any:
     )
 
 
-def narrow(plan: FairTraining, names: Sequence[str]) -> FairTraining:
-    """Return the plan for some of the settings."""
-    return replace(plan, settings=named("setting", {setting.name: setting for setting in plan.settings}, names))
-
-
 EXPERIMENT = Experiment(
     name="fair_training",
     description="Accuracy and mean true score of targets by how much they hide c, on the settings of Table 1.",
@@ -241,8 +229,8 @@ EXPERIMENT = Experiment(
     jobs=jobs,
     gather=gather,
     show=show,
-    narrow=narrow,
-    draw=draw,
+    narrow=pick("settings", "setting"),
+    draw=lambda found: {"": chart(found)},
     parts_with="table1",
 )
 

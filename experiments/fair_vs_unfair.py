@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
 import numpy as np
 import torch
-from fair_vs_unfair_bars import bars
-from fair_vs_unfair_report import SECTIONS, draw, show  # noqa: F401  # pages.py asks for the sections here
-from readings import Resampled, Values, auc_above, box, paired_share, resampled, rounded, with_interval
+from fair_vs_unfair_report import SECTIONS, bars, boxes, compensation, show  # noqa: F401  # pages.py wants the sections
+from numpy.typing import NDArray
 from real_data import (
     ADVERSARIAL,
     FAMILY,
@@ -33,21 +32,71 @@ from real_data import (
     load_targets,
     targets_job,
 )
-from runner import Experiment, Found, Job, named
+from runner import Experiment, Folders, Found, Job, pick
+from scipy.stats import mannwhitneyu
 from torch import Tensor
-from trials import Folders
 
+from fairfox.auxiliary.adversarial import HidingSettings
 from fairfox.auxiliary.model import AuxiliaryModel, FixedAuxiliary
 from fairfox.data.dataset import Dataset
-from fairfox.fairtests.effect import Effect
+from fairfox.fairtests.effect import Effect, model_alignment
 from fairfox.fairtests.protocol import CounterfactualTest, Measurement, MeasuringTest
 from fairfox.fairtests.registry import make_test
-from fairfox.fairtests.share import model_alignment
+from fairfox.gradients.alignment import covariance_metric
+from fairfox.maps.wgan import GanSettings
 from fairfox.models.protocol import predict
-from fairfox.models.torch_model import TorchModel
-from fairfox.nets.adversarial import HidingSettings
-from fairfox.nets.wgan import GanSettings
-from fairfox.similarity import covariance_metric
+from fairfox.models.torch import TorchModel
+
+Values = NDArray[np.float64]
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)  # of a box: whiskers, box, median
+INTERVAL = (0.025, 0.975)
+
+Resampled = dict[str, Any]  # {"value": a number, "replicates": [numbers]}
+
+
+def auc_above(left: Values, right: Values) -> float | None:
+    """Return how often a value of the left is above one of the right, ties counting half; NaN is left out."""
+    left, right = left[~np.isnan(left)], right[~np.isnan(right)]
+    if not len(left) or not len(right):
+        return None
+    return float(mannwhitneyu(left, right).statistic) / len(left) / len(right)
+
+
+def box(values: Values) -> list[float] | None:
+    """Return the quantiles of a box plot; NaN is left out; None where nothing else is there."""
+    known = values[~np.isnan(values)]
+    return [float(q) for q in np.quantile(known, QUANTILES)] if len(known) else None
+
+
+def paired_share(difference: Values) -> float:
+    """Return for which part of the people a difference is above zero, none counting half."""
+    return float((np.sign(difference).mean() + 1) / 2)
+
+
+def resampled(statistic: Callable[[Values], float], values: Values, *, draws: int, seed: int) -> Resampled:
+    """Return a number of the values (N,), NaN left out, and its replicates; null where nobody has a value."""
+    known = values[~np.isnan(values)]
+    if not len(known):
+        return {"value": None, "replicates": []}
+    generator = np.random.default_rng(seed)
+    drawn = [statistic(known[generator.integers(len(known), size=len(known))]) for _ in range(draws)]
+    return {"value": statistic(known), "replicates": drawn}
+
+
+def with_interval(runs: Sequence[Mapping[str, Any]]) -> list[float] | None:
+    """Return the mean over runs and the ends of its interval, from the means of their replicates; None without any."""
+    known = [run for run in runs if run["value"] is not None]
+    if not known:
+        return None
+    means = np.mean([run["replicates"] for run in known], axis=0)
+    ends = np.quantile(means, INTERVAL) if means.size else (np.nan, np.nan)
+    return [rounded(float(np.mean([run["value"] for run in known]))), *(rounded(float(end)) for end in ends)]
+
+
+def rounded(value: float) -> float:
+    """Return five digits of a number: more were never measured."""
+    return float(f"{value:.5g}")
+
 
 WITHOUT = ("fta", "fta+linear", "unfair_map")
 WITH = (*FAMILY, *(f"{name}/s" for name in FAMILY), "rank", "move", "move-direct")
@@ -98,7 +147,7 @@ def jobs(plan: Comparison, seed: int) -> list[Job]:
 
 
 @dataclass(frozen=True)
-class Stand:
+class Setup:
     """The targets of one ground, and the people they judge."""
 
     ground: Ground
@@ -110,19 +159,19 @@ class Stand:
     people: Dataset
 
     @classmethod
-    def of(cls, needed: Folders, ground: Ground, floors: Sequence[Floor], refits: int, draws: int) -> Stand:
+    def of(cls, needed: Folders, ground: Ground, floors: Sequence[Floor], refits: int, draws: int) -> Setup:
         """Return it from the folder of the job that trained the targets."""
         return cls(ground, floors, refits, draws, load_targets(needed[0], floors), *ground.people())
 
-    def told(self, test: MeasuringTest, shares: Sequence[float] | None = None) -> list[dict[str, Any]]:
+    def readings(self, test: MeasuringTest, shares: Sequence[float] | None = None) -> list[dict[str, Any]]:
         """Return what a fitted test says of each target, in comparison with the first; effects times shares for /a."""
         found = [_measured(test, model, self.people) for model in self.models]
         if shares is not None:
             found = [one.scaled([share], self.people) for one, share in zip(found, shares, strict=True)]
         each = [_known(one.score, one) for one in found]
-        return [self._told(each[0], scores, one) for scores, one in zip(each, found, strict=True)]
+        return [self._reading(each[0], scores, one) for scores, one in zip(each, found, strict=True)]
 
-    def _told(self, plain: Values, scores: Values, one: Measurement) -> dict[str, Any]:
+    def _reading(self, plain: Values, scores: Values, one: Measurement) -> dict[str, Any]:
         out = {
             "auc": auc_above(plain, scores),
             "paired_share": self.resampled(paired_share, plain - scores),
@@ -162,25 +211,25 @@ def score_without(
     folder: Path, needed: Folders, ground: Ground, floors: Sequence[Floor], refits: int, draws: int
 ) -> dict[str, Any]:
     """Return what the tests without an auxiliary network say, and the husband/wife swap where there are such people."""
-    here = Stand.of(needed, ground, floors, refits, draws)
-    return {"tests": {name: here.told(here.made(name)) for name in WITHOUT}, "swap": swapped(here)}
+    here = Setup.of(needed, ground, floors, refits, draws)
+    return {"tests": {name: here.readings(here.made(name)) for name in WITHOUT}, "swap": swapped(here)}
 
 
 def score_with(
     folder: Path, needed: Folders, ground: Ground, floors: Sequence[Floor], refits: int, draws: int
 ) -> dict[str, Any]:
     """Return what the tests with auxiliary networks say, with plain ones and with ones that hide y; and the shares."""
-    here = Stand.of(needed, ground, floors, refits, draws)
+    here = Setup.of(needed, ground, floors, refits, draws)
     plain, hiding = here.auxiliary(), here.auxiliary(adversarial=True)
     shares = here.shares(plain)
     tests = {}
     for name in WITH:
         test = here.made(name, plain, refits=refits)
-        tests[name] = here.told(test)
+        tests[name] = here.readings(test)
         if isinstance(test, Effect):
-            tests[f"{name}/a"] = here.told(test, shares)
-    tests |= {name + ADVERSARIAL: here.told(here.made(name, hiding)) for name in FAMILY}
-    aucs = {"plain": tells(plain, here.people), "adversarial": tells(hiding, here.people)}
+            tests[f"{name}/a"] = here.readings(test, shares)
+    tests |= {name + ADVERSARIAL: here.readings(here.made(name, hiding)) for name in FAMILY}
+    aucs = {"plain": auxiliary_auc(plain, here.people), "adversarial": auxiliary_auc(hiding, here.people)}
     return {"tests": tests, "alignment_share": shares, "auxiliary_auc": aucs}
 
 
@@ -188,16 +237,16 @@ def score_pairs(
     folder: Path, needed: Folders, ground: Ground, floors: Sequence[Floor], refits: int, draws: int
 ) -> dict[str, Any]:
     """Return what FlipTest says with the generators of an earlier job, and transport."""
-    here = Stand.of(needed, ground, floors, refits, draws)
+    here = Setup.of(needed, ground, floors, refits, draws)
     shares, generators = here.shares(here.auxiliary()), Effect()
     generators.fitted = [[load_gan(needed[1])]]
     tests: dict[str, list[dict[str, Any]]] = {}
     for name, test in zip(PAIRED, (generators, here.made("transport")), strict=True):
-        tests |= {name: here.told(test), f"{name}/a": here.told(test, shares)}
+        tests |= {name: here.readings(test), f"{name}/a": here.readings(test, shares)}
     return {"tests": tests}
 
 
-def swapped(here: Stand) -> list[dict[str, Any]] | None:
+def swapped(here: Setup) -> list[dict[str, Any]] | None:
     """Return how each target's prediction changes when a husband is called a wife and nothing else about him changes.
 
     And the other way round; None where the table does not say who is one.
@@ -218,7 +267,7 @@ def swapped(here: Stand) -> list[dict[str, Any]] | None:
     return out
 
 
-def tells(auxiliary: FixedAuxiliary, people: Dataset) -> float:
+def auxiliary_auc(auxiliary: FixedAuxiliary, people: Dataset) -> float:
     """Return how well auxiliaries tell c: the mean AUC over them."""
     c = people.c[:, 0].numpy(force=True)
     outputs = [member(people.x)[:, 0].detach().double().numpy(force=True) for member in auxiliary.members]
@@ -307,7 +356,9 @@ def _checks(plan: Comparison, found: Found, table: str) -> dict[str, list[float]
 def _results(plan: Comparison, found: Found, table: str) -> list[dict[str, Any]]:
     """Return an entry for each test and target."""
     kinds = [_runs(plan, found, kind, table) for kind in ("without", "with", "pairs")]
-    runs = [{name: told for run in own for name, told in run["tests"].items()} for own in zip(*kinds, strict=True)]
+    runs = [
+        {name: reading for run in own for name, reading in run["tests"].items()} for own in zip(*kinds, strict=True)
+    ]
     return [
         {"table": table, "test": test, "target": floor_name(floor), **_entry([run[test][place] for run in runs])}
         for test in runs[0]
@@ -341,11 +392,6 @@ def _swaps(plan: Comparison, found: Found, table: str) -> list[dict[str, Any]] |
     ]
 
 
-def narrow(plan: Comparison, names: Sequence[str]) -> Comparison:
-    """Return the plan for the named tables only."""
-    return replace(plan, tables=named("table", {table: table for table in plan.tables}, names))
-
-
 EXPERIMENT = Experiment(
     name="fair_vs_unfair",
     description="Every test on real tables, for plain targets and for those that hide c; --only names tables.",
@@ -354,8 +400,8 @@ EXPERIMENT = Experiment(
     jobs=jobs,
     gather=gather,
     show=show,
-    narrow=narrow,
-    draw=draw,
+    narrow=pick("tables", "table"),
+    draw=lambda found: {"": boxes(found), "-compensation": compensation(found)},
     parts_with="real_data",
 )
 

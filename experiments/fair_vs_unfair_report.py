@@ -1,20 +1,140 @@
-"""The comparison of fair and unfair targets in tables and pictures."""
+"""The comparison of fair and unfair targets: what it has to show, and its tables and pictures."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
-from fair_vs_unfair_bars import FAIR, entry, floors, target
-from figures import save
 from real_data import TITLES
-from wording import bars, markdown_table
+from wording import bar, markdown_table
+from wording import bars as table_of_bars
+
+BEST_OF = ("faux+ng/s", "rank/a", "move/a")
+FAIR = "3"
+NEAR = 0.05  # of the plain target's value: a rise up to it counts as a tie
+Sections = Mapping[str, Any]
+Bar = dict[str, Any]
+
+
+def bars(found: Sections) -> list[Bar]:
+    """Return the bars that can be judged by these sections: of a partial run only some can."""
+    out: list[Bar] = []
+    tables = list(dict.fromkeys(one["table"] for one in found["targets"]))
+    for judge in (_hides, _separates, _falls, _points, _reproduces, _compensates):
+        out += [one for table in tables if (one := judge(found, table)) is not None]
+    return out
+
+
+def target(found: Sections, table: str, name: str) -> dict[str, Any]:
+    """Return how good the targets of a floor are."""
+    return next(one for one in found["targets"] if (one["table"], one["target"]) == (table, name))
+
+
+def entry(found: Sections, table: str, test: str, name: str) -> dict[str, Any]:
+    """Return what a test says of the targets of a floor."""
+    wanted = (table, test, name)
+    return next(one for one in found["results"] if (one["table"], one["test"], one["target"]) == wanted)
+
+
+def floors(found: Sections, table: str) -> list[str]:
+    """Return the targets of a table by how much they hide, the plain one first."""
+    return [one["target"] for one in found["targets"] if one["table"] == table]
+
+
+def _hides(found: Sections, table: str) -> Bar | None:
+    """Return whether targets hide c at a small cost."""
+    if FAIR not in floors(found, table):
+        return None
+    numbers = {kind: target(found, table, kind) for kind in ("plain", FAIR)}
+    value = {kind: {name: one[name][0] for name in ("accuracy", "c_auc", "gap")} for kind, one in numbers.items()}
+    fair, plain = value[FAIR], value["plain"]
+    if table == "adult":
+        what = "floor 3 on Adult: accuracy >= 0.835, AUC of c from the output <= 0.60, gap <= 0.08"
+        return bar(what, value, fair["accuracy"] >= 0.835 and fair["c_auc"] <= 0.60 and fair["gap"] <= 0.08)
+    if table == "bank":
+        what = "floor 3 on Bank: accuracy >= 0.905, the gap at least a third smaller than the plain target's"
+        return bar(what, value, fair["accuracy"] >= 0.905 and fair["gap"] <= plain["gap"] * 2 / 3)
+    return None
+
+
+def _separates(found: Sections, table: str) -> Bar | None:
+    """Return whether the best test tells the plain target from the one of floor 3."""
+    if FAIR not in floors(found, table):
+        return None
+    least = 0.75 if table.startswith("bank") else 0.85
+    aucs = {test: entry(found, table, test, FAIR)["auc"][0] for test in BEST_OF}
+    return bar(
+        f"{TITLES[table]}: the best of {', '.join(BEST_OF)} has AUC >= {least} at floor 3",
+        aucs,
+        max(aucs.values()) >= least,
+    )
+
+
+def _falls(found: Sections, table: str) -> Bar | None:
+    """Return whether both the alignment share and the mean |rank effect| fall with the floor."""
+    names = floors(found, table)
+    value = {
+        "alignment share": [target(found, table, name)["alignment_share"][0] for name in names],
+        "mean |rank effect|": [entry(found, table, "rank", name)["mean"][0] for name in names],
+    }
+    what = f"{TITLES[table]}: the alignment share and the mean |rank effect| fall with the floor, one near-tie allowed"
+    return bar(what, value, all(map(falls, value.values())))
+
+
+def falls(values: Sequence[float]) -> bool:
+    """Return whether values fall from one to the next, but for at most one rise of a twentieth of the first."""
+    rises = [after - before for before, after in pairwise(values) if after >= before]
+    return len(rises) <= 1 and all(rise <= NEAR * values[0] for rise in rises)
+
+
+def _points(found: Sections, table: str) -> Bar | None:
+    """Return whether the mean signed rank effect has the sign of the gap."""
+    value = {
+        name: {
+            "effect": entry(found, table, "rank", name)["towards_1"][0],
+            "gap": target(found, table, name)["gap_towards_1"][0],
+        }
+        for name in floors(found, table)
+    }
+    same = {name: one["effect"] * one["gap"] > 0 for name, one in value.items()}
+    return bar(
+        f"{TITLES[table]}: the mean signed rank effect has the sign of the group gap for every target",
+        value,
+        all(same.values()),
+    )
+
+
+def _reproduces(found: Sections, table: str) -> Bar | None:
+    """Return whether fAux+NG gives the plain target the higher scores, as in the paper."""
+    asked = {
+        "bank": (("0", "0.5", "1", FAIR), 0.65, "floors 0 to 3"),
+        "bank-without-duration": (("0", "0.5", "1", FAIR), 0.65, "floors 0 to 3"),
+        "adult-without-relationship": (("0",), 0.85, "floor 0"),
+    }
+    if table not in asked or not set(asked[table][0]) <= set(floors(found, table)):
+        return None
+    names, least, words = asked[table]
+    aucs = {name: entry(found, table, "faux+ng", name)["auc"][0] for name in names}
+    return bar(f"{TITLES[table]}: faux+ng has AUC >= {least} at {words}", aucs, min(aucs.values()) >= least)
+
+
+def _compensates(found: Sections, table: str) -> Bar | None:
+    """Return whether the direct reading changes its sign where a target can make up for sex, and the swap beside it."""
+    if table != "adult" or FAIR not in floors(found, table):
+        return None
+    names = ("plain", FAIR)
+    direct = {name: entry(found, table, "move-direct", name)["towards_1"][0] for name in names}
+    swap = {one["target"]: one["husbands"][0] for one in found["swap"][table] if one["target"] in names}
+    value = {"towards male": direct, "husbands called wives": swap}
+    holds = direct["plain"] * direct[FAIR] < 0
+    return bar("Adult: the direct reading (move-direct) changes its sign from plain to floor 3", value, holds)
+
 
 Results = dict[str, Any]
 PANELS = ("fta", "fta+linear", "unfair_map", "fliptest", "faux", "faux+ng", "faux+ig")  # the paper's
 OWN_PANELS = ("rank", "rank/a", "move/a", "faux+ng/s")
-# What is told of targets that hide more and more, and where it stands.
+# What is reading of targets that hide more and more, and where it stands.
 STORY: dict[str, Callable[[Results, str, str], float]] = {
     "gap of mean predictions": lambda found, table, name: target(found, table, name)["gap_towards_1"][0],
     "total reading (rank)": lambda found, table, name: entry(found, table, "rank", name)["towards_1"][0],
@@ -25,7 +145,7 @@ COLOURS = {"plain": "#9a9a9a", FAIR: "#4c78a8"}
 
 def show(found: Results) -> str:
     """Return the results file as Markdown."""
-    parts = [targets(found), aucs(found), generators(found), paired(found), signed(found), swap(found), bars(found)]
+    parts = [section(found) for section in (targets, aucs, generators, paired, signed, swap, table_of_bars)]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -81,7 +201,7 @@ def swap(found: Results) -> str:
     rows = []
     for table in _tables(found):
         for place, name in enumerate(floors(found, table)):
-            known = [f"{told(found, table, name):+.3f}" for told in STORY.values()]
+            known = [f"{reading(found, table, name):+.3f}" for reading in STORY.values()]
             own = found["swap"][table][place] if table in found["swap"] else None
             cells = ["", ""] if own is None else [_with_ends(own[who]) for who in ("husbands", "wives")]
             rows.append([TITLES[table], _hiding(name), *known, *cells])
@@ -113,14 +233,8 @@ SECTIONS: dict[str, Callable[[Results], str]] = {
     "paired": paired,
     "signed": signed,
     "swap": swap,
-    "bars": bars,
+    "bars": table_of_bars,
 }
-
-
-def draw(found: Results, path: Path) -> None:
-    """Write the box plots and the story of compensation as PNG and SVG, where the packages that draw are installed."""
-    save(lambda: boxes(found), path)
-    save(lambda: compensation(found), path.with_name(f"{path.name}-compensation"))
 
 
 def boxes(found: Results) -> Any:
@@ -167,14 +281,14 @@ def compensation(found: Results) -> Any:
     for table in [table for table in _tables(found) if table.startswith("adult")]:
         names = floors(found, table)
         values = [
-            {"target": _hiding(name), "what": what, "change": told(found, table, name)}
+            {"target": _hiding(name), "what": what, "change": reading(found, table, name)}
             for name in names
-            for what, told in STORY.items()
+            for what, reading in STORY.items()
         ]
         for one in found["swap"].get(table, []):
             if one["wives"] is not None:
-                told = {"target": _hiding(one["target"]), "what": "wives called husbands", "change": one["wives"][0]}
-                values.append(told)
+                reading = {"target": _hiding(one["target"]), "what": "wives called husbands", "change": one["wives"][0]}
+                values.append(reading)
         zero = alt.Chart(alt.InlineData(values=[{"zero": 0}])).mark_rule(color="#888888").encode(y="zero:Q")
         lines = (
             alt.Chart(alt.InlineData(values=values))

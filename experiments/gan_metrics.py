@@ -7,7 +7,6 @@ Configurations are drawn at random by optuna, whatever the results are, so that 
 
 from __future__ import annotations
 
-import argparse
 import math
 import sys
 from collections.abc import Sequence
@@ -17,21 +16,19 @@ from statistics import fmean
 from time import perf_counter
 from typing import Any, cast
 
-from figures import save
-from runner import Experiment, Found, Job, installed, named
+from runner import Experiment, Folders, Found, Job, installed, named
 from scoring import effects
 from settings import Rows, Setting, Target, setting_named
 from table1_plan import FULL as TABLE
 from table1_plan import QUICK as QUICK_TABLE
-from table1_plan import Device, Table1, made_before, moved, stand
-from trials import Folders, seed_of
-from wording import number
+from table1_plan import Device, Table1, load_setup, made_before, moved
+from trials import seed_of
+from wording import markdown_table, number
 
-from fairfox.errors import MissingExtraError
-from fairfox.evaluation import spearman
-from fairfox.extras import require
+from fairfox.benchmark.judge import spearman
+from fairfox.errors import require
 from fairfox.maps.gan import GanMap
-from fairfox.nets.wgan import GanSettings
+from fairfox.maps.wgan import GanSettings
 
 CHECKS = ("ks", "mse")
 TUNED = ("weight", "n_critic", "depth", "width", "batch")
@@ -106,7 +103,7 @@ def try_generator(
     device: Device,
 ) -> dict[str, Any]:
     """Return the checks of one generator each way, and how good FlipTest is with them."""
-    here = stand(needed, setting, targets, rows, people_seed)
+    here = load_setup(needed, setting, targets, rows, people_seed)
     began = perf_counter()
     ((one,),) = GanMap(**asdict(gan)).fit_many(here.fitting.to(device.name), 1, seed=seed)
     seconds = perf_counter() - began
@@ -176,27 +173,19 @@ def _claim(what: str, value: object, holds: bool) -> dict[str, Any]:
 def show(found: dict[str, Any]) -> str:
     """Return the results file as Markdown."""
     heads = ["lambda", "critic steps", "depth", "width", "batch", "KS", "MSE", "AP", "rho"]
-    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-    for one in sorted(found["trials"], key=lambda one: -float(one["ap"])):
-        cells = [f"{one['weight']:.2g}", *(str(one[name]) for name in TUNED[1:])]
-        cells += [number(one[name]) for name in (*CHECKS, "ap", "rho")]
-        lines.append(f"| {' | '.join(cells)} |")
-    lines += ["", f"Generators were trained for {found['settings']['steps']:,} steps each."]
-    lines += ["", "| rank correlation with AP | Spearman | clear from |", "|---|---|---|"]
-    lines += [
-        f"| {'lambda' if name == 'weight' else name} | {number(one['spearman'])} | {number(one['clear'])} |"
+    rows = [
+        [f"{one['weight']:.2g}", *(str(one[name]) for name in TUNED[1:])]
+        + [number(one[name]) for name in (*CHECKS, "ap", "rho")]
+        for one in sorted(found["trials"], key=lambda one: -float(one["ap"]))
+    ]
+    correlations = [
+        ["lambda" if name == "weight" else name, number(one["spearman"]), number(one["clear"])]
         for name, one in found["correlations"].items()
     ]
-    lines += [
-        "",
-        *(f"- {c['claim']}: {'confirmed' if c['confirmed'] else '**not confirmed**'}" for c in found["paper"]),
-    ]
-    return "\n".join(lines)
-
-
-def draw(found: dict[str, Any], path: Path) -> None:
-    """Write KS and MSE against AP as PNG and SVG, where the packages that draw are installed."""
-    save(lambda: chart(found), path)
+    claimed = [f"- {c['claim']}: {'confirmed' if c['confirmed'] else '**not confirmed**'}" for c in found["paper"]]
+    parts = [markdown_table(heads, rows), f"Generators were trained for {found['settings']['steps']:,} steps each."]
+    parts.append(markdown_table(["rank correlation with AP", "Spearman", "clear from"], correlations))
+    return "\n\n".join([*parts, "\n".join(claimed)])
 
 
 def chart(found: dict[str, Any]) -> Any:
@@ -239,34 +228,18 @@ def on(plan: Metrics, device: str) -> Metrics:
 
 EXPERIMENT = Experiment(
     name="gan_metrics",
-    description="KS and MSE of FlipTest's generator against average precision; --only names another setting, "
-    f"--trials N takes the first N of the {FULL.trials} configurations, --steps trains all of them for less long.",
+    description="KS and MSE of FlipTest's generator against average precision; --only names another setting.",
     full=FULL,
     quick=QUICK,
     jobs=jobs,
     gather=gather,
     show=show,
     narrow=narrow,
-    draw=draw,
+    draw=lambda found: {"": chart(found)},
     on=on,
     parts_with="table1",
 )
 
 
-def main(arguments: Sequence[str] | None = None, experiment: Experiment[Metrics] = EXPERIMENT) -> int:
-    """Run the experiment; `--trials` asks for the first ones only, which are the same whatever their number is."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--trials", type=int)
-    parser.add_argument("--steps", type=int)
-    options, rest = parser.parse_known_args(arguments)
-    given = {name: value for name, value in vars(options).items() if value is not None}
-    plans = {name: replace(getattr(experiment, name), **given) for name in ("full", "quick")}
-    experiment = replace(experiment, **plans)
-    try:
-        return experiment.run(rest)
-    except MissingExtraError as error:
-        raise SystemExit(str(error)) from error
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(EXPERIMENT.run())

@@ -8,25 +8,25 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from legitimate_worlds import PLACES, STRENGTHS, Known
-from runner import Experiment, Found, Job, named
+from legitimate_worlds import PLACES, STRENGTHS, SampledWorld
+from runner import Experiment, Folders, Found, Job, pick
 from settings import Shape
 from torch import Tensor
-from trials import Folders, seed_of
+from trials import seed_of
 from wording import bar, markdown_table
 from wording import bars as table_of_bars
 
 from fairfox.auxiliary.model import Auxiliary, AuxiliaryModel, FixedAuxiliary
+from fairfox.benchmark.truth import TargetTraining, train_target
 from fairfox.data.dataset import Dataset
 from fairfox.fairtests.protocol import CounterfactualTest
 from fairfox.fairtests.registry import make_test
 from fairfox.models.protocol import Model
-from fairfox.synthetic.targets import TargetTraining, train_target
 
 EXPECTED = {"whole": 1.0, "half": 0.5, "none": 0.0}  # the fall
 LIMITS = {"whole": (0.9, 1.0), "half": (0.4, 0.6), "none": (-0.1, 0.1)}  # what it has to lie between
@@ -34,46 +34,27 @@ TARGET = TargetTraining(decay=0.0)  # a target need not keep away from c by itse
 
 
 @dataclass(frozen=True)
-class Method:
-    """A fairness test with its options, and the numbers of people it learns from."""
-
-    name: str
-    test: str
-    sizes: tuple[int, ...]
-    options: Mapping[str, object] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class Falls:
     """Which worlds, which methods, how often, and how many people."""
 
     worlds: tuple[str, ...]
-    methods: tuple[Method, ...]
+    tests: tuple[str, ...]
+    sizes: tuple[int, ...]  # how many people tests learn from
     seeds: int
     size: int  # the number of people that has to do, also for the target
     people: int  # who are judged
     refits: int
     target: Shape = Shape(16, 1)  # noqa: RUF009
 
-    @property
-    def largest(self) -> int:
-        """The most people anything learns from."""
-        return max(self.size, *(size for method in self.methods for size in method.sizes))
 
-
-def _methods(size: int, *others: int) -> tuple[Method, ...]:
-    """Return the rank map and the move map."""
-    every = tuple(sorted((size, *others)))
-    return Method("rank", "rank", every), Method("move", "move", every)
-
-
-FULL = Falls(tuple(PLACES), _methods(5_000, 1_000, 20_000), seeds=10, size=5_000, people=2_000, refits=1)
-QUICK = Falls(("numbers", "a number"), _methods(400), seeds=2, size=400, people=200, refits=1)
+TESTS = ("rank", "move")
+FULL = Falls(tuple(PLACES), TESTS, (1_000, 5_000, 20_000), seeds=10, size=5_000, people=2_000, refits=1)
+QUICK = Falls(("numbers", "a number"), TESTS, (400,), seeds=2, size=400, people=200, refits=1)
 
 
 def jobs(plan: Falls, seed: int) -> list[Job]:
     """Return one job per world, part of the effect and draw."""
-    settings = (plan.methods, plan.size, plan.largest, plan.people, plan.refits, plan.target)
+    settings = (plan.tests, plan.sizes, plan.size, plan.people, plan.refits, plan.target)
     return [
         Job(_name(world, grade, draw), falls_of, (world, grade, *settings, seed_of(seed, world, draw)))
         for world, grade, draw in _places(plan)
@@ -93,9 +74,9 @@ def falls_of(
     needed: Folders,
     world: str,
     grade: str,
-    methods: Sequence[Method],
+    tests: Sequence[str],
+    sizes: Sequence[int],
     size: int,
-    largest: int,
     people: int,
     refits: int,
     target: Shape,
@@ -103,38 +84,27 @@ def falls_of(
 ) -> dict[str, Any]:
     """Return the mean score without and with legitimate columns, as each method and as the causal model has it."""
     place = PLACES[world]
-    known = Known.of(place.at(grade), largest, people, seed=seed)
+    known = SampledWorld.of(place.at(grade), max(size, *sizes), people, seed=seed)
     model = train_target(known.fitting[:size], width=target.width, depth=target.depth, seed=seed, training=TARGET)
     truth, left = known.true_score(model), known.true_score(model, place.legitimate)
     found: dict[str, Any] = {"truth": _means(truth, left, ~truth.isnan())}
-    auxiliaries: dict[int, Auxiliary] = {}
-    for method in methods:
-        for n in method.sizes:
-            data = known.fitting[:n]
-            if method.test == "move" and n not in auxiliaries:
-                trained = AuxiliaryModel(refits=refits, seed=seed).fit(data)
-                auxiliaries[n] = FixedAuxiliary(trained.members, trained.held_out)
-            found[f"{method.name}-{n}"] = _scored(
-                method, model, data, known.people, place.legitimate, auxiliaries.get(n), refits, seed
-            )
+    for name in tests:
+        for n in sizes:
+            found[f"{name}-{n}"] = _scored(name, model, known.fitting[:n], known.people, place.legitimate, refits, seed)
     return found
 
 
 def _scored(
-    method: Method,
-    model: Model,
-    fitting: Dataset,
-    people: Dataset,
-    legitimate: Sequence[str],
-    auxiliary: Auxiliary | None,
-    refits: int,
-    seed: int,
+    name: str, model: Model, fitting: Dataset, people: Dataset, legitimate: Sequence[str], refits: int, seed: int
 ) -> dict[str, float]:
     """Return the mean scores of those who are judged without legitimate columns and with them."""
-    options: dict[str, Any] = {"options": method.options, "refits": refits, "seed": seed, "auxiliary": auxiliary}
+    auxiliary: Auxiliary | None = None
+    if name == "move":  # trained once for both
+        trained = AuxiliaryModel(refits=refits, seed=seed).fit(fitting)
+        auxiliary = FixedAuxiliary(trained.members, trained.held_out)
     each = []
     for names in ((), legitimate):
-        test = make_test(method.test, legitimate=names, **options).fit(fitting)
+        test = make_test(name, legitimate=names, auxiliary=auxiliary, refits=refits, seed=seed).fit(fitting)
         assert isinstance(test, CounterfactualTest)
         each.append(test.measure(model, people, rows=False))
     without, held = each
@@ -153,10 +123,10 @@ def gather(plan: Falls, found: Found, about: dict[str, Any]) -> dict[str, Any]:
         for grade in STRENGTHS:
             draws = [found[_name(world, grade, draw)] for draw in range(plan.seeds)]
             truth = [one["truth"] for one in draws]
-            for method in plan.methods:
-                for n in method.sizes:
-                    own = over_draws(grade, [one[f"{method.name}-{n}"] for one in draws], truth)
-                    results.append({"world": world, "legitimate": grade, "method": method.name, "people": n} | own)
+            for name in plan.tests:
+                for n in plan.sizes:
+                    own = over_draws(grade, [one[f"{name}-{n}"] for one in draws], truth)
+                    results.append({"world": world, "legitimate": grade, "method": name, "people": n} | own)
     return {"results": results, "bars": [] if about["quick"] else bars(results, plan.size)}
 
 
@@ -166,13 +136,13 @@ def over_draws(
     """Return mean, spread and worst of the falls, the true one, and the mean score without legitimate columns."""
     falls = [one["fall"] for one in measured]
     return {
-        "fall": _rounded(fmean(falls)),
-        "std": _rounded(stdev(falls)),
-        "worst": _rounded(max(falls, key=lambda fall: abs(fall - EXPECTED[grade]))),
-        "true fall": _rounded(fmean(one["fall"] for one in truth)),
-        "score": _rounded(fmean(one["without"] for one in measured)),
-        "true score": _rounded(fmean(one["without"] for one in truth)),
-        "judged": _rounded(fmean(one["judged"] for one in measured)),
+        "fall": round(fmean(falls), 4),
+        "std": round(stdev(falls), 4),
+        "worst": round(max(falls, key=lambda fall: abs(fall - EXPECTED[grade])), 4),
+        "true fall": round(fmean(one["fall"] for one in truth), 4),
+        "score": round(fmean(one["without"] for one in measured), 4),
+        "true score": round(fmean(one["without"] for one in truth), 4),
+        "judged": round(fmean(one["judged"] for one in measured), 4),
     }
 
 
@@ -198,10 +168,6 @@ def bars(results: Sequence[Mapping[str, Any]], size: int) -> list[dict[str, Any]
     return out
 
 
-def _rounded(value: float) -> float:
-    return round(value, 4)
-
-
 def show(found: dict[str, Any]) -> str:
     """Return the results file as Markdown."""
     return "\n\n".join([_table(found["results"]), table_of_bars(found)]).rstrip()
@@ -223,11 +189,6 @@ def _table(results: Sequence[Mapping[str, Any]]) -> str:
     return markdown_table(heads, rows)
 
 
-def narrow(plan: Falls, names: Sequence[str]) -> Falls:
-    """Return the plan for some of the worlds."""
-    return replace(plan, worlds=named("world", {world: world for world in plan.worlds}, names))
-
-
 EXPERIMENT: Experiment[Falls] = Experiment(
     name="legitimate",
     description="How far the score falls once what carries the effect is legitimate. --only names worlds.",
@@ -236,7 +197,7 @@ EXPERIMENT: Experiment[Falls] = Experiment(
     jobs=jobs,
     gather=gather,
     show=show,
-    narrow=narrow,
+    narrow=pick("worlds", "world"),
 )
 
 

@@ -13,13 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fairfox.data.contrasts import destinations, moves
-from fairfox.data.dataset import Dataset
-from fairfox.data.encode import Encoding, fit_encoding
-from fairfox.data.table import load_table
-from fairfox.maps.protocol import number_reached
-from fairfox.models.protocol import Model, predict
-from fairfox.synthetic.scm import (
+from fairfox.benchmark.scm import (
     SEX,
     Mechanism,
     Population,
@@ -31,6 +25,12 @@ from fairfox.synthetic.scm import (
     per_level,
     uniform,
 )
+from fairfox.data.contrasts import destinations, moves
+from fairfox.data.dataset import Dataset
+from fairfox.data.encoding import Encoding, fit_encoding
+from fairfox.data.table import load_table
+from fairfox.maps.protocol import number_reached
+from fairfox.models.protocol import Model, predict
 
 Columns = Mapping[str, Mechanism | Variable]
 
@@ -161,7 +161,7 @@ PLACES: dict[str, Place] = {
 
 
 @dataclass(frozen=True)
-class Known:
+class SampledWorld:
     """People of a world, some to learn from and others to be judged, and the way back to where these come from."""
 
     population: Population  # those who are judged
@@ -172,17 +172,12 @@ class Known:
     values: Tensor  # (n,) of it, in order
 
     @classmethod
-    def of(cls, world: World, fitting: int, people: int, *, seed: int) -> Known:
+    def of(cls, world: World, fitting: int, people: int, *, seed: int) -> SampledWorld:
         """Return people of a world with one protected variable."""
         past, new = (world.sample(n, seed=2 * seed + place) for place, n in enumerate((fitting, people)))
         tables = [load_table(one.table) for one in (past, new)]
         encoding = fit_encoding(
-            tables[0],
-            protected=past.protected,
-            label=past.label,
-            columns=past.features,
-            contrasts="all",
-            also=tables[1],
+            tables[0], protected=past.protected, label=past.label, columns=past.features, also=tables[1]
         )
         own = torch.as_tensor(past.values[past.protected[0]])
         fit, judged = (encoding.encode(table) for table in tables)

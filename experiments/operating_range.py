@@ -8,34 +8,231 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import permutations
+from itertools import pairwise, permutations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from operating_range_report import RECALLS, draw, show, summary
-from runner import Experiment, Found, Job, named
-from scoring import Scores, effects, integrated_scores
+from numpy.typing import NDArray
+from runner import Experiment, Folders, Found, Job, named
+from scipy.stats import linregress
+from scoring import Scores, effects, integrated_scores, known_scores
 from settings import ROWS, SOURCES, Rows, Setting, Shape, Sources, Target
 from torch import Tensor
-from trials import Folders, balanced_accuracy, find_threshold, generate, generator_job, load_generator, seed_of
+from trials import balanced_accuracy, find_threshold, generate, generator_job, load_generator, seed_of
 from trials import train_shape as train_target_of
+from wording import bar, held, markdown_table, number
 
 from fairfox.auxiliary.model import AuxiliaryModel, FixedAuxiliary
+from fairfox.benchmark.judge import average_precision, precision_recall, spearman
+from fairfox.benchmark.truth import biased_labels, individual_fairness_score
 from fairfox.data.dataset import Dataset
-from fairfox.evaluation import average_precision, precision_recall, spearman
-from fairfox.fairtests.faux import FAux
+from fairfox.fairtests.effect import model_alignment
+from fairfox.fairtests.faux import FAux, GradientTest, measure_together
 from fairfox.fairtests.fta import FTA
-from fairfox.fairtests.gradient import GradientTest, measure_together
 from fairfox.fairtests.lic import LIC
-from fairfox.fairtests.protocol import Measurement
-from fairfox.fairtests.share import model_alignment
+from fairfox.gradients.alignment import covariance_metric
 from fairfox.maps.move import MoveMap
 from fairfox.maps.rank import RankMap
 from fairfox.models.protocol import Model
-from fairfox.similarity import covariance_metric
-from fairfox.synthetic.truth import biased_labels, individual_fairness_score
+
+Cell = dict[str, Any]
+
+TESTS = ("faux", "faux+ng", "faux+ig", "rank", "rank/a", "move", "fta", "lic")
+FAMILY = TESTS[:6]  # fta knows no protected variable, lic knows the truth
+RECALLS = np.linspace(0.02, 1.0, 50)  # at which precision is read off
+LOW, HIGH = 0.25, 1.0  # biases that are compared
+HOURS = 2.0
+ACCURACY, NORM = "auxiliary_balanced_accuracy", "mean_gradient_norm"  # of a cell
+THIRDS = ("lowest third", "middle third", "highest third")
+
+
+def summary(cells: list[Cell], seconds: float) -> dict[str, Any]:
+    """Return the cells without their curves, all means, and what has to hold."""
+    biased = [cell for cell in cells if cell["bias"] > 0]  # without bias, who is treated unfairly is noise
+    return {
+        "cells": [{key: value for key, value in cell.items() if key != "precisions"} for cell in cells],
+        "by_bias": {test: _by_bias(cells, test) for test in TESTS},
+        "by_auxiliary_accuracy": by_thirds(biased, ACCURACY),
+        "by_gradient_norm": by_thirds(biased, NORM),
+        "ng_minus_ig_by_auxiliary_accuracy": ng_minus_ig(biased),
+        "curves": {
+            "recall": RECALLS.round(4).tolist(),
+            "precision": {test: _curves(_parts_by_bias(cells), test) for test in TESTS},
+        },
+        "bars": bars(cells, seconds),
+    }
+
+
+def _biases(cells: list[Cell]) -> list[float]:
+    return sorted({cell["bias"] for cell in cells})
+
+
+def _with(cells: list[Cell], test: str) -> list[Cell]:
+    """Return the cells in which a test has an AP."""
+    return [cell for cell in cells if cell["ap"].get(test) is not None]
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else None
+
+
+def _means(cells: list[Cell], test: str) -> dict[str, Any]:
+    own = _with(cells, test)
+    return {
+        "ap": _mean([cell["ap"][test] for cell in own]),
+        "rho": _mean([cell["rho"][test] for cell in own]),
+        "prevalence": _mean([cell["prevalence"] for cell in own]),
+        "n": len(own),
+    }
+
+
+def _by_bias(cells: list[Cell], test: str) -> dict[str, Any]:
+    return {bias: _means(part, test) for bias, part in _parts_by_bias(cells).items()}
+
+
+def _parts_by_bias(cells: list[Cell]) -> dict[str, list[Cell]]:
+    return {f"{bias:g}": [cell for cell in cells if cell["bias"] == bias] for bias in _biases(cells)}
+
+
+def _parts_by_thirds(cells: list[Cell], by: str) -> dict[str, list[Cell]]:
+    """Return the cells in thirds of a number: lowest, middle, highest."""
+    places = thirds([cell[by] for cell in cells])[1] if cells else np.empty(0, dtype=np.intp)
+    return {
+        name: [cell for cell, at in zip(cells, places, strict=True) if at == place] for place, name in enumerate(THIRDS)
+    }
+
+
+def _curves(parts: dict[str, list[Cell]], test: str) -> dict[str, Any]:
+    """Return for each part the mean over its cells of the precision at each recall."""
+    out: dict[str, Any] = {}
+    for name, cells in parts.items():
+        own = [cell["precisions"][test] for cell in _with(cells, test)]
+        out[name] = np.mean(own, axis=0).round(4).tolist() if own else None
+    return out
+
+
+def thirds(values: Sequence[float]) -> tuple[list[float], NDArray[np.intp]]:
+    """Return the edges of thirds (4,), and in which of them, 0 to 2, each value is."""
+    edges = np.quantile(values, [0.0, 1 / 3, 2 / 3, 1.0])
+    return edges.tolist(), np.searchsorted(edges[1:3], values, side="left")
+
+
+def by_thirds(cells: list[Cell], by: str) -> dict[str, Any]:
+    """Return the edges of the thirds of a number, and each test's means in each."""
+    if not cells:
+        return {"edges": [], "tests": {test: [] for test in TESTS}}
+    edges, _ = thirds([cell[by] for cell in cells])
+    parts = _parts_by_thirds(cells, by).values()
+    return {"edges": edges, "tests": {test: [_means(part, test) for part in parts] for test in TESTS}}
+
+
+def ng_minus_ig(cells: list[Cell]) -> dict[str, Any]:
+    """Return how far faux+ng is above faux+ig in thirds of the auxiliary's accuracy, and the line through all cells.
+
+    The paper says that faux+ig is the more reliable of the two when accuracy falls: then the slope is positive.
+    """
+    own = [cell for cell in cells if None not in (cell["ap"]["faux+ng"], cell["ap"]["faux+ig"])]
+    accuracy = np.array([cell["auxiliary_balanced_accuracy"] for cell in own])
+    gain = np.array([cell["ap"]["faux+ng"] - cell["ap"]["faux+ig"] for cell in own])
+    if len(own) < 3:
+        return {"n": len(own), "edges": [], "thirds": [], "slope": None, "slope_error": None, "paper": "undecided"}
+    edges, places = thirds(accuracy.tolist())
+    fitted = linregress(accuracy, gain)
+    slope, error = float(fitted.slope), float(fitted.stderr)
+    paper = "undecided" if abs(slope) < 2 * error else "confirmed" if slope > 0 else "refuted"
+    return {
+        "n": len(own),
+        "edges": edges,
+        "thirds": [_mean_and_error(gain[places == place]) for place in range(3)],
+        "slope": slope,
+        "slope_error": error,
+        "paper": paper,
+    }
+
+
+def _mean_and_error(values: NDArray[np.float64]) -> dict[str, Any]:
+    error = float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else None
+    return {"mean": float(values.mean()) if len(values) else None, "error": error, "n": len(values)}
+
+
+def bars(cells: list[Cell], seconds: float) -> list[dict[str, Any]]:
+    """Return what has to hold, with the measured values; nothing before a cell of each compared bias is done."""
+    compared = {test: low_and_high(cells, test) for test in FAMILY}
+    if not all(pair["n"] for pair in compared.values()):
+        return []
+    grows = all(pair["high"] > pair["low"] for pair in compared.values())
+    return [
+        bar(
+            f"AP at bias {HIGH:g} above AP at {LOW:g} for every test of the family, over the same worlds",
+            compared,
+            grows,
+        ),
+        bar(f"under {HOURS:g} hours", seconds, seconds < HOURS * 3600),
+    ]
+
+
+def low_and_high(cells: list[Cell], test: str) -> dict[str, Any]:
+    """Return a test's mean AP at the low and at the high bias, over the pairs and fusions that have both."""
+    ap = {(cell["c"], cell["y"], cell["fusion"], cell["bias"]): cell["ap"][test] for cell in _with(cells, test)}
+    both = [(ap[*world, LOW], high) for (*world, bias), high in ap.items() if bias == HIGH and (*world, LOW) in ap]
+    return {"low": _mean([low for low, _ in both]), "high": _mean([high for _, high in both]), "n": len(both)}
+
+
+def show(found: dict[str, Any]) -> str:
+    """Return the results file as Markdown."""
+    biases = list(next(iter(found["by_bias"].values())))
+    rows = [[test, *(number(one["ap"]) for one in own.values())] for test, own in found["by_bias"].items()]
+    parts = [markdown_table(["AP of", *(f"bias {bias}" for bias in biases)], rows)]
+    for by, what in (("by_auxiliary_accuracy", "auxiliary accuracy"), ("by_gradient_norm", "gradient norm")):
+        heads = [f"{low:.3g} to {high:.3g}" for low, high in pairwise(found[by]["edges"])]
+        rows = [[test, *(number(one["ap"]) for one in own)] for test, own in found[by]["tests"].items()]
+        parts += [markdown_table([f"AP by {what}", *heads], rows)] if heads else []
+    gain = found["ng_minus_ig_by_auxiliary_accuracy"]
+    if gain["slope"] is not None:
+        parts.append(
+            f"NG - IG per unit of auxiliary accuracy: {gain['slope']:.3f} +- {gain['slope_error']:.3f}, "
+            f"that IG is more reliable when accuracy falls is {gain['paper']}"
+        )
+    return "\n\n".join([*parts, held(found), f"{len(found['cells'])} cells"])
+
+
+def chart(found: dict[str, Any]) -> Any:
+    """Return AP by bias and the precision-recall curves."""
+    import altair as alt
+
+    recalls = found["curves"]["recall"]
+    means = [
+        {"test": test, "bias": float(bias), "ap": one["ap"]}
+        for test, own in found["by_bias"].items()
+        for bias, one in own.items()
+        if one["ap"] is not None
+    ]
+    colour = alt.Color("test:N", sort=list(TESTS), title=None)
+    unit = alt.Scale(domain=[0, 1])
+    by_bias = (
+        alt.Chart(alt.InlineData(values=means))
+        .mark_line(point=True)
+        .encode(x=alt.X("bias:Q"), y=alt.Y("ap:Q", title="average precision", scale=unit), color=colour)
+        .properties(width=260, height=200)
+    )
+
+    points = [
+        {"test": test, "bias": bias, "recall": recall, "precision": precision}
+        for test, own in found["curves"]["precision"].items()
+        for bias, each in own.items()
+        for recall, precision in zip(recalls, each or [], strict=False)
+    ]
+    curves = (
+        alt.Chart(alt.InlineData(values=points))
+        .mark_line()
+        .encode(x=alt.X("recall:Q", scale=unit), y=alt.Y("precision:Q", scale=unit), color=colour)
+        .properties(width=180, height=160)
+        .facet(column=alt.Column("bias:N", title="bias"))
+    )
+    return alt.vconcat(by_bias, curves)
 
 
 @dataclass(frozen=True)
@@ -141,7 +338,7 @@ def all_scores(
     ig = FAux(auxiliary=auxiliary, normalise=True, integrated=True, steps=sizes.steps).fit(fitting)
     tests: dict[str, GradientTest] = {"faux": faux, "faux+ng": ng, "fta": FTA()}
     each = [measure_together(list(tests.values()), target, people) for target in targets]
-    found: Scores = {name: [_known(one[place]) for one in each] for place, name in enumerate(tests)}
+    found: Scores = {name: [known_scores(one[place]) for one in each] for place, name in enumerate(tests)}
     found |= integrated_scores({"faux+ig": ig}, targets, people)
     found["rank"] = effects(RankMap().fit(fitting), targets, people)
     metric, sharing = covariance_metric(fitting.x), people[: sizes.wide_share] if wide else people
@@ -149,11 +346,7 @@ def all_scores(
     found["rank/a"] = [share * scores for share, scores in zip(shares, found["rank"], strict=True)]
     if not wide:
         found["move"] = effects(MoveMap(auxiliary=auxiliary).fit(fitting), targets, people)
-    return found | {"lic": [_known(LIC().measure(target, people)) for target in targets]}
-
-
-def _known(found: Measurement) -> Tensor:
-    return torch.where(found.abstained, torch.nan, found.score)
+    return found | {"lic": [known_scores(LIC().measure(target, people)) for target in targets]}
 
 
 def judged(scores: Scores, ifs: Sequence[Tensor], threshold: float) -> dict[str, Any]:
@@ -209,7 +402,7 @@ EXPERIMENT = Experiment(
     gather=gather,
     show=show,
     narrow=narrow,
-    draw=draw,
+    draw=lambda found: {"": chart(found)},
 )
 
 

@@ -17,11 +17,11 @@ import torch
 from runner import write_json
 from torch import Tensor
 
-from fairfox.alignment import inverse_direction
 from fairfox.auxiliary.linear import LinearMember
 from fairfox.auxiliary.model import FixedAuxiliary
 from fairfox.data.dataset import Dataset
 from fairfox.fairtests.faux import FAux
+from fairfox.gradients.alignment import inverse_direction
 from fairfox.gradients.jacobian import jacobian
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"

@@ -13,22 +13,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from runner import Job
+from runner import Folders, Job
 from torch import nn
-from trials import Folders, seed_of
+from trials import seed_of
 
-from fairfox.data.adult import load_adult
-from fairfox.data.bank import load_bank
-from fairfox.data.chicago import load_chicago_ssl
+from fairfox.auxiliary.adversarial import HidingSettings, train_networks
+from fairfox.benchmark.truth import TargetTraining, train_target
 from fairfox.data.dataset import Dataset
+from fairfox.data.datasets import load_adult, load_bank, load_chicago_ssl
 from fairfox.errors import FileError
 from fairfox.maps.gan import GanMap
-from fairfox.models.torch_files import load_mlp, save_mlp
-from fairfox.models.torch_model import TorchModel
-from fairfox.nets.adversarial import HidingSettings
-from fairfox.nets.wgan import GanSettings
-from fairfox.remedy import measure, train_networks
-from fairfox.synthetic.targets import TargetTraining, train_target
+from fairfox.maps.wgan import GanSettings
+from fairfox.models.torch import TorchModel, load_mlp, save_mlp
+from fairfox.remedy import measure
 
 TABLES: dict[str, Callable[[], Dataset]] = {
     "adult": load_adult,

@@ -1,4 +1,4 @@
-"""What fAux and FlipTest need on each real table: parameters, training seconds, people scored in a second, and memory.
+"""What fAux and FlipTest need on each real table: parameters, training seconds and people scored in a second.
 
 The paper's table on resources, in one run and with the ratios. fAux is one auxiliary network; FlipTest two generators,
 one each way, with the reference settings of Black et al. 2020. Both on one thread of a CPU, each job after the one
@@ -7,35 +7,29 @@ before it: run it alone on the machine, with --workers 1.
 
 from __future__ import annotations
 
-import json
-import os
-import pickle
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 from time import perf_counter
 from typing import Any
 
-import torch
 from real_data import NOT_RUN, TITLES, Ground, lacking, load_targets, targets_job
-from runner import Experiment, Found, Job, named
-from table1_costs import parameters
-from trials import Folders
+from runner import Experiment, Folders, Found, Job, pick
 from wording import bar, held, markdown_table
 
+from fairfox.auxiliary.adversarial import HidingSettings
+from fairfox.auxiliary.mlp import MLP
+from fairfox.auxiliary.model import Auxiliary, AuxiliaryMember
+from fairfox.fairtests.effect import Effect
+from fairfox.fairtests.protocol import FairnessTest
 from fairfox.fairtests.registry import make_test
-from fairfox.nets.adversarial import HidingSettings
-from fairfox.nets.wgan import GanSettings
+from fairfox.maps.gan import GanMap
+from fairfox.maps.wgan import GanSettings
 
 TESTS = {"faux": "fAux", "fliptest": "FlipTest"}
 FASTER, SMALLER = 20.0, 10.0  # how many times fAux has to be
-WARM_UP = 1_000  # people, who bring in what libraries load when they are first needed
-STATUS, FORGET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
-# Blocks of memory go back as soon as they are freed: what an earlier step left must not serve a later one unseen.
-CHILD = {"OMP_NUM_THREADS": "1", "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
 
 # On a V100: seconds of training and parameters.
 PAPER: dict[str, dict[str, dict[str, int]]] = {
@@ -61,13 +55,12 @@ class Resources:
     tables: tuple[str, ...] = ("adult", "bank", "chicago")
     rows: int | None = None  # all
     gan: GanSettings = GanSettings()  # noqa: RUF009
-    gan_weighed: int = 200  # steps while memory is looked at: every step works in the same room as the first
     laps: int = 5
     target: HidingSettings = HidingSettings(epochs=2)  # noqa: RUF009  # only its shape matters
 
 
 FULL = Resources()
-QUICK = Resources(("bank", "chicago"), 1_000, GanSettings(steps=100), gan_weighed=50, laps=1)
+QUICK = Resources(("bank", "chicago"), 1_000, GanSettings(steps=100), laps=1)
 
 
 def jobs(plan: Resources, seed: int) -> list[Job]:
@@ -78,7 +71,7 @@ def jobs(plan: Resources, seed: int) -> list[Job]:
     out: list[Job] = []
     for number, ground in enumerate(grounds):
         for test in TESTS:
-            gan = (plan.gan, plan.gan_weighed) if test == "fliptest" else None
+            gan = plan.gan if test == "fliptest" else None
             after = (targets[number], *targets, *out[-1:])  # its own target first
             out.append(Job(_name(test, ground.table), measure_resources, (ground, test, gan, plan.laps), after=after))
     return out
@@ -89,7 +82,7 @@ def _name(test: str, table: str) -> str:
 
 
 def measure_resources(
-    folder: Path, needed: Folders, ground: Ground, name: str, gan: tuple[GanSettings, int] | None, laps: int
+    folder: Path, needed: Folders, ground: Ground, name: str, gan: GanSettings | None, laps: int
 ) -> dict[str, Any]:
     """Return what one test needs to learn from some people of a table, and to score the others for a plain target.
 
@@ -98,10 +91,8 @@ def measure_resources(
     """
     fitting, people = ground.people()
     (model,) = load_targets(needed[0], (None,))
-    options = {} if gan is None else asdict(gan[0])
-    fewer = {} if gan is None else options | {"steps": min(gan[1], gan[0].steps)}
-    test, weighed = (make_test(name, refits=1, seed=ground.seed_for(name), options=own) for own in (options, fewer))
-    memory = peak_memory(pickle.dumps((weighed, model, fitting, people)))
+    options = {} if gan is None else asdict(gan)
+    test = make_test(name, refits=1, seed=ground.seed_for(name), options=options)
     training = [seconds(lambda: test.fit(fitting)) for _ in range(1 if gan is not None else laps + 1)]
     scoring = [seconds(lambda: test.score(model, people)) for _ in range(laps + 1)]
     return {
@@ -111,8 +102,24 @@ def measure_resources(
         "parameters": parameters(test),
         "training_seconds": median(training[1:] or training),
         "rows_per_second": len(people) / median(scoring[1:]),
-        **memory,
     }
+
+
+def parameters(test: FairnessTest) -> int:
+    """Return how many numbers were trained: weights of an auxiliary, or of generators and of their critics."""
+    auxiliary: Auxiliary | None = getattr(test, "auxiliary", None)
+    if isinstance(test, Effect):
+        return sum(_of_gan(fitted) for each in test.fitted for fitted in each if isinstance(fitted, GanMap))
+    members = [] if auxiliary is None else auxiliary.members
+    return sum(p.numel() for member in members if isinstance(member, AuxiliaryMember) for p in member.net.parameters())
+
+
+def _of_gan(fitted: GanMap) -> int:
+    """Return the weights of all generators and of the critics, which are not kept, that they were trained against."""
+    assert fitted.fitted is not None
+    critic = MLP(len(fitted.fitted.columns), 1, width=fitted.width, depth=fitted.depth)
+    generators = sum(p.numel() for net in fitted.fitted.generators.values() for p in net.parameters())
+    return generators + len(fitted.fitted.generators) * sum(p.numel() for p in critic.parameters())
 
 
 def seconds(call: Callable[[], object]) -> float:
@@ -120,56 +127,6 @@ def seconds(call: Callable[[], object]) -> float:
     began = perf_counter()
     call()
     return perf_counter() - began
-
-
-def peak_memory(task: bytes) -> dict[str, Any]:
-    """Return MiB of `training_memory` and `scoring_memory`, from a new process that does nothing else.
-
-    `task` is a pickle of a test, a model, the people to learn from and those to be scored.
-    """
-    found = subprocess.run(
-        [sys.executable, "-c", "import resources; resources.weigh()"],
-        input=task,
-        stdout=subprocess.PIPE,
-        check=True,
-        env=os.environ | CHILD | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])},
-    )
-    memory: dict[str, Any] = json.loads(found.stdout)
-    return memory
-
-
-def weigh() -> None:
-    """Read a task of `peak_memory` from standard input, do it, and write what memory it took to standard output."""
-    torch.set_num_threads(1)
-    test, model, fitting, people = pickle.load(sys.stdin.buffer)
-    few, some = (data.split(min(0.9, WARM_UP / len(data)), seed=0)[0] for data in (fitting, people))
-    test.fit(few)
-    test.score(model, some)
-    found = {
-        "training_memory": taken(lambda: test.fit(fitting)),
-        "scoring_memory": taken(lambda: test.score(model, people)),
-    }
-    sys.stdout.write(json.dumps(found))
-
-
-def taken(call: Callable[[], object]) -> dict[str, float] | None:
-    """Return the most memory (MiB) that this process had during a call, and how much more than right before it.
-
-    None where the system does not tell. The peak of `getrusage` would be that of the process which started this one.
-    """
-    if not FORGET.exists():
-        return None
-    FORGET.write_text("5", encoding="ascii")  # the peak so far
-    before = _peak()
-    call()
-    peak = _peak()
-    return {"peak": peak, "increase": max(peak - before, 0.0)}  # the system counts by bundles of pages
-
-
-def _peak() -> float:
-    """Return the largest resident size (MiB) since it was last forgotten."""
-    (line,) = (line for line in STATUS.read_text(encoding="ascii").splitlines() if line.startswith("VmHWM:"))
-    return int(line.split()[1]) / 1024
 
 
 def gather(plan: Resources, found: Found, about: dict[str, Any]) -> dict[str, Any]:
@@ -192,20 +149,14 @@ def table_result(table: str, found: dict[str, dict[str, Any]]) -> dict[str, Any]
     return {"table": table, **{name: found["faux"][name] for name in shared}, **own, "ratios": ratios(**own)}
 
 
-def ratios(faux: dict[str, Any], fliptest: dict[str, Any]) -> dict[str, float | None]:
-    """Return how many times more FlipTest needs: above 1 fAux is the smaller or the faster one.
-
-    Memory is what training or scoring takes on top of the process with its data; null where nothing was seen.
-    """
-    out: dict[str, float | None] = {
+def ratios(faux: dict[str, Any], fliptest: dict[str, Any]) -> dict[str, float]:
+    """Return how many times more FlipTest needs: above 1 fAux is the smaller or the faster one."""
+    out = {
         "training": fliptest["training_seconds"] / faux["training_seconds"],
         "parameters": fliptest["parameters"] / faux["parameters"],
     }
     if "rows_per_second" in faux:
         out["scoring"] = faux["rows_per_second"] / fliptest["rows_per_second"]
-        for name, key in (("memory", "training_memory"), ("scoring_memory", "scoring_memory")):
-            ours, theirs = faux[key], fliptest[key]
-            out[name] = theirs["increase"] / ours["increase"] if ours and theirs and ours["increase"] else None
     return out
 
 
@@ -227,8 +178,7 @@ def show(found: dict[str, Any]) -> str:
     heads = ["table", "", *TESTS.values(), "ratio", *(f"{name}, the paper" for name in TESTS.values()), "ratio"]
     rows = [row for one in found["results"] for row in _rows(one, found["paper"][one["table"]])]
     rows += [[TITLES[table], why, *[""] * (len(heads) - 2)] for table, why in found["not_run"].items()]
-    words = "On one thread of a CPU; the paper's on a V100. MiB on top of a process that has its data, and in all."
-    return "\n\n".join([markdown_table(heads, rows), words, held(found)])
+    return "\n\n".join([markdown_table(heads, rows), "On one thread of a CPU; the paper's on a V100.", held(found)])
 
 
 def _rows(one: dict[str, Any], paper: dict[str, Any]) -> list[list[str]]:
@@ -238,8 +188,6 @@ def _rows(one: dict[str, Any], paper: dict[str, Any]) -> list[list[str]]:
         ("parameters", "parameters", "parameters"),
         ("seconds of training", "training", "training_seconds"),
         ("people scored in a second", "scoring", "rows_per_second"),
-        ("MiB for training (in all)", "memory", "training_memory"),
-        ("MiB for scoring (in all)", "scoring_memory", "scoring_memory"),
     ):
         cells = [
             cell
@@ -250,30 +198,23 @@ def _rows(one: dict[str, Any], paper: dict[str, Any]) -> list[list[str]]:
     return rows
 
 
-def _cell(value: float | dict[str, float] | None) -> str:
-    """Return a number with three digits that count, or all of a large one; of memory what was taken, and all of it."""
+def _cell(value: float | None) -> str:
+    """Return a number with three digits that count, or all of a large one."""
     if value is None:
         return ""
-    if isinstance(value, dict):
-        return f"{_cell(value['increase'])} ({_cell(value['peak'])})"
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
-
-
-def narrow(plan: Resources, names: Sequence[str]) -> Resources:
-    """Return the plan for some of the tables."""
-    return replace(plan, tables=named("table", {table: table for table in plan.tables}, names))
 
 
 EXPERIMENT = Experiment(
     name="resources",
-    description="Parameters, training seconds, scoring speed and memory of fAux and FlipTest on real tables; run it "
+    description="Parameters, training seconds and scoring speed of fAux and FlipTest on real tables; run it "
     "with --workers 1 and nothing beside it.",
     full=FULL,
     quick=QUICK,
     jobs=jobs,
     gather=gather,
     show=show,
-    narrow=narrow,
+    narrow=pick("tables", "table"),
 )
 
 if __name__ == "__main__":

@@ -10,48 +10,40 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import multiprocessing
 import os
 import platform
 import shutil
-import signal
-import sys
-import tomllib
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cache, cached_property
 from importlib.metadata import PackageNotFoundError, version
-from multiprocessing.connection import wait
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from time import perf_counter, time
 from typing import Any, Generic, TypeVar
 
 import click
 import torch
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from joblib import Parallel, delayed
+from joblib.externals.loky.process_executor import TerminatedWorkerError
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from fairfox.data.files import written_whole
 
 RESULTS = Path(__file__).parent / "results"
 PACKAGES = ("torch", "numpy", "scikit-learn", "fairfox")
-PRELOADED = ["torch", "sklearn.linear_model", "sklearn.mixture", "fairfox.evaluation", "fairfox.fairtests.registry"]
-QUIET = 15.0  # seconds between two lines about progress where there is no terminal
-
-_NEEDS = "it needs"
+QUIET = 15.0  # seconds between two lines about progress
 
 S = TypeVar("S")
-One = TypeVar("One")
+Entry = TypeVar("Entry")
+Folders = tuple[Path, ...]
 Found = dict[str, Any]  # what jobs returned, by their names
+Results = dict[str, Any]  # a results file
 
 
 @dataclass(frozen=True)
 class Job:
-    """One piece of work: `function(folder, needed, *arguments)` returns what JSON can hold.
+    """One unit of work: `function(folder, needed, *arguments)` returns what JSON can hold.
 
     `folder` is the job's own, for files that others need; `needed` are the folders of the jobs it comes `after`. The
     arguments must say all that decides the result, in their repr; the function must be one that a module names.
@@ -94,7 +86,7 @@ class Parts:
 
     def read(self, job: Job) -> dict[str, Any]:
         """Return what a finished job returned (`result`) and how long it took (`seconds`)."""
-        return _read(self.of(job) / "result.json")
+        return read_json(self.of(job) / "result.json")
 
 
 class Clock:
@@ -123,13 +115,13 @@ class Experiment(Generic[S]):
     full: S  # settings
     quick: S
     jobs: Callable[[S, int], list[Job]]  # settings, seed
-    gather: Callable[[S, Found, dict[str, Any]], dict[str, Any]]  # settings, results, circumstances -> sections
-    show: Callable[[dict[str, Any]], str]  # the results file in words
-    narrow: Callable[[S, Sequence[str]], S]  # settings with the named parts only
-    draw: Callable[[dict[str, Any], Path], None] | None = None  # figures beside the results file
+    gather: Callable[[S, Found, Results], Results]  # settings, results, circumstances -> sections
+    show: Callable[[Results], str]  # the results file in words
+    narrow: Callable[[S, Sequence[str]], S]  # settings with what --only names
+    draw: Callable[[Results], Mapping[str, Any]] = lambda found: {}  # charts, by what their file's name ends with
     on: Callable[[S, str], S] | None = None  # settings with another device; None: there is no choice
-    check: Callable[[dict[str, Any], dict[str, Any]], None] = lambda earlier, about: None  # before anything is run
-    merge: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]] | None = None  # an earlier file, what was found
+    merge: Callable[[Results, Results], Results] | None = None  # a stored file, what was found
+    ground: Callable[[Results], object] = lambda about: None  # what results in one file must have in common
     parts_with: str | None = None  # another experiment that has jobs in common; None: an own folder of results
     parts_of_a_whole: bool = False  # what is named by --only goes into the one results file, with all the rest
 
@@ -141,34 +133,39 @@ class Experiment(Generic[S]):
         settings = self.on(settings, options.device) if self.on is not None else settings
         partial = "-quick" * options.quick + "-only" * (bool(options.only) and not self.parts_of_a_whole)
         out = options.out or RESULTS / f"{self.name}{partial}.json"
-        if out.is_file() and self.merge is not None:
-            self.check(_read(out), self._about(settings, options))
+        about = self._about(settings, options)
+        stored = read_json(out) if out.is_file() and self.merge is not None else None
+        if stored and options.only and self.parts_of_a_whole and self.ground(stored) != self.ground(about):
+            raise SystemExit(
+                "The results file has another seed or other settings than this run, and the two do not belong "
+                "together; name another file with --out, or run everything with this seed first"
+            )
         parts = Parts(out.parent / f"{self.parts_with or self.name}.parts")
         jobs = with_needed(self.jobs(settings, options.seed))
         clock = Clock(parts, jobs)
         if options.fresh:
             for folder in (clock.folder, *map(parts.of, jobs)):
                 shutil.rmtree(folder, ignore_errors=True)
-        try:
-            failures = run_jobs(jobs, parts, workers=options.workers, finished=clock.note)
-        except KeyboardInterrupt:
-            done = sum(map(parts.has, jobs))
-            click.echo(f"Stopped with {done} of {len(jobs)} jobs done; the next run goes on from there.", err=True)
-            return 130
+        failures = run_jobs(jobs, parts, workers=options.workers, finished=clock.note)
         if failures:
             causes = [failure for failure in failures if not failure.follows]
             for failure in causes:
                 click.echo(f"{failure.job} failed: {failure.reason}", err=True)
-            follow = f", and {len(failures) - len(causes)} need them" if len(failures) > len(causes) else ""
-            click.echo(f"{len(causes)} of {len(jobs)} jobs failed{follow}; the next run tries them again.", err=True)
+            click.echo(f"{len(failures)} of {len(jobs)} jobs have no result; the next run tries them again.", err=True)
             return 1
         clock.note()
-        found = self._found(settings, options, {job.name: parts.read(job) for job in jobs}, clock.seconds())
-        if out.is_file() and self.merge is not None:
-            found = self.merge(_read(out), found)
+        done = {job.name: parts.read(job) for job in jobs}
+        about |= {
+            "seconds": round(clock.seconds(), 1),
+            "core_seconds": round(sum(part["seconds"] for part in done.values()), 1),
+        }
+        found = about | self.gather(settings, {name: part["result"] for name, part in done.items()}, about)
+        if stored and self.merge is not None:
+            found = self.merge(stored, found)
         write_json(out, found)
-        if self.draw is not None:
-            self.draw(found, out.with_suffix(""))
+        for ending, chart in self.draw(found).items():
+            for kind in ("png", "svg"):
+                chart.save(f"{out.with_suffix('')}{ending}.{kind}", scale_factor=2 if kind == "png" else 1)
         click.echo(self.show(found))
         return 0
 
@@ -179,23 +176,15 @@ class Experiment(Generic[S]):
             "--only", nargs="+", action="extend", metavar="NAME", help="only these parts of the experiment"
         )
         parser.add_argument("--seed", type=int, default=0)
-        parser.add_argument(
-            "--workers", type=_at_least_one, default=usable_cores(), help="jobs at once; default: all cores"
-        )
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        parser.add_argument("--workers", type=int, default=cores, help="jobs at once; default: all cores")
         parser.add_argument("--fresh", action="store_true", help="do again what earlier runs have finished")
         parser.add_argument("--out", type=Path, help=f"results file; default: results/{self.name}.json")
         if self.on is not None:
             parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where large networks train")
         return parser.parse_args(arguments)
 
-    def _found(self, settings: S, options: argparse.Namespace, done: Found, seconds: float) -> dict[str, Any]:
-        about = self._about(settings, options) | {
-            "seconds": round(seconds, 1),
-            "core_seconds": round(sum(part["seconds"] for part in done.values()), 1),
-        }
-        return about | self.gather(settings, {name: part["result"] for name, part in done.items()}, about)
-
-    def _about(self, settings: S, options: argparse.Namespace) -> dict[str, Any]:
+    def _about(self, settings: S, options: argparse.Namespace) -> Results:
         return {
             "experiment": self.name,
             "seed": options.seed,
@@ -211,12 +200,6 @@ class Experiment(Generic[S]):
         }
 
 
-def _at_least_one(text: str) -> int:
-    if int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is less than one worker")
-    return int(text)
-
-
 def with_needed(jobs: Sequence[Job]) -> list[Job]:
     """Return the jobs and all that they come after, each once and after those it needs."""
     ordered: dict[str, Job] = {}
@@ -230,104 +213,41 @@ def run_jobs(
 ) -> list[Failure]:
     """Do the jobs that have no result yet, each after those it needs; return the ones that failed.
 
-    A job that fails, or whose process dies, takes down only those that need it. `finished` is called after each.
+    A job that fails takes down only those that need it; a process that dies stops the run. `finished` is called after
+    each job.
     """
     jobs = with_needed(jobs)
     waiting = [job for job in jobs if not parts.has(job)]
-    failures: list[Failure] = []
-    done = _one_by_one(waiting, parts) if workers == 1 else _at_once(waiting, parts, workers)
-    with _progress(len(jobs), len(jobs) - len(waiting)) as advance, _stopped_politely():
-        for job, reason in done:
-            if reason is not None:
-                failures.append(Failure(job.name, reason, follows=reason.startswith(_NEEDS)))
-            finished()
-            advance(job.name)
-    return failures
+    failures: dict[str, Failure] = {}
+    pool = Parallel(n_jobs=workers, return_as="generator_unordered", pre_dispatch="all", batch_size=1)
+    printed, count = perf_counter(), len(jobs) - len(waiting)
+    while waiting:
+        ready = [job for job in waiting if all(parts.has(before) for before in job.after)]
+        waiting = [job for job in waiting if job not in ready]
+        if not ready:  # what is left needs a job that failed
+            lost = {job.name: next(b.name for b in job.after if not parts.has(b)) for job in waiting}
+            return [
+                *failures.values(),
+                *(Failure(name, f"it needs {why}, which failed", follows=True) for name, why in lost.items()),
+            ]
+        try:
+            for name, reason in pool(delayed(_attempt)(job, parts) for job in ready):
+                if reason is not None:
+                    failures[name] = Failure(name, reason)
+                finished()
+                count += 1
+                if perf_counter() - printed > QUIET:
+                    printed = perf_counter()
+                    click.echo(f"{count} of {len(jobs)} jobs done", err=True)
+        except TerminatedWorkerError:
+            return [*failures.values(), Failure("a job", "its process was ended; was there enough memory?")]
+    return list(failures.values())
 
 
-def usable_cores() -> int:
-    """Return how many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-Ended = tuple[Job, str | None]  # and why it failed; None: it did not
-
-
-def _one_by_one(waiting: list[Job], parts: Parts) -> Iterator[Ended]:
-    """Do the jobs in this process."""
-    failed: set[str] = set()
-    while picked := _pick(waiting, parts, failed):
-        job, reason = picked
-        reason = reason or _attempt(job, parts)
-        failed |= {job.name} if reason else set()
-        yield job, reason
-
-
-def _at_once(waiting: list[Job], parts: Parts, workers: int) -> Iterator[Ended]:
-    """Do the jobs in processes of their own, as many at once as there are workers."""
-    os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
-    context = multiprocessing.get_context(method)
-    context.set_forkserver_preload(PRELOADED)
-    running: dict[int, tuple[Job, BaseProcess]] = {}  # by what tells of their end
-    failed: set[str] = set()
-    try:
-        while waiting or running:
-            picked = _pick(waiting, parts, failed) if len(running) < workers else None
-            if picked is None:
-                for job, reason in _ended(running, parts):
-                    failed |= {job.name} if reason else set()
-                    yield job, reason
-                continue
-            job, reason = picked
-            if reason is not None:
-                failed.add(job.name)
-                yield job, reason
-                continue
-            process = context.Process(  # type: ignore[attr-defined]
-                target=_work, args=(job, parts), daemon=True
-            )
-            process.start()
-            running[process.sentinel] = job, process
-    finally:
-        for _, process in running.values():
-            process.terminate()
-
-
-def _ended(running: dict[int, tuple[Job, BaseProcess]], parts: Parts) -> list[Ended]:
-    """Wait until a process ends; take those that have from the running ones."""
-    ended: list[Ended] = []
-    for sentinel in wait(list(running)):
-        assert isinstance(sentinel, int)
-        job, process = running.pop(sentinel)
-        process.join()
-        ended.append((job, None if parts.has(job) else _reason(parts.of(job), process.exitcode)))
-    return ended
-
-
-def _pick(waiting: list[Job], parts: Parts, failed: set[str]) -> Ended | None:
-    """Take the first job that can start from the waiting ones, or one that never can with the reason; else None."""
-    for place, job in enumerate(waiting):
-        lost = [before.name for before in job.after if before.name in failed]
-        if lost:
-            return waiting.pop(place), f"{_NEEDS} {lost[0]}, which failed"
-        if all(parts.has(before) for before in job.after):
-            return waiting.pop(place), None
-    return None
-
-
-def _work(job: Job, parts: Parts) -> None:
-    """Do one job in a process of its own, and leave the reason where it fails."""
-    reason = _attempt(job, parts)
-    if reason is not None:
-        write_json(parts.of(job) / "failure.json", reason)
-
-
-def _attempt(job: Job, parts: Parts) -> str | None:
-    """Do one job on one thread and write its result; return why it failed."""
+def _attempt(job: Job, parts: Parts) -> tuple[str, str | None]:
+    """Do one job on one thread and write its result; return its name, and why it failed."""
     folder, threads = parts.of(job), torch.get_num_threads()
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "failure.json").unlink(missing_ok=True)
     torch.set_num_threads(1)
     try:
         with threadpool_limits(1):
@@ -336,74 +256,20 @@ def _attempt(job: Job, parts: Parts) -> str | None:
             write_json(folder / "result.json", {"seconds": perf_counter() - began, "result": result})
     except Exception as error:  # whatever it is, the other jobs go on
         at = traceback.extract_tb(error.__traceback__)[-1]
-        return f"{type(error).__name__}: {error} ({Path(at.filename).name}, line {at.lineno})"
+        return job.name, f"{type(error).__name__}: {error} ({Path(at.filename).name}, line {at.lineno})"
     finally:
         torch.set_num_threads(threads)
-    return None
-
-
-def _reason(folder: Path, exitcode: int | None) -> str:
-    """Return why a job in a process of its own has no result."""
-    written = folder / "failure.json"
-    if written.is_file():
-        return str(json.loads(written.read_text(encoding="utf-8")))
-    if exitcode is not None and exitcode < 0:
-        return f"its process was ended by {signal.Signals(-exitcode).name}; was there enough memory?"
-    return f"its process ended with exit code {exitcode} and no result"
-
-
-@contextmanager
-def _progress(total: int, done: int) -> Iterator[Callable[[str], None]]:
-    """Yield a function that tells of one more finished job: a bar with the time left, or a line now and then."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
-    bar = Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console)
-    task = bar.add_task("jobs", total=total, completed=done)
-    began = told = perf_counter()
-    finished = 0
-
-    def advance(name: str) -> None:
-        nonlocal told, finished
-        finished += 1
-        bar.update(task, advance=1, description=name)
-        now = perf_counter()
-        if not console.is_interactive and (now - told > QUIET or done + finished == total):
-            told = now
-            left = (now - began) / finished * (total - done - finished)
-            console.print(f"{done + finished} of {total} jobs done, about {left:.0f} s left", highlight=False)
-
-    if not console.is_interactive:
-        yield advance
-        return
-    with bar:
-        yield advance
-
-
-@contextmanager
-def _stopped_politely() -> Iterator[None]:
-    """Turn SIGTERM into an exception, so that running processes are ended and none is left behind."""
-
-    def stop(number: int, frame: object) -> None:
-        sys.exit(128 + number)
-
-    try:
-        before = signal.signal(signal.SIGTERM, stop)
-    except ValueError:  # signals are for the main thread only
-        yield
-        return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    return job.name, None
 
 
 def write_json(path: Path, found: object) -> None:
-    """Write a JSON file that appears whole or not at all."""
+    """Write JSON, whole or not at all."""
     with written_whole(path) as temporary:
         temporary.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
+    """Return what a JSON file holds."""
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return found
 
@@ -412,11 +278,21 @@ def _digest(what: list[str]) -> str:
     return hashlib.sha256(json.dumps(what).encode()).hexdigest()[:10]
 
 
-def named(what: str, known: Mapping[str, One], names: Sequence[str]) -> tuple[One, ...]:
+def named(what: str, known: Mapping[str, Entry], names: Sequence[str]) -> tuple[Entry, ...]:
     """Return those with these names, or stop and say which there are."""
     if unknown := set(names) - known.keys():
         raise SystemExit(f"There is no {what} {', '.join(sorted(unknown))}; there are {', '.join(known)}")
-    return tuple(one for name, one in known.items() if name in names)
+    return tuple(entry for name, entry in known.items() if name in names)
+
+
+def pick(field: str, what: str) -> Callable[[S, Sequence[str]], S]:
+    """Return what narrows settings to the entries of one of their fields that have the given names."""
+
+    def narrow(settings: S, names: Sequence[str]) -> S:
+        known = {getattr(entry, "name", entry): entry for entry in getattr(settings, field)}
+        return replace(settings, **{field: named(what, known, names)})  # type: ignore[type-var]
+
+    return narrow
 
 
 def installed(name: str) -> str:
@@ -430,11 +306,7 @@ def _versions() -> tuple[str, ...]:
 
 
 def _version(name: str) -> str:
-    """Return a package's version; of fairfox also where it is not installed but run from its sources."""
     try:
         return version(name)
-    except PackageNotFoundError:
-        if name != "fairfox":
-            return "of unknown version"
-        project = Path(__file__).parents[1] / "pyproject.toml"
-        return str(tomllib.loads(project.read_text(encoding="utf-8"))["project"]["version"])
+    except PackageNotFoundError:  # fairfox may be run from its sources
+        return "of unknown version"

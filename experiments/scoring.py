@@ -11,21 +11,20 @@ from torch import Tensor
 
 from fairfox.auxiliary.linear import LinearAuxiliary
 from fairfox.auxiliary.model import FixedAuxiliary, heads_of
+from fairfox.benchmark.judge import Judged, Trial, judge
 from fairfox.data.dataset import Dataset, resample
-from fairfox.evaluation import Judged, Trial, judge
-from fairfox.fairtests.faux import FAux
+from fairfox.fairtests.effect import model_alignment
+from fairfox.fairtests.faux import FAux, GradientTest, dead_variables, measure_together, measurement
 from fairfox.fairtests.fta import FTA, FTALinear
-from fairfox.fairtests.gradient import GradientTest, dead_variables, measure_together, measurement
 from fairfox.fairtests.lic import LIC
 from fairfox.fairtests.protocol import Measurement
 from fairfox.fairtests.registry import make_test
-from fairfox.fairtests.share import model_alignment
+from fairfox.gradients.alignment import covariance_metric
 from fairfox.gradients.integrated import integrated_jacobian
 from fairfox.maps.move import MoveMap
 from fairfox.maps.protocol import CounterfactualMap
 from fairfox.maps.rank import RankMap
 from fairfox.models.protocol import Model, predict
-from fairfox.similarity import covariance_metric
 
 Scores = dict[str, list[Tensor]]  # of each test, for each target (N,); NaN: the test cannot say
 
@@ -36,7 +35,7 @@ WITH = (*FAMILY, *(f"{name}/s" for name in FAMILY), "move", "move-direct", *(f"{
 
 
 @dataclass(frozen=True)
-class Known:
+class FixedScores:
     """A fairness test whose scores are known already."""
 
     targets: Sequence[Model]
@@ -53,7 +52,7 @@ class Known:
 
 def judge_known(targets: Sequence[Model], scores: Sequence[Tensor], trial: Trial) -> Judged:
     """Return how good known scores of the targets are, two of which are on trial."""
-    return judge(Known(targets, scores), trial, fitted=True)
+    return judge(FixedScores(targets, scores), trial, fitted=True)
 
 
 def scores_without(targets: Sequence[Model], fitting: Dataset, people: Dataset, *, seed: int) -> Scores:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from fairfox.benchmark.truth import TargetTraining
 from fairfox.data.dataset import Dataset
-from fairfox.data.pmlb import load_australian, load_backache, load_credit, load_magic, load_wdbc
-from fairfox.synthetic.targets import TargetTraining
+from fairfox.data.datasets import load_australian, load_backache, load_credit, load_magic, load_wdbc
 
 SOURCES: dict[str, Callable[[], Dataset]] = {
     "backache": load_backache,
@@ -98,8 +98,7 @@ ROWS = Rows(10_000, 2_000, 5_000)
 
 # Large batches and strong decay (the defaults of TargetTraining): a target that is trained without bias must hardly use
 # c, since how much it does is the threshold of unfair treatment. Chosen by that, by how many people then count as
-# treated unfairly and by how well `lic` finds them, after a full run with plain training, in which they were too few
-# (results/table1-plain-targets.json).
+# treated unfairly and by how well `lic` finds them, after a full run with plain training, in which they were too few.
 TARGETS = (Target(64, 2), Target(32, 3))
 
 # The paper draws widths from 8 to 128 and depths from 1 to 4; these ten spread over both.

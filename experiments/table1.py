@@ -2,7 +2,7 @@
 
 Every setting of the paper, two target architectures, ten re-trainings; tests that use an auxiliary once with a plain
 one (what a user has) and once with a disentangled one (the paper's: it is told which part of x depends on c). The
-peers' tests, and what every test costs, are commands of their own: --only fliptest.
+peers' tests are commands of their own: --only fliptest.
 """
 
 from __future__ import annotations
@@ -10,24 +10,24 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import torch
-from runner import Experiment, Found, Job, named
+from runner import Experiment, Folders, Found, Job, pick
 from scoring import judge_known, scores_with, scores_without
 from settings import PAPER_TABLE1, SETTINGS, Rows, Setting, Shape, Target
-from table1_bars import bars, table1_text
-from table1_merge import keep_peers
-from table1_peers import PARTS, PEERS
-from table1_plan import FULL, QUICK, Stand, Table1, made_before, stand, summaries, thresholds_of, trained
-from trials import Folders, balanced_accuracy, seed_of, source_job
+from table1_bars import bars, ground, keep_peers
+from table1_peers import PEERS, TESTS
+from table1_plan import FULL, QUICK, Setup, Table1, load_setup, made_before, summaries, thresholds_of, trained
+from table1_report import SECTIONS, table1_text
+from trials import balanced_accuracy, seed_of, source_job
 
-from fairfox.evaluation import average_precision
+from fairfox.benchmark.judge import average_precision
 
-__all__ = ["EXPERIMENT", "FULL", "PEERS", "QUICK", "keep_peers", "main", "narrow"]
+__all__ = ["EXPERIMENT", "FULL", "PEERS", "QUICK", "SECTIONS", "keep_peers", "main"]
 
 KINDS = ("none", "plain", "disentangled")
 
@@ -65,7 +65,7 @@ def score_people(
     seed: int,
 ) -> dict[str, Any]:
     """Return how good every test is after one re-training, for each target architecture."""
-    here = stand(needed, setting, targets, rows, people_seed)
+    here = load_setup(needed, setting, targets, rows, people_seed)
     if shape is None:
         scores = scores_without(here.models, here.fitting, here.people, seed=seed)
         return here.judged(scores) | {"shuffled": _shuffled(scores["lic"], here, seed)}
@@ -75,7 +75,7 @@ def score_people(
     return here.judged(scores) | {"auxiliary_balanced_accuracy": quality}
 
 
-def _shuffled(scores: list[torch.Tensor], here: Stand, seed: int) -> float:
+def _shuffled(scores: list[torch.Tensor], here: Setup, seed: int) -> float:
     """Return the mean AP of the best scores when they are given to the wrong people: about the prevalence."""
     generator = torch.Generator().manual_seed(seed)
     found = []
@@ -132,31 +132,27 @@ def _trial_summary(plan: Table1, setting: Setting, found: Found) -> dict[str, An
     }
 
 
-def narrow(plan: Table1, names: Sequence[str]) -> Table1:
-    """Return the plan for some of the settings."""
-    return replace(plan, settings=named("setting", {setting.name: setting for setting in plan.settings}, names))
-
-
 EXPERIMENT = Experiment(
     name="table1",
     description="Table 1 of the paper: average precision of every fairness test on eight synthetic settings. --only "
-    f"names settings, or instead of all other tests some of {', '.join(PARTS)}: these go into the same results file.",
+    f"names settings, or instead of all other tests some of {', '.join(TESTS)}: these go into the same results file.",
     full=FULL,
     quick=QUICK,
     jobs=jobs,
     gather=gather,
     show=table1_text,
-    narrow=narrow,
+    narrow=pick("settings", "setting"),
     merge=keep_peers,
+    ground=ground,
 )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the table's own tests or, where `--only` names them, the peers' tests and the costs."""
+    """Run the table's own tests or, where `--only` names them, the peers' tests."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--only", nargs="+", action="extend", default=[])
     options, _ = parser.parse_known_args(arguments)
-    return (PEERS if set(options.only) & set(PARTS) else EXPERIMENT).run(arguments)
+    return (PEERS if set(options.only) & set(TESTS) else EXPERIMENT).run(arguments)
 
 
 if __name__ == "__main__":

@@ -15,31 +15,29 @@ from time import perf_counter
 from typing import Any, Literal, cast
 
 import torch
-from runner import Experiment, Found, Job, installed, named
+from runner import Experiment, Folders, Found, Job, installed, named
 from safetensors.torch import load_file, save_file
 from scoring import effects, known_scores, resampled
 from settings import Rows, Setting, Shape, Target
-from table1_bars import table1_text
-from table1_costs import Costs, cost_jobs, costs_section
-from table1_merge import check_ground, keep_rest
-from table1_plan import FULL, QUICK, Device, Table1, made_before, moved, stand, summaries, thresholds_of, trained
+from table1_bars import ground, keep_rest
+from table1_plan import FULL, QUICK, Device, Table1, load_setup, made_before, moved, summaries, thresholds_of, trained
+from table1_report import table1_text
 from torch import Tensor
-from trials import Folders, seed_of
+from trials import seed_of
 
 from fairfox.auxiliary.linear import LinearAuxiliary
 from fairfox.data.dataset import Dataset
-from fairfox.fairtests.share import model_alignment
+from fairfox.fairtests.effect import model_alignment
 from fairfox.fairtests.unfair_map import UnfairMap
+from fairfox.gradients.alignment import covariance_metric
 from fairfox.maps.gan import GanMap
 from fairfox.maps.protocol import CounterfactualMap
 from fairfox.maps.transport import TransportMap
-from fairfox.models.torch_model import TorchModel
-from fairfox.nets.wgan import GanSettings
-from fairfox.similarity import covariance_metric
+from fairfox.maps.wgan import GanSettings
+from fairfox.models.torch import TorchModel
 
 TESTS = ("fliptest", "transport", "unfair_map")  # the longest first
 MAPS = ("fliptest", "transport")  # these also times the alignment share
-PARTS = (*TESTS, "costs")  # what --only can name
 
 _REFERENCE_COLUMNS = 8  # of Black et al. 2020: the predictors of Chicago's list
 
@@ -54,7 +52,6 @@ class Peers:
     parts: tuple[str, ...] = TESTS
     gan: GanSettings = GanSettings()  # noqa: RUF009
     attack_steps: int = 200
-    costs: Costs = Costs()  # noqa: RUF009
     device: Device = Device()  # noqa: RUF009
 
     @property
@@ -64,10 +61,8 @@ class Peers:
 
 
 def jobs(plan: Peers, seed: int) -> list[Job]:
-    """Return the jobs of each test, or those that measure costs."""
+    """Return the jobs of each test."""
     table = plan.table
-    if "costs" in plan.parts:
-        return cost_jobs(plan.costs, table, plan.gan, seed)
     scoring = [job for t in plan.tests for s in table.longest_first for job in _scoring(plan, t, s, seed)]
     aligned = [job for t in plan.tests if t in MAPS for s in table.longest_first for job in _aligned(plan, t, s, seed)]
     return [*scoring, *aligned]
@@ -123,7 +118,7 @@ def score_unfair_map(
     device: Device,
 ) -> dict[str, Any]:
     """Return how good Unfair Map is with a metric of resampled rows, and what it says of the targets as models."""
-    here = stand(needed, setting, targets, rows, people_seed)
+    here = load_setup(needed, setting, targets, rows, people_seed)
     test = UnfairMap(auxiliary=LinearAuxiliary(), steps=steps).fit(resampled(here.fitting, seed))
     people = here.people.to(device.name)
     measured = [test.measure(moved(model, device), people) for model in here.models]
@@ -153,7 +148,7 @@ def score_fliptest(
     What it pays for distance grows with the square of the columns; `weight` is scaled so that a column costs as much as
     in the reference, or people would not move at all where there are many.
     """
-    here = stand(needed, setting, targets, rows, people_seed)
+    here = load_setup(needed, setting, targets, rows, people_seed)
     weight = gan.weight * (_REFERENCE_COLUMNS / here.fitting.x.shape[1]) ** 2
     began = perf_counter()
     (maps,) = GanMap(**asdict(gan) | {"weight": weight}).fit_many(here.fitting.to(device.name), refits, seed=seed)
@@ -186,7 +181,7 @@ def score_transport(
     device: Device,
 ) -> dict[str, Any]:
     """Return how good optimal transport is with a map of resampled rows."""
-    here = stand(needed, setting, targets, rows, people_seed)
+    here = load_setup(needed, setting, targets, rows, people_seed)
     one = TransportMap(solver=solved_by, seed=seed).fit(resampled(here.fitting, seed).to(device.name))
     scores = _effects(one, here.models, here.people, device)
     _save(folder, [scores])
@@ -206,7 +201,7 @@ def score_aligned(
     seed: int,
 ) -> dict[str, Any]:
     """Return how good the scores of one re-training of a map are, times the share that a new plain auxiliary sees."""
-    here = stand(needed, setting, targets, rows, people_seed)
+    here = load_setup(needed, setting, targets, rows, people_seed)
     auxiliary, metric = (
         trained("plain", shape, needed[0], setting, here.fitting, seed),
         covariance_metric(here.fitting.x),
@@ -237,13 +232,6 @@ def gather(plan: Peers, found: Found, about: dict[str, Any]) -> dict[str, Any]:
                 results += summaries(setting, "plain", aligned)
     numbers = ("seed", "settings", "versions", "machine", "seconds", "core_seconds")
     own = {name: about[name] for name in numbers} | {"together": list(plan.parts)}
-    if not plan.tests:
-        return {
-            "results": [],
-            "runs": {"costs": own},
-            "costs": costs_section(plan.costs, plan.table, found),
-            "bars": [],
-        }
     thresholds = {setting.name: thresholds_of(plan.table, setting, found) for setting in plan.table.settings}
     runs = {t: own | {"thresholds": thresholds, "details": _details(plan, found, t)} for t in plan.tests}
     return {"results": results, "runs": runs, "bars": []}
@@ -276,10 +264,7 @@ def _details(plan: Peers, found: Found, test: str) -> dict[str, Any]:
 
 def narrow(plan: Peers, names: Sequence[str]) -> Peers:
     """Return the plan for some of the tests; in all settings, so that no test is half replaced."""
-    parts = named("test with a command of its own", {part: part for part in PARTS}, names)
-    if "costs" in parts and len(parts) > 1:
-        raise SystemExit("Costs are timed while nothing else runs; ask for --only costs alone")
-    return replace(plan, parts=parts)
+    return replace(plan, parts=named("test with a command of its own", {test: test for test in TESTS}, names))
 
 
 def on(plan: Peers, device: str) -> Peers:
@@ -291,12 +276,11 @@ PEERS_QUICK = Peers(
     QUICK,
     gan=GanSettings(steps=60, rate=1e-3),
     attack_steps=30,
-    costs=Costs(setting="Synthetic-4", tests=("rank", "faux", "fta+linear", "move", "move/a", *TESTS), laps=1),
 )
 
 PEERS: Experiment[Peers] = Experiment(
     name="table1",
-    description="The peers' tests, and what every test costs, into the results file of Table 1.",
+    description="The peers' tests, into the results file of Table 1.",
     full=Peers(),
     quick=PEERS_QUICK,
     jobs=jobs,
@@ -304,7 +288,7 @@ PEERS: Experiment[Peers] = Experiment(
     show=table1_text,
     narrow=narrow,
     on=on,
-    check=check_ground,
+    ground=ground,
     merge=keep_rest,
     parts_of_a_whole=True,
 )

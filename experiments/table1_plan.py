@@ -10,17 +10,16 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, cast
 
-from runner import Job
+from runner import Folders, Job
 from scoring import Scores, judge_known
 from settings import AUXILIARIES, ROWS, SETTINGS, TARGETS, Rows, Setting, Shape, Sources, Target
 from torch import nn
-from trials import Folders, generate, generator_job, load_generator, load_trial, targets_job, threshold_job
+from trials import generate, generator_job, load_generator, load_trial, targets_job, threshold_job
 
-from fairfox.auxiliary.model import AuxiliaryModel, FixedAuxiliary
-from fairfox.auxiliary.projected import ProjectedAuxiliary
+from fairfox.auxiliary.model import AuxiliaryModel, FixedAuxiliary, ProjectedAuxiliary
+from fairfox.benchmark.judge import Trial
 from fairfox.data.dataset import Dataset
-from fairfox.evaluation import Trial
-from fairfox.models.torch_model import TorchModel
+from fairfox.models.torch import TorchModel
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ class Device:
 
 
 def made_before(plan: Table1, setting: Setting, seed: int) -> tuple[Job, ...]:
-    """Return the jobs whose folders `stand` reads: the generator, then each architecture's threshold and targets."""
+    """Return the jobs whose folders `load_setup` reads: the generator, then thresholds and targets by architecture."""
     generator = generator_job(setting, plan.sources, seed)
     thresholds = [threshold_job(generator, setting, shape, plan.rows, seed) for shape in plan.targets]
     targets = [targets_job(generator, setting, shape, plan.rows, seed) for shape in plan.targets]
@@ -72,7 +71,7 @@ def made_before(plan: Table1, setting: Setting, seed: int) -> tuple[Job, ...]:
 
 
 @dataclass(frozen=True)
-class Stand:
+class Setup:
     """The people of one setting and the targets that treat them: of each architecture the unfair, then the fair one."""
 
     fitting: Dataset
@@ -101,11 +100,11 @@ class Stand:
         return {"entries": entries}
 
 
-def stand(needed: Folders, setting: Setting, targets: Sequence[Target], rows: Rows, people_seed: int) -> Stand:
+def load_setup(needed: Folders, setting: Setting, targets: Sequence[Target], rows: Rows, people_seed: int) -> Setup:
     """Return a setting's people and targets from the folders of the jobs `made_before`."""
     fitting, people = generate(needed[0], setting.fusion, setting.bias, rows, people_seed)
     spreads, places = needed[1 : 1 + len(targets)], needed[1 + len(targets) : 1 + 2 * len(targets)]
-    return Stand(fitting, people, [load_trial(fitting, people, *e) for e in zip(places, spreads, strict=True)], targets)
+    return Setup(fitting, people, [load_trial(fitting, people, *e) for e in zip(places, spreads, strict=True)], targets)
 
 
 def moved(model: TorchModel, device: Device) -> TorchModel:

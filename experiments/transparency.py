@@ -10,31 +10,30 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
 import numpy as np
 import torch
-from figures import save
 from real_data import ADVERSARIAL, FAMILY, TABLES, TITLES, Ground, gan_job, lacking, load_gan
-from runner import Experiment, Found, Job, named
+from runner import Experiment, Folders, Found, Job, pick
 from settings import AUXILIARIES, Shape
 from torch import Tensor
-from trials import Folders, seed_of
+from trials import seed_of
 from wording import bars as bars_in_words
 from wording import markdown_table
 
 from fairfox.auxiliary.model import AuxiliaryModel, FixedAuxiliary
+from fairfox.benchmark.judge import ndcg, spearman
 from fairfox.data.dataset import Dataset
-from fairfox.evaluation import ndcg, spearman
 from fairfox.explain import Levels, group_distance, mean_gradients, strength_by_feature
-from fairfox.flips import transparency
+from fairfox.maps.check import transparency
 from fairfox.maps.move import Metric, MoveMap
 from fairfox.maps.protocol import CounterfactualMap
 from fairfox.maps.rank import RankMap
-from fairfox.nets.wgan import GanSettings
+from fairfox.maps.wgan import GanSettings
 
 OVER = ("", ", over c = 1")  # whose gradients are averaged; which of two groups is c = 0 the paper does not say
 MOVES: dict[str, Metric] = {"move": "between", "move, covariance": "covariance", "move-direct": "identity"}
@@ -152,13 +151,15 @@ def read_auxiliary(
     found: Strengths = {}
     for code, over in enumerate(OVER[:1] if adversarial else OVER):
         means = mean_gradients(auxiliary.members[0], group(people, code).x)
-        found |= {f"{name}{ADVERSARIAL * adversarial}{over}": ways(means[name], people, GRADIENT) for name in FAMILY}
+        found |= {
+            f"{name}{ADVERSARIAL * adversarial}{over}": by_feature(means[name], people, GRADIENT) for name in FAMILY
+        }
     for name, metric in MOVES.items() if not adversarial else ():
         found |= displaced(name, MoveMap(metric=metric, auxiliary=auxiliary).fit(fitting), group(people, 0))
     return found
 
 
-def ways(columns: Tensor, people: Dataset, levels: Sequence[Levels]) -> dict[str, list[float]]:
+def by_feature(columns: Tensor, people: Dataset, levels: Sequence[Levels]) -> dict[str, list[float]]:
     """Return the strength of each feature from signed columns (D,), in each way of putting levels together."""
     return {how: strength_by_feature(columns, people.features, how).tolist() for how in levels}
 
@@ -169,7 +170,7 @@ def displaced(name: str, fitted: CounterfactualMap, people: Dataset) -> Strength
     if bool(mapped.abstained.all()):
         return {}
     signed = transparency(people, mapped.rows, among=~mapped.abstained).signed
-    return {name: ways(signed, people, DISPLACEMENT)}
+    return {name: by_feature(signed, people, DISPLACEMENT)}
 
 
 def read_generator(folder: Path, needed: Folders, ground: Ground) -> Strengths:
@@ -182,7 +183,7 @@ def read_groups(folder: Path, needed: Folders, ground: Ground) -> Strengths:
     fitting, people = learned_from(ground)
     zero, one = (group(fitting, code).x for code in (0, 1))
     found = displaced("rank", RankMap().fit(fitting), group(people, 0))
-    found["group difference"] = ways(one.mean(0) - zero.mean(0), fitting, DISPLACEMENT)
+    found["group difference"] = by_feature(one.mean(0) - zero.mean(0), fitting, DISPLACEMENT)
     found["group distance"] = {WHOLE: group_distance(zero, one, fitting.features).tolist()}
     return found
 
@@ -312,11 +313,6 @@ def _with_spread(one: Results, name: str) -> str:
     return f"{one[f'{name}_mean']:.3f}{spread}"
 
 
-def draw(found: Results, path: Path) -> None:
-    """Write how well every order agrees with both truths as PNG and SVG, where the packages that draw are installed."""
-    save(lambda: chart(found), path)
-
-
 def chart(found: Results) -> Any:
     """Return a dot for each method and truth beside the random order's line; levels as each kind of value wants it."""
     import altair as alt
@@ -339,11 +335,6 @@ def chart(found: Results) -> Any:
     return alt.layer(dots, rule).properties(width=220).facet(column=alt.Column("table:N", title=None))
 
 
-def narrow(plan: Reports, names: Sequence[str]) -> Reports:
-    """Return the plan for some of the tables."""
-    return replace(plan, tables=named("table", {table: table for table in plan.tables}, names))
-
-
 EXPERIMENT = Experiment(
     name="transparency",
     description="Which features give c away: NDCG of every method's order of the features on real tables.",
@@ -352,8 +343,8 @@ EXPERIMENT = Experiment(
     jobs=jobs,
     gather=gather,
     show=show,
-    narrow=narrow,
-    draw=draw,
+    narrow=pick("tables", "table"),
+    draw=lambda found: {"": chart(found)},
     parts_with="real_data",
 )
 

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 from zlib import crc32
 
 import torch
-from runner import Job
+from runner import Folders, Job, read_json
 from safetensors.torch import load_file, save_file
 from settings import SOURCES, Rows, Setting, Sources, Target
 from torch import Tensor, nn
 
+from fairfox.benchmark.cvae import Training
+from fairfox.benchmark.fusion import Fusion
+from fairfox.benchmark.generator import SyntheticBias
+from fairfox.benchmark.judge import Trial
+from fairfox.benchmark.source import PAPER_SETTINGS, SourceModel, SourceSettings, generator_score
+from fairfox.benchmark.truth import individual_fairness_score, train_target, unbiased_spread
 from fairfox.data.dataset import Dataset
-from fairfox.evaluation import Trial
 from fairfox.models.protocol import Model, predict
-from fairfox.models.torch_files import load_mlp, save_mlp
-from fairfox.models.torch_model import TorchModel
-from fairfox.synthetic.cvae import Training
-from fairfox.synthetic.fusion import Fusion
-from fairfox.synthetic.generator import SyntheticBias
-from fairfox.synthetic.source import PAPER_SETTINGS, SourceModel, SourceSettings, generator_score
-from fairfox.synthetic.targets import train_target
-from fairfox.synthetic.truth import individual_fairness_score, unbiased_spread
-
-Folders = tuple[Path, ...]
+from fairfox.models.torch import TorchModel, load_mlp, save_mlp
 
 
 def seed_of(seed: int, *names: object) -> int:
@@ -96,7 +91,7 @@ def _load_source(place: Path) -> SourceModel:
 
 def _result(place: Path) -> dict[str, Any]:
     """Return what the job with this folder returned."""
-    found: dict[str, Any] = json.loads((place / "result.json").read_text(encoding="utf-8"))["result"]
+    found: dict[str, Any] = read_json(place / "result.json")["result"]
     return found
 
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from real_data import NOT_RUN
 from real_data import lacking as lacking_tables
-from runner import Experiment, Found, Job, named
-from trials import Folders
+from runner import Experiment, Folders, Found, Job, pick
 from wording import markdown_table, number
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -141,11 +140,6 @@ def _beside(models: Mapping[str, Mapping[str, float]]) -> str:
     return markdown_table(["", *names], rows)
 
 
-def narrow(plan: UseCases, names: Sequence[str]) -> UseCases:
-    """Return the plan for some of the examples."""
-    return replace(plan, cases=named("use case", {case.name: case for case in plan.cases}, names))
-
-
 EXPERIMENT = Experiment(
     name="use_cases",
     description="The paper's two use cases, policing and credit, as worked examples.",
@@ -154,7 +148,7 @@ EXPERIMENT = Experiment(
     jobs=jobs,
     gather=gather,
     show=show,
-    narrow=narrow,
+    narrow=pick("cases", "use case"),
 )
 
 if __name__ == "__main__":

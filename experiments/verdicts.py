@@ -10,19 +10,18 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from runner import Experiment, Found, Job, named
-from trials import Folders
+from runner import Experiment, Folders, Found, Job, pick
 from wording import bars, markdown_table
 
-from fairfox.demo import audit_lending, lending_model
-from fairfox.synthetic.scm import Population
-from fairfox.synthetic.two_groups import LENDING
+from fairfox.benchmark.scm import Population
+from fairfox.benchmark.worlds import LENDING
+from fairfox.cli.demo import audit_lending, lending_model
 
 WORDS = ("passes", "fails", "cannot tell")
 CASES = {
@@ -132,11 +131,6 @@ def show(found: dict[str, Any]) -> str:
     return "\n\n".join([markdown_table(heads, rows), *([bars(found)] if found["bars"] else [])])
 
 
-def narrow(plan: Verdicts, names: Sequence[str]) -> Verdicts:
-    """Return the plan for some of the cases."""
-    return replace(plan, cases=named("case", {case: case for case in CASES}, names))
-
-
 EXPERIMENT: Experiment[Verdicts] = Experiment(
     name="verdicts",
     description="How often an audit says that a model passes, fails, or that one cannot tell, where it is known.",
@@ -145,7 +139,7 @@ EXPERIMENT: Experiment[Verdicts] = Experiment(
     jobs=jobs,
     gather=gather,
     show=show,
-    narrow=narrow,
+    narrow=pick("cases", "case"),
 )
 
 

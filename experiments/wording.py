@@ -42,3 +42,17 @@ def in_words(value: Any) -> str:
 def number(value: float | None) -> str:
     """Return three decimals; a dash where there is no number."""
     return "-" if value is None else f"{value:.3f}"
+
+
+def about(found: dict[str, Any]) -> str:
+    """Return where, how long and with what an experiment ran."""
+    machine, versions = found["machine"], ", ".join(f"{name} {number}" for name, number in found["versions"].items())
+    return (
+        f"Seed {found['seed']}; {found['seconds'] / 60:.1f} minutes with {machine['workers']} workers on "
+        f"{machine['cores']} cores ({found['core_seconds'] / 3600:.1f} core hours); {versions}."
+    )
+
+
+def rounded(value: float | None, digits: int = 4) -> float | None:
+    """Return so many digits of a number that count; None stays None."""
+    return None if value is None else float(f"{value:.{digits}g}")

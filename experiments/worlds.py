@@ -5,16 +5,14 @@ A *ground* is one draw of all that: jobs make it once, and every fairness test i
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from runner import Job, write_json
+from runner import Folders, Job, read_json, write_json
 from settings import Rows, Setting, Shape, Sources, Target
 from torch import Tensor, nn
 from trials import (
-    Folders,
     balanced_accuracy,
     find_threshold,
     generate,
@@ -24,16 +22,16 @@ from trials import (
     train_shape,
 )
 
-from fairfox.auxiliary.model import AuxiliaryMember, AuxiliaryModel, FixedAuxiliary, usable_columns
+from fairfox.auxiliary.model import AuxiliaryMember, AuxiliaryModel, FixedAuxiliary
+from fairfox.auxiliary.training import usable_columns
+from fairfox.benchmark.judge import Trial
+from fairfox.benchmark.scm import draw_people
+from fairfox.benchmark.truth import TargetTraining, individual_fairness_score
+from fairfox.benchmark.worlds import DELTA, WORLDS
 from fairfox.data.dataset import Dataset
-from fairfox.evaluation import Trial
-from fairfox.fairtests.share import model_alignment
-from fairfox.models.torch_files import load_mlp, save_mlp
-from fairfox.models.torch_model import TorchModel
-from fairfox.similarity import covariance_metric
-from fairfox.synthetic.graded import DELTA, WORLDS, draw
-from fairfox.synthetic.targets import TargetTraining
-from fairfox.synthetic.truth import individual_fairness_score
+from fairfox.fairtests.effect import model_alignment
+from fairfox.gradients.alignment import covariance_metric
+from fairfox.models.torch import TorchModel, load_mlp, save_mlp
 
 TARGETS = ("unfair", "fair")
 CAUSAL = TargetTraining(batch_size=64, decay=0.0)  # no threshold rests on a target without bias here
@@ -116,7 +114,7 @@ def make_ground(folder: Path, needed: Folders, world: World, how: Draw) -> dict[
     save_mlp(member.net, folder / "auxiliary.safetensors", returns="value")
     metric = covariance_metric(fitting.x)
     shares = [model_alignment(model, people, auxiliary, metric)[0].value for model in models.values()]
-    threshold = _read(needed[1] / "result.json")["result"]["threshold"] if world.fused is not None else DELTA
+    threshold = read_json(needed[1] / "result.json")["result"]["threshold"] if world.fused is not None else DELTA
     write_json(folder / "ground.json", {"shares": shares, "threshold": threshold})
     return {
         "columns": people.x.shape[1],
@@ -131,7 +129,7 @@ def make_ground(folder: Path, needed: Folders, world: World, how: Draw) -> dict[
 def load_ground(needed: Folders, world: World, how: Draw) -> Ground:
     """Return what `make_ground` left in the first folder; the second is that of the generator of fused tables."""
     fitting, people, _ = _people(needed[1:], world, how)
-    known = _read(needed[0] / "ground.json")
+    known = read_json(needed[0] / "ground.json")
     unfair, fair = (TorchModel(load_mlp(needed[0] / f"{name}.safetensors")) for name in TARGETS)
     learned, held_out = fitting.split(0.8, seed=how.seed)  # as the auxiliary splits them
     net = load_mlp(needed[0] / "auxiliary.safetensors")
@@ -144,7 +142,7 @@ def load_ground(needed: Folders, world: World, how: Draw) -> Ground:
 def _people(generator: Folders, world: World, how: Draw) -> tuple[Dataset, Dataset, Tensor]:
     """Return people to learn from, people to be judged by, and the projection onto what c does not act on."""
     if world.fused is None:
-        drawn = draw(WORLDS[world.name].at(world.bias), how.rows.fitting, how.rows.test, seed=how.seed)
+        drawn = draw_people(WORLDS[world.name].at(world.bias), how.rows.fitting, how.rows.test, seed=how.seed)
         return drawn.fitting, drawn.people, drawn.legitimate
     fusion = world.fused.fusion
     fitting, people = generate(generator[0], fusion, world.bias, how.rows, how.seed)
@@ -165,8 +163,3 @@ def _accuracy(member: AuxiliaryMember, people: Dataset) -> float:
     outputs = member(people.x)
     told = outputs.argmax(1) if outputs.shape[1] > 1 else outputs[:, 0] > 0
     return float((told == people.c[:, 0]).double().mean())
-
-
-def _read(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found

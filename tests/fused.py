@@ -8,8 +8,8 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from fairfox.benchmark.judge import Trial, make_trial
 from fairfox.data.dataset import Dataset, Truth
-from fairfox.evaluation import Trial, make_trial
 
 KEEP_C, KEEP_Y = torch.eye(5)[:, :2], torch.eye(5)[:, 2:]
 SHIFT_C, SHIFT_Y = torch.tensor([1.5, -1.0]), torch.tensor([0.4, 0.3, 0.0])

@@ -11,9 +11,8 @@ import torch
 from torch import Tensor
 
 from fairfox.auxiliary.linear import LinearMember
-from fairfox.data.columns import Table
 from fairfox.data.dataset import Dataset, Feature, Protected
-from fairfox.data.table import load_table
+from fairfox.data.table import Table, load_table
 
 SEX = Protected("sex", "binary", ("female", "male"), "sex")
 

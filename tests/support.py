@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,15 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
+import fairfox
 from fairfox.auxiliary.quality import AuxiliaryQuality
-from fairfox.certification import Certificates
+from fairfox.certificates.certify import Certificates
 from fairfox.data.dataset import Dataset
-from fairfox.reliability import DISAGREE, Reliability
-from fairfox.result import AuditResult, FeatureEffect, Features, Finding, Group
+from fairfox.findings import FeatureEffect, Features, Finding, Group
+from fairfox.result import AuditResult
+from fairfox.statistics.diagnostics import DISAGREE, Reliability
 
+ARGUMENTS = set(signature(fairfox.audit).parameters)
 PEOPLE = 40
 DELTA = 0.05
 RACES = ("Asian", "Black", "Latin", "Other", "White")
@@ -27,6 +31,22 @@ BETWEEN = (  # mean effect from each race to each other
     (-0.01, -0.05, -0.03, -0.01, 0.0),
 )
 AGES = ("18 to 33", "34 to 52", "53 to 80")
+
+
+def audited(model: object, table: object, **given: Any) -> AuditResult:
+    """Return `fairfox.audit` with every option as an argument: further ones go into `options`."""
+    return fairfox.audit(model, table, **sorted_options(given))
+
+
+def fitted_on(table: object, **given: Any) -> FittedTest:
+    """Return `fairfox.fit` in the same way."""
+    return fairfox.fit(table, **sorted_options(given))
+
+
+def sorted_options(given: dict[str, Any]) -> dict[str, Any]:
+    """Return arguments as they are, and all further options under `options`."""
+    named = {name: value for name, value in given.items() if name in ARGUMENTS}
+    return {**named, "options": {name: value for name, value in given.items() if name not in ARGUMENTS}}
 
 
 def example_table() -> pa.Table:

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from junitparser import JUnitXml
 
 from fairfox.cli.main import cli
-from fairfox.report.markdown import as_text
+from fairfox.report.ci import as_text
 from tests.schemas import assert_valid_summary
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import fairfox
-from fairfox.fairtests.registry import FAIR_TESTS
+from fairfox.options import FAIR_TESTS
 
 ROOT = Path(__file__).parent.parent
 REGISTRY = re.compile(r"(<!-- registry: .*? -->\n).*?(<!-- /registry -->)", re.DOTALL)

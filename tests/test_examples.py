@@ -13,10 +13,10 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from fairfox.data.catalog import find_file
-from fairfox.data.chicago import AGE, PREDICTORS, RACE, SCORE, SEX
-from fairfox.data.compas import FILES as COMPAS
-from fairfox.data.german import FILES as GERMAN
+from fairfox.data.catalog import COMPAS as COMPAS
+from fairfox.data.catalog import GERMAN as GERMAN
+from fairfox.data.datasets import CHICAGO_AGE, CHICAGO_PREDICTORS, CHICAGO_RACE, CHICAGO_SCORE, CHICAGO_SEX
+from fairfox.data.files import find_file
 
 FOLDER = Path(__file__).parent.parent / "examples"
 EXAMPLES = sorted(FOLDER.glob("*.py"))
@@ -76,12 +76,12 @@ def test_policing_takes_chicagos_list_where_it_is_at_hand(tmp_path: Path, monkey
     rng = np.random.default_rng(0)
     with (tmp_path / "chicago-ssl-clean.csv").open("w", newline="") as file:
         lines = csv.writer(file)
-        lines.writerow([SCORE, *PREDICTORS, SEX, RACE])
+        lines.writerow([CHICAGO_SCORE, *CHICAGO_PREDICTORS, CHICAGO_SEX, CHICAGO_RACE])
         for _ in range(300):
-            race, counts = rng.choice(["BLK", "WHI"]), rng.poisson(1.0, len(PREDICTORS) - 1)
+            race, counts = rng.choice(["BLK", "WHI"]), rng.poisson(1.0, len(CHICAGO_PREDICTORS) - 1)
             score = 300 + 30 * counts.sum() / len(counts) + 20 * rng.normal()
             lines.writerow([round(score), rng.choice(["20-30", "30-40"]), *counts + (race == "BLK"), "M", race])
-    assert PREDICTORS[0] == AGE
+    assert CHICAGO_PREDICTORS[0] == CHICAGO_AGE
     monkeypatch.setenv("FAIRFOX_DATA", str(tmp_path))
     policing = load("policing.py")
     monkeypatch.setattr(policing, "FLOORS", (0.0,))

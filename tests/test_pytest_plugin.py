@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.csv
 import pytest
 
-from fairfox.pytest_plugin import Fairfox, folder_name
-from fairfox.synthetic.two_groups import LENDING
+from fairfox.benchmark.worlds import LENDING
+from fairfox.cli.pytest_plugin import Fairfox, folder_name
 
 PAGE = Path(__file__).parent.parent / "docs" / "pytest.md"
 ELSEWHERE = """
@@ -85,9 +85,7 @@ def test_every_check_of_a_test_has_a_report_of_its_own(tmp_path: Path):
 
 def test_a_suite_that_does_not_use_it_imports_nothing_heavy(tmp_path: Path):
     used = "def test_with_the_fixture(fairfox):\n    assert callable(fairfox.audit)\n"
-    last = (
-        f"def test_nothing_was_imported():\n    assert 'fairfox.pytest_plugin' in sys.modules\n    assert not {HEAVY}\n"
-    )
+    last = f"def test_nothing_was_imported():\n    assert 'fairfox.cli.pytest_plugin' in sys.modules\n    assert not {HEAVY}\n"
     (tmp_path / "test_light.py").write_text(f"import sys\nimport fairfox.testing\n\n{used}\n{last}")
     done = run_pytest(tmp_path, "-p", "no:hypothesispytest", "-q")
     assert done.returncode == 0, done.stdout
@@ -95,14 +93,14 @@ def test_a_suite_that_does_not_use_it_imports_nothing_heavy(tmp_path: Path):
 
 
 def test_importing_the_plugin_imports_nothing_heavy():
-    code = f"import sys, fairfox.pytest_plugin, fairfox.testing\nprint({HEAVY})"
+    code = f"import sys, fairfox.cli.pytest_plugin, fairfox.testing\nprint({HEAVY})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout == "set()\n", done.stderr
 
 
 def test_pytest_finds_the_plugin_under_the_name_of_the_package():
     (found,) = entry_points(group="pytest11", name="fairfox")
-    assert found.value == "fairfox.pytest_plugin"
+    assert found.value == "fairfox.cli.pytest_plugin"
 
 
 @pytest.mark.parametrize("other", ["a/b.py::t", "a-b.py::t", "a/b.py::t[é]", "a/b.py::t[" + "x" * 300 + "]"])

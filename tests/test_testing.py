@@ -15,8 +15,7 @@ from support import PEOPLE, example_result
 
 import fairfox
 from fairfox.errors import DataError, OptionError
-from fairfox.report.lines import effect_lines
-from fairfox.report.verdict import verdict
+from fairfox.report.sentences import effect_lines, verdict_lines
 from fairfox.testing import assert_individually_fair
 
 QUICK: dict[str, Any] = {"protected": "sex", "refits": 2, "folds": 2}
@@ -58,7 +57,9 @@ def test_an_unfair_model_fails_with_how_many_how_much_how_sure_through_what_and_
     model = LogisticRegression(max_iter=1000).fit(people[["income", "age"]], people["paid"])
     lines = message_about(model, people, label="paid")
     result = fairfox.audit(model, people, label="paid", **QUICK)
-    assert sorted(lines) == sorted([*verdict(result), *effect_lines(result)])  # the words of the report, all of them
+    assert sorted(lines) == sorted(
+        [*verdict_lines(result), *effect_lines(result)]
+    )  # the words of the report, all of them
     assert result.verdict is not None
     assert lines[0].startswith(f"The model fails. {result.verdict.surely} of 300 people are surely treated differently")
     assert any("On average the prediction would change by" in line and " points" in line for line in lines)

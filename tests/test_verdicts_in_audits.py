@@ -17,13 +17,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import fairfox
+from fairfox.benchmark.worlds import LENDING
+from fairfox.cli.demo import audit_lending, lending_model
 from fairfox.cli.main import cli
-from fairfox.demo import audit_lending, lending_model
 from fairfox.errors import OptionError
-from fairfox.report.text import amount, listed, number, percent
-from fairfox.report.verdict import verdict
+from fairfox.report.sentences import verdict_lines
+from fairfox.report.text import amount, joined, number, percent
 from fairfox.result import AuditResult
-from fairfox.synthetic.two_groups import LENDING
 
 QUICK: dict[str, Any] = {"protected": "sex", "refits": 2, "folds": 2}
 MODEL = """
@@ -121,16 +121,14 @@ def check_words(words: list[str], fields: dict[str, Any]) -> None:
     assert f"{before} {limit} " in next(sentence for sentence in words if "flagged:" in sentence)
     # how sure
     shown = said(r"(\S+) of them confidently: the whole interval lies beyond (.*)\.", words)
-    assert shown == [counted(counts["confident"]), limit if cut is None else "what turns the decision"]
-    shown = said(
-        r"(\S+) are on the list of people for whom that is so; of such a list, .*, at most (\S+) % is wrong\.", words
-    )
+    assert shown == [counted(counts["confident"]), limit if cut is None else "what would change the decision"]
+    shown = said(r"(\S+) are significant: at most (\S+) % of such a list are expected to be wrong\.", words)
     assert shown == [counted(counts["listed"]), whole(fields["settings"]["fdr"])]
     # how much, through which features
     shown = said(r"On average .* by (.*), in either .* interval (.*) to (.*)\), mostly through (.*)\.", words)
     mean, carried = found["mean"], fields["features"]["effect"]["mean_absolute"]
     names = [name for name, size in list(carried.items())[:3] if size > 0]
-    assert shown == [*(amount(mean[name], unit) for name in ("value", "lower", "upper")), listed(names, "and")]
+    assert shown == [*(amount(mean[name], unit) for name in ("value", "lower", "upper")), joined(names, "and")]
     assert mean["value"] == pytest.approx(variable["mean_score"])
     assert found["surely"] == counts["listed"]
     assert found["share"]["value"] == pytest.approx(fields["share_flagged"])
@@ -153,7 +151,7 @@ def test_an_audit_of_the_demo_says_what_summary_json_holds(lending: dict[str, An
     result: AuditResult = lending["result"]
     fields = json.loads(result.to_json())
     assert fields["verdict"]["word"] == "fails"
-    assert fields["in_words"] == verdict(result)
+    assert fields["in_words"] == verdict_lines(result)
     check_words(fields["in_words"], fields)
     check_next(fields["in_words"], fields)
     assert result.summary().splitlines()[1 : 1 + len(fields["in_words"])] == fields["in_words"]
@@ -182,7 +180,7 @@ def test_with_a_decision_threshold_the_words_are_of_decisions_and_the_numbers_th
     assert done.exit_code == 0, done.stderr
     fields = json.loads((folder / "out" / "summary.json").read_text())
     check_words(fields["in_words"], fields)
-    assert "they would be decided on otherwise, yes from a prediction of 0.6 on" in " ".join(done.stdout.split())
+    assert "their decision, yes from a prediction of 0.6 on, would change" in " ".join(done.stdout.split())
 
 
 def test_the_list_and_the_p_values_are_written_for_everyone(lending: dict[str, Any]):
@@ -193,15 +191,6 @@ def test_the_list_and_the_p_values_are_written_for_everyone(lending: dict[str, A
     largest = max(p for p, on in zip(rows["p_value"], rows["listed"], strict=True) if on)
     assert largest <= 0.1 * sum(rows["listed"]) / len(result)  # Benjamini and Hochberg
     assert all(on == (p <= largest) for p, on in zip(rows["p_value"], rows["listed"], strict=True))
-
-
-@pytest.mark.parametrize("start", [0, 50])
-def test_fifty_people_are_too_few_to_pass(lending: dict[str, Any], start: int):
-    new = lending["new"]
-    few = new.table.slice(start, 50)
-    result = audit_lending(lending["net"], new, few, None, new.features, seed=start, next_steps=False)
-    assert result.verdict is not None
-    assert result.verdict.word in ("cannot tell", "fails")
 
 
 def test_fifty_people_cannot_tell_about_a_model_that_treats_all_alike():
@@ -237,8 +226,9 @@ def test_with_many_classes_a_decision_that_any_of_them_turns_is_flagged():
     rng = np.random.default_rng(0)
     people = table().assign(race=rng.choice(["a", "b", "c"], 300))
     people["income"] += people["race"].map({"a": 0.0, "b": -800.0, "c": 500.0})
-    asked = QUICK | {"protected": "race", "refits": 1, "contrasts": "all"}
-    result = fairfox.audit(by_income, people, **asked, drop=["sex", "paid"], decision_threshold=0.5)
+    result = fairfox.audit(
+        by_income, people, **QUICK | {"protected": "race", "refits": 1}, drop=["sex", "paid"], decision_threshold=0.5
+    )
     here = result.predictions[:, None]
     there = here + result.findings[0].effects  # (N, 3), NaN for the own class
     turned = ((here >= 0.5) != (there >= 0.5)) & ~there.isnan()
@@ -265,15 +255,6 @@ def test_two_variables_have_a_verdict_each_and_one_together():
     assert "; the model fails by it alone;" in line
     mean = amount(fields["verdict"]["mean"]["value"], fields["unit"])
     assert any(f"would change by {mean} because of sex, " in sentence for sentence in fields["in_words"])
-
-
-def test_weights_of_one_change_no_verdict():
-    plain = fairfox.audit(by_income, table(), **QUICK, label="paid").verdict
-    weighted = fairfox.audit(by_income, table().assign(w=1.0), **QUICK, label="paid", weights="w").verdict
-    assert plain is not None
-    assert weighted is not None
-    assert weighted.word == plain.word
-    assert weighted.p_fails == pytest.approx(plain.p_fails, abs=1e-12)
 
 
 def test_the_largest_share_that_may_be_flagged_is_the_one_the_verdict_allows():
@@ -315,14 +296,11 @@ def test_shuffled_values_of_a_model_that_takes_the_protected_column_are_refused(
         ),
         ({"decision_threshold": 0.5, "deltas": {"Male": 0.1}}, "give one of the two"),
         ({"decision_threshold": 0.5, "test": "faux"}, "which 'faux' does not measure; take rank"),
-        ({"decision_threshold": 0.5, "test": "rank/a"}, "which 'rank/a' does not measure"),
         ({"decision_threshold": float("nan")}, "decision_threshold is nan; expected the prediction from which on"),
         ({"delta_from_null": True}, r"add null=5 \(--null 5\)"),
         ({"delta_from_null": True, "null": 2, "delta": 0.1}, "leave delta out"),
         ({"null": -1}, "null is -1; expected a whole number of at least 0"),
-        ({"fdr": 0.0}, "fdr is 0.0; expected the share of a list that may be wrong"),
         ({"fdr": 1.0}, "fdr is 1.0; expected the share of a list that may be wrong"),
-        ({"fdr": float("nan")}, "fdr is nan"),
     ],
 )
 def test_options_that_contradict_each_other_are_refused_in_one_sentence(options: dict[str, Any], message: str):
@@ -334,13 +312,9 @@ def test_options_that_contradict_each_other_are_refused_in_one_sentence(options:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--fdr", "0"], "0.0 is not in the range 0<x<1"),
         (["--fdr", "1"], "1.0 is not in the range 0<x<1"),
-        (["--fdr", "nan"], "nan"),
         (["--decision-threshold", "nan"], "nan"),
         (["--decision-threshold", "0.5", "--delta", "0.1"], "give one of the two"),
-        (["--null", "-1"], "-1 is not in the range x>=0"),
-        (["--delta-from-null"], "--null 5"),
     ],
 )
 def test_the_command_refuses_them_too(folder: Path, options: list[str], message: str):
@@ -358,7 +332,7 @@ def test_next_steps_are_told_for_a_pipeline_and_for_a_function_only_where_asked_
     def ways(model: object, **more: Any) -> set[str] | None:
         result = fairfox.audit(model, people, **options, **more)
         found = json.loads(result.to_json())["next_steps"]
-        told = [sentence for sentence in verdict(result) if sentence.startswith("Next: ")]
+        told = [sentence for sentence in verdict_lines(result) if sentence.startswith("Next: ")]
         assert told == ([] if found is None else [f"Next: {found['sentence']}"])
         return None if found is None else {step["method"] for step in found["steps"]}
 
@@ -374,4 +348,4 @@ def test_where_nobody_is_flagged_there_is_nothing_to_do():
     result = fairfox.audit(pipeline, people, **QUICK, label="paid", delta=0.5)
     assert not result.flags.any()
     assert result.steps is not None
-    assert not any(sentence.startswith("Next: ") for sentence in verdict(result))
+    assert not any(sentence.startswith("Next: ") for sentence in verdict_lines(result))

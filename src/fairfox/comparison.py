@@ -1,140 +1,474 @@
-"""Several fairness tests on one model and the same people: which apply, what they cost, how far they agree."""
+"""compare(a, b, ...): two models on the same people, or two stored audits; plan(...): how many people it takes."""
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
+from io import BytesIO
+from pathlib import Path
+from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
+import pyarrow as pa
+import pyarrow.parquet as pq
 
-from fairfox.costs import Cost
-from fairfox.crossfit import Readings
-from fairfox.data.dataset import Protected
-from fairfox.errors import OptionError, did_you_mean
-from fairfox.evaluation import spearman
-from fairfox.fairtests.registry import FAIR_TESTS, About, check_options
+from fairfox.data.files import written_whole
+from fairfox.errors import OptionError
+from fairfox.fairtests.fitted import Progress
+from fairfox.options import EVERYONE, UNFITTED, AuditOptions, further_options
+from fairfox.pipeline import run_audit
+from fairfox.report.card import pair_card
+from fairfox.report.files import write_files
+from fairfox.report.pair import (
+    changed_people,
+    drift_fields,
+    drift_view,
+    pair_files,
+    pair_view,
+    render_pair,
+    share_sentence,
+)
+from fairfox.report.stored import StoredAudit, read_audit, stored_audit
+from fairfox.report.text import FORMAT, amount, percent, strict_json
+from fairfox.result import AuditResult
+from fairfox.statistics.paired import NOT_WORSE, UNKNOWN, WORSE, Pair, Scores, Side, compare_scores, same_audit
+from fairfox.statistics.power import LEVEL, Plan, people_needed, spread_of_mean, spread_of_share
 
-ALL = "all"  # the name of every test that applies
-_FEWEST = 3  # people whom two tests must both judge to be compared
+_NO_INTERVAL = dict.fromkeys(("value", "error", "lower", "upper"))
+_MOST = 0.8  # of the people of the larger audit must be in both, for the two to be compared person by person
+_HASHES = ("rows_sha256", "predictions_sha256")  # settings that say whether people and predictions are the same
+_SMALL = 0.1  # of delta: a rise of the mean score that does not count
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """What each test said about everyone, what it cost, and which tests were left out and why."""
+class Compared:
+    """Two audits beside each other, and what stands between them: of two models, or of two points in time."""
 
-    tests: tuple[str, ...]
-    scores: Tensor  # (N, T); NaN where a test cannot say
-    agreement: Tensor  # (T, T) rank correlations over the people whom both judge; NaN where there is none
-    costs: dict[str, Cost]  # of fitting and measuring, without the auxiliaries
-    training: Cost  # of the auxiliaries, which `move` and `faux` share with the audit itself
-    checks: dict[str, dict[str, float]]  # what tests say about their fits and about the model
-    skipped: dict[str, str]  # why
+    a: AuditResult | None  # of two models; None where two audits were given
+    b: AuditResult | None
+    pair: Pair
+    names: tuple[str, str]  # of the models or the audits
+    stored: tuple[Side, Side] | None = None  # where two audits were given instead of two models
 
-    @classmethod
-    def of(cls, readings: Readings, skipped: Mapping[str, str]) -> Comparison:
-        """Return the comparison of what tests measured on the same people."""
-        columns = [torch.where(m.abstained, torch.nan, m.score.cpu().double()) for m in readings.others.values()]
-        scores = torch.stack(columns, dim=1)
-        left_out = {**skipped, **readings.failures}
-        names = tuple(readings.others)
-        return cls(names, scores, agreement(scores), readings.costs, readings.training, readings.checks, left_out)
+    @property
+    def word(self) -> str:
+        """ "A is fairer" or "B is fairer" of models, "worse" or "not worse" of audits, or "cannot tell"."""
+        return self.pair.word
+
+    @property
+    def why(self) -> str:
+        """The reason, one sentence."""
+        return self.pair.why
+
+    def summary(self) -> str:
+        """Return the comparison in some lines of plain text."""
+        pair, (one, two) = self.pair, self.names
+        verdict = f"Verdict: {pair.word}. {pair.why}"
+        if self.a is None or self.b is None:
+            fields = self._sides()[0].summary
+            names = ", ".join(each["name"] for each in fields["variables"])
+            title = f"fairfox compare: before is {one}, now is {two}; test '{fields['test']}', protected: {names}"
+            return f"{title}\n{verdict}\n{share_sentence(pair)}"
+        assert pair.less is not None
+        points, share = f"{100 * (pair.shares[1] - pair.shares[0]):+.1f} points", pair.share_difference
+        if share is not None:
+            points += f" ({100 * share.lower:+.1f} to {100 * share.upper:+.1f})"
+        over = f"Over delta = {amount(self.a.delta, self.a.unit)}" if by_one_delta(self.a) else "Flagged"
+        lines = [
+            f"fairfox compare: A is {one}, B is {two}; test '{self.a.test}', protected: {', '.join(self.a.variables)}",
+            verdict,
+            f"{over}: {percent(pair.shares[0])} of the people with A, {percent(pair.shares[1])} "
+            f"with B; a difference of {points}.",
+            f"B treats {percent(pair.less)} of the people less unequally than A, {percent(pair.more)} more unequally.",
+        ]
+        for variable, own in self.a.alignment_share.items():
+            other = self.b.alignment_share[variable]
+            lines.append(f"Alignment share with {variable}: {percent(own)} with A, {percent(other)} with B.")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        title, _, *lines = self.summary().splitlines()
+        return pair_card(title, self.word, self.why, lines=lines, hint='compared.to_html("report.html")')
+
+    def to_json(self, path: str | Path | None = None) -> str:
+        """Return the comparison without its people as JSON, and write it to `path` when given."""
+        return _written(strict_json(self._fields()), path)
+
+    def to_html(self, path: str | Path | None = None) -> str:
+        """Return the page that shows both audits, which needs nothing beside it, and write it to `path` when given."""
+        return _written(render_pair(self._view()), path)
+
+    def people_table(self) -> pa.Table:
+        """Return one row per person: both scores, signs and flags, and B's score less A's; null where not judged."""
+        if self.a is None or self.b is None:
+            raise OptionError("Two stored audits may be of other people; a table of people is one of two models")
+        tables = {"a": self.a.scores_table(), "b": self.b.scores_table()}
+        apart = self.b.scores.numpy(force=True).astype(np.float64) - self.a.scores.numpy(force=True)
+        columns = {"row_id": tables["a"]["row_id"], "difference": pa.array(apart, mask=~_judged(self.a, self.b))}
+        for name in ("score", "signed", "flag"):
+            columns |= {f"{name}_{side}": table[name] for side, table in tables.items()}
+        return pa.table(columns)
+
+    def write(self, folder: str | Path) -> tuple[Path, ...]:
+        """Write report.html, report.json, summary.json, summary.md, junit.xml and, of two models, people.parquet to a
+        folder, all or none, and return their paths."""
+        contents = pair_files(self._view(), self._fields())
+        if self.a is not None:
+            people = BytesIO()
+            pq.write_table(self.people_table(), people)
+            contents["people.parquet"] = people.getvalue()
+        return write_files(Path(folder), contents)
+
+    def _sides(self) -> tuple[Side, Side]:
+        if self.a is None or self.b is None:
+            assert self.stored is not None
+            return self.stored
+        both = _judged(self.a, self.b)
+        weights = None if self.a.weights is None else self.a.weights.numpy(force=True).astype(np.float64)[both]
+        one, two = (
+            Side(name, json.loads(result.to_json()), result.scores.numpy(force=True).astype(np.float64)[both], weights)
+            for name, result in zip(self.names, (self.a, self.b), strict=True)
+        )
+        return one, two
+
+    def _view(self) -> dict[str, Any]:
+        if self.a is None:
+            return drift_view(self.pair, self._sides())
+        changed = changed_people(self.people_table(), self.pair.unit)
+        return pair_view("compare", self.pair, self._sides(), more=self.summary().splitlines()[2:4], people=changed)
+
+    def _fields(self) -> dict[str, Any]:
+        pair = self.pair
+        if self.a is None or self.b is None:
+            return drift_fields(pair, self._sides())
+        sides = zip("ab", (self.a, self.b), self.names, pair.means, pair.shares, strict=True)
+        return {
+            "kind": "compare",
+            "format": FORMAT,
+            "word": pair.word,
+            "why": pair.why,
+            "test": self.a.test,
+            "unit": self.a.unit,
+            "delta": self.a.delta,
+            "decision_threshold": self.a.decision_threshold,
+            "protected": list(self.a.variables),
+            "people": pair.people[0],
+            "models": {
+                side: {
+                    "name": name,
+                    "mean_effect": mean,
+                    "share_over_delta": share,
+                    "alignment_share": result.alignment_share,
+                    "alignment_error": result.alignment_error,
+                    "columns": result.settings["columns"],
+                    "warnings": list(result.warnings),
+                }
+                for side, result, name, mean, share in sides
+            },
+            "difference": asdict(pair.difference),
+            "share_difference": _NO_INTERVAL | {"value": pair.shares[1] - pair.shares[0]}
+            if pair.share_difference is None
+            else asdict(pair.share_difference),
+            "share_less_unequal_with_b": pair.less,
+            "share_more_unequal_with_b": pair.more,
+            "settings": {name: self.a.settings[name] for name in ("seed", "refits", "folds", "rows", "versions")},
+        }
 
 
-def agreement(scores: Tensor) -> Tensor:
-    """Return the rank correlations (T, T) of scores (N, T) over the people for whom both are known."""
-    values = scores.numpy(force=True)
-    count = values.shape[1]
-    out = np.full((count, count), np.nan)
-    for a in range(count):
-        for b in range(a, count):
-            both = np.isfinite(values[:, a]) & np.isfinite(values[:, b])
-            if both.sum() >= _FEWEST:
-                out[a, b] = out[b, a] = spearman(values[both, a], values[both, b])
-    return torch.from_numpy(out)
+def _written(text: str, path: str | Path | None) -> str:
+    if path is not None:
+        with written_whole(Path(path)) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+    return text
 
 
-def applicable(
-    protected: Sequence[Protected],
+def compare(
+    a: object,
+    b: object,
+    table: object | None = None,
     *,
-    gradient: bool,
-    labelled: bool,
-    takes_c: bool,
-    graph: bool,
-    compared: bool = False,
-    held: bool = False,
-    explained: bool = False,
-) -> tuple[list[str], dict[str, str]]:
-    """Return the tests that apply to a model and its people, and for every other why it does not.
+    protected: str | Sequence[str] | None = None,
+    only_a: Mapping[str, Any] | None = None,
+    only_b: Mapping[str, Any] | None = None,
+    names: tuple[str, str] | None = None,
+    margin: float | None = None,
+    progress: Progress | None = None,
+    **arguments: Any,
+) -> Compared:
+    """Return which of two models treats the same people less unequally, or whether a later audit is worse.
 
-    `/a` changes no order of people within one model and is left out.
+    With a table, `a` and `b` are models. Both are audited with the same options, seed and folds, so that maps and
+    auxiliaries are the same where the models take the same columns; people who are judged with both count.
+
+    Without a table, `a` and `b` are audits with the same options: an earlier and a later one. Where both had an id
+    column and most people are in both, these are compared each with themselves; otherwise the audits are two samples
+    of people.
 
     Args:
-        protected: the protected variables.
-        gradient: autograd sees through the model.
-        labelled: the true outcomes are known.
-        takes_c: the model takes a protected column.
-        graph: a graph of causes is given.
-        compared: a reference group is given, so that tests must compare groups.
-        held: the other protected variables are held as they are.
-        explained: legitimate columns are named, which stay with what they explain.
+        a: the first model, as `fairfox.audit` takes it; or a folder that `fairfox audit` wrote, or its result.
+        b: the second.
+        table: the people, for two models.
+        protected: as for `fairfox.audit`.
+        only_a: options that hold for the first model alone, such as {"columns": ["income", "age"]}.
+        only_b: the same for the second.
+        names: of the models or audits; by default the models' classes and the audits' folders.
+        margin: of two audits, a rise of the mean score that does not count; by default a tenth of delta.
+        progress: called with what is being done and the fraction done.
+        arguments: all others of `fairfox.audit`, `options` too.
     """
-    numbers = [p.name for p in protected if p.is_continuous]
-    tests, skipped = [], {}
-    for name, what in FAIR_TESTS.items():
-        if name.endswith("/a"):
-            continue
-        why = _obstacle(what, numbers, gradient=gradient, labelled=labelled, takes_c=takes_c, graph=graph)
-        if why is None and compared and not what.compares:
-            why = "it compares with no other group, and a reference group is given"
-        if why is None and held and not what.holds:
-            why = "it cannot hold the other protected variables as they are"
-        if why is None and explained and not what.explains:
-            why = "it takes no legitimate columns"
-        if why is None:
-            tests.append(name)
-        else:
-            skipped[name] = why
-    return tests, skipped
-
-
-def _obstacle(
-    what: About, numbers: Sequence[str], *, gradient: bool, labelled: bool, takes_c: bool, graph: bool
-) -> str | None:
-    if what.needs_truth:
-        return "only generated people have the truth it needs"
-    if what.needs_gradient and not gradient:
-        return "autograd does not see through the model"
-    if what.needs_label and not labelled:
-        return "no column of true outcomes is named (label, --label)"
-    if what.needs_input and not takes_c:
-        return "the model does not take a protected column"
-    if what.needs_graph and not graph:
-        return "no graph of causes is given (options, --graph)"
-    if what.only_groups and numbers:
-        return f"it compares groups, and '{numbers[0]}' is a number"
-    return None
-
-
-def options_by_test(given: Mapping[str, object] | None) -> dict[str, dict[str, object]]:
-    """Return the settings of each of several tests, given as "fliptest.steps"; the graph is counterfactual's."""
-    out: dict[str, dict[str, object]] = {}
-    for key, value in (given or {}).items():
-        name, _, setting = ("counterfactual", "", key) if key == "graph" else key.rpartition(".")
-        if name not in FAIR_TESTS or name.endswith("/a"):
+    if table is None:
+        given = {"protected": protected, "only_a": only_a, "only_b": only_b, **arguments}
+        lost = next((name for name, value in given.items() if value is not None), None)
+        if lost is not None:
             raise OptionError(
-                f"The setting '{key}' belongs to no test that is compared; name the test too, as in fliptest.steps."
-                f"{did_you_mean(name, [n for n in FAIR_TESTS if not n.endswith('/a')]) if name else ''}"
+                f"{lost} is an option of audits that are still to be made, and no table is given to make them with; "
+                "give the table of people as well, or leave the option out to compare two stored audits"
             )
-        out.setdefault(name, {})[setting] = value
-    for name, own in out.items():
-        check_options(name, own)
-    return out
+        return _compare_audits(a, b, margin=margin, names=names)
+    if margin is not None:
+        raise OptionError("margin is an option of two stored audits; leave it out to compare two models on a table")
+    if protected is None:
+        raise OptionError("Two models are compared by a protected column; name it with protected= (--protected)")
+    reference = arguments.pop("reference", None)
+    common = {"protected": protected, **further_options(arguments.pop("options", None)), **arguments}
+    first, second = (AuditOptions.of({**common, **(own or {})}) for own in (only_a, only_b))
+    return compare_models(a, b, table, first, second, reference=reference, names=names, progress=progress)
 
 
-def check_used(options: Mapping[str, object], skipped: Mapping[str, str]) -> None:
-    """Refuse settings of a test that is not run."""
-    for name in options:
-        if name in skipped:
-            raise OptionError(f"There are settings of {name}, which is not run: {skipped[name]}; leave them out")
+def compare_models(
+    model_a: object,
+    model_b: object,
+    table: object,
+    first: AuditOptions,
+    second: AuditOptions,
+    *,
+    reference: object | None = None,
+    names: tuple[str, str] | None = None,
+    progress: Progress | None = None,
+) -> Compared:
+    """Return two models compared on the same people, each with options that are made already."""
+    for options in (first, second):
+        for name, value in (("max_flagged", None), ("certify", False), ("abstain", None)):
+            if getattr(options, name) != value:
+                raise OptionError(f"{name} is no option of a comparison; use fairfox.audit for it")
+    say = progress or (lambda text, fraction: None)
+    a = run_audit(model_a, table, first, reference=reference, progress=lambda text, done: say(f"A: {text}", done / 2))
+    if second.decision_threshold is None and second.delta_for_all is None:  # a delta of its own would be another scale
+        deltas = {**second.delta_by_group, EVERYONE: a.delta}
+        second = replace(second, delta=deltas, delta_from_null=False, null=0 if second.delta_from_null else second.null)
+    b = run_audit(
+        model_b, table, second, reference=reference, progress=lambda text, done: say(f"B: {text}", 0.5 + done / 2)
+    )
+    checked = ["test", "unit", "decision_threshold", "deltas", "variables"]
+    for what in checked if a.decision_threshold is not None else [*checked, "delta"]:  # a cut replaces delta
+        one, two = getattr(a, what), getattr(b, what)
+        if one != two:
+            raise OptionError(
+                f"The {what.replace('_', ' ')} of the audit of A is {one} and that of B {two}; compare models with the "
+                "same options, with returns= or output= where they answer in different units"
+            )
+    both = _judged(a, b)
+    weights = None if a.weights is None else a.weights.numpy(force=True).astype(np.float64)[both]
+    pair = compare_scores(
+        _scores_of(a, both), _scores_of(b, both), weights=weights, unit=a.unit, seed=a.settings["seed"]
+    )
+    pair = replace(pair, why=pair_sentence(pair))
+    return Compared(a, b, pair, names or (a.settings["model"], b.settings["model"]))
+
+
+def by_one_delta(result: AuditResult) -> bool:
+    """Return whether one delta for all flags people: no decision threshold does, and no group has its own."""
+    return result.decision_threshold is None and not result.deltas
+
+
+def _judged(a: AuditResult, b: AuditResult) -> np.ndarray:
+    return ~(a.abstained | b.abstained).numpy(force=True)
+
+
+def _scores_of(result: AuditResult, rows: np.ndarray) -> Scores:
+    assert result.reliability is not None  # every audit has it
+    return Scores.of_refits(
+        result.reliability.refits.numpy(force=True).astype(np.float64)[rows],
+        result.scores.numpy(force=True).astype(np.float64)[rows],
+        result.flags.numpy(force=True)[rows],
+        delta=result.delta,
+        folds=result.settings["folds"],
+        by_delta=by_one_delta(result),
+        learnt=result.test not in UNFITTED,
+    )
+
+
+def pair_sentence(pair: Pair) -> str:
+    """Return why two models or audits compare as they do, in one sentence."""
+    d, many = pair.difference, pair.people
+    one, two = (amount(mean, pair.unit) for mean in pair.means)
+    apart, lower, upper = (amount(value, pair.unit, sign=True) for value in (d.value, d.lower, d.upper))
+    between = f"{apart} (95 % interval {lower} to {upper})"
+    once = "one refit leaves open how sure the maps are; set refits=5 (--refits 5)"
+    if pair.margin is None:
+        start = f"On the same {many[0]:,} people the mean score is {one} with A and {two} with B"
+        if not pair.maps_known:
+            return f"{start}, but {once}."
+        return (
+            f"{start}: the difference of {between} may be none."
+            if pair.word == UNKNOWN
+            else (f"{start}: a difference of {between}.")
+        )
+    if pair.itself:
+        return (
+            f"It is the same audit twice, with the same rows, predictions and scores: of {many[0]:,} people the mean "
+            f"score is {one}, and nothing changed."
+        )
+    who = f"the same {many[0]:,} people" if pair.paired else f"{many[0]:,} and {many[1]:,} people"
+    start, margin = f"Of {who} the mean score went from {one} to {two}, by", amount(pair.margin, pair.unit)
+    if not pair.maps_known:
+        return f"{start} {apart}, but {once} in both audits."
+    return (
+        f"{start} {between}: "
+        + {
+            WORSE: f"a rise like this would come by chance with probability {pair.p_value:.2g}.",
+            NOT_WORSE: f"surely no more than the {margin} that would count.",
+            UNKNOWN: f"it may have risen by more than the {margin} that would count, or not at all.",
+        }[pair.word]
+    )
+
+
+def _compare_audits(first: object, second: object, *, margin: float | None, names: tuple[str, str] | None) -> Compared:
+    one, two = _audit_of(first), _audit_of(second)
+    for what, own in one.options.items():
+        if own != two.options[what]:
+            raise OptionError(
+                f"The {what} is {_in_words(own)} in {one.name} and {_in_words(two.options[what])} in {two.name}; "
+                "compare audits with the same options"
+            )
+    one.check_unweighted()
+    two.check_unweighted()
+    allowed = _SMALL * one.people.delta if margin is None else margin
+    if not 0 <= allowed < np.inf:
+        raise OptionError(f"The margin is {margin}; expected a number of at least 0")
+    pair = _pair_of_audits(one, two, margin=allowed, unit=one.options["unit"])
+    names = names or (one.name.strip("'"), two.name.strip("'"))
+    sides = Side(names[0], one.summary, one.people.scores), Side(names[1], two.summary, two.people.scores)
+    return Compared(None, None, replace(pair, why=pair_sentence(pair)), names, sides)
+
+
+def _audit_of(given: object) -> StoredAudit:
+    """Return an audit from the folder that `fairfox audit` wrote, or from its result."""
+    if isinstance(given, AuditResult):
+        fields = json.loads(given.to_json())
+        return stored_audit("the result", fields, given.scores_table(), named=given.ids is not None)
+    if isinstance(given, str | Path):
+        return read_audit(given)
+    raise OptionError(
+        f"A {type(given).__name__} is no stored audit; give two folders that `fairfox audit` wrote or two results of "
+        "fairfox.audit, or the table of people as well to compare two models"
+    )
+
+
+def _in_words(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name}: {own}" for name, own in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return "none" if value is None else f"{value}"
+
+
+def _pair_of_audits(one: StoredAudit, two: StoredAudit, *, margin: float, unit: str) -> Pair:
+    hashes = [[each.summary["settings"].get(name) for name in _HASHES] for each in (one, two)]
+    first, second = (np.stack([each.people.scores, each.people.flags]) for each in (one, two))
+    if None not in hashes[0] and hashes[0] == hashes[1] and np.array_equal(first, second):
+        return same_audit(one.people, margin=margin, unit=unit)
+    positions = _same_people(one.ids, two.ids)
+    if positions is None:
+        return compare_scores(one.people, two.people, paired=False, margin=margin, unit=unit)
+    a, b = (
+        replace(people, scores=people.scores[rows], errors=people.errors[rows], flags=people.flags[rows])
+        for people, rows in zip((one.people, two.people), positions, strict=True)
+    )
+    return compare_scores(a, b, margin=margin, unit=unit)
+
+
+def _same_people(first: tuple[Any, ...] | None, second: tuple[Any, ...] | None) -> tuple[list[int], list[int]] | None:
+    """Return where the people of both are; None where these are few, or where an id is not one person's."""
+    if first is None or second is None or None in first or None in second:
+        return None
+    position = {one: k for k, one in enumerate(second)}
+    if len(position) < len(second) or len(set(first)) < len(first):
+        return None
+    shared = [(k, position[one]) for k, one in enumerate(first) if one in position]
+    if len(shared) < _MOST * max(len(first), len(second)):
+        return None
+    return [k for k, _ in shared], [k for _, k in shared]
+
+
+def plan(
+    pilot: AuditResult | str | Path | None = None,
+    *,
+    effect: float | None = None,
+    limit: float | None = None,
+    share: float | None = None,
+    max_flagged: float | None = None,
+    spread: float | None = None,
+    wanted: float = 0.8,
+    level: float = LEVEL,
+) -> Plan:
+    """Return how many people are needed to find an effect of a given size.
+
+    To find: the one-sided test says that the mean |effect| lies above `limit`, or with `max_flagged` that the share of
+    people over delta does. How far either scatters comes from a pilot, by what people and what refits of its maps
+    differ: an audit of some hundred people of the same kind, with the same model.
+
+    Args:
+        pilot: the folder of the pilot's audit, or its result.
+        effect: the true mean |effect| to be found; by default the pilot's.
+        limit: what it must lie above; by default the pilot's delta.
+        share: the true share of people over delta to be found; by default the pilot's. Needs `max_flagged`.
+        max_flagged: the share that may be over delta.
+        spread: the standard error times the root of the number of people, where there is no pilot.
+        wanted: how often the effect shall be found.
+        level: how often an effect of exactly the limit is found.
+    """
+    by_share = max_flagged is not None or share is not None
+    if by_share and (max_flagged is None or effect is not None or limit is not None):
+        raise OptionError(
+            "A share is planned with share and max_flagged, a mean with effect and limit; give two of a kind"
+        )
+    if (pilot is None) == (spread is None):
+        raise OptionError(
+            "How far results scatter is known from a pilot, the folder of an audit, or given as spread (--spread); "
+            "give one of them"
+        )
+    size, allowed = (share, max_flagged) if by_share else (effect, limit)
+    if pilot is not None:
+        people = _pilot(pilot, by_share=by_share)
+        size = size if size is not None else float((people.flags if by_share else people.scores).mean())
+        allowed = people.delta if allowed is None else allowed
+        spread = spread_of_share(people) if by_share else spread_of_mean(people)
+    if size is None or allowed is None or spread is None:
+        raise OptionError("Without a pilot the size to be found and the limit are needed: effect and limit (--limit)")
+    if math.isnan(spread):
+        raise OptionError("The pilot judged one person only; give one with at least some dozen people")
+    needed = people_needed(size, allowed, spread, wanted=wanted, level=level)
+    measure = "share over delta" if by_share else "mean |effect|"
+    return Plan(measure, size, allowed, spread, level, wanted, needed)
+
+
+def _pilot(pilot: AuditResult | str | Path, *, by_share: bool) -> Scores:
+    """Return the people of a pilot from which the scatter of results is known; another pilot is refused."""
+    stored = _audit_of(pilot)
+    stored.check_unweighted()
+    if not stored.people.maps_known:
+        raise OptionError(
+            f"One refit in {stored.name} leaves open how sure its maps are, and so how far results scatter; give a "
+            "pilot with refits=5 (--refits 5)"
+        )
+    if by_share and not stored.people.by_delta:
+        raise OptionError(
+            f"A decision threshold or the delta of a single group flags people in {stored.name}, and shares are "
+            "planned for one delta for all; give a pilot with that, or plan a mean with effect and limit (--effect, "
+            "--limit)"
+        )
+    return stored.people

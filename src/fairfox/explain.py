@@ -1,38 +1,32 @@
-"""Which features give the protected variable away, and through which the effect goes."""
+"""Through which features an effect goes, which give the protected variable away, and what dropping one would do."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from fairfox.auxiliary.model import Auxiliary
-from fairfox.data.dataset import Dataset, Feature
-from fairfox.flips import two_sample_ks
+from fairfox.data.contrasts import LOWER
+from fairfox.data.dataset import Feature, Protected
+from fairfox.fairtests.fitted import Readings
+from fairfox.fairtests.protocol import Measurement
+from fairfox.findings import FeatureEffect, Features, NextSteps, Step
 from fairfox.gradients.integrated import integrated_jacobian
 from fairfox.gradients.jacobian import jacobian
+from fairfox.maps.check import transparency
+from fairfox.maps.ranks import two_sample_ks
 from fairfox.models.protocol import Model, predict
 
 Levels = Literal["mean", "max", "sum"]  # what is made of a category's columns
 _STEPS = 16  # of the path from x to x'
-
-
-def proxy_strength(auxiliary: Auxiliary, data: Dataset, *, variable: int = 0, batch_size: int = 4096) -> Tensor:
-    """Return per original feature (F,) the paper's transparency: |mean over c = 0 of the auxiliary's gradient|.
-
-    One-hot columns are averaged within their feature, classes added up within their variable; for more than two
-    classes, and for a number, the mean is over everyone.
-    """
-    p = data.protected[variable]
-    rows = data[data.c[:, variable] == 0] if len(p.levels) == 2 else data
-    first = sum(before.outputs for before in data.protected[:variable])
-    own = slice(first, first + p.outputs)
-    means = [jacobian(member, rows.x, batch_size=batch_size)[:, own].mean(0) for member in auxiliary.members]
-    size = torch.stack(means).mean(0).abs().sum(0)  # (D,)
-    return torch.stack([size[f.columns].mean() for f in data.features])
+_EXPLAINED = 100  # people drawn at random for whom a black box is explained
+_WORST = 20  # and the people with the highest scores
+_CANDIDATES = 5  # features that could be dropped or repaired: those with the largest contributions
+_TRIED = 500  # people whose predictions an estimate of next steps rests on
+_WORTHWHILE = 0.05  # share of the effect that a suggestion takes away at least
 
 
 def contributions(
@@ -140,3 +134,135 @@ def group_distance(here: Tensor, there: Tensor, features: Sequence[Feature]) -> 
             for f in features
         ]
     )
+
+
+def explain(target: Model, readings: Readings, options_seed: int, batch_size: int, *, aligned: bool) -> Features:
+    """Return what single features have to do with what was measured."""
+    strongest = {name: max(proxy[name] for proxy in readings.proxy) for name in readings.proxy[0]}
+    return Features(
+        proxy=_largest_first(strongest),
+        effect=_effect_through_features(target, readings, options_seed, batch_size, aligned=aligned),
+        displacement=_displacement(readings),
+    )
+
+
+def _effect_through_features(
+    target: Model, readings: Readings, seed: int, batch_size: int, *, aligned: bool
+) -> FeatureEffect | None:
+    """Return contributions of features to the map's effect: of everyone, or of a sample for a black box."""
+    data, moved = readings.people, readings.moved
+    if moved.counterfactuals is None:
+        return None
+    drawn, asked = _sample(target, readings.main, seed)
+    rows = (asked & ~moved.abstained.cpu()).nonzero()[:, 0]
+    mapped = moved.counterfactuals[:, rows]
+    each = effect_by_feature(target, data.x[rows], mapped, data.features, seed=seed, batch_size=batch_size)
+    if aligned:
+        factors = torch.tensor([share.value for share in readings.alignment]).to(each)
+        each = each * factors[readings.main.variable[rows], None]
+    per_person = each.new_full((len(data), len(data.features)), torch.nan)
+    per_person[rows] = each * _directions(moved, data.protected)[rows, None].to(each)
+    method = "integrated gradients" if target.differentiable else "sampled Shapley values"
+    return FeatureEffect(tuple(f.name for f in data.features), per_person, method, drawn)
+
+
+def _sample(target: Model, main: Measurement, seed: int) -> tuple[Tensor, Tensor]:
+    """Return who is drawn to represent everyone (N,), and who is explained: they and the people with high scores.
+
+    Everyone, where the model has gradients or the people are few.
+    """
+    count = len(main.score)
+    everyone = torch.ones(count, dtype=torch.bool)
+    if target.differentiable or count <= _EXPLAINED:
+        return everyone, everyone
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
+    drawn = torch.zeros(count, dtype=torch.bool)
+    drawn[order[:_EXPLAINED]] = True
+    asked = drawn.clone()
+    asked[main.score.cpu().argsort(descending=True)[:_WORST]] = True
+    return drawn, asked
+
+
+def _directions(measured: Measurement, protected: Sequence[Protected]) -> Tensor:
+    """Return -1 for people whose number went down (N,), since signed values always point up, else +1."""
+    down = [protected[c.variable].is_continuous and c.towards == LOWER for c in measured.contrasts]
+    return torch.where(torch.tensor(down), -1.0, 1.0)[measured.worst.cpu()]
+
+
+def _displacement(readings: Readings) -> dict[str, float]:
+    """Return how far each feature of the first class's people moves on average when they are mapped, largest first.
+
+    Of the first protected variable, where it is a class: people who are judged, and mapped because of it.
+    """
+    people, moved = readings.people, readings.moved
+    among = (people.c[:, 0].cpu() == 0) & ~moved.abstained.cpu() & (moved.variable.cpu() == 0)
+    mapped = moved.counterfactual
+    if mapped is None or people.protected[0].is_continuous or not bool(among.any()):
+        return {}
+    strength = transparency(people, mapped.to(people.x), among=among.to(people.x.device)).strength.tolist()
+    return _largest_first(dict(zip([f.name for f in people.features], strength, strict=True)))
+
+
+def _largest_first(strengths: Mapping[str, float]) -> dict[str, float]:
+    return dict(sorted(strengths.items(), key=lambda pair: -pair[1]))
+
+
+def next_steps(
+    target: Model, readings: Readings, contributions: Mapping[str, float], *, seed: int, batch_size: int
+) -> NextSteps | None:
+    """Return what dropping or repairing single features would do, estimated by further predictions of the same model.
+
+    Repaired: everyone's value is half way between their own and that of their counterfactual row (with two groups and
+    the same ranks the full repair of Feldman et al. 2015). Dropped: everyone has another person's value, the same on
+    both sides. The features with the largest contributions to the effect are tried. None where nobody is moved.
+    """
+    moved, data = readings.moved, readings.people
+    if moved.counterfactual is None:
+        return None
+    judged = (~moved.abstained.cpu()).nonzero()[:, 0]
+    order = torch.randperm(len(judged), generator=torch.Generator().manual_seed(seed))
+    rows = judged[order[:_TRIED]]
+    here, there = data.x[rows], moved.counterfactual.to(data.x)[rows]
+    y = None if data.y is None else data.y[rows]
+    weights = torch.ones(len(rows)) if data.weights is None else data.weights[rows].cpu()
+
+    def answers(x: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
+        own = predict(target, x, batch_size=batch_size).double().cpu()
+        return own, predict(target, other, batch_size=batch_size).double().cpu() - own
+
+    def mean(values: Tensor) -> float:
+        return float((values * weights).sum() / weights.sum())
+
+    before, effect = answers(here, there)
+    size = mean(effect.abs())
+    named = {f.name: f for f in data.features}
+    steps = []
+    for name in [name for name, value in _largest_first(contributions).items() if value > 0][:_CANDIDATES]:
+        columns = named[name].columns
+        for action, block in (
+            ("repaired", (here[:, columns] + there[:, columns]) / 2),
+            ("dropped", here[:, columns].roll(1, 0)),  # people are in random order
+        ):
+            x, other = here.clone(), there.clone()
+            x[:, columns], other[:, columns] = block, block
+            after, left = answers(x, other)
+            remains = mean(left.abs())
+            share = 1 - remains / size if size > 0 else 0.0
+            auc = (_auc(before, y, weights), _auc(after, y, weights))
+            steps.append(Step(name, action, size, remains, share, *auc, mean((after - before).abs())))  # type: ignore[arg-type]
+    steps.sort(key=lambda step: -step.share)
+    best = steps[0] if steps and steps[0].share >= _WORTHWHILE else None
+    return NextSteps(tuple(steps), best, len(rows))
+
+
+def _auc(predictions: Tensor, y: Tensor | None, weights: Tensor) -> float | None:
+    """Return the AUC of predictions for labels of two classes; None without such."""
+    if y is None:
+        return None
+    known = (~y.isnan()).cpu()
+    truth = y.cpu()[known]
+    if set(truth.unique().tolist()) != {0.0, 1.0}:
+        return None
+    from sklearn.metrics import roc_auc_score
+
+    return float(roc_auc_score(truth.numpy(), predictions[known].numpy(), sample_weight=weights[known].numpy()))

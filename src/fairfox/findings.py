@@ -1,217 +1,545 @@
-"""What the readings of an audit say about each protected variable."""
+"""What an audit found: findings on protected variables, their groups, and the record they form. Data only."""
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from decimal import Decimal
-from itertools import pairwise
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from fairfox.certainty import Rule
-from fairfox.crossfit import Readings
-from fairfox.data.contrasts import HIGHER, Contrast
-from fairfox.data.dataset import Dataset, Protected, group_name
-from fairfox.fairtests.protocol import Measurement
-from fairfox.result import Finding, Group
+from fairfox.auxiliary.quality import AuxiliaryQuality
+from fairfox.certificates.certify import Certificates
+from fairfox.data.dataset import ProtectedKind, group_name
+from fairfox.errors import OptionError
+from fairfox.maps.check import FlipSet, MapCheck, flip_sets
+from fairfox.options import EFFECT
+from fairfox.statistics.diagnostics import DISAGREE, Reliability
+from fairfox.statistics.groups import judged_share, people_weights, weighted_mean
+from fairfox.statistics.permutation import Null
+from fairfox.statistics.verdict import Verdict, family_verdict
 
-_RANGES = 4  # into which people are put together by a protected number
-_SEVERAL = 5  # people who have a number that is told
+UNKNOWN = "unknown"  # the own group of people whose protected value is neither known nor inferred
 
 
-def find(
-    readings: Readings,
-    variable: int,
-    *,
-    predictions: Tensor,
-    delta: float | Tensor,
-    spread: float,
-    merged: dict[str, tuple[str, ...]],
-    rule: Rule = Rule(),  # noqa: B008  # frozen
-    before: Measurement | None = None,
-) -> Finding:
-    """Return what was found for one protected variable.
+@dataclass(frozen=True)
+class FeatureEffect:
+    """Through which original features the effect goes: contributions that sum to f(x') - f(x)."""
 
-    Args:
-        readings: of everyone.
-        variable: which protected variable.
-        predictions: of everyone (N,).
-        delta: above which people are flagged, one for all or one each (N,).
-        spread: the standard deviation that a number went up and down.
-        merged: rare classes that were put together, by the new name.
-        rule: what else decides who is over delta, and whether they are too many.
-        before: what was measured before anybody was left out; the list and the verdict are about all of them, since
-            those who stay were chosen for how little their re-fits scatter.
+    names: tuple[str, ...]
+    per_person: Tensor  # (N, F), signed; NaN rows were not explained (black boxes are explained on a sample)
+    method: str  # "integrated gradients" or "sampled Shapley values"
+    drawn: Tensor | None = None  # (N,) bool: a random sample the totals are taken over; None: everyone explained
+
+    @property
+    def total(self) -> dict[str, float]:
+        """Mean |contribution| per feature over the explained people, largest first."""
+        known = self._counted
+        means = known.abs().mean(0).tolist() if len(known) else [math.nan] * len(self.names)
+        return dict(sorted(zip(self.names, means, strict=True), key=lambda pair: -pair[1]))
+
+    @property
+    def error(self) -> dict[str, float]:
+        """Standard error of `total` over the people it was averaged over: what a sample leaves open."""
+        known = self._counted.abs()
+        spread = known.std(0) / len(known) ** 0.5 if len(known) > 1 else known.new_full((len(self.names),), math.nan)
+        errors = dict(zip(self.names, spread.tolist(), strict=True))
+        return {name: errors[name] for name in self.total}
+
+    @property
+    def people(self) -> int:
+        """How many people the totals are averaged over."""
+        return len(self._counted)
+
+    def by_group(self, finding: Finding, among: Tensor, weights: Tensor | None) -> dict[str, dict[str, float]]:
+        """Return the mean signed contribution of each feature in each group, by `Group.name`, over some people (N,)."""
+        values, counts = self.per_person.numpy(force=True), people_weights(weights, len(among))
+        own = np.asarray(finding.group, dtype=str)
+        counted = ~np.isnan(values).any(1) & among.numpy(force=True)
+        out = {}
+        for level in np.unique(own[counted]).tolist():
+            rows = counted & (own == level)
+            means = [weighted_mean(column, counts[rows]) for column in values[rows].T]
+            out[group_name(finding.name, level)] = dict(zip(self.names, means, strict=True))
+        return out
+
+    @property
+    def _counted(self) -> Tensor:
+        explained = ~self.per_person.isnan().any(1)
+        return self.per_person[explained if self.drawn is None else explained & self.drawn]
+
+
+@dataclass(frozen=True)
+class Features:
+    """Which features give the protected variable away, and which carry the effect."""
+
+    proxy: dict[str, float]  # the paper's transparency report: |mean gradient of the auxiliary|, largest first
+    effect: FeatureEffect | None
+    displacement: dict[str, float] = field(
+        default_factory=dict
+    )  # |mean change| of the first class's people when mapped
+
+
+@dataclass(frozen=True)
+class Group:
+    """The people of one protected class, or of one range of a protected number, together. Means are weighted."""
+
+    variable: str
+    level: str
+    people: int
+    mean_prediction: float
+    mean_signed: float | None
+    share_flagged: float  # because of this variable
+    share_confident: float | None
+    inferred: int = 0  # of the people: their class is the most probable one, nobody knows it
+    towards: dict[str, float] = field(default_factory=dict)  # mean signed value towards each other class
+
+    @property
+    def name(self) -> str:
+        """The group in words: "sex=Female"; a cut speaks for itself: "age<25", "not age<25"."""
+        return group_name(self.variable, self.level)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One reading of the effect, averaged over the judged people."""
+
+    mean_signed: float
+    mean_absolute: float
+    groups: dict[str, Reading] = field(default_factory=dict)  # by own protected class
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What an audit found for one protected variable, one entry per person in the order of the table.
+
+    Towards what people are compared: each class (the column of the own class is NaN), or a number one standard
+    deviation up and down, whose sign is always that of going up.
     """
-    data = readings.people
-    p, own = data.protected[variable], data.c[:, variable]
-    main = readings.main.of_variable(variable, data)
-    share = readings.alignment[variable]
-    whole = main if before is None else before.of_variable(variable, data)
-    known = rule.certainty(whole, delta, predictions, data.protected)
-    sure = known.without(main.abstained)
-    words, effects = contrast_words(main, p, spread), effects_of(main, p, own)
-    names, place = _own_groups(p, own)
-    finding = Finding(
-        name=p.name,
-        kind=p.kind,
-        levels=p.levels,
-        contrasts=words,
-        effects=effects,
-        scores=main.score,
-        signed=main.signed,
-        interval=sure.interval,
-        flags=sure.flags,
-        confident_flags=sure.confident_flags,
-        abstained=main.abstained,
-        towards=_towards(main, p, own, words),
-        group=tuple("unknown" if k < 0 else names[k] for k in place.tolist()),
-        inferred=readings.inferred[:, variable],
-        direct=_known(readings.direct.of_variable(variable, data)),
-        total=_known(readings.total.of_variable(variable, data)),
-        alignment_share=share.value,
-        alignment_error=share.error,
-        proxy=readings.proxy[variable],
-        quality=readings.quality[variable],
-        groups=(),
-        parts=p.parts,
-        reference=None if p.reference is None else p.levels[p.reference],
-        second=None if p.second is None else p.levels[p.second],
-        merged=merged,
-        is_own=bool(main.contrasts),
-        verdict=rule.judge(whole, known, data.weights, p.name),
-    )
-    weights = torch.ones(len(data), dtype=torch.float64) if data.weights is None else data.weights.double().cpu()
-    groups = [_group(finding, name, place == k, predictions, weights) for k, name in enumerate(names)]
-    return replace(finding, groups=tuple(groups))
+
+    name: str
+    kind: ProtectedKind
+    levels: tuple[str, ...]  # the classes; () for a number
+    contrasts: tuple[str, ...]  # Q, in words: the classes; "age + 13.6" and "age - 13.6"; () where a test knows none
+    effects: Tensor  # (N, Q) signed value of each contrast; NaN where there is none
+    scores: Tensor  # (N,) the largest of them
+    signed: Tensor | None  # (N,)
+    interval: Tensor | None  # (N, 2)
+    flags: Tensor  # (N,) bool
+    confident_flags: Tensor | None  # (N,) bool
+    abstained: Tensor  # (N,) bool: nothing can be said about this variable
+    towards: tuple[str | None, ...]  # (N,) the contrast that counts, in words
+    group: tuple[str, ...]  # (N,) own class, or the range the own number is in; "unknown"
+    inferred: Tensor  # (N,) bool: the own class is the most probable one, nobody knows it
+    direct: Tensor  # (N,) effect of the smallest edit that changes c; NaN where it abstained
+    total: Tensor  # (N,) effect of the same ranks in the other group; NaN where it abstained
+    alignment_share: float
+    alignment_error: float
+    proxy: dict[str, float]  # per feature: |mean gradient of the auxiliary|, largest first
+    quality: AuxiliaryQuality
+    groups: tuple[Group, ...]
+    parts: tuple[str, ...] = ()  # the variables it crosses
+    reference: str | None = None  # the class that all others are compared with
+    second: str | None = None  # the class its members are compared with, where it is the largest; None: all others
+    merged: dict[str, tuple[str, ...]] = field(default_factory=dict)  # rare classes put together, by the new name
+    is_own: bool = True  # whether the score is about this variable; some tests have one score for all
+    verdict: Verdict | None = None  # on the model, for this variable; None without an interval
+
+    @property
+    def reached(self) -> tuple[str, ...]:
+        """The contrasts that concern anybody: where everyone is compared by size, the two largest classes."""
+        return tuple(c for c in self.contrasts if self.second is None or c in (self.reference, self.second))
+
+    @property
+    def judged(self) -> int:
+        """How many people something can be said about."""
+        return int((~self.abstained).sum())
+
+    @property
+    def unknown(self) -> int:
+        """How many people's own group is neither known nor inferred."""
+        return 0 if UNKNOWN in self.levels else self.group.count(UNKNOWN)
+
+    @property
+    def attained(self) -> dict[str, int]:
+        """For how many judged people each contrast was the largest, in the order of the contrasts."""
+        away = self.abstained.numpy(force=True)
+        counted = Counter(to for to, out in zip(self.towards, away, strict=True) if to is not None and not out)
+        return {to: counted[to] for to in dict.fromkeys([*self.contrasts, *counted]) if counted[to]}
+
+    def judges(self, level: str) -> bool:
+        """Return whether something can be said about anybody of a group."""
+        own = zip(self.group, self.abstained.tolist(), strict=True)
+        return any(group == level and not out for group, out in own)
+
+    def share_flagged(self, weights: Tensor | None = None) -> float:
+        """Return the share of judged people who are flagged because of this variable."""
+        return judged_share(self.flags, self.abstained, weights)
+
+    def share_confident(self, weights: Tensor | None = None) -> float | None:
+        """Return the share of judged people who are flagged confidently; None without an interval."""
+        return None if self.confident_flags is None else judged_share(self.confident_flags, self.abstained, weights)
+
+    def mean_score(self, weights: Tensor | None = None) -> float:
+        """Return the mean score of the judged people; NaN where there are none."""
+        known = ~self.abstained.numpy(force=True)
+        return weighted_mean(
+            self.scores.numpy(force=True).astype(np.float64)[known], people_weights(weights, len(known))[known]
+        )
+
+    def readings(self, weights: Tensor | None = None) -> dict[str, Reading]:
+        """Return the direct and the total reading of the effect, over all judged people and per own group."""
+        return {"direct": self._reading(self.direct, weights), "total": self._reading(self.total, weights)}
+
+    def _reading(self, effect: Tensor, weights: Tensor | None) -> Reading:
+        values = effect.numpy(force=True).astype(np.float64)
+        known = ~self.abstained.numpy(force=True) & np.isfinite(values)
+        values, weight = values[known], people_weights(weights, len(known))[known]
+        own = np.asarray(self.group, dtype=str)[known]
+        order = dict.fromkeys([*(g.level for g in self.groups), *np.unique(own).tolist()])
+        groups = {level: _mean_reading(values[own == level], weight[own == level]) for level in order if level in own}
+        whole = _mean_reading(values, weight)
+        return Reading(whole.mean_signed, whole.mean_absolute, groups)
 
 
-def own_deltas(data: Dataset, delta: float, deltas: Mapping[str, float]) -> float | Tensor:
-    """Return everyone's delta (N,): the strictest of those given for groups they belong to, else that for all."""
-    if not deltas:
-        return delta
-    strictest = torch.full((len(data),), torch.inf, dtype=data.x.dtype)
-    for v, p in enumerate(data.protected):
-        for code, level in enumerate(p.levels):
-            members = (data.c[:, v] == code).cpu()
-            strictest[members] = strictest[members].clamp(max=deltas.get(group_name(p.name, level), torch.inf))
-    return torch.where(strictest.isinf(), delta, strictest)
+def _mean_reading(values: np.ndarray, weights: np.ndarray) -> Reading:
+    return Reading(weighted_mean(values, weights), weighted_mean(np.abs(values), weights))
 
 
-def contrast_words(found: Measurement, p: Protected, spread: float) -> tuple[str, ...]:
-    """Return the contrasts of a variable in words: a class each, or up and down; () where a test knows none."""
-    if not found.contrasts or found.signed is None:
-        return ()
-    return p.levels if p.kind == "binary" else tuple(_word(contrast, p, spread) for contrast in found.contrasts)
+@dataclass(frozen=True)
+class TestComparison:
+    """What each test said about everyone, how long it took, and which tests were left out and why."""
+
+    __test__ = False  # pytest would take the name for a test's
+
+    tests: tuple[str, ...]
+    scores: Tensor  # (N, T); NaN where a test cannot say
+    agreement: Tensor  # (T, T) rank correlations over the people whom both judge; NaN where there is none
+    seconds: dict[str, float]  # of fitting and measuring, without the auxiliaries
+    training_seconds: float  # of the auxiliaries, which `move` and `faux` share with the audit itself
+    checks: dict[str, dict[str, float]]  # what tests say about their fits and about the model
+    skipped: dict[str, str]  # why
 
 
-def effects_of(found: Measurement, p: Protected, own: Tensor) -> Tensor:
-    """Return the value of every contrast of a variable (N, Q), NaN towards the own class."""
-    values = found.values
-    if not found.contrasts or found.signed is None:
-        return values[:, :0]
-    if p.kind == "binary":  # one column, towards whichever is the other class
-        return torch.where(torch.stack([own == 1, own == 0], dim=1).to(values.device), values, torch.nan)
-    return values
+@dataclass(frozen=True)
+class Step:
+    """One thing that could be done about one feature, and what it would do by the estimate."""
+
+    feature: str
+    action: Literal["dropped", "repaired"]
+    before: float  # mean |effect|
+    after: float
+    share: float  # of the effect that goes away; below 0 it grows
+    auc_before: float | None  # on people with a label of two classes; None without
+    auc_after: float | None
+    change: float  # mean |change| of the predictions
 
 
-def _word(contrast: Contrast, p: Protected, spread: float) -> str:
-    if not p.is_continuous:
-        assert contrast.towards is not None
-        return p.levels[contrast.towards]
-    if contrast.towards is None:
-        return p.name
-    return f"{p.name} {'+' if contrast.towards == HIGHER else '-'} {spread:.3g}"
+@dataclass(frozen=True)
+class NextSteps:
+    """What could be done about an effect, feature by feature, and what is suggested."""
+
+    steps: tuple[Step, ...]  # two for each candidate, the largest share first
+    suggestion: Step | None  # None where nothing lowers the effect by a twentieth
+    people: int  # whose predictions the estimate rests on
+
+    @property
+    def sentence(self) -> str:
+        """The suggestion in plain words."""
+        step = self.suggestion
+        if step is None:
+            return "No single feature lowers the effect noticeably when it is dropped or repaired."
+        doing = {"dropped": "Dropping", "repaired": "Repairing"}[step.action]
+        start = f'{doing} "{step.feature}" would take away about {round(100 * step.share)} % of the effect'
+        if step.auc_before is None or step.auc_after is None:
+            return f"{start} and change predictions by {step.change:.3g} on average (estimated, not re-trained)."
+        return f"{start} (AUC {step.auc_before:.3f} to {step.auc_after:.3f}; estimated, not re-trained)."
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all of it as plain values, for JSON."""
+        return {**asdict(self), "sentence": self.sentence}
 
 
-def _towards(main: Measurement, p: Protected, own: Tensor, words: Sequence[str]) -> tuple[str | None, ...]:
-    """Return the contrast that counts for each person, in words."""
-    if not words:
-        return (None,) * len(own)
-    places = (main.klass if p.kind == "binary" else main.worst).tolist()
-    return tuple(
-        None if gone else f"away from {words[k]}" if not p.is_continuous and code == k else words[k]
-        for gone, k, code in zip(main.abstained.tolist(), places, own.tolist(), strict=True)
-    )
+@dataclass(frozen=True)
+class AuditRecord:
+    """Everything an audit found, one entry per person in the order of the table.
 
-
-def _known(reading: Measurement) -> Tensor:
-    """Return a reading's signed effects (N,), NaN where it abstained."""
-    assert reading.signed is not None
-    return torch.where(reading.abstained.to(reading.signed.device), torch.nan, reading.signed)
-
-
-def _own_groups(p: Protected, own: Tensor) -> tuple[tuple[str, ...], Tensor]:
-    """Return the names of the groups, and everyone's place among them (N,), -1 where it is unknown.
-
-    The groups of a number are the quarters of the people.
+    Scores, signs, intervals and flags are those of the worst case over all protected variables and classes;
+    `findings` has them for each variable. Abstained people have score 0.0 here and null in the files, and are left
+    out of `share_flagged`. Shares and means are weighted where people have weights, counts never.
     """
-    names, values = p.levels, own.double().cpu()
-    known = values[~values.isnan()]
-    place = values
-    if p.is_continuous and len(known):
-        cuts = torch.quantile(known, torch.linspace(0, 1, _RANGES + 1, dtype=torch.float64)[1:-1])
-        quarter = torch.bucketize(values.contiguous(), cuts, right=True)
-        present = quarter[~values.isnan()].unique()
-        names = _ranges([values[(quarter == k) & ~values.isnan()] for k in present])
-        place = torch.searchsorted(present, quarter).double()
-    return names, torch.where(values.isnan(), -1.0, place).long()
 
+    scores: Tensor  # (N,), higher is less fair
+    signed: Tensor | None  # (N,); > 0: a higher prediction as a member of the other group
+    interval: Tensor | None  # (N, 2), around the signed value (the score where a test has no sign)
+    flags: Tensor  # (N,) bool: score above delta
+    confident_flags: Tensor | None  # (N,) bool: the whole interval is beyond delta
+    abstained: Tensor  # (N,) bool
+    reasons: tuple[str | None, ...]  # why abstained
+    predictions: Tensor  # (N,)
+    worst: Tensor  # (N,) which of the findings attained the score
+    findings: tuple[Finding, ...]  # one per protected variable
+    counterfactual: Tensor | None  # (N, D) encoded rows x' of the map, for the contrast that counts
+    ids: np.ndarray | None  # (N,) the id column, else None
+    features: Features
+    delta: float
+    test: str
+    meaning: str  # one sentence: what the score says
+    unit: str  # "change of the prediction (probability)", "cosine"
+    warnings: tuple[str, ...]
+    settings: dict[str, Any]  # seed, versions, options, durations
+    deltas: dict[str, float] = field(default_factory=dict)  # delta of single groups, by `Group.name`
+    weights: Tensor | None = None  # (N,) how many people each row stands for
+    checks: dict[str, float] = field(default_factory=dict)  # what the test says of its fits and of the model as a whole
+    comparison: TestComparison | None = None  # with every other test that applies
+    counterfactual_table: Any = None  # x' in the table's own kind and units, categories the most probable
+    certificates: Certificates | None = None  # what is proved about the path to x', where asked for
+    reliability: Reliability | None = None  # what disagreement and distance are computed from
+    p_values: Tensor | None = None  # (N,) of an effect as large where the true one is no more than delta; None as above
+    significant: Tensor | None = None  # (N,) bool: on the list of people over delta with a given false discovery rate
+    null: Null | None = None  # what is found where the protected values are shuffled, where asked for
+    steps: NextSteps | None = None  # what could be done about it, where asked for
+    map_checks: tuple[MapCheck, ...] = ()  # whether the map accounts for the gap, and stays on the data
 
-def _ranges(parts: Sequence[Tensor]) -> tuple[str, ...]:
-    """Return the ranges of a number in words, from the values in each: open at both ends, so that nobody's extreme
-    value is told, and cut at numbers that few people's values are told by."""
-    cuts = [_cut(below, above) for below, above in pairwise(parts)]
-    if not cuts:
-        return ("any",)
-    return (f"below {cuts[0]}", *(f"{low} to {high}" for low, high in pairwise(cuts)), f"{cuts[-1]} and above")
+    def __len__(self) -> int:
+        return len(self.scores)
 
+    @property
+    def judged(self) -> int:
+        """How many people were not abstained."""
+        return int((~self.abstained).sum())
 
-def _cut(below: Tensor, above: Tensor) -> str:
-    """Return the shortest number that is above all of some values and not above any of others: nobody's value, or one
-    that several people have. Of equally short ones that nearest to the middle of the gap."""
-    first = above.min()
-    low, high = Decimal(float(below.max())), Decimal(float(first))
-    shared = int((above == first).sum()) >= _SEVERAL
-    place = max(abs(low), abs(high)).adjusted()
-    while True:
-        step = Decimal(1).scaleb(place)
-        for cut in ((low + high) / 2).quantize(step), *([high.quantize(step)] if shared else []):
-            if low < cut < high or (shared and cut == high):
-                return _plain(cut + 0)  # adding 0 takes the sign from -0
-        place -= 1
+    @property
+    def share_flagged(self) -> float:
+        """Share of flagged people among those not abstained."""
+        return judged_share(self.flags, self.abstained, self.weights)
 
+    @property
+    def share_confident(self) -> float | None:
+        """Share of confidently flagged people among those not abstained; None without an interval."""
+        return (
+            None if self.confident_flags is None else judged_share(self.confident_flags, self.abstained, self.weights)
+        )
 
-def _plain(number: Decimal) -> str:
-    """Return a number without an exponent, unless it is very long."""
-    short = number.normalize()
-    return f"{short:f}" if -5 <= short.adjusted() <= 15 else str(short)
+    @property
+    def verdict(self) -> Verdict | None:
+        """The verdict on the model, over all protected variables; None without intervals."""
+        found = [finding.verdict for finding in self.findings if finding.verdict is not None]
+        return family_verdict(found) if found else None
 
+    @property
+    def decision_threshold(self) -> float | None:
+        """The prediction from which on people get a yes, where effects count that turn the decision."""
+        return self.settings.get("decision_threshold")
 
-def _group(finding: Finding, name: str, members: Tensor, predictions: Tensor, weights: Tensor) -> Group:
-    judged = members & ~finding.abstained.cpu()
+    @property
+    def share_abstained(self) -> float:
+        """Share of abstained people among all."""
+        return weighted_mean(self.abstained.numpy(force=True), people_weights(self.weights, len(self)), nobody=0.0)
 
-    def mean(values: Tensor | None, among: Tensor) -> float | None:
-        return None if values is None else _weighted_mean(values.double().cpu(), weights, among)
+    @property
+    def abstain(self) -> float | None:
+        """The share of people that was to be left out because of doubt; None where nobody asked."""
+        return None if self.reliability is None else self.reliability.share
 
-    towards = {word: mean(finding.effects[:, q], judged) for q, word in enumerate(finding.contrasts) if word != name}
-    return Group(
-        variable=finding.name,
-        level=name,
-        people=int(members.sum()),
-        mean_prediction=_weighted_mean(predictions.double().cpu(), weights, members),
-        mean_signed=mean(finding.signed, judged),
-        share_flagged=_weighted_mean(finding.flags.double().cpu(), weights, judged),
-        share_confident=mean(finding.confident_flags, judged),
-        inferred=int((members & finding.inferred).sum()),
-        towards={word: value for word, value in towards.items() if value is not None and value == value},
-    )
+    @property
+    def doubt(self) -> Tensor | None:
+        """How far the re-fits disagree about everyone (N,), 0 to 1: see `fairfox.statistics.diagnostics.doubt`.
 
+        1 where a test has no evidence at all; None where a test has one re-fit only, or delta is 0.
+        """
+        return None if self.reliability is None else self.reliability.doubt
 
-def _weighted_mean(values: Tensor, weights: Tensor, among: Tensor) -> float:
-    """Return the mean over some of the people, NaN over nobody; what is NaN does not count."""
-    counted = among & ~values.isnan()
-    total = float(weights[counted].sum())
-    return float((weights * values)[counted].sum()) / total if total > 0 else float("nan")
+    @property
+    def distance(self) -> Tensor | None:
+        """How far counterfactual rows are from real people (N,), 1 is as far as these are from each other.
+
+        See `fairfox.statistics.diagnostics.distance`. NaN for abstained people; None where the test moves nobody.
+        """
+        return None if self.reliability is None else self.reliability.distance
+
+    @property
+    def median_distance(self) -> float | None:
+        """The median of the known distances, NaN where there are none; None where the test moves nobody."""
+        if self.distance is None:
+            return None
+        known = self.distance[~self.distance.isnan()]
+        return float(known.double().quantile(0.5)) if len(known) else math.nan
+
+    @property
+    def share_left_out(self) -> float:
+        """Share of people abstained from because the re-fits disagree, among all."""
+        left = np.array([reason == DISAGREE for reason in self.reasons], dtype=bool)
+        return weighted_mean(left, people_weights(self.weights, len(self)), nobody=0.0)
+
+    @property
+    def share_certified(self) -> float | None:
+        """Share of people with a certificate among those not abstained; None where it was not asked for."""
+        return (
+            None
+            if self.certificates is None
+            else judged_share(self.certificates.certified, self.abstained, self.weights)
+        )
+
+    @property
+    def uncertified_by_reason(self) -> dict[str, int]:
+        """How many judged people have no certificate for each reason, the most frequent first."""
+        if self.certificates is None:
+            return {}
+        judged = zip(self.certificates.reasons, self.abstained.tolist(), strict=True)
+        return dict(Counter(reason for reason, out in judged if reason is not None and not out).most_common())
+
+    @property
+    def abstained_by_reason(self) -> dict[str, int]:
+        """How many people were abstained for each reason, the most frequent first."""
+        away = self.abstained.numpy(force=True)
+        counted = Counter(reason or "no reason given" for reason, out in zip(self.reasons, away, strict=True) if out)
+        return dict(counted.most_common())
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The names of the protected variables."""
+        return tuple(finding.name for finding in self.findings)
+
+    @property
+    def two_groups(self) -> bool:
+        """Whether one protected variable with two classes was audited, so that no worst case needs a name."""
+        return len(self.findings) == 1 and len(self.findings[0].levels) == 2
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """The groups of every protected variable, one after the other."""
+        return tuple(group for finding in self.findings for group in finding.groups)
+
+    @property
+    def auxiliary(self) -> tuple[AuxiliaryQuality, ...]:
+        """How well each protected variable is predicted from the features."""
+        return tuple(finding.quality for finding in self.findings)
+
+    @property
+    def alignment_share(self) -> dict[str, float]:
+        """The alignment share of each protected variable."""
+        return {finding.name: finding.alignment_share for finding in self.findings}
+
+    @property
+    def alignment_error(self) -> dict[str, float]:
+        """The standard error of each alignment share."""
+        return {finding.name: finding.alignment_error for finding in self.findings}
+
+    @property
+    def inferred(self) -> Tensor:
+        """Whose own group was inferred for at least one protected variable (N,) bool."""
+        return torch.stack([finding.inferred for finding in self.findings]).any(0)
+
+    @property
+    def direct(self) -> Tensor:
+        """The direct reading of the variable that attained the score (N,)."""
+        return self._of_worst([finding.direct for finding in self.findings])
+
+    @property
+    def total(self) -> Tensor:
+        """The total reading of the variable that attained the score (N,)."""
+        return self._of_worst([finding.total for finding in self.findings])
+
+    @property
+    def towards(self) -> tuple[str | None, ...]:
+        """The contrast that attained the score, in words (N,); None for abstained people."""
+        places = zip(self.worst.tolist(), self.abstained.tolist(), strict=True)
+        return tuple(None if out else self.findings[v].towards[n] for n, (v, out) in enumerate(places))
+
+    @property
+    def tells_variables_apart(self) -> bool:
+        """Whether the test knows the protected variables, so that one of them attains the score."""
+        return any(finding.is_own for finding in self.findings)
+
+    @property
+    def worst_case(self) -> dict[str, float]:
+        """For which share of the judged people each protected variable attained the score; empty where none does."""
+        if not self.tells_variables_apart:
+            return {}
+        return {
+            f.name: judged_share(self.worst == v, self.abstained, self.weights) for v, f in enumerate(self.findings)
+        }
+
+    @property
+    def is_effect(self) -> bool:
+        """Whether the score is a change of the prediction, in the prediction's own unit."""
+        return self.unit.partition(" (")[0] == EFFECT
+
+    @property
+    def effect_unit(self) -> str:
+        """The unit of the readings and of the feature contributions: that of the prediction, "" where not known."""
+        return self.unit.partition(" (")[2].removesuffix(")")
+
+    def flips(self, finding: Finding, *, cut: float = 0.5) -> dict[str, FlipSet]:
+        """Return for each group whose decision depends on their group, by `Group.name`: a prediction of at least `cut`.
+
+        Only where the score is a change of a probability between classes; {} otherwise.
+        """
+        if not self.is_effect or self.effect_unit != "probability" or finding.signed is None or not finding.levels:
+            return {}
+        codes = {level: code for code, level in enumerate(finding.levels)}
+        own = torch.tensor([float(codes.get(level, math.nan)) for level in finding.group])
+        here = self.predictions.cpu()
+        there = torch.where(finding.abstained, torch.nan, here + finding.signed.cpu().to(here))
+        found = flip_sets(here, there, own, cut)
+        return {group_name(finding.name, finding.levels[code]): flips for code, flips in found.items()}
+
+    @property
+    def effect_by_group(self) -> dict[str, dict[str, float]]:
+        """Mean signed contribution of each feature in each group, by `Group.name`.
+
+        Over everyone the signs would cancel. A contribution belongs to the contrast that counts, so the groups of a
+        variable are those people whose score it attained.
+        """
+        effect = self.features.effect
+        if effect is None:
+            return {}
+        means = [effect.by_group(f, self.worst == v, self.weights) for v, f in enumerate(self.findings)]
+        return {name: of_features for each in means for name, of_features in each.items()}
+
+    @property
+    def readings(self) -> dict[str, dict[str, Reading]]:
+        """The direct and the total reading of each protected variable, over all judged people and per group."""
+        return {finding.name: finding.readings(self.weights) for finding in self.findings}
+
+    def delta_of(self, group: str) -> float:
+        """Return the delta of a group, by `Group.name`: its own where it has one."""
+        return self.deltas.get(group, self.delta)
+
+    def over_limits(self, limits: Mapping[str, float]) -> list[str]:
+        """Return a sentence for each limit on the share of flagged people that is exceeded.
+
+        Limits are by `Group.name`; the limit of "" is for everyone.
+        """
+        return [
+            f"{name or 'Everyone together'}: {self._share_of(name):.1%} flagged, at most {limit:.1%} allowed."
+            for name, limit in limits.items()
+            if self._share_of(name) > limit
+        ]
+
+    def can_check(self, name: str) -> bool:
+        """Return whether anybody of a group ("": of all people) was judged, so that a limit can be checked."""
+        return not math.isnan(self._share_of(name))
+
+    def _share_of(self, name: str) -> float:
+        """Return the share of flagged people in a group ("": everyone), NaN where nobody is judged."""
+        if not name:
+            return self.share_flagged if self.judged else math.nan
+        for finding in self.findings:
+            for group in finding.groups:
+                if group.name == name:
+                    return group.share_flagged if finding.judges(group.level) else math.nan
+        known = ", ".join(f"'{group.name}'" for group in self.groups)
+        raise OptionError(f"There is no group '{name}' to hold to a limit; the groups are {known}")
+
+    def _of_worst(self, each: Sequence[Tensor]) -> Tensor:
+        """Return the values of the variable that attained the score (N,)."""
+        if len(each) == 1:
+            return each[0]
+        stacked = torch.stack(list(each))  # (V, N)
+        return stacked.gather(0, self.worst.to(stacked.device)[None])[0]

@@ -1,4 +1,4 @@
-"""train_fair(table, ...): a model that hides the protected variables, with what its output still tells of them."""
+"""train_fair(table, ...): a model that hides the protected variables, with what its output still reveals of them."""
 
 from __future__ import annotations
 
@@ -16,45 +16,38 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fairfox.auxiliary.model import check_groups, label_task, protected_task, usable_columns
-from fairfox.data.columns import Table, column, listed
-from fairfox.data.dataset import Dataset, Feature, Level, Protected
-from fairfox.data.encode import fit_encoding
-from fairfox.data.features import encode_feature
+from fairfox.auxiliary.adversarial import HidingSettings, train_networks
+from fairfox.auxiliary.training import check_groups
+from fairfox.data.dataset import Dataset, Feature, Protected
+from fairfox.data.encoding import encode_feature, fit_encoding
 from fairfox.data.files import written_whole
-from fairfox.data.table import load_table
+from fairfox.data.table import Level, Table, column, listed, load_table
 from fairfox.errors import DataError, FileError, OptionError
-from fairfox.models.description import Description
-from fairfox.models.output import Output, class_index
-from fairfox.models.torch_files import load_mlp, save_mlp
-from fairfox.models.torch_model import TorchModel
-from fairfox.nets.adversarial import HidingSettings, train_hiding
+from fairfox.models.protocol import Description, Output, class_index
+from fairfox.models.torch import TorchModel, load_mlp, save_mlp
 
 _log = logging.getLogger("fairfox")
 LEAKS = 0.60  # an AUC of the protected variable from the output above it is worth a warning
 COLLAPSED = 0.60  # so is an AUC of the label below it
 COSTLY = 0.10  # and one that is this far below the plain model's
-FEWEST_STEPS = 32  # an epoch has, if the table is not too small for it
-SMALLEST_BATCH = 16
-FEWEST = 10  # people of a group in the held-out rows, for it to be looked at
-TRIES = 4  # at a network that is not dead
-DEAD = 1e-3  # log-odds that spread less over the training rows are one and the same
-OTHER_SEED = 10_007  # from a seed to the next one to try; a training uses two above its own
+FEWEST = 10  # people of a group in the held-out rows, for it to be measured
 
 
 @dataclass(frozen=True)
 class Leak:
-    """What an output tells of one protected variable; a number is cut at its median."""
+    """What an output reveals of one protected variable; a number is cut at its median."""
 
     variable: str
-    auc: float  # of the group told best against all others, 0.5 to 1; NaN where the rows show fewer than two groups
+    auc: (
+        float  # of the group predicted best against all others, 0.5 to 1; NaN where the rows show fewer than two groups
+    )
     gap: float  # between the largest and the smallest mean prediction of a group
     means: dict[str, float]  # mean prediction by group
 
 
 @dataclass(frozen=True)
 class Measures:
-    """How good a model is on rows it has not seen, and what its output tells of the protected variables."""
+    """How good a model is on rows it has not seen, and what its output reveals of the protected variables."""
 
     rows: int
     accuracy: float  # of the label, cut at one half
@@ -88,13 +81,17 @@ class FairModel:
 
     def predict(self, table: object) -> np.ndarray:
         """Return the probability of the positive class (N,) for the rows of a table, an array or a file."""
+        x = self.encode_table(table).to(next(self.net.parameters()).device)
+        with torch.no_grad():
+            return np.asarray(self.model(x)[:, 0].numpy(force=True))
+
+    def encode_table(self, table: object) -> Tensor:
+        """Return the encoded rows x (N, D) of a table, an array or a file, in float64."""
         rows = load_table(table)
         x = np.zeros((len(rows), self.features[-1].stop))
         for f in self.features:
             encode_feature(f, column(rows, f.name), x)
-        device = next(self.net.parameters()).device
-        with torch.no_grad():
-            return np.asarray(self.model(torch.as_tensor(x, device=device))[:, 0].numpy(force=True))
+        return torch.as_tensor(x)
 
     def describe(self) -> Description:
         """Return how the model is asked: for probabilities, with a table of its own columns."""
@@ -107,8 +104,8 @@ class FairModel:
         path = Path(path)
         save_mlp(copy.deepcopy(self.net).cpu(), path)
         beside = path.with_suffix(".json")
-        told = {name: value for name, value in asdict(replace(self, net=nn.Sequential())).items() if name != "net"}
-        text = json.dumps(json.loads(beside.read_text(encoding="utf-8")) | told, indent=2)
+        fields = {name: value for name, value in asdict(replace(self, net=nn.Sequential())).items() if name != "net"}
+        text = json.dumps(json.loads(beside.read_text(encoding="utf-8")) | fields, indent=2)
         with written_whole(beside) as temporary:
             temporary.write_text(text + "\n", encoding="utf-8")
 
@@ -118,23 +115,23 @@ def load_fair(path: str | Path) -> FairModel:
     path = Path(path)
     net = load_mlp(path)
     assert isinstance(net, nn.Sequential)
-    told = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
-    if "features" not in told:
+    fields = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+    if "features" not in fields:
         raise FileError(
             f"'{path.name}' holds a network without its columns; it was not saved by a fair model: use load_model"
         )
     return FairModel(
         net=nn.Sequential(*list(net)[:-1]).eval(),  # without the sigmoid
-        features=tuple(Feature(**{**f, "levels": tuple(f["levels"])}) for f in told["features"]),
-        held_out=_measures(told["held_out"]),
-        plain=None if told["plain"] is None else _measures(told["plain"]),
-        warnings=tuple(told["warnings"]),
-        positive=told["positive"],
+        features=tuple(Feature(**{**f, "levels": tuple(f["levels"])}) for f in fields["features"]),
+        held_out=_measures(fields["held_out"]),
+        plain=None if fields["plain"] is None else _measures(fields["plain"]),
+        warnings=tuple(fields["warnings"]),
+        positive=fields["positive"],
     )
 
 
-def _measures(told: dict[str, Any]) -> Measures:
-    return Measures(**{**told, "leaks": tuple(Leak(**leak) for leak in told["leaks"])})
+def _measures(fields: dict[str, Any]) -> Measures:
+    return Measures(**{**fields, "leaks": tuple(Leak(**leak) for leak in fields["leaks"])})
 
 
 def train_fair(
@@ -170,7 +167,7 @@ def train_fair(
         categorical: columns to read as categories whatever they look like.
         continuous: columns to read as numbers whatever they look like.
         merge_rare: put together protected classes with a smaller share of the people than this.
-        intersections: also hide the crossings of the protected classes, such as "Female & Black".
+        intersections: also hide the intersections of the protected classes, such as "Female & Black".
         weights: the column that says how many people a row stands for.
         held_out: the share of the rows that is kept for measuring.
         seed: same seed, same machine, same model.
@@ -191,64 +188,22 @@ def train_fair(
         "intersections": intersections,
         "weights": weights,
     }
-    people, told = _taken(data, options) if isinstance(data, Dataset) else _read(load_table(data), **options)
+    people, predicted = _taken(data, options) if isinstance(data, Dataset) else _read(load_table(data), **options)
     people = _with_labels(people)
     fitting, rest = people.split(1 - held_out, seed=seed)
     check_groups(people, fitting)
     floors = [float(floor), None] if compare else [float(floor)]
     nets = train_networks(fitting, floors=floors, seeds=[seed] * len(floors), settings=settings)
-    found = [measure(TorchModel(net, output=Output("logit"))(rest.x)[:, 0], rest) for net in nets]
-    plain = found[1] if compare else None
-    warnings = tuple(_doubts(found[0], plain))
+    measures = [measure(TorchModel(net, output=Output("logit"))(rest.x)[:, 0], rest) for net in nets]
+    plain = measures[1] if compare else None
+    warnings = tuple(_warnings(measures[0], plain))
     for text in warnings:
         _log.warning(text)
-    return FairModel(nets[0], people.features, found[0], plain, warnings, told)
-
-
-def train_networks(
-    data: Dataset,
-    *,
-    floors: Sequence[float | None] = (3.0,),
-    seeds: Sequence[int] = (0,),
-    settings: HidingSettings | None = None,
-) -> list[nn.Sequential]:
-    """Return one network (encoded x -> logit) for each floor and its seed, all trained at once on all rows.
-
-    None hides nothing. Columns that a protected variable was read from, and those that never vary, do not enter.
-    Hiding counts so much at first that a network may lose all its hidden units, for good: it is trained again from
-    another seed, a few times.
-    """
-    used = usable_columns(data)
-    x = torch.where(used, data.x, 0.0).float()
-    tasks, how = (label_task(data), protected_task(data)), settings or settings_for(len(data))
-    nets: dict[int, nn.Sequential] = {}
-    wanted = list(range(len(floors)))
-    for attempt in range(TRIES):
-        now = [seeds[m] + attempt * OTHER_SEED for m in wanted]
-        net = train_hiding(x, *tasks, floors=[floors[m] for m in wanted], seeds=now, settings=how)
-        nets |= {m: net.member(place).requires_grad_(False) for place, m in enumerate(wanted)}
-        wanted = [m for m in wanted if float(nets[m](x).std()) < DEAD]
-        if not wanted:
-            break
-        _log.info("%d of %d networks say the same of everyone (try %d)", len(wanted), len(floors), attempt + 1)
-    for one in nets.values():
-        first = one[0]
-        assert isinstance(first, nn.Linear)
-        first.weight *= used
-    return [nets[m] for m in range(len(floors))]
-
-
-def settings_for(rows: int) -> HidingSettings:
-    """Return how networks train on so many rows: small tables in smaller minibatches.
-
-    With a handful of steps an epoch the adversary does not keep up, and what is left of the secret is a matter of luck.
-    """
-    usual = HidingSettings()
-    return replace(usual, batch_size=min(usual.batch_size, max(SMALLEST_BATCH, rows // FEWEST_STEPS)))
+    return FairModel(nets[0], people.features, measures[0], plain, warnings, predicted)
 
 
 def measure(predictions: Tensor, data: Dataset) -> Measures:
-    """Return how good predictions (N,) of the label are, and what they tell of the protected variables."""
+    """Return how good predictions (N,) of the label are, and what they reveal of the protected variables."""
     assert data.y is not None
     out, y, c = (part.double().numpy(force=True) for part in (predictions, data.y, data.c))
     counts = np.ones(len(out)) if data.weights is None else data.weights.double().numpy(force=True)
@@ -285,24 +240,24 @@ def _auc(out: np.ndarray, truth: np.ndarray, counts: np.ndarray) -> float:
     return float(roc_auc_score(truth, out, sample_weight=counts)) if both else math.nan
 
 
-def _doubts(found: Measures, plain: Measures | None) -> Iterator[str]:
+def _warnings(hidden: Measures, plain: Measures | None) -> Iterator[str]:
     """Yield what a reader must know: the output leaks, or the label is lost."""
-    for leak in found.leaks:
+    for leak in hidden.leaks:
         if math.isnan(leak.auc):
             yield (
                 f"The held-out rows show fewer than two groups of '{leak.variable}' with at least {FEWEST} people: "
-                "what the output tells of it could not be measured."
+                "what the output reveals of it could not be measured."
             )
         elif leak.auc > LEAKS:
             yield (
-                f"The output still tells '{leak.variable}' (AUC {leak.auc:.3f}, chance 0.5; mean predictions are up to "
-                f"{leak.gap:.3f} apart); raise the floor, or drop the columns that give it away."
+                f"The output still reveals '{leak.variable}' (AUC {leak.auc:.3f}, chance 0.5; mean predictions are up "
+                f"to {leak.gap:.3f} apart); raise the floor, or drop the columns that give it away."
             )
-    if found.auc < COLLAPSED:
-        yield f"The model has lost the label (AUC {found.auc:.3f}, chance 0.5); lower the floor, or hide less at once."
-    elif plain is not None and found.auc < plain.auc - COSTLY:
+    if hidden.auc < COLLAPSED:
+        yield f"The model has lost the label (AUC {hidden.auc:.3f}, chance 0.5); lower the floor, or hide less at once."
+    elif plain is not None and hidden.auc < plain.auc - COSTLY:
         yield (
-            f"Hiding costs much of the label (AUC {found.auc:.3f}, and {plain.auc:.3f} for a plain model); "
+            f"Hiding costs much of the label (AUC {hidden.auc:.3f}, and {plain.auc:.3f} for a plain model); "
             "lower the floor."
         )
 
@@ -311,7 +266,7 @@ def _taken(data: Dataset, options: dict[str, Any]) -> tuple[Dataset, Level]:
     """Return a Dataset as it is, and the class that is 1; how tables are read does not concern it."""
     given = [name for name, value in options.items() if value not in (None, False, (), [])]
     if given:
-        raise OptionError(f"A Dataset knows its label, features and protected variables; leave out {listed(given)}")
+        raise OptionError(f"A Dataset has its label, features and protected variables; leave out {listed(given)}")
     return data, 1
 
 
@@ -333,12 +288,12 @@ def _read(
         raise DataError(
             f"The label '{label}' holds {what}; expected two classes, or say which one is predicted (positive=...)"
         )
-    place = 1 if positive is None else class_index(positive, list(values))
-    return replace(data, y=torch.where(data.y.isnan(), data.y, (data.y == place).to(data.y))), values[place]
+    code = 1 if positive is None else class_index(positive, list(values))
+    return replace(data, y=torch.where(data.y.isnan(), data.y, (data.y == code).to(data.y))), values[code]
 
 
 def _with_labels(data: Dataset) -> Dataset:
-    """Return the people whose label is known, or say why nothing can be learnt from them."""
+    """Return the people whose label is known, or raise where nothing can be learnt from them."""
     if data.y is None:
         raise DataError("These people have no labels y, and a model learns to predict them; give people with labels")
     known = data[~data.y.isnan()]

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import fairfox  # its names are imported on first use, so that tests are collected without torch
 from fairfox.errors import DataError, FileError, OptionError
 
 if TYPE_CHECKING:
@@ -21,11 +20,9 @@ def assert_individually_fair(
     table: object,
     *,
     protected: str | Sequence[str],
-    max_flagged: float | None = None,
-    limits: Mapping[str, float] | None = None,
     strict: bool = False,
     out: str | Path | None = None,
-    **options: Any,
+    **arguments: Any,
 ) -> AuditResult:
     """Return the audit of a model that is fair to individuals; raise an AssertionError about one that is not.
 
@@ -36,16 +33,15 @@ def assert_individually_fair(
         model: what `fairfox.audit` takes.
         table: the people, as `fairfox.audit` takes them.
         protected: the protected column or columns.
-        max_flagged: the share of people that may be treated differently by more than delta, 0.1 for a tenth; by default
-            5 %. Where it is given the share of flagged people, sure or not, must not be larger either.
-        limits: the same for single groups: {"race=Black": 0.05}.
         strict: also raise where the verdict is "cannot tell".
         out: a folder for the report of a model that fails.
-        options: the other options of `fairfox.audit`.
+        arguments: all others of `fairfox.audit`. Where `max_flagged` is given, the share of flagged people, confident
+            or not, must not be larger either.
     """
     __tracebackhide__ = True  # pytest shows the line of the test, not this one
-    held_to = _limits(max_flagged, limits)
-    result = fairfox.audit(model, table, protected=protected, limits=held_to, **options)
+    from fairfox.pipeline import audit  # here, so that tests are collected without torch
+
+    result = audit(model, table, protected=protected, **arguments)
     objections = _objections(result, strict=strict)
     if objections:
         written = [] if out is None else [_report(result, Path(out))]
@@ -53,25 +49,15 @@ def assert_individually_fair(
     return result
 
 
-def _limits(max_flagged: float | None, limits: Mapping[str, float] | None) -> dict[str, float] | None:
-    """Return the limits of an audit: the share of all people among them."""
-    if max_flagged is None:
-        return None if limits is None else dict(limits)
-    if limits is not None and "" in limits:
-        raise OptionError("max_flagged and the limit of '' are the same limit; give one of them")
-    return {"": max_flagged, **(limits or {})}
-
-
 def _objections(result: AuditResult, *, strict: bool) -> list[str]:
     """Return what speaks against a model, a line each, what it fails by first; nothing where it is good enough."""
-    from fairfox.report.lines import effect_lines
-    from fairfox.report.verdict import next_lines, verdict
+    from fairfox.report.sentences import effect_lines, next_lines, verdict_lines
 
     limits, found = result.settings["max_flagged"] or {}, result.verdict
     _check_that_it_can_be_told(result, limits, strict=strict)
     over = [f"Over the limit: {sentence}" for sentence in result.over_limits(limits)]
     after = next_lines(result)
-    told = [*(line for line in verdict(result) if line not in after), *effect_lines(result), *after]
+    told = [*(line for line in verdict_lines(result) if line not in after), *effect_lines(result), *after]
     word = None if found is None else found.word
     if word == "fails" or (strict and word == "cannot tell"):
         return [*told, *over]
@@ -95,7 +81,7 @@ def _check_that_it_can_be_told(result: AuditResult, limits: Mapping[str, float],
 
 def _report(result: AuditResult, folder: Path) -> str:
     """Write the files of an audit and return where they are, or why they are not there, in a sentence."""
-    from fairfox.report.outputs import write_outputs
+    from fairfox.report.files import write_outputs
 
     try:
         paths = write_outputs(result, folder)

@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fairfox.auxiliary.inference import infer_groups
 from fairfox.auxiliary.linear import LinearMember
-from fairfox.auxiliary.model import AuxiliaryModel, FixedAuxiliary
+from fairfox.auxiliary.model import AuxiliaryModel, FixedAuxiliary, infer_groups
 from fairfox.data.dataset import Dataset, Protected
 
 SEX = Protected("sex", "binary", ("w", "m"))

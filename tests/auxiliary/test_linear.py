@@ -7,7 +7,7 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegression, Ridge
 
-from fairfox.auxiliary.linear import LinearAuxiliary, LinearMember
+from fairfox.auxiliary.linear import LinearAuxiliary
 from fairfox.data.dataset import Dataset, Protected
 from fairfox.errors import DataError
 
@@ -21,12 +21,6 @@ def people(count=200):
     x = torch.randn(count, 4, dtype=torch.float64, generator=generator)
     noise = torch.randn(count, dtype=torch.float64, generator=generator)
     return x, x @ torch.tensor([1.0, -1.0, 0.5, 0.0], dtype=torch.float64) + noise
-
-
-def test_a_member_is_a_linear_map():
-    member = LinearMember(torch.tensor([[2.0, 1.0], [0.0, -1.0]]), torch.tensor([0.5, 0.0]))
-    assert member(torch.tensor([[1.0, 3.0]])).tolist() == [[5.5, -3.0]]
-    assert member(torch.zeros(2, 2, dtype=torch.float64)).dtype == torch.float64
 
 
 def test_coefficients_of_a_binary_variable_are_scikit_learn_s():
@@ -118,17 +112,6 @@ def test_weights_are_scikit_learn_s_sample_weights_of_mean_one():
     standard = (score.numpy() - centre) / np.average((score.numpy() - centre) ** 2, weights=weights) ** 0.5
     age = Ridge().fit(x.numpy(), standard, sample_weight=of_mean_one)
     np.testing.assert_allclose(found.weights, np.vstack([sex.coef_, age.coef_]))
-
-
-def test_a_person_who_counts_twice_is_there_twice():
-    x, score = people()
-    sex = (score > 0).double()
-    weighted = replace(Dataset.from_arrays(x, sex), weights=torch.tensor([2.0] * 100 + [1.0] * 100))
-    twice = Dataset.from_arrays(torch.cat([x, x[:100]]), torch.cat([sex, sex[:100]]))
-    found = LinearAuxiliary().fit(weighted).members[0]
-    # weights of mean one count 200 people, not 300: the penalty is a third less
-    expected = LinearAuxiliary(strength=200 / 300).fit(twice).members[0]
-    torch.testing.assert_close(found.weights, expected.weights, atol=1e-4, rtol=0)
 
 
 def test_resampled_numbers_keep_the_units_of_all_rows():

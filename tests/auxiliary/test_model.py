@@ -6,21 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from fairfox.alignment import Head
 from fairfox.auxiliary import model as module
-from fairfox.auxiliary.model import (
-    AuxiliaryMember,
-    AuxiliaryModel,
-    FixedAuxiliary,
-    centre_and_spread,
-    combine_outputs,
-    heads_of,
-    usable_columns,
-)
+from fairfox.auxiliary.mlp import MLP
+from fairfox.auxiliary.model import AuxiliaryMember, AuxiliaryModel, FixedAuxiliary, combine_outputs, heads_of
+from fairfox.auxiliary.training import centre_and_spread, protected_loss
 from fairfox.data.dataset import Dataset, Protected
 from fairfox.errors import DataError
-from fairfox.gradients.autograd import autograd_jacobian
-from fairfox.nets.mlp import MLP
+from fairfox.gradients.alignment import Head
+from fairfox.gradients.jacobian import autograd_jacobian
 
 RACE = Protected("race", "categorical", ("a", "b", "c"))
 AGE = Protected("age", "continuous", ())
@@ -77,31 +70,6 @@ def test_columns_that_never_vary_have_exactly_zero_derivatives():
     for member in quick().fit(data).members:
         assert not autograd_jacobian(member, elsewhere)[:, :, 2].any()
         torch.testing.assert_close(member(elsewhere), member(data.x))
-
-
-def test_columns_that_vary_among_held_out_rows_only_are_not_used():
-    data = women_and_men()
-    held_out = quick().fit(data).held_out
-    constant = data.x.clone()
-    rare = torch.isin(constant[:, 0], held_out.x[:, 0])
-    constant[:, 3] = rare.float()
-    fitted = quick().fit(replace(data, x=constant))
-    assert torch.equal(fitted.held_out.x[:, 0], held_out.x[:, 0])
-    assert not autograd_jacobian(fitted.members[0], constant)[:, :, 3].any()
-
-
-def test_usable_columns_vary_and_are_not_withheld():
-    data = Dataset.from_arrays([[1.0, 2.0, 3.0], [1.0, 5.0, 6.0]], c=[0, 1])
-    data = replace(data, withheld=torch.tensor([False, False, True]))
-    assert usable_columns(data).tolist() == [False, True, False]
-
-
-def test_the_split_of_the_first_layer_is_the_member_itself():
-    net = MLP(4, 4, width=8, depth=2).member(0)
-    member = AuxiliaryMember(net, torch.tensor([True, False, True, True]), [SEX, RACE])
-    x = people(20)[0]
-    weight, bias, rest = member.first_affine
-    torch.testing.assert_close(rest(x @ weight.T + bias), member(x))
 
 
 @pytest.mark.parametrize("output", ["logit", "probability"])
@@ -237,7 +205,7 @@ def test_centre_and_spread_by_hand():
 
 @pytest.mark.parametrize("protected", [[SEX], [RACE], [AGE], [TWO], [SEX, RACE, AGE]])
 def test_a_row_of_weight_two_is_the_row_twice(protected):
-    loss = module._loss(protected)
+    loss = protected_loss(protected)
     generator = torch.Generator().manual_seed(0)
     width = sum(1 if p is TWO else p.outputs for p in protected)
     out = torch.randn(2, 5, width, generator=generator)
@@ -366,10 +334,3 @@ def test_the_global_generators_are_left_alone():
     quick(max_epochs=1).fit(all_three())
     assert torch.equal(torch.get_rng_state(), before)
     assert np.array_equal(np.random.get_state()[1], numpy_before)  # noqa: NPY002
-
-
-def test_a_fixed_auxiliary_is_left_as_it_is():
-    data = women_and_men(30)
-    fixed = FixedAuxiliary([lambda x: x], data)
-    assert fixed.fit(data) is fixed
-    assert fixed.held_out is data

@@ -9,11 +9,9 @@ from pathlib import Path
 import pytest
 from chromium import Visit, draw_all
 
-from fairfox.earlier import Side
-from fairfox.report.pair import changed_people, pair_view
-from fairfox.report.pair_files import render_pair
-from fairfox.verdicts.comparing import Pair
-from fairfox.verdicts.estimates import Estimate
+from fairfox.report.pair import Side, changed_people, pair_view, render_pair
+from fairfox.statistics.intervals import Estimate
+from fairfox.statistics.paired import Pair
 from tests.support import many_result
 
 pytestmark = pytest.mark.browser

@@ -17,8 +17,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 import fairfox
+from fairfox.benchmark.worlds import LENDING
 from fairfox.result import AuditResult
-from fairfox.synthetic.two_groups import LENDING
 
 pytestmark = pytest.mark.browser
 SCRIPT = "<script>alert(1)</script>"

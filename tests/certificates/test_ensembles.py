@@ -14,11 +14,10 @@ from sklearn import ensemble, tree
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
-from fairfox.certificates.ensembles import read_trees
-from fairfox.certificates.forest import LEAF, Ensemble
-from fairfox.certificates.way import largest_on_the_way
+from fairfox.certificates.certify import largest_on_path
+from fairfox.certificates.trees import LEAF, Ensemble, read_trees
 from fairfox.errors import OptionError
-from fairfox.models.wrap import as_model
+from fairfox.models.adapters import as_model
 from tests.certificates.brute import GRID, at_points
 
 X = np.random.default_rng(0).normal(size=(400, 4)).round(2)
@@ -125,12 +124,12 @@ def test_sums_of_leaves_are_the_librarys_own_up_to_a_constant(name: str):
 def test_certificates_equal_brute_force(name: str):
     model, _ = made(name)
     here, there = torch.tensor(X[:5]), torch.tensor(X[5:10])
-    way = largest_on_the_way(model, here, there)
-    t = torch.cat([GRID[::5], way.at])
+    path = largest_on_path(model, here, there)
+    t = torch.cat([GRID[::5], path.at])
     brute = at_points(as_model(model), here, there, t)
     # a float32 sum may differ in its last digits between two points of one leaf each
-    assert bool((way.largest >= brute - (1e-6 if "xgboost" in name else 1e-12)).all())
-    torch.testing.assert_close(way.largest, brute, atol=1e-6, rtol=0)
+    assert bool((path.largest >= brute - (1e-6 if "xgboost" in name else 1e-12)).all())
+    torch.testing.assert_close(path.largest, brute, atol=1e-6, rtol=0)
 
 
 @pytest.mark.parametrize(
@@ -147,9 +146,9 @@ def test_of_several_classes_the_audited_one_is_certified(fit: Callable[[], Any])
     model = fit()
     target = as_model(model, positive=1)
     here, there = torch.tensor(X[:4]), torch.tensor(X[4:8])
-    way = largest_on_the_way(model, here, there, target=target)
-    brute = at_points(target, here, there, torch.cat([GRID[::5], way.at]))
-    torch.testing.assert_close(way.largest, brute, atol=1e-6, rtol=0)
+    path = largest_on_path(model, here, there, target=target)
+    brute = at_points(target, here, there, torch.cat([GRID[::5], path.at]))
+    torch.testing.assert_close(path.largest, brute, atol=1e-6, rtol=0)
 
 
 def test_missing_numbers_go_the_same_way():
@@ -207,5 +206,5 @@ def test_a_tree_without_splits_is_one_leaf():
     model = lightgbm(min_child_samples=300).fit(X, CLASS)
     found = read_trees(model, 1)
     assert len(found.columns) == 0
-    way = largest_on_the_way(model, torch.tensor(X[:3]), torch.tensor(X[3:6]))
-    assert way.largest.tolist() == [0.0, 0.0, 0.0]
+    path = largest_on_path(model, torch.tensor(X[:3]), torch.tensor(X[3:6]))
+    assert path.largest.tolist() == [0.0, 0.0, 0.0]

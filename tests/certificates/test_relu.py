@@ -1,4 +1,4 @@
-"""Networks along the way: against hand-made tents, brute force and the counting of bends."""
+"""Networks along the path: against hand-made tents, brute force and the counting of bends."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from fairfox.certificates.relu import _bends, on_the_way, read_network
-from fairfox.certificates.way import largest_on_the_way
+from fairfox.auxiliary.mlp import MLP
+from fairfox.certificates.certify import largest_on_path
+from fairfox.certificates.relu import _bends, network_on_path, read_network
 from fairfox.errors import OptionError
-from fairfox.models.output import Output
-from fairfox.models.torch_model import TorchModel
-from fairfox.nets.mlp import MLP
+from fairfox.models.protocol import Output
+from fairfox.models.torch import TorchModel
 from tests.certificates.brute import at_points, close_to
 
 
@@ -25,7 +25,7 @@ def network(inputs: int, *, width: int, depth: int, seed: int = 0, outputs: int 
     return net
 
 
-def ways(people: int, features: int, *, seed: int = 0) -> tuple[Tensor, Tensor]:
+def paths(people: int, features: int, *, seed: int = 0) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(seed)
     x, move = (torch.randn(people, features, generator=generator, dtype=torch.float64) for _ in range(2))
     return x, x + move
@@ -47,29 +47,29 @@ def tent() -> nn.Sequential:
 
 def test_the_top_of_a_tent_is_found_where_it_is():
     here, there = torch.tensor([[0.0], [0.5], [2.0]]), torch.tensor([[4.0], [0.75], [-2.0]])
-    way = largest_on_the_way(tent(), here, there)
+    path = largest_on_path(tent(), here, there)
     # from 0: up to 1 at x = 1 (t = 1/4), down to -2 at x = 4; from 1/2 up to 3/4; from f = 0 at x = 2 to 1 at x = 1
-    torch.testing.assert_close(way.signed, torch.tensor([-2.0, 0.25, 1.0], dtype=torch.float64))
-    torch.testing.assert_close(way.at, torch.tensor([1.0, 1.0, 0.25], dtype=torch.float64))
-    torch.testing.assert_close(way.end, torch.tensor([-2.0, 0.25, 0.0], dtype=torch.float64))
-    assert way.worse_inside().tolist() == [False, False, True]
+    torch.testing.assert_close(path.signed, torch.tensor([-2.0, 0.25, 1.0], dtype=torch.float64))
+    torch.testing.assert_close(path.at, torch.tensor([1.0, 1.0, 0.25], dtype=torch.float64))
+    torch.testing.assert_close(path.end, torch.tensor([-2.0, 0.25, 0.0], dtype=torch.float64))
+    assert path.worse_inside().tolist() == [False, False, True]
 
 
 @pytest.mark.parametrize(("width", "depth"), [(8, 1), (64, 2), (128, 4)])
 def test_certificates_equal_brute_force_and_are_never_below_it(width: int, depth: int):
     model = TorchModel(network(10, width=width, depth=depth), output=Output("logit"))
-    here, there = ways(4, 10)
-    way = largest_on_the_way(model, here, there)
+    here, there = paths(4, 10)
+    path = largest_on_path(model, here, there)
     brute = at_points(model, here, there)
-    assert bool((way.largest >= brute - 1e-12).all())
-    closer = torch.maximum(brute, at_points(model, here, there, close_to(way.at)))
-    torch.testing.assert_close(way.largest, closer, atol=1e-9, rtol=0)
-    torch.testing.assert_close(way.largest, brute, atol=1e-4, rtol=0)  # the grid itself may miss a top by so much
+    assert bool((path.largest >= brute - 1e-12).all())
+    closer = torch.maximum(brute, at_points(model, here, there, close_to(path.at)))
+    torch.testing.assert_close(path.largest, closer, atol=1e-9, rtol=0)
+    torch.testing.assert_close(path.largest, brute, atol=1e-4, rtol=0)  # the grid itself may miss a top by so much
 
 
 def test_the_bends_of_one_layer_are_where_its_units_pass_zero():
     net = network(3, width=16, depth=1)
-    here, there = ways(5, 3, seed=2)
+    here, there = paths(5, 3, seed=2)
     owner, t, _ = _bends(read_network(TorchModel(net)).layers, here, there)
     before, after = net[0](here).detach(), net[0](there).detach()
     crossed = before.sign() != after.sign()
@@ -81,7 +81,7 @@ def test_the_bends_of_one_layer_are_where_its_units_pass_zero():
 
 def test_between_bends_the_log_odds_are_linear():
     net = network(4, width=12, depth=3)
-    here, there = ways(3, 4, seed=5)
+    here, there = paths(3, 4, seed=5)
     owner, t, values = _bends(read_network(TorchModel(net)).layers, here, there)
     same = owner[1:] == owner[:-1]
     middle = (0.5 * (t[1:] + t[:-1]))[same]
@@ -96,27 +96,14 @@ def test_between_bends_the_log_odds_are_linear():
 @given(seed=st.integers(0, 10_000), batch=st.integers(1, 9), scale=st.sampled_from([1e-3, 1.0, 1e3]))
 def test_neither_order_nor_batches_nor_units_of_the_output_matter(seed: int, batch: int, scale: float):
     net = network(3, width=8, depth=2, seed=seed)
-    here, there = ways(8, 3, seed=seed)
-    way = largest_on_the_way(net, here, there)
+    here, there = paths(8, 3, seed=seed)
+    path = largest_on_path(net, here, there)
     order = torch.randperm(8, generator=torch.Generator().manual_seed(seed))
-    mixed = largest_on_the_way(net, here[order], there[order], batch_size=batch)
-    torch.testing.assert_close(mixed.signed, way.signed[order], atol=1e-12, rtol=1e-12)
+    mixed = largest_on_path(net, here[order], there[order], batch_size=batch)
+    torch.testing.assert_close(mixed.signed, path.signed[order], atol=1e-12, rtol=1e-12)
     net[-1].weight.data *= scale
     net[-1].bias.data *= scale
-    torch.testing.assert_close(largest_on_the_way(net, here, there).largest, scale * way.largest)
-
-
-@settings(max_examples=20, deadline=None)
-@given(seed=st.integers(0, 10_000))
-def test_longer_ways_are_at_least_as_bad_and_parts_make_the_whole(seed: int):
-    net = network(3, width=8, depth=2, seed=seed)
-    here, there = ways(6, 3, seed=seed)
-    half = here + 0.5 * (there - here)
-    first, whole = (largest_on_the_way(net, here, end) for end in (half, there))
-    assert bool((whole.largest >= first.largest - 1e-12).all())
-    rest = largest_on_the_way(net, half, there)  # its changes are counted from the middle
-    f = net(half)[:, 0].detach() - net(here)[:, 0].detach()
-    assert bool((whole.largest <= torch.maximum(first.largest, f.abs() + rest.largest) + 1e-12).all())
+    torch.testing.assert_close(largest_on_path(net, here, there).largest, scale * path.largest)
 
 
 def test_other_layers_of_trained_networks_are_read_too():
@@ -125,43 +112,35 @@ def test_other_layers_of_trained_networks_are_read_too():
     norm.running_mean, norm.running_var = torch.tensor([1.0, 2, 3, 4]).double(), torch.tensor([1.0, 4, 9, 16]).double()
     norm.weight.data, norm.bias.data = torch.tensor([1.0, -1, 2, 1]).double(), torch.tensor([0.0, 1, 0, -1]).double()
     net = nn.Sequential(norm, nn.Sequential(inner, nn.Identity()), nn.Dropout(), nn.Sigmoid(), nn.Flatten(0)).eval()
-    here, there = ways(4, 4)
-    way = largest_on_the_way(net, here, there)
-    brute = at_points(TorchModel(net), here, there, torch.cat([torch.linspace(0, 1, 10_000).double(), way.at]))
-    torch.testing.assert_close(way.largest, brute, atol=1e-9, rtol=0)
+    here, there = paths(4, 4)
+    path = largest_on_path(net, here, there)
+    brute = at_points(TorchModel(net), here, there, torch.cat([torch.linspace(0, 1, 10_000).double(), path.at]))
+    torch.testing.assert_close(path.largest, brute, atol=1e-9, rtol=0)
 
 
 def test_two_log_odds_are_one_and_a_column_of_values_is_its_own():
     net = network(3, width=8, depth=2, outputs=2)
-    here, there = ways(4, 3)
+    here, there = paths(4, 3)
     odds = TorchModel(net, output=Output("logit", column=1))
     soft = TorchModel(nn.Sequential(net, nn.Softmax(dim=1)), output=Output("probability", column=1))
     value = TorchModel(net, output=Output("value", column=0))
     for model in (odds, soft, value):
-        way = largest_on_the_way(model, here, there)
-        brute = at_points(model, here, there, torch.cat([torch.linspace(0, 1, 10_000).double(), way.at]))
-        torch.testing.assert_close(way.largest, brute, atol=1e-9, rtol=0)
-    torch.testing.assert_close(
-        largest_on_the_way(odds, here, there).largest, largest_on_the_way(soft, here, there).largest
-    )
+        path = largest_on_path(model, here, there)
+        brute = at_points(model, here, there, torch.cat([torch.linspace(0, 1, 10_000).double(), path.at]))
+        torch.testing.assert_close(path.largest, brute, atol=1e-9, rtol=0)
+    torch.testing.assert_close(largest_on_path(odds, here, there).largest, largest_on_path(soft, here, there).largest)
 
 
 def test_a_network_in_float32_is_certified_in_float64():
     net = MLP(5, width=16, depth=2, seed=3).member(0)
     model = TorchModel(net, output=Output("logit"))
-    here, there = ways(6, 5)
-    way = on_the_way(read_network(model), here, there)
-    assert way.largest.dtype == torch.float64
+    here, there = paths(6, 5)
+    path = network_on_path(read_network(model), here, there)
+    assert path.largest.dtype == torch.float64
     assert net[0].weight.dtype == torch.float32
-    torch.testing.assert_close(way.end, (model(there) - model(here))[:, 0], atol=1e-6, rtol=0)
+    torch.testing.assert_close(path.end, (model(there) - model(here))[:, 0], atol=1e-6, rtol=0)
     double = TorchModel(net.double(), output=Output("logit"))
-    torch.testing.assert_close(largest_on_the_way(double, here, there).largest, way.largest, atol=0, rtol=0)
-
-
-def test_who_does_not_move_has_no_change():
-    here, _ = ways(3, 2)
-    way = largest_on_the_way(network(2, width=4, depth=1), here, here)
-    assert way.largest.tolist() == way.signed.tolist() == way.at.tolist() == [0.0, 0.0, 0.0]
+    torch.testing.assert_close(largest_on_path(double, here, there).largest, path.largest, atol=0, rtol=0)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Tree ensembles along the way: every step, to the last bit, against the models themselves."""
+"""Tree ensembles along a path: every step, to the last bit, against the models themselves; thresholds in float32."""
 
 from __future__ import annotations
 
@@ -8,21 +8,26 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.tree import DecisionTreeRegressor
 from torch import Tensor
 
-from fairfox.certificates.ensembles import read_trees
-from fairfox.certificates.inputs import numbers_of
-from fairfox.certificates.trees import walk
-from fairfox.certificates.way import largest_on_the_way
+from fairfox.certificates.certify import largest_on_path
+from fairfox.certificates.path import path_numbers
+from fairfox.certificates.trees import (
+    LEAF,
+    Tree,
+    gather_trees,
+    leaf_stretches,
+    read_trees,
+    rounded_to_float32,
+    seen_in_float32,
+)
 from fairfox.errors import ModelError
-from fairfox.models.blackbox import BlackBoxModel
-from fairfox.models.output import Output
-from fairfox.models.protocol import predict
-from fairfox.models.wrap import as_model
+from fairfox.models.adapters import BlackBoxModel, as_model
+from fairfox.models.protocol import Output
 from tests.certificates.brute import GRID, at_points, beside
 
 FEATURES = 6
@@ -37,7 +42,7 @@ def training() -> tuple[np.ndarray, np.ndarray]:
     return x, (x[:, 0] + x[:, 1] * x[:, 2] + 0.5 * rng.normal(size=600) > 0).astype(int)
 
 
-def ways(people: int, *, seed: int = 1) -> tuple[Tensor, Tensor]:
+def paths(people: int, *, seed: int = 1) -> tuple[Tensor, Tensor]:
     """Return people and where they go: some columns stay, some move by halves and tenths."""
     rng = np.random.default_rng(seed)
     here = training()[0][rng.integers(0, 600, people)]
@@ -48,7 +53,7 @@ def ways(people: int, *, seed: int = 1) -> tuple[Tensor, Tensor]:
 
 def steps(model: Any, here: Tensor, there: Tensor) -> Tensor:
     """Return every t at which somebody changes a leaf."""
-    pieces = walk(read_trees(model, 1), numbers_of(as_model(model), here, there))
+    pieces = leaf_stretches(read_trees(model, 1), path_numbers(as_model(model), here, there))
     return torch.as_tensor(np.unique(pieces.first).view(np.float64))
 
 
@@ -58,27 +63,27 @@ def steps(model: Any, here: Tensor, there: Tensor) -> Tensor:
 )
 def test_two_hundred_trees_equal_brute_force_and_points_beside_every_step(estimator: Any):
     model = estimator.fit(*training())
-    here, there = ways(2)
-    way = largest_on_the_way(model, here, there)
+    here, there = paths(2)
+    path = largest_on_path(model, here, there)
     for person in range(2):
         row = slice(person, person + 1)
         t = torch.cat([GRID, beside(steps(model, here[row], there[row]), steps=1)])
-        assert way.largest[person] == at_points(as_model(model), here[row], there[row], t)[0]
-    assert bool((way.largest >= at_points(as_model(model), here, there) - 1e-15).all())
+        assert path.largest[person] == at_points(as_model(model), here[row], there[row], t)[0]
+    assert bool((path.largest >= at_points(as_model(model), here, there) - 1e-15).all())
 
 
 def test_a_staircase_by_hand():
     x = np.arange(5.0)[:, None]
     model = DecisionTreeRegressor().fit(x, [0.0, 3.0, -1.0, 2.0, 1.0])  # steps at 0.5, 1.5, 2.5, 3.5
     here, there = torch.tensor([[0.0], [4.0], [2.0], [0.0]]), torch.tensor([[4.0], [0.0], [2.2], [0.5]])
-    way = largest_on_the_way(model, here.double(), there.double())
+    path = largest_on_path(model, here.double(), there.double())
     # back from 4 the values are 1, 2, -1, 3, 0: -1 and 3 are 2 away from 1, and -1 comes first
-    assert way.signed.tolist() == [3.0, -2.0, 0.0, 0.0]
-    assert way.end.tolist() == [1.0, -1.0, 0.0, 0.0]
-    assert way.largest.tolist() == [3.0, 2.0, 0.0, 0.0]
+    assert path.signed.tolist() == [3.0, -2.0, 0.0, 0.0]
+    assert path.end.tolist() == [1.0, -1.0, 0.0, 0.0]
+    assert path.largest.tolist() == [3.0, 2.0, 0.0, 0.0]
     # the first t at which 4 t is above 0.5 once it is rounded to float32
     first = float(np.nextafter(np.float32(0.5), np.float32(1)))
-    assert 0.125 < way.at[0] < first / 4
+    assert 0.125 < path.at[0] < first / 4
 
 
 def test_columns_that_pass_at_the_same_moment_are_told_apart_by_their_last_bits():
@@ -89,29 +94,15 @@ def test_columns_that_pass_at_the_same_moment_are_told_apart_by_their_last_bits(
     assert model.predict(corners).tolist() == [0, 1, 1, 0]  # either of two, and both split at 0.4
     starts = np.random.default_rng(0).uniform(0.0, 0.39, size=(300, 2))
     here, there = torch.tensor(starts), torch.tensor(0.8 - starts)  # both columns are at 0.4 when t = 1/2
-    way = largest_on_the_way(model, here, there)
+    path = largest_on_path(model, here, there)
     t = beside(torch.full((1,), 0.5, dtype=torch.float64), steps=40)
     brute = at_points(as_model(model), here, there, torch.cat([GRID[::100], t]))
-    assert bool((way.largest >= brute).all())
-    alone = (way.largest > 0.1).sum()
+    assert bool((path.largest >= brute).all())
+    alone = (path.largest > 0.1).sum()
     assert 0 < alone < 300  # for some one column is over for a few floating-point numbers, for others never
-    row = int((way.largest > 0.1).nonzero()[0, 0])
-    point = here[row] + way.at[row] * (there - here)[row]
+    row = int((path.largest > 0.1).nonzero()[0, 0])
+    point = here[row] + path.at[row] * (there - here)[row]
     assert bool((point[0] > 0.4) != (point[1] > 0.4))
-
-
-@settings(max_examples=10, deadline=None)
-@given(seed=st.integers(0, 10_000), batch=st.integers(1, 12))
-def test_neither_order_nor_batches_matter(seed: int, batch: int):
-    model = small_forest()
-    here, there = ways(10, seed=seed)
-    way = largest_on_the_way(model, here, there)
-    order = torch.randperm(10, generator=torch.Generator().manual_seed(seed))
-    mixed = largest_on_the_way(model, here[order], there[order], batch_size=batch)
-    assert torch.equal(mixed.signed, way.signed[order])
-    assert torch.equal(mixed.at, way.at[order])
-    at = here + way.at[:, None] * (there - here)
-    assert torch.equal(predict(as_model(model), at) - predict(as_model(model), here), way.signed)
 
 
 @cache
@@ -121,7 +112,7 @@ def small_forest() -> RandomForestClassifier:
 
 def test_every_step_changes_some_leaf_and_nothing_changes_between():
     model = small_forest()
-    here, there = ways(1, seed=4)
+    here, there = paths(1, seed=4)
     t = steps(model, here, there)
     assert len(t) > 5
 
@@ -142,33 +133,69 @@ def test_missing_numbers_go_where_the_model_sends_them():
     gone = here.isnan()
     there = torch.where(gone, torch.nan, torch.where(there.isnan(), here, there))
     there[0, 0] = torch.where(gone[0, 0], 1.0, torch.nan)  # missing at one end only
-    way = largest_on_the_way(model, here, there)
-    assert way.certified.tolist() == [False] + [True] * 39
-    assert way.reasons[0] == "a value is missing at one end of the way only"
+    path = largest_on_path(model, here, there)
+    assert path.certified.tolist() == [False] + [True] * 39
+    assert path.reasons[0] == "a value is missing at one end of the path only"
     t = GRID[::10]
     torch.testing.assert_close(
-        way.largest[1:6],
-        at_points(as_model(model), here[1:6], there[1:6], torch.cat([t, way.at[1:6]])),
+        path.largest[1:6],
+        at_points(as_model(model), here[1:6], there[1:6], torch.cat([t, path.at[1:6]])),
         atol=1e-3,
         rtol=0,
     )
-    assert bool((way.largest[1:6] >= at_points(as_model(model), here[1:6], there[1:6], t)).all())
+    assert bool((path.largest[1:6] >= at_points(as_model(model), here[1:6], there[1:6], t)).all())
 
 
 def test_trees_that_are_not_the_models_are_noticed():
     model, other = small_forest(), RandomForestClassifier(10, max_depth=4, random_state=5).fit(*training())
-    here, there = ways(20)
+    here, there = paths(20)
     target = BlackBoxModel(
         lambda rows: -model.predict_proba(rows), decoder=None, kind="encoded", output=Output(column=1)
     )
     assert torch.equal(  # the opposite of the model's answers rises where they fall
-        largest_on_the_way(model, here, there, target=target).largest, largest_on_the_way(model, here, there).largest
+        largest_on_path(model, here, there, target=target).largest, largest_on_path(model, here, there).largest
     )
     with pytest.raises(ModelError, match="do not order people"):
-        largest_on_the_way(other, here, there, target=target)
+        largest_on_path(other, here, there, target=target)
 
 
-def test_nobody_is_certified_in_no_time():
-    way = largest_on_the_way(small_forest(), torch.zeros(0, FEATURES), torch.zeros(0, FEATURES))
-    assert way.largest.shape == way.at.shape == (0,)
-    assert way.reasons == ()
+THRESHOLDS = st.floats(-1e30, 1e30, allow_nan=False)
+
+
+def stump(threshold: float, left: float, right: float) -> Tree:
+    """Return a tree that splits column 0 once."""
+    return Tree(
+        np.array([0, LEAF, LEAF]),
+        np.array([threshold, 0.0, 0.0]),
+        np.array([1, -1, -1]),
+        np.array([2, -1, -1]),
+        np.array([True, False, False]),
+        np.array([0.0, left, right]),
+    )
+
+
+@given(THRESHOLDS)
+def test_the_limit_is_the_last_float64_that_rounds_to_the_left(threshold: float):
+    limit = rounded_to_float32(np.array([threshold]))[0]
+    assert float(np.float32(limit)) <= threshold
+    assert float(np.float32(np.nextafter(limit, np.inf))) > threshold
+
+
+def test_trees_are_put_one_after_the_other():
+    ensemble = gather_trees([stump(1.0, -1.0, 2.0), stump(3.0, 5.0, -7.0)])
+    assert ensemble.roots.tolist() == [0, 3]
+    assert ensemble.nodes.left[[0, 3]].tolist() == [1, 4]
+    assert ensemble.nodes.right[[0, 3]].tolist() == [2, 5]
+    assert ensemble.columns.tolist() == [0]
+    np.testing.assert_allclose(ensemble.slack, 1e-9 * (2 + 7))  # of the largest leaves
+    assert gather_trees([stump(1.0, -1.0, 2.0)], comparable=False).slack == np.inf
+    float32 = gather_trees([stump(1.0, -1.0, 2.0)] * 4, precision=np.float32).slack
+    np.testing.assert_allclose(float32, 4 * 8 * 2.0**-23)
+
+
+def test_only_columns_in_float32_get_other_limits():
+    ensemble = gather_trees([stump(0.1, -1.0, 2.0)])
+    assert seen_in_float32(ensemble, np.array([False])) is ensemble
+    rounded = seen_in_float32(ensemble, np.array([True])).nodes.threshold
+    assert rounded[0] == rounded_to_float32(np.array([0.1]))[0] != 0.1
+    assert rounded[1:].tolist() == [0.0, 0.0]

@@ -217,7 +217,7 @@ def test_certificates_are_proved_and_written(people: Path):
     said = " ".join(done.stdout.split())
     fields = json.loads((people / "out/summary.json").read_text())
     within, scores = fields["certificates"]["within_delta"], pq.read_table(people / "out/scores.parquet")
-    assert f"For {within} of 200 people no point on the way to the other group changes the prediction" in said
+    assert f"For {within} of 200 people no point on the path to the other group changes the prediction" in said
     # one step at 3200: who passes it changes by 1, everybody else by 0, and no point inside is worse
     assert scores["certificate"].to_pylist() == pytest.approx(scores["score"].to_pylist())
     assert within == 200 - fields["counts"]["flagged"]

@@ -9,6 +9,7 @@ from click.testing import CliRunner, Result
 
 from fairfox.cli.main import cli
 from tests.schemas import assert_valid_summary
+from tests.test_compare_audits import DAMAGES, SETTINGS, audited, spoil, write
 
 MODEL = """
 import numpy as np
@@ -32,13 +33,21 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.fixture
+def audits(tmp_path: Path) -> Path:
+    write(audited(), tmp_path / "first")
+    write(audited(times=3.0), tmp_path / "second")
+    return tmp_path
+
+
 def run(folder: Path, *options: str, models: tuple[str, str] = ("model.py:steep", "model.py:gentle")) -> Result:
     named = [*(str(folder / model) if "://" not in model else model for model in models), str(folder / "people.csv")]
     return CliRunner().invoke(cli, ["compare", *named, "--out", str(folder / "out"), *options])
 
 
 def test_a_comparison_prints_the_verdict_and_writes_its_files(folder: Path):
-    done = run(folder, "--protected", "sex", "--refits", "2", "--sample", "100", "--columns-b", "income")
+    columns = ["--columns", "income, age", "--columns-b", " income"]
+    done = run(folder, "--protected", "sex", "--refits", "2", "--sample", "100", *columns)
     assert done.exit_code == 0, done.stderr
     assert "Verdict: B is fairer. On the same 100 people" in done.stdout
     assert "Written: " in done.stderr
@@ -58,12 +67,85 @@ def test_a_comparison_prints_the_verdict_and_writes_its_files(folder: Path):
         (("-c", "sex"), ("model.py:steep", "model.py:none"), "none"),
         (("-c", "race"), ("model.py:steep", "model.py:gentle"), "race"),
         ((), ("model.py:steep", "model.py:gentle"), "--protected"),
+        (
+            ("-c", "sex", "--margin", "1"),
+            ("model.py:steep", "model.py:gentle"),
+            "margin is an option of two stored audits",
+        ),
     ],
 )
 def test_what_cannot_be_compared_is_refused_in_one_sentence(folder: Path, options, models, message: str):
-    done = run(folder, *options, models=models)
+    refused(run(folder, *options, models=models), message)
+    assert not (folder / "out").exists()
+
+
+def run_audits(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(cli, ["compare", *map(str, arguments)])
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "code", "word"), [("first", "second", 1, "worse"), ("second", "first", 0, "not worse")]
+)
+def test_of_two_audits_the_exit_code_says_whether_the_second_is_worse(
+    audits: Path, first: str, second: str, code: int, word: str
+):
+    means = {"first": "6.1 points", "second": "18.3 points"}
+    done = run_audits(audits / first, audits / second)
+    assert done.exit_code == code, done.stderr
+    assert done.stderr == ""
+    went = f"the mean score went from {means[first]} to {means[second]}, by "
+    title, verdict, share = done.stdout.splitlines()
+    assert title.startswith(f"fairfox compare: before is {audits / first}, now is ")
+    assert verdict.startswith(f"Verdict: {word}. Of the same 38 people {went}")
+    assert share.startswith("Flagged: ")
+
+
+def test_files_of_two_audits_are_written_where_a_folder_is_named(audits: Path):
+    done = run_audits(audits / "first", audits / "second", "--out", audits / "out")
+    assert done.exit_code == 1, done.stderr
+    assert done.stderr.startswith(f"Written: {audits / 'out'}")
+    names = {"report.html", "report.json", "summary.json", "summary.md", "junit.xml"}
+    assert {path.name for path in (audits / "out").iterdir()} == names
+    fields = assert_valid_summary((audits / "out/summary.json").read_text(), "drift")
+    assert (fields["word"], fields["audits"]["first"]["name"]) == ("worse", str(audits / "first"))
+
+
+def test_a_wide_margin_lets_a_rise_pass(audits: Path):
+    done = run_audits(audits / "first", audits / "second", "--margin", "1")
+    assert done.exit_code == 0
+    assert "surely no more than the 100 points that would count" in done.stdout
+
+
+def test_a_share_without_an_interval_is_printed_without(tmp_path: Path):
+    for times in (1.0, 3.0):
+        write(audited(times=times, settings={**SETTINGS, "decision_threshold": 0.5}), tmp_path / f"{times:g}")
+    done = run_audits(tmp_path / "1", tmp_path / "3")
+    assert done.exit_code == 1, done.stderr
+    assert done.stdout.splitlines()[2] == "Flagged: 60.5 % before, 89.5 % now; a difference of +28.9 points."
+
+
+@pytest.mark.parametrize("command", ["compare", "plan"])
+@pytest.mark.parametrize(("keys", "value"), DAMAGES[::4])
+def test_a_damaged_audit_is_one_sentence(audits: Path, command: str, keys, value):
+    spoil(audits / "first", keys, value)
+    named = [str(audits / "first"), *([str(audits / "second")] if command == "compare" else [])]
+    refused(CliRunner().invoke(cli, [command, *named]), "")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["nowhere"], "give a folder that `fairfox audit` wrote, or the table of people as well"),
+        (["first", "--margin", "-1"], "-1"),
+        (["first", "--refits", "3"], "--refits says how to audit two models, and no TABLE is given"),
+    ],
+)
+def test_bad_input_is_one_sentence(audits: Path, options: list[str], message: str):
+    refused(run_audits(audits / "first", audits / options[0], *options[1:]), message)
+
+
+def refused(done: Result, message: str) -> None:
     assert done.exit_code == 2
     assert done.stdout == ""
     assert len(done.stderr.splitlines()) == 1
     assert message in done.stderr
-    assert not (folder / "out").exists()

@@ -13,8 +13,7 @@ from click.testing import CliRunner
 from servers import Reply, free_address, serving
 
 from fairfox.cli.main import COMMANDS, cli
-from fairfox.data import german
-from fairfox.data.catalog import CATALOG
+from fairfox.data.catalog import DATASETS
 
 
 @pytest.fixture
@@ -30,31 +29,33 @@ def run(*arguments: str):
 
 
 def served(monkeypatch: pytest.MonkeyPatch, root: str, content: bytes = b"rows") -> None:
-    remote = replace(german.FILES[0].remote, address=f"{root}/g", sha256=sha256(content).hexdigest())
-    monkeypatch.setattr(german, "FILES", (replace(german.FILES[0], remote=remote),))
+    """Let the file of german come from a server on this machine."""
+    german = DATASETS["german"]
+    file = replace(german.files[0], address=f"{root}/g", sha256=sha256(content).hexdigest())
+    monkeypatch.setitem(DATASETS, "german", replace(german, files=(file,)))
 
 
-def test_the_list_says_where_each_dataset_stands(home: Path):
+def test_the_list_says_where_each_dataset_is(home: Path):
     (home / "law_data.csv").write_text("")
     done = run()
     assert done.exit_code == 0
     lines = {line.split("│")[1].strip(): line for line in done.stdout.splitlines() if line.startswith("│")}
-    assert list(lines) == list(CATALOG)
+    assert list(lines) == list(DATASETS)
     assert "in FAIRFOX_DATA" in lines["law"]
     assert "to be got by hand" in lines["chicago"]
     assert "can be downloaded" in lines["adult"]
     assert "with scikit-learn" in lines["wdbc"]
 
 
-def test_a_dataset_is_fetched_into_the_cache_and_told_about(home: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_dataset_is_fetched_into_the_cache_and_described(home: Path, monkeypatch: pytest.MonkeyPatch):
     with serving(lambda asked: Reply(b"rows")) as server:
         served(monkeypatch, server.root)
         done = run("german")
     assert done.exit_code == 0
     assert done.stdout == f"{home / 'cache' / 'german.data'}\n"
     assert (home / "cache" / "german.data").read_bytes() == b"rows"
-    assert f"What is wrong with it: {CATALOG['german'].trouble}." in done.stderr
-    assert "from fairfox.data.german import load_german" in done.stderr
+    assert f"What is wrong with it: {DATASETS['german'].trouble}." in done.stderr
+    assert "from fairfox.data.datasets import load_german" in done.stderr
     monkeypatch.delenv("FAIRFOX_DATA")
     assert "in the cache" in run().stdout
 

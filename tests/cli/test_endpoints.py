@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ from servers import Asked, HangUp, Reply, free_address, open_inference, serving
 from fairfox.cli.main import cli
 
 TABLE = people(80)
-ABOUT = re.compile(r"^About (\d+) calls of up to (\d+) rows to (\S+)\.$", re.M)
 MODEL = """
 def score(table):
     return 1 / (1 + 2.718281828459045 ** (3.2 - table["income"] / 1000))
@@ -46,12 +44,11 @@ def plain(model: str, *options: str) -> Result:
 
 
 def refused(done: Result) -> str:
-    """Return the sentence, having checked that nothing was written and that little else was said."""
+    """Return the sentence, having checked that nothing was written and nothing else was said."""
     assert done.exit_code == 2, done.output
     assert done.stdout == ""
     assert not Path("out").exists()
-    said = ABOUT.sub("", done.stderr).split("\n")
-    lines = [line for line in said if line]
+    lines = [line for line in done.stderr.split("\n") if line]
     assert len(lines) == 1, done.stderr
     assert lines[0].startswith("Error: ")
     return lines[0]
@@ -102,44 +99,24 @@ def test_a_v2_server_is_audited_on_the_columns_it_names(folder: Path):
     assert json.loads((folder / "out/summary.json").read_text())["settings"]["columns"] == ["income", "age"]
 
 
-# --- the count ------------------------------------------------------------------------------------------------------
+# --- the limit ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("options", [["--batch-rows", "30"], ["--batch-rows", "30", "--drop", "job"]])
-def test_the_calls_are_counted_before_the_first(folder: Path, options: list[str]):
+def test_an_audit_within_its_limit_of_calls_passes(folder: Path):
     with serving(score) as server:
-        done = run(f"{server.root}/invocations", *options)
+        done = run(f"{server.root}/invocations", "--batch-rows", "30", "--drop", "job", "--max-calls", "10000")
     assert done.exit_code == 0, done.output
-    counted = ABOUT.search(done.stderr)
-    assert counted is not None
-    assert (counted[2], counted[3]) == ("30", f"{server.root}/invocations")
-    assert 0.8 * int(counted[1]) <= server.predictions <= int(counted[1])
-    again = [len(asked.body["dataframe_split"]["data"]) for asked in server.asked]
-    assert max(again) == 30
+    assert max(len(asked.body["dataframe_split"]["data"]) for asked in server.asked) == 30
 
 
-def test_more_calls_than_allowed_are_refused_before_the_first(folder: Path):
-    with serving(score) as server:
-        message = refused(run(f"{server.root}/invocations", "--max-calls", "10"))
-        assert server.asked == []
-        needed = re.search(r"needs about (\d+) calls of up to 1000 rows, and --max-calls allows 10", message)
-        assert needed is not None
-        done = run(f"{server.root}/invocations", "--max-calls", needed[1])
-        assert done.exit_code == 0, done.output
-        assert server.predictions <= int(needed[1])
-
-
-def test_repeated_tries_are_calls_too(folder: Path):
-    with serving(score) as server:
-        needed = refused(run(f"{server.root}/invocations", "--max-calls", "1")).split("about ")[1].split()[0]
-
+def test_the_limit_of_calls_is_hard_and_repeated_tries_count(folder: Path):
     def busy_once(asked: Asked) -> Reply:
         return Reply(status=503) if server.predictions == 5 else score(asked)
 
     with serving(busy_once) as server:
-        message = refused(plain(f"{server.root}/invocations", "--retries", "1", "--max-calls", needed))
-    assert f"called {needed} times, repeated tries included" in message
-    assert server.predictions == int(needed)
+        message = refused(plain(f"{server.root}/invocations", "--retries", "1", "--max-calls", "10"))
+    assert "called 10 times, repeated tries included, which is all that --max-calls (max_calls=...) allows" in message
+    assert server.predictions == 10
 
 
 # --- what is refused ------------------------------------------------------------------------------------------------
@@ -162,24 +139,12 @@ def replies(reply: Any) -> Callable[[Asked], Reply]:
     return lambda asked: reply
 
 
-def slow(asked: Asked) -> Reply:
-    import time
-
-    time.sleep(1)
-    return Reply([])
-
-
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        (slow, "did not answer within 0.2 s"),
-        (replies(Reply(b"\x00\x01garbage")), "not JSON"),
         (replies(Reply(b"<html>")), "not JSON"),
         (replies(Reply({"predictions": [0.5] * 79})), "79 predictions for 80 rows"),
-        (replies(Reply({"predictions": [0.5] * 79 + [None]})), "null, NaN or infinity for 1 of 80 rows"),
-        (replies(Reply({"message": "out of memory"}, 500)), "failed (HTTP 500): out of memory"),
-        (replies(Reply(status=401)), "--auth-env"),
-        (replies(Reply(status=307, headers={"Location": "http://127.0.0.1:1/invocations"})), "another server"),
+        (replies(Reply({"predictions": [0.5] * 79 + [None]})), "NaN or infinity for 1 of 80 individuals"),
         (half(score), "broke the connection off, after 20 answered calls"),
     ],
 )
@@ -187,7 +152,7 @@ def test_a_server_that_disappoints_is_one_sentence_and_no_files(
     folder: Path, answer: Callable[[Asked], Reply], message: str
 ):
     with serving(answer) as server:
-        assert message in refused(run(f"{server.root}/invocations", "--timeout", "0.2", "--drop", "job"))
+        assert message in refused(run(f"{server.root}/invocations", "--drop", "job"))
 
 
 def test_an_address_at_which_nobody_listens_is_refused(folder: Path):
@@ -195,28 +160,15 @@ def test_an_address_at_which_nobody_listens_is_refused(folder: Path):
     assert "refused the connection" in refused(run(f"{free_address()}/v2/models/rule/infer"))
 
 
-def test_https_where_http_is_spoken_is_refused(folder: Path):
-    with serving(score) as server:
-        assert "speak https" in refused(run(f"{server.root.replace('http', 'https')}/invocations"))
-
-
-@pytest.mark.parametrize(
-    ("url", "message"),
-    [
-        ("http://127.0.0.1:1/predict", "Open Inference Protocol v2"),
-        ("ftp://127.0.0.1:1/invocations", "only http and https"),
-        ("http://me:hunter2@127.0.0.1:1/invocations", "--auth-env"),
-    ],
-)
-def test_urls_that_cannot_be_asked_are_refused(folder: Path, url: str, message: str):
-    done = run(url)
-    assert message in refused(done)
+def test_a_user_name_in_the_url_is_refused_and_not_repeated(folder: Path):
+    done = run("http://me:hunter2@127.0.0.1:1/invocations")
+    assert "--auth-env" in refused(done)
     assert "hunter2" not in done.output
 
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("--max-calls", "5"), ("--batch-rows", "5"), ("--timeout", "5"), ("--retries", "0"), ("--auth-env", "HOME")],
+    [("--max-calls", "5"), ("--retries", "0"), ("--auth-env", "HOME")],
 )
 def test_options_of_an_endpoint_are_refused_for_other_models(folder: Path, option: str, value: str):
     assert f"{option} is for a model behind a URL" in refused(plain("model.py:score", option, value))

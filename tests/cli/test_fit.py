@@ -4,9 +4,9 @@ import pyarrow.csv
 import pytest
 from click.testing import CliRunner, Result
 
+from fairfox.benchmark.worlds import LENDING
 from fairfox.cli.main import cli
-from fairfox.storage import load_test
-from fairfox.synthetic.two_groups import LENDING
+from fairfox.fairtests.storage import load_test
 
 
 @pytest.fixture

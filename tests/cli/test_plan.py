@@ -3,7 +3,7 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from fairfox.cli.main import cli
-from tests.test_earlier import audited, write
+from tests.test_compare_audits import audited, write
 
 
 def test_a_plan_says_how_many_people_and_what_others_would_show():

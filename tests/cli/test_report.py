@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from tests.test_earlier import audited
 
 from fairfox.cli.main import cli
-from fairfox.report.outputs import write_outputs
-from tests.test_earlier import audited
+from fairfox.report.files import write_outputs
 
 
 @pytest.fixture(scope="module")

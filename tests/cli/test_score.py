@@ -9,10 +9,10 @@ import pytest
 from click.testing import CliRunner, Result
 from sklearn.linear_model import LogisticRegression
 
+from fairfox.benchmark.worlds import LENDING
 from fairfox.cli.main import cli
-from fairfox.fitting import fit_test
-from fairfox.storage import save_test
-from fairfox.synthetic.two_groups import LENDING
+from fairfox.fairtests.storage import save_test
+from fairfox.pipeline import fit
 from tests.schemas import assert_valid_summary
 
 COLUMNS = ["income", "debt_ratio"]
@@ -26,7 +26,7 @@ def predict(table):
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a fitted test, a model, and people to be scored."""
     out = tmp_path_factory.mktemp("score")
-    save_test(fit_test(LENDING.sample(200, seed=0).table, protected="sex", columns=COLUMNS, refits=2), out / "test.fox")
+    save_test(fit(LENDING.sample(200, seed=0).table, protected="sex", columns=COLUMNS, refits=2), out / "test.fox")
     (out / "model.py").write_text(MODEL)
     pyarrow.csv.write_csv(LENDING.sample(100, seed=1).table, out / "new.csv")
     return out
@@ -134,7 +134,7 @@ def test_a_test_that_fails_on_people_is_one_sentence(folder: Path, tmp_path: Pat
     monkeypatch.setattr("fairfox.fitted.infer_groups", fails)
     done = run(folder, tmp_path / "out")
     assert done.exit_code == 2
-    assert "test.fox' does not fit together (IndexError); write it again with fairfox fit" in done.stderr
+    assert "test.fox' is inconsistent (IndexError); write it again with fairfox fit" in done.stderr
 
 
 def test_a_folder_that_cannot_be_written_is_one_sentence(folder: Path, tmp_path: Path):

@@ -4,7 +4,8 @@ from dataclasses import replace
 from rich.console import Console
 
 from fairfox.cli.tables import MOST_FEATURES, print_result
-from fairfox.result import AuditResult, Features
+from fairfox.findings import Features
+from fairfox.result import AuditResult
 from tests.support import RACES, example_result, many_result, without_sign
 
 

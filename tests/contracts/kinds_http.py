@@ -12,7 +12,7 @@ import pandas as pd
 from contracts.kinds import GRANTED, NUMBERS, Kind, hist_boosting, mixed, numeric, pipeline, same_rule
 from servers import open_inference, start, start_mlflow
 
-from fairfox.models.http_model import Endpoint
+from fairfox.models.http import Endpoint
 
 
 def v2(predict: Callable[[pd.DataFrame], np.ndarray], inputs: list[tuple[str, str, list[int]]]) -> Endpoint:
@@ -38,7 +38,7 @@ def forest() -> Kind:
     frame = numeric()
     fitted = hist_boosting().fit(frame, GRANTED)
     endpoint = v2(fitted.predict_proba, each(income="FP64", age="FP64", debt="FP64", member="BOOL"))
-    return Kind(endpoint, fitted.predict_proba(frame)[:, 1], mixed()[["sex", *frame]], trees=True)
+    return Kind(endpoint, fitted.predict_proba(frame)[:, 1], mixed()[["sex", *frame]])
 
 
 @cache

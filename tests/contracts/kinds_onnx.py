@@ -17,7 +17,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
-from fairfox.models.onnx_model import OnnxModel
+from fairfox.models.onnx import OnnxModel
 
 
 def in_file(proto: Any) -> OnnxModel:
@@ -73,7 +73,7 @@ def forest_on_columns() -> Kind:
     forest = RandomForestClassifier(12, max_depth=5, random_state=0)
     fitted = make_pipeline(coded, forest).fit(table, np.where(GRANTED, "yes", "no"))
     model = converted(fitted, table[:1], zipmap=False)
-    return Kind(model, fitted.predict_proba(table)[:, 1], PEOPLE[["sex", *table]], trees=True, exact=False)
+    return Kind(model, fitted.predict_proba(table)[:, 1], PEOPLE[["sex", *table]], exact=False)
 
 
 KINDS: dict[str, Callable[[], Kind]] = {}

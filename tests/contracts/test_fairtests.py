@@ -12,13 +12,14 @@ from torch import Tensor, nn
 
 from fairfox.auxiliary.model import AuxiliaryModel, FixedAuxiliary
 from fairfox.data.dataset import Dataset, Truth
-from fairfox.data.encode import fit_encoding
+from fairfox.data.encoding import fit_encoding
 from fairfox.data.table import load_table
 from fairfox.errors import NotFittedError, OptionError
 from fairfox.fairtests.protocol import MeasuringTest
-from fairfox.fairtests.registry import FAIR_TESTS, about, make_test
+from fairfox.fairtests.registry import make_test
 from fairfox.models.protocol import Model
-from fairfox.models.torch_model import TorchModel
+from fairfox.models.torch import TorchModel
+from fairfox.options import FAIR_TESTS, lookup_test
 
 WITHOUT_FITTING = ("fta", "lic")  # have nothing to learn
 
@@ -32,7 +33,7 @@ OPTIONS: dict[str, dict[str, object]] = {  # what a test needs, and less work th
 
 def individuals(name: str) -> Dataset:
     """Return people with numbers, categories and labels, and what a test needs of truth or columns."""
-    return _individuals(about(name).needs_input)
+    return _individuals(lookup_test(name).needs_input)
 
 
 @cache
@@ -137,7 +138,7 @@ def test_labels_are_never_learned_from(name: str):
     blind = replace(labelled, y=None)
     wrong = replace(labelled, y=1 - labelled.y)
     for data in (blind, wrong):
-        scored = labelled if about(name).needs_label else data
+        scored = labelled if lookup_test(name).needs_label else data
         assert torch.equal(made(name).fit(data).score(target(name), scored), measured(name).score)
 
 
@@ -161,7 +162,7 @@ class ConstantBox:
 
 @pytest.mark.parametrize("model", [Constant(), ConstantBox()], ids=["differentiable", "black box"])
 def test_a_constant_model_is_fair_to_everyone(name: str, model: Model):
-    if about(name).needs_gradient and not model.differentiable:
+    if lookup_test(name).needs_gradient and not model.differentiable:
         with pytest.raises(OptionError, match=r"needs a model that autograd sees through"):
             fitted(name).measure(model, individuals(name))
         return
@@ -212,7 +213,7 @@ def test_data_and_model_are_left_as_they_were(name: str):
 
 
 def test_every_name_says_what_its_number_means(name: str):
-    what = about(name)
+    what = lookup_test(name)
     assert what.meaning.endswith(".")
     assert what.unit
     assert what.delta > 0

@@ -14,24 +14,24 @@ from torch import nn
 
 from fairfox.auxiliary.model import AuxiliaryModel, FixedAuxiliary
 from fairfox.data.dataset import Dataset
-from fairfox.data.encode import fit_encoding
+from fairfox.data.encoding import fit_encoding
 from fairfox.data.table import load_table
 from fairfox.errors import OptionError
-from fairfox.fairtests.registry import FAIR_TESTS, about, check_direction, make_test
+from fairfox.fairtests.registry import check_direction, make_test
 from fairfox.models.protocol import Model
-from fairfox.models.torch_model import TorchModel
+from fairfox.models.torch import TorchModel
+from fairfox.options import FAIR_TESTS, lookup_test
 
 PEOPLE = 240
 KINDS: dict[str, dict[str, Any]] = {
     "three classes": {"protected": ["race"], "contrasts": "all"},
-    "by size": {"protected": ["race"]},
     "a number": {"protected": ["age"]},
     "two": {"protected": ["sex", "race"]},
     "several": {"protected": ["sex", "race", "age"]},
     "crossed": {"protected": ["sex", "race"], "intersections": True},
     "a reference group": {"protected": ["race"], "reference_group": ["b"]},
 }
-CANNOT_HOLD = [name for name, about in FAIR_TESTS.items() if not about.holds]
+CANNOT_HOLD = [name for name, lookup_test in FAIR_TESTS.items() if not lookup_test.holds]
 
 
 OPTIONS: dict[str, dict[str, object]] = {  # what a test needs, and less work than it would do
@@ -42,7 +42,7 @@ OPTIONS: dict[str, dict[str, object]] = {  # what a test needs, and less work th
 
 def individuals(name: str, kind: str) -> Dataset:
     """Return people whose income, years and job depend on sex, race and age."""
-    return _individuals(kind, with_protected=about(name).needs_input)
+    return _individuals(kind, with_protected=lookup_test(name).needs_input)
 
 
 @cache
@@ -80,7 +80,7 @@ def auxiliary(name: str, kind: str) -> FixedAuxiliary:
 
 def made(name: str, kind: str, **more: Any) -> Any:
     own = OPTIONS.get(name.removesuffix("/a"))
-    if about(name).needs_graph:  # all that is protected causes all that is not
+    if lookup_test(name).needs_graph:  # all that is protected causes all that is not
         own = {"graph": dict.fromkeys(["income", "years", "job"], KINDS[kind]["protected"])}
     return make_test(name, auxiliary=auxiliary(name, kind), refits=2, options=own, **more)
 
@@ -162,7 +162,7 @@ def test_others_are_held_or_a_test_that_can_is_named(name: str):
 
 @pytest.mark.parametrize(("name", "kind"), [(name, kind) for name, kind in CASES if not name.endswith("/a")])
 def test_legitimate_columns_are_kept_or_a_test_that_keeps_them_is_named(name: str, kind: str):
-    if not about(name).explains:
+    if not lookup_test(name).explains:
         with pytest.raises(OptionError, match=r"takes no legitimate columns.*rank"):
             made(name, kind, legitimate=["income", "job"])
         return
@@ -191,12 +191,12 @@ def test_with_a_reference_group_people_are_compared_with_it_only(name: str):
 
 @each
 def test_by_default_people_are_compared_with_the_largest_group(name: str):
-    data, found = individuals(name, "by size"), measured(name, "by size")
-    counts = torch.bincount(data.c[:, 0].long()).tolist()
-    assert counts == [80, 73, 87]
-    assert (data.protected[0].reference, data.protected[0].second) == (2, 0)
+    data, found = individuals(name, "two"), measured(name, "two")
+    race, own = data.protected[1], data.c[:, 1]
+    assert torch.bincount(own.long()).tolist() == [80, 73, 87]
+    assert (race.reference, race.second) == (2, 0)
     if found.signed is not None:
-        assert (found.klass == torch.where(data.c[:, 0] == 2, 0, 2)).all()
+        assert (found.of_variable(1, data).klass == torch.where(own == 2, 0, 2)).all()
 
 
 @pytest.mark.parametrize("name", [name for name, what in FAIR_TESTS.items() if what.only_groups])

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 import fairfox
-from fairfox.evaluation import spearman
-from fairfox.synthetic.two_groups import LENDING
+from fairfox.benchmark.judge import spearman
+from fairfox.benchmark.worlds import LENDING
 
 PEOPLE = 8000
 TEXT = ["sector", "contract"]

@@ -1,3 +1,5 @@
+import csv
+import io
 import math
 
 import numpy as np
@@ -8,21 +10,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairfox.data.columns import (
+from fairfox.data.table import (
     column,
+    floats,
     level_key,
     level_name,
     levels_of,
     listed,
+    load_table,
     missing,
-    numbers,
     objects,
     places_of,
     same_text,
     sorted_levels,
+    split_columns,
 )
-from fairfox.data.table import load_table
-from fairfox.errors import ColumnError
+from fairfox.errors import ColumnError, OptionError
 
 
 def series_of(values: object):
@@ -59,7 +62,7 @@ def test_nan_and_null_of_polars_are_missing():
 
 
 def test_numbers_are_floats_with_nan_where_missing():
-    out = numbers(series_of(pd.array([3, None], dtype="Int64")))
+    out = floats(series_of(pd.array([3, None], dtype="Int64")))
     assert out.dtype == float
     np.testing.assert_array_equal(out, [3.0, np.nan])
 
@@ -101,7 +104,7 @@ def test_places_are_those_among_the_levels_and_minus_one_elsewhere():
 def test_whole_numbers_with_gaps_are_floats_also_beyond_what_floats_hold():
     values = [2**53 + 1, None, -3]
     for frame in (pa.table({"v": values}), pl.DataFrame({"v": values}), pd.DataFrame({"v": pd.array(values, "Int64")})):
-        found = numbers(column(load_table(frame), "v"))
+        found = floats(column(load_table(frame), "v"))
         np.testing.assert_array_equal(found, [float(2**53), np.nan, -3.0])
 
 
@@ -156,3 +159,33 @@ def test_places_are_those_found_value_by_value(values: list[object], levels: lis
 )
 def test_a_value_is_compared_with_what_was_written(value: object, text: str, same: bool):
     assert same_text(value, text) is same
+
+
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        ("income", ["income"]),
+        ("income,age", ["income", "age"]),
+        (" income , age ", ["income", "age"]),
+        ('income, "debt, in all", age', ["income", "debt, in all", "age"]),
+        (["income", "debt, in all"], ["income", "debt, in all"]),
+        (("income", "age"), ["income", "age"]),
+        ([], []),
+    ],
+)
+def test_lists_of_columns_are_texts_with_commas_or_lists(given: object, names: list[str]):
+    assert split_columns(given) == names
+
+
+@pytest.mark.parametrize("given", ["", " ", ",", "income,,age", "income,"])
+def test_a_list_with_a_nameless_column_is_refused(given: str):
+    with pytest.raises(OptionError, match="names a column that has no name; give names with one comma between two"):
+        split_columns(given)
+
+
+@given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\r\n\0"), min_size=1), min_size=1))
+def test_every_list_of_names_comes_back_from_its_csv_line(names: list[str]):
+    names = [name.strip() or "x" for name in names]
+    line = io.StringIO()
+    csv.writer(line, lineterminator="", quoting=csv.QUOTE_ALL).writerow(names)
+    assert split_columns(line.getvalue()) == names

@@ -1,9 +1,21 @@
+from hashlib import sha256
+
 import numpy as np
 import pytest
 import torch
 from populations import SEX, block, individuals, one_hot
 
-from fairfox.data.dataset import Dataset, Feature, Protected, Truth, assign_folds, project_blocks, resample
+from fairfox.data.dataset import (
+    Dataset,
+    Feature,
+    Protected,
+    Truth,
+    assign_folds,
+    project_blocks,
+    resample,
+    rows_sha256,
+    tensors_sha256,
+)
 from fairfox.errors import DataError, ShapeError
 
 
@@ -303,10 +315,22 @@ def test_a_source_is_split_at_random():
     assert torch.equal(source.split(0.8, seed=1)[1].y, second.y)
 
 
-def test_a_notebook_shows_how_many_people_are_in_each_group_and_no_value_of_theirs():
-    card = Dataset.from_arrays([[3.25], [7.125], [3.25]], c=[0, 1, 1], names=["debt"])._repr_html_()
-    assert "3 people" in card
-    assert "<td>1</td><td>2</td>" in card  # two people of class 1
-    assert "<td>debt</td><td>number</td>" in card
-    assert "7.125" not in card
-    assert "3.25" not in card
+def test_a_dataset_shows_how_many_people_are_in_each_group_and_no_value_of_theirs():
+    data = Dataset.from_arrays([[3.25], [7.125], [3.25]], c=[0, 1, 1], names=["debt"])
+    assert repr(data) == "<Dataset of 3 people, 1 features in 1 columns; c: 1 of 0, 2 of 1>"
+    c = torch.tensor([[0.0, 31.5], [float("nan"), 20.5]])
+    shown = repr(several(c, (SEX, AGE), y=torch.zeros(2), weights=torch.ones(2)))
+    assert shown.endswith("; sex: 1 of female, 1 unknown; age: 2 with a number; labels; weights>")
+
+
+def test_rows_have_the_hash_of_their_numbers_in_order():
+    data = Dataset.from_arrays(torch.tensor([[1.0], [2.0]]), [0, 1])
+    by_hand = sha256(np.float32([1.0, 2.0]).tobytes() + data.c.numpy().tobytes()).hexdigest()
+    assert rows_sha256(data) == by_hand
+    assert rows_sha256(data[torch.tensor([1, 0])]) != by_hand
+
+
+def test_a_tensor_that_is_a_view_has_the_hash_of_what_it_shows():
+    whole = torch.arange(6.0).reshape(2, 3)
+    assert tensors_sha256(whole.T) == tensors_sha256(whole.T.clone())
+    assert tensors_sha256(whole.T) != tensors_sha256(whole)

@@ -6,9 +6,9 @@ import pytest
 import torch
 from populations import table_of
 
-from fairfox.data.columns import Series, column
 from fairfox.data.dataset import Feature, FeatureKind
-from fairfox.data.features import codes_of, continuous_values, decode_feature, encode_feature, fit_feature
+from fairfox.data.encoding import codes_of, continuous_values, decode_feature, encode_feature, fit_feature
+from fairfox.data.table import Series, column
 from fairfox.errors import DataError
 
 NAN = float("nan")

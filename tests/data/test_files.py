@@ -1,9 +1,43 @@
+"""Files: written whole, recognised by their hash, found on this machine, or downloaded from a server on it."""
+
+import threading
+from hashlib import sha256
+from pathlib import Path
+
 import pytest
+from servers import HangUp, Reply, free_address, serving
 
-from fairfox.data.files import written_whole
+from fairfox.data import files
+from fairfox.data.files import DataFile, cache_home, fetch_file, file_sha256, find_file, written_whole
+from fairfox.errors import FileError
+
+CONTENT = b"a\tb\n1\t2\n"
 
 
-def test_a_file_appears_under_its_name_once_it_is_written(tmp_path):
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the cache: it is not there yet, and there is no data home."""
+    monkeypatch.setenv("FAIRFOX_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("FAIRFOX_DATA", raising=False)
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def home(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return an empty data home; the cache is empty too."""
+    folder.mkdir()
+    monkeypatch.setenv("FAIRFOX_DATA", str(folder.parent))
+    return folder.parent
+
+
+def people(root: str = "http://unused", *more: str) -> DataFile:
+    return DataFile(("people.tsv", *more), f"{root}/people.tsv", sha256(CONTENT).hexdigest())
+
+
+# --- writing and hashes --------------------------------------------------------------------------------------------
+
+
+def test_a_file_appears_under_its_name_once_it_is_written_and_others_may_read_it(tmp_path: Path):
     path = tmp_path / "new folder" / "result.json"
     with written_whole(path) as temporary:
         temporary.write_text("half")
@@ -11,9 +45,10 @@ def test_a_file_appears_under_its_name_once_it_is_written(tmp_path):
         temporary.write_text("whole")
     assert path.read_text() == "whole"
     assert list(path.parent.iterdir()) == [path]
+    assert path.stat().st_mode & 0o777 == 0o644
 
 
-def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path):
     path = tmp_path / "result.json"
     path.write_text("old")
     with pytest.raises(FileNotFoundError), written_whole(path) as temporary:
@@ -22,8 +57,136 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_others_may_read_the_file(tmp_path):
-    path = tmp_path / "report.html"
-    with written_whole(path) as temporary:
-        temporary.write_text("<p>")
-    assert path.stat().st_mode & 0o777 == 0o644
+def test_a_file_has_the_hash_of_its_bytes_and_what_is_no_file_has_none(tmp_path: Path):
+    (tmp_path / "model.onnx").write_bytes(b"abc")
+    assert file_sha256(tmp_path / "model.onnx") == sha256(b"abc").hexdigest()
+    for other in (tmp_path, "package.module:function", "https://example.org/v2/models/x/infer"):
+        assert file_sha256(other) is None
+
+
+# --- finding -------------------------------------------------------------------------------------------------------
+
+
+def test_the_first_name_in_the_data_home_wins_over_the_cache_and_is_taken_as_it_is(home: Path):
+    file = people("http://unused", "people.tsv.gz")
+    assert find_file(file) is None
+    (home / "cache" / "people.tsv").write_bytes(CONTENT)
+    assert find_file(file) == home / "cache" / "people.tsv"
+    (home / "people.tsv.gz").write_bytes(b"")
+    assert find_file(file) == home / "people.tsv.gz"
+    (home / "people.tsv").write_bytes(b"my own")
+    assert find_file(file) == fetch_file(file) == home / "people.tsv"
+
+
+def test_a_data_home_that_is_no_folder_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("FAIRFOX_DATA", str(folder / "nowhere"))
+    with pytest.raises(FileError, match=r"FAIRFOX_DATA names '.*nowhere', which is no folder"):
+        find_file(people())
+
+
+@pytest.mark.parametrize(
+    ("platform", "variable", "expected"),
+    [
+        ("linux", None, ".cache/fairfox"),
+        ("linux", "XDG_CACHE_HOME", "own/fairfox"),
+        ("darwin", None, "Library/Caches/fairfox"),
+        ("win32", None, "AppData/Local/fairfox/Cache"),
+        ("win32", "LOCALAPPDATA", "own/fairfox/Cache"),
+        ("linux", "FAIRFOX_CACHE", "own"),
+    ],
+)
+def test_the_cache_is_where_the_platform_keeps_caches_unless_it_is_named(
+    platform: str, variable: str | None, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(files.sys, "platform", platform)
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    for name in ("FAIRFOX_CACHE", "XDG_CACHE_HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(name, raising=False)
+    if variable is not None:
+        monkeypatch.setenv(variable, str(tmp_path / "own"))
+    assert cache_home() == tmp_path / expected
+
+
+# --- downloading ---------------------------------------------------------------------------------------------------
+
+
+def test_a_file_is_downloaded_once_through_redirects(folder: Path):
+    def answer(asked):
+        return Reply(CONTENT) if asked.path == "/media" else Reply(b"", 302, {"Location": "/media"})
+
+    with serving(answer) as server:
+        first, second = fetch_file(people(server.root)), fetch_file(people(server.root))
+    assert first == second == folder / "people.tsv"
+    assert first.read_bytes() == CONTENT
+    assert [asked.path for asked in server.asked] == ["/people.tsv", "/media"]
+    assert list(folder.iterdir()) == [first]
+
+
+def test_a_damaged_file_in_the_cache_is_downloaded_again(folder: Path):
+    folder.mkdir()
+    (folder / "people.tsv").write_bytes(CONTENT[:-1])
+    with serving(lambda asked: Reply(CONTENT)) as server:
+        assert find_file(people(server.root)) is None
+        assert fetch_file(people(server.root)).read_bytes() == CONTENT
+
+
+def hang_up(asked):
+    raise HangUp
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (lambda asked: Reply(b"version https://git-lfs"), r"has the SHA-256 checksum .*, expected .*FAIRFOX_"),
+        (lambda asked: Reply(b"gone", 404), "Not Found"),
+        (hang_up, "closed connection"),
+        (lambda asked: Reply(CONTENT, headers={"Content-Length": "99"}), "IncompleteRead"),
+    ],
+    ids=["another file", "not found", "no answer", "cut short"],
+)
+def test_a_server_that_fails_gives_its_reason_and_nothing_is_kept(answer, reason: str, folder: Path):
+    with serving(answer) as server, pytest.raises(FileError, match=reason):
+        fetch_file(people(server.root))
+    assert not folder.exists()
+
+
+def test_a_server_that_stays_silent_is_left_alone_after_a_while(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(files, "_PATIENCE", 0.1)
+    done = threading.Event()
+
+    def answer(asked):
+        done.wait(5)
+        raise HangUp
+
+    with serving(answer) as server:
+        with pytest.raises(FileError, match="timed out"):
+            fetch_file(people(server.root))
+        done.set()
+
+
+def test_without_a_network_the_message_says_where_to_put_the_file(folder: Path):
+    with pytest.raises(FileError) as refused:
+        fetch_file(people(free_address()))
+    said = str(refused.value)
+    assert said.startswith("'people.tsv' is not on this machine and could not be downloaded from http://127.0.0.1")
+    assert "Connection refused" in said
+    assert said.endswith(f"put it into the folder that FAIRFOX_DATA names, or into '{folder}'")
+
+
+def test_a_file_without_a_checksum_is_asked_for(home: Path):
+    file = DataFile(("x.csv", "x.csv.gz"), by_hand="get it from https://example.org")
+    with pytest.raises(FileError) as refused:
+        fetch_file(file)
+    assert str(refused.value) == (
+        "'x.csv' is not on this machine and cannot be downloaded and checked; get it from https://example.org, "
+        f"and put it as 'x.csv' or 'x.csv.gz' into the folder that FAIRFOX_DATA names ('{home}')"
+    )
+
+
+def test_a_cache_that_cannot_be_written_is_named(folder: Path):
+    folder.write_text("a file where the folder should be")
+    with (
+        serving(lambda asked: Reply(CONTENT)) as server,
+        pytest.raises(FileError, match=r"people.tsv' could not be written .*; name another folder in FAIRFOX_CACHE"),
+    ):
+        fetch_file(people(server.root))

@@ -1,11 +1,24 @@
+from decimal import Decimal
+
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from populations import table_of
 
 from fairfox.data.dataset import Protected
-from fairfox.data.protected import column_of, compare_with_largest, find_group, read_protected, read_variables
+from fairfox.data.protected import (
+    NumberGroups,
+    column_of,
+    compare_with_largest,
+    find_group,
+    read_protected,
+    read_variables,
+)
+from fairfox.data.sources import Crossing, Cut, ProtectedSource, Values
 from fairfox.data.table import load_table
 from fairfox.errors import ColumnError, DataError, OptionError
 
@@ -309,6 +322,38 @@ def test_a_share_of_rare_people_is_between_nothing_and_half(share: float):
         read_variables(["sex"], CROWD, merge_rare=share)
 
 
+# --- reading classes off a table
+
+SEX = ProtectedSource(Protected("sex", "binary", ("F", "M"), "sex"), Values("sex", ("F", "M"), (0, 1)))
+AGE = ProtectedSource(Protected("age<30", "binary", ("not age<30", "age<30"), "age"), Cut("age", "<", "30"))
+
+
+@pytest.mark.parametrize("rest", [0, 1])
+def test_values_nobody_knows_go_to_the_rest_where_there_is_one(rest: int):
+    reader = Values("v", (1, 2), (0, 1), rest=rest)
+    np.testing.assert_array_equal(reader.read(table_of(v=[2.0, 9.0, NAN])), [1, rest, NAN])
+
+
+def test_many_groups_are_not_all_named_in_an_error():
+    reader = Values("v", tuple("abcdefg"), tuple(range(7)))
+    with pytest.raises(DataError, match="'a', 'b', 'c', 'd', 'e' and 2 more; spell them alike"):
+        reader.read(table_of(v=["z", "a"]))
+
+
+def test_a_crossing_reads_its_parts():
+    crossing = Crossing((SEX, AGE), ((0, 0), (0, 1), (1, 1)), (0, 1, 2))
+    table = table_of(sex=["F", "F", "M", "M", None, "F"], age=[40.0, 20.0, 20.0, 40.0, 20.0, NAN])
+    np.testing.assert_array_equal(crossing.read(table), [0, 1, 2, NAN, NAN, NAN])  # nobody was M and 30 or older
+    assert crossing.columns == ("sex", "age")
+    merged = Crossing((SEX, AGE), ((0, 0), (0, 1), (1, 1)), (0, 1, 1), rest=1)
+    np.testing.assert_array_equal(merged.read(table), [0, 1, 1, 1, NAN, NAN])
+
+
+def test_a_crossing_of_two_cuts_through_one_column_reads_it_once():
+    old = ProtectedSource(Protected("age>60", "binary", ("not age>60", "age>60"), "age"), Cut("age", ">", "60"))
+    assert Crossing((AGE, old), ((0, 0),), (0,)).columns == ("age",)
+
+
 # --- groups by name
 
 VARIABLES = (
@@ -410,3 +455,64 @@ def test_reference_groups_that_contradict_each_other_or_name_a_number_are_refuse
         read_variables(["sex", "age"], CROWD, reference_group=["age=20"])
     with pytest.raises(OptionError, match="There is no group 'X'"):
         read_variables(["sex"], CROWD, reference_group=["X"])
+
+
+# --- groups of a number
+
+
+@pytest.mark.parametrize(
+    ("values", "cuts", "names"),
+    [
+        # quarters 18 22 | 33 38 | 47 51 | 62 71; the shortest number between 22 and 33 is 30
+        (
+            [18, 22, 33, 38, 47, 51, 62, 71],
+            (30, 40, 60),
+            ("below 30", "30 to below 40", "40 to below 60", "60 and above"),
+        ),
+        ([18, 60], (40,), ("below 40", "40 and above")),
+        ([59, 60], (59.5,), ("below 59.5", "59.5 and above")),  # 60 is one person's value
+        # five people have 40, so that it may be shown; nobody has 30
+        ([20] * 5 + [40] * 5, (30,), ("below 30", "30 and above")),
+        ([39] * 5 + [40] * 5, (40,), ("below 40", "40 and above")),
+        ([39] * 5 + [40] * 4, (39.5,), ("below 39.5", "39.5 and above")),  # four have 40: too few to show it
+        ([-0.5, 0.5], (0,), ("below 0", "0 and above")),
+        ([7, 7, 7, 7], (), ("any",)),
+        ([NAN, NAN], (), ("any",)),
+        ([1e20, 3e20], (2e20,), ("below 2E+20", "2E+20 and above")),
+    ],
+)
+def test_a_number_has_ranges_that_are_cut_at_short_numbers(values, cuts, names):
+    groups = NumberGroups.of(torch.tensor(values, dtype=torch.float64))
+    assert (groups.cuts, groups.names) == (cuts, names)
+
+
+def test_new_people_are_put_into_the_ranges_of_the_fitting_people():
+    groups = NumberGroups.of(torch.tensor([18.0, 22, 33, 38, 47, 51, NAN]))
+    assert groups.names == ("below 30", "30 to below 36", "36 to below 40", "40 and above")
+    new = torch.tensor([-100, 29.9, 30, 35.9, 36, 40, 1000, NAN])
+    assert groups.assign(new).tolist() == [0, 0, 1, 1, 2, 3, 3, -1]
+
+
+NUMBERS = st.one_of(
+    st.lists(st.floats(-1e12, 1e12), min_size=1, max_size=60),
+    st.lists(st.integers(-20, 20).map(float), min_size=1, max_size=60),
+    st.lists(st.sampled_from([0.1, 0.1 + 2**-55, 0.30000000000000004, 0.3, 1e-300]), min_size=1, max_size=40),
+)
+
+
+@settings(deadline=None)
+@given(NUMBERS)
+def test_every_range_has_people_in_order_and_no_rare_value_is_shown(values: list[float]):
+    own = torch.tensor(values, dtype=torch.float64)
+    groups, place = NumberGroups.of(own), NumberGroups.of(own).assign(own)
+    assert len(groups.names) == len(groups.cuts) + 1 == len(set(groups.names))
+    assert sorted(set(place.tolist())) == list(range(len(groups.names)))  # nobody is left out, no range is empty
+    assert list(groups.cuts) == sorted(set(groups.cuts))
+    order = own.argsort()
+    assert (place[order].diff() >= 0).all()
+    for k, cut in enumerate(groups.cuts):
+        below, above = own[place <= k], own[place > k]
+        assert float(below.max()) < cut <= float(above.min())
+        shown = Decimal(groups.names[k + 1].split()[0])
+        assert shown > Decimal(float(below.max()))
+        assert shown < Decimal(first := float(above.min())) or (shown == Decimal(first) and values.count(first) >= 5)

@@ -13,7 +13,8 @@ import pyarrow.parquet
 import pytest
 import torch
 
-from fairfox.data.table import check_column, column_names, load_table, to_native_frame
+from fairfox.data.frames import to_native_frame
+from fairfox.data.table import check_column, column_names, load_table
 from fairfox.errors import ColumnError, DataError, FairfoxError, FileError, MissingExtraError, ShapeError
 
 ROWS = {"age": [41, 23], "job": ["clerk", None], "pay": [1.5, 2.0]}

@@ -12,19 +12,19 @@ import pyarrow.parquet as pq
 import pytest
 
 from fairfox.errors import ColumnError, DataError, FileError, MissingExtraError
-from fairfox.scale import dask as on_dask
-from fairfox.scale.files import score_files
-from fairfox.scale.job import ModelSource
-from fairfox.scale.parts import Task
-from fairfox.scale.places import Part, Source
-from tests.scale.world import (
+from fairfox.streaming.dask import _result, score_dask, summarise_dask
+from fairfox.streaming.files import score_files
+from fairfox.streaming.sources import ModelSource, RowGroups, TableFile
+from fairfox.streaming.workers import PartTask
+from tests.streaming.world import (
     assert_parts_are_those_of_the_manifest,
-    deadly,
+    assert_same_people,
     lending,
     make_world,
     model_of,
     poisoned,
     scores_of,
+    write_deadly,
 )
 
 pytest.importorskip("dask.dataframe")
@@ -47,37 +47,22 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def cluster(world: Path) -> Iterator[Any]:
-    """Two worker processes, and a model that ends one of them once."""
+    """Two worker processes."""
     from distributed import Client
 
-    for name in ("driver", "died"):
-        (world / name).unlink(missing_ok=True)
-    (world / "deadly.py").write_text(deadly(world))
     with Client(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as client:
         yield client
-
-
-def assert_same_people(found: pa.Table, folder: Path) -> None:
-    """Fail unless everyone is there once with the scores from one machine."""
-    wanted = ["row_id", "score", "lower", "flag", "towards", "group[sex]"]
-    one, other = (table.select(wanted).sort_by("row_id") for table in (found, scores_of(folder / "local")))
-    assert len(one) == PEOPLE
-    assert one["row_id"].to_pylist() == other["row_id"].to_pylist()
-    for name in ("score", "lower"):
-        assert one[name].to_pylist() == pytest.approx(other[name].to_pylist(), abs=1e-6)
-    for name in ("flag", "towards", "group[sex]"):
-        assert one[name].to_pylist() == other[name].to_pylist()
 
 
 def test_a_dataframe_is_scored_although_a_worker_dies(world: Path, cluster: Any):
     import dask.dataframe
 
     people = dask.dataframe.read_parquet(str(world / "in")).repartition(npartitions=4)
-    found = on_dask.score(people, world / "test.fox", str(world / "deadly.py:predict"))
+    found = score_dask(people, world / "test.fox", write_deadly(world).spec)
     frame = found.compute()
     assert (world / "died").exists()
     assert frame.dtypes.equals(found.dtypes)
-    assert_same_people(pa.Table.from_pandas(frame, preserve_index=False), world)
+    assert_same_people(pa.Table.from_pandas(frame, preserve_index=False), scores_of(world / "local"))
 
 
 def test_the_summary_of_a_dataframe_is_that_of_one_machine(world: Path):
@@ -86,9 +71,9 @@ def test_the_summary_of_a_dataframe_is_that_of_one_machine(world: Path):
     frame = lending(PEOPLE).to_pandas()
     frame.index = frame.index + 10
     people = dask.dataframe.from_pandas(frame, npartitions=3)
-    scores = on_dask.score(people, world / "test.fox", model_of(world).load(), delta=0.1)
+    scores = score_dask(people, world / "test.fox", model_of(world).load(), delta=0.1)
     assert scores.compute(scheduler="threads").index.tolist() == list(range(10, PEOPLE + 10))
-    found = on_dask.summary(scores)
+    found = summarise_dask(scores)
     out = world / "delta"
     local = score_files(world / "test.fox", model_of(world), [str(world / "in")], out, workers=1, delta=0.1)
     assert found["counts"] == local["counts"]
@@ -106,21 +91,20 @@ def test_a_dataframe_without_people_or_columns_is_refused(world: Path):
         (frame[["income", "sex"]], ColumnError, "has no column 'debt_ratio'"),
     ):
         with pytest.raises(kind, match=said):
-            on_dask.score(dask.dataframe.from_pandas(people, npartitions=2), world / "test.fox", model_of(world).spec)
+            score_dask(dask.dataframe.from_pandas(people, npartitions=2), world / "test.fox", model_of(world).spec)
 
 
 def test_files_are_scored_in_the_same_parts_although_a_worker_dies(world: Path, cluster: Any):
     import dask
 
-    model = ModelSource(str(world / "deadly.py:predict"))
-    given = {"part_rows": 1000, "engine": "dask", "workers": 2}
+    model, given = write_deadly(world), {"part_rows": 1000, "engine": "dask", "workers": 2}
     with dask.config.set({"scheduler-address": cluster.scheduler.address}):
         found = score_files(world / "test.fox", model, [str(world / "in")], world / "out", **given)
     assert (world / "died").exists()
     assert found["counts"]["people"] == PEOPLE
     assert len(list((world / "out/scores.parquet").iterdir())) == 4
     assert_parts_are_those_of_the_manifest(world / "out")
-    assert_same_people(scores_of(world / "out"), world)
+    assert_same_people(scores_of(world / "out"), scores_of(world / "local"))
 
 
 def test_a_part_that_ends_every_worker_is_named_and_the_others_are_done(world: Path, tmp_path: Path):
@@ -145,7 +129,7 @@ def test_a_scheduler_that_is_not_there_is_told_in_one_sentence(world: Path, tmp_
     nowhere = {"scheduler-address": "tcp://127.0.0.1:9", "distributed.comm.timeouts.connect": "1s"}
     with (
         dask.config.set(nowhere),
-        pytest.raises(FileError, match=r"^Dask has given up \(no scheduler at 'tcp://127.0.0.1:9': .*\); once"),
+        pytest.raises(FileError, match=r"^Dask has stopped \(no scheduler at 'tcp://127.0.0.1:9': .*\); once"),
     ):
         score_files(world / "test.fox", model_of(world), [str(world / "in")], tmp_path / "out", engine="dask")
 
@@ -158,7 +142,7 @@ def test_a_scheduler_that_is_not_there_is_told_in_one_sentence(world: Path, tmp_
             MissingExtraError,
             r"Dask's workers cannot run fairfox \(No mod",
         ),
-        (CancelledError("run_task-1"), FileError, r"Dask has given up \(run_task-1\)"),
+        (CancelledError("run_task-1"), FileError, r"Dask has stopped \(run_task-1\)"),
     ],
 )
 def test_what_is_no_fault_of_a_part_stops_the_run_with_one_sentence(error: Exception, kind: type, said: str):
@@ -168,6 +152,6 @@ def test_what_is_no_fault_of_a_part_stops_the_run_with_one_sentence(error: Excep
         def result(self) -> None:
             raise error
 
-    part = Part(Source("in", "/in/a.parquet", 9, None), (0, 1), 0, 50)
+    part = RowGroups(TableFile("in", "/in/a.parquet", 9, None), (0, 1), 0, 50)
     with pytest.raises(kind, match=said):
-        on_dask._outcome(distributed, Failed(), Task(part, "p"))
+        _result(distributed, Failed(), PartTask(part, "p"))

@@ -11,25 +11,24 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from fairfox.errors import FileError
-from fairfox.scale import spark
-from fairfox.scale.files import score_files
-from fairfox.scale.job import ModelSource, job_for
-from fairfox.scale.parts import Task
-from fairfox.scale.places import find_sources, split
-from fairfox.scale.spark import run_spark
-from tests.scale.world import (
+from fairfox.streaming.batches import job_for
+from fairfox.streaming.files import score_files
+from fairfox.streaming.sources import ModelSource, find_tables, split_tables
+from fairfox.streaming.spark import run_spark, score_spark, summarise_spark
+from fairfox.streaming.workers import PartTask
+from tests.streaming.world import (
     assert_parts_are_those_of_the_manifest,
-    deadly,
+    assert_same_people,
     lending,
     make_world,
     model_of,
     poisoned,
     scores_of,
+    write_deadly,
 )
 
 pytest.importorskip("pyspark")
@@ -64,36 +63,19 @@ def session() -> Iterator[Any]:
     found.stop()
 
 
-def sorted_scores(table: pa.Table) -> pa.Table:
-    return table.select(["row_id", "score", "lower", "flag", "towards", "group[sex]"]).sort_by("row_id")
-
-
-def assert_same_people(found: pa.Table, folder: Path) -> None:
-    """Fail unless everyone is there once with the scores from one machine."""
-    one, other = sorted_scores(found), sorted_scores(scores_of(folder / "local"))
-    assert len(one) == PEOPLE
-    assert one["row_id"].equals(other["row_id"])
-    for name in ("score", "lower"):
-        assert one[name].to_pylist() == pytest.approx(other[name].to_pylist(), abs=1e-6)
-    for name in ("flag", "towards", "group[sex]"):
-        assert one[name].equals(other[name])
-
-
 def test_a_dataframe_is_scored_although_a_worker_dies(world: Path, session: Any):
-    for name in ("driver", "died"):
-        (world / name).unlink(missing_ok=True)
-    (world / "deadly.py").write_text(deadly(world))
+    model = write_deadly(world)
     people = session.read.parquet(str(world / "in")).repartition(4)
-    found = spark.score(people, world / "test.fox", str(world / "deadly.py:predict"))
+    found = score_spark(people, world / "test.fox", model.spec)
     (world / "deadly.py").unlink()  # the executors have their own copy
     table = found.toArrow()
     assert (world / "died").exists()
-    assert_same_people(table, world)
+    assert_same_people(table, scores_of(world / "local"))
 
 
 def test_the_summary_of_a_dataframe_is_that_of_one_machine(world: Path, session: Any):
     people = session.createDataFrame(lending(PEOPLE).to_pylist())
-    found = spark.summary(spark.score(people, world / "test.fox", model_of(world).load(), delta=0.1))
+    found = summarise_spark(score_spark(people, world / "test.fox", model_of(world).load(), delta=0.1))
     out = world / "delta"
     local = score_files(world / "test.fox", model_of(world), [str(world / "in")], out, workers=1, delta=0.1)
     assert found["counts"] == local["counts"]
@@ -105,17 +87,14 @@ def test_the_summary_of_a_dataframe_is_that_of_one_machine(world: Path, session:
 
 
 def test_files_are_scored_in_the_same_parts_although_a_worker_dies(world: Path, session: Any):
-    for name in ("driver", "died"):
-        (world / name).unlink(missing_ok=True)
-    (world / "deadly.py").write_text(deadly(world))
-    model = ModelSource(str(world / "deadly.py:predict"))
+    model = write_deadly(world)
     given = {"part_rows": 1000, "engine": "spark", "workers": 2}
     found = score_files(world / "test.fox", model, [str(world / "in")], world / "out", **given)
     assert (world / "died").exists()
     assert found["counts"]["people"] == PEOPLE
     assert len(list((world / "out/scores.parquet").iterdir())) == 4
     assert_parts_are_those_of_the_manifest(world / "out")
-    assert_same_people(scores_of(world / "out"), world)
+    assert_same_people(scores_of(world / "out"), scores_of(world / "local"))
 
 
 def test_a_part_that_ends_every_worker_is_named_and_the_others_are_done(world: Path, session: Any):
@@ -129,36 +108,34 @@ def test_a_part_that_ends_every_worker_is_named_and_the_others_are_done(world: P
     assert_parts_are_those_of_the_manifest(world / "poisoned")
 
 
-def test_outcomes_come_one_by_one_and_people_are_counted(world: Path, session: Any, tmp_path: Path):
-    parts, _ = split(find_sources([str(world / "in")]), 1000)
-    tasks = [Task(part, str(tmp_path / f"{n}.parquet")) for n, part in enumerate(parts)]
+def test_results_come_one_by_one_and_people_are_counted(world: Path, session: Any, tmp_path: Path):
+    parts, _ = split_tables(find_tables([str(world / "in")]), 1000)
+    tasks = [PartTask(part, str(tmp_path / f"{n}.parquet")) for n, part in enumerate(parts)]
     job = job_for(world / "test.fox", f"{world}/model.py:predict", lending(50).select, dumps=pickle.dumps)
     counted: list[int] = []
-    outcomes = run_spark(job, tasks, 2, counted.append)
-    found = [next(outcomes)]
+    results = run_spark(job, tasks, 2, counted.append)
+    found = [next(results)]
     assert counted == [1000]  # before the others are asked for
-    found += list(outcomes)
+    found += list(results)
     assert counted == [1000] * 4
-    assert {outcome.task for outcome in found} == set(tasks)
-    assert [outcome.error for outcome in found] == [""] * 4
-    assert session.range(3).count() == 3  # whose session it is goes on with it
+    assert {result.task for result in found} == set(tasks)
+    assert [result.error for result in found] == [""] * 4
+    assert session.range(3).count() == 3  # the session of the caller still works
 
 
 def test_people_without_names_have_unique_numbers(world: Path, session: Any):
     people = session.createDataFrame(lending(50).drop_columns(["name"]).to_pylist()).repartition(2)
-    table = spark.score(people, world / "test.fox", str(world / "model.py:predict")).toArrow()
+    table = score_spark(people, world / "test.fox", str(world / "model.py:predict")).toArrow()
     assert len(set(table["row_id"].to_pylist())) == 50
 
 
 def test_the_command_scores_on_spark_without_an_activated_environment(world: Path, tmp_path: Path):
     outside = {"PATH": os.defpath, "HOME": str(tmp_path)} | {k: v for k, v in os.environ.items() if k == "JAVA_HOME"}
-    for name in ("driver", "died"):
-        (world / name).unlink(missing_ok=True)
-    (world / "deadly.py").write_text(deadly(world))
-    arguments = [str(world / "test.fox"), f"{world}/deadly.py:predict", str(world / "in"), "-o", str(tmp_path / "out")]
+    model = write_deadly(world)
+    arguments = [str(world / "test.fox"), model.spec, str(world / "in"), "-o", str(tmp_path / "out")]
     command = [sys.executable, "-m", "fairfox.cli.main", "score", *arguments, "--engine", "spark", "--workers", "1"]
     done = subprocess.run(command, env=outside, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert (world / "died").exists()
     assert not re.search(r"org\.apache\.spark\.\S*Exception|\tat |\[Stage ", done.stderr)  # a worker lost is no news
-    assert_same_people(scores_of(tmp_path / "out"), world)
+    assert_same_people(scores_of(tmp_path / "out"), scores_of(world / "local"))

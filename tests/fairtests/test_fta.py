@@ -65,17 +65,6 @@ def test_a_black_box_scores_as_the_same_function_seen_through(test):
     torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize("form", ["projection", "weighted"])
-def test_scores_do_not_depend_on_the_batch_size_or_the_order_of_rows(form):
-    data = people()
-    auxiliary = FixedAuxiliary(LinearAuxiliary(refits=2).fit(data).members)
-    expected = FTALinear(auxiliary=auxiliary, form=form).score(Function(curve), data)
-    small = FTALinear(auxiliary=auxiliary, form=form, batch_size=7)
-    torch.testing.assert_close(small.score(Function(curve), data), expected, rtol=1e-6, atol=1e-6)
-    order = torch.randperm(len(data), generator=torch.Generator().manual_seed(1))
-    torch.testing.assert_close(small.score(Function(curve), data[order]), expected[order], rtol=1e-6, atol=1e-6)
-
-
 @pytest.mark.parametrize(("form", "expected"), [("projection", 2.0), ("weighted", (1.44 + 0.64) ** 0.5)])
 def test_score_of_a_linear_auxiliary_by_hand(form, expected):
     # unit coefficients (0.6, 0.8), gradient (2, 1): 1.2 + 0.8, or the length of (1.2, 0.8)
@@ -118,16 +107,6 @@ def test_every_refit_gives_a_value_and_together_an_interval():
     assert measured.refits.shape == (100, 5)
     torch.testing.assert_close(measured.refits.mean(1), measured.score)
     assert (measured.interval[:, 0] <= measured.score).all()
-
-
-def test_the_same_seed_gives_the_same_scores():
-    data = people()
-    first, second, other = (
-        FTALinear(auxiliary=LinearAuxiliary(refits=2, seed=seed)).fit(data).score(Function(curve), data)
-        for seed in (1, 1, 2)
-    )
-    assert torch.equal(first, second)
-    assert not torch.equal(first, other)
 
 
 def test_two_tests_do_not_share_their_auxiliary():

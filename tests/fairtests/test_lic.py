@@ -7,12 +7,11 @@ import torch
 from fused import KEEP_Y, fused
 
 from fairfox.auxiliary.linear import LinearMember
+from fairfox.benchmark.truth import TargetTraining, individual_fairness_score, train_target
 from fairfox.data.dataset import Dataset, Protected, Truth
 from fairfox.errors import DataError, ShapeError
 from fairfox.fairtests.lic import LIC
-from fairfox.models.torch_model import TorchModel
-from fairfox.synthetic.targets import TargetTraining, train_target
-from fairfox.synthetic.truth import individual_fairness_score
+from fairfox.models.torch import TorchModel
 
 
 def linear(*weights: float) -> LinearMember:

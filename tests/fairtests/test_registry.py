@@ -15,13 +15,14 @@ from fairfox.fairtests.effect import Effect
 from fairfox.fairtests.faux import FAux
 from fairfox.fairtests.fta import FTA, FTALinear
 from fairfox.fairtests.lic import LIC
-from fairfox.fairtests.registry import FAIR_TESTS, about, check_auditable, make_test
+from fairfox.fairtests.registry import check_auditable, make_test
 from fairfox.maps.gan import GanMap
 from fairfox.maps.graph import GraphMap
 from fairfox.maps.move import MoveMap
 from fairfox.maps.rank import RankMap
 from fairfox.maps.transport import TransportMap
-from fairfox.models.torch_model import TorchModel
+from fairfox.models.torch import TorchModel
+from fairfox.options import FAIR_TESTS, lookup_test
 
 MAPS = [
     name + end
@@ -51,7 +52,7 @@ def test_these_are_the_tests():
 
 @pytest.mark.parametrize("name", FAIR_TESTS)
 def test_every_test_says_what_its_number_means_in_what_unit_with_which_delta(name):
-    what = about(name)
+    what = lookup_test(name)
     assert what.meaning.endswith(".")
     assert what.unit
     assert 0 < what.delta < 1 or name == "unfair_map"
@@ -59,12 +60,12 @@ def test_every_test_says_what_its_number_means_in_what_unit_with_which_delta(nam
 
 
 def test_an_effect_is_flagged_from_five_points():
-    assert {about(name).delta for name in ("rank", "move", "move-direct")} == {0.05}
+    assert {lookup_test(name).delta for name in ("rank", "move", "move-direct")} == {0.05}
 
 
 def test_an_unknown_test_is_refused_with_the_closest_name():
     with pytest.raises(OptionError, match=r"There is no fairness test 'faux\+gn'. Did you mean 'faux\+ng'\?"):
-        about("faux+gn")
+        lookup_test("faux+gn")
     with pytest.raises(OptionError, match="There is no fairness test 'shap'"):
         make_test("shap")
 
@@ -116,13 +117,13 @@ def test_only_lic_needs_the_truth_and_cannot_audit_a_table():
 @pytest.mark.parametrize("name", FAIR_TESTS)
 def test_every_test_scores_everyone(name):
     data = people()
-    if about(name).needs_input:
+    if lookup_test(name).needs_input:
         data = replace(
             data,
             withheld=torch.tensor([True, False, False]),
             features=(replace(data.features[0], name="c"), *data.features[1:]),
         )
-    if about(name).needs_label:
+    if lookup_test(name).needs_label:
         data = replace(data, y=data.c[:, 0])
     target = TorchModel(lambda x: torch.sigmoid(x @ torch.tensor([[0.3], [-0.2], [0.1]])))
     members = [LinearMember(torch.tensor([[1.0, 0.5, shift]]), torch.zeros(1)) for shift in (0.0, 0.1)]
@@ -150,7 +151,7 @@ def test_listing_the_tests_imports_neither_torch_nor_scikit_learn():
 def test_settings_of_a_test_reach_it_and_others_are_refused():
     assert make_test("fta", options={"epsilon": 0.5, "order": 1}).epsilon == 0.5
     assert make_test("fliptest", options={"weight": 1}).map.weight == 1
-    assert make_test("move", options={"persistence": 0.5}).map.persistence == 0.5
+    assert make_test("move", options={"carry": 0.5}).map.carry == 0.5
     for options, message in (
         ({"epsilom": 0.5}, r"and not 'epsilom'. Did you mean 'epsilon'\?"),
         ({"steps": 2.5}, "steps of fta is 2.5; expected a whole number"),

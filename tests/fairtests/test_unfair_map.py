@@ -15,8 +15,8 @@ from fairfox.auxiliary.model import FixedAuxiliary
 from fairfox.data.dataset import Dataset, Protected
 from fairfox.errors import DataError, NotFittedError, OptionError
 from fairfox.fairtests.unfair_map import NOT_FINITE, UNLABELLED, UnfairMap, cross_entropy
-from fairfox.models.output import Output
-from fairfox.models.torch_model import TorchModel
+from fairfox.models.protocol import Output
+from fairfox.models.torch import TorchModel
 
 NAN = float("nan")
 
@@ -168,15 +168,6 @@ def test_weighted_rows_count_as_the_people_they_stand_for():
     assert weighted == pytest.approx(test.verdict(halves, data[1:3]))
 
 
-def test_a_model_that_is_the_same_for_everyone_is_fair():
-    data = crowd(20)
-    test = known(1.0, 0.0).fit(data)
-    measured = test.measure(TorchModel(lambda x: torch.full((len(x), 1), 0.3, dtype=x.dtype)), data)
-    assert torch.equal(measured.score, torch.ones(20).double())
-    verdict = test.verdict(measured, data)
-    assert verdict == {"bound": 1.0, "p_value": 1.0, "mean": 1.0, "non_finite": 0.0}
-
-
 def test_losses_that_are_zero_or_infinite_are_abstained_and_counted():
     data = replace(crowd(4), x=torch.tensor([[1.0, 0.0], [50.0, 0.0], [50.0, 0.0], [-1.0, 0.0]]))
     data = replace(data, c=data.c.float(), y=torch.tensor([1.0, 1.0, 0.0, 0.0]))  # 50: p rounds to 1 in float32
@@ -196,19 +187,6 @@ def test_losses_that_are_zero_or_infinite_are_abstained_and_counted():
 
 
 # --- people and groups ---------------------------------------------------------------------------------------------
-
-
-def test_neither_blocks_nor_the_order_of_rows_matter():
-    data = crowd(41, 3)
-    test = UnfairMap(auxiliary=LinearAuxiliary(refits=2)).fit(data)
-    target = TorchModel(network(), output=Output("logit"))
-    whole = test.score(target, data)
-    order = torch.randperm(41, generator=torch.Generator().manual_seed(0))
-    torch.testing.assert_close(test.score(target, data[order]), whole[order], atol=1e-9, rtol=1e-9)
-    for size in (9, 40):
-        parts = replace(test, batch_size=size).fit(data).score(target, data)
-        torch.testing.assert_close(parts, whole, atol=1e-9, rtol=1e-9)
-    assert test.score(target, data[:0]).shape == (0,)
 
 
 def test_there_is_no_sign_and_an_interval_over_refits():

@@ -10,16 +10,17 @@ from fairfox.auxiliary.model import AuxiliaryMember
 from fairfox.data.dataset import Protected
 from fairfox.errors import OptionError
 from fairfox.gradients.integrated import (
-    Path,
     choose_path,
+    crossing_times,
     gauss_legendre,
-    integrated_error,
     integrated_jacobian,
     intervals,
     quadrature,
+    secant_slope,
 )
-from fairfox.models.output import Output
-from fairfox.models.torch_model import TorchModel
+from fairfox.gradients.relu import relu_network
+from fairfox.models.protocol import Output
+from fairfox.models.torch import TorchModel
 
 BINARY = Protected("sex")
 RACE = Protected("race", "categorical", ("a", "b", "c"))
@@ -98,14 +99,6 @@ def test_integrated_gradients_are_captum_s(make, steps, dtype):
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
-def test_applying_the_first_layer_once_changes_nothing(make):
-    model = make()
-    whole = Unsplit(model)
-    found, expected = (integrated_jacobian(one, X, baseline=BASELINE, path=quadrature(32)) for one in (model, whole))
-    torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-5)
-
-
 def test_the_first_layer_really_is_applied_once():
     net = network()
     calls = []
@@ -148,20 +141,6 @@ def test_integrated_gradients_do_not_depend_on_the_size_of_blocks(batch_size):
     torch.testing.assert_close(found, integrated_jacobian(model, X, baseline=BASELINE), atol=1e-6, rtol=1e-5)
 
 
-def test_columns_hidden_from_the_auxiliary_get_nothing():
-    assert not integrated_jacobian(member(), X, baseline=BASELINE)[:, :, 2].any()
-
-
-def test_a_constant_has_no_integrated_gradients():
-    found = integrated_jacobian(Unsplit(lambda x: torch.ones(len(x), 2)), X, baseline=BASELINE)
-    assert found.shape == (40, 2, FEATURES)
-    assert not found.any()
-
-
-def test_nobody_has_empty_integrated_gradients():
-    assert integrated_jacobian(member(), X[:0], baseline=BASELINE).shape == (0, 1, FEATURES)
-
-
 def test_a_black_box_is_refused():
     with pytest.raises(OptionError, match="autograd sees through"):
         integrated_jacobian(Opaque(network()), X, baseline=BASELINE)
@@ -195,7 +174,6 @@ RECTIFIED = {
     "one of three classes": lambda: TorchModel(
         network(3, dtype=torch.float64), output=Output(returns="logit", column=1)
     ),
-    "a leak": lambda: TorchModel(network(activation=lambda: nn.LeakyReLU(0.2), dtype=torch.float64)),
 }
 
 
@@ -213,7 +191,7 @@ def test_secant_slopes_come_to_the_integral_and_faster_than_quadrature_does(make
 
 
 @pytest.mark.parametrize("steps", [1, 3])
-@pytest.mark.parametrize("name", ["one output", "a probability", "a leak"])
+@pytest.mark.parametrize("name", ["one output", "a probability"])
 def test_secant_slopes_sum_to_the_difference_exactly_however_few_they_are(name, steps):
     model, x = RECTIFIED[name](), X.double()
     found = integrated_jacobian(model, x, baseline=BASELINE, steps=steps)
@@ -236,19 +214,12 @@ def test_one_hidden_layer_is_integrated_exactly_in_one_interval_by_hand():
     torch.testing.assert_close(found, torch.tensor([[[6.0, 10.0]]]))
 
 
-def test_people_who_stand_at_the_baseline_have_no_integrated_gradients():
-    found = integrated_jacobian(TorchModel(network(), output=Output("logit")), BASELINE[None], baseline=BASELINE)
-    assert torch.equal(found, torch.zeros(1, 1, FEATURES))
-
-
 @pytest.mark.parametrize("activation", [nn.ReLU, nn.Tanh])
-def test_the_chosen_path_keeps_its_error_and_doubling_estimates_it(activation):
+def test_the_chosen_path_keeps_its_error(activation):
     model, x = TorchModel(network(activation=activation, dtype=torch.float64)), X[:20].double()
     path = choose_path(model, BASELINE.double())
     error = relative(integrated_jacobian(model, x, baseline=BASELINE, path=path), finely(model, x, BASELINE))
-    estimate = integrated_error(model, x, baseline=BASELINE, path=path)
     assert error.quantile(0.9) < 5e-3
-    assert 0.3 < float(estimate.median() / error.median()) < 3 or error.median() < 1e-5
 
 
 def test_the_choice_follows_the_network():
@@ -272,6 +243,32 @@ def test_intervals_are_short_where_units_pass_zero():
     assert intervals(4, torch.zeros(0)).nodes == (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
-def test_a_doubled_path_halves_intervals_and_doubles_points():
-    assert Path((0.0, 0.5, 1.0)).doubled().nodes == (0.0, 0.25, 0.5, 0.75, 1.0)
-    assert quadrature(3).doubled() == quadrature(6)
+def rectifier():
+    """Return y = 2 relu(x - 1) as a plain network."""
+    net = nn.Sequential(nn.Linear(1, 1), nn.ReLU(), nn.Linear(1, 1)).eval()
+    with torch.no_grad():
+        for parameter, value in zip(net.parameters(), (1.0, -1.0, 2.0, 0.0), strict=True):
+            parameter.fill_(value)
+    return relu_network(TorchModel(net), 1)
+
+
+@pytest.mark.parametrize("nodes", [(0.0, 1.0), (0.0, 0.1, 0.7, 1.0)])
+def test_the_mean_slope_of_one_unit_by_hand(nodes):
+    # from -1 to 3 before the unit: active on 3/4 of the path with slope 2
+    found = secant_slope(rectifier(), torch.tensor([[-1.0]]), torch.tensor([[3.0]]), nodes)
+    torch.testing.assert_close(found, torch.tensor([[[1.5]]]))
+
+
+def test_a_unit_that_does_not_move_has_its_derivative_as_slope():
+    at = torch.tensor([[2.0], [-2.0], [0.0]])
+    assert secant_slope(rectifier(), at, at.clone(), (0.0, 1.0)).flatten().tolist() == [2.0, 0.0, 0.0]
+
+
+def test_a_path_to_a_missing_number_has_no_slope():
+    found = secant_slope(rectifier(), torch.tensor([[-1.0], [-1.0]]), torch.tensor([[torch.nan], [3.0]]), (0.0, 1.0))
+    assert found.flatten().isnan().tolist() == [True, False]
+
+
+def test_units_pass_zero_where_they_do():
+    begin, end = torch.tensor([[-1.0, 2.0, 1.0, 1.0]]), torch.tensor([[3.0, -2.0, 2.0, 1.0]])
+    assert crossing_times(begin, end).tolist() == [0.25, 0.5]  # the third stays above, the fourth does not move

@@ -1,10 +1,109 @@
-"""The one door to derivatives picks autograd or an estimate."""
+"""Jacobians by autograd, against torch.func; black boxes are estimated."""
 
+import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from fairfox.gradients.autograd import autograd_jacobian
-from fairfox.gradients.jacobian import jacobian, slope
+from fairfox.auxiliary.model import AuxiliaryMember
+from fairfox.data.dataset import Protected
+from fairfox.errors import ModelError
+from fairfox.gradients.jacobian import autograd_jacobian, jacobian, slope
+from fairfox.models.protocol import Output
+from fairfox.models.torch import TorchModel
+
+
+class Differentiable:
+    """A function of encoded rows, seen as a Model."""
+
+    differentiable = True
+
+    def __init__(self, function) -> None:
+        self.function = function
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.function(x)
+
+
+def network(outputs: int) -> nn.Sequential:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, outputs)).double()
+
+
+X = torch.randn(13, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_jacobian_is_torch_func_s(outputs):
+    net = network(outputs)
+    expected = torch.func.vmap(torch.func.jacrev(net))(X).detach()
+    torch.testing.assert_close(autograd_jacobian(Differentiable(net), X), expected)
+
+
+@pytest.mark.parametrize("batch_size", [1, 5, 13, 4096])
+def test_jacobian_does_not_depend_on_the_size_of_blocks(batch_size):
+    model = Differentiable(network(2))
+    torch.testing.assert_close(autograd_jacobian(model, X, batch_size=batch_size), autograd_jacobian(model, X))
+
+
+def test_jacobian_of_a_product_by_hand():
+    model = Differentiable(lambda x: torch.stack([x[:, 0] * x[:, 1], x[:, 1] ** 2], dim=1))
+    found = autograd_jacobian(model, torch.tensor([[2.0, 3.0]]))
+    assert found.tolist() == [[[3.0, 2.0], [0.0, 6.0]]]
+
+
+def test_jacobian_of_a_constant_is_zero():
+    assert not autograd_jacobian(Differentiable(lambda x: torch.ones(len(x), 2)), X).any()
+    assert autograd_jacobian(Differentiable(lambda x: torch.ones(len(x), 2)), X).shape == (13, 2, 4)
+
+
+def test_an_output_that_ignores_x_has_zero_derivatives_beside_one_that_does_not():
+    weight = torch.ones(1, requires_grad=True)
+    model = Differentiable(lambda x: torch.stack([x[:, 0], weight.expand(len(x))], dim=1))
+    found = autograd_jacobian(model, X.float())
+    assert found[:, 0, 0].tolist() == [1.0] * 13
+    assert not found[:, 1].any()
+
+
+def test_nobody_has_an_empty_jacobian():
+    assert autograd_jacobian(Differentiable(network(1)), X[:0]).shape == (0, 1, 4)
+
+
+def test_the_model_s_own_weights_get_no_gradient():
+    net = network(2)
+    autograd_jacobian(Differentiable(net), X)
+    assert all(p.grad is None for p in net.parameters())
+
+
+def test_gradients_are_taken_where_they_are_switched_off():
+    model = Differentiable(network(1))
+    with torch.no_grad():
+        found = autograd_jacobian(model, X)
+    torch.testing.assert_close(found, autograd_jacobian(model, X))
+    assert not found.requires_grad
+
+
+SEX, RACE = Protected("sex"), Protected("race", "categorical", ("a", "b", "c"))
+STARTING_LINEARLY = {
+    "our auxiliary": lambda: AuxiliaryMember(network(4), torch.tensor([True, False, True, True]), [SEX, RACE]),
+    "a torch module": lambda: TorchModel(network(1), output=Output(returns="logit")),
+    "a torch module of float32": lambda: TorchModel(network(1).float(), output=Output(returns="logit")),
+    "a linear model": lambda: TorchModel(nn.Sequential(nn.Linear(4, 1, bias=False)).double()),
+}
+
+
+@pytest.mark.parametrize("make", STARTING_LINEARLY.values(), ids=STARTING_LINEARLY)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_undoing_the_first_layer_by_hand_changes_nothing(make, dtype):
+    model, x = make(), X.to(dtype)
+    found = autograd_jacobian(model, x, batch_size=5)
+    assert found.dtype == dtype
+    torch.testing.assert_close(found, autograd_jacobian(Differentiable(model), x), atol=1e-6, rtol=1e-5)
+
+
+def test_a_module_for_other_columns_says_so_itself():
+    with pytest.raises(ModelError, match="The model failed on a"):
+        autograd_jacobian(TorchModel(network(1)), X[:, :3])
 
 
 class Curve:
@@ -20,7 +119,7 @@ class Curve:
         return x[:, :1] ** 2 + 3 * x[:, 1:2]
 
 
-X = torch.tensor([[1.0, 0.0], [2.0, 1.0], [-1.0, 1.0]], dtype=torch.float64)
+CURVE_X = torch.tensor([[1.0, 0.0], [2.0, 1.0], [-1.0, 1.0]], dtype=torch.float64)
 EXPECTED = torch.tensor([[[2.0, 3.0]], [[4.0, 3.0]], [[-2.0, 3.0]]], dtype=torch.float64)
 DIRECTION = torch.tensor([[1.0, 1.0], [1.0, 0.0], [0.0, -2.0]], dtype=torch.float64)
 ALONG = torch.tensor([5.0, 4.0, -6.0], dtype=torch.float64)
@@ -28,32 +127,28 @@ ALONG = torch.tensor([5.0, 4.0, -6.0], dtype=torch.float64)
 
 def test_a_differentiable_model_is_differentiated_by_autograd():
     model = Curve(differentiable=True)
-    torch.testing.assert_close(jacobian(model, X), EXPECTED)
+    torch.testing.assert_close(jacobian(model, CURVE_X), EXPECTED)
     assert model.asked
     assert model.calls == 1
 
 
-def test_blocks_of_rows_are_passed_on():
-    model = Curve(differentiable=True)
-    torch.testing.assert_close(jacobian(model, X, batch_size=2), EXPECTED)
-    assert model.calls == 2
-
-
 def test_a_black_box_is_estimated_from_predictions():
     model = Curve(differentiable=False)
-    torch.testing.assert_close(jacobian(model, X), EXPECTED)
+    torch.testing.assert_close(jacobian(model, CURVE_X), EXPECTED)
     assert not model.asked
 
 
 def test_slope_of_a_differentiable_model_is_gradient_times_direction():
     model = Curve(differentiable=True)
-    torch.testing.assert_close(slope(model, X, DIRECTION), ALONG)
-    torch.testing.assert_close(slope(model, X, DIRECTION), (autograd_jacobian(model, X)[:, 0] * DIRECTION).sum(1))
+    torch.testing.assert_close(slope(model, CURVE_X, DIRECTION), ALONG)
+    torch.testing.assert_close(
+        slope(model, CURVE_X, DIRECTION), (autograd_jacobian(model, CURVE_X)[:, 0] * DIRECTION).sum(1)
+    )
 
 
 def test_slope_of_a_black_box_needs_two_predictions():
     model = Curve(differentiable=False)
-    torch.testing.assert_close(slope(model, X, DIRECTION), ALONG)
+    torch.testing.assert_close(slope(model, CURVE_X, DIRECTION), ALONG)
     assert model.calls == 2
 
 
@@ -61,4 +156,4 @@ def test_slope_of_a_black_box_with_categories_does_not_leave_the_corner_of_the_s
     # The second column is a block of its own here: its derivative is f with the category less f as it is, 3 (1 - x1).
     model = Curve(differentiable=False, blocks=(slice(1, 2),))
     expected = torch.tensor([2.0 + 3.0, 4.0, 0.0], dtype=torch.float64)
-    torch.testing.assert_close(slope(model, X, DIRECTION), expected)
+    torch.testing.assert_close(slope(model, CURVE_X, DIRECTION), expected)

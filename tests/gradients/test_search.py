@@ -9,8 +9,8 @@ from populations import linear
 from scipy.optimize import minimize
 from torch import Tensor, nn
 
-from fairfox.gradients.search import gradient_flow, largest_change, project_ball, steepest
-from fairfox.models.torch_model import TorchModel
+from fairfox.gradients.jacobian import gradient_flow, largest_change, project_ball, steepest
+from fairfox.models.torch import TorchModel
 
 INF = float("inf")
 DUAL = {1.0: INF, 2.0: 2.0, INF: 1.0}
@@ -55,16 +55,6 @@ def test_projected_moves_are_inside_and_moves_inside_stay(order: float, seed: in
     inside = size(move, order) <= radius
     assert torch.equal(found[inside], move[inside])
     torch.testing.assert_close(project_ball(found, radius=radius, order=order), found)
-
-
-@orders
-@settings(max_examples=10, deadline=None)
-@given(seed=st.integers(0, 10_000))
-def test_nothing_in_the_ball_is_nearer_than_the_projection(order: float, seed: int):
-    move = moves(seed, rows=1)
-    nearest = (project_ball(move, radius=1.0, order=order) - move).norm()
-    others = project_ball(moves(seed + 1, rows=200), radius=1.0, order=order)
-    assert ((others - move).norm(dim=1) >= nearest - 1e-9).all()
 
 
 def test_the_l1_projection_agrees_with_a_general_solver():
@@ -112,15 +102,6 @@ def test_a_random_start_leaves_a_place_where_the_gradient_vanishes():
     x = torch.zeros(1, 2).double()
     assert float(largest_change(dent, x, radius=1.0, restarts=0)) == 0.0
     assert float(largest_change(dent, x, radius=1.0)) == pytest.approx(1.0, abs=1e-6)
-
-
-@orders
-def test_the_largest_change_grows_with_the_radius(order: float):
-    x = moves(1, rows=20, columns=4)
-    found = torch.stack(
-        [largest_change(curved(), x, radius=radius, order=order) for radius in (0.05, 0.1, 0.3, 1.0, 3.0)]
-    )
-    assert (found.diff(dim=0) > 0).all()
 
 
 @orders

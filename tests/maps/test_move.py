@@ -1,3 +1,5 @@
+"""The move map: along the auxiliary's direction until it takes people for members of the other group."""
+
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,12 +15,11 @@ from torch import Tensor, nn
 
 from fairfox.auxiliary.linear import LinearMember
 from fairfox.auxiliary.model import AuxiliaryModel, FixedAuxiliary, combine_outputs
-from fairfox.data.dataset import Dataset, Feature, Protected
-from fairfox.data.encode import fit_encoding
+from fairfox.data.dataset import Dataset, Protected
+from fairfox.data.encoding import fit_encoding
 from fairfox.data.table import load_table
 from fairfox.errors import NotFittedError, OptionError, ShapeError
-from fairfox.maps.destinations import GroupLogits
-from fairfox.maps.move import MoveMap
+from fairfox.maps.move import GroupLogits, MoveMap, OutputLine
 from fairfox.maps.protocol import OFF_RANGE
 from fairfox.models.protocol import Model
 
@@ -59,7 +60,6 @@ def world(n: int = 60, columns: int = 3, *, seed: int = 0) -> Dataset:
 RACE = Protected("race", "categorical", ("a", "b", "c"))
 AGE = Protected("age", "continuous", ())
 NAN = float("nan")
-
 # Centred logits of three classes: x0, x1 and -x0 - x1
 THREE = LinearMember(torch.tensor([[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]]).double(), torch.zeros(3).double())
 
@@ -92,24 +92,21 @@ def moved(data: Dataset, auxiliary: Model, **options: Any) -> Tensor:
     return MoveMap(auxiliary=FixedAuxiliary([auxiliary]), **options).fit(data).map(data).rows
 
 
-# --- where people go -----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("metric", ["identity", "covariance", "between"])
 @pytest.mark.parametrize("steps", [1, 8])
-@pytest.mark.parametrize("persistence", [0.0, 1.0, "adaptive"])
-def test_a_linear_auxiliary_is_taken_exactly_to_its_target(metric: Any, steps: int, persistence: Any):
+@pytest.mark.parametrize("carry", [0.0, 1.0, "adaptive"])
+def test_a_linear_auxiliary_is_taken_exactly_to_its_target(metric: Any, steps: int, carry: Any):
     data, auxiliary = world(), linear(2.0, -1.0, 0.5, bias=0.3)
     logit = auxiliary(data.x)[:, 0]
-    target = GroupLogits.of(logit, data.c[:, 0]).where_to(logit, data.c[:, 0].long(), persistence)
-    x = moved(data, auxiliary, metric=metric, steps=steps, persistence=persistence)
+    target = GroupLogits.of(logit, data.c[:, 0]).where_to(logit, data.c[:, 0].long(), carry)
+    x = moved(data, auxiliary, metric=metric, steps=steps, carry=carry)
     torch.testing.assert_close(auxiliary(x)[:, 0], target, atol=1e-10, rtol=0)
 
 
 def test_the_smallest_move_is_along_the_gradient():
-    # logits 2 x0 of the groups: means 0 and 4, so that everyone moves 2 along x0 at persistence 1
+    # logits 2 x0 of the groups: means 0 and 4, so that everyone moves 2 along x0 at carry 1
     data = individuals(torch.tensor([[-1.0, 5.0], [1.0, 6.0], [1.0, 7.0], [3.0, 8.0]]).double(), c=[0, 0, 1, 1])
-    x = moved(data, linear(2.0, 0.0), metric="identity", persistence=1.0)
+    x = moved(data, linear(2.0, 0.0), metric="identity", carry=1.0)
     torch.testing.assert_close(x, torch.tensor([[1.0, 5.0], [3.0, 6.0], [-1.0, 7.0], [1.0, 8.0]]).double())
 
 
@@ -130,7 +127,7 @@ def test_the_other_metrics_move_along_what_belongs_together():
 def test_the_between_metric_moves_along_the_difference_of_the_means():
     data = world()
     gap = data.x[1::2].mean(0) - data.x[::2].mean(0)
-    step = (moved(data, linear(1.0, 0.0, 0.0), metric="between", persistence=0.0) - data.x)[::2]
+    step = (moved(data, linear(1.0, 0.0, 0.0), metric="between", carry=0.0) - data.x)[::2]
     cosine = torch.nn.functional.cosine_similarity(step, gap.expand_as(step))
     assert float(cosine.abs().min()) > 0.95
 
@@ -139,7 +136,7 @@ def test_a_bent_auxiliary_is_followed_in_steps():
     data, auxiliary = world(), Bent(3)
     logit = auxiliary(data.x)[:, 0]
     target = GroupLogits.of(logit, data.c[:, 0]).where_to(logit, data.c[:, 0].long(), 0.0)
-    missed = [(auxiliary(moved(data, auxiliary, steps=s, persistence=0.0))[:, 0] - target).abs().mean() for s in (1, 8)]
+    missed = [(auxiliary(moved(data, auxiliary, steps=s, carry=0.0))[:, 0] - target).abs().mean() for s in (1, 8)]
     assert missed[1] < missed[0] / 10
 
 
@@ -153,19 +150,6 @@ def test_the_covariance_move_does_not_depend_on_how_features_are_mixed(auxiliary
     torch.testing.assert_close(other, plain @ mixing, atol=1e-4, rtol=0)
     shrunk = moved(mixed, Composed(auxiliary, torch.linalg.inv(mixing)), metric="covariance", shrink=0.5)
     assert float((shrunk - plain @ mixing).abs().max()) > 1e-2
-
-
-def test_neither_order_nor_batches_matter():
-    data, auxiliary = world(), Bent(3)
-    fitted = MoveMap(auxiliary=FixedAuxiliary([auxiliary])).fit(data)
-    rows = fitted.map(data).rows
-    order = torch.randperm(len(data), generator=torch.Generator().manual_seed(0))
-    torch.testing.assert_close(fitted.map(data[order]).rows, rows[order], atol=1e-12, rtol=0)
-    small = MoveMap(auxiliary=FixedAuxiliary([auxiliary]), batch_size=7).fit(data)
-    torch.testing.assert_close(small.map(data).rows, rows, atol=1e-12, rtol=0)
-
-
-# --- who stays -----------------------------------------------------------------------------------------------------
 
 
 def test_a_dead_auxiliary_abstains_for_everyone():
@@ -213,34 +197,31 @@ def test_people_who_go_nowhere_stay_and_are_abstained(to: float):
     assert (out.rows[:4] != data.x[:4]).any(1).all()
 
 
-# --- many classes --------------------------------------------------------------------------------------------------
-
-
 def test_one_of_many_classes_is_reached_by_hand():
     data = three_groups()
-    fitted = MoveMap(auxiliary=FixedAuxiliary([THREE]), metric="identity", persistence=0.0).fit(data)
+    fitted = MoveMap(auxiliary=FixedAuxiliary([THREE]), metric="identity", carry=0.0).fit(data)
     rows = fitted.map(data, torch.tensor([1.0, 1.0, NAN, NAN, 1.0, 1.0])).rows
     # From a to b: l = x1 - x0, means -3 and 4, along (-1, 1) / 2: from -2 and -4 it is 6 and 8 to 4.
     # From c to b: l = -x0 - 2 x1, means 6 and -8, along (-1, -2) / 5: from 3 and 9 it is -11 and -17 to -8.
     expected = [[-1.0, 3.0], [0.0, 4.0], [0.0, 3.0], [0.0, 5.0], [1.2, 3.4], [0.4, 3.8]]
     torch.testing.assert_close(rows, torch.tensor(expected).double())
-    fitted.persistence = 1.0  # spreads 1 and 1: 5 and 3 are to be reached; 3 and 2: -10 and -6
+    fitted.carry = 1.0  # spreads 1 and 1: 5 and 3 are to be reached; 3 and 2: -10 and -6
     rows = fitted.map(data, torch.tensor([1.0, 1.0, NAN, NAN, 1.0, 1.0])).rows
     expected = [[-1.5, 3.5], [0.5, 3.5], [0.0, 3.0], [0.0, 5.0], [1.6, 4.2], [0.0, 3.0]]
     torch.testing.assert_close(rows, torch.tensor(expected).double())
 
 
 @pytest.mark.parametrize("metric", ["identity", "covariance", "between"])
-@pytest.mark.parametrize("persistence", [1.0, "adaptive"])
-def test_every_pair_of_classes_is_a_world_of_its_own(metric: Any, persistence: Any):
+@pytest.mark.parametrize("carry", [1.0, "adaptive"])
+def test_every_pair_of_classes_is_a_world_of_its_own(metric: Any, carry: Any):
     data, auxiliary = many(90, [RACE]), random_member(3)
-    fitted = MoveMap(auxiliary=FixedAuxiliary([auxiliary]), metric=metric, persistence=persistence).fit(data)
+    fitted = MoveMap(auxiliary=FixedAuxiliary([auxiliary]), metric=metric, carry=carry).fit(data)
     out, c = auxiliary(data.x), data.c[:, 0]
     for own, other in [(0, 1), (2, 0), (1, 2)]:
         pair = (c == own) | (c == other)
         logit = (out[:, other] - out[:, own])[pair]
         own_class = (c[pair] == other).long()
-        target = GroupLogits.of(logit, own_class).where_to(logit, own_class, persistence)
+        target = GroupLogits.of(logit, own_class).where_to(logit, own_class, carry)
         rows = fitted.map(data, torch.where(c == own, float(other), NAN)).rows
         after = (auxiliary(rows)[:, other] - auxiliary(rows)[:, own])[pair]
         torch.testing.assert_close(after[own_class == 0], target[own_class == 0], atol=1e-9, rtol=0)
@@ -249,7 +230,7 @@ def test_every_pair_of_classes_is_a_world_of_its_own(metric: Any, persistence: A
 
 def test_the_between_metric_moves_along_the_difference_of_the_means_of_the_two_classes():
     data = many(300, [RACE])
-    fitted = MoveMap(auxiliary=FixedAuxiliary([random_member(3)]), metric="between", persistence=0.0).fit(data)
+    fitted = MoveMap(auxiliary=FixedAuxiliary([random_member(3)]), metric="between", carry=0.0).fit(data)
     c = data.c[:, 0]
     for own, other in [(0, 1), (0, 2), (2, 1)]:
         gap = data.x[c == other].mean(0) - data.x[c == own].mean(0)
@@ -301,13 +282,10 @@ def test_neither_order_nor_batches_matter_among_many(seed: int, batch_size: int)
         assert torch.equal(parts.abstained, whole.abstained[order])
 
 
-# --- numbers -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("persistence", "rest"), [(0.0, 0.0), (1.0, 1.0), ("adaptive", 0.04)])
-def test_a_number_is_moved_by_its_standard_deviation_by_hand(persistence: Any, rest: float):
+@pytest.mark.parametrize(("carry", "rest"), [(0.0, 0.0), (1.0, 1.0), ("adaptive", 0.04)])
+def test_a_number_is_moved_by_its_standard_deviation_by_hand(carry: Any, rest: float):
     data = four_ages()  # the standard deviation is 2, the output x0 has the line 1 + c
-    fitted = MoveMap(auxiliary=FixedAuxiliary([linear(1.0, 0.0)]), metric="identity", persistence=persistence).fit(data)
+    fitted = MoveMap(auxiliary=FixedAuxiliary([linear(1.0, 0.0)]), metric="identity", carry=carry).fit(data)
     out = fitted.map(data, torch.tensor([1.0, 1.0, -1.0, -1.0]))
     assert not out.abstained.any()
     # nobody is near c = 2: those at 0 go on to 4 and those at 4 to 0, where the line is at 5 and at 1
@@ -333,11 +311,8 @@ def test_the_between_metric_of_a_number_follows_the_slopes_of_the_features(weigh
     fitted = MoveMap(auxiliary=FixedAuxiliary([random_member(1)])).fit(data)
     c = data.c.numpy()
     oracle = LinearRegression().fit(c, data.x.numpy(), sample_weight=None if weights is None else weights.numpy())
-    assert fitted.surroundings is not None
-    torch.testing.assert_close(fitted.surroundings.gaps[0], torch.as_tensor(oracle.coef_[:, 0]))
-
-
-# --- holding the others --------------------------------------------------------------------------------------------
+    assert fitted.geometry is not None
+    torch.testing.assert_close(fitted.geometry.gaps[0], torch.as_tensor(oracle.coef_[:, 0]))
 
 
 @pytest.mark.parametrize("variable", [0, 1, 2])
@@ -348,7 +323,7 @@ def test_what_sets_groups_apart_is_read_off_people_who_are_alike_in_the_others(v
     sex, race, age = data.c.T.numpy()
     columns = np.column_stack([sex, race == 1, race == 2, age])
     oracle = LinearRegression().fit(columns, data.x.numpy()).coef_.T
-    gaps = fitted.surroundings.gaps
+    gaps = fitted.geometry.gaps
     found = {0: gaps[1:] - gaps[0], 1: gaps[1:] - gaps[0], 2: gaps}[variable]
     torch.testing.assert_close(found, torch.as_tensor(oracle[{0: [0], 1: [1, 2], 2: [3]}[variable]]))
 
@@ -389,9 +364,6 @@ def test_crossings_are_neither_held_nor_hold():
     torch.testing.assert_close(MoveMap(auxiliary=auxiliary, hold_others=True).fit(data).map(data).rows, without)
 
 
-# --- weights -------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("variable", [0, 1])
 def test_a_person_who_counts_twice_is_there_twice(variable: int):
     data, auxiliary = many(60, [RACE, AGE]), FixedAuxiliary([random_member(4)])
@@ -404,25 +376,15 @@ def test_a_person_who_counts_twice_is_there_twice(variable: int):
     assert float((rows[0] - plain).abs().max()) > 1e-3
 
 
-# --- blocks and withheld columns -----------------------------------------------------------------------------------
-
-
 def test_blocks_are_put_back_into_shares_and_the_overshoot_is_told():
     x = one_hot([0, 0, 1, 0, 1, 1], 2)
     data = individuals(x, c=[0, 0, 0, 1, 1, 1], features=(block("job", "ab"),))
-    out = MoveMap(auxiliary=FixedAuxiliary([linear(-3.0, 3.0)]), metric="identity", persistence=1.0).fit(data).map(data)
+    out = MoveMap(auxiliary=FixedAuxiliary([linear(-3.0, 3.0)]), metric="identity", carry=1.0).fit(data).map(data)
     assert float(out.rows.min()) >= 0
     torch.testing.assert_close(out.rows.sum(1), torch.ones(6).double())
     # logits -3 and 3, means -1 and 1: everyone moves 2 logits, 1/3 in each column; the 3rd is in b already
     assert out.overshoot is not None
     torch.testing.assert_close(out.overshoot, torch.tensor([0, 0, 1 / 3, 1 / 3, 0, 0]).double())
-
-
-def test_numbers_have_no_overshoot():
-    data = world()
-    out = MoveMap(auxiliary=FixedAuxiliary([linear(1.0, 0.0, 0.0)])).fit(data).map(data)
-    assert out.overshoot is not None
-    assert torch.equal(out.overshoot, torch.zeros(60).double())
 
 
 @pytest.mark.parametrize("metric", ["identity", "covariance", "between"])
@@ -431,8 +393,8 @@ def test_withheld_columns_do_not_move_along_and_are_swapped(metric: Any):
     encoding = fit_encoding(table, protected=["sex"], columns=["sex", "income", "age"], dtype=torch.float64)
     data = encoding.encode(table)
     fitted = MoveMap(auxiliary=FixedAuxiliary([linear(0.0, 0.0, 1.0, 0.5)]), metric=metric).fit(data)
-    assert fitted.surroundings is not None
-    matrix = fitted.surroundings.metric(metric, torch.ones(4).double())
+    assert fitted.geometry is not None
+    matrix = fitted.geometry.metric(metric, torch.ones(4).double())
     if metric == "identity":
         assert matrix is None
     else:
@@ -468,9 +430,6 @@ def test_withheld_columns_are_set_to_the_class_or_rank_of_the_destination(hold_o
         assert torch.equal(out.rows[:, 3], one.x[:, 3])
     plain = MoveMap(auxiliary=FixedAuxiliary([seen]), hold_others=hold_others, metric="identity").fit(data)
     torch.testing.assert_close(out.rows[:, 4:], plain.map(data, to).rows)
-
-
-# --- fitting -------------------------------------------------------------------------------------------------------
 
 
 def test_statistics_come_from_rows_the_auxiliary_has_not_seen():
@@ -544,11 +503,9 @@ def test_a_map_that_is_not_fitted_says_so():
 def test_options_that_are_not_allowed_are_refused():
     with pytest.raises(OptionError, match="The metric is 'manhattan'; expected 'identity', 'covariance' or 'between'"):
         MoveMap(metric="manhattan")
-    for persistence in ("abc", True, None, float("nan"), -0.1, 1.5):
-        with pytest.raises(
-            OptionError, match=f"persistence is {persistence!r}; expected 'adaptive' or a number from 0"
-        ):
-            MoveMap(persistence=persistence)
+    for carry in ("abc", True, None, float("nan"), -0.1, 1.5):
+        with pytest.raises(OptionError, match=f"carry is {carry!r}; expected 'adaptive' or a number from 0"):
+            MoveMap(carry=carry)
     with pytest.raises(OptionError, match="steps is 0; expected a whole number of at least 1"):
         MoveMap(steps=0)
     with pytest.raises(OptionError, match="shrink is nan; expected a number from 0 to 1"):
@@ -561,18 +518,15 @@ def test_options_that_are_not_allowed_are_refused():
         MoveMap(auxiliary=FixedAuxiliary([linear(1.0, 0.0)])).fit(three_groups())
 
 
-# --- legitimate columns --------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("metric", ["identity", "covariance", "between"])
-def test_legitimate_columns_do_not_move_and_what_the_groups_owe_them_is_no_reason_to(metric: Any):
+def test_given_columns_do_not_move_and_what_the_groups_owe_them_is_no_reason_to(metric: Any):
     noise = torch.randn(2000, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     own = (torch.arange(2000) % 2).double()
     hours = 1.5 * own + noise[:, 0]
     data = individuals(torch.stack([hours, hours + 0.5 * noise[:, 1], own + noise[:, 2]], dim=1))
     auxiliary = FixedAuxiliary([linear(0.0, 1.5, 0.0)])  # all that it sees of the group comes with the first column
     plain, kept = (
-        MoveMap(metric=metric, auxiliary=auxiliary, legitimate=names).fit(data).map(data).rows - data.x
+        MoveMap(metric=metric, auxiliary=auxiliary, given=names).fit(data).map(data).rows - data.x
         for names in ((), ("x0",))
     )
     assert float(kept[:, 0].abs().max()) == 0
@@ -580,80 +534,62 @@ def test_legitimate_columns_do_not_move_and_what_the_groups_owe_them_is_no_reaso
 
 
 @pytest.mark.parametrize("metric", ["identity", "covariance", "between"])
-def test_what_legitimate_columns_do_not_explain_moves_as_far_as_the_groups_are_apart_in_it(metric: Any):
+def test_what_given_columns_do_not_explain_moves_as_far_as_the_groups_are_apart_in_it(metric: Any):
     noise = torch.randn(4000, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     own = (torch.arange(4000) % 2).double()
     data = individuals(torch.stack([1.5 * own + noise[:, 0], own + noise[:, 1]], dim=1))
     auxiliary = FixedAuxiliary([linear(1.5, 1.0)])
-    fitted = MoveMap(metric=metric, auxiliary=auxiliary, legitimate=("x0",), persistence=1.0).fit(data)
+    fitted = MoveMap(metric=metric, auxiliary=auxiliary, given=("x0",), carry=1.0).fit(data)
     moved = fitted.map(data).rows - data.x
     torch.testing.assert_close(moved[:, 1], 1 - 2 * own, atol=0.15, rtol=0)
 
 
-def test_a_move_with_nothing_but_legitimate_columns_to_go_by_is_abstained():
+def test_a_move_with_nothing_but_given_columns_to_go_by_is_abstained():
     data = world()
-    fitted = MoveMap(metric="identity", auxiliary=FixedAuxiliary([linear(1.0, 0.0, 0.0)]), legitimate=("x0",))
+    fitted = MoveMap(metric="identity", auxiliary=FixedAuxiliary([linear(1.0, 0.0, 0.0)]), given=("x0",))
     out = fitted.fit(data).map(data)
     assert out.abstained.all()
     assert torch.equal(out.rows, data.x)
 
 
-# --- by hand -------------------------------------------------------------------------------------------------------
+def test_group_statistics_are_worked_by_hand():
+    logits = GroupLogits.of(torch.tensor([1.0, 3.0, 7.0, 7.0, 13.0, 99.0]), torch.tensor([0, 0, 1, 1, 1, float("nan")]))
+    assert logits.mean.tolist() == [2.0, 9.0]
+    torch.testing.assert_close(logits.spread, torch.tensor([1.0, 8.0**0.5]))
+    # shares 2/5 and 3/5, mean 6.2: between (2/5) 4.2² + (3/5) 2.8² = 11.76, within (2/5) 1 + (3/5) 8 = 5.2
+    assert logits.between == pytest.approx(11.76 / 16.96)
 
 
-def both_ways(data: Dataset, **options: Any) -> tuple[Any, Any]:
-    """Return everyone mapped through autograd's way and by hand, by the same auxiliary."""
-    trained = AuxiliaryModel(refits=1, width=8, max_epochs=5).fit(data)
-    auxiliary = FixedAuxiliary(trained.members, trained.held_out)
-    fitted = MoveMap(auxiliary=auxiliary, metric="identity", **options).fit(data)
-    generic = fitted.map(data)
-    fitted.by_hand = True
-    assert fitted._plain_network(data, 1 - data.c[:, 0]) is not None
-    return generic, fitted.map(data)
+def test_carry_decides_how_much_of_a_persons_typicality_carries_over():
+    logits = GroupLogits(mean=torch.tensor([0.0, 10.0]), spread=torch.tensor([1.0, 3.0]), between=0.5)
+    here, own = torch.tensor([2.0, 13.0]), torch.tensor([0, 1])
+    assert logits.where_to(here, own, 0.0).tolist() == [10.0, 0.0]  # everyone to the other group's mean
+    assert logits.where_to(here, own, 1.0).tolist() == [16.0, 1.0]  # as many spreads from it: 2, 1
+    assert logits.where_to(here, own, 0.5).tolist() == [13.0, 0.5]
+    assert logits.where_to(here, own, "adaptive").tolist() == [11.5, 0.25]  # (1 - 0.5)² = 1/4
 
 
-@pytest.mark.parametrize("options", [{}, {"steps": 1}, {"steps": 2, "batch_size": 7}, {"persistence": 1.0}])
-def test_by_hand_people_arrive_where_autograd_takes_them(options):
-    generic, by_hand = both_ways(world(200).to(torch.float32), **options)
-    torch.testing.assert_close(by_hand.rows, generic.rows, rtol=1e-4, atol=1e-4)
-    assert torch.equal(by_hand.abstained, generic.abstained)
-    torch.testing.assert_close(by_hand.overshoot, generic.overshoot, rtol=1e-4, atol=1e-4)
+def test_a_group_of_one_has_no_spread_to_compare_with():
+    logits = GroupLogits.of(torch.tensor([1.0, 4.0, 6.0]), torch.tensor([0.0, 1.0, 1.0]))
+    assert logits.where_to(torch.tensor([2.0]), torch.tensor([0]), 1.0).tolist() == [6.0]  # 5 + (2 - 1)
 
 
-def test_by_hand_one_hot_blocks_are_projected_and_the_overshoot_is_told():
-    data = world(200).to(torch.float32)
-    level = torch.eye(2)[(data.c[:, 0] + torch.arange(200) % 3 > 1).long()]
-    numbers = Dataset.from_arrays(torch.cat([data.x, level], dim=1), data.c, protected=data.protected)
-    features = (*numbers.features[:3], Feature("level", "categorical", 3, 5, ("a", "b")))
-    generic, by_hand = both_ways(replace(numbers, features=features))
-    torch.testing.assert_close(by_hand.rows, generic.rows, rtol=1e-4, atol=1e-4)
-    torch.testing.assert_close(by_hand.rows[:, 3:].sum(1), torch.ones(200))
-    assert float(by_hand.overshoot.max()) > 0
-    torch.testing.assert_close(by_hand.overshoot, generic.overshoot, rtol=1e-4, atol=1e-4)
+def test_the_line_of_an_output_on_a_number_is_worked_by_hand():
+    line = OutputLine.of(torch.tensor([0.0, 2.0, 4.0, 6.0]), torch.tensor([0.0, 0.0, 4.0, 4.0]))
+    # centred c -2, -2, 2, 2 and output -3, -1, 1, 3: covariance 4, variances 4 and 5
+    assert (float(line.slope), float(line.level), line.explained) == pytest.approx((1.0, 1.0, 0.8))
+    reach = line.where_to(torch.tensor([0.0, 4.0]), torch.tensor([0.0, 4.0]), torch.tensor([2.0, 2.0]), 0.5)
+    assert reach.tolist() == [2.5, 2.5]  # the line is at 3; both are 1 below it where they are
+    adaptive = line.where_to(torch.tensor([0.0]), torch.tensor([0.0]), torch.tensor([2.0]), "adaptive")
+    assert adaptive.tolist() == pytest.approx([2.96])  # 3 - (1 - 0.8)²
 
 
-def test_by_hand_people_without_a_direction_stay_and_are_abstained():
-    data = world(60).to(torch.float32)
-    trained = AuxiliaryModel(refits=1, width=4, max_epochs=2).fit(data)
-    member = trained.members[0]
-    with torch.no_grad():
-        member.net[0].bias.fill_(-1e4)  # no unit is ever active
-    fitted = MoveMap(auxiliary=FixedAuxiliary([member]), metric="identity").fit(data)
-    fitted.by_hand = True
-    out = fitted.map(data)
-    assert bool(out.abstained.all())
-    assert torch.equal(out.rows, data.x)
-
-
-def test_by_hand_is_not_for_what_is_held_unknown_or_no_plain_network():
-    data = world(60).to(torch.float32)
-    trained = AuxiliaryModel(refits=1, width=4, max_epochs=2).fit(data)
-    auxiliary = FixedAuxiliary(trained.members)
-    other = 1 - data.c[:, 0]
-    plain = MoveMap(auxiliary=auxiliary, metric="identity").fit(data)
-    assert plain._plain_network(data, other) is not None
-    assert plain._plain_network(data, torch.where(torch.arange(60) == 3, torch.nan, other)) is None
-    assert plain._plain_network(data.to(torch.float64), other.double()) is None  # in its own dtype only
-    assert MoveMap(auxiliary=auxiliary).fit(data)._plain_network(data, other) is None  # another metric
-    smooth = MoveMap(auxiliary=FixedAuxiliary([linear(1.0, 0.0, 0.0)]), metric="identity").fit(data.to(torch.float64))
-    assert smooth._plain_network(data.to(torch.float64), other.double()) is None
+def test_the_line_is_scikit_learn_s_weighted_regression():
+    generator = torch.Generator().manual_seed(0)
+    c, noise, weights = torch.randn(3, 50, generator=generator, dtype=torch.float64)
+    c, output, weights = 40 + 10 * c, c + noise, weights.square()
+    oracle = LinearRegression().fit(c[:, None].numpy(), output.numpy(), sample_weight=weights.numpy())
+    line = OutputLine.of(output, c, weights)
+    assert (float(line.slope), float(line.level)) == pytest.approx((oracle.coef_[0], oracle.intercept_))
+    explained = oracle.score(c[:, None].numpy(), output.numpy(), sample_weight=weights.numpy())
+    assert line.explained == pytest.approx(explained)

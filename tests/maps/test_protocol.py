@@ -188,7 +188,6 @@ def test_every_class_is_compared_with_every_other_or_with_the_reference_group():
     assert compared_pairs(Protected("sex")) == [(0, 1), (1, 0)]
     assert compared_pairs(RACE) == [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)]
     assert compared_pairs(replace(RACE, reference=1)) == [(0, 1), (1, 0), (1, 2), (2, 1)]
-    assert compared_pairs(replace(RACE, reference=1, second=2)) == [(0, 1), (1, 2), (2, 1)]
 
 
 def test_who_is_unknown_or_stands_for_nobody_does_not_count():

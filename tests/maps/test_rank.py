@@ -1,3 +1,5 @@
+"""The rank map: the same rank in another group, feature by feature."""
+
 import numpy as np
 import pytest
 import torch
@@ -8,13 +10,13 @@ from scipy.stats import ks_2samp
 from torch import Tensor
 
 from fairfox.data.dataset import Dataset, Feature, Protected
-from fairfox.data.encode import fit_encoding
+from fairfox.data.encoding import fit_encoding
 from fairfox.data.table import load_table
 from fairfox.errors import NotFittedError, OptionError, ShapeError
 from fairfox.fairtests.registry import make_test
+from fairfox.maps.protocol import fit_maps
 from fairfox.maps.rank import RankMap
-from fairfox.maps.ranks import maximal_coupling
-from fairfox.maps.resampled import fit_resampled
+from fairfox.maps.ranks import Ranks, SameRank, couple_rows, maximal_coupling
 
 NAN = float("nan")
 RACE = Protected("race", "categorical", ("a", "b", "c"))
@@ -29,23 +31,20 @@ def column(values: list[float], c: list[float]) -> Dataset:
     return individuals(torch.tensor(values, dtype=torch.float64)[:, None], c=c)
 
 
-# --- numbers -------------------------------------------------------------------------------------------------------
-
-
 def test_a_counterfactual_number_is_always_one_that_the_other_group_shows():
     generator = torch.Generator().manual_seed(0)
     x, c = torch.randn(300, 3, generator=generator), (torch.arange(300) % 3 == 0).float()
     x[:, 0] += 2 * c
     x[:, 1] *= 1 + c
     data = individuals(x, c=c)
-    for fitted in (RankMap().fit(data), *fit_resampled(RankMap(), data, 3, seed=0)[0]):
+    for fitted in (RankMap().fit(data), *fit_maps(RankMap(), data, 3, seed=0)[0]):
         rows = fitted.map(data).rows
         for group in (0, 1):
             for j in range(3):
                 assert set(rows[c == group, j].tolist()) <= set(x[c != group, j].tolist())
 
 
-def test_a_number_cannot_be_told_to_keep_less_than_its_rank():
+def test_there_is_no_setting_that_keeps_less_than_the_rank():
     with pytest.raises(OptionError, match="'shared'"):
         make_test("rank", options={"shared": 0.0})
 
@@ -143,9 +142,6 @@ def test_the_order_of_rows_does_not_matter():
     assert torch.equal(fitted.map(data[order]).rows, fitted.map(data).rows[order])
 
 
-# --- categories ----------------------------------------------------------------------------------------------------
-
-
 def test_categories_keep_their_share_and_move_as_little_as_possible():
     own, other = torch.tensor([0.5, 0.3, 0.2]), torch.tensor([0.2, 0.4, 0.4])
     # a stays with 0.2 / 0.5, and the 0.6 that leave go to b and c in proportion to their gains 0.1 and 0.2
@@ -173,9 +169,6 @@ def test_a_category_nobody_knows_stays_empty():
     assert torch.equal(mapped(data)[3], torch.zeros(2).double())
 
 
-# --- missing values ------------------------------------------------------------------------------------------------
-
-
 def test_a_missing_number_stays_missing_and_is_no_one_elses_value():
     age = Feature("age", "continuous", 0, 2)
     x = torch.tensor([[1.0, 0], [2.0, 0], [0.0, 1], [10.0, 0], [20.0, 0], [0.0, 1]]).double()
@@ -194,9 +187,6 @@ def test_a_missing_category_is_a_category():
     job = Feature("job", "categorical", 0, 2, ("a", None))
     data = individuals(one_hot([0, 0, 1, 1], 2), c=[0, 0, 1, 1], features=(job,))
     assert torch.equal(mapped(data), one_hot([1, 1, 0, 0], 2))
-
-
-# --- withheld columns ----------------------------------------------------------------------------------------------
 
 
 def test_the_protected_column_of_a_model_that_uses_it_is_swapped():
@@ -221,9 +211,6 @@ def test_only_the_chosen_columns_are_mapped():
     assert RankMap(only=torch.tensor([False, True])).fit(data).map(data).rows.tolist() == [[1, 6], [2, 5]]
 
 
-# --- use -----------------------------------------------------------------------------------------------------------
-
-
 def test_a_second_protected_variable_can_be_chosen():
     c = torch.tensor([[0.0, 1.0], [1.0, 1.0], [0.0, 0.0], [1.0, 0.0]])
     data = Dataset.from_arrays(torch.tensor([[1.0], [2.0], [3.0], [4.0]]), c=c)
@@ -245,9 +232,6 @@ def test_destinations_are_one_each():
     data = column([1, 2], [0, 1])
     with pytest.raises(ShapeError, match=r"`to` has shape \(3,\); expected \(2,\): one destination each"):
         RankMap().fit(data).map(data, torch.zeros(3))
-
-
-# --- many classes --------------------------------------------------------------------------------------------------
 
 
 def classes(n: int = 600, *, seed: int = 0) -> Dataset:
@@ -367,9 +351,6 @@ def test_the_protected_column_becomes_the_class_one_goes_to():
     torch.testing.assert_close(RankMap().fit(data).map(data, to).rows[:, :3], one_hot(to.long(), 3))
 
 
-# --- other protected values that are held --------------------------------------------------------------------------
-
-
 def two_variables(second: Protected, n: int = 6000, *, own: Protected | None = None, seed: int = 0) -> Dataset:
     """Return people whose first protected variable goes along with the second, and the second alone moves x."""
     rng = np.random.default_rng(seed)
@@ -465,3 +446,40 @@ def test_nothing_is_held_for_a_crossing_or_for_one_variable_alone():
     assert torch.equal(sex, RankMap(hold_others=True).fit(data).map(data).rows)
     alone = individuals(data.x, c=data.c[:, 0])
     assert torch.equal(RankMap(hold_others=True).fit(alone).map(alone).rows, RankMap().fit(alone).map(alone).rows)
+
+
+@settings(deadline=None, max_examples=60)
+@given(own=SHARES, other=SHARES)
+def test_a_maximal_coupling_is_a_coupling_with_the_least_movement(own: list[float], other: list[float]):
+    p, q = (torch.tensor(s, dtype=torch.float64) / sum(s) for s in (own, other))
+    coupling = maximal_coupling(p, q)
+    assert float(coupling.min()) >= 0
+    torch.testing.assert_close(coupling.sum(1), torch.ones(4).double())
+    torch.testing.assert_close(p @ coupling, q, atol=1e-12, rtol=0)
+    stays = (p * coupling.diagonal()).sum()
+    torch.testing.assert_close(1 - stays, (p - q).abs().sum() / 2, atol=1e-12, rtol=0)  # total variation
+
+
+def test_equal_shares_move_nobody():
+    p = torch.tensor([0.25, 0.75])
+    assert torch.equal(maximal_coupling(p, p), torch.eye(2))
+
+
+def test_answers_known_beforehand_are_those_that_are_worked_out():
+    rng = np.random.default_rng(0)
+    own, other, x = (torch.as_tensor(rng.integers(20, size=n)).double() for n in (77, 31, 200))
+    plain = SameRank(Ranks.of(own), Ranks.of(other))
+    assert torch.equal(plain(x), plain.tabled()(x))
+    # the mid-rank m of n values is a whole or a half number: place m * 31 / 77, rounded down, in exact fractions
+    twice = [int((own < v).sum() + (own <= v).sum()) for v in x]
+    places = [min(t * 31 // (2 * 77), 30) for t in twice]
+    assert plain(x).tolist() == other.sort().values[places].tolist()
+
+
+@settings(deadline=None, max_examples=40)
+@given(own=SHARES, other=SHARES)
+def test_coupled_rows_agree_with_the_maximal_coupling(own: list[float], other: list[float]):
+    p, q = (torch.tensor(s, dtype=torch.float64) / sum(s) for s in (own, other))
+    rows = torch.cat([torch.eye(4).double(), torch.full((1, 4), 0.25).double(), torch.zeros(1, 4).double()])
+    out = couple_rows(rows, p.expand(6, 4), q.expand(6, 4))
+    torch.testing.assert_close(out, rows @ maximal_coupling(p, q), atol=1e-12, rtol=0)

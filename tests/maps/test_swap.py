@@ -9,11 +9,11 @@ import torch
 from populations import people
 
 from fairfox.data.dataset import Dataset
-from fairfox.data.encode import Encoding, fit_encoding
+from fairfox.data.encoding import Encoding, fit_encoding
 from fairfox.data.table import load_table
 from fairfox.errors import NotFittedError
 from fairfox.maps.protocol import OFF_RANGE, UNKNOWN, ManyGroupMap
-from fairfox.maps.swap import NOT_GIVEN, SwapMap, not_given, own_columns
+from fairfox.maps.rank import LACKING, SwapMap, lacks_own_column, own_columns
 
 
 def encoded(frame: pd.DataFrame, protected: list[str], columns: list[str], **more) -> tuple[Encoding, Dataset]:
@@ -118,12 +118,12 @@ def test_who_lacks_the_column_is_abstained_although_their_group_is_inferred():
     some = told(data, {3: 1.0})
     mapped = SwapMap().fit(data).map(some)
     assert mapped.abstained.nonzero()[:, 0].tolist() == [3]
-    assert mapped.reason == NOT_GIVEN
+    assert mapped.reason == LACKING
     assert torch.equal(mapped.rows[3], data.x[3])
-    assert not_given(some, 0).nonzero()[:, 0].tolist() == [3]
+    assert lacks_own_column(some, 0).nonzero()[:, 0].tolist() == [3]
     two = SwapMap().fit(data).map(told(some, {5: float("nan")}))
     assert two.abstained.nonzero()[:, 0].tolist() == [3, 5]
-    assert two.reason == f"{UNKNOWN} or {NOT_GIVEN}"
+    assert two.reason == f"{UNKNOWN} or {LACKING}"
 
 
 def test_a_missing_value_that_the_encoding_has_no_level_for_is_missing_too():
@@ -134,7 +134,7 @@ def test_a_missing_value_that_the_encoding_has_no_level_for_is_missing_too():
     assert some.x.shape == data.x.shape
     mapped = SwapMap().fit(data).map(some)
     assert mapped.abstained.nonzero()[:, 0].tolist() == [4]
-    assert mapped.reason == NOT_GIVEN
+    assert mapped.reason == LACKING
 
 
 @pytest.mark.parametrize("protected", ["debt", "debt<700"])
@@ -148,15 +148,15 @@ def test_who_lacks_the_number_is_abstained_although_it_is_inferred(protected: st
     before, after = swap.map(data, to), swap.map(some, to)
     assert torch.equal(before.abstained, after.abstained)
     assert torch.equal(before.rows, after.rows)
-    assert NOT_GIVEN in after.reason
-    assert NOT_GIVEN not in before.reason
+    assert LACKING in after.reason
+    assert LACKING not in before.reason
 
 
 def test_a_crossing_needs_all_its_columns():
     frame = pd.DataFrame({"sex": ["f", "f", "m", "m"] * 3, "red": ["y", "n"] * 6, "income": range(12)})
     frame.loc[2, "red"] = None
     _, data = encoded(frame, ["sex", "red"], ["sex", "red", "income"], intersections=True)
-    assert [not_given(data, v).nonzero()[:, 0].tolist() for v in range(3)] == [[], [2], [2]]
+    assert [lacks_own_column(data, v).nonzero()[:, 0].tolist() for v in range(3)] == [[], [2], [2]]
 
 
 def test_doors():

@@ -1,18 +1,41 @@
+"""The charts of an audit: the numbers they show, and what is drawn of them."""
+
+from __future__ import annotations
+
 import json
+from dataclasses import replace
 from typing import Any
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
+import torch
 import vl_convert
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fairfox.errors import ColumnError
-from fairfox.report.charts import STYLES, Charts, draw, scores_chart, specs
-from fairfox.report.figures import figures
-from fairfox.result import FeatureEffect, Features
-from tests.support import PEOPLE, example_result, many_result, nameless, with_finding, without_sign
+from fairfox.findings import FeatureEffect, Features
+from fairfox.report.charts import STYLES, Charts, scores_chart
+from fairfox.report.figures import (
+    MOST_FEATURES,
+    bar_heights,
+    bin_edges,
+    compensation,
+    compensation_lines,
+    distribution,
+    features_figure,
+    figures,
+    groups_figure,
+    proxies_figure,
+    readings_table,
+)
+from fairfox.result import AuditResult
+from tests.support import AGES, PEOPLE, example_result, many_result, nameless, with_finding, without_sign
 
 HOSTILE = '<script>alert("1")</script>&]]>'
 KINDS = ("scores", "groups", "readings", "features", "proxies")
+MOST = 6
 
 
 def texts(chart: Any) -> list[str]:
@@ -27,12 +50,6 @@ def test_every_chart_follows_the_schema_and_can_be_drawn(kind: str):
     chart = getattr(Charts(example_result()), kind)
     assert texts(chart)  # to_dict has checked it
     assert set(STYLES) <= set(chart.to_dict()["config"]["style"])
-
-
-def test_the_page_draws_the_same_charts():
-    shown = figures(example_result())
-    assert specs(shown) == {name: draw(figure).to_dict() for name, figure in shown.items()}
-    assert "name" not in json.dumps([part.get("params") for part in specs(shown).values() if "vconcat" not in part])
 
 
 def test_scores_have_a_panel_per_group_and_both_colours():
@@ -92,15 +109,6 @@ def test_groups_stay_in_their_order_whichever_side_they_are_on():
     ]
 
 
-def test_features_stand_beside_the_difference_of_the_groups():
-    effect = example_result().features.effect
-    features = Features({}, effect, displacement={"income": 0.63})
-    chart = Charts(example_result(features=features)).features
-    assert len(chart.to_dict()["hconcat"]) == 2
-    assert "0.63" in texts(chart)
-    assert "hconcat" not in Charts(example_result()).features.to_dict()
-
-
 def test_names_are_text_on_charts():
     effect = FeatureEffect((HOSTILE,), example_result().signed.nan_to_num()[:, None], "any")
     result = with_finding(
@@ -111,9 +119,212 @@ def test_names_are_text_on_charts():
     assert HOSTILE in texts(Charts(result).features)
 
 
-def test_small_effects_look_small_beside_delta():
-    data = figures(example_result())["groups-0"]["data"]
-    small = {**data, "bars": [{"name": "sex=Female", "value": 0.1, "text": "+0.1"}]}
-    domain = draw({"kind": "groups", "data": small}).to_dict()["layer"][0]["encoding"]["x"]["scale"]["domain"]
-    assert domain[0] < -5 < 5 < domain[1]
-    assert figures(many_result())["groups-1"]["data"]["limit"] is None  # race=Black has its own
+def test_every_variable_has_its_figures():
+    assert set(figures(many_result())) == {
+        "features",
+        *(f"{what}-{v}" for what in ("scores", "groups", "readings", "proxies") for v in range(3)),
+    }
+
+
+def test_figures_hold_nobody():
+    text = json.dumps(figures(example_result()))
+    scores = example_result().scores.tolist()
+    assert not [score for score in scores if score and (str(score) in text or str(100 * score) in text)]
+
+
+def test_groups_show_their_mean_effect_in_points():
+    figure = groups_figure(example_result(), example_result().findings[0])
+    assert figure is not None
+    means = [100 * group.mean_signed for group in example_result().groups]
+    assert [bar["value"] for bar in figure["data"]["bars"]] == means
+    assert figure["table"]["rows"] == [
+        [f"sex={s}", f"{m:+.1f}"] for s, m in zip(("Female", "Male"), means, strict=True)
+    ]
+
+
+def test_groups_of_a_test_without_sign_show_how_many_are_flagged():
+    result = without_sign()
+    figure = groups_figure(result, result.findings[0])
+    assert figure is not None
+    assert not figure["data"]["signed"]
+    assert [bar["value"] for bar in figure["data"]["bars"]] == [100 * group.share_flagged for group in result.groups]
+
+
+def test_features_come_with_their_error_and_the_difference_of_the_groups():
+    features = replace(example_result().features, displacement={"income": 0.6, "job": 0.2})
+    figure = features_figure(example_result(features=features))
+    assert figure is not None
+    income, job, age = figure["data"]["bars"]
+    assert (income["name"], income["difference"], job["difference"], age["difference"]) == ("income", 0.6, 0.2, None)
+    effect = example_result().features.effect
+    assert effect is not None
+    assert income["value"] == 100 * effect.total["income"]
+    assert income["error"] == 100 * effect.error["income"]
+    assert "without any model" in figure["caption"]
+    assert [column["label"] for column in figure["table"]["columns"]][3] == "Groups differ by"
+    assert "without any model" not in str(features_figure(example_result()))
+
+
+def test_features_are_cut_to_the_largest_and_leave_out_what_is_unknown():
+    per_person = torch.arange(30.0).expand(PEOPLE, 30).clone()
+    names = tuple(f"f{k}" for k in range(30))
+    figure = features_figure(example_result(features=Features({}, FeatureEffect(names, per_person, "any"))))
+    assert figure is not None
+    assert [bar["name"] for bar in figure["data"]["bars"]] == [f"f{k}" for k in range(29, 29 - MOST_FEATURES, -1)]
+    unknown = FeatureEffect(("a",), torch.full((PEOPLE, 1), torch.nan), "any")
+    assert features_figure(example_result(features=Features({}, unknown))) is None
+
+
+def test_proxies_come_with_the_strongest_first():
+    proxy = {"small": 0.1, "unknown": float("nan"), "large": 0.5, "a.b[0]": 0.3}
+    figure = proxies_figure(replace(example_result().findings[0], proxy=proxy))
+    assert figure is not None
+    assert [bar["name"] for bar in figure["data"]["bars"]] == ["large", "a.b[0]", "small"]
+    assert proxies_figure(replace(example_result().findings[0], proxy={})) is None
+
+
+def test_a_delta_of_another_variable_is_told():
+    captions = [figures(many_result())[f"scores-{v}"]["caption"] for v in range(3)]
+    told = "Members of race=Black have their own delta, which the lines do not show."
+    assert [told in caption for caption in captions] == [True, False, True]
+
+
+def test_the_difference_of_groups_names_its_variable_where_there_are_several():
+    far = {"postcode": 0.6}
+    many, one = many_result(), example_result()
+    several = features_figure(replace(many, features=replace(many.features, displacement=far)))
+    assert several is not None
+    assert several["data"]["difference"] == "How far the groups of sex differ, without a model"
+    assert "Groups of sex differ by" in [column["label"] for column in several["table"]["columns"]]
+    assert "how far the groups of sex differ in it" in several["alt"]
+    single = features_figure(replace(one, features=replace(one.features, displacement={"income": 0.6})))
+    assert single is not None
+    assert single["data"]["difference"] == "How far the groups differ, without a model"
+
+
+def test_where_decisions_turn_no_chart_speaks_of_delta():
+    plain = example_result()
+    turned = figures(example_result(settings={**plain.settings, "decision_threshold": 0.5}))
+    assert figures(plain)["scores-0"]["alt"].endswith("in each group, with lines at delta.")
+    assert not [figure for figure in turned.values() if "delta" in f"{figure['alt']} {figure['caption']}"]
+
+
+def test_a_long_name_leaves_room_for_its_count():
+    result = many_result()
+    long = {"Black": "B" * 300}
+    finding = result.findings[1]
+    groups = tuple(replace(group, level=long.get(group.level, group.level)) for group in finding.groups)
+    own = tuple(long.get(level, level) for level in finding.group)
+    drawn = figures(with_finding(result, 1, groups=groups, group=own))["scores-1"]["data"]["panels"]
+    (title,) = (panel["group"] for panel in drawn if panel["group"].startswith("B"))
+    assert title == f"{'B' * 59}… (39 people)"  # of forty person 196 is abstained
+
+
+def panels_of(result: AuditResult, place: int = 0) -> list[dict]:
+    spread = distribution(result, result.findings[place], scale=100.0, most=MOST)
+    return [] if spread is None else spread["panels"]
+
+
+def test_there_is_a_panel_per_group_with_limits_on_both_sides():
+    female, male = panels_of(example_result())
+    assert (female["group"], male["group"]) == ("Female (19 people)", "Male (19 people)")
+    assert female["limits"] == male["limits"] == [-5.0, 5.0]
+    assert sum(female["heights"]) == 100.0
+    assert female["percentiles"][2] > 5 > male["percentiles"][2]
+
+
+def test_scores_without_a_sign_have_one_limit():
+    spread = distribution(without_sign(), without_sign().findings[0], scale=1.0, most=MOST)
+    assert spread is not None
+    assert not spread["signed"]
+    assert [panel["limits"] for panel in spread["panels"]] == [[0.05], [0.05]]
+
+
+def test_the_largest_groups_only_are_drawn():
+    group = tuple(f"age={k}" for k in range(PEOPLE // 2)) + ("age=99",) * (PEOPLE // 2)
+    names = [panel["group"] for panel in panels_of(with_finding(example_result(), group=group))]
+    assert len(names) == MOST
+    assert "age=99 (18 people)" in names
+
+
+def test_scores_that_are_not_finite_are_not_drawn():
+    signed = example_result().signed.clone()
+    signed[0] = float("inf")
+    assert panels_of(with_finding(example_result(), signed=signed))[0]["group"] == "Female (18 people)"
+
+
+def test_ranges_of_a_number_come_in_their_order():
+    result = many_result()
+    assert [panel["group"] for panel in panels_of(result, 2)][:3] == [f"{ages} (64 people)" for ages in AGES]
+    backwards = with_finding(result, 2, groups=tuple(reversed(result.findings[2].groups)))
+    assert [panel["group"] for panel in panels_of(backwards, 2)][:3] == [
+        f"{ages} (64 people)" for ages in reversed(AGES)
+    ]
+
+
+def test_limits_are_those_of_the_group():
+    assert {tuple(panel["limits"]) for panel in panels_of(many_result(), 1)} == {(-5.0, 5.0), (-3.0, 3.0)}
+    assert {tuple(panel["limits"]) for panel in panels_of(many_result(deltas={}), 1)} == {(-5.0, 5.0)}
+
+
+@given(st.lists(st.floats(-1e6, 1e6, allow_nan=False), min_size=1, max_size=50), st.floats(0, 1e3), st.booleans())
+def test_bins_cover_the_limits_and_stay_few(values: list[float], delta: float, mirrored: bool):
+    limits = [-delta, delta] if mirrored else [delta]
+    edges = bin_edges(np.array(values), limits)
+    slack = 1e-6 * (edges[-1] - edges[0])
+    assert np.all(np.diff(edges) > 0)
+    assert 2 <= len(edges) <= 70
+    assert edges[0] <= limits[0] + slack
+    assert edges[-1] >= limits[-1] - slack
+
+
+def test_limits_are_edges_where_bins_are_narrow():
+    edges = bin_edges(np.linspace(-9.3, 12.1, 100), [-5.0, 5.0])
+    assert np.isclose(edges, 5.0).any()
+    assert np.isclose(edges, -5.0).any()
+
+
+def test_outliers_do_not_flatten_the_chart():
+    values = np.concatenate([np.linspace(0, 1, 1000), [1e9]])
+    assert bin_edges(values, [0.5])[-1] < 2
+
+
+def test_bars_of_weighted_people_are_their_share_of_the_weight():
+    values, edges = np.array([0.5, 0.5, 1.5]), np.array([0.0, 1.0, 2.0])
+    assert bar_heights(values, edges, None).tolist() == [100 * 2 / 3, 100 / 3]
+    assert bar_heights(values, edges, np.array([1.0, 1.0, 2.0])).tolist() == [50.0, 50.0]
+    assert bar_heights(values, edges, np.zeros(3)).tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("direct", "total", "how"),
+    [
+        (0.08, -0.02, "reverse"),
+        (0.08, -0.001, "less"),  # next to nothing points nowhere
+        (-0.08, -0.02, "less"),
+        (0.02, 0.08, "more"),
+        (0.08, 0.07, "same"),
+        (0.0, 0.0, "same"),
+    ],
+)
+def test_other_differences_add_or_make_up(direct: float, total: float, how: str):
+    assert compensation(direct, total) == how
+
+
+def test_compensation_is_told_group_by_group():
+    finding = example_result().findings[0]
+    assert compensation_lines(example_result(), finding) == []  # the total reading is the larger one
+    turned = with_finding(example_result(), total=-0.5 * finding.direct, direct=3 * finding.direct)
+    lines = compensation_lines(turned, turned.findings[0])
+    assert [line.partition(" (")[0] for line in lines] == ["sex, Female"]  # men's effects stay below delta
+    assert "the two readings point in opposite directions" in lines[0]
+    less = with_finding(example_result(), total=0.3 * finding.direct, direct=3 * finding.direct)
+    assert "make up for part of the direct effect" in compensation_lines(less, less.findings[0])[0]
+
+
+def test_the_table_says_what_other_differences_do():
+    both = example_result().findings[0].readings()
+    table = readings_table(both, "probability", ["Direct", "size", "Total", "size"])
+    assert [row[0] for row in table["rows"]] == ["all judged", "Female", "Male"]
+    assert [row[-1] for row in table["rows"]] == ["-", "add to it", "add to it"]
+    assert table["rows"][1][1] == f"{100 * both['direct'].groups['Female'].mean_signed:+.1f}"

@@ -1,26 +1,38 @@
-"""Two audits beside each other, from summaries and scores made by hand."""
+"""Two audits side by side, from summaries and scores made by hand."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from junitparser import JUnitXml
+from junitparser import Failure, JUnitXml, Skipped
 from lxml import html
 from markdown_it import MarkdownIt
+from tests.test_earlier import SETTINGS, audited, spoil, write
 
-from fairfox.earlier import Side
-from fairfox.report.markdown import pair_markdown
-from fairfox.report.pair import changed_people, pair_view
-from fairfox.report.pair_figures import shared_bins
-from fairfox.report.pair_files import pair_files, render_pair
+from fairfox.comparison import compare, drift_page
+from fairfox.errors import FileError
+from fairfox.report.ci import pair_markdown
+from fairfox.report.pair import (
+    Side,
+    changed_people,
+    drift_files,
+    pair_files,
+    pair_view,
+    render_pair,
+    share_sentence,
+    shared_bins,
+)
+from fairfox.report.stored import read_audit
 from fairfox.result import AuditResult
-from fairfox.verdicts.comparing import Pair
-from fairfox.verdicts.estimates import Estimate
+from fairfox.statistics.intervals import Estimate
+from fairfox.statistics.paired import Pair
+from tests.schemas import assert_valid_summary
 from tests.support import example_result, many_result, without_sign
 
 HOSTILE = '<script>alert(1)</script>"><img src=x onerror=alert(1)>'
@@ -33,6 +45,7 @@ PAIR = Pair(
     less=0.9,
     more=0.1,
 )
+ONCE = {"settings": {**SETTINGS, "refits": 1}, "interval": None}
 
 
 def side(result: AuditResult, name: str = "a model", **changes: Any) -> Side:
@@ -83,10 +96,10 @@ def test_groups_and_features_that_one_audit_does_not_have_are_dashes():
     assert column(shown["groups"], "Mean effect (points), B")["sex=Female"] == "+8.2"
     other = {"effect": {"mean_absolute": {"shoes": 0.5, "income": 0.01}}}
     features = view_of(example_result(), features=other)["features"]
-    assert features["names"] == ["shoes", "income", "job", "age"]  # 0.5, 0.044, 0.019, 0: the larger of the two
+    assert features["data"]["names"] == ["shoes", "income", "job", "age"]  # 0.5, 0.044, 0.019, 0: the larger of the two
     assert column(features["table"], "A")["shoes"] == "-"
     assert column(features["table"], "B")["shoes"] == "50.0"
-    assert features["values"][0][0] is None
+    assert features["data"]["values"][0][0] is None
 
 
 def test_a_test_without_effects_has_no_features_and_says_so_nowhere():
@@ -176,3 +189,52 @@ def test_the_page_is_made_again_from_what_its_file_holds():
     again = json.loads(pair_files(shown, {**side(example_result()).summary, "word": "", "why": ""})["report.json"])
     assert again == shown
     assert render_pair(again) == render_pair(shown)
+
+
+def files_of(first: AuditResult, second: AuditResult) -> dict[str, str]:
+    read = [read_audit(each) for each in (first, second)]
+    one, two = (Side(name, each.summary, each.people.scores) for name, each in zip(("may", "june"), read, strict=True))
+    return {name: content.decode() for name, content in drift_files(compare(first, second), (one, two)).items()}
+
+
+@pytest.mark.parametrize(
+    ("times", "changes", "word", "kind"),
+    [(3.0, {}, "worse", [Failure]), (0.3, {}, "not worse", []), (3.0, ONCE, "cannot tell", [Skipped])],
+)
+def test_the_summary_and_the_build_server_say_the_verdict(times: float, changes: dict[str, Any], word: str, kind: list):
+    first, second = audited(**changes), audited(times=times, **changes)
+    files = files_of(first, second)
+    assert list(files) == ["summary.json", "report.html", "report.json", "junit.xml", "summary.md"]
+    fields, found = assert_valid_summary(files["summary.json"], "drift"), compare(first, second)
+    assert fields["word"] == word
+    assert fields["audits"]["second"] == {
+        **{"name": "june", "people": 38},
+        **{"mean_score": found.means[1], "share_flagged": found.shares[1]},
+    }
+    assert fields["paired"]
+    assert fields["difference"]["value"] == found.means[1] - found.means[0]
+    assert (fields["share_difference"]["upper"] is None) == (word == "cannot tell")
+    ((case,),) = JUnitXml.fromstring(files["junit.xml"].encode())
+    assert case.name == "people are treated no more unequally than before"
+    assert [type(each) for each in case.result] == kind
+    assert all(each.message == found.why for each in case.result)
+    assert share_sentence(found).replace("p = ", "") in files["report.html"].replace("p = ", "")
+
+
+def test_nothing_is_written_unless_a_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    found = compare(audited(), audited(times=3.0))
+    assert list(tmp_path.iterdir()) == []
+    assert compare(audited(), audited(times=3.0), out="out") == found
+    written = {path.name for path in (tmp_path / "out").iterdir()}
+    assert written == {"summary.json", "report.html", "report.json", "junit.xml", "summary.md"}
+
+
+def test_a_summary_that_is_too_poor_for_the_page_is_refused_in_one_sentence(tmp_path: Path):
+    write(audited(), tmp_path / "first")
+    spoil(tmp_path / "first", ["counts"], {})
+    with pytest.raises(
+        FileError, match=r"does not hold all that the page shows \('judged'\); run `fairfox audit` again for both"
+    ) as caught:
+        drift_page(tmp_path / "first", tmp_path / "first")
+    assert "\n" not in str(caught.value)

@@ -7,7 +7,7 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fairfox.report.slider import last_positions, make_slider, positions, why_no_slider
+from fairfox.report.figures import make_slider, positions, positions_flagged, why_no_slider
 from tests.support import PEOPLE, example_result, many_result, with_finding, without_sign
 
 SCORES = st.lists(st.floats(0, 1e4, width=32), min_size=1, max_size=60)
@@ -52,11 +52,11 @@ def test_shares_are_weighted():
 
 
 def test_one_delta_that_does_not_decide_gives_no_slider():
-    assert "decision would turn" in str(why_no_slider(example_result(settings={"decision_threshold": 0.5})))
+    assert "decision would change" in str(why_no_slider(example_result(settings={"decision_threshold": 0.5})))
     assert "a delta of their own" in str(why_no_slider(many_result()))
     everybody = torch.ones(PEOPLE, dtype=torch.bool)
     assert "Nobody could be judged" in str(why_no_slider(example_result(abstained=everybody)))
-    assert "More than delta" in str(why_no_slider(example_result(flags=~example_result().flags)))
+    assert "Delta alone does not decide" in str(why_no_slider(example_result(flags=~example_result().flags)))
     assert why_no_slider(example_result()) is None
     assert make_slider(many_result()) is None
 
@@ -77,7 +77,7 @@ def test_positions_ascend_from_nobody_spared_to_nobody_flagged(scores: list[floa
 def test_people_are_flagged_at_all_positions_before_their_last(scores: list[float], delta: float):
     values = torch.tensor(scores)
     deltas = positions(values, delta)
-    last = last_positions(values, torch.zeros(len(values), dtype=torch.bool), deltas)
+    last = positions_flagged(values, torch.zeros(len(values), dtype=torch.bool), deltas)
     for person, until in enumerate(last):
         assert (values[person] > torch.tensor(deltas)).tolist() == [place < until for place in range(len(deltas))]
 

@@ -1,13 +1,26 @@
+"""summary.json has what its published schema says, for every kind of audit."""
+
+from __future__ import annotations
+
+import copy
 import json
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
+from jsonschema import Draft202012Validator
+from sklearn.tree import DecisionTreeClassifier
 
-from fairfox.result import SCHEMA_VERSION, AuditResult
+from fairfox.pipeline import audit
+from fairfox.report.text import FORMAT
+from fairfox.result import AuditResult
+from tests.report.helpers import FEMALE, with_map_checks
+from tests.schemas import SCHEMAS, assert_valid_summary
 from tests.support import (
     PEOPLE,
     RACES,
@@ -19,6 +32,28 @@ from tests.support import (
     without_sign,
 )
 
+MODES: dict[str, dict[str, Any]] = {
+    "a number, shuffled": {"protected": "age", "null": 1},
+    "several variables": {"protected": ["sex", "age", "race"], "weights": "weight"},
+    "intersections": {
+        "protected": ["sex", "age<40"],
+        "intersections": True,
+        "limits": {"": 0.5},
+        "deltas": {"sex=Male": 0.1},
+    },
+    "decisions that turn": {"protected": "sex", "decision_threshold": 0.5},
+    "all that is asked for": {"protected": "sex", "abstain": 0.1, "certify": True, "next_steps": True, "delta": 0.01},
+    "every test": {"protected": "sex", "test": "all", "options": {"fliptest.steps": 20}},
+    "no sign": {"protected": "sex", "test": "fta"},
+}
+WANTED = {  # what only some audits have, so that these parts of the schema are used
+    "a number, shuffled": ["null"],
+    "all that is asked for": ["certificates", "reliability", "next_steps"],
+    "every test": ["comparison"],
+}
+COLUMNS = ["income", "debt"]
+AUDIT = Draft202012Validator(SCHEMAS["audit"])
+
 
 def parsed(result: AuditResult) -> dict:
     def refuse(constant: str) -> None:
@@ -29,12 +64,12 @@ def parsed(result: AuditResult) -> dict:
 
 def test_the_worst_case_is_on_top():
     fields = parsed(example_result())
-    assert fields["schema_version"] == SCHEMA_VERSION == 2
+    assert fields["format"] == 2
     assert set(fields) == {
-        *("kind", "schema_version", "test", "meaning", "unit", "delta", "deltas", "counts", "weighted"),
+        *("kind", "format", "test", "meaning", "unit", "delta", "deltas", "counts", "weighted"),
         *("share_flagged", "share_confident", "share_abstained", "abstained_by_reason", "worst_case"),
         *("variables", "features"),
-        *("warnings", "settings", "checks", "comparison", "verdict", "next_steps", "in_words"),
+        *("warnings", "settings", "checks", "map_check", "comparison", "verdict", "next_steps", "in_words"),
     }
     assert (fields["checks"], fields["comparison"]) == ({}, None)
     assert fields["counts"] == {
@@ -51,7 +86,7 @@ def test_the_worst_case_is_on_top():
 def test_every_variable_has_all_its_fields():
     variable = parsed(example_result())["variables"][0]
     assert set(variable) == {
-        *("name", "kind", "levels", "parts", "reference", "second", "merged", "contrasts", "counts", "share_flagged"),
+        *("name", "kind", "levels", "parts", "reference", "merged", "contrasts", "counts", "share_flagged"),
         *("share_confident", "mean_score", "worst", "alignment_share", "alignment_error", "auxiliary", "readings"),
         *("features", "groups", "flips", "verdict"),
     }
@@ -147,3 +182,98 @@ def test_doubt_and_distance_are_summed_up_where_abstaining_was_asked_for():
     result = with_doubt(example_result(), share=0.0)
     unmoved = parsed(replace(result, reliability=replace(result.reliability, rows=None)))["reliability"]
     assert (unmoved["median_distance"], unmoved["far"]) == (None, None)
+
+
+@pytest.fixture(scope="module")
+def table() -> pa.Table:
+    rng = np.random.default_rng(0)
+    male = np.arange(120) % 2 == 1
+    income = 3000 + 500 * male + rng.normal(0, 300, 120)
+    return pa.table(
+        {
+            "sex": np.where(male, "Male", "Female"),
+            "race": rng.choice(["Asian", "Black", "White"], 120),
+            "age": rng.integers(18, 80, 120).astype(float),
+            "income": income,
+            "debt": rng.normal(0, 1, 120),
+            "weight": rng.integers(1, 4, 120).astype(float),
+            "approved": (income + rng.normal(0, 200, 120) > 3200).astype(int),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def model(table: pa.Table) -> DecisionTreeClassifier:
+    frame = table.to_pandas()
+    return DecisionTreeClassifier(max_depth=3, random_state=0).fit(frame[COLUMNS], frame["approved"])
+
+
+@pytest.mark.parametrize("kind", SCHEMAS)
+def test_the_schemas_are_valid_and_name_the_kind_and_the_format_that_is_written(kind: str):
+    Draft202012Validator.check_schema(SCHEMAS[kind])
+    assert SCHEMAS[kind]["properties"]["format"]["const"] == FORMAT == 2
+    assert SCHEMAS[kind]["properties"]["kind"]["const"] == kind
+
+
+def test_a_summary_is_valid_for_its_own_kind_alone():
+    fields = json.loads(example_result().to_json())
+    assert [kind for kind, schema in SCHEMAS.items() if Draft202012Validator(schema).is_valid(fields)] == ["audit"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_summary_of_an_audit_is_valid(mode: str, table: pa.Table, model: DecisionTreeClassifier):
+    asked = {"columns": COLUMNS, "refits": 2, "next_steps": False, **MODES[mode]}
+    fields = assert_valid_summary(audit(model, table, **asked).to_json())
+    assert all(fields[name] for name in WANTED.get(mode, []))
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        example_result(),
+        many_result(),
+        without_sign(),
+        with_doubt(example_result()),
+        example_result(certificates=example_certificates(example_result())),
+        with_finding(example_result(), alignment_share=math.nan),
+    ],
+)
+def test_the_summary_of_an_odd_result_is_valid(result: Any):
+    assert_valid_summary(result.to_json())
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("counts", "flagged"), -1),
+        (("share_flagged",), 1.5),
+        (("variables", 0, "kind"), "ternary"),
+        (("variables", 0, "groups", 0, "people"), "many"),
+        (("format",), 3),
+    ],
+)
+def test_a_wrong_value_is_refused(path: tuple[Any, ...], value: object):
+    fields = json.loads(example_result().to_json())
+    assert AUDIT.is_valid(fields)
+    place: Any = fields
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    assert not AUDIT.is_valid(fields)
+
+
+def test_a_missing_field_is_refused_and_a_new_one_is_not():
+    fields = json.loads(example_result().to_json())
+    assert AUDIT.is_valid({**fields, "a_later_field": 1})
+    for name in SCHEMAS["audit"]["required"]:
+        without = copy.deepcopy(fields)
+        del without[name]
+        assert not AUDIT.is_valid(without), name
+
+
+def test_the_map_check_of_each_group_is_in_the_summary():
+    fields = assert_valid_summary(with_map_checks(example_result()).to_json())
+    assert fields["map_check"][0] == {**asdict(FEMALE), "variable": "sex", "warnings": []}
+    assert fields["map_check"][1]["accounted"] is None
+    assert fields["map_check"][1]["warnings"] == ["8 % of men leave the range of women."]
+    assert parsed(example_result())["map_check"] == []

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from fairfox.report.text import amount, cell, heading_unit, listed, number, people, percent
+from fairfox.report.text import amount, cell, heading_unit, joined, number, people, percent
 
 
 @pytest.mark.parametrize(
@@ -39,4 +39,4 @@ def test_numbers_and_shares_and_counts():
 
 
 def test_lists_are_spoken():
-    assert [listed(words, "or") for words in (["a"], ["a", "b"], ["a", "b", "c"])] == ["a", "a or b", "a, b or c"]
+    assert [joined(words, "or") for words in (["a"], ["a", "b"], ["a", "b", "c"])] == ["a", "a or b", "a, b or c"]

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fairfox.auxiliary.model import centre_and_spread, check_groups, usable_columns
+from fairfox.auxiliary.training import centre_and_spread, check_groups, usable_columns
 from fairfox.data.dataset import Dataset, Protected, resample
 from fairfox.models.protocol import Model
 

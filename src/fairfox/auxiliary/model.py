@@ -1,26 +1,35 @@
-"""The auxiliary: from features to protected variables, trained several times over."""
+"""Auxiliary models: from features to protected variables, trained several times over; groups inferred by them."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol, Self
+from typing import Literal, Protocol, Self, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from fairfox.alignment import Head
+from fairfox.auxiliary.adversarial import HidingSettings, train_hiding
+from fairfox.auxiliary.mlp import MLP, behind, linear_layer
+from fairfox.auxiliary.training import (
+    centre_and_spread,
+    check_groups,
+    head_width,
+    label_task,
+    protected_task,
+    train,
+    usable_columns,
+)
 from fairfox.data.dataset import Dataset, Protected
-from fairfox.errors import DataError
-from fairfox.models.protocol import Model
-from fairfox.models.torch_model import Tail
-from fairfox.nets.adversarial import HidingSettings, Task, train_hiding
-from fairfox.nets.mlp import MLP
-from fairfox.nets.training import Loss, train
+from fairfox.errors import ShapeError
+from fairfox.gradients.alignment import Head
+from fairfox.models.protocol import Model, row_blocks
+from fairfox.models.torch import Tail
 
 AuxOutput = Literal["logit", "probability"]
+_ROWS = 4096  # whose groups are inferred at a time
 _HIDING_FLOOR = 3.0  # of the adversarial auxiliary: that of a target that hides c
 
 
@@ -97,6 +106,12 @@ class AuxiliaryMember:
         one.net = _combined(self.net, matrix)
         return one
 
+    def after(self, projection: Tensor, used: Tensor) -> AuxiliaryMember:
+        """Return this model of projected rows as a model of the rows themselves, of which it uses columns (D,)."""
+        one = copy.copy(self)
+        one.net, one.mask = behind(projection * self.mask, self.net), used
+        return one
+
     def _finish(self, out: Tensor) -> Tensor:
         if self.output == "logit":
             return out
@@ -119,7 +134,7 @@ class Combined:
 
 
 def combine_outputs(model: Model, matrix: Tensor) -> Model:
-    """Return linear combinations (R, K) of a model's outputs as a Model, in the cheapest way it knows."""
+    """Return linear combinations (R, K) of a model's outputs as a Model, as cheaply as it can."""
     if matrix.shape == (1, 1) and float(matrix) == 1.0:
         return model
     return model.combined(matrix) if isinstance(model, AuxiliaryMember) else Combined(model, matrix)
@@ -132,8 +147,8 @@ class AuxiliaryModel:
     A fifth of the rows is held out: it decides when to stop, and group statistics are read off it, because
     logits of training rows are over-separated.
 
-    With `adversarial` the networks also hide the label y from an adversary, as the paper has them; then the last of
-    a fixed number of epochs is kept. Where y goes with c this takes away what tells c: scores shrink or change sides.
+    With `adversarial` the networks also hide the label y from an adversary, as the paper has them; then the last of a
+    fixed number of epochs is kept. Where y depends on c this takes away what predicts c: scores shrink or change sign.
     With `precise` the networks are taken to float64 once they are trained; beside a target in float64, gradients are
     formed and compared in it.
 
@@ -172,11 +187,11 @@ class AuxiliaryModel:
         return self
 
     def _plain(self, fitting: Dataset, held_out: Dataset, known: Dataset, mask: Tensor) -> MLP:
-        """Return networks that tell c, each as it was when it told the held-out rows best."""
-        targets, valid_targets = (_targets(part, known) for part in (fitting, held_out))
+        """Return networks that predict c, each with the weights that predicted the held-out rows best."""
+        task = protected_task(fitting, known)
         net = MLP(
             known.x.shape[1],
-            sum(map(_width, known.protected)),
+            task.outputs,
             width=self.width,
             depth=self.depth,
             members=self.refits,
@@ -185,10 +200,10 @@ class AuxiliaryModel:
         train(
             net,
             torch.where(mask, fitting.x, 0.0).float(),
-            targets.float(),
-            loss=_loss(known.protected),
+            task.targets,
+            loss=task.loss,
             valid_x=torch.where(mask, held_out.x, 0.0).float(),
-            valid_targets=valid_targets.float(),
+            valid_targets=protected_task(held_out, known).targets,
             batch_size=self.batch_size,
             rate=self.rate,
             max_epochs=self.max_epochs,
@@ -198,7 +213,7 @@ class AuxiliaryModel:
         return net
 
     def _hiding(self, fitting: Dataset, mask: Tensor) -> MLP:
-        """Return networks that tell c and hide y from an adversary: a fair target's training, roles swapped."""
+        """Return networks that predict c and hide y from an adversary: a fair target's training, roles swapped."""
         return train_hiding(
             torch.where(mask, fitting.x, 0.0).float(),
             protected_task(fitting),
@@ -209,15 +224,49 @@ class AuxiliaryModel:
         )
 
 
+@dataclass
+class ProjectedAuxiliary:
+    """An `AuxiliaryModel` behind a fixed first layer (D, P), seen as an auxiliary from x to c.
+
+    With the projection that keeps what depends on the protected variable (`SyntheticBias.keep_c`) this is the paper's
+    disentangled auxiliary. Only the maker of generated data has that projection.
+
+    Example:
+        >>> x = torch.randn(200, 3, generator=torch.Generator().manual_seed(0))
+        >>> keep = torch.tensor([[1.0], [0.0], [0.0]])
+        >>> auxiliary = ProjectedAuxiliary(keep, AuxiliaryModel(refits=2, max_epochs=3))
+        >>> members = auxiliary.fit(Dataset.from_arrays(x, c=(x[:, 0] > 0).float())).members
+        >>> members[0](x).shape
+        torch.Size([200, 1])
+    """
+
+    projection: Tensor  # (D, P)
+    auxiliary: AuxiliaryModel = field(default_factory=AuxiliaryModel)
+    members: Sequence[AuxiliaryMember] = field(default=(), init=False, repr=False)
+    held_out: Dataset | None = field(default=None, init=False, repr=False)
+
+    def fit(self, data: Dataset) -> Self:
+        """Train on the projected x and c, never y; withheld columns do not enter."""
+        if self.projection.ndim != 2 or len(self.projection) != data.x.shape[1]:
+            raise ShapeError(
+                f"The projection has shape {tuple(self.projection.shape)} and x has {data.x.shape[1]} columns; "
+                "give one row per column of x"
+            )
+        used = ~data.withheld.to(data.x.device)
+        projection = torch.where(used[:, None], self.projection.to(data.x), 0.0)
+        projected = Dataset.from_arrays(data.x @ projection, data.c, protected=data.protected)
+        self.auxiliary.fit(replace(projected, ids=np.arange(len(data)), weights=data.weights))
+        inner = cast(Sequence[AuxiliaryMember], self.auxiliary.members)
+        self.members = [member.after(projection, used) for member in inner]
+        rows = self.auxiliary.held_out
+        assert rows is not None
+        self.held_out = data[cast(np.ndarray, rows.ids)]
+        return self
+
+
 def heads_of(protected: Sequence[Protected]) -> tuple[Head, ...]:
     """Return the auxiliary's heads, one per protected variable."""
     return tuple(Head(p.outputs, p.kind == "categorical") for p in protected)
-
-
-def usable_columns(data: Dataset) -> Tensor:
-    """Return the columns (D,) an auxiliary may use: not withheld, and varying over the rows."""
-    varies = (data.x != data.x[:1]).any(0)
-    return varies & ~data.withheld.to(varies.device)
 
 
 def probabilities(logits: Tensor, p: Protected) -> Tensor:
@@ -228,59 +277,13 @@ def probabilities(logits: Tensor, p: Protected) -> Tensor:
     return logits.sigmoid() if p.kind == "binary" else logits
 
 
-def centre_and_spread(c: Tensor, weights: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Return the mean and the standard deviation of the known values of a number c (N,), weighted."""
-    known = ~c.isnan()
-    values = c[known].double()
-    share = torch.ones_like(values) if weights is None else weights[known].to(values)
-    share = share / share.sum()
-    mean = (share * values).sum()
-    spread = (share * (values - mean).square()).sum().sqrt()
-    return mean.to(c), spread.clamp(min=1e-12).to(c)
-
-
-def check_groups(data: Dataset, fitting: Dataset | None = None) -> None:
-    """Raise where a protected class has too few people to learn from among the rows that are fitted on (all)."""
-    rows = data if fitting is None else fitting
-    for v, p in enumerate(data.protected):
-        if bool(rows.c[:, v].isnan().all()):
-            raise DataError(f"Nobody's '{p.name}' is known in the fitting rows; give rows that know it, or drop it")
-        for code, level in enumerate(() if p.is_continuous else p.levels):
-            if int((rows.c[:, v] == code).sum()) < 2:
-                found = int((data.c[:, v] == code).sum())
-                raise DataError(
-                    f"Group '{level}' of '{p.name}' has too few people to learn from: {found} found, at least 10 are "
-                    "needed; merge rare classes (merge_rare, --merge-rare) or drop it"
-                )
-
-
-def protected_task(data: Dataset) -> Task:
-    """Return the protected variables as what a network learns to tell, or to hide: their heads' losses summed."""
-    return Task(_targets(data, data).float(), _loss(data.protected), sum(map(_width, data.protected)))
-
-
-def label_task(data: Dataset) -> Task:
-    """Return the label as what a network learns to tell, or to hide; labels other than 0 and 1 are numbers."""
-    if data.y is None:
-        raise DataError("These people have no labels y, and an adversary needs them; give people with labels")
-    known = data.y[~data.y.isnan()]
-    two = bool(((known == 0) | (known == 1)).all())
-    label = Protected("label") if two else Protected("label", "continuous", ())
-    return protected_task(replace(data, c=data.y.to(data.x)[:, None], protected=(label,)))
-
-
-def _width(p: Protected) -> int:
-    """Return how many outputs the network has for a variable: two classes need one logit, as a binary one does."""
-    return 1 if len(p.levels) == 2 else p.outputs
-
-
 def _centring(protected: Sequence[Protected]) -> Tensor:
     """Return what makes protected outputs of the network's (K, R): centred logits, and two of them of a single one."""
     blocks = []
     for p in protected:
-        raw = torch.eye(_width(p), dtype=torch.float64)
+        raw = torch.eye(head_width(p), dtype=torch.float64)
         if p.kind == "categorical":
-            raw = torch.tensor([[-0.5], [0.5]], dtype=torch.float64) if _width(p) == 1 else raw - 1 / len(raw)
+            raw = torch.tensor([[-0.5], [0.5]], dtype=torch.float64) if head_width(p) == 1 else raw - 1 / len(raw)
         blocks.append(raw)
     matrix: Tensor = torch.block_diag(*blocks)
     return matrix
@@ -290,54 +293,65 @@ def _combined(net: nn.Sequential, matrix: Tensor) -> nn.Sequential:
     """Return the network with linear combinations (R, K) of its outputs: a last layer with other weights."""
     last = net[-1]
     assert isinstance(last, nn.Linear)
-    # skip_init: initial weights would be drawn from the global generator
-    linear = nn.utils.skip_init(
-        nn.Linear, last.in_features, len(matrix), device=last.weight.device, dtype=last.weight.dtype
-    )
     mixing = matrix.to(last.weight.device, torch.float64)
-    with torch.no_grad():
-        linear.weight.copy_(mixing @ last.weight.double())
-        linear.bias.copy_(mixing @ last.bias.double())
-    return nn.Sequential(*list(net)[:-1], linear).eval()
+    weight, bias = (mixing @ part.detach().double() for part in (last.weight, last.bias))
+    return nn.Sequential(*list(net)[:-1], linear_layer(weight.to(last.weight), bias)).eval()
 
 
-def _targets(data: Dataset, known: Dataset) -> Tensor:
-    """Return c with numbers standardised by all known rows, and one more column with weights where there are any."""
-    columns = list(data.c.unbind(1))
-    for v, p in enumerate(data.protected):
-        if p.is_continuous:
-            mean, spread = centre_and_spread(known.c[:, v], known.weights)
-            columns[v] = (columns[v] - mean) / spread
-    if data.weights is not None and known.weights is not None:
-        columns.append((data.weights / known.weights.mean()).to(data.c))
-    return torch.stack(columns, dim=1)
+# --- Groups that are unknown ---------------------------------------------------------------------------------------
 
 
-def _loss(protected: Sequence[Protected]) -> Loss:
-    """Return the sum over heads of their losses; people whose value is unknown do not count.
+def infer_groups(data: Dataset, auxiliary: Auxiliary, fitting: Dataset) -> tuple[Dataset, Tensor]:
+    """Return the people with unknown protected values filled in, and which were (N, V) bool.
 
-    Where the targets have one column more than there are variables, it says how much each person counts.
+    A class is the most probable one of the members' mean probabilities, a number their mean prediction in its own
+    units, which are those of the `fitting` rows. An intersection follows its parts; where no fitting rows have the same
+    parts it stays unknown. People whose values are all known are returned as they are.
     """
+    unknown = data.c.isnan()
+    rows = unknown.any(1).nonzero()[:, 0]
+    if len(rows) == 0:
+        return data, unknown
+    x = data.x[rows]
+    means = torch.stack([_chances(member, x, data.protected) for member in auxiliary.members]).mean(0)  # (n, K)
+    heads = means.split([p.outputs for p in data.protected], dim=1)
+    inferred = torch.stack([_inferred(head, v, fitting) for v, head in enumerate(heads)], dim=1).to(data.c)
+    filled = torch.where(unknown[rows], inferred, data.c[rows])  # (n, V)
+    for v, p in enumerate(data.protected):
+        if p.parts:
+            filled[:, v] = torch.where(unknown[rows, v], _crossed(filled, v, fitting), filled[:, v])
+    c = data.c.index_copy(0, rows, filled)
+    return replace(data, c=c), unknown & ~c.isnan()
 
-    def loss(outputs: Tensor, targets: Tensor) -> Tensor:  # (M, N, K), (M, N, V) -> (M,)
-        total = outputs.new_zeros(len(outputs))
-        weights = targets[..., len(protected) :]  # (M, N, 1) or nothing
-        start = 0
-        for v, p in enumerate(protected):
-            out, c = outputs[..., start : start + _width(p)], targets[..., v]
-            known = ~c.isnan()
-            each = _head_loss(out, c.nan_to_num(), p)
-            each = each * weights[..., 0] if weights.shape[-1] else each
-            total = total + (each * known).sum(1) / known.sum(1).clamp(min=1)
-            start += _width(p)
-        return total
 
-    return loss
-
-
-def _head_loss(out: Tensor, c: Tensor, p: Protected) -> Tensor:
+def _inferred(head: Tensor, variable: int, fitting: Dataset) -> Tensor:
+    """Return the class or number (n,) that a head's mean outputs (n, K) stand for."""
+    p = fitting.protected[variable]
     if p.is_continuous:
-        return (out[..., 0] - c).square()
-    if _width(p) == 1:
-        return F.binary_cross_entropy_with_logits(out[..., 0], c, reduction="none")
-    return F.cross_entropy(out.movedim(-1, 1), c.long(), reduction="none")
+        mean, spread = centre_and_spread(fitting.c[:, variable], fitting.weights)
+        return mean.to(head) + spread.to(head) * head[:, 0]
+    return head.argmax(1).to(head) if p.kind == "categorical" else (head[:, 0] > 0.5).to(head)
+
+
+def _crossed(c: Tensor, variable: int, fitting: Dataset) -> Tensor:
+    """Return the class (n,) of an intersection that fitting rows with the same parts have; NaN where there are none."""
+    names = [p.name for p in fitting.protected]
+    parts = [names.index(name) for name in fitting.protected[variable].parts if name in names]
+    if len(parts) < len(fitting.protected[variable].parts):
+        return torch.full_like(c[:, variable], torch.nan)
+    classes = fitting.c[:, [*parts, variable]].to(c)
+    classes = classes[~classes.isnan().any(1)].unique(dim=0)  # (U, P + 1)
+    out = torch.full_like(c[:, variable], torch.nan)
+    for row in classes:
+        out[(c[:, parts] == row[:-1]).all(1)] = row[-1]
+    return out
+
+
+def _chances(member: Model, x: Tensor, protected: tuple[Protected, ...]) -> Tensor:
+    """Return a member's outputs (n, K) with probabilities in place of logits."""
+    with torch.no_grad():
+        outputs = torch.cat([member(x[rows]) for rows in row_blocks(len(x), _ROWS)])
+    if getattr(member, "output", "logit") == "probability":
+        return outputs
+    heads = outputs.split([p.outputs for p in protected], dim=1)
+    return torch.cat([probabilities(head, p) for head, p in zip(heads, protected, strict=True)], dim=1)

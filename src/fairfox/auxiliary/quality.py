@@ -1,4 +1,4 @@
-"""How well the protected variable is predicted on held-out rows, against chance, and what that means."""
+"""How well the protected variable is predicted on held-out rows, against chance, and which features give it away."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from torch import Tensor
 
-from fairfox.data.dataset import Protected
+from fairfox.auxiliary.model import Auxiliary
+from fairfox.data.dataset import Dataset, Protected
+from fairfox.gradients.jacobian import jacobian
 
 TOO_GOOD = 0.99
 NEAR_CHANCE = 0.55
@@ -78,7 +81,7 @@ def quality_warnings(quality: AuxiliaryQuality) -> list[str]:
     name, value = quality.variable, quality.value
     if math.isnan(value):
         return [
-            f"The rows show fewer than two values of '{name}': how well the features tell it could not be measured."
+            f"The rows show fewer than two values of '{name}': how well the features predict it could not be measured."
         ]
     if quality.metric == "auc" and value > TOO_GOOD:
         return [
@@ -87,9 +90,24 @@ def quality_warnings(quality: AuxiliaryQuality) -> list[str]:
         ]
     if quality.metric == "auc" and value < NEAR_CHANCE:
         return [
-            f"The features hardly tell '{name}' (auxiliary AUC {value:.3f}, chance 0.5): gradient and move readings "
+            f"The features hardly predict '{name}' (auxiliary AUC {value:.3f}, chance 0.5): gradient and move readings "
             "have no direction to follow."
         ]
     if quality.metric == "r2" and value < NEAR_CHANCE - 0.5:
-        return [f"The features hardly tell '{name}' (auxiliary R2 {value:.3f}): there is no direction to follow."]
+        return [f"The features hardly predict '{name}' (auxiliary R2 {value:.3f}): there is no direction to follow."]
     return []
+
+
+def proxy_strength(auxiliary: Auxiliary, data: Dataset, *, variable: int = 0, batch_size: int = 4096) -> Tensor:
+    """Return per original feature (F,) the paper's transparency: |mean over c = 0 of the auxiliary's gradient|.
+
+    One-hot columns are averaged within their feature, classes added up within their variable; for more than two
+    classes, and for a number, the mean is over everyone.
+    """
+    p = data.protected[variable]
+    rows = data[data.c[:, variable] == 0] if len(p.levels) == 2 else data
+    first = sum(before.outputs for before in data.protected[:variable])
+    own = slice(first, first + p.outputs)
+    means = [jacobian(member, rows.x, batch_size=batch_size)[:, own].mean(0) for member in auxiliary.members]
+    size = torch.stack(means).mean(0).abs().sum(0)  # (D,)
+    return torch.stack([size[f.columns].mean() for f in data.features])

@@ -1,4 +1,4 @@
-"""ReLU networks along a straight way: piecewise linear in t, with every bend known."""
+"""ReLU networks along a straight path: piecewise linear in t, with every bend known."""
 
 from __future__ import annotations
 
@@ -9,39 +9,29 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from fairfox.certificates.protocol import OnTheWay, point_at, settle
+from fairfox.certificates.path import PathChange, point_at, worst_points
 from fairfox.errors import OptionError
-from fairfox.models.output import Output
-from fairfox.models.protocol import Decoder, predict
-from fairfox.models.torch_model import TorchModel
+from fairfox.models.protocol import Decoder, Output, predict
+from fairfox.models.torch import TorchModel
 
 _IDLE = (nn.Identity, nn.Dropout, nn.Flatten)  # layers that change no number once a network is trained
 _KNOWN = "Linear, ReLU, BatchNorm1d, Dropout, and a Sigmoid (or a Softmax of two) at the end"
 
 
-@dataclass(frozen=True)
-class Affine:
-    """A layer x -> x @ weight.T + bias, in float64."""
-
-    weight: Tensor  # (O, I)
-    bias: Tensor  # (O,)
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """Return (N, O) for x (N, I)."""
-        return torch.addmm(self.bias, x, self.weight.T)
+Layer = tuple[Tensor, Tensor] | None  # weights (O, I) and biases (O,); None: a ReLU
 
 
 @dataclass(frozen=True)
-class ReluNetwork:
+class ExactNetwork:
     """A network that is linear between the bends of its ReLUs, and what its outputs become at the end."""
 
-    layers: tuple[Affine | None, ...]  # None: a ReLU
+    layers: tuple[Layer, ...]
     last: nn.Module | None  # what follows them, monotone
     model: TorchModel  # the same model in float64
 
 
-def read_network(model: TorchModel) -> ReluNetwork:
-    """Return the layers of a network, or say which of them bends otherwise than a ReLU."""
+def read_network(model: TorchModel) -> ExactNetwork:
+    """Return the layers of a network, or raise with the layer that bends otherwise than a ReLU."""
     if not isinstance(model.module, nn.Module):
         raise OptionError(
             "This is a function of tensors, whose layers cannot be read; certificates need a torch module: "
@@ -51,28 +41,28 @@ def read_network(model: TorchModel) -> ReluNetwork:
     parts = [part for part in _parts(module) if type(part) not in _IDLE]
     last = parts.pop() if parts and type(parts[-1]) in (nn.Sigmoid, nn.Softmax) else None
     layers = tuple(_layer(part) for part in parts)
-    widths = [len(layer.bias) for layer in layers if layer is not None]
+    widths = [len(layer[1]) for layer in layers if layer is not None]
     if not widths or not _is_monotone(last, widths[-1], model.output):
         raise OptionError(
             f"This network's audited output mixes {widths[-1] if widths else 0} columns, so that its extremes may lie "
             "between the bends; certificates need one log-odds, a pair of them, or one column of values"
         )
     exact = TorchModel(module, output=model.output, decoder=model.decoder, encoded=model.encoded)
-    return ReluNetwork(layers, last, exact)
+    return ExactNetwork(layers, last, exact)
 
 
-def on_the_way(network: ReluNetwork, here: Tensor, there: Tensor) -> OnTheWay:
-    """Return the largest change of a network's output on each way between encoded rows (N, D), in float64."""
+def network_on_path(network: ExactNetwork, here: Tensor, there: Tensor) -> PathChange:
+    """Return the largest change of a network's output on each path between encoded rows (N, D), in float64."""
     model = network.model
-    start, end = _inner_way(here, there, model.decoder)
+    start, end = _inner_path(here, there, model.decoder)
     owner, t, values = _bends(network.layers, _inputs(model, start), _inputs(model, end))
     with torch.no_grad():
         heights = model.output(values if network.last is None else network.last(values))[:, 0]
     # the output is monotone between the bends: its extremes are among them
     kept = torch.cat([_best(sign * heights, owner, len(here)) for sign in (1.0, -1.0)]).to(here.device)
     owner, t = owner.to(here.device)[kept], t.to(here)[kept]
-    f_here, f_there, found = (predict(model, x) for x in (here, there, point_at(start[owner], end[owner], t)))
-    return settle(f_here, f_there, found, owner, t)
+    f_here, f_there, inside = (predict(model, x) for x in (here, there, point_at(start[owner], end[owner], t)))
+    return worst_points(f_here, f_there, inside, owner, t)
 
 
 def _parts(module: nn.Module) -> Iterator[nn.Module]:
@@ -86,18 +76,18 @@ def _parts(module: nn.Module) -> Iterator[nn.Module]:
         yield module
 
 
-def _layer(part: nn.Module) -> Affine | None:
+def _layer(part: nn.Module) -> Layer:
     if type(part) is nn.ReLU:
         return None
     if type(part) is nn.Linear:
-        zero = torch.zeros_like(part.weight[:, 0])
-        return Affine(part.weight.detach(), zero.detach() if part.bias is None else part.bias.detach())
+        weight = part.weight.detach()
+        return weight, torch.zeros_like(weight[:, 0]) if part.bias is None else part.bias.detach()
     if type(part) is nn.BatchNorm1d and part.running_mean is not None and part.running_var is not None:
         with torch.no_grad():
             scale = (part.running_var + part.eps).rsqrt() * (1.0 if part.weight is None else part.weight)
             shift = (0.0 if part.bias is None else part.bias) - part.running_mean * scale
-        return Affine(scale.diag(), shift)
-    raise OptionError(f"This network has a {type(part).__name__}; certificates along the way know {_KNOWN}")
+        return scale.diag(), shift
+    raise OptionError(f"This network has a {type(part).__name__}; certificates along the path know {_KNOWN}")
 
 
 def _is_monotone(last: nn.Module | None, width: int, output: Output) -> bool:
@@ -109,8 +99,8 @@ def _is_monotone(last: nn.Module | None, width: int, output: Output) -> bool:
     return output.returns != "logit" or (last is None and width == 2)
 
 
-def _inner_way(here: Tensor, there: Tensor, decoder: Decoder | None) -> tuple[Tensor, Tensor]:
-    """Return the ends of the way as the model sees it: one-hot blocks projected.
+def _inner_path(here: Tensor, there: Tensor, decoder: Decoder | None) -> tuple[Tensor, Tensor]:
+    """Return the ends of the path as the model sees it: one-hot blocks projected.
 
     A block that is empty at one end (a category nobody knows) is the other end's at every point in between.
     """
@@ -125,17 +115,17 @@ def _inner_way(here: Tensor, there: Tensor, decoder: Decoder | None) -> tuple[Te
 
 
 def _inputs(model: TorchModel, x: Tensor) -> Tensor:
-    """Return what the network itself receives for encoded rows; straight ways stay straight."""
+    """Return what the network itself receives for encoded rows; straight paths stay straight."""
     assert isinstance(model.module, nn.Module)
     inputs = x if model.decoder is None or model.encoded else model.decoder.matrix(x)
     device = next(model.module.parameters()).device
     return inputs.to(device, torch.float64)
 
 
-def _bends(layers: Sequence[Affine | None], first: Tensor, last: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _bends(layers: Sequence[Layer], first: Tensor, last: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return whose each point is (P,), its t (P,) and the layers' outputs (P, K): both ends and every bend between.
 
-    Points stand in the order of the people and of t. Before each ReLU the values are linear between neighbours; where
+    Points are in the order of the people and of t. Before each ReLU the values are linear between neighbours; where
     one of them changes its sign, a point is put in.
     """
     people = torch.arange(len(first), device=first.device)
@@ -147,7 +137,7 @@ def _bends(layers: Sequence[Affine | None], first: Tensor, last: Tensor) -> tupl
             owner, t, values = _with_zeros(owner, t, values)
             values = values.relu_()
         else:
-            values = layer(values)
+            values = torch.addmm(layer[1], values, layer[0].T)
     return owner, t, values
 
 
@@ -159,23 +149,23 @@ def _with_zeros(owner: Tensor, t: Tensor, values: Tensor) -> tuple[Tensor, Tenso
     before, after = values[left, column], values[left + 1, column]
     share = before / (before - after)
     order = share.argsort()
-    order = order[left[order].argsort(stable=True)]  # by interval, and by place in it
+    order = order[left[order].argsort(stable=True)]  # by interval, and by position in it
     left, share = left[order], share[order]
     # an old point moves on by the new ones before it
     fresh = torch.arange(len(left), device=t.device) + left + 1
     counts = torch.bincount(left + 1, minlength=len(t)).cumsum(0)
     old = torch.arange(len(t), device=t.device) + counts
-    place = torch.cat([old, fresh]).argsort()
+    order = torch.cat([old, fresh]).argsort()
     added = torch.lerp(values[left], values[left + 1], share[:, None])
     return (
-        torch.cat([owner, owner[left]])[place],
-        torch.cat([t, torch.lerp(t[left], t[left + 1], share)])[place],
-        torch.cat([values, added])[place],
+        torch.cat([owner, owner[left]])[order],
+        torch.cat([t, torch.lerp(t[left], t[left + 1], share)])[order],
+        torch.cat([values, added])[order],
     )
 
 
 def _best(values: Tensor, owner: Tensor, people: int) -> Tensor:
-    """Return the place of everyone's largest value (N,)."""
+    """Return the index of everyone's largest value (N,)."""
     top = values.new_full((people,), -torch.inf).scatter_reduce(0, owner, values, "amax")
     hit = (values == top[owner]).nonzero()[:, 0]
     return torch.zeros(people, dtype=torch.long, device=values.device).index_copy(0, owner[hit], hit)

@@ -1,34 +1,115 @@
-"""Tree ensembles along a straight way: piecewise constant in t, with every step known to the last bit of t.
+"""Tree ensembles along a straight path: piecewise constant in t, with every step exact to the last bit of t.
 
-A column's number, as the computer rounds it, never turns back on the way, so that each split is passed at one exact
+A column's number, as the computer rounds it, never turns back along the path, so that each split is passed at one exact
 float64: the first t on its other side. Between these the leaves stay. Numbers t are held as the integers that share
 their bits: for t >= 0 both have the same order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fairfox.certificates.forest import LEAF, Ensemble
-from fairfox.certificates.inputs import Numbers, numbers_of
-from fairfox.certificates.protocol import OnTheWay, point_at, settle
-from fairfox.errors import ModelError
-from fairfox.models.blackbox import BlackBoxModel
+from fairfox.certificates.path import PathChange, PathNumbers, path_numbers, point_at, worst_points
+from fairfox.errors import ModelError, OptionError, require
+from fairfox.models.adapters import BlackBoxModel
+from fairfox.models.boosting import library_of
 from fairfox.models.protocol import predict
 
+LEAF = -1
+_CATEGORIES = (
+    "This {kind} splits on categories, which have no order to move along; certificates along the path need trees that "
+    "split numbers only"
+)
 _ONE = int(np.float64(1.0).view(np.int64))
 _PAST = _ONE + 1  # the integer behind t = 1
 _EPS = float(np.finfo(np.float64).eps)
 _AGREE = 1e-6  # a library that sums in float32 is within it of the true sum
 
 
-class Pieces(NamedTuple):
-    """Stretches of ways: from t `first` up to, but not at, `past`, both as integers; in which node each lies."""
+# --- Trees of every library in one form ------------------------------------------------------------------------------
+# A split sends the number v to the left where v <= threshold, in float64.
+
+
+class Tree(NamedTuple):
+    """One tree; nodes are numbered from its root 0."""
+
+    feature: np.ndarray  # (Z,) the column a node splits; LEAF at leaves
+    threshold: np.ndarray  # (Z,) float64
+    left: np.ndarray  # (Z,)
+    right: np.ndarray  # (Z,)
+    missing_left: np.ndarray  # (Z,) bool
+    value: np.ndarray  # (Z,) what a leaf adds
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """Trees one after the other in shared arrays.
+
+    The audited output rises or falls with the sum of the leaves. `slack` says how far a sum may be from the one the
+    library itself arrives at; where that many sums are within it of the largest, the model decides. Infinite: sums
+    say nothing (several classes).
+    """
+
+    nodes: Tree
+    roots: np.ndarray  # (T,)
+    slack: float
+
+    @property
+    def columns(self) -> np.ndarray:
+        """The columns that the trees look at."""
+        return np.unique(self.nodes.feature[self.nodes.feature != LEAF])
+
+
+def gather_trees(
+    trees: Sequence[Tree], *, precision: type[np.floating] = np.float64, comparable: bool = True
+) -> Ensemble:
+    """Return trees as one ensemble; `precision` is what the library sums in."""
+    sizes = np.array([len(tree.feature) for tree in trees], dtype=np.int64)
+    roots = np.cumsum(sizes) - sizes
+    shifted = [
+        tree._replace(left=tree.left + root, right=tree.right + root)
+        for tree, root in zip(trees, roots.tolist(), strict=True)
+    ]
+    nodes = Tree(*(np.concatenate(part) for part in zip(*shifted, strict=True)))
+    leaves = np.where(nodes.feature == LEAF, np.abs(nodes.value), 0.0)
+    scale = float(np.maximum.reduceat(leaves, roots).sum())
+    rounding = max(len(trees) * float(np.finfo(precision).eps), 1e-9)
+    return Ensemble(nodes, roots, rounding * scale if comparable else np.inf)
+
+
+def rounded_to_float32(thresholds: np.ndarray) -> np.ndarray:
+    """Return the largest float64 v for which float32(v) <= threshold, for each."""
+    with np.errstate(over="ignore"):
+        below = thresholds.astype(np.float32)
+        below = np.where(below > thresholds, np.nextafter(below, np.float32(-np.inf)), below)
+        middle = (below.astype(np.float64) + np.nextafter(below, np.float32(np.inf)).astype(np.float64)) / 2
+        goes_down = middle.astype(np.float32) <= below  # ties go to the even neighbour
+    return np.where(goes_down, middle, np.nextafter(middle, -np.inf))
+
+
+def seen_in_float32(ensemble: Ensemble, columns: np.ndarray) -> Ensemble:
+    """Return the ensemble for numbers of which some columns (C,) bool are rounded to float32 before it gets them."""
+    if not columns.any():
+        return ensemble
+    split = ensemble.nodes.feature != LEAF
+    rounded = split & columns[np.where(split, ensemble.nodes.feature, 0)]
+    threshold = np.where(rounded, rounded_to_float32(ensemble.nodes.threshold), ensemble.nodes.threshold)
+    return replace(ensemble, nodes=ensemble.nodes._replace(threshold=threshold))
+
+
+# --- Along a path ----------------------------------------------------------------------------------------------------
+
+
+class Stretches(NamedTuple):
+    """Stretches of paths: from t `first` up to, but not at, `past`, both as integers; in which node each is."""
 
     person: np.ndarray  # (P,)
     node: np.ndarray  # (P,)
@@ -36,27 +117,27 @@ class Pieces(NamedTuple):
     past: np.ndarray  # (P,)
 
 
-def on_the_way(ensemble: Ensemble, model: BlackBoxModel, here: Tensor, there: Tensor) -> OnTheWay:
-    """Return the largest change of an ensemble's output on each way between rows (N, D) without `reasons_against`."""
+def trees_on_path(ensemble: Ensemble, model: BlackBoxModel, here: Tensor, there: Tensor) -> PathChange:
+    """Return the largest change of an ensemble's output on each path between rows (N, D) without `reasons_against`."""
     people = len(here)
     if not people:
-        return settle(here[:, 0], here[:, 0], here[:, 0], torch.zeros(0, dtype=torch.long), here[:, 0])
-    pieces = walk(ensemble, numbers_of(model, here, there))
-    owner, t = (torch.as_tensor(part).to(here.device) for part in _candidates(ensemble, pieces, people))
+        return worst_points(here[:, 0], here[:, 0], here[:, 0], torch.zeros(0, dtype=torch.long), here[:, 0])
+    stretches = leaf_stretches(ensemble, path_numbers(model, here, there))
+    owner, t = (torch.as_tensor(part).to(here.device) for part in _candidates(ensemble, stretches, people))
     ends = here, there, point_at(here, there, torch.ones_like(here[:, 0]))
     # all in one call: a tree ensemble takes as long for few rows as for many
     rows = torch.cat([*ends, point_at(here[owner], there[owner], t)])
     f_here, f_there, f_last, found = predict(model, rows).split([people, people, people, len(owner)])
     if np.isfinite(ensemble.slack):
         _check_reading(torch.stack([f_here, f_last]), found, owner)
-    return settle(f_here, f_there, found, owner, t)
+    return worst_points(f_here, f_there, found, owner, t)
 
 
-def walk(ensemble: Ensemble, numbers: Numbers) -> Pieces:
-    """Return the stretches of everyone's way in the leaves of every tree."""
+def leaf_stretches(ensemble: Ensemble, numbers: PathNumbers) -> Stretches:
+    """Return the stretches of everyone's path in the leaves of every tree."""
     people, nodes = len(numbers.start), ensemble.nodes
     ends = numbers.all_at(0.0), numbers.all_at(1.0)
-    now = Pieces(
+    now = Stretches(
         np.repeat(np.arange(people), len(ensemble.roots)),
         np.tile(ensemble.roots, people),
         np.zeros(people * len(ensemble.roots), dtype=np.int64),
@@ -67,10 +148,12 @@ def walk(ensemble: Ensemble, numbers: Numbers) -> Pieces:
         leaf = nodes.feature[now.node] == LEAF
         done.append(_taken(now, leaf))
         now = _through_splits(ensemble, numbers, ends, _taken(now, ~leaf))
-    return Pieces(*(np.concatenate(part) for part in zip(*done, strict=True)))
+    return Stretches(*(np.concatenate(part) for part in zip(*done, strict=True)))
 
 
-def _through_splits(ensemble: Ensemble, numbers: Numbers, ends: tuple[np.ndarray, np.ndarray], now: Pieces) -> Pieces:
+def _through_splits(
+    ensemble: Ensemble, numbers: PathNumbers, ends: tuple[np.ndarray, np.ndarray], now: Stretches
+) -> Stretches:
     """Return the stretches one node further down; one that passes the split becomes two."""
     nodes = ensemble.nodes
     column, limit, default = nodes.feature[now.node], nodes.threshold[now.node], nodes.missing_left[now.node]
@@ -82,11 +165,11 @@ def _through_splits(ensemble: Ensemble, numbers: Numbers, ends: tuple[np.ndarray
     first, second = passed > now.first, passed < now.past
     head = now._replace(node=np.where(before, left, right), past=np.minimum(now.past, passed))
     tail = now._replace(node=np.where(after, left, right), first=np.maximum(now.first, passed))
-    return Pieces(*(np.concatenate(pair) for pair in zip(_taken(head, first), _taken(tail, second), strict=True)))
+    return Stretches(*(np.concatenate(pair) for pair in zip(_taken(head, first), _taken(tail, second), strict=True)))
 
 
-def _taken(pieces: Pieces, places: np.ndarray) -> Pieces:
-    return Pieces(*(part[places] for part in pieces))
+def _taken(stretches: Stretches, rows: np.ndarray) -> Stretches:
+    return Stretches(*(part[rows] for part in stretches))
 
 
 def _goes_left(value: np.ndarray, limit: np.ndarray, default: np.ndarray) -> np.ndarray:
@@ -94,7 +177,7 @@ def _goes_left(value: np.ndarray, limit: np.ndarray, default: np.ndarray) -> np.
 
 
 def _passing(
-    numbers: Numbers, ends: tuple[np.ndarray, np.ndarray], now: Pieces, column: np.ndarray, limit: np.ndarray
+    numbers: PathNumbers, ends: tuple[np.ndarray, np.ndarray], now: Stretches, column: np.ndarray, limit: np.ndarray
 ) -> np.ndarray:
     """Return the first t (as integers) at which a number is on the other side of the limit than at t = 0.
 
@@ -129,19 +212,19 @@ def _bisect(beyond: Callable[[np.ndarray], np.ndarray], low: np.ndarray, high: n
     return high
 
 
-def _candidates(ensemble: Ensemble, pieces: Pieces, people: int) -> tuple[np.ndarray, np.ndarray]:
+def _candidates(ensemble: Ensemble, stretches: Stretches, people: int) -> tuple[np.ndarray, np.ndarray]:
     """Return whose each stretch is and its first t, of those whose sum of leaves is among the largest or smallest."""
-    person, t, total = _sums(pieces, ensemble.nodes.value[pieces.node])
+    person, t, total = _sums(stretches, ensemble.nodes.value[stretches.node])
     begin = np.searchsorted(person, np.arange(people))
     highest, lowest = (part.reduceat(total, begin)[person] for part in (np.maximum, np.minimum))
     extreme = (total >= highest - ensemble.slack) | (total <= lowest + ensemble.slack)
     return person[extreme], t[extreme].view(np.float64)
 
 
-def _sums(pieces: Pieces, value: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _sums(stretches: Stretches, value: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return where sums over all trees change, by person and t: whose each is (E,), its t, the sum from there on."""
-    person = np.concatenate([pieces.person, pieces.person])
-    t = np.concatenate([pieces.first, pieces.past])
+    person = np.concatenate([stretches.person, stretches.person])
+    t = np.concatenate([stretches.first, stretches.past])
     change = np.concatenate([value, -value])
     order = np.lexsort((t, person))
     person, t, total = person[order], t[order], np.cumsum(change[order])  # back to 0 at everyone's end
@@ -158,3 +241,186 @@ def _check_reading(ends: Tensor, found: Tensor, owner: Tensor) -> None:
             "The trees that were read do not order people as the model's own predictions do, so that nothing can be "
             "certified; give the fitted model that makes these predictions, unchanged"
         )
+
+
+# --- Reading a fitted model ------------------------------------------------------------------------------------------
+
+
+def read_trees(model: object, column: int | None) -> Ensemble:
+    """Return the trees of a fitted model, or raise with what prevents it; `column` is the audited class."""
+    library = library_of(model)
+    if library == "xgboost":
+        return _read_xgboost(model)
+    if library == "lightgbm":
+        return _read_lightgbm(model)
+    if type(model).__module__.startswith("sklearn."):
+        found = _read_sklearn(model, column)
+        if found is not None:
+            return found
+    raise OptionError(
+        f"This is a {type(model).__name__}; certificates along the path are for ReLU networks (torch) and for tree "
+        "ensembles on numbers: scikit-learn's trees, forests and gradient boosting, XGBoost, LightGBM"
+    )
+
+
+# --- scikit-learn --------------------------------------------------------------------------------------------------
+
+
+def _read_sklearn(model: Any, column: int | None) -> Ensemble | None:
+    from sklearn import ensemble, tree
+
+    forests = (
+        ensemble.RandomForestClassifier,
+        ensemble.RandomForestRegressor,
+        ensemble.ExtraTreesClassifier,
+        ensemble.ExtraTreesRegressor,
+    )
+    single = (
+        tree.DecisionTreeClassifier,
+        tree.DecisionTreeRegressor,
+        tree.ExtraTreeClassifier,
+        tree.ExtraTreeRegressor,
+    )
+    if getattr(model, "n_outputs_", 1) != 1:
+        raise OptionError(f"This {type(model).__name__} has {model.n_outputs_} outputs; certificates need one")
+    if type(model) in forests + single:
+        grown = model.estimators_ if type(model) in forests else [model]
+        return gather_trees([_sklearn_tree(one.tree_, column) for one in grown])
+    if type(model) in (ensemble.GradientBoostingClassifier, ensemble.GradientBoostingRegressor):
+        return _gradient_boosting(model)
+    if type(model) in (ensemble.HistGradientBoostingClassifier, ensemble.HistGradientBoostingRegressor):
+        if model.is_categorical_ is not None and np.any(model.is_categorical_):
+            raise OptionError(_CATEGORIES.format(kind=type(model).__name__))
+        stages = model._predictors  # (rounds, classes): scikit-learn does not publish them
+        trees = [_hist_tree(one.nodes) for stage in stages for one in stage]
+        return gather_trees(trees, comparable=len(stages[0]) == 1)
+    return None
+
+
+def _sklearn_tree(tree: Any, column: int | None, factor: float = 1.0) -> Tree:
+    """Return a tree whose leaves hold one value, or the share of each class."""
+    values = tree.value[:, 0, :]
+    if column is not None and values.shape[1] > 1:
+        values = values[:, column, None] / values.sum(1, keepdims=True)
+    missing = getattr(tree, "missing_go_to_left", np.zeros(tree.node_count, dtype=np.uint8))
+    return Tree(
+        np.where(tree.children_left == -1, LEAF, tree.feature).astype(np.int64),
+        rounded_to_float32(tree.threshold),
+        tree.children_left.astype(np.int64),
+        tree.children_right.astype(np.int64),
+        np.asarray(missing, dtype=bool),
+        factor * values[:, 0],
+    )
+
+
+def _gradient_boosting(model: Any) -> Ensemble:
+    if model.init not in (None, "zero"):
+        raise OptionError(
+            f"This {type(model).__name__} begins with a {type(model.init).__name__}, which may change along the path; "
+            "certificates need init=None or 'zero'"
+        )
+    grown = model.estimators_  # (rounds, classes)
+    trees = [_sklearn_tree(one.tree_, None, model.learning_rate) for one in grown.ravel()]
+    return gather_trees(trees, comparable=grown.shape[1] == 1)
+
+
+def _hist_tree(nodes: np.ndarray) -> Tree:
+    leaf = nodes["is_leaf"].astype(bool)
+    return Tree(
+        np.where(leaf, LEAF, nodes["feature_idx"]).astype(np.int64),
+        nodes["num_threshold"].astype(np.float64),
+        nodes["left"].astype(np.int64),
+        nodes["right"].astype(np.int64),
+        nodes["missing_go_to_left"].astype(bool),
+        nodes["value"].astype(np.float64),
+    )
+
+
+# --- XGBoost -------------------------------------------------------------------------------------------------------
+
+
+def _read_xgboost(model: Any) -> Ensemble:
+    native = isinstance(model, require("xgboost").Booster)
+    if not native and not np.isnan(model.missing):
+        raise OptionError(
+            f"This {type(model).__name__} takes {model.missing} for missing, so that numbers have no order to move "
+            "along; certificates need missing=nan"
+        )
+    booster = model if native else model.get_booster()
+    content = json.loads(bytes(booster.save_raw("json")))["learner"]["gradient_booster"]
+    weights = content.get("weight_drop")
+    inner = content.get("gbtree", content).get("model", {})
+    if "trees" not in inner:
+        raise OptionError("This XGBoost model is linear, not of trees; give it as a torch module to certify it")
+    count = len(inner["trees"])
+    if not native and "best_iteration" in booster.attributes():  # a wrapper stops there
+        count = inner["iteration_indptr"][booster.best_iteration + 1]
+    factors = [1.0] * count if weights is None else weights[:count]
+    trees = [_xgboost_tree(one, factor) for one, factor in zip(inner["trees"], factors, strict=False)]
+    return gather_trees(trees, precision=np.float32, comparable=len(set(inner["tree_info"][:count])) == 1)
+
+
+def _xgboost_tree(tree: dict[str, Any], factor: float) -> Tree:
+    if any(tree["split_type"]):
+        raise OptionError(_CATEGORIES.format(kind="XGBoost model"))
+    if int(tree["tree_param"]["size_leaf_vector"]) > 1:
+        raise OptionError("This XGBoost model has several outputs in each leaf; certificates need one output per tree")
+    left = np.array(tree["left_children"], dtype=np.int64)
+    limits = np.array(tree["split_conditions"], dtype=np.float32)  # of a leaf: its value
+    below = np.nextafter(limits, np.float32(-np.inf))  # a number goes left where it is smaller, not where equal
+    return Tree(
+        np.where(left == -1, LEAF, np.array(tree["split_indices"], dtype=np.int64)),
+        rounded_to_float32(below.astype(np.float64)),
+        left,
+        np.array(tree["right_children"], dtype=np.int64),
+        np.array(tree["default_left"], dtype=bool),
+        factor * limits.astype(np.float64),
+    )
+
+
+# --- LightGBM ------------------------------------------------------------------------------------------------------
+
+_CATEGORICAL, _DEFAULT_LEFT, _ZERO_MISSING, _NAN_MISSING = 1, 2, 4, 8  # bits of a node's decision_type
+_ZERO = float(np.float32(1e-35))  # numbers no further from zero are zero to LightGBM
+
+
+def _read_lightgbm(model: Any) -> Ensemble:
+    booster = model if isinstance(model, require("lightgbm").Booster) else model.booster_
+    text = booster.model_to_string()
+    parts = re.split(r"^Tree=\d+$", text.partition("end of trees")[0], flags=re.MULTILINE)[1:]
+    trees = [_lightgbm_tree(dict(line.split("=", 1) for line in part.split("\n") if "=" in line)) for part in parts]
+    return gather_trees(trees, comparable=booster.num_model_per_iteration() == 1)
+
+
+def _lightgbm_tree(lines: dict[str, str]) -> Tree:
+    """Return a tree from its lines; a negative child -k is the leaf k - 1."""
+    if lines.get("is_linear", "0") != "0":
+        raise OptionError("This LightGBM model has linear trees; certificates need leaves with one value")
+    values = np.array(lines["leaf_value"].split(), dtype=np.float64)
+    feature = np.array(lines.get("split_feature", "").split(), dtype=np.int64)
+    kinds = np.array(lines.get("decision_type", "").split(), dtype=np.int64)[: len(feature)]
+    if (kinds & _CATEGORICAL).any():
+        raise OptionError(_CATEGORIES.format(kind="LightGBM model"))
+    if (kinds & _ZERO_MISSING).any():
+        raise OptionError(
+            "This LightGBM model takes zero for missing, so that numbers have no order to move along; certificates "
+            "need zero_as_missing=false"
+        )
+    threshold = np.array(lines.get("threshold", "").split(), dtype=np.float64)[: len(feature)]
+    about_zero = np.where(threshold >= 0, _ZERO, np.nextafter(-_ZERO, -np.inf))
+    threshold = np.where(np.abs(threshold) <= _ZERO, about_zero, threshold)
+    if len(values) == 1:
+        feature, kinds, threshold = feature[:0], kinds[:0], threshold[:0]
+    splits, leaves = len(feature), np.zeros(len(values))
+    children = [np.array(lines.get(f"{side}_child", "").split(), dtype=np.int64)[:splits] for side in ("left", "right")]
+    left, right = (np.where(child < 0, splits - child - 1, child) for child in children)
+    # where nothing was missing in training, NaN counts as zero
+    missing_left = np.where(kinds & _NAN_MISSING, (kinds & _DEFAULT_LEFT) > 0, threshold >= 0)
+    return Tree(
+        np.concatenate([feature, np.full(len(values), LEAF)]),
+        np.concatenate([threshold, leaves]),
+        np.concatenate([left, leaves.astype(np.int64)]),
+        np.concatenate([right, leaves.astype(np.int64)]),
+        np.concatenate([missing_left.astype(bool), leaves.astype(bool)]),
+        np.concatenate([np.zeros(splits), values]),
+    )

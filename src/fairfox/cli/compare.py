@@ -1,128 +1,142 @@
-"""`fairfox compare MODEL_A MODEL_B TABLE --protected COL`: which of two models is fairer to the same people."""
+"""`fairfox compare A B [TABLE]`: which of two models is fairer to the same people, or is a stored audit worse?"""
 
 from __future__ import annotations
 
-import csv
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 from rich.console import Console
 
-from fairfox.cli.audit import audit, sampled
-from fairfox.cli.options import Once, options_among
+from fairfox.cli.audit import sampled
+from fairfox.cli.options import DECLARED, FiniteRange, Once, audit_options, given_options
 from fairfox.cli.progress import progress_bar
 from fairfox.errors import OptionError
+from fairfox.options import AuditOptions, split_names
 
-_SHARED = (  # options of an audit that mean the same here
-    "protected",
-    "intersections",
-    "hold_others",
-    "legitimate",
-    "reference_group",
-    "contrasts",
-    "merge_rare",
-    "protected_from",
-    "on",
-    "weights",
-    "label",
-    "test",
-    "deltas",
-    "reference",
-    "categorical",
-    "continuous",
-    "drop",
-    "columns",
-    "id",
-    "positive",
-    "output",
-    "returns",
-    "kind",
-    "refits",
-    "sample",
-    "seed",
-    "trust_model",
-)
+_NOT_HERE = ("max_flagged", "abstain", "certify", "next_steps", "folds", "batch_size", "null", "delta_from_null")
+_OPTIONS = tuple(name for name in DECLARED if name not in _NOT_HERE)
+_OF_AUDITS = ("a", "b", "table", "margin", "out")  # parameters that two stored audits take
 
 
-@click.command(
-    short_help="Find out which of two models treats the same people less unequally.",
-    params=options_among(audit, _SHARED),
-)
-@click.argument("model_a")
-@click.argument("model_b")
-@click.argument("table", type=click.Path(path_type=Path))
+@click.command(short_help="Compare two models on the same people, or two audits.")
+@click.argument("a")
+@click.argument("b")
+@click.argument("table", required=False, type=click.Path(path_type=Path))
+@audit_options(*_OPTIONS, required=False)
 @click.option(
     "--columns-b",
     cls=Once,
     metavar="COL,COL,...",
-    help="Columns MODEL_B takes, where they are others than those of MODEL_A.",
+    help="Columns that model B takes, where they are others than those of A.",
+)
+@click.option(
+    "--reference",
+    cls=Once,
+    type=click.Path(path_type=Path),
+    metavar="TABLE",
+    help="Fit on the people of this table; without it TABLE is cross-fitted.",
+)
+@click.option(
+    "--sample", cls=Once, type=click.IntRange(min=1), metavar="N", help="Compare on N random people of TABLE."
+)
+@click.option("--trust-model", is_flag=True, help="Load model files that can run code, such as pickles.")
+@click.option(
+    "--margin",
+    cls=Once,
+    type=FiniteRange(0),
+    metavar="M",
+    help="Without TABLE: a rise of the mean score that does not count.  [default: a tenth of delta]",
 )
 @click.option(
     "--out",
     cls=Once,
     type=click.Path(path_type=Path, file_okay=False),
-    default="fairfox-compare",
-    show_default=True,
     metavar="DIR",
-    help="Folder for report.html, report.json, summary.json, summary.md, junit.xml and people.parquet.",
+    help="Folder for report.html, report.json, summary.json, summary.md, junit.xml and, of two models, people.parquet."
+    "  [default: fairfox-compare with TABLE; without it nothing is written]",
 )
-def compare(
-    model_a: str,
-    model_b: str,
-    table: Path,
-    *,
-    protected: tuple[str, ...],
-    deltas: dict[str, float],
-    legitimate: tuple[str, ...],
-    columns: str | None,
-    columns_b: str | None,
-    sample: int | None,
-    trust_model: bool,
-    out: Path,
-    **options: Any,  # those of `fairfox.audit`, under the same names
-) -> None:
-    """Audit MODEL_A and MODEL_B on the same people of TABLE and say which of them is fairer.
+def compare(a: str, b: str, table: Path | None, *, margin: float | None, out: Path | None, **values: Any) -> None:
+    """Compare two models on the same people, or two audits of one model.
 
-    Models are files, or your own code as module:function or file.py:function. Both are asked the same question with
-    the same seed, so that the same maps judge everyone with both.
+    With TABLE, A and B are models: files, or your own code as module:function or file.py:function. Both are audited
+    with the same options and the same seed, so that the same maps judge everyone with both.
 
-    Exit codes: 0 when the comparison was made, whatever it says; 2 after bad input or an error.
+    Without TABLE, A and B are folders that `fairfox audit` wrote with the same options, an earlier and a later one:
+    are people treated more unequally than before? People who are in both, by --id, are compared each with themselves
+    where most are.
+
+    Exit codes: 0 when the comparison was made; of two audits 1 when B is worse; 2 after bad input or an error.
     """
-    from fairfox.comparing import compare as run
-    from fairfox.data.table import load_table
+    from fairfox.comparison import compare as run
+    from fairfox.statistics.paired import WORSE
 
     errors = Console(stderr=True, soft_wrap=True, markup=False, highlight=False)
-    people, rows = sampled(load_table(table), sample, seed=options["seed"])
-    models = [_loaded(spec, trust=trust_model) for spec in (model_a, model_b)]
-    named = csv.reader(legitimate, skipinitialspace=True)
-    options["legitimate"] = [name for names in named for name in names or [""]]
-    options["delta"], options["deltas"] = deltas.pop("", None), deltas
-    options["columns"] = _names(columns)
-    with progress_bar(errors) as progress:
-        found = run(
-            models[0],
-            models[1],
-            people.to_native(),
-            protected=list(protected),
-            only_b=None if columns_b is None else {"columns": _names(columns_b)},
-            names=(model_a, model_b),
-            progress=progress,
-            **options,
-        )
-    if found.a.ids is None and rows is not None:  # the row numbers of TABLE, not of the sample
-        found = replace(found, a=replace(found.a, ids=rows), b=replace(found.b, ids=rows))
-    paths = found.write(out)
+    if table is None:
+        _check_of_audits(click.get_current_context())
+        found = run(Path(a), Path(b), margin=margin)
+    else:
+        if margin is not None:
+            raise OptionError("--margin is for two stored audits; leave it out to compare two models on a table")
+        found = _compare_models(a, b, table, errors, **values)
+        out = out or Path("fairfox-compare")
+    paths = () if out is None else found.write(out)
     Console(soft_wrap=True, markup=False, highlight=False).print(found.summary())
     for side, result in (("A", found.a), ("B", found.b)):
-        for warning in result.warnings:
+        for warning in () if result is None else result.warnings:
             errors.print(f"Warning about {side}: {warning}")
-    errors.print("Written: " + ", ".join(str(path) for path in paths))
+    if paths:
+        errors.print("Written: " + ", ".join(str(path) for path in paths))
+    if found.word == WORSE:
+        click.get_current_context().exit(1)
+
+
+def _check_of_audits(context: click.Context) -> None:
+    """Refuse options that say how to audit where two audits are compared that were made already."""
+    for option in context.command.params:
+        name = option.name or ""
+        if name not in _OF_AUDITS and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise OptionError(
+                f"{option.opts[-1]} says how to audit two models, and no TABLE is given; give it as well, or leave the "
+                "option out to compare two folders that `fairfox audit` wrote"
+            )
+
+
+def _compare_models(
+    a: str,
+    b: str,
+    table: Path,
+    errors: Console,
+    *,
+    columns_b: str | None,
+    reference: Path | None,
+    sample: int | None,
+    trust_model: bool,
+    **values: Any,
+) -> Any:
+    from fairfox.comparison import compare_models
+    from fairfox.data.table import load_table
+
+    given = given_options(values)
+    if "protected" not in given:
+        raise OptionError("Two models are compared by a protected column; name it with --protected")
+    first = AuditOptions(**given)
+    second = first if columns_b is None else replace(first, columns=tuple(split_names(columns_b)))
+    people, rows = sampled(load_table(table), sample, seed=first.seed)
+    one, two = (_loaded(spec, trust=trust_model) for spec in (a, b))
+    with progress_bar(errors) as progress:
+        found = compare_models(
+            one, two, people.to_native(), first, second, reference=reference, names=(a, b), progress=progress
+        )
+    if found.a is None or found.b is None or found.a.ids is not None or rows is None:
+        return found
+    return replace(found, a=replace(found.a, ids=rows), b=replace(found.b, ids=rows))  # row numbers of TABLE
 
 
 def _loaded(spec: str, *, trust: bool) -> object:
-    from fairfox.models.http_model import is_url
+    from fairfox.models.http import is_url
     from fairfox.models.loading import load_model
 
     if is_url(spec):
@@ -131,7 +145,3 @@ def _loaded(spec: str, *, trust: bool) -> object:
             "fairfox.Endpoint, which has its own limit of calls"
         )
     return load_model(spec, trust=trust)
-
-
-def _names(given: str | None) -> list[str] | None:
-    return None if given is None else next(csv.reader([given]))

@@ -1,15 +1,10 @@
-"""`fairfox datasets [NAME]...`: list the public datasets and where each stands; fetch those that are named."""
+"""`fairfox datasets [NAME]...`: list the public datasets and where each is; fetch those that are named."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
 from rich.table import Table
-
-if TYPE_CHECKING:  # imported in the functions: `fairfox datasets --help` must not wait for Arrow
-    from fairfox.data.catalog import Known
 
 
 @click.command(short_help="List the public datasets fairfox knows, and fetch one.")
@@ -21,35 +16,25 @@ def datasets(names: tuple[str, ...]) -> None:
     checked by its checksum, and kept in the cache (FAIRFOX_CACHE). The paths of the files go to stdout, what the data
     is for and what is wrong with it to stderr.
     """
-    from fairfox.data.catalog import CATALOG, find_known
+    from fairfox.data.catalog import DATASETS, find_dataset  # here: `fairfox datasets --help` must not wait for Arrow
+    from fairfox.data.files import fetch_file
 
     if not names:
-        Console(highlight=False).print(_listed(list(CATALOG.values())))
+        table = Table(caption="Fetch one, and see what is wrong with it: fairfox datasets NAME", caption_justify="left")
+        for heading in ("Name", "Where it is", "What it is for"):
+            table.add_column(heading)
+        for name, dataset in DATASETS.items():
+            table.add_row(name, dataset.availability, dataset.purpose)
+        Console(highlight=False).print(table)
         return
     errors = Console(stderr=True, soft_wrap=True, markup=False, highlight=False)
-    for known in [find_known(name) for name in names]:  # before any is fetched
-        _fetch(known, errors)
-
-
-def _listed(known: list[Known]) -> Table:
-    table = Table(caption="Fetch one, and see what is wrong with it: fairfox datasets NAME", caption_justify="left")
-    for heading in ("Name", "Where it stands", "What it is for"):
-        table.add_column(heading)
-    for one in known:
-        table.add_row(one.name, one.standing, one.purpose)
-    return table
-
-
-def _fetch(known: Known, errors: Console) -> None:
-    """Print where the files of a dataset are, after downloading those that are nowhere, and what to know of it."""
-    from fairfox.data.catalog import fetch_file
-
-    if known.standing == "with scikit-learn":
-        errors.print(f"{known.name}: there is nothing to fetch, scikit-learn has it.")
-    else:
-        for file in known.files:
-            click.echo(fetch_file(file))
-    errors.print(f"{known.name}: {known.people}.")
-    errors.print(f"For: {known.purpose}.")
-    errors.print(f"What is wrong with it: {known.trouble}.")
-    errors.print(f"In Python: from {known.module} import {known.loader}")
+    for name, dataset in [(name, find_dataset(name)) for name in names]:  # before any is fetched
+        if dataset.availability == "with scikit-learn":
+            errors.print(f"{name}: there is nothing to fetch, scikit-learn has it.")
+        else:
+            for file in dataset.files:
+                click.echo(fetch_file(file))
+        errors.print(f"{name}: {dataset.people}.")
+        errors.print(f"For: {dataset.purpose}.")
+        errors.print(f"What is wrong with it: {dataset.trouble}.")
+        errors.print(f"In Python: from fairfox.data.datasets import {dataset.loader}")

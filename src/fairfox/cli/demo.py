@@ -1,23 +1,30 @@
-"""`fairfox demo`: audit a biased and a fair lending model of people whose true counterfactuals are known."""
+"""`fairfox demo`: audit a biased and a fair lending model of people whose true counterfactuals are known.
+
+The parts are functions of their own (`run_demo`, `lending_model`, `audit_lending`): tests and experiments use them.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 from rich.console import Console
 from rich.table import Table
 
-from fairfox.cli.audit import SEEDS
-from fairfox.cli.options import Once
+from fairfox.cli.options import Once, audit_options
 from fairfox.cli.progress import progress_bar
 
-if TYPE_CHECKING:  # the library is imported in the function: `fairfox demo --help` must not wait for torch
-    from fairfox.demo import DemoAudit
-    from fairfox.report.tables import Table as Shown
+if TYPE_CHECKING:  # the library is imported in the functions: `fairfox demo --help` must not wait for torch
+    from torch import Tensor, nn
 
-SCHEMA_VERSION = 1
+    from fairfox.benchmark.scm import Population
+    from fairfox.data.encoding import Encoding
+    from fairfox.report.text import Table as Shown
+    from fairfox.result import AuditResult
+
+Progress = Callable[[str, float], None]  # what is being done, and which fraction of the whole is done
 
 
 @click.command(short_help="Audit a biased and a fair lending model, with known truth and no files.")
@@ -31,7 +38,7 @@ SCHEMA_VERSION = 1
     help="Folder for the two reports, summary.json, summary.md, junit.xml and the applicants as people.csv.",
 )
 @click.option("--people", cls=Once, type=click.IntRange(min=200), default=10_000, show_default=True, metavar="N")
-@click.option("--seed", cls=Once, type=SEEDS, default=0, show_default=True, metavar="N", help="Seed of all randomness.")
+@audit_options("seed")
 def demo(out: Path, people: int, seed: int) -> None:
     """Audit a biased and a fair lending model.
 
@@ -41,120 +48,193 @@ def demo(out: Path, people: int, seed: int) -> None:
     from pyarrow.csv import write_csv
 
     from fairfox.data.files import written_whole
-    from fairfox.demo import run_demo
-    from fairfox.report.junit import junit_xml
-    from fairfox.report.markdown import lines_markdown
-    from fairfox.report.outputs import write_outputs
-    from fairfox.report.summary import strict_json
+    from fairfox.report.ci import junit_xml, lines_markdown
+    from fairfox.report.files import write_outputs
+    from fairfox.report.text import strict_json
 
     errors = Console(stderr=True, soft_wrap=True, markup=False, highlight=False)
     with progress_bar(errors) as progress:
-        done = run_demo(people=people, seed=seed, progress=progress)
-    audits = (done.biased, done.fair)
+        *audits, applicants = run_demo(people=people, seed=seed, progress=progress)
+    about = (
+        f"{people:,} loan applicants from a causal model in which sex acts on sector, contract, income, tenure and "
+        "leave, and past approvals were biased. Neither model has sex as an input."
+    )
+    sentences, shown = _findings(*audits), _shown(audits)
     console = Console(highlight=False)
-    console.print(_about(people))
-    console.print(_table(audits))
-    for line in findings(*audits):
+    console.print(about)
+    console.print(_printed(shown))
+    for line in sentences:
         console.print(line)
-    for one in audits:
-        write_outputs(one.result, out / one.name, table=done.applicants.table)
+    for each in audits:
+        write_outputs(each.result, out / each.name, table=applicants.table)
+    verdicts = [f"{a.name}: {a.result.verdict.word if a.result.verdict else 'no verdict'}" for a in audits]
+    title = f"fairfox demo; {'; '.join(verdicts)}"
     contents = {
-        "summary.json": strict_json(summary_fields(*audits)),
-        "summary.md": lines_markdown(_title(audits), [_about(people), *findings(*audits)], table=_shown(audits)),
-        "junit.xml": junit_xml(*(one.result for one in audits), names=[f"the {one.name} model" for one in audits]),
+        "summary.json": strict_json(_summary(*audits)),
+        "summary.md": lines_markdown(title, [about, *sentences], table=shown),
+        "junit.xml": junit_xml(*(a.result for a in audits), names=[f"the {a.name} model" for a in audits]),
     }
     for name, text in contents.items():
         with written_whole(out / name) as temporary:
             temporary.write_bytes(text.encode())
     with written_whole(out / "people.csv") as temporary:
-        write_csv(done.applicants.table, temporary)
-    paths = [out / one.name / "report.html" for one in audits] + [out / name for name in (*contents, "people.csv")]
+        write_csv(applicants.table, temporary)
+    paths = [out / each.name / "report.html" for each in audits] + [out / name for name in (*contents, "people.csv")]
     errors.print("Written: " + ", ".join(map(str, paths)))
 
 
-def _about(people: int) -> str:
-    return (
-        f"{people:,} loan applicants from a causal model in which sex acts on sector, contract, income, tenure and "
-        "leave, and past approvals were biased. Neither model has sex as an input."
+class DemoAudit(NamedTuple):
+    """One audited model beside the truth."""
+
+    name: str  # "biased" or "fair"
+    result: AuditResult
+    truth: Tensor  # (N,) |f(x) - f(x as a member of the other group)|, known because the people are generated
+
+    def numbers(self) -> dict[str, Any]:
+        """Return how the audit compares with the truth; NaN where there is nothing to compare."""
+        from scipy.stats import spearmanr
+
+        result, above = self.result, self.truth > self.result.delta
+        flagged, affected = int(result.flags.sum()), int(above.sum())
+        hits = int((result.flags & above).sum())
+        same = bool((self.truth == self.truth[0]).all())  # a fair model treats nobody differently
+        return {
+            "verdict": None if result.verdict is None else result.verdict.word,
+            "delta": result.delta,
+            "mean_effect": float(result.scores.mean()),
+            "mean_truth": float(self.truth.mean()),
+            "rho": float("nan") if same else float(spearmanr(result.scores, self.truth).statistic),
+            "precision": hits / flagged if flagged else float("nan"),
+            "recall": hits / affected if affected else float("nan"),
+            "share_flagged": result.share_flagged,
+            "confident": 0 if result.confident_flags is None else int(result.confident_flags.sum()),
+            "share_truly_over_delta": affected / len(result),
+        }
+
+
+def run_demo(
+    *, people: int = 10_000, seed: int = 0, progress: Progress | None = None
+) -> tuple[DemoAudit, DemoAudit, Population]:
+    """Return the audits of a biased and of a fair model of the same lending population, and that population.
+
+    Both learn from past applicants, whose approvals were biased, and are audited on new ones. The biased model
+    takes every column but sex; the fair one only those that sex does not act on.
+    """
+    from fairfox.benchmark.worlds import LENDING
+    from fairfox.data.table import load_table
+    from fairfox.models.protocol import predict
+    from fairfox.models.torch import TorchModel
+
+    say = progress or (lambda text, fraction: None)
+    past, new = LENDING.sample(people, seed=seed), LENDING.sample(people, seed=seed + 1)
+
+    def audited(name: str, columns: Sequence[str], start: float) -> DemoAudit:
+        say(f"training the {name} model", start)
+        net, encoding = lending_model(past, new, columns, seed=seed)
+        result = audit_lending(
+            net,
+            new,
+            new.table,
+            past.table,
+            columns,
+            seed=seed,
+            progress=lambda text, fraction: say(f"{name} model: {text}", start + fraction / 2),
+        )
+        target = TorchModel(net)
+        here, there = (predict(target, encoding.encode(load_table(t)).x) for t in (new.table, new.counterfactual))
+        return DemoAudit(name, result, (here - there).abs())
+
+    return audited("biased", past.features, 0.0), audited("fair", past.legitimate, 0.5), new
+
+
+def lending_model(
+    past: Population, new: Population, columns: Sequence[str], *, seed: int
+) -> tuple[nn.Sequential, Encoding]:
+    """Return a network from some columns of past applicants to the probability of approval, and its encoding.
+
+    A fifth of the applicants is held out for early stopping.
+    """
+    import torch
+    from torch import nn
+
+    from fairfox.auxiliary.mlp import MLP
+    from fairfox.auxiliary.training import binary_loss, train
+    from fairfox.data.encoding import fit_encoding
+    from fairfox.data.table import load_table
+
+    table = load_table(past.table)
+    encoding = fit_encoding(
+        table, protected=past.protected, label=past.label, columns=columns, also=load_table(new.table)
+    )
+    x, y = encoding.encode(table).x, torch.as_tensor(past.y).float()
+    order = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))
+    held_out, kept = order[: len(x) // 5], order[len(x) // 5 :]
+    net = MLP(x.shape[1], seed=seed)
+    train(net, x[kept], y[kept], loss=binary_loss, valid_x=x[held_out], valid_targets=y[held_out], seed=seed)
+    return nn.Sequential(net.member(0), nn.Sigmoid()), encoding
+
+
+def audit_lending(
+    net: nn.Module, population: Population, table: object, reference: object, columns: Sequence[str], **options: Any
+) -> AuditResult:
+    """Return the audit of a lending model on a table of applicants, learnt from those of another one."""
+    from fairfox.pipeline import audit
+
+    return audit(
+        net,
+        table,
+        protected=population.protected,
+        label=population.label,
+        reference=reference,
+        options={"drop": [name for name in population.features if name not in columns], "kind": "encoded"},
+        **options,
     )
 
 
-def findings(biased: DemoAudit, fair: DemoAudit) -> list[str]:
+def _findings(biased: DemoAudit, fair: DemoAudit) -> list[str]:
     """Return how the audits compare with the truth, in sentences."""
+    unfair, other = biased.numbers(), fair.numbers()
     return [
-        f"Biased model: mean |effect| is {biased.mean_effect / biased.mean_truth:.2f} times the true mean individual "
-        f"fairness score, Spearman correlation with it {biased.rho:.2f}; of the flagged people {biased.precision:.0%} "
-        f"are truly above delta, and {biased.recall:.0%} of those are flagged.",
-        f"Fair model: mean |effect| is {fair.mean_effect / biased.mean_effect:.3f} of the biased one's, "
-        f"{int(_confident(fair))} people confidently flagged.",
+        f"Biased model: mean |effect| is {unfair['mean_effect'] / unfair['mean_truth']:.2f} times the true mean "
+        f"individual fairness score, Spearman correlation with it {unfair['rho']:.2f}; of the flagged people "
+        f"{unfair['precision']:.0%} are truly above delta, and {unfair['recall']:.0%} of those are flagged.",
+        f"Fair model: mean |effect| is {other['mean_effect'] / unfair['mean_effect']:.3f} of the biased one's, "
+        f"{other['confident']} people confidently flagged.",
     ]
 
 
-def summary_fields(biased: DemoAudit, fair: DemoAudit) -> dict[str, Any]:
+def _summary(biased: DemoAudit, fair: DemoAudit) -> dict[str, Any]:
     """Return the numbers behind the findings for the demo's summary.json, with seed, versions and settings."""
+    from fairfox.report.text import FORMAT
+
     return {
         "kind": "demo",
-        "schema_version": SCHEMA_VERSION,
+        "format": FORMAT,
         "people": len(biased.result),
-        "models": {one.name: _measured(one) for one in (biased, fair)},
-        "in_words": findings(biased, fair),
-        "settings": {one.name: one.result.settings for one in (biased, fair)},
+        "models": {each.name: each.numbers() for each in (biased, fair)},
+        "in_words": _findings(biased, fair),
+        "settings": {each.name: each.result.settings for each in (biased, fair)},
     }
 
 
-def _measured(one: DemoAudit) -> dict[str, Any]:
-    verdict = one.result.verdict
-    return {
-        "verdict": None if verdict is None else verdict.word,
-        "delta": one.result.delta,
-        "mean_effect": one.mean_effect,
-        "mean_truth": one.mean_truth,
-        "rho": one.rho,
-        "precision": one.precision,
-        "recall": one.recall,
-        "share_flagged": one.result.share_flagged,
-        "confident": _confident(one),
-        "share_truly_over_delta": _truly_over(one),
-    }
-
-
-def _title(audits: tuple[DemoAudit, DemoAudit]) -> str:
-    verdicts = {one.name: one.result.verdict for one in audits}
-    words = [f"{name}: {'no verdict' if found is None else found.word}" for name, found in verdicts.items()]
-    return f"fairfox demo; {'; '.join(words)}"
-
-
-def _shown(audits: tuple[DemoAudit, DemoAudit]) -> Shown:
+def _shown(audits: Sequence[DemoAudit]) -> Shown:
     """Return the two models and the truth, in ready words."""
-    from fairfox.report.tables import make_table
+    from fairfox.report.text import make_table
 
+    rows = []
+    for each in audits:
+        n = each.numbers()
+        shares = (n["share_flagged"], n["confident"] / len(each.result), n["share_truly_over_delta"])
+        means = (n["mean_effect"], n["mean_truth"])
+        rows.append([each.name, *(f"{mean:.4f}" for mean in means), *(f"{share:.1%}" for share in shares)])
     headings = ("Mean |effect|", "True mean", "Flagged", "Confidently", "Truly above delta")
-    rows = [
-        [
-            one.name,
-            f"{one.mean_effect:.4f}",
-            f"{one.mean_truth:.4f}",
-            f"{one.result.share_flagged:.1%}",
-            f"{_confident(one) / len(one.result):.1%}",
-            f"{_truly_over(one):.1%}",
-        ]
-        for one in audits
-    ]
     return make_table(["Model"], headings, rows)
 
 
-def _table(audits: tuple[DemoAudit, DemoAudit]) -> Table:
-    table, shown = Table(), _shown(audits)
+def _printed(shown: Shown) -> Table:
+    table = Table()
     for column in shown["columns"]:
         table.add_column(column["label"], justify="right" if column["numeric"] else "left")
     for row in shown["rows"]:
         table.add_row(*row)
     return table
-
-
-def _truly_over(one: DemoAudit) -> float:
-    return float((one.truth > one.result.delta).sum()) / len(one.result)
-
-
-def _confident(one: DemoAudit) -> int:
-    return 0 if one.result.confident_flags is None else int(one.result.confident_flags.sum())

@@ -2,39 +2,39 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 from typing import Any
 
 import click
 
-from fairfox.cli.audit import audit
-from fairfox.cli.options import Once, options_among
+from fairfox.cli.options import Once, audit_options, given_options
+from fairfox.options import AuditOptions
 
-_SHARED = (  # options of an audit that mean the same here
+_OPTIONS = (  # of an audit, those that concern the fit
     "protected",
-    "intersections",
-    "hold_others",
-    "legitimate",
-    "reference_group",
-    "contrasts",
-    "merge_rare",
-    "weights",
     "label",
-    "id",
     "test",
-    "settings_of_test",
+    "settings",
+    "given",
+    "columns",
+    "weights",
+    "id",
     "categorical",
     "continuous",
     "drop",
-    "columns",
+    "intersections",
+    "merge_rare",
+    "contrasts",
+    "reference_group",
+    "hold_others",
     "refits",
     "seed",
 )
 
 
-@click.command(short_help="Fit a fairness test on a table and keep it in a file.", params=options_among(audit, _SHARED))
+@click.command(short_help="Fit a fairness test on a table and keep it in a file.")
 @click.argument("table", type=click.Path(path_type=Path))
+@audit_options(*_OPTIONS)
 @click.option(
     "-o",
     "--out",
@@ -45,21 +45,18 @@ _SHARED = (  # options of an audit that mean the same here
     metavar="FILE",
     help="The file to write.",
 )
-def fit(table: Path, *, out: Path, **options: Any) -> None:
+def fit(table: Path, *, out: Path, **values: Any) -> None:
     """Fit a fairness test on the people of TABLE and keep it in a file, for `fairfox score`.
 
     The file holds numbers and names, nothing that runs: no row of TABLE (but for transport),
     though the values of its columns one by one.
     """
-    from fairfox.fitting import fit_test
-    from fairfox.storage import save_test
+    from fairfox.fairtests.storage import save_test
+    from fairfox.pipeline import fit_with
 
-    columns, named = options["columns"], csv.reader(options["legitimate"], skipinitialspace=True)
-    options["legitimate"] = [name for names in named for name in names or [""]]
-    options["columns"] = None if columns is None else next(csv.reader([columns], skipinitialspace=True))
-    test = fit_test(table, options=options.pop("settings_of_test"), **options)
+    test = fit_with(table, AuditOptions(**given_options(values)))
     save_test(test, out)
     protected = ", ".join(p.name for p in test.known.protected)
-    click.echo(f"{test.name} was fitted on {len(test.known):,} people, protected: {protected}.")
+    click.echo(f"{test.options.main} was fitted on {len(test.known):,} people, protected: {protected}.")
     click.echo(f"Models take the columns {', '.join(test.encoding.columns)}.")
     click.echo(f"Written: {out}", err=True)

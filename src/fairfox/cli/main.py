@@ -14,17 +14,17 @@ import click
 
 from fairfox.cli.options import TYPED
 from fairfox.errors import FairfoxError
+from fairfox.options import RENAMED
 
 # name -> (module, short help); the function has the name of the command
 COMMANDS = {
     "audit": ("fairfox.cli.audit", "Find the people a model treats differently because of a protected column."),
-    "compare": ("fairfox.cli.compare", "Find out which of two models treats the same people less unequally."),
+    "compare": ("fairfox.cli.compare", "Compare two models on the same people, or two audits."),
     "datasets": ("fairfox.cli.datasets", "List the public datasets fairfox knows, and fetch one."),
     "demo": ("fairfox.cli.demo", "Audit a biased and a fair lending model, with known truth and no files."),
-    "drift": ("fairfox.cli.drift", "Say whether an audit is worse than an earlier one."),
-    "report": ("fairfox.cli.report", "Make the page of a result again, or one page of two audits."),
-    "plan": ("fairfox.cli.plan", "Say how many people an audit needs to see an effect of a given size."),
     "fit": ("fairfox.cli.fit", "Fit a fairness test on a table and keep it in a file."),
+    "plan": ("fairfox.cli.plan", "Say how many people an audit needs to see an effect of a given size."),
+    "report": ("fairfox.cli.report", "Make the page of a result again, or one page of two audits."),
     "score": ("fairfox.cli.score", "Score the people of a table with a test that `fairfox fit` kept."),
 }
 INTERRUPTED = 130  # what shells report after Ctrl-C; 1 would read as "over the limit"
@@ -55,6 +55,12 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(import_module(COMMANDS[cmd_name][0]), cmd_name)
         return command
 
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """Return the command; an old name is refused with the new one."""
+        if args and (sentence := _old_name(args[0])):
+            raise BadInput(sentence)
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the short helps from the table: asking the commands would import them."""
         with formatter.section("Commands"):
@@ -65,12 +71,22 @@ class LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except click.UsageError as error:  # click would print the usage as well
-            raise BadInput(error.format_message()) from error
+            raise BadInput(_old_name(getattr(error, "option_name", "")) or error.format_message()) from error
         except FairfoxError as error:
             raise BadInput(str(error)) from error
         except KeyboardInterrupt:
             click.echo("Interrupted.", err=True)
             ctx.exit(INTERRUPTED)
+
+
+def _old_name(typed: str) -> str:
+    """Return a sentence with the new name of an option or command that has another one now, else ""."""
+    name = typed.removeprefix("--").replace("-", "_")
+    if name not in RENAMED:
+        return ""
+    new, _, more = RENAMED[name].partition(",")
+    option = f"--{new.replace('_', '-')}" if typed.startswith("--") else RENAMED[name]
+    return f"'{typed}' has another name now: {option}{', as GROUP=NUMBER' if more and typed.startswith('--') else ''}"
 
 
 def _installed_version() -> str:

@@ -1,15 +1,20 @@
-"""Kinds of options that click does not have, and the words as they were typed."""
+"""The options of commands: made from what `fairfox.options` declares, in kinds that click does not have itself."""
 
 from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
+from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import click
 
+from fairfox.options import Anything, AuditOptions, Choice, Flag, Names, Number, Settings, split_names
+
 TYPED = "fairfox.typed"  # where a command finds the words as they were typed
+DECLARED = {f.name: f for f in fields(AuditOptions)}
 
 
 def typed_command(**shown: str) -> str:
@@ -36,33 +41,15 @@ class Once(click.Option):
         return values[0] if values else None
 
 
-def options_among(command: click.Command, names: Sequence[str]) -> list[click.Parameter]:
-    """Return those options of another command, for one in which they mean the same."""
-    return [option for option in command.params if option.name in names]
-
-
 class FiniteRange(click.FloatRange):
     """A range of numbers that NaN and infinity are not in."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the number."""
-        return _finite(self, super().convert(value, param, ctx), param, ctx)
-
-
-class Finite(click.types.FloatParamType):
-    """Any number but NaN and infinity."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the number."""
-        return _finite(self, super().convert(value, param, ctx), param, ctx)
-
-
-def _finite(
-    kind: click.types.FloatParamType, number: float, param: click.Parameter | None, ctx: click.Context | None
-) -> float:
-    if not math.isfinite(number):
-        kind.fail(f"{number} is not a finite number.", param, ctx)
-    return number
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{number} is not a finite number.", param, ctx)
+        return number
 
 
 class ByGroup(FiniteRange):
@@ -74,7 +61,68 @@ class ByGroup(FiniteRange):
         return group.strip(), super().convert(number, param, ctx)
 
 
-def by_group(ctx: click.Context, param: click.Parameter, values: tuple[tuple[str, float], ...]) -> dict[str, float]:
+def audit_options(*names: str, required: bool = True) -> Callable[[Any], Any]:
+    """Return a decorator that gives a command the declared options of these names, in the order of declaration."""
+
+    def decorate(command: Any) -> Any:
+        for name in reversed([*names]):
+            command.__click_params__ = [*getattr(command, "__click_params__", []), _option(name, required=required)]
+        return command
+
+    return decorate
+
+
+def given_options(values: dict[str, Any], names: Iterable[str] = tuple(DECLARED)) -> dict[str, Any]:
+    """Take the declared options out of a command's values and return those that were given, for `AuditOptions`."""
+    taken = {name: values.pop(name) for name in names if name in values}
+    return {name: value for name, value in taken.items() if value is not None and value != () and value != {}}
+
+
+def _option(name: str, *, required: bool) -> click.Option:
+    """Return the click option of a declared option."""
+    declared = DECLARED[name]
+    kind, default = declared.metadata["kind"], declared.default
+    words = [{"settings": "--set"}.get(name, "--" + name.replace("_", "-")), name]
+    more: dict[str, Any] = {"help": declared.metadata["help"], "metavar": declared.metadata["metavar"]}
+    if name == "protected":
+        return click.Option(["-c", *words], multiple=True, required=required, callback=_names, **more)
+    if isinstance(kind, Flag):
+        return click.Option(words, is_flag=True, help=more["help"])
+    if isinstance(kind, Names):
+        return click.Option(words, multiple=True, callback=_names, **more)
+    if isinstance(kind, Settings):
+        return click.Option(words, multiple=True, callback=_settings, **more)
+    if isinstance(kind, Number) and kind.by_group:
+        return click.Option(words, multiple=True, type=ByGroup(*_bounds(kind)), callback=_by_group, **more)
+    if default not in (None, ()):
+        more |= {"default": default, "show_default": True}
+    return Once(words, type=_type(kind), **more)
+
+
+def _type(kind: Any) -> Any:
+    if isinstance(kind, Choice):
+        return click.Choice(list(kind.words))
+    if isinstance(kind, Number) and kind.whole:
+        low, high = _bounds(kind)
+        return click.IntRange(None if low is None else int(low), None if high is None else int(high))
+    if isinstance(kind, Number):
+        return FiniteRange(*_bounds(kind), min_open=kind.low_open, max_open=kind.high_open)
+    return click.Path(path_type=Path) if isinstance(kind, Anything) and kind.is_table else click.STRING
+
+
+def _bounds(kind: Number) -> tuple[float | None, float | None]:
+    return (None if math.isinf(kind.low) else kind.low, None if math.isinf(kind.high) else kind.high)
+
+
+def _names(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names in all texts; column names have commas between them."""
+    assert param.name is not None
+    if not DECLARED[param.name].metadata["kind"].commas:
+        return values
+    return tuple(name for text in values for name in split_names(text))
+
+
+def _by_group(ctx: click.Context, param: click.Parameter, values: tuple[tuple[str, float], ...]) -> dict[str, float]:
     """Return the numbers by group, each group given once."""
     out = dict(values)
     if len(out) < len(values):
@@ -84,7 +132,7 @@ def by_group(ctx: click.Context, param: click.Parameter, values: tuple[tuple[str
     return out
 
 
-def settings(
+def _settings(
     ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
 ) -> dict[str, bool | int | float | str]:
     """Return settings given as NAME=VALUE by name, each given once; a value is a number, true, false or a word."""

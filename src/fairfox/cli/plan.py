@@ -63,11 +63,11 @@ _AROUND = (0.25, 0.5, 1.0, 2.0)  # times the people that are needed: what these 
 def plan(result: Path | None, *, people: tuple[int, ...], **options: Any) -> None:
     """Say how many people an audit needs to find an effect of a given size.
 
-    RESULT is the folder of a pilot: an earlier audit of some hundred people of the same kind, with the same model. Its
-    people and re-fits say how far results scatter. To find an effect: the lower 95 % bound of the mean |effect|, or of
+    RESULT is the folder of a pilot: an audit of some hundred people of the same kind, with the same model. Its
+    people and refits say how far results scatter. To find an effect: the lower 95 % bound of the mean |effect|, or of
     the share of people over delta, lies above the limit.
     """
-    from fairfox.planning import plan as run
+    from fairfox.comparison import plan as run
 
     found = run(result, **options)
     click.echo(found.sentence)

@@ -19,20 +19,22 @@ from fairfox.errors import FileError, OptionError
     cls=Once,
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Where the page goes, in a folder that is made where there is none; needed for two audits.  "
+    help="File for the page; its folder is made if needed. Required for two audits.  "
     "[default: report.html in the folder RESULT]",
 )
 def report(result: Path, second: Path | None, *, out: Path | None) -> None:
     """Make the page of the folder RESULT again from its report.json, without the model and the table.
 
-    RESULT is a folder that `fairfox audit`, `compare` or `drift` wrote, or that of one of the demo's models. With
-    SECOND both are folders of audits of the same question, which the page shows side by side as `fairfox drift` does.
+    RESULT is a folder that `fairfox audit` or `compare` wrote, or that of one of the demo's models. With
+    SECOND both are folders of audits with the same options, and the page shows them side by side.
     """
+    from fairfox.comparison import compare
     from fairfox.data.files import written_whole
+    from fairfox.report.files import stored_page
 
     if second is not None and out is None:
         raise OptionError("Two audits have no folder in common; say with -o FILE where the page goes")
-    page = _page(result, second)
+    page = stored_page(result) if second is None else compare(result, second).to_html()
     path = result / "report.html" if out is None else out
     if path.is_dir():
         raise FileError(f"'{path}' is a folder, not a file; give the name of a file with -o")
@@ -42,13 +44,3 @@ def report(result: Path, second: Path | None, *, out: Path | None) -> None:
     except OSError as error:
         raise FileError(f"The page cannot be written to '{path}' ({error.strerror or error})") from error
     click.echo(f"Written: {path}", err=True)
-
-
-def _page(result: Path, second: Path | None) -> str:
-    if second is None:
-        from fairfox.report.again import page_again
-
-        return page_again(result)
-    from fairfox.earlier import drift_page
-
-    return drift_page(result, second)

@@ -1,76 +1,71 @@
-"""`fairfox score test.fox MODEL TABLE...`: score people with a test that was fitted before."""
+"""`fairfox score test.fox MODEL TABLE...`: score people with a fitted test."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from fairfox.cli.audit import audit
 from fairfox.cli.endpoints import endpoint_options, find_model, take_endpoint_options
-from fairfox.cli.options import FiniteRange, Once, options_among
-from fairfox.errors import FairfoxError, FileError, OptionError
+from fairfox.cli.options import FiniteRange, Once, audit_options
+from fairfox.errors import FileError, OptionError
 
 if TYPE_CHECKING:
-    from fairfox.fitted import FittedTest
     from fairfox.result import AuditResult
 
 
-_SHARED = ("positive", "output", "returns", "kind", "trust_model")  # options of an audit that mean the same here
 _STREAMED = ("workers", "part_rows", "overwrite", "device")  # options that mean nothing where all people are in memory
 _ENGINES = ("memory", "files", "spark", "dask")
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
-@click.command(
-    short_help="Score the people of tables with a test that `fairfox fit` kept.", params=options_among(audit, _SHARED)
-)
+def _option(name: str, help: str, **given: Any) -> Callable[[_Command], _Command]:
+    return click.option(*name.split(), cls=Once, help=help, **given)
+
+
+@click.command(short_help="Score the people of tables with a test that `fairfox fit` kept.")
 @click.argument("test", type=click.Path(path_type=Path))
 @click.argument("model")
 @click.argument("tables", metavar="TABLE...", nargs=-1, required=True)
-@click.option(
+@_option(
     "--delta",
-    cls=Once,
+    "Flag people whose score is above D.  [default: the test's own]",
     type=FiniteRange(min=0),
     metavar="D",
-    help="Flag people whose score is above D.  [default: the test's own]",
 )
+@audit_options("positive", "output", "returns", "kind")
+@click.option("--trust-model", is_flag=True, help="Load model files that can run code, such as pickles.")
 @endpoint_options
-@click.option(
+@_option(
     "--engine",
-    cls=Once,
-    type=click.Choice(_ENGINES),
-    help="Who does the work: this process with everyone in memory, processes that stream files, Spark or Dask.  "
+    "What does the work: this process with everyone in memory, processes that stream files, Spark or Dask.  "
     "[default: files for Parquet, else memory]",
+    type=click.Choice(_ENGINES),
 )
-@click.option(
+@_option(
     "--workers",
-    cls=Once,
+    "For Parquet: how many processes work at the same time.  [default: one per core]",
     type=click.IntRange(min=1),
     metavar="N",
-    help="For Parquet: how many processes work at the same time.  [default: one per core]",
 )
-@click.option(
+@_option(
     "--part-rows",
-    cls=Once,
+    "For Parquet: how many people a part has at least; parts have whole row groups.  [default: 500,000]",
     type=click.IntRange(min=1),
     metavar="N",
-    help="For Parquet: how many people a part has at least; parts have whole row groups.  [default: 500,000]",
 )
-@click.option(
-    "--device", cls=Once, metavar="DEVICE", help="For Parquet: score on a GPU, such as cuda.  [default: the processor]"
-)
+@_option("--device", "For Parquet: score on a GPU, such as cuda.  [default: the processor]", metavar="DEVICE")
 @click.option("--overwrite", is_flag=True, help="For Parquet: begin anew in a folder that holds other scores.")
-@click.option(
-    "-o",
-    "--out",
-    cls=Once,
+@_option(
+    "-o --out",
+    "Folder for summary.json and scores.parquet.",
     type=click.Path(path_type=Path, file_okay=False),
     default="fairfox-score",
     show_default=True,
     metavar="DIR",
-    help="Folder for summary.json and scores.parquet.",
 )
 def score(test: Path, model: str, tables: tuple[str, ...], *, out: Path, trust_model: bool, **options: Any) -> None:
     """Score every person in TABLE for unfair treatment by MODEL with TEST, a file that `fairfox fit` wrote.
@@ -79,124 +74,103 @@ def score(test: Path, model: str, tables: tuple[str, ...], *, out: Path, trust_m
     scores; people of TABLE should be others than TEST was fitted on.
 
     Parquet is streamed: files, folders, patterns and URLs of any size, in parts, on all cores. A run that was
-    interrupted goes on where it stopped when the same command is given again.
+    interrupted is resumed when the same command is given again.
     """
     engine = _engine(options.pop("engine"), tables)
-    streamed = {name: options.pop(name) for name in _STREAMED}
+    streamed = {name: value for name in _STREAMED if (value := options.pop(name))}
     endpoint = take_endpoint_options(options)
     if engine == "memory":
-        given = next((name for name, value in streamed.items() if value), None)
-        if given is not None:
-            raise OptionError(f"--{given.replace('_', '-')} is for Parquet that is streamed; leave it out")
-        _score_table(test, model, tables[0], out, trust=trust_model, endpoint=endpoint, options=options)
-    else:
-        _score_files(test, model, tables, out, engine, streamed, trust=trust_model, endpoint=endpoint, options=options)
+        if streamed:
+            raise OptionError(
+                f"--{next(iter(streamed)).replace('_', '-')} is for Parquet that is streamed; leave it out"
+            )
+        _score_table(test, find_model(model, trust=trust_model, endpoint=endpoint), model, tables[0], out, options)
+        return
+    from fairfox.models.http import is_url
+    from fairfox.streaming.sources import ModelSource
+
+    if not is_url(model) or endpoint.get("max_calls"):
+        find_model(model, trust=trust_model, endpoint=endpoint)  # refuses options that it is not for
+    if endpoint.get("max_calls"):
+        if engine != "files":
+            raise OptionError("--max-calls counts the calls of one process; leave it out, or --engine")
+        streamed["workers"] = 1
+    _score_files(test, ModelSource(model, trust_model, endpoint), tables, out, options, engine=engine, **streamed)
 
 
 def _engine(given: str | None, tables: tuple[str, ...]) -> str:
-    """Return who does the work; several tables, and whatever is no single file, are streamed."""
-    from fairfox.scale.places import is_parquet
+    """Return what does the work; several tables, and whatever is no single file, are streamed."""
+    from fairfox.streaming.sources import is_parquet
 
     other = [table for table in tables if not is_parquet(table)]
     if given in (None, "memory") and other and len(tables) == 1:
         return "memory"
     if given == "memory" and (len(tables) > 1 or not Path(tables[0]).is_file()):
         raise OptionError("--engine memory takes one file; leave it out to stream Parquet")
-    if given == "memory":
-        return given
-    if other:
+    if other and given != "memory":
         raise OptionError(f"'{other[0]}' is no Parquet; give one table of another kind at a time, or all as Parquet")
     return given or "files"
 
 
 def _score_files(
-    test: Path,
-    model: str,
-    tables: tuple[str, ...],
-    out: Path,
-    engine: Any,
-    streamed: dict[str, Any],
-    *,
-    trust: bool,
-    endpoint: dict[str, Any],
-    options: dict[str, Any],
+    test: Path, model: Any, tables: tuple[str, ...], out: Path, options: dict[str, Any], **streamed: Any
 ) -> None:
-    """Score Parquet in parts, and say what was found."""
+    """Score Parquet in parts, and print the results."""
     from rich.console import Console
 
     from fairfox.cli.progress import progress_bar
-    from fairfox.models.http_model import is_url
-    from fairfox.report.text import people
-    from fairfox.scale.files import score_files
-    from fairfox.scale.job import ModelSource
+    from fairfox.streaming.files import MANIFEST, SCORES, SUMMARY, score_files
 
-    if not is_url(model) or endpoint.get("max_calls"):
-        find_model(model, trust=trust, endpoint=endpoint)  # refuses what it is not for
-    if endpoint.get("max_calls"):
-        if engine != "files":
-            raise OptionError("--max-calls counts the calls of one process; leave it out, or --engine")
-        streamed["workers"] = 1
     delta = options.pop("delta")
-    kept = {name: value for name, value in streamed.items() if value is not None}
     with progress_bar(Console(stderr=True)) as progress:
-        source = ModelSource(model, trust, endpoint)
-        summary = score_files(
-            test, source, tables, out, delta=delta, options=options, engine=engine, progress=progress, **kept
-        )
-    protected = ", ".join(summary["settings"]["protected"])
-    click.echo(
-        f"fairfox score of {people(summary['counts']['people'])}, test {summary['test']}, protected: {protected}"
-    )
-    for sentence in summary["in_words"]:
-        click.echo(sentence)
-    for warning in summary["warnings"]:
-        click.echo(f"Warning: {warning}", err=True)
-    files = ", ".join(str(out / name) for name in ("scores.parquet", "summary.json", "manifest.json"))
-    click.echo(f"Written: {files}", err=True)
+        summary = score_files(test, model, tables, out, delta=delta, options=options, progress=progress, **streamed)
+    people, protected = summary["counts"]["people"], summary["settings"]["protected"]
+    files = [out / name for name in (SCORES, SUMMARY, MANIFEST)]
+    _print(people, summary["test"], protected, summary["in_words"], summary["warnings"], files)
 
 
-def _score_table(
-    test: Path, model: str, table: str, out: Path, *, trust: bool, endpoint: dict[str, Any], options: dict[str, Any]
-) -> None:
-    """Score one table that fits into memory, and say what was found."""
-    from fairfox.report.text import people
-    from fairfox.report.verdict import verdict
-    from fairfox.storage import load_test
+def _score_table(test: Path, model: object, spec: str, table: str, out: Path, options: dict[str, Any]) -> None:
+    """Score one table that fits into memory, and print the results."""
+    from fairfox.fairtests.storage import load_test
+    from fairfox.pipeline import score as score_people
+    from fairfox.report.sentences import verdict_lines
+    from fairfox.streaming.batches import consistent
 
     fitted = load_test(test)
-    target = find_model(model, trust=trust, endpoint=endpoint)
-    result = _scored(fitted, target, table, str(test), options)
-    result.settings.update({"model_source": getattr(target, "shown", model), "table": table, "fitted": str(test)})
-    scores, summary = _write(result, out)
-    click.echo(f"fairfox score of {people(len(result))}, test {result.test}, protected: {', '.join(result.variables)}")
-    for sentence in verdict(result):
+    with consistent(f"The test '{test}'"):
+        result = score_people(fitted, model, Path(table), delta=options.pop("delta"), options=options)
+    result.settings.update({"model_source": getattr(model, "shown", spec), "table": table, "fitted": str(test)})
+    files = _write(result, out)
+    _print(len(result), result.test, result.variables, verdict_lines(result), result.warnings, files)
+
+
+def _print(
+    count: int,
+    test: str,
+    protected: Sequence[str],
+    sentences: Sequence[str],
+    warnings: Sequence[str],
+    files: Sequence[Path],
+) -> None:
+    from fairfox.report.text import people
+
+    click.echo(f"fairfox score of {people(count)}, test {test}, protected: {', '.join(protected)}")
+    for sentence in sentences:
         click.echo(sentence)
-    for warning in result.warnings:
+    for warning in warnings:
         click.echo(f"Warning: {warning}", err=True)
-    click.echo(f"Written: {scores}, {summary}", err=True)
+    click.echo(f"Written: {', '.join(map(str, files))}", err=True)
 
 
-def _scored(fitted: FittedTest, target: object, table: str, name: str, options: dict[str, Any]) -> AuditResult:
-    """Return the scores; a test whose tensors turn out to be of wrong shapes was not written by `fairfox fit`."""
-    try:
-        return fitted.score(target, Path(table), **options)
-    except (RuntimeError, IndexError) as error:
-        if isinstance(error, FairfoxError):
-            raise
-        raise FileError(
-            f"The test '{name}' does not fit together ({type(error).__name__}); write it again with fairfox fit"
-        ) from error
-
-
-def _write(result: AuditResult, folder: Path) -> tuple[Path, Path]:
+def _write(result: AuditResult, folder: Path) -> list[Path]:
     """Write scores.parquet and summary.json, both or none, and return their paths."""
     import pyarrow.parquet as pq
 
     from fairfox.data.files import written_whole
 
-    paths = folder / "scores.parquet", folder / "summary.json"
+    paths = [folder / "scores.parquet", folder / "summary.json"]
     taken = next((path for path in paths if path.is_dir()), None)
-    if taken is not None:  # found out before the first rename
+    if taken is not None:  # noticed before the first rename
         raise FileError(f"'{taken}' is a folder, not a file; move it away or choose another folder")
     table, text = result.scores_table(), result.to_json()
     try:

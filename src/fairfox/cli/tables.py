@@ -6,8 +6,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fairfox.comparison import Comparison
-from fairfox.report.lines import (
+from fairfox.findings import Finding, TestComparison
+from fairfox.report.sentences import (
     alignment_line,
     check_lines,
     flip_lines,
@@ -15,11 +15,13 @@ from fairfox.report.lines import (
     quality_line,
     reading_lines,
     signed_word,
+    skipped_lines,
+    training_line,
     variable_lines,
+    verdict_lines,
 )
-from fairfox.report.text import cell, ended, heading_unit, megabytes, number, people, percent
-from fairfox.report.verdict import verdict
-from fairfox.result import AuditResult, Finding
+from fairfox.report.text import cell, ended, heading_unit, number, people, percent
+from fairfox.result import AuditResult
 
 MOST_FEATURES = 8
 
@@ -28,7 +30,7 @@ def print_result(result: AuditResult, console: Console) -> None:
     """Print what a validator needs to decide; names from the table are printed as text, never as markup."""
     what = f"fairfox audit of {people(len(result))}, test {result.test}, protected: {', '.join(result.variables)}"
     console.print(_text(what, style="bold"))
-    for sentence in verdict(result):
+    for sentence in verdict_lines(result):
         console.print(_text(sentence))
     for reason, count in result.abstained_by_reason.items():
         console.print(_text(f"{people(count)} not judged: {reason}"))
@@ -52,16 +54,14 @@ def print_result(result: AuditResult, console: Console) -> None:
         _print_comparison(result, result.comparison, console)
 
 
-def _print_comparison(result: AuditResult, comparison: Comparison, console: Console) -> None:
-    table = _table("Test", [f"Rank correlation with {result.test}", "Seconds", "Memory"])
+def _print_comparison(result: AuditResult, comparison: TestComparison, console: Console) -> None:
+    table = _table("Test", [f"Rank correlation with {result.test}", "Seconds"])
     own = comparison.agreement[:, comparison.tests.index(result.test)].tolist()
-    for (name, cost), rho in zip(comparison.costs.items(), own, strict=True):
-        table.add_row(name, number(rho), f"{cost.seconds:.1f}", megabytes(cost.memory))
+    for (name, seconds), rho in zip(comparison.seconds.items(), own, strict=True):
+        table.add_row(name, number(rho), f"{seconds:.1f}")
     console.print(table)
-    seconds = f"{comparison.training.seconds:.1f} s"
-    console.print(_text(f"Training the auxiliaries that move and faux share took {seconds} more."))
-    for name, why in comparison.skipped.items():
-        console.print(_text(ended(f"{name} was not run: {why}")))
+    for line in (training_line(result), *skipped_lines(result)):
+        console.print(_text(ended(line)))
 
 
 def _print_evidence(result: AuditResult, finding: Finding, console: Console) -> None:

@@ -15,7 +15,7 @@ LOWER, HIGHER = 0, 1  # where a continuous variable goes: one standard deviation
 
 
 class Contrast(NamedTuple):
-    """One way to be compared: a protected variable, and towards which of its values.
+    """Who people are compared with: a protected variable, and towards which of its values.
 
     `towards` is a class, LOWER or HIGHER for a number, or None: the other one of two groups, or per unit of a number.
     """

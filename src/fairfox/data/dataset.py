@@ -1,20 +1,22 @@
-"""What a dataset is: encoded individuals, their protected variables, and what x's columns mean."""
+"""Individuals as tensors: features x, labels y, protected variables c, and what the columns mean; folds, resampling."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from fairfox.data.table import Level
 from fairfox.errors import DataError, ShapeError
 
-Level = str | int | float | bool | None
 FeatureKind = Literal["continuous", "categorical"]
 ProtectedKind = Literal["binary", "categorical", "continuous"]
+COMBINATIONS = 32  # of categories in `expand_blocks`: exact up to here, else as many draws
 
 
 @dataclass(frozen=True)
@@ -89,14 +91,13 @@ class Truth:
     dx_dc: Tensor | None = None  # (N, D, K)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Dataset:
     """Individuals as tensors: features x, protected variables c, labels y.
 
     Example:
-        >>> data = Dataset.from_arrays([[0.0, 1.0], [1.0, 0.0]], c=[0, 1])
-        >>> len(data), data.x.shape
-        (2, torch.Size([2, 2]))
+        >>> Dataset.from_arrays([[0.0, 1.0], [1.0, 0.0]], c=[0, 1])
+        <Dataset of 2 people, 2 features in 2 columns; c: 1 of 0, 1 of 1>
     """
 
     x: Tensor  # (N, D)
@@ -206,11 +207,31 @@ class Dataset:
         taken = ((place + 1) * fraction).floor() > (place * fraction).floor()
         return self[order[taken].sort().values], self[order[~taken].sort().values]
 
-    def _repr_html_(self) -> str:
-        """Return what a notebook shows: size, protected groups, features; nobody's row."""
-        from fairfox.report.snippet import dataset_card
+    def __repr__(self) -> str:
+        """Return how many people there are, their protected groups and what else is known of them; nobody's row."""
+        parts = [f"{len(self):,} people, {len(self.features):,} features in {self.x.shape[1]:,} columns"]
+        for v, p in enumerate(self.protected):
+            values = self.c[:, v]
+            sizes = [(f"of {level}", values == k) for k, level in enumerate(p.levels)]
+            sizes = sizes or [("with a number", ~values.isnan())]
+            counts = [(int(members.sum()), words) for words, members in [*sizes, ("unknown", values.isnan())]]
+            parts.append(f"{p.name}: " + ", ".join(f"{n:,} {words}" for n, words in counts if n))
+        known = {"labels": self.y, "weights": self.weights, "true counterfactuals": self.truth}
+        parts += [name for name, held in known.items() if held is not None]
+        return f"<Dataset of {'; '.join(parts)}>"
 
-        return dataset_card(self)
+
+def rows_sha256(data: Dataset) -> str:
+    """Return the hash of encoded rows and protected values."""
+    return tensors_sha256(data.x, data.c)
+
+
+def tensors_sha256(*parts: Tensor) -> str:
+    """Return the hash of the numbers of tensors, one after the other."""
+    found = sha256()
+    for part in parts:
+        found.update(part.contiguous().numpy(force=True).tobytes())
+    return found.hexdigest()
 
 
 def missing_columns(data: Dataset) -> Tensor:
@@ -247,6 +268,52 @@ def _on_simplex(block: Tensor) -> Tensor:
         return shares
     largest = torch.zeros_like(block).scatter(1, block.argmax(1, keepdim=True), 1.0)
     return torch.where(lost, largest, shares)
+
+
+def expand_blocks(x: Tensor, blocks: Sequence[slice], *, seed: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return rows with one category per block (R, D), the weight of each (R,), and whose row each is (R,).
+
+    Blocks of x (N, D) hold shares that sum to 1, or to 0 for a category nobody knows, which stays so. The product
+    distribution over the blocks: exact up to 32 combinations, else 32 draws with common random numbers (the same
+    for everyone, so that neither order nor batches matter).
+    """
+    support = torch.stack([(x[:, b] > 1e-9).sum(1).clamp(min=1) for b in blocks], dim=1)  # (N, B)
+    combinations = support.double().prod(1)
+    exact = combinations <= COMBINATIONS
+    repeats = torch.where(exact, combinations, float(COMBINATIONS)).long()
+    owner = torch.repeat_interleave(torch.arange(len(x), device=x.device), repeats)
+    place = torch.arange(len(owner), device=x.device) - (repeats.cumsum(0) - repeats)[owner]  # 0.. for each individual
+    rows = x[owner]
+    weights = torch.where(exact, 1.0, 1.0 / COMBINATIONS).double()[owner]
+    draws = uniform_draws(len(blocks), seed=seed).to(x)[place.clamp(max=COMBINATIONS - 1)]  # (R, B)
+    digits = _digits(place, support[owner])
+    for j, block in enumerate(blocks):
+        share, order = (part[owner] for part in x[:, block].sort(dim=1, descending=True, stable=True))
+        drawn = (share.cumsum(1) < draws[:, j, None]).sum(1).minimum(support[owner, j] - 1)
+        chosen = torch.where(exact[owner], digits[:, j], drawn)[:, None]
+        empty = share[:, :1] <= 0
+        counts = exact[owner] & ~empty[:, 0]
+        weights = torch.where(counts, weights * share.gather(1, chosen)[:, 0].double(), weights)
+        whole = torch.zeros_like(share).scatter_(1, order.gather(1, chosen), 1.0)
+        rows[:, block] = torch.where(empty, 0.0, whole)
+    return rows, weights, owner
+
+
+def uniform_draws(blocks: int, *, seed: int) -> Tensor:
+    """Return a Latin hypercube of uniforms (32, B): every block's shares are hit evenly."""
+    generator = torch.Generator().manual_seed(seed)
+    offsets = torch.rand(COMBINATIONS, blocks, generator=generator, dtype=torch.float64)
+    order = torch.stack([torch.randperm(COMBINATIONS, generator=generator) for _ in range(blocks)], dim=1)
+    return (order + offsets) / COMBINATIONS
+
+
+def _digits(place: Tensor, support: Tensor) -> Tensor:
+    """Return which category each block shows in the combination numbered `place`: its digits in the bases `support`."""
+    digits = []
+    for base in support.unbind(1):
+        digits.append(place % base)
+        place = place // base
+    return torch.stack(digits, dim=1)
 
 
 def assign_folds(c: Tensor, folds: int, *, seed: int) -> Tensor:

@@ -1,18 +1,43 @@
-"""Columns back into a data frame of the user's own kind, with its dtypes and its way to say that a value is missing."""
+"""Data frames for models: of the user's own kind, with its dtypes and what it writes where a value is missing."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import narwhals as nw
 import numpy as np
+import pyarrow as pa
 
-from fairfox.data.columns import Table, level_key, same_text
-from fairfox.data.table import to_native_frame
-from fairfox.errors import DataError
-from fairfox.extras import require
+from fairfox.data.table import Table, level_key, same_text
+from fairfox.errors import DataError, require
+
+_TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+
+
+def to_native_frame(table: Table) -> Any:
+    """Return the frame a model on tables receives: the user's own kind; pandas for tables read from files or arrays.
+
+    In the pandas frame text is object, missing values are NaN, whole numbers and booleans stay so where none is
+    missing.
+    """
+    native = table.to_native()
+    if not isinstance(native, pa.Table):
+        return native
+    pandas = require("pandas", why="to hand the model its table")
+    columns = zip(native.column_names, native.columns, strict=True)
+    return pandas.DataFrame({name: _pandas_column(pandas, column) for name, column in columns})
+
+
+def _pandas_column(pandas: ModuleType, column: pa.ChunkedArray) -> Any:
+    """Return the column as a pandas Series with NaN for what is missing: scikit-learn does not look for None."""
+    if not (any(test(column.type) for test in _TEXTS) or (pa.types.is_boolean(column.type) and column.null_count)):
+        return column.to_pandas()
+    values = column.to_numpy(zero_copy_only=False).astype(object)
+    values[column.is_null().to_numpy()] = np.nan
+    return pandas.Series(values, dtype=object)
 
 
 @dataclass(frozen=True)

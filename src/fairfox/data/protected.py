@@ -1,24 +1,44 @@
-"""Protected variables as a user names them: columns, cuts such as age<25, their crossing, and names of groups."""
+"""Protected variables as a user names them: columns, cuts such as age<25, intersections; and the names of groups."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
+import torch
+from torch import Tensor
 
-from fairfox.data.columns import Series, Table, column, level_name, levels_of, listed, missing, numbers
-from fairfox.data.dataset import Level, Protected, group_name
-from fairfox.data.merging import kind_of, merge_rare_classes
+from fairfox.data.dataset import Protected, ProtectedKind, group_name
 from fairfox.data.sources import COMPARE, Crossing, Cut, Number, ProtectedSource, Values
+from fairfox.data.table import (
+    Level,
+    Series,
+    Table,
+    check_column,
+    column,
+    floats,
+    join_columns,
+    level_name,
+    levels_of,
+    listed,
+    missing,
+)
 from fairfox.errors import ColumnError, DataError, OptionError, did_you_mean
 
 MOST_CLASSES = 50
+LEAST_NAMED = 5  # people of a class whose name is shown where it is merged
+MOST_NAMED = 3  # classes in the name of a merged one
+_RANGES = 4  # groups of a protected number
+_SEVERAL = 5  # people who have a number that may be shown
 _MOST_CODES = 10  # whole numbers with as many values at most are classes
 _OPERATOR = "<=|>=|==|!=|<|>|="
 _CUT = re.compile(rf"^(?P<column>.+?)\s*(?P<op>{_OPERATOR})\s*(?P<value>.+)$")
-_WAY_OUT = (
+_REMEDY = (
     "give a reference table that has it (reference, --reference), "
     "or read it from another table (protected_from, --protected-from TABLE --on ID)"
 )
@@ -70,16 +90,19 @@ def read_protected(
     name = spec if cut is None else cut.column
     if name not in table.columns:
         hint = did_you_mean(name, list(table.columns))
-        raise ColumnError(f"The table has no column '{name}'.{hint} If it is not meant to have it, {_WAY_OUT}")
+        raise ColumnError(f"The table has no column '{name}'.{hint} If it is not meant to have it, {_REMEDY}")
     if missing(column(table, name)).all():
-        raise DataError(f"The protected column '{name}' has no values: nobody's group is known; {_WAY_OUT}")
+        raise DataError(f"The protected column '{name}' has no values: nobody's group is known; {_REMEDY}")
     if cut is not None:
         return _read_cut(cut, table)
     series = column(table, name)
     if series.dtype.is_temporal():
         raise DataError(f"The protected column '{name}' holds dates or times; turn it into a number, such as a year")
     if _is_continuous(name, series, categorical, continuous):
-        return _read_number(name, series, table)
+        number = ProtectedSource(Protected(name, "continuous", (), name), Number(name))
+        if len(np.unique(number.encode(table)[~missing(series)])) < 2:
+            raise DataError(_one_value(name, levels_of(series)))
+        return number
     source = _read_classes(name, levels_of(series))
     if merge_rare is not None:
         source = merge_rare_classes(source, source.encode(table), merge_rare)
@@ -92,6 +115,44 @@ def column_of(spec: str, columns: Sequence[str]) -> str:
     """Return the column that a protected variable is read from: "age" of "age<25", unless there is one named so."""
     cut = _parse_cut(spec, columns)
     return spec if cut is None else cut.column
+
+
+class Joined(NamedTuple):
+    """The people with their protected columns, and how many of them were found in the other table."""
+
+    table: Table
+    matched: int
+
+
+def join_protected(table: Table, other: Table, *, on: str, specs: Sequence[str]) -> Joined:
+    """Return the people of `table`, in order, with the protected columns that `other` has for their ids.
+
+    `specs` are protected columns or cuts; how ids are compared is in `join_columns`.
+    """
+    check_column(table, on, role="id column")
+    if on not in other.columns:
+        raise ColumnError(
+            f"The table with the protected columns has no id column '{on}'.{did_you_mean(on, list(other.columns))}"
+        )
+    every = [*table.columns, *other.columns]
+    wanted = list(dict.fromkeys(column_of(spec, every) for spec in specs))
+    for name in wanted:
+        if name in table.columns and name in other.columns:
+            raise OptionError(
+                f"The protected column '{name}' is in the audited table and in the one it should be read from; "
+                "choose one: leave it out of the other"
+            )
+        if name not in every:
+            raise ColumnError(
+                f"The table with the protected columns has no column '{name}'.{did_you_mean(name, list(other.columns))}"
+            )
+    taken = [name for name in wanted if name in other.columns]
+    if not taken:
+        raise OptionError(
+            f"The table with the protected columns has none of {listed([repr(name) for name in wanted], most=5)}, "
+            "which the audited table has; leave out protected_from (--protected-from), or name a column of that table"
+        )
+    return Joined(*join_columns(table, other, taken, on=on))
 
 
 def cross(sources: Sequence[ProtectedSource], table: Table, *, merge_rare: float | None = None) -> ProtectedSource:
@@ -163,6 +224,136 @@ def find_group(protected: Sequence[Protected], text: str) -> tuple[int, int]:
     raise OptionError(_no_group(protected, text))
 
 
+@dataclass(frozen=True)
+class NumberGroups:
+    """The groups of a protected number: ranges of about as many people each, the same wherever people are grouped.
+
+    Cuts are short numbers that tell nobody's value: few have it, or several people do. The ends are open, so that no
+    extreme value is shown.
+
+    Example:
+        >>> groups = NumberGroups.of(torch.tensor([18.0, 22.0, 33.0, 38.0, 47.0, 51.0, 62.0, 71.0]))
+        >>> groups.names
+        ('below 30', '30 to below 40', '40 to below 60', '60 and above')
+        >>> groups.assign(torch.tensor([64.0, 19.0, float("nan")])).tolist()
+        [3, 0, -1]
+    """
+
+    cuts: tuple[float, ...]  # in increasing order
+    names: tuple[str, ...]  # one more than cuts, in the same order
+
+    @classmethod
+    def of(cls, values: Tensor) -> NumberGroups:
+        """Return the quarters of the fitting people's values (N,), fewer where many have the same; NaN: unknown."""
+        known = values.detach().double().cpu()
+        known = known[~known.isnan()]
+        if not len(known):
+            return cls((), ("any",))
+        quantiles = torch.quantile(known, torch.linspace(0, 1, _RANGES + 1, dtype=torch.float64)[1:-1])
+        quarter = torch.bucketize(known, quantiles, right=True)
+        parts = [known[quarter == k] for k in quarter.unique()]
+        found = [_cut_between(below, above) for below, above in pairwise(parts)]
+        if not found:
+            return cls((), ("any",))
+        words = [word for _, word in found]
+        middle = [f"{low} to below {high}" for low, high in pairwise(words)]
+        return cls(tuple(cut for cut, _ in found), (f"below {words[0]}", *middle, f"{words[-1]} and above"))
+
+    def assign(self, values: Tensor) -> Tensor:
+        """Return the place of everyone's group among the names (N,), -1 where the value is unknown."""
+        own = values.detach().double().cpu().contiguous()
+        place = torch.bucketize(own, torch.tensor(self.cuts, dtype=torch.float64), right=True)
+        return torch.where(own.isnan(), -1, place)
+
+
+def _cut_between(below: Tensor, above: Tensor) -> tuple[float, str]:
+    """Return the shortest number above all of some values and not above any of others, and how it is written.
+
+    It is nobody's value, or one that several people have; of equally short ones that nearest to the middle of the gap.
+    """
+    first = above.min()
+    low, high = Decimal(float(below.max())), Decimal(float(first))
+    shared = int((above == first).sum()) >= _SEVERAL
+    place = max(abs(low), abs(high)).adjusted()
+    while True:
+        step = Decimal(1).scaleb(place)
+        for cut in ((low + high) / 2).quantize(step), *([high.quantize(step)] if shared else []):
+            if low < cut < high or (shared and cut == high):
+                short = (cut + 0).normalize()  # adding 0 takes the sign from -0
+                words = f"{short:f}" if -5 <= short.adjusted() <= 15 else str(short)
+                return float(cut) if float(cut) > float(low) else float(high), words
+        place -= 1
+
+
+# --- rare classes ---------------------------------------------------------------------------------------------------
+
+
+def merge_rare_classes(source: ProtectedSource, c: np.ndarray, limit: float) -> ProtectedSource:
+    """Return the variable with its rare classes put together as "other (A, B)", the last class.
+
+    `c` (N,) are the classes of the fitting rows; see `classes_to_merge` for the rule, and `merged_names` for whose name
+    stays. A value that the fitting rows do not have joins the new class too.
+    """
+    variable, reader = source.variable, source.reader
+    if not isinstance(reader, Values | Crossing):  # a number, or the two sides of a cut
+        return source
+    counts = np.bincount(c[~np.isnan(c)].astype(int), minlength=len(variable.levels))
+    gone = classes_to_merge(counts, limit)
+    if len(gone) == len(counts):
+        raise DataError(
+            f"Every group of '{variable.name}' is rarer than {limit:g}, so that merge_rare (--merge-rare) would leave "
+            "one group; give a smaller share, or a cut that makes two groups"
+        )
+    if not gone:
+        return source
+    kept = [k for k in range(len(counts)) if k not in gone]
+    name, made_of = merged_names([variable.levels[k] for k in gone], counts[gone])
+    levels = (*(variable.levels[k] for k in kept), name)
+    new_class = {k: j for j, k in enumerate(kept)} | dict.fromkeys(gone, len(kept))
+    return ProtectedSource(
+        replace(variable, kind=kind_of(levels), levels=levels),
+        replace(reader, classes=tuple(new_class[k] for k in reader.classes), rest=len(kept)),
+        {name: made_of},
+    )
+
+
+def classes_to_merge(counts: Sequence[int] | np.ndarray, limit: float) -> list[int]:
+    """Return the classes to put together, in their order, none where no class is rarer than `limit`.
+
+    They are those with a smaller share than `limit`; where it is only one, the next smallest class joins it.
+    """
+    counts = np.asarray(counts)
+    shares = counts / max(counts.sum(), 1)
+    by_size = np.argsort(shares, kind="stable")  # of equal ones the first in order
+    taken = int((shares < limit).sum())
+    if len(counts) <= 2 or taken == 0:
+        return []
+    return sorted(by_size[: max(taken, 2)].tolist())
+
+
+def merged_names(names: Sequence[str], counts: Sequence[int] | np.ndarray) -> tuple[str, tuple[str, ...]]:
+    """Return what a merged class is called, and what it is made of: the names of classes of some size.
+
+    The others are counted: a name that a handful of people have says something about each of them.
+
+    Example:
+        >>> merged_names(["Asian", "Inuit", "Other"], [31, 1, 8])
+        ('other (Asian, Other and 1 more)', ('Asian', 'Other', '1 rare class'))
+    """
+    large = [name for name, count in zip(names, counts, strict=True) if count >= LEAST_NAMED]
+    shown, rest = large[:MOST_NAMED], len(names) - len(large)
+    more, rare = len(names) - len(shown), f"{rest} rare class{'' if rest == 1 else 'es'}"
+    if not large:
+        return f"other ({rare})", (rare,)
+    name = f"other ({', '.join(shown)}{f' and {more} more' if more else ''})"
+    return name, (*large, rare) if rest else tuple(large)
+
+
+def kind_of(levels: Sequence[str]) -> ProtectedKind:
+    """Return "binary" for two classes, "categorical" for more."""
+    return "binary" if len(levels) == 2 else "categorical"
+
+
 # --- reading one variable ------------------------------------------------------------------------------------------
 
 
@@ -177,16 +368,9 @@ def _is_continuous(name: str, series: Series, categorical: Sequence[str], contin
         return True
     if name in categorical or not series.dtype.is_numeric():
         return False
-    values = np.unique(numbers(series)[~missing(series)])
+    values = np.unique(floats(series)[~missing(series)])
     whole = bool((values == np.round(values)).all())
     return len(values) > 2 and not (whole and len(values) <= _MOST_CODES)
-
-
-def _read_number(name: str, series: Series, table: Table) -> ProtectedSource:
-    source = ProtectedSource(Protected(name, "continuous", (), name), Number(name))
-    if len(np.unique(source.encode(table)[~missing(series)])) < 2:
-        raise DataError(_one_value(name, levels_of(series)))
-    return source
 
 
 def _read_classes(name: str, values: Sequence[Level]) -> ProtectedSource:
@@ -203,7 +387,7 @@ def _read_classes(name: str, values: Sequence[Level]) -> ProtectedSource:
 def _too_many(name: str, series: Series, classes: int) -> str:
     cut, number = f"{name}={level_name(levels_of(series)[0])}", ""
     if series.dtype.is_numeric():
-        cut = f"{name}<{np.nanmedian(numbers(series)):g}"
+        cut = f"{name}<{np.nanmedian(floats(series)):g}"
         number = f", or read it as a number (continuous, --continuous {name})"
     return (
         f"The protected column '{name}' has {classes} different values, more than {MOST_CLASSES} groups; if it is no "
@@ -247,7 +431,7 @@ def _is_number(text: str) -> bool:
 
 
 def _with_references(sources: Sequence[ProtectedSource], groups: Sequence[str]) -> tuple[ProtectedSource, ...]:
-    """Return the variables, those with a reference group knowing it."""
+    """Return the variables with the reference groups that were named."""
     variables = [source.variable for source in sources]
     chosen: dict[int, int] = {}
     for text in groups:

@@ -8,8 +8,19 @@ from typing import Protocol
 
 import numpy as np
 
-from fairfox.data.columns import Table, column, level_name, listed, missing, numbers, objects, places_of, same_text
-from fairfox.data.dataset import Level, Protected
+from fairfox.data.dataset import Protected
+from fairfox.data.table import (
+    Level,
+    Table,
+    column,
+    floats,
+    level_name,
+    listed,
+    missing,
+    objects,
+    places_of,
+    same_text,
+)
 from fairfox.errors import DataError
 
 COMPARE = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal}
@@ -97,7 +108,7 @@ class Number:
             raise DataError(
                 f"The protected column '{self.column}' holds {series.dtype} here and was numeric in the fitting rows"
             )
-        values = np.where(gone, np.nan, numbers(series))
+        values = np.where(gone, np.nan, floats(series))
         infinite = int(np.isinf(values).sum())
         if infinite:
             raise DataError(
@@ -132,7 +143,7 @@ class Cut:
                 f"The cut '{self.column}{self.operator}{self.value}' compares numbers, and column '{self.column}' "
                 f"holds {series.dtype}; use {self.column}=VALUE"
             )
-        values = np.full(len(series), np.nan) if gone.all() else numbers(series)
+        values = np.full(len(series), np.nan) if gone.all() else floats(series)
         return np.where(gone, np.nan, COMPARE[self.operator](values, float(self.value)))
 
 

@@ -1,4 +1,4 @@
-"""Tables as they come: files, frames and plain arrays, all through one door."""
+"""Tables as they come: files, frames and plain arrays, all through one door, and their columns as arrays."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ import os
 import zlib
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import narwhals as nw
@@ -22,9 +21,11 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
-from fairfox.errors import ColumnError, DataError, FileError, ShapeError, did_you_mean
-from fairfox.extras import require
+from fairfox.errors import ColumnError, DataError, FileError, OptionError, ShapeError, did_you_mean
 
+Table = nw.DataFrame[Any]
+Series = nw.Series[Any]
+Level = str | int | float | bool | None  # a category's value; None: missing
 # What `pandas.read_csv` takes as missing, so that a model sees what its owner saw, and the "?" of the UCI files.
 MISSING = (
     *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA"),
@@ -34,7 +35,7 @@ BOOLEANS = ("true", "True", "TRUE", "false", "False", "FALSE")
 DELIMITERS = ",;\t|"
 
 
-def load_table(source: object) -> nw.DataFrame[Any]:
+def load_table(source: object) -> Table:
     """Return the table behind a path, a pandas, polars or pyarrow table, or a 2-D array, as a narwhals frame.
 
     Files are recognised by their extension: CSV (`.csv`, `.tsv`, `.txt`, each also `.gz`; separated by comma,
@@ -71,7 +72,7 @@ def column_names(table: Any) -> list[str]:
     return list(table.column_names if isinstance(table, pa.Table) else getattr(table, "columns", ()))
 
 
-def check_column(table: nw.DataFrame[Any], name: str, *, role: str = "column") -> None:
+def check_column(table: Table, name: str, *, role: str = "column") -> None:
     """Raise a ColumnError that suggests the closest name when `name` is no column of the table."""
     native = table.to_native()
     if isinstance(native, pa.Table) and native.schema.get_field_index(name) >= 0:  # it writes down no list of all names
@@ -80,38 +81,165 @@ def check_column(table: nw.DataFrame[Any], name: str, *, role: str = "column") -
         raise ColumnError(f"The table has no {role} '{name}'.{did_you_mean(name, table.columns)}")
 
 
-def to_native_frame(table: nw.DataFrame[Any]) -> Any:
-    """Return the frame a model on tables receives: the user's own kind; pandas for tables read from files or arrays.
+def split_columns(given: str | Iterable[str]) -> list[str]:
+    """Return the column names in a text with commas between them, without the blanks around them.
 
-    In the pandas frame text is object, missing values are NaN, whole numbers and booleans stay so where none is
-    missing.
+    A name with a comma in it stands in quotes, as in a CSV file. A list of names is returned as it is.
+
+    Example:
+        >>> split_columns('income, "debt, in all", age')
+        ['income', 'debt, in all', 'age']
     """
-    native = table.to_native()
-    if not isinstance(native, pa.Table):
-        return native
-    pandas = require("pandas", why="to hand the model its table")
-    columns = zip(native.column_names, native.columns, strict=True)
-    return pandas.DataFrame({name: _pandas_column(pandas, column) for name, column in columns})
+    if not isinstance(given, str):
+        return list(given)
+    names = [name.strip() for name in next(csv.reader([given], skipinitialspace=True), [])]
+    if not (names and all(names)):
+        raise OptionError(f"{given!r} names a column that has no name; give names with one comma between two of them")
+    return names
 
 
-def _pandas_column(pandas: ModuleType, column: pa.ChunkedArray) -> Any:
-    """Return the column as a pandas Series with NaN for what is missing: scikit-learn does not look for None."""
-    if not (_is_text(column.type) or (pa.types.is_boolean(column.type) and column.null_count)):
-        return column.to_pandas()
-    values = column.to_numpy(zero_copy_only=False).astype(object)
-    values[column.is_null().to_numpy()] = np.nan
-    return pandas.Series(values, dtype=object)
+# --- columns -------------------------------------------------------------------------------------------------------
+
+
+def column(table: Table, name: str) -> Series:
+    """Return a column, or raise a ColumnError that suggests the closest name."""
+    check_column(table, name)
+    return table.get_column(name)
+
+
+def missing(series: Series) -> np.ndarray:
+    """Return which values are missing (N,): null, None and NaN alike."""
+    gone = np.asarray(series.is_null().to_numpy(), dtype=bool)
+    if series.dtype.is_float():
+        gone = gone | np.asarray(series.is_nan().fill_null(True).to_numpy(), dtype=bool)
+    return gone
+
+
+def floats(series: Series) -> np.ndarray:
+    """Return a numeric column as floats (N,), NaN where a value is missing; whole numbers above 2^53 are rounded."""
+    if series.dtype.is_integer():  # numpy rounds where Arrow refuses to
+        gone = np.asarray(series.is_null().to_numpy(), dtype=bool)
+        values = np.asarray((series.fill_null(0) if gone.any() else series).to_numpy()).astype(float)
+        values[gone] = np.nan
+        return values
+    return np.asarray(series.cast(nw.Float64).to_numpy(), dtype=float)
+
+
+def objects(series: Series) -> np.ndarray:
+    """Return the values as Python objects (N,), None where one is missing."""
+    out = np.empty(len(series), dtype=object)
+    out[:] = series.to_list()
+    out[missing(series)] = None
+    return out
+
+
+def levels_of(*columns: Series) -> list[Level]:
+    """Return the distinct values of one or several columns in a fixed order: numbers by size, text by alphabet."""
+    return sorted_levels(value for series in columns for value in objects(series.unique()))
+
+
+def sorted_levels(values: Iterable[Any]) -> list[Level]:
+    """Return the distinct values that are not missing in a fixed order: numbers by size, text by alphabet."""
+    found = {level_key(v): v for v in values if v is not None and v == v}
+    return sorted(found.values(), key=lambda v: (isinstance(v, str), v))
+
+
+def level_key(value: object) -> object:
+    """Return what makes two category values the same: 1, 1.0 and True are one level."""
+    return float(value) if isinstance(value, bool | int | float | np.number | np.bool_) else value
+
+
+def level_name(value: object) -> str:
+    """Return how a category value is called: 1 and 1.0 are both "1", as a column with gaps holds floats."""
+    whole = isinstance(value, float | np.floating) and float(value).is_integer()
+    return str(int(value)) if whole else str(value)  # type: ignore[call-overload]
+
+
+def listed(names: Iterable[str], *, most: int = 3) -> str:
+    """Return names as one phrase: "A, B", or "A, B, C and 4 more" where there are more than `most`."""
+    words = list(names)
+    more = f" and {len(words) - most} more" if len(words) > most else ""
+    return ", ".join(words[:most]) + more
+
+
+def places_of(series: Series, levels: Iterable[Level]) -> np.ndarray:
+    """Return the place of every value among the levels (N,), -1 where it is not among them."""
+    place = {level_key(level): j for j, level in enumerate(levels)}
+    native = series.to_native()
+    if isinstance(native, pa.ChunkedArray) and _is_plain(native.type):  # without an object for everyone
+        coded = native.combine_chunks().dictionary_encode()
+        codes = coded.indices.fill_null(len(coded.dictionary)).to_numpy(zero_copy_only=False)
+        own = [*coded.dictionary.to_pylist(), None]
+        return np.asarray(np.take([place.get(level_key(value), -1) for value in own], codes))
+    values = objects(series)
+    found = {value: place.get(level_key(value), -1) for value in set(values)}  # a column has few different ones
+    return np.fromiter(map(found.__getitem__, values), dtype=int, count=len(values))
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    """Return whether Arrow tells values of this type apart as Python does: NaN, for one, is none it knows of."""
+    return any(test(kind) for test in (pa.types.is_string, pa.types.is_large_string, pa.types.is_integer))
+
+
+def same_text(value: object, text: str) -> bool:
+    """Return whether a value is what was written on a command line: 25 is "25.0", True is "true"."""
+    if isinstance(value, bool | np.bool_):
+        return str(bool(value)).casefold() == text.casefold()
+    if isinstance(value, int | float | np.number):
+        try:
+            return float(value) == float(text)
+        except ValueError:
+            return False
+    return str(value) == text
+
+
+# --- columns of another table --------------------------------------------------------------------------------------
+
+
+def join_columns(table: Table, other: Table, names: Sequence[str], *, on: str) -> tuple[Table, int]:
+    """Return the rows of `table`, in order, with columns that `other` has for their ids, and how many were found there.
+
+    Ids are compared as they are written: 7, 7.0 and "7" are one id, "007" is another. Who has no id, or one that is
+    not in `other`, has missing values there.
+    """
+    ids, others = (
+        [None if value is None else level_name(value).strip() for value in objects(column(one, on))]
+        for one in (table, other)
+    )
+    counted = Counter(key for key in others if key is not None)
+    key, times = max(counted.items(), key=lambda item: item[1], default=("", 1))
+    if times > 1:
+        raise DataError(
+            f"The id '{key}' stands in {times} rows of the table with the protected columns; "
+            f"'{on}' must name every person there once"
+        )
+    place = {key: row for row, key in enumerate(others) if key is not None}
+    rows = [-1 if key is None else place.get(key, -1) for key in ids]
+    matched = sum(row >= 0 for row in rows)
+    if not matched:
+        here, there = (next((f"'{key}'" for key in keys if key is not None), "none") for keys in (ids, others))
+        raise DataError(
+            f"No id of the audited table is in the table with the protected columns: '{on}' is for example {here} "
+            f"in the first and {there} in the second; write the ids alike"
+        )
+    new = []
+    for name in names:
+        found = objects(column(other, name))
+        values = [None if row < 0 else found[row] for row in rows]
+        dtype = nw.Float64() if all(value is None for value in values) else None
+        new.append(nw.new_series(name, values, dtype, backend=table.implementation))
+    return table.with_columns(*new), matched
 
 
 # --- checks every table passes -------------------------------------------------------------------------------------
 
 
-def _checked(native: Any, what: str) -> nw.DataFrame[Any]:
+def _checked(native: Any, what: str) -> Table:
     """Return the table as a narwhals frame, or say why it cannot be audited."""
     _check_names(column_names(native), what)
     if isinstance(native, pa.Table):
         native = _plain_types(native)
-    table: nw.DataFrame[Any] = nw.from_native(native, eager_only=True)
+    table: Table = nw.from_native(native, eager_only=True)
     if not table.columns:
         raise DataError(f"{what} has no columns; give one row per individual and one column per feature")
     if len(table) == 0:
@@ -145,10 +273,6 @@ def _plain_types(table: pa.Table) -> pa.Table:
         for field in table.schema
     ]
     return table.cast(pa.schema(fields))
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 # --- arrays --------------------------------------------------------------------------------------------------------

@@ -1,30 +1,42 @@
-"""One test for every counterfactual map: the effect f(T(x)) - f(x)."""
+"""One test for every counterfactual map, the effect f(T(x)) - f(x); and the alignment share of a model."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
-from typing import ClassVar, Self
+from typing import ClassVar, NamedTuple, Self
 
 import torch
 from torch import Tensor
 
-from fairfox.auxiliary.model import Auxiliary, AuxiliaryModel
+from fairfox.auxiliary.model import Auxiliary, AuxiliaryModel, heads_of
 from fairfox.data.contrasts import LOWER, Contrast, destinations, moves
 from fairfox.data.dataset import Dataset
 from fairfox.errors import NotFittedError
 from fairfox.fairtests.protocol import Measurement, combine
-from fairfox.fairtests.share import model_alignment
+from fairfox.gradients.alignment import (
+    SINGLE,
+    Head,
+    alignment_parts,
+    covariance_metric,
+    dead_rows,
+    inverse_direction,
+    ratio_of_sums,
+)
+from fairfox.gradients.finite_difference import WIDE_STEP, directional_derivative, finite_difference_jacobian
+from fairfox.gradients.jacobian import jacobian
 from fairfox.maps.protocol import CheckedMap, CounterfactualMap, ManyGroupMap, Mapped, fit_maps
 from fairfox.maps.rank import RankMap
 from fairfox.models.protocol import Model, predict
-from fairfox.similarity import covariance_metric
+
+_DIRECTIONS = 8  # random directions for a black box
+_ROWS = 4_000  # that a black box is asked for, about
 
 
 @dataclass(kw_only=True)
 class Effect:
-    """How the prediction would change if the person were a member of another group, as a map tells it.
+    """How the prediction would change if the person were a member of another group, by a counterfactual map.
 
     One extra prediction per person, re-fit and contrast (the other of two groups; each other class of many; a number
     one standard deviation up and down), so that any model will do. The largest effect counts. With `aligned` the
@@ -102,19 +114,19 @@ class Effect:
             rows = (worst == q).nonzero()[:, 0].to(data.x.device)
             if len(rows) == 0:
                 continue
-            part, to = data[rows], destinations(data, contrast)[rows]
-            for m, one in enumerate(self.fitted[contrast.variable]):
-                out[m, rows] = _mapped(one, part, to).rows
+            people, to = data[rows], destinations(data, contrast)[rows]
+            for m, fitted in enumerate(self.fitted[contrast.variable]):
+                out[m, rows] = _mapped(fitted, people, to).rows
         return out
 
     def checks(self) -> dict[str, float]:
         """Return what the maps say about themselves, averaged over them; nothing where they have nothing to say."""
-        found = [one.checks() for maps in self.fitted for one in maps if isinstance(one, CheckedMap)]
+        found = [fitted.checks() for maps in self.fitted for fitted in maps if isinstance(fitted, CheckedMap)]
         return {name: fmean(each[name] for each in found) for name in (found[0] if found else ())}
 
-    def doubts(self, checks: Mapping[str, float]) -> list[str]:
+    def warnings(self, checks: Mapping[str, float]) -> list[str]:
         """Return a sentence for each check that is poor."""
-        return self.map.doubts(checks) if isinstance(self.map, CheckedMap) else []
+        return self.map.warnings(checks) if isinstance(self.map, CheckedMap) else []
 
     def _fill(
         self,
@@ -126,15 +138,15 @@ class Effect:
         contrast: Contrast,
         here: Tensor,
     ) -> None:
-        """Put the effects of one contrast (M, N) where they go, and what else the maps say about people."""
+        """Put the effects of one contrast (M, N) where they go, and why the maps leave people out."""
         to = destinations(data, contrast)
         rows = (~to.isnan()).nonzero()[:, 0]
         if len(rows) == 0:
             return
-        part = data if len(rows) == len(data) else data[rows]
+        people = data if len(rows) == len(data) else data[rows]
         sign = -1.0 if data.protected[contrast.variable].is_continuous and contrast.towards == LOWER else 1.0
-        for m, one in enumerate(self.fitted[contrast.variable]):
-            mapped = _mapped(one, part, to[rows])
+        for m, fitted in enumerate(self.fitted[contrast.variable]):
+            mapped = _mapped(fitted, people, to[rows])
             effect = sign * (predict(model, mapped.rows, batch_size=self.batch_size) - here[rows])
             gone = mapped.abstained.to(effect.device)
             values[m, rows] = torch.where(gone, torch.nan, effect)
@@ -149,6 +161,80 @@ class Effect:
         return data.x.new_tensor([shares[contrast.variable].value for contrast in contrasts])
 
 
-def _mapped(one: CounterfactualMap, data: Dataset, to: Tensor) -> Mapped:
-    """Return the people where they go; a map between two groups needs not be told."""
-    return one.map(data, to) if isinstance(one, ManyGroupMap) else one.map(data)
+def _mapped(fitted: CounterfactualMap, data: Dataset, to: Tensor) -> Mapped:
+    """Return the people where they go; a map between two groups takes no destination."""
+    return fitted.map(data, to) if isinstance(fitted, ManyGroupMap) else fitted.map(data)
+
+
+class Share(NamedTuple):
+    """An alignment share, and its standard error over the people it was read off."""
+
+    value: float
+    error: float
+
+
+def model_alignment(
+    model: Model, data: Dataset, auxiliary: Auxiliary, metric: Tensor, *, seed: int = 0, batch_size: int = 4096
+) -> list[Share]:
+    """Return A for each protected variable, averaged over the auxiliary's members.
+
+    By gradients where autograd sees through the model. A black box on continuous columns is asked along the
+    protected direction and along random directions drawn from the metric; with categories its whole
+    Jacobian is estimated; both on a random part of the people.
+    """
+    heads = heads_of(data.protected)
+    by_directions = not model.differentiable and not getattr(model, "blocks", ())
+    if not model.differentiable:
+        asked = 2 * (_DIRECTIONS + len(auxiliary.members)) if by_directions else 2 * data.x.shape[1]
+        order = torch.randperm(len(data), generator=torch.Generator().manual_seed(seed))
+        data = data[order[: max(50, _ROWS // asked)].sort().values]
+    gradient, whole = None, None
+    if model.differentiable:
+        gradient = jacobian(model, data.x, batch_size=batch_size)[:, 0]
+    elif by_directions:
+        whole = _random_slopes(model, data.x, metric, seed)
+    else:
+        gradient = finite_difference_jacobian(model, data.x, step=WIDE_STEP)[:, 0]
+    shares = []
+    for member in auxiliary.members:
+        jac = jacobian(member, data.x, batch_size=batch_size)
+        row = []
+        for own, head in zip(jac.split([h.outputs for h in heads], dim=1), heads, strict=True):
+            if gradient is not None:
+                along, total = alignment_parts(gradient, own, metric, heads=[head])
+            else:
+                assert whole is not None
+                along, total = _slopes_along(model, data.x, own, metric, head), whole
+            counts = (~dead_rows(own)).to(total) if data.weights is None else data.weights * ~dead_rows(own)
+            row.append(_share(along * counts, total * counts))
+        shares.append(row)
+    return [Share(*mean) for mean in torch.tensor(shares, dtype=torch.float64).mean(0).tolist()]
+
+
+def _slopes_along(model: Model, x: Tensor, jac_aux: Tensor, metric: Tensor, head: Head) -> Tensor:
+    """Return g S Jᵀ (J S Jᵀ)⁺ J S g (N,) from central differences along the columns of S Jᵀ (J S Jᵀ)⁺."""
+    directions = inverse_direction(jac_aux, metric=metric, heads=[head], cut=SINGLE)
+    each = [directional_derivative(model, x, v, step=WIDE_STEP) for v in directions.unbind(2)]
+    slopes = torch.stack(each, dim=1)  # (N, K)
+    gram = jac_aux @ metric @ jac_aux.mT
+    return torch.einsum("nk,nkl,nl->n", slopes, gram, slopes)
+
+
+def _random_slopes(model: Model, x: Tensor, metric: Tensor, seed: int) -> Tensor:
+    """Return an estimate of g S g (N,): mean squared slope along directions drawn from N(0, S)."""
+    values, vectors = torch.linalg.eigh(metric)
+    root = vectors * values.clamp(min=0).sqrt()
+    generator = torch.Generator().manual_seed(seed)
+    total = x.new_zeros(len(x))
+    for _ in range(_DIRECTIONS):
+        draw = torch.randn(len(x), len(root), generator=generator, dtype=x.dtype) @ root.T.cpu()
+        total += directional_derivative(model, x, draw.to(x), step=WIDE_STEP).square() / _DIRECTIONS
+    return total
+
+
+def _share(along: Tensor, total: Tensor) -> Share:
+    """Return the ratio of sums with its standard error (delta method)."""
+    value = ratio_of_sums(along, total)
+    whole = float(total.double().sum())
+    missed = (along - value * total).double()
+    return Share(value, float(missed.square().sum().sqrt()) / whole if whole > 0 else 0.0)

@@ -10,17 +10,16 @@ from typing import ClassVar, Literal, Self
 import torch
 from torch import Tensor
 
-from fairfox.alignment import Head, Products
 from fairfox.auxiliary.linear import LinearAuxiliary
 from fairfox.auxiliary.model import Auxiliary, heads_of
 from fairfox.data.contrasts import Contrast, derivatives
 from fairfox.data.dataset import Dataset, Protected
 from fairfox.errors import NotFittedError, OptionError
-from fairfox.fairtests.gradient import measure_together
+from fairfox.fairtests.faux import measure_together
 from fairfox.fairtests.protocol import Measurement, combine
-from fairfox.gradients.search import ORDERS, largest_change
+from fairfox.gradients.alignment import Head, Products, gradient_norm, sensitive_subspace
+from fairfox.gradients.jacobian import ORDERS, largest_change
 from fairfox.models.protocol import Model
-from fairfox.similarity import gradient_norm, sensitive_subspace
 
 
 @dataclass(kw_only=True)

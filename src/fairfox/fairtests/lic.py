@@ -8,11 +8,11 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor
 
-from fairfox.alignment import sensitivity
 from fairfox.data.contrasts import derivatives
 from fairfox.data.dataset import Dataset
 from fairfox.errors import DataError, ShapeError
 from fairfox.fairtests.protocol import Measurement, away_from_own, combine
+from fairfox.gradients.alignment import sensitivity
 from fairfox.gradients.finite_difference import suited_step
 from fairfox.gradients.jacobian import jacobian, slope
 from fairfox.models.protocol import Model

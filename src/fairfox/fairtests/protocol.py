@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol, Self, runtime_checkable
+from dataclasses import dataclass, fields, replace
+from typing import Any, Protocol, Self, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -13,7 +13,6 @@ from fairfox.data.contrasts import Contrast, concerned
 from fairfox.data.dataset import Dataset
 from fairfox.maps.protocol import UNKNOWN
 from fairfox.models.protocol import Model
-from fairfox.verdicts.intervals import interval
 
 NOBODY = "nobody to be compared with"
 
@@ -31,10 +30,10 @@ class FairnessTest(Protocol):
 
 
 class MeasuringTest(FairnessTest, Protocol):
-    """A fairness test that also says in which direction, how surely, and for whom it cannot say."""
+    """A fairness test that also measures the direction and the re-fits of each score, and who has none."""
 
     def measure(self, model: Model, data: Dataset) -> Measurement:
-        """Return the score with all that stands behind it."""
+        """Return the score with its sign, its re-fits, and for whom there is none."""
         ...
 
 
@@ -61,7 +60,7 @@ class CheckedTest(Protocol):
         """Return what was checked, by name."""
         ...
 
-    def doubts(self, checks: Mapping[str, float]) -> list[str]:
+    def warnings(self, checks: Mapping[str, float]) -> list[str]:
         """Return a sentence for each check that is poor."""
         ...
 
@@ -77,7 +76,7 @@ class JudgingTest(Protocol):
 
 @dataclass(frozen=True)
 class Measurement:
-    """One value per person, and what stands behind it.
+    """One value per person, with the contrasts and re-fits it comes from.
 
     Signed values point from the person's own group to another: above zero they would get a higher prediction as a
     member of that group (of a number: they would get it with a higher value). Every contrast is averaged over the
@@ -95,17 +94,7 @@ class Measurement:
     worst: Tensor  # (N,) the place of the largest among the contrasts
     contrasts: tuple[Contrast, ...] = ()  # Q; () for tests that know no protected variable
     counterfactuals: Tensor | None = None  # (M, N, D) the rows x' of each re-fit, for the contrast that counts
-    overshoot: Tensor | None = None  # (N,) how far one-hot entries left [0, 1] on the way
-
-    @property
-    def interval(self) -> Tensor | None:
-        """The 90 % interval for each effect (N, 2), see `verdicts.intervals`; None with fewer than two re-fits."""
-        if self.refits.shape[1] < 2:
-            return None
-        known = ~self.abstained.to(self.refits.device)
-        out = self.refits.new_zeros(len(self.refits), 2)
-        out[known] = interval(self.refits[known])
-        return out
+    overshoot: Tensor | None = None  # (N,) how far one-hot entries left [0, 1] before they were put back
 
     @property
     def counterfactual(self) -> Tensor | None:
@@ -193,43 +182,25 @@ def combine(
     )
 
 
-def join(parts: Sequence[Measurement], places: Sequence[Tensor], people: int) -> Measurement:
+def join_measurements(parts: Sequence[Measurement], places: Sequence[Tensor], people: int) -> Measurement:
     """Return one Measurement from those of disjoint groups of rows, each with the places of its rows."""
 
-    def put(pieces: Sequence[Tensor | None], dim: int = 0) -> Tensor | None:
-        given = [piece for piece in pieces if piece is not None]
-        if len(given) < len(parts):
-            return None
-        shape = list(given[0].shape)
+    joined: dict[str, Any] = {}
+    for name in (f.name for f in fields(Measurement) if f.name not in ("reasons", "contrasts")):
+        values, dim = [getattr(part, name) for part in parts], int(name in ("each", "counterfactuals"))
+        if any(value is None for value in values):
+            joined[name] = None
+            continue
+        shape = list(values[0].shape)
         shape[dim] = people
-        out = given[0].new_zeros(shape)
-        for piece, rows in zip(given, places, strict=True):
-            out.index_copy_(dim, rows.to(out.device), piece)
-        return out
-
-    def whole(pieces: Sequence[Tensor], dim: int = 0) -> Tensor:
-        out = put(pieces, dim)
-        assert out is not None
-        return out
-
+        joined[name] = values[0].new_zeros(shape)
+        for value, rows in zip(values, places, strict=True):
+            joined[name].index_copy_(dim, rows.to(value.device), value)
     reasons: list[str | None] = [None] * people
     for part, rows in zip(parts, places, strict=True):
         for row, why in zip(rows.tolist(), part.reasons, strict=True):
             reasons[row] = why
-    return Measurement(
-        score=whole([p.score for p in parts]),
-        signed=put([p.signed for p in parts]),
-        variable=whole([p.variable for p in parts]),
-        klass=whole([p.klass for p in parts]),
-        refits=whole([p.refits for p in parts]),
-        abstained=whole([p.abstained for p in parts]),
-        reasons=tuple(reasons),
-        each=whole([p.each for p in parts], dim=1),
-        worst=whole([p.worst for p in parts]),
-        contrasts=parts[0].contrasts,
-        counterfactuals=put([p.counterfactuals for p in parts], dim=1),
-        overshoot=put([p.overshoot for p in parts]),
-    )
+    return Measurement(**joined, reasons=tuple(reasons), contrasts=parts[0].contrasts)
 
 
 def away_from_own(data: Dataset, contrasts: Sequence[Contrast]) -> Tensor:

@@ -1,193 +1,26 @@
-"""The names of the fairness tests, what each number means, and how each test is made."""
+"""How each fairness test is made from its name, and which tests apply to a model and its people."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, fields
+from dataclasses import MISSING, Field, fields
 from math import isfinite
 from numbers import Integral, Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
+from fairfox.auxiliary.linear import LinearAuxiliary
+from fairfox.auxiliary.model import Auxiliary, AuxiliaryModel
+from fairfox.data.dataset import Dataset
 from fairfox.errors import OptionError, did_you_mean
-
-if TYPE_CHECKING:  # the command line lists the tests without importing torch
-    from fairfox.auxiliary.model import Auxiliary
-    from fairfox.fairtests.protocol import MeasuringTest
-    from fairfox.maps.protocol import CounterfactualMap
+from fairfox.fairtests.effect import Effect
+from fairfox.fairtests.protocol import MeasuringTest
+from fairfox.maps.protocol import CounterfactualMap
+from fairfox.options import FAIR_TESTS, AuditOptions, TestInfo, check_given, check_holds, lookup_test
 
 _Made = TypeVar("_Made")
-_KEPT = ("hold_others", "legitimate")
-_OWN = ("variable", "only", *_KEPT, "auxiliary", "seed", "refits", "batch_size", "progress")  # not to be set
-
-
-@dataclass(frozen=True)
-class About:
-    """What a test's number means, in what unit, and which delta is used unless told."""
-
-    meaning: str
-    unit: str
-    delta: float
-    of_prediction: bool = True  # delta is a share of the prediction's range: 0.05 is 5 points of a probability
-    needs_truth: bool = False  # only generated people have what it needs
-    needs_gradient: bool = False  # only for models that autograd sees through
-    needs_label: bool = False  # only where the true outcomes are known
-    needs_input: bool = False  # only for models that take the protected column itself
-    needs_graph: bool = False  # only with a graph of columns
-    only_groups: bool = False  # compares classes, and takes no protected number
-    compares: bool = True  # with people of another group
-    holds: bool = True  # can hold the other protected variables as they are
-    explains: bool = False  # can leave legitimate columns, and what they explain, as they are
-
-
-_RANK = "How the prediction would change if each feature had about the value of the same rank in another group."
-_MOVE = "How the prediction would change if the person were moved along what sets the groups apart."
-_DIRECT = "How the prediction would change under the smallest edit of the features that changes the inferred group."
-_FAUX = "How fast the prediction changes per unit of the inferred protected variable's log-odds."
-_NG = "How well the prediction's gradient points along the protected variable's gradient, 0 to 1."
-_IG = "How well the prediction's integrated gradients point along the protected variable's, 0 to 1."
-_FLIP = "How the prediction would change if a generator trained against a critic took the person to another group."
-_TRANSPORT = (
-    "How the prediction would change if the person became the one of another group that transport pairs them with."
-)
-_GRAPH = "How the prediction would change in another group, all else following from the given graph of causes."
-_SPREAD = " Moves are measured in the data's own spread (covariance)."
-_SHARE = " Times the model's alignment share, to compare people across models."
-EFFECT = "change of the prediction"  # the unit of effects
-UNFITTED = ("fta", "unawareness")  # tests that learn nothing, so that no fit can be off
-_SLOPE, _COSINE = (
-    "prediction per unit of log-odds, or per standard deviation of a number",
-    "cosine",
-)
-
-FAIR_TESTS: dict[str, About] = {
-    "rank": About(_RANK, EFFECT, 0.05, explains=True),
-    "rank/a": About(_RANK + _SHARE, EFFECT + " x alignment share", 0.01, explains=True),
-    "move": About(_MOVE, EFFECT, 0.05, explains=True),
-    "move/a": About(_MOVE + _SHARE, EFFECT + " x alignment share", 0.01, explains=True),
-    "move-direct": About(_DIRECT, EFFECT, 0.05, explains=True),
-    "move-direct/a": About(_DIRECT + _SHARE, EFFECT + " x alignment share", 0.01, explains=True),
-    "faux": About(_FAUX, _SLOPE, 0.05),
-    "faux/s": About(_FAUX + _SPREAD, _SLOPE, 0.05),
-    "faux+ng": About(_NG, _COSINE, 0.5, of_prediction=False, holds=False),
-    "faux+ng/s": About(_NG + _SPREAD, _COSINE, 0.5, of_prediction=False, holds=False),
-    "faux+ig": About(_IG, _COSINE, 0.5, of_prediction=False, holds=False, needs_gradient=True),
-    "faux+ig/s": About(_IG + _SPREAD, _COSINE, 0.5, of_prediction=False, holds=False, needs_gradient=True),
-    "fta": About(
-        "The largest change that a small move of the features in any direction can make.",
-        "prediction per standard deviation",
-        0.25,
-        compares=False,
-        holds=False,
-    ),
-    "fta+linear": About(
-        "The largest change that a small move along a linear model of the protected variable can make.",
-        "prediction per standard deviation",
-        0.1,
-        compares=False,
-        holds=False,
-    ),
-    "fliptest": About(_FLIP, EFFECT, 0.05, only_groups=True, holds=False),
-    "fliptest/a": About(_FLIP + _SHARE, EFFECT + " x alignment share", 0.01, only_groups=True, holds=False),
-    "transport": About(_TRANSPORT, EFFECT, 0.05, only_groups=True, holds=False),
-    "transport/a": About(_TRANSPORT + _SHARE, EFFECT + " x alignment share", 0.01, only_groups=True, holds=False),
-    "counterfactual": About(_GRAPH, EFFECT, 0.05, needs_graph=True),
-    "counterfactual/a": About(_GRAPH + _SHARE, EFFECT + " x alignment share", 0.01, needs_graph=True),
-    "unfair_map": About(
-        "How many times larger the person's loss becomes under an attack along the protected directions; 1 is fair.",
-        "loss after the attack over loss before",
-        1.25,
-        of_prediction=False,
-        needs_gradient=True,
-        needs_label=True,
-        compares=False,
-        holds=False,
-    ),
-    "unawareness": About(
-        "How the prediction changes when the protected column alone is changed.",
-        EFFECT,
-        0.05,
-        needs_input=True,
-        explains=True,
-    ),
-    "lic": About(
-        "How fast the prediction changes as the protected variable truly changes; for generated people only.",
-        "prediction per unit of the protected variable",
-        0.05,
-        needs_truth=True,
-    ),
-}
-
-
-_FTA_SEARCHED = About(
-    "The largest change of the prediction that was found while the features move by at most epsilon.",
-    "largest change of the prediction found",
-    0.05,
-    compares=False,
-    holds=False,
-    needs_gradient=True,
-)
-
-
-def about(name: str, options: Mapping[str, object] | None = None) -> About:
-    """Return what a test's number means, with these settings, or say which tests there are."""
-    if name not in FAIR_TESTS:
-        raise OptionError(f"There is no fairness test '{name}'.{did_you_mean(name, list(FAIR_TESTS))}")
-    if name == "fta" and isinstance(options, Mapping) and options.get("epsilon") is not None:
-        return _FTA_SEARCHED
-    return FAIR_TESTS[name]
-
-
-def check_auditable(name: str) -> None:
-    """Refuse to audit a table of people with a test that needs their truth."""
-    if about(name).needs_truth:
-        raise OptionError(
-            f"{name} needs each person's true counterfactual, which only generated data has; "
-            "use rank to audit a table of people"
-        )
-
-
-def check_direction(name: str) -> None:
-    """Refuse a reference group with a test that compares with no group."""
-    if not about(name).compares:
-        raise OptionError(f"{name} compares with no other group; use rank, move or faux with a reference group")
-
-
-def check_holding(name: str) -> None:
-    """Refuse to hold other protected variables still with a test that cannot."""
-    if not about(name).holds:
-        raise OptionError(
-            f"{name} cannot hold the other protected variables as they are; use rank, move or faux for it"
-        )
-
-
-def check_legitimate(name: str) -> None:
-    """Refuse legitimate columns with a test that cannot leave what they explain as it is."""
-    if about(name).needs_graph:
-        raise OptionError(
-            f"{name} takes no legitimate columns: the graph says what acts on what; leave out the arrows into them, or "
-            "use rank or move"
-        )
-    if not about(name).explains:
-        raise OptionError(f"{name} takes no legitimate columns; use rank, move or move-direct for them (--legitimate)")
-
-
-def check_options(name: str, options: Mapping[str, object] | None) -> None:
-    """Refuse settings that a test does not have, before any work is done."""
-    if options is not None and not isinstance(options, Mapping):
-        raise OptionError(f"options is {options!r}; expected settings by name, such as {{'steps': 100}}")
-    graph = (options or {}).get("graph")
-    if graph is not None and not about(name).needs_graph:
-        raise OptionError(f"A graph of causes is for counterfactual, and the test is {name}; leave it out (--graph)")
-    if graph is not None:
-        from fairfox.maps.arrows import Graph, read_graph
-
-        if not isinstance(graph, Graph | Mapping | str | Path):
-            raise OptionError(
-                f"The graph is {graph!r}; expected the parents of each column, or a TOML file (--graph FILE)"
-            )
-        read_graph(graph)
-    make_test(name, options=options)
+# what is set by the audit, not by a setting of the test
+_OWN = ("variable", "only", "hold_others", "given", "auxiliary", "seed", "refits", "batch_size", "progress", "aligned")
 
 
 def make_test(
@@ -195,11 +28,11 @@ def make_test(
     *,
     auxiliary: Auxiliary | None = None,
     hold_others: bool = False,
-    legitimate: Sequence[str] = (),
+    given: Sequence[str] = (),
     refits: int = 5,
     seed: int = 0,
     batch_size: int = 4096,
-    options: Mapping[str, object] | None = None,
+    settings: Mapping[str, object] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> MeasuringTest:
     """Return an unfitted fairness test by its name.
@@ -208,108 +41,211 @@ def make_test(
         name: one of `FAIR_TESTS`.
         auxiliary: the one to use instead of training an own `AuxiliaryModel`.
         hold_others: change each protected variable while the others stay as they are (`faux`, `lic`,
-            `counterfactual` and `unawareness` do so always).
-        legitimate: features that stay as they are, and with them what they explain of the others (`rank` and `move`;
+            `counterfactual` and `unawareness` always do so).
+        given: features that stay as they are, and with them what they explain of the others (`rank` and `move`;
             `unawareness` leaves all features anyway).
         refits: how many times auxiliaries and maps are fitted.
         seed: same seed, same machine, same numbers.
         batch_size: rows per block.
-        options: settings of this test, under the names that its class or its map has them:
+        settings: of this test, under the names of the fields of its class or its map:
             {"epsilon": 0.5} for fta, {"graph": {"income": ["sex"]}} for counterfactual.
         progress: called with how much of a long training is done, and of how much.
     """
-    about(name)
+    info, own = lookup_test(name), dict(settings or {})
     if hold_others:
-        check_holding(name)
-    if legitimate:
-        check_legitimate(name)
-    if about(name).needs_graph and "graph" not in (options or {}):
+        check_holds(name)
+    if given:
+        check_given(name)
+    if info.needs_graph and "graph" not in own:
         raise OptionError(
-            f"{name} needs the graph of what causes what; give it as options={{'graph': {{...}}}} or with --graph FILE"
+            f"{name} needs the causal graph; give it as settings={{'graph': {{...}}}} or with --graph FILE"
         )
-    from fairfox.auxiliary.linear import LinearAuxiliary
-    from fairfox.auxiliary.model import AuxiliaryModel
-    from fairfox.fairtests.effect import Effect
-    from fairfox.fairtests.faux import FAux
-    from fairfox.fairtests.fta import FTA, FTALinear
-    from fairfox.fairtests.lic import LIC
-    from fairfox.fairtests.unawareness import Unawareness
-    from fairfox.fairtests.unfair_map import UnfairMap
-    from fairfox.maps.gan import GanMap
-
-    given = options or {}
     aux = auxiliary if auxiliary is not None else AuxiliaryModel(refits=refits, seed=seed)
-    linear = LinearAuxiliary(refits=refits, seed=seed)
-    base, _, variant = name.partition("/")
-    if base == "lic":
-        return _made(LIC, name, given, batch_size=batch_size)
-    if base == "fta":
-        return _made(FTA, name, given, seed=seed, batch_size=batch_size)
-    if base == "fta+linear":
-        return _made(FTALinear, name, given, auxiliary=linear, batch_size=batch_size)
-    if base == "unfair_map":
-        return _made(UnfairMap, name, given, auxiliary=linear, batch_size=batch_size)
-    if base == "unawareness":
-        return _made(Unawareness, name, given, seed=seed, batch_size=batch_size)
-    if base.startswith("faux"):
-        own = {"normalise": base != "faux", "integrated": base == "faux+ig"}
-        metric = "covariance" if variant == "s" else "identity"
-        return _made(FAux, name, given, auxiliary=aux, metric=metric, batch_size=batch_size, **own)
-    if base == "fliptest":
-        chosen: CounterfactualMap = _made(GanMap, base, given, seed=seed, progress=progress)
-    else:
-        kept = {"hold_others": hold_others, "legitimate": tuple(legitimate)}
-        chosen = _made_map(base, given, aux, kept, seed=seed, batch_size=batch_size)
-    return Effect(map=chosen, refits=refits, aligned=variant == "a", auxiliary=aux, seed=seed, batch_size=batch_size)
+    chosen = _make_map(
+        info.base, own, aux, {"hold_others": hold_others, "given": tuple(given)}, seed, batch_size, progress
+    )
+    if chosen is not None:
+        return Effect(map=chosen, refits=refits, aligned=info.aligned, auxiliary=aux, seed=seed, batch_size=batch_size)
+    return _make_gradient_test(name, info, own, aux, LinearAuxiliary(refits=refits, seed=seed), seed, batch_size)
 
 
-def _made_map(
+def _make_map(
     base: str,
-    given: Mapping[str, object],
+    settings: Mapping[str, object],
     auxiliary: Auxiliary,
     kept: Mapping[str, Any],
-    *,
     seed: int,
     batch_size: int,
-) -> CounterfactualMap:
-    from fairfox.maps.graph import GraphMap
-    from fairfox.maps.move import MoveMap
-    from fairfox.maps.rank import RankMap
-    from fairfox.maps.transport import TransportMap
-
+    progress: Callable[[int, int], None] | None,
+) -> CounterfactualMap | None:
+    """Return the map of a test that has one; modules are imported when their test is asked for."""
     if base == "rank":
-        return _made(RankMap, base, given, **kept)
+        from fairfox.maps.rank import RankMap
+
+        return _made(RankMap, base, settings, **kept)
+    if base in ("move", "move-direct"):
+        from fairfox.maps.move import MoveMap
+
+        metric = "identity" if base == "move-direct" else "between"
+        return _made(MoveMap, base, settings, auxiliary=auxiliary, metric=metric, batch_size=batch_size, **kept)
     if base == "transport":
-        return _made(TransportMap, base, given, seed=seed)
+        from fairfox.maps.transport import TransportMap
+
+        return _made(TransportMap, base, settings, seed=seed)
     if base == "counterfactual":
-        return _made(GraphMap, base, given, seed=seed)
-    metric = "identity" if base == "move-direct" else "between"
-    return _made(MoveMap, base, given, auxiliary=auxiliary, metric=metric, batch_size=batch_size, **kept)
+        from fairfox.maps.graph import GraphMap
+
+        return _made(GraphMap, base, settings, seed=seed)
+    if base == "fliptest":
+        from fairfox.maps.gan import GanMap
+
+        return _made(GanMap, base, settings, seed=seed, progress=progress)
+    return None
 
 
-def _made(kind: type[_Made], name: str, given: Mapping[str, object], **own: Any) -> _Made:
-    """Return a test or map with its own settings and the given ones, after a look at these."""
+def _make_gradient_test(
+    name: str,
+    info: TestInfo,
+    settings: Mapping[str, object],
+    auxiliary: Auxiliary,
+    linear: LinearAuxiliary,
+    seed: int,
+    batch_size: int,
+) -> MeasuringTest:
+    """Return a test without a map."""
+    if info.base.startswith("faux"):
+        from fairfox.fairtests.faux import FAux
+
+        return _made(
+            FAux,
+            name,
+            settings,
+            auxiliary=auxiliary,
+            metric="covariance" if info.by_covariance else "identity",
+            batch_size=batch_size,
+            normalise=info.base != "faux",
+            integrated=info.base == "faux+ig",
+        )
+    if info.base in ("fta", "fta+linear"):
+        from fairfox.fairtests.fta import FTA, FTALinear
+
+        if info.base == "fta":
+            return _made(FTA, name, settings, seed=seed, batch_size=batch_size)
+        return _made(FTALinear, name, settings, auxiliary=linear, batch_size=batch_size)
+    if info.base == "unfair_map":
+        from fairfox.fairtests.unfair_map import UnfairMap
+
+        return _made(UnfairMap, name, settings, auxiliary=linear, batch_size=batch_size)
+    if info.base == "unawareness":
+        from fairfox.fairtests.unawareness import Unawareness
+
+        return _made(Unawareness, name, settings, seed=seed, batch_size=batch_size)
+    from fairfox.fairtests.lic import LIC
+
+    return _made(LIC, name, settings, batch_size=batch_size)
+
+
+def _made(kind: type[_Made], name: str, settings: Mapping[str, object], **own: Any) -> _Made:
+    """Return a test or map with what the audit sets and its checked settings."""
     settable = {f.name: f for f in fields(kind) if f.init and f.name not in (*_OWN, *own)}  # type: ignore[arg-type]
-    for option, value in given.items():
-        if option not in settable:
+    for setting, value in settings.items():
+        if setting not in settable:
             has = f"has the settings {', '.join(settable)}" if settable else "has no settings"
-            raise OptionError(f"{name} {has}, and not '{option}'.{did_you_mean(option, list(settable))}")
-        _check_kind(name, settable[option], value)
-    return kind(**own, **given)
+            raise OptionError(f"{name} {has}, and not '{setting}'.{did_you_mean(setting, list(settable))}")
+        _check_value(name, settable[setting], value)
+    return kind(**own, **settings)
 
 
-def _check_kind(name: str, setting: Field[Any], value: object) -> None:
-    """Refuse a value of another kind than the default."""
-    usual = None if setting.default is MISSING else setting.default
+def _check_value(name: str, setting: Field[Any], value: object) -> None:
+    """Refuse a value of another type than the default."""
+    default = None if setting.default is MISSING else setting.default
     kinds: tuple[tuple[type, type, str], ...] = (
         (bool, bool, "true or false"),
         (int, Integral, "a whole number"),
         (float, Real, "a number"),
     )
     for kind, wanted, words in kinds:
-        if type(usual) is kind:
+        if type(default) is kind:
             if not isinstance(value, wanted) or (isinstance(value, bool) and kind is not bool):
                 raise OptionError(f"{setting.name} of {name} is {value!r}; expected {words}")
             if kind is float and setting.name != "order" and not isfinite(float(value)):  # type: ignore[arg-type]
                 raise OptionError(f"{setting.name} of {name} is {value!r}; expected a finite number")
             return
+
+
+def settings_by_test(options: AuditOptions) -> dict[str, dict[str, object]]:
+    """Return the settings of each test that has any, after a check that the test has them.
+
+    Of several tests they are given as "fliptest.steps"; the graph is counterfactual's.
+    """
+    if not options.runs_all:
+        found = {options.info.base + ("/s" if options.info.by_covariance else ""): dict(options.settings)}
+    else:
+        found = {}
+        for key, value in options.settings.items():
+            name, _, setting = ("counterfactual", "", key) if key == "graph" else key.rpartition(".")
+            if name not in FAIR_TESTS or FAIR_TESTS[name].aligned:
+                known = [n for n, info in FAIR_TESTS.items() if not info.aligned]
+                raise OptionError(
+                    f"The setting '{key}' belongs to no test that is compared; name the test too, as in "
+                    f"fliptest.steps.{did_you_mean(name, known) if name else ''}"
+                )
+            found.setdefault(name, {})[setting] = value
+    for name, settings in found.items():
+        _check_graph(name, settings.get("graph"))
+        make_test(name, settings=settings)  # refuses settings that the test does not have
+    return found
+
+
+def _check_graph(name: str, graph: object) -> None:
+    """Refuse a causal graph that is none, or that the test does not take."""
+    if graph is None:
+        return
+    if not lookup_test(name).needs_graph:
+        raise OptionError(f"A causal graph is for counterfactual, and the test is {name}; leave it out (--graph)")
+    from fairfox.maps.graph import Graph, read_graph
+
+    if not isinstance(graph, Graph | Mapping | str | Path):
+        raise OptionError(f"The graph is {graph!r}; expected the parents of each column, or a TOML file (--graph FILE)")
+    read_graph(graph)
+
+
+def applicable(options: AuditOptions, data: Dataset, *, gradient: bool) -> tuple[list[str], dict[str, str]]:
+    """Return the tests that apply to a model and its people, and for every other why it does not.
+
+    `gradient` says whether autograd sees through the model. `/a` changes no order of people within one model and is
+    left out.
+    """
+    tests, skipped = [], {}
+    for name, info in FAIR_TESTS.items():
+        if info.aligned:
+            continue
+        why = _obstacle(info, options, data, gradient=gradient)
+        if why is None:
+            tests.append(name)
+        else:
+            skipped[name] = why
+    for name in settings_by_test(options):
+        if name in skipped:
+            raise OptionError(f"There are settings of {name}, which is not run: {skipped[name]}; leave them out")
+    return tests, skipped
+
+
+def _obstacle(info: TestInfo, options: AuditOptions, data: Dataset, *, gradient: bool) -> str | None:
+    """Return why a test cannot be run; None where it can."""
+    numbers = [p.name for p in data.protected if p.is_continuous]
+    checks = (
+        (info.needs_truth, "only generated people have the truth it needs"),
+        (info.needs_gradient and not gradient, "autograd does not see through the model"),
+        (info.needs_label and data.y is None, "no column of true outcomes is named (label, --label)"),
+        (info.needs_input and not bool(data.withheld.any()), "the model does not take a protected column"),
+        (info.needs_graph and "graph" not in options.settings, "no causal graph is given (--graph)"),
+        (info.only_groups and bool(numbers), f"it compares groups, and '{(numbers or [''])[0]}' is a number"),
+        (
+            not info.compares and bool(options.reference_group),
+            "it compares with no other group, and a reference group is given",
+        ),
+        (not info.holds and options.hold_others, "it cannot hold the other protected variables equal"),
+        (not info.gives and bool(options.given), "it takes no given columns"),
+    )
+    return next((why for applies, why in checks if applies), None)

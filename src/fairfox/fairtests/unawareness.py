@@ -16,7 +16,7 @@ from fairfox.errors import NotFittedError, OptionError, did_you_mean
 from fairfox.fairtests.effect import Effect
 from fairfox.fairtests.protocol import Measurement
 from fairfox.maps.protocol import ManyGroupMap
-from fairfox.maps.swap import SwapMap, not_given, own_columns
+from fairfox.maps.rank import SwapMap, lacks_own_column, own_columns
 from fairfox.models.protocol import Model, predict
 
 _FIRST_LOOK = 128  # people asked before the first look at the bound
@@ -165,7 +165,7 @@ def share_changed(
     """
     _check_settings(tolerance, error, confidence)
     swaps = [SwapMap(variable=v).fit(data) for v in _named(data, columns)] if maps is None else maps
-    changeable = [~(data.c[:, swap.variable].isnan() | not_given(data, swap.variable)) for swap in swaps]
+    changeable = [~(data.c[:, swap.variable].isnan() | lacks_own_column(data, swap.variable)) for swap in swaps]
     known = torch.stack(changeable).all(0).cpu()
     people = known.nonzero()[:, 0]
 

@@ -17,12 +17,10 @@ from fairfox.auxiliary.model import Auxiliary
 from fairfox.data.dataset import Dataset
 from fairfox.errors import DataError, NotFittedError, OptionError
 from fairfox.fairtests.protocol import Measurement, combine
-from fairfox.gradients.jacobian import jacobian
-from fairfox.gradients.search import gradient_flow
-from fairfox.models.output import Output
-from fairfox.models.protocol import Model, predict, row_blocks
-from fairfox.models.torch_model import Affine, Tail, TorchModel
-from fairfox.similarity import sensitive_subspace
+from fairfox.gradients.alignment import sensitive_subspace
+from fairfox.gradients.jacobian import gradient_flow, jacobian
+from fairfox.models.protocol import Model, Output, predict, row_blocks
+from fairfox.models.torch import Affine, Tail, TorchModel
 
 NOT_FINITE = "the loss is 0 or infinite here, so that nothing can be said about its growth"
 UNLABELLED = "label unknown"
@@ -34,14 +32,14 @@ class UnfairMap:
     """The loss of each person after an attack along the protected directions, over their loss as they are.
 
     Linear models of the protected variables span the directions in which people count as alike; an attack climbs the
-    cross-entropy of the person's own label and pays `weight` times the squared way it goes in any other direction.
+    cross-entropy of the person's own label and pays `weight` times the squared distance it goes in any other direction.
     1 is fair. All protected variables are attacked at once, so that there is no sign and no group to compare with.
 
     Example:
         >>> from fairfox.auxiliary.model import FixedAuxiliary
         >>> data = Dataset.from_arrays([[0.0, 1.0], [1.0, -1.0]], c=[0, 1], y=[0, 1])
         >>> test = UnfairMap(auxiliary=FixedAuxiliary([LinearMember(torch.tensor([[1.0, 0.0]]), torch.zeros(1))]))
-        >>> from fairfox.models.torch_model import TorchModel
+        >>> from fairfox.models.torch import TorchModel
         >>> rule = TorchModel(lambda x: torch.sigmoid(x[:, :1]))
         >>> test.fit(data).score(rule, data)  # x0 is the protected direction, and all that the rule looks at
         tensor([2.1969, 1.7295])
@@ -50,7 +48,7 @@ class UnfairMap:
     has_sign: ClassVar[bool] = False
 
     auxiliary: Auxiliary = field(default_factory=lambda: LinearAuxiliary(refits=5))
-    weight: float = 50.0  # of the squared way outside the protected directions
+    weight: float = 50.0  # of the squared distance outside the protected directions
     rate: float = 0.01
     steps: int = 200
     tolerated: float = 1.25  # the mean growth that the p-value speaks against

@@ -18,7 +18,7 @@ def default_step(x: Tensor) -> float:
 
 
 def suited_step(model: Model, x: Tensor) -> float:
-    """Return the default step, or 0.1 for a model that stands still over it for most people.
+    """Return the default step, or 0.1 for a model that does not change over it for most people.
 
     Tree ensembles are constant between bin edges: a small step measures whether an edge happens to be there.
     """
@@ -39,10 +39,10 @@ def suited_step(model: Model, x: Tensor) -> float:
 
 
 def directional_derivative(model: Model, x: Tensor, direction: Tensor, *, step: float | None = None) -> Tensor:
-    """Return df/dt of f(x + t v) at 0 (N,) by a central difference; v (N, D) is walked in unit length.
+    """Return df/dt of f(x + t v) at 0 (N,) by a central difference; v (N, D) is followed in unit length.
 
     The derivative is homogeneous in v, so that the step is always the same distance in x. One-hot blocks are
-    the caller's concern: a central difference cannot leave a corner of the simplex both ways.
+    the caller's concern: a central difference cannot leave a corner of the simplex in both directions.
     """
     step = default_step(x) if step is None else step
     largest = direction.abs().amax(1, keepdim=True)
@@ -57,8 +57,8 @@ def directional_derivative(model: Model, x: Tensor, direction: Tensor, *, step: 
 def finite_difference_jacobian(model: Model, x: Tensor, *, step: float | None = None) -> Tensor:
     """Return the Jacobian (N, 1, D) from predictions: 2 per continuous column, 1 per category.
 
-    Along a one-hot column the derivative is the change of the prediction when that category is put in the
-    place of the person's own: the slope of the expectation over categories.
+    Along a one-hot column the derivative is the change of the prediction when that category replaces
+    the person's own: the slope of the expectation over categories.
     """
     step = default_step(x) if step is None else step
     blocks: Sequence[slice] = getattr(model, "blocks", ())
@@ -78,8 +78,8 @@ def _block_jacobian(model: Model, x: Tensor, blocks: Sequence[slice], step: floa
             row[:, block] = 0.0
             row[:, j] = 1.0
             swapped.append(row)
-    walked = (~inside).nonzero()[:, 0].tolist()
-    for j in walked:
+    free = (~inside).nonzero()[:, 0].tolist()
+    for j in free:
         shift = torch.zeros_like(x[:1])
         shift[0, j] = step
         ahead.append(x + shift)
@@ -87,6 +87,6 @@ def _block_jacobian(model: Model, x: Tensor, blocks: Sequence[slice], step: floa
     out = predict(model, torch.cat([x, *swapped, *ahead, *behind])).reshape(-1, len(x))  # (variants, n)
     jac = x.new_zeros(len(x), 1, x.shape[1])
     jac[:, 0, inside] = (out[1 : 1 + len(swapped)] - out[0]).T
-    up, down = out[1 + len(swapped) :].chunk(2) if walked else (out[:0], out[:0])
+    up, down = out[1 + len(swapped) :].chunk(2) if free else (out[:0], out[:0])
     jac[:, 0, ~inside] = ((up - down) / (2 * step)).T
     return jac

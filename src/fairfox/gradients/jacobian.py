@@ -1,10 +1,15 @@
-"""jacobian(model, x): autograd where it sees through the model, an estimate elsewhere."""
+"""Derivatives of models, by autograd where it sees through them and estimated elsewhere; moves that follow them."""
 
+from __future__ import annotations
+
+import torch
 from torch import Tensor
 
-from fairfox.gradients.autograd import autograd_jacobian
 from fairfox.gradients.finite_difference import directional_derivative, finite_difference_jacobian
-from fairfox.models.protocol import Model
+from fairfox.gradients.relu import ReluNetwork, block_jacobian, relu_network
+from fairfox.models.protocol import Model, row_blocks
+
+ORDERS = (1.0, 2.0, float("inf"))  # of the l_p balls that `largest_change` searches
 
 
 def jacobian(model: Model, x: Tensor, *, batch_size: int = 4096, step: float | None = None) -> Tensor:
@@ -18,8 +23,140 @@ def slope(model: Model, x: Tensor, direction: Tensor, *, batch_size: int = 4096,
     """Return the derivative of the prediction along a direction (N, D) -> (N,).
 
     Black boxes on continuous columns need two predictions for it; with categories the whole Jacobian is
-    estimated, since a one-hot column cannot be walked both ways.
+    estimated, since a one-hot column cannot be moved both up and down.
     """
     if model.differentiable or len(getattr(model, "blocks", ())) > 0:
         return (jacobian(model, x, batch_size=batch_size, step=step)[:, 0] * direction).sum(1)
     return directional_derivative(model, x, direction, step=step)
+
+
+def autograd_jacobian(model: Model, x: Tensor, *, batch_size: int = 4096) -> Tensor:
+    """Return the model's Jacobian (N, K, D): one backward pass of the summed output per output and block.
+
+    Where the model starts with a linear layer, that layer is applied and undone by hand: what comes before it
+    (a mask, the conversion to the model's own units) is part of its weights and costs nothing.
+    """
+    network = relu_network(model, x.shape[1])
+    if network is not None:
+        return _network_jacobian(network, x, batch_size=batch_size)
+    affine = getattr(model, "first_affine", None)
+    if affine is not None and affine[0].shape[1] != x.shape[1]:
+        affine = None  # the model itself says best what is wrong
+    parts = []
+    for rows in row_blocks(len(x), batch_size):
+        if affine is None:
+            parts.append(block_jacobian(model, x[rows]))
+        else:
+            weight, bias, rest = affine  # of the network's own dtype, which may not be x's
+            hidden = torch.addmm(bias, x[rows].detach().to(weight), weight.T)
+            parts.append((block_jacobian(rest, hidden) @ weight).to(x))
+    if len(parts) == 1:
+        return parts[0]
+    return torch.cat(parts) if parts else x.new_zeros(0, 1, x.shape[1])
+
+
+def _network_jacobian(network: ReluNetwork, x: Tensor, *, batch_size: int) -> Tensor:
+    jac = network.first.new_empty(len(x), network.outputs if len(x) else 1, x.shape[1])
+    for rows in row_blocks(len(x), batch_size):
+        scale = network.pull(x[rows].detach(), network.first, jac[rows])
+        if scale is not None:
+            jac[rows] *= scale[:, :, None]
+    return jac.to(x)
+
+
+# --- Moves that follow a gradient ----------------------------------------------------------------------------------
+
+
+def project_ball(move: Tensor, *, radius: float, order: float = 2.0) -> Tensor:
+    """Return the nearest moves (N, D) whose l_p norm is at most the radius, p = 1, 2 or inf.
+
+    Example:
+        >>> project_ball(torch.tensor([[3.0, 4.0], [0.1, 0.2]]), radius=1.0)
+        tensor([[0.6000, 0.8000],
+                [0.1000, 0.2000]])
+    """
+    if order == float("inf"):
+        return move.clamp(-radius, radius)
+    if order == 2:
+        length = move.norm(dim=1, keepdim=True)
+        return torch.where(length > radius, move * (radius / length.clamp(min=torch.finfo(move.dtype).tiny)), move)
+    size = move.abs()
+    ordered = size.sort(dim=1, descending=True).values
+    # the entries that stay are the k largest, less what they have in excess together
+    excess = (ordered.cumsum(1) - radius) / torch.arange(1, move.shape[1] + 1, dtype=move.dtype, device=move.device)
+    last = ((ordered > excess).sum(1, keepdim=True) - 1).clamp(min=0)
+    shrunk = move.sign() * (size - excess.gather(1, last)).clamp(min=0)
+    return torch.where(size.sum(1, keepdim=True) > radius, shrunk, move)
+
+
+def steepest(gradient: Tensor, *, order: float = 2.0) -> Tensor:
+    """Return the move of l_p length one (N, D) along which each gradient rises most; zero where it vanishes."""
+    if order == float("inf"):
+        return gradient.sign()
+    if order == 2:
+        length: Tensor = gradient.norm(dim=1, keepdim=True)
+        return gradient / length.clamp(min=torch.finfo(gradient.dtype).tiny)
+    largest = gradient.abs().argmax(1, keepdim=True)
+    return torch.zeros_like(gradient).scatter(1, largest, gradient.gather(1, largest).sign())
+
+
+def largest_change(
+    model: Model,
+    x: Tensor,
+    *,
+    radius: float,
+    order: float = 2.0,
+    steps: int = 20,
+    restarts: int = 2,
+    seed: int = 0,
+    batch_size: int = 4096,
+) -> Tensor:
+    """Return the largest |f(x + d) - f(x)| (N,) found by projected gradient search in the l_p ball around x.
+
+    Up and down, from the middle and from `restarts` random points, the same for everyone. The first step goes as far
+    as the ball, so that a linear model's answer is exact; then they shorten. The largest change of all steps counts.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    random = torch.randn(restarts, x.shape[1], generator=generator, dtype=torch.float64).to(x)
+    starts = project_ball(radius * torch.cat([x.new_zeros(1, x.shape[1]), random]), radius=radius, order=order)
+    found = [_search(model, x[rows], starts, radius, order, steps) for rows in row_blocks(len(x), batch_size)]
+    return torch.cat(found) if found else x.new_zeros(0)
+
+
+def _search(model: Model, x: Tensor, starts: Tensor, radius: float, order: float, steps: int) -> Tensor:
+    with torch.no_grad():
+        here = model(x)[:, 0]
+    best = torch.zeros_like(here)
+    for start in starts:
+        for sign in (1.0, -1.0):
+            move = start.expand_as(x)
+            for step in range(steps + 1):
+                out, gradient = _value_and_gradient(model, x + move)
+                best = torch.fmax(best, (out - here).abs())
+                further = steepest(sign * gradient, order=order) * (radius * (1 - step / steps))
+                move = project_ball(move + further, radius=radius, order=order)
+    return best
+
+
+def _value_and_gradient(model: Model, x: Tensor) -> tuple[Tensor, Tensor]:
+    x = x.detach().requires_grad_()
+    with torch.enable_grad():
+        out = model(x)[:, 0]
+        if not out.requires_grad:  # a constant
+            return out, torch.zeros_like(x)
+        (gradient,) = torch.autograd.grad(out.sum(), x, allow_unused=True, materialize_grads=True)
+    return out.detach(), gradient
+
+
+def gradient_flow(loss: Model, x: Tensor, free: Tensor, *, weight: float, rate: float, steps: int) -> Tensor:
+    """Return where x (N, D) gets to in `steps` steps up the loss, less `weight` times the squared distance moved.
+
+    Only the part outside the span of the columns of `free` (D, R, orthonormal) counts: inside it moves cost nothing.
+    """
+    moved = torch.zeros_like(x)
+    pull = 2 * weight * rate
+    for _ in range(steps):
+        uphill = autograd_jacobian(loss, x + moved, batch_size=max(len(x), 1))[:, 0]
+        costly = moved - (moved @ free) @ free.T
+        moved = moved.sub(costly, alpha=pull).add_(uphill, alpha=rate)
+    return x + moved

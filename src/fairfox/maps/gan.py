@@ -7,39 +7,39 @@ import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import torch
 from torch import Tensor, nn
 
-from fairfox.data.dataset import Dataset, project_blocks, resample
-from fairfox.errors import FileError, NotFittedError, OptionError
-from fairfox.flips import mean_distance, mean_regression_error
-from fairfox.maps.columns import outside
-from fairfox.maps.generators import Fitted, doubts_about, in_units, only_withheld, read_map, seen_columns, write_map
+from fairfox.data.dataset import Dataset, Feature, project_blocks, resample
+from fairfox.errors import DataError, NotFittedError, OptionError
 from fairfox.maps.protocol import (
     UNKNOWN,
     CounterfactualMap,
     Mapped,
     Pair,
+    block_overshoot,
     check_groups_present,
     check_is_grouped,
     compared_pairs,
+    features_among,
     where_to,
 )
-from fairfox.maps.ranks import kept_missing
+from fairfox.maps.rank import RankMap
+from fairfox.maps.ranks import kept_missing, present, two_sample_ks
+from fairfox.maps.wgan import GanSettings, Passage, Steps, train_generators
 from fairfox.models.protocol import row_blocks
-from fairfox.nets.wgan import GanSettings, Passage, Steps, train_generators
 
+Place = tuple[int, int, Pair]  # which variable, which re-fit, and from where to where
+NOT_FINITE = "the generator makes no finite row of them"
 _LOG = logging.getLogger("fairfox")
 _TOGETHER = {"cpu": 8, "cuda": 512}  # GANs in one network; more outgrow the cache of a CPU
 _BLOCK = 4096  # people who are mapped at once
 _MOST_CHECKED = 5000  # people of a group
-NOT_FINITE = "the generator makes no finite row of them"
+_RIDGE = 1e-6  # of the mean variance: one-hot columns add up to one
 _CHANCE = 0.8687  # mean of the Kolmogorov distribution: what KS is by chance, times sqrt(1/n + 1/m)
-
-Place = tuple[int, int, Pair]  # which variable, which re-fit, and from where to where
+_POOR_KS, _POOR_WORST, _POOR_MSE = 0.1, 0.2, 2.0  # above chance, twice, and times that of real people
 
 
 @dataclass(kw_only=True)
@@ -69,7 +69,7 @@ class GanMap:
     standardise: bool = True  # numbers, by their spread in the fitting rows
     seed: int = 0
     progress: Steps | None = field(default=None, repr=False, compare=False)
-    fitted: Fitted | None = field(default=None, init=False, repr=False, compare=False)
+    fitted: Generators | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for name in ("steps", "width", "depth", "n_critic", "batch"):
@@ -107,12 +107,12 @@ class GanMap:
                 there = fitted.generate(data.x[rows], (own, other))
                 lost[rows] = ~there.isfinite().all(1)
                 there = torch.where(lost[rows, None], data.x[rows], there)
-                overshoot[rows] = outside(there, data.features)
+                overshoot[rows] = block_overshoot(there, data.features)
                 x[rows] = kept_missing(project_blocks(there, data.features), data.x[rows], data.features)
         stay = ~going | lost
         x[lost] = data.x[lost]
         if fitted.ranks is not None:
-            swapped = fitted.ranks.map(only_withheld(data, self.variable), torch.where(stay, torch.nan, to))
+            swapped = fitted.ranks.map(_only_withheld(data, self.variable), torch.where(stay, torch.nan, to))
             x[:, data.withheld.to(x.device)] = swapped.rows
         reasons = [reason for reason, people in ((UNKNOWN, ~going), (NOT_FINITE, lost)) if bool(people.any())]
         return Mapped(x, stay, " or ".join(reasons), overshoot)
@@ -129,32 +129,35 @@ class GanMap:
         """
         return dict(self._known().checks)
 
-    def doubts(self, checks: Mapping[str, float]) -> list[str]:
-        """Return a sentence for each check that is poor."""
-        return doubts_about(checks)
+    def warnings(self, checks: Mapping[str, float]) -> list[str]:
+        """Return a sentence for each check that is poor or no number."""
+        if not all(math.isfinite(number) for number in checks.values()):
+            return [
+                "FlipTest's generators diverged: they make rows that are not finite, and these people are not judged; "
+                "choose a smaller `rate`."
+            ]
+        out = []
+        chance = f"chance {checks['ks_chance']:.2f}, before mapping {checks['ks_unmapped']:.2f}"
+        if not checks["ks"] <= checks["ks_chance"] + _POOR_KS:
+            out.append(
+                "FlipTest's mapped people differ from the real people of the group they go to: mean KS distance of the "
+                f"features {checks['ks']:.2f} ({chance}); train longer or choose another `weight`."
+            )
+        elif not checks["ks_worst"] <= checks["ks_chance"] + _POOR_WORST:
+            out.append(
+                "FlipTest's mapped people differ from the real people of the group they go to in one direction at "
+                f"least: mean KS distance of the features {checks['ks_worst']:.2f} ({chance}; {checks['ks']:.2f} over "
+                "all directions); train longer or choose another `weight`."
+            )
+        if not checks["mse"] <= _POOR_MSE * max(checks["mse_real"], 1e-3):
+            out.append(
+                "FlipTest's mapped people combine features as real people do not: regressions of each feature on the "
+                f"others miss by {checks['mse']:.3f} on them and by {checks['mse_real']:.3f} on real people (mean "
+                "squared error); train longer or choose another `weight`."
+            )
+        return out
 
-    def save(self, folder: str | Path) -> None:
-        """Write the fitted map: tensors as safetensors, everything else as JSON.
-
-        With withheld columns this includes their values in the fitting rows, which say what ranks people have.
-        """
-        write_map(Path(folder), self._settings(), self._known())
-
-    @classmethod
-    def load(cls, folder: str | Path, *, device: str = "cpu") -> Self:
-        """Return the map that was saved in a folder, for people on a device."""
-        about, tensors = read_map(Path(folder), device)
-        try:
-            one = cls(**about["settings"])
-            one.fitted = Fitted.restored(about, tensors)
-        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, IndexError) as error:
-            raise FileError(f"The files in {folder} do not describe one map; save it again") from error
-        return one
-
-    def _settings(self) -> dict[str, Any]:
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.init and f.name != "progress"}
-
-    def _known(self) -> Fitted:
+    def _known(self) -> Generators:
         if self.fitted is None:
             raise NotFittedError("This GanMap is not fitted; call fit first")
         return self.fitted
@@ -162,34 +165,55 @@ class GanMap:
     def _train(self, data: Dataset, variables: Sequence[int], refits: int, seed: int) -> list[list[Self]]:
         data = _counted(data, variables)
         generator = torch.Generator().manual_seed(self.seed + seed)
-        columns, centre, scale = seen_columns(data, standardise=self.standardise)
+        columns, centre, scale = _seen_columns(data, standardise=self.standardise)
         samples = [_sampled_rows(data, generator, as_they_are=refits == 1) for _ in range(refits)]
         places = [(v, m, pair) for v in variables for m in range(refits) for pair in compared_pairs(data.protected[v])]
         passages = [_passage(data.c[:, v], samples[m], pair, generator) for v, m, pair in places]
         _LOG.info("training %d generators on %d columns, %d steps each", len(places), len(columns), self.steps)
         trained = self._generators((data.x[:, columns] - centre) / scale, passages)
-        nets = {place: in_units(net, centre, scale) for place, net in zip(places, trained, strict=True)}
+        nets = {place: _in_units(net, centre, scale) for place, net in zip(places, trained, strict=True)}
         return [[self._with(data[samples[m]], v, columns, nets, m) for m in range(refits)] for v in variables]
 
     def _with(
         self, sample: Dataset, variable: int, columns: Tensor, nets: Mapping[Place, nn.Sequential], m: int
     ) -> Self:
         """Return the map of one re-fit of one variable, that has these generators, and check it on its people."""
-        one = copy.copy(self)
-        generators = {pair: nets[variable, m, pair] for pair in compared_pairs(sample.protected[variable])}
-        withheld = only_withheld(sample, variable) if bool(sample.withheld.any()) else None
-        one.variable, one.fitted = variable, Fitted(columns, generators, withheld)
-        one.fitted.checks.update(_checks(one, sample))
-        return one
+        fitted = copy.copy(self)
+        own = {pair: nets[variable, m, pair] for pair in compared_pairs(sample.protected[variable])}
+        ranks = RankMap().fit(_only_withheld(sample, variable)) if bool(sample.withheld.any()) else None
+        fitted.variable, fitted.fitted = variable, Generators(columns, own, ranks)
+        fitted.fitted.checks.update(_checks(fitted, sample))
+        return fitted
 
     def _generators(self, x: Tensor, passages: Sequence[Passage]) -> Iterator[nn.Sequential]:
         names = {f.name for f in fields(GanSettings)}
         settings = GanSettings(**{name: getattr(self, name) for name in names})
         size = _TOGETHER.get(x.device.type, 1)
-        parts = [passages[start : start + size] for start in range(0, len(passages), size)]
-        for number, part in enumerate(parts):
-            net = train_generators(x.float(), part, settings, progress=_part_of(self.progress, number, len(parts)))
-            yield from (net.member(m) for m in range(len(part)))
+        batches = [passages[start : start + size] for start in range(0, len(passages), size)]
+        for number, batch in enumerate(batches):
+            net = train_generators(x.float(), batch, settings, progress=_of_batch(self.progress, number, len(batches)))
+            yield from (net.member(m) for m in range(len(batch)))
+
+
+@dataclass(frozen=True)
+class Generators:
+    """The trained generators, on which columns they work, and how good they are."""
+
+    columns: Tensor  # (S,): numbers that vary, and one-hot blocks
+    nets: dict[Pair, nn.Sequential]
+    ranks: RankMap | None  # sets withheld columns to the other group's values
+    checks: dict[str, float] = field(default_factory=dict)
+
+    def generate(self, x: Tensor, pair: Pair) -> Tensor:
+        """Return rows (n, D) with their columns generated anew, before blocks are put back."""
+        if pair not in self.nets:
+            raise OptionError(
+                f"No generator was trained from class {pair[0]} to class {pair[1]}; the variable has a reference "
+                "group, and only pairs with it are"
+            )
+        here = x.index_select(1, self.columns)
+        net = self.nets[pair]
+        return x.index_copy(1, self.columns, net(here.to(next(net.parameters()))).to(x))
 
 
 def _counted(data: Dataset, variables: Sequence[int]) -> Dataset:
@@ -216,22 +240,22 @@ def _passage(c: Tensor, rows: Tensor, pair: Pair, generator: torch.Generator) ->
     return Passage(rows[own == pair[0]], rows[own == pair[1]], seed)
 
 
-def _part_of(progress: Steps | None, number: int, parts: int) -> Steps | None:
-    """Return the progress of one of several parts that are trained one after the other."""
+def _of_batch(progress: Steps | None, number: int, batches: int) -> Steps | None:
+    """Return the progress of one of several batches that are trained one after the other."""
     if progress is None:
         return None
-    return lambda done, total: progress(number * total + done, parts * total)
+    return lambda done, total: progress(number * total + done, batches * total)
 
 
-def _checks(one: GanMap, data: Dataset) -> dict[str, float]:
+def _checks(gan: GanMap, data: Dataset) -> dict[str, float]:
     """Return how real mapped people look; see `GanMap.checks`."""
-    c, withheld, generator = data.c[:, one.variable], data.withheld.tolist(), torch.Generator().manual_seed(one.seed)
+    c, withheld, generator = data.c[:, gan.variable], data.withheld.tolist(), torch.Generator().manual_seed(gan.seed)
     features = [f for f in data.features if not withheld[f.start]]
     groups = {int(k): data[_some(c == k, generator)] for k in c[~c.isnan()].unique()}
     found = []
-    for own, other in one._known().generators:
+    for own, other in gan._known().nets:
         people, real = groups[own], groups[other].x
-        mapped = one.map(people, torch.full_like(people.c[:, one.variable], other))
+        mapped = gan.map(people, torch.full_like(people.c[:, gan.variable], other))
         rows = torch.where(mapped.abstained[:, None], torch.nan, mapped.rows)
         distance = math.nan if bool(mapped.abstained.any()) else mean_distance(rows, real, features)
         errors = [mean_regression_error(real, each, features) for each in (rows, real)]
@@ -248,3 +272,89 @@ def _some(group: Tensor, generator: torch.Generator) -> Tensor:
     rows = group.nonzero()[:, 0]
     drawn = torch.randperm(len(rows), generator=generator)[:_MOST_CHECKED].to(rows.device)
     return rows if len(drawn) == len(rows) else rows[drawn]
+
+
+def _in_units(net: nn.Sequential, centre: Tensor, scale: Tensor) -> nn.Sequential:
+    """Return the network on x that equals centre + scale · net((x - centre) / scale), in the dtype of the scale."""
+    net = net.to(scale)
+    first, last = net[0], net[-1]
+    assert isinstance(first, nn.Linear)
+    assert isinstance(last, nn.Linear)
+    with torch.no_grad():
+        first.weight.div_(scale)
+        first.bias.sub_(first.weight @ centre)
+        last.weight.mul_(scale[:, None])
+        last.bias.mul_(scale).add_(centre)
+    return net.requires_grad_(False)
+
+
+def _seen_columns(data: Dataset, *, standardise: bool = True) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the columns (S,) that generators see, and what is their zero and one.
+
+    Not withheld columns, those that only say that a value is missing, and constant numbers.
+    """
+    mean, spread, withheld = data.x.mean(0), data.x.std(0, correction=0), data.withheld.tolist()
+    varies = (spread > 0).tolist()
+    numbers = {f.start for f in data.features if f.kind == "continuous" and varies[f.start]}
+    levels = {j for f in data.features if f.kind == "categorical" for j in range(f.start, f.stop)}
+    seen = sorted(j for j in numbers | levels if not withheld[j])
+    if not seen:
+        raise DataError("No column is left for FlipTest to map: all are withheld or constant; use rank instead")
+    columns = torch.tensor(seen, device=data.x.device)
+    is_number = torch.tensor([standardise and j in numbers for j in seen], device=data.x.device)
+    return columns, torch.where(is_number, mean[columns], 0.0), torch.where(is_number, spread[columns], 1.0)
+
+
+def _only_withheld(data: Dataset, variable: int) -> Dataset:
+    """Return people with their withheld columns and one protected variable alone."""
+    x, features = data.x[:, data.withheld.to(data.x.device)], features_among(data.features, data.withheld)
+    return Dataset(x, data.c[:, [variable]], (data.protected[variable],), features)
+
+
+def mean_distance(mapped: Tensor, real: Tensor, features: Sequence[Feature]) -> float:
+    """Return the mean over features of how differently they are distributed among mapped (n, D) and real (m, D) rows.
+
+    A number's distance is the two-sample Kolmogorov-Smirnov statistic of the values that are not missing; a category's
+    is the largest gap between the shares of a level, which is the same for categories that are drawn.
+    """
+    gaps = []
+    for f in features:
+        if f.kind == "categorical":
+            gaps.append(float((mapped[:, f.columns].mean(0) - real[:, f.columns].mean(0)).abs().max()))
+        elif len(here := present(mapped, f)) and len(there := present(real, f)):
+            gaps.append(float(two_sample_ks(here, there)))
+    return sum(gaps) / max(len(gaps), 1)
+
+
+def mean_regression_error(train: Tensor, rows: Tensor, features: Sequence[Feature]) -> float:
+    """Return the mean squared error on `rows` (n, D) of the linear regressions of each column on the other features.
+
+    They are fitted on `train` (m, D), and numbers are in its standard deviations. All come from one inverse P of the
+    covariance: the residual of a feature's columns J is P_JJ⁻¹ P_J (x - mean).
+    """
+    columns, blocks = _columns_of(features)
+    train, rows = train[:, columns].double(), rows[:, columns].double()
+    scale = train.std(0, correction=0)
+    for block in blocks:
+        if block.stop - block.start > 1:
+            scale[block] = 1.0  # shares stay shares
+    scale[scale == 0] = 1.0
+    centred, rows = (train - train.mean(0)) / scale, (rows - train.mean(0)) / scale
+    covariance = centred.T @ centred / len(train)
+    ridge = _RIDGE * covariance.diagonal().mean().clamp(min=1e-30)
+    inverse = torch.linalg.inv(covariance + ridge * torch.eye(len(columns), device=rows.device, dtype=rows.dtype))
+    apart = torch.zeros_like(inverse)  # P_JJ⁻¹ on the diagonal, block by block
+    for block in blocks:
+        apart[block, block] = torch.linalg.inv(inverse[block, block])
+    return float((rows @ (apart @ inverse).T).square().mean())
+
+
+def _columns_of(features: Sequence[Feature]) -> tuple[list[int], list[slice]]:
+    """Return the columns of x that say more than that a value is missing, and where among them each feature is."""
+    columns: list[int] = []
+    blocks = []
+    for f in features:
+        stop = f.stop if f.kind == "categorical" else f.start + 1
+        blocks.append(slice(len(columns), len(columns) + stop - f.start))
+        columns += range(f.start, stop)
+    return columns, blocks

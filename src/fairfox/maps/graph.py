@@ -2,28 +2,122 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
 from statistics import fmean
-from typing import Self
+from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from fairfox.data.dataset import Dataset
-from fairfox.errors import NotFittedError, OptionError
-from fairfox.maps.along import Scale
-from fairfox.maps.arrows import GraphSource, check_names, read_graph
-from fairfox.maps.columns import ranks_of, with_ranks
-from fairfox.maps.mechanisms import Cause, MechanismKind, Node
+from fairfox.data.dataset import Dataset, Feature, expand_blocks
+from fairfox.errors import ColumnError, FileError, NotFittedError, OptionError, did_you_mean
 from fairfox.maps.protocol import OFF_RANGE, UNKNOWN, Mapped, check_groups_present, number_reached, where_to, who_counts
-from fairfox.maps.rank import RankMap
-from fairfox.maps.swap import own_columns
+from fairfox.maps.rank import RankMap, own_columns, ranks_of, with_ranks
+from fairfox.maps.ranks import Scale, couple_rows
 
-__all__ = ["GraphMap", "read_graph"]
-
+MechanismKind = Literal["linear", "boosted"]
+Mechanism = Callable[[Tensor], Tensor]  # parents (n, P) -> mean of a number (n, 1), or shares of L categories (n, L)
 MERGED = "the group there puts several together"
 _UNEVEN = 1.5  # how many times the spread of one group's noise may be that of another's
+_FEWEST = 10  # people of a group, to speak of the spread of their noise
+_EXAMPLE = 'for example income = ["sex", "education"]'
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Which columns act on which: the parents of every column that has any, parents before their children."""
+
+    parents: Mapping[str, tuple[str, ...]]
+
+    @property
+    def names(self) -> list[str]:
+        """All columns that the graph names."""
+        return list(dict.fromkeys(name for child, parents in self.parents.items() for name in (*parents, child)))
+
+    def descendants(self, names: Iterable[str], *, held: Iterable[str] = ()) -> list[str]:
+        """Return what these act on, directly or through others, parents first; nothing acts on what is held."""
+        reached, held, out = set(names), set(held), []
+        for child, parents in self.parents.items():
+            if child not in held and not reached.isdisjoint(parents):
+                reached.add(child)
+                out.append(child)
+        return out
+
+
+GraphSource = Graph | Mapping[str, Sequence[str]] | str | Path
+
+
+def read_graph(source: GraphSource | None) -> Graph:
+    """Return the graph of a dict {column: [its parents]}, or of a TOML file with such a table named `parents`.
+
+    Example:
+        >>> read_graph({"income": ["sex", "job"], "job": ["sex"]}).parents
+        {'job': ('sex',), 'income': ('sex', 'job')}
+    """
+    if source is None:
+        raise OptionError(f"No graph is given; say which columns act on which: a dict or a TOML file, {_EXAMPLE}")
+    if isinstance(source, Graph):
+        return source
+    found = source if isinstance(source, Mapping) else _read_parents(Path(source))
+    for child, parents in found.items():
+        if (
+            isinstance(parents, str)
+            or not isinstance(parents, Sequence)
+            or not all(isinstance(p, str) for p in parents)
+        ):
+            raise OptionError(
+                f"The graph gives '{child}' the parents {parents!r}; expected a list of names, {_EXAMPLE}"
+            )
+        if twice := [name for name in parents if parents.count(name) > 1]:
+            raise OptionError(f"The graph names '{twice[0]}' twice among the parents of '{child}'; name it once")
+    if not any(found.values()):
+        raise OptionError(f"The graph is empty; give the parents of at least one column, {_EXAMPLE}")
+    try:
+        order = list(TopologicalSorter(found).static_order())
+    except CycleError as error:
+        circle = " -> ".join(error.args[1])
+        raise OptionError(f"The graph goes in a circle: {circle}; leave out one of these edges") from None
+    return Graph({name: tuple(found[name]) for name in order if found.get(name)})
+
+
+def _check_names(graph: Graph, data: Dataset) -> None:
+    """Refuse a graph that names what is neither a column of the model nor a protected variable."""
+    variables = {p.name: p for p in data.protected}
+    columns = [f.name for f in data.features]
+    for name in graph.names:
+        if name in variables and not variables[name].parts:
+            continue
+        if name in variables:
+            raise OptionError(
+                f"The graph names the crossing '{name}'; name {' and '.join(variables[name].parts)} instead"
+            )
+        read = [p.name for p in data.protected if p.source == name]
+        if read:
+            raise OptionError(
+                f"The graph names '{name}', from which the protected variable '{read[0]}' is read; name '{read[0]}' "
+                "instead"
+            )
+        if name not in columns:
+            hint = did_you_mean(name, [*variables, *columns])
+            raise ColumnError(f"The graph names '{name}', which is no column of the model and not protected.{hint}")
+
+
+def _read_parents(path: Path) -> Mapping[str, Sequence[str]]:
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise FileError(f"The graph '{path}' cannot be read ({error.strerror}); give a TOML file") from error
+    except ValueError as error:
+        raise FileError(f"The graph '{path}' is not TOML: {error}") from error
+    parents = found.get("parents")
+    if not isinstance(parents, dict):
+        raise FileError(f"The graph '{path}' has no table [parents]; list the parents of columns there, {_EXAMPLE}")
+    return parents
 
 
 @dataclass
@@ -53,7 +147,7 @@ class GraphMap:
     seed: int = 0
     nodes: list[Node] = field(default_factory=list, init=False, repr=False)  # what is acted on, parents first
     needed: list[int] = field(default_factory=list, init=False, repr=False)  # protected variables that must be known
-    steps: Steps | None = field(default=None, init=False, repr=False)
+    shift: Shift | None = field(default=None, init=False, repr=False)
     withheld_map: RankMap | None = field(default=None, init=False, repr=False)
 
     def fit(self, data: Dataset) -> Self:
@@ -61,7 +155,7 @@ class GraphMap:
         if self.mechanism not in ("linear", "boosted"):
             raise OptionError(f"The mechanism is '{self.mechanism}'; expected 'linear' or 'boosted'")
         graph = read_graph(self.graph)
-        check_names(graph, data)
+        _check_names(graph, data)
         p = data.protected[self.variable]
         moved = graph.descendants(p.parts or (p.name,), held=(other.name for other in data.protected))
         if not moved:
@@ -73,7 +167,7 @@ class GraphMap:
         self.needed = [v for v, q in enumerate(data.protected) if q.name in causes]
         data = who_counts(data, self.needed)
         check_groups_present(data, self.variable)
-        self.steps = Steps.of(data, self.variable)
+        self.shift = Shift.of(data, self.variable)
         features = {f.name: f for f in data.features}
         sources = features | {q.name: Cause.of(data, v) for v, q in enumerate(data.protected)}
         self.nodes = [
@@ -91,10 +185,10 @@ class GraphMap:
         NaN: nowhere; None: in the other of two groups. Who goes nowhere, who lacks a protected value that the graph
         needs, or who would go beyond the numbers that people have, keeps their row and is abstained.
         """
-        if self.steps is None:
+        if self.shift is None:
             raise NotFittedError("This GraphMap is not fitted; call fit first")
         to = where_to(data, self.variable, to)
-        there, lost = self.steps.taken(data.c, to)  # (N, V)
+        there, lost = self.shift.taken(data.c, to)  # (N, V)
         still = data.c[:, self.needed].isnan().any(1) | to.isnan() | (there == data.c)[:, self.variable]
         going = (~(still | there[:, self.needed].isnan().any(1))).nonzero()[:, 0]
         stay = torch.ones_like(still).index_fill_(0, going, False)
@@ -110,12 +204,12 @@ class GraphMap:
         `explained`: the share of the variance of the columns acted on that their parents explain, mean over columns.
         `unevenness`: how many times one group's noise spreads as far as another's, of the number where it differs most.
         """
-        if self.steps is None:
+        if self.shift is None:
             raise NotFittedError("This GraphMap is not fitted; call fit first")
         uneven = [node.unevenness for node in self.nodes if node.feature.kind == "continuous"]
         return {"explained": fmean(node.explained for node in self.nodes), "unevenness": max(uneven, default=1.0)}
 
-    def doubts(self, checks: Mapping[str, float]) -> list[str]:
+    def warnings(self, checks: Mapping[str, float]) -> list[str]:
         """Return a warning where the noise differs between the groups: it is not simply added."""
         if checks["unevenness"] <= _UNEVEN:
             return []
@@ -129,13 +223,13 @@ class GraphMap:
         before = x.double()
         after = before.clone()
         for node in self.nodes:
-            after[:, node.columns] = node.follow(before, c, after, there)
+            after[:, node.columns] = node.values_after(before, c, after, there)
         return after.to(x)
 
 
 @dataclass(frozen=True)
-class Steps:
-    """Where a step of one protected variable takes everyone's protected values."""
+class Shift:
+    """Where a change of one protected variable takes everyone's protected values."""
 
     variable: int
     parts: tuple[int, ...]  # of a crossing
@@ -144,7 +238,7 @@ class Steps:
     values: Tensor  # of a number, in order, in standard deviations
 
     @classmethod
-    def of(cls, data: Dataset, variable: int) -> Steps:
+    def of(cls, data: Dataset, variable: int) -> Shift:
         """Return what the fitting rows say about one protected variable."""
         p, c = data.protected[variable], data.c[:, variable]
         scale = Scale.of(c) if p.is_continuous else None
@@ -155,7 +249,7 @@ class Steps:
         return cls(variable, parts, torch.stack(rows) if rows else c.new_zeros(0, 0), scale, values)
 
     def taken(self, c: Tensor, to: Tensor) -> tuple[Tensor, str]:
-        """Return the protected values (N, V) after the step, NaN where it cannot be taken, and why it cannot."""
+        """Return the protected values (N, V) after the change, NaN where it cannot be made, and why it cannot."""
         there = c.clone()
         if self.scale is not None:
             reached = number_reached(self.scale(c[:, self.variable]), to.double(), self.values)
@@ -165,3 +259,210 @@ class Steps:
         if self.parts:
             there[:, self.parts] = self.cells.to(c)[to.nan_to_num().long()]
         return there, MERGED
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A protected variable as a parent: its place in c, and how many classes it has or the scale of its numbers."""
+
+    place: int
+    classes: int = 0
+    scale: Scale | None = None
+
+    @classmethod
+    def of(cls, data: Dataset, place: int) -> Cause:
+        """Return a protected variable as the fitting rows show it."""
+        p = data.protected[place]
+        return cls(place, len(p.levels), Scale.of(data.c[:, place]) if p.is_continuous else None)
+
+
+@dataclass(frozen=True)
+class Node:
+    """A column that is acted on: its parents, its mechanism, and what is left of it: the noise."""
+
+    feature: Feature
+    parents: Sequence[Feature | Cause]
+    mechanism: Mechanism
+    explained: float  # the share of the variance that its parents explain
+    unevenness: float  # how many times one group's noise spreads as far as another's
+
+    @classmethod
+    def of(
+        cls,
+        feature: Feature,
+        parents: Sequence[Feature | Cause],
+        data: Dataset,
+        variable: int,
+        kind: MechanismKind,
+        seed: int,
+    ) -> Node:
+        """Return the node that people show who do not lack its value."""
+        data = data[~_lacking(feature, data.x)]
+        columns, child = design(parents, data.x, data.c), data.x[:, _value_columns(feature)].double()
+        weights = None if data.weights is None else data.weights.double()
+        categorical = feature.kind == "categorical"
+        mechanism = fit_mechanism(kind, columns, child, categorical=categorical, weights=weights, seed=seed)
+        noise = child - mechanism(columns)
+        counts = torch.ones_like(noise[:, 0]) if weights is None else weights
+        total = _variance(child, counts)
+        explained = 1 - _variance(noise, counts) / total if total > 0 else 1.0
+        return cls(feature, parents, mechanism, explained, _unevenness(noise, counts, data, variable))
+
+    def expected(self, x: Tensor, c: Tensor) -> Tensor:
+        """Return the mean or the shares (n, L) given the parents in rows x (n, D) and c (n, V).
+
+        Parents that are a distribution over categories give the mean over it, as a line does by itself.
+        """
+        blocks = [p.columns for p in self.parents if isinstance(p, Feature) and p.kind == "categorical"]
+        if isinstance(self.mechanism, Linear) or not blocks:
+            return self.mechanism(design(self.parents, x, c))
+        rows, weights, whose = expand_blocks(x, blocks, seed=0)
+        found = self.mechanism(design(self.parents, rows, c[whose]))
+        return found.new_zeros(len(x), found.shape[1]).index_add_(0, whose, weights.to(found)[:, None] * found)
+
+    @property
+    def columns(self) -> slice:
+        """The columns of x that follow."""
+        return _value_columns(self.feature)
+
+    def values_after(self, x: Tensor, c: Tensor, new_x: Tensor, new_c: Tensor) -> Tensor:
+        """Return the values (n, L) of people with rows x and protected values c, once their parents are the new ones.
+
+        The noise stays: x' = x + (mean' - mean). Categories move as little as their shares allow, and what is missing
+        stays missing.
+        """
+        own, new, values = self.expected(x, c), self.expected(new_x, new_c), x[:, self.columns]
+        if self.feature.kind == "categorical":
+            return couple_rows(values, own, new)
+        moved = values + (new - own)
+        return (
+            torch.where(x[:, self.feature.start + 1, None] > 0.5, values, moved) if self.feature.has_missing else moved
+        )
+
+
+def design(parents: Sequence[Feature | Cause], x: Tensor, c: Tensor) -> Tensor:
+    """Return the parents of everyone as float64 columns (n, P), from rows x (n, D) and protected values c (n, V).
+
+    Classes but the first as 0 and 1, numbers in standard deviations, features as they are encoded: a missing number
+    is the mean and has its flag, so that what follows from it is what follows for those who lack it.
+    """
+    columns = []
+    for parent in parents:
+        if isinstance(parent, Feature):
+            columns.append(x[:, parent.columns].double())
+        elif parent.scale is not None:
+            columns.append(parent.scale(c[:, parent.place])[:, None])
+        else:
+            columns.append(F.one_hot(c[:, parent.place].long(), parent.classes)[:, 1:].double())
+    return torch.cat(columns, dim=1)
+
+
+def fit_mechanism(
+    kind: MechanismKind, parents: Tensor, child: Tensor, *, categorical: bool, weights: Tensor | None, seed: int
+) -> Mechanism:
+    """Return the mechanism of a child (n, 1), or of a one-hot block (n, L), given its parents (n, P), all float64."""
+    if kind == "linear":
+        return Linear.of(parents, child, weights)
+    return (BoostedShares if categorical else BoostedMean).of(parents, child, weights, seed=seed)
+
+
+@dataclass(frozen=True)
+class Linear:
+    """The least-squares line; of a one-hot block, linear probabilities, which sum to one."""
+
+    coefficients: Tensor  # (P, L)
+    level: Tensor  # (L,) where all parents are 0
+
+    @classmethod
+    def of(cls, parents: Tensor, child: Tensor, weights: Tensor | None) -> Linear:
+        """Return the line through people with these parents (n, P) and children (n, L).
+
+        Of the many lines where parents depend on each other, as the columns of a one-hot block do, the flattest.
+        """
+        root = torch.ones_like(parents[:, :1]) if weights is None else weights.to(parents).sqrt()[:, None]
+        design = root * torch.cat([parents, torch.ones_like(parents[:, :1])], dim=1)
+        # on the CPU: the solver that knows dependent columns runs nowhere else
+        solution = torch.linalg.lstsq(design.cpu(), (root * child).cpu(), driver="gelsd").solution.to(parents)
+        return cls(solution[:-1], solution[-1])
+
+    def __call__(self, parents: Tensor) -> Tensor:
+        """Return the mean or the shares (n, L) at parents (n, P)."""
+        return parents @ self.coefficients.to(parents.device) + self.level.to(parents.device)
+
+
+@dataclass(frozen=True)
+class BoostedMean:
+    """The mean of a number by gradient-boosted trees."""
+
+    trees: Any  # HistGradientBoostingRegressor
+
+    @classmethod
+    def of(cls, parents: Tensor, child: Tensor, weights: Tensor | None, *, seed: int) -> BoostedMean:
+        """Return the trees of people with these parents (n, P) and children (n, 1)."""
+        from sklearn.ensemble import HistGradientBoostingRegressor
+
+        return cls(_trained(HistGradientBoostingRegressor(random_state=seed), parents, child[:, 0], weights))
+
+    def __call__(self, parents: Tensor) -> Tensor:
+        """Return the mean (n, 1) at parents (n, P)."""
+        return torch.as_tensor(self.trees.predict(parents.numpy(force=True))).to(parents)[:, None]
+
+
+@dataclass(frozen=True)
+class BoostedShares:
+    """The shares of categories by gradient-boosted trees."""
+
+    trees: Any  # HistGradientBoostingClassifier; None where there is one category only
+    seen: Tensor  # which categories there are
+    levels: int
+
+    @classmethod
+    def of(cls, parents: Tensor, child: Tensor, weights: Tensor | None, *, seed: int) -> BoostedShares:
+        """Return the trees of people with these parents (n, P) and one-hot children (n, L)."""
+        from sklearn.ensemble import HistGradientBoostingClassifier
+
+        code = child.argmax(1)
+        seen = code.unique()
+        trees = HistGradientBoostingClassifier(random_state=seed) if len(seen) > 1 else None
+        return cls(trees and _trained(trees, parents, code, weights), seen, child.shape[1])
+
+    def __call__(self, parents: Tensor) -> Tensor:
+        """Return the shares (n, L) at parents (n, P)."""
+        out = parents.new_zeros(len(parents), self.levels)
+        found = torch.ones(len(parents), 1)
+        if self.trees is not None:
+            found = torch.as_tensor(self.trees.predict_proba(parents.numpy(force=True)))
+        out[:, self.seen.to(out.device)] = found.to(out)
+        return out
+
+
+def _trained(trees: Any, parents: Tensor, child: Tensor, weights: Tensor | None) -> Any:
+    counts = None if weights is None else weights.numpy(force=True)
+    return trees.fit(parents.numpy(force=True), child.numpy(force=True), sample_weight=counts)
+
+
+def _value_columns(feature: Feature) -> slice:
+    """Return the columns with a feature's values, without the flag of a missing number."""
+    return feature.columns if feature.kind == "categorical" else slice(feature.start, feature.start + 1)
+
+
+def _lacking(feature: Feature, x: Tensor) -> Tensor:
+    """Return who has no value of a feature (n,) bool: a missing number, or a category that the encoding never saw."""
+    if feature.kind == "categorical":
+        return x[:, feature.columns].sum(1) == 0
+    return x[:, feature.start + 1] > 0.5 if feature.has_missing else torch.zeros_like(x[:, 0], dtype=torch.bool)
+
+
+def _variance(values: Tensor, counts: Tensor) -> float:
+    """Return the variance of values (n, L), which stand for so many people each, summed over the columns."""
+    share = (counts / counts.sum())[:, None]
+    return float((share * (values - (share * values).sum(0)).square()).sum())
+
+
+def _unevenness(noise: Tensor, counts: Tensor, data: Dataset, variable: int) -> float:
+    """Return the largest standard deviation of a group's noise (n, L) over the smallest; of a number: of two halves."""
+    c = data.c[:, variable]
+    group = (c > c.median()).long() if data.protected[variable].is_continuous else c.long()
+    groups = [group == g for g in group.unique()]
+    spreads = [_variance(noise[own], counts[own]) ** 0.5 for own in groups if float(counts[own].sum()) >= _FEWEST]
+    return max(spreads) / min(spreads) if len(spreads) > 1 and min(spreads) > 0 else 1.0

@@ -7,24 +7,35 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from numbers import Real
-from typing import Self
+from typing import Literal, NamedTuple, Self
 
 import torch
 from torch import Tensor
 
-from fairfox.auxiliary.model import Auxiliary, AuxiliaryModel
+from fairfox.auxiliary.model import Auxiliary, AuxiliaryModel, combine_outputs
+from fairfox.auxiliary.training import centre_and_spread
 from fairfox.data.dataset import Dataset, Protected, missing_columns, project_blocks
-from fairfox.errors import NotFittedError, OptionError
-from fairfox.maps.columns import outside
-from fairfox.maps.destinations import GroupLogits, OutputLine, Persistence
-from fairfox.maps.held import held_columns, regression
-from fairfox.maps.outputs import check_outputs, moving
-from fairfox.maps.protocol import FLAT, OFF_RANGE, CounterfactualMap, Mapped, check_groups_present, where_to, who_counts
+from fairfox.errors import NotFittedError, OptionError, ShapeError
+from fairfox.gradients.alignment import between_metric, covariance_metric, dead_rows, inverse_direction
+from fairfox.gradients.jacobian import autograd_jacobian
+from fairfox.maps.given import ColumnTerms, given_features, remaining_metric
+from fairfox.maps.protocol import (
+    FLAT,
+    OFF_RANGE,
+    CounterfactualMap,
+    Mapped,
+    block_overshoot,
+    check_groups_present,
+    number_reached,
+    where_to,
+    who_counts,
+)
+from fairfox.maps.rank import RankMap, ranks_of
 from fairfox.maps.ranks import kept_missing
-from fairfox.maps.surroundings import Metric, Surroundings, look_around
-from fairfox.maps.walks import Way, follow, map_by_hand, plain_network
 from fairfox.models.protocol import Model, row_blocks
-from fairfox.nets.slopes import ReluNet
+
+Metric = Literal["identity", "covariance", "between"]
+Carry = Literal["adaptive"] | float
 
 
 @dataclass(kw_only=True)
@@ -34,27 +45,24 @@ class MoveMap:
     Between two of many classes the difference of their logits moves; a number is moved by its standard deviations.
     The metric S says what "smallest" means. `identity`: the smallest edit that changes c (the paper's move: the
     *direct* reading). `covariance`: features that correlate move along. `between`: what really differs between
-    the groups. The direction is recomputed at each of `steps` equal steps. `persistence` is how much of a
-    person's typicality carries over: 1 keeps the rank of the logit, 0 sends everyone to the other group's mean.
+    the groups. The direction is recomputed at each of `steps` equal steps. `carry` is how much of a person's
+    typicality carries over: 1 keeps the rank of the logit, 0 sends everyone to the other group's mean.
     With `hold_others` groups are compared that are alike in the other protected variables: by linear regression.
-    Columns named `legitimate` do not move; the metric is that of what they leave unexplained, and by regression groups
+    Columns named `given` do not move; the metric is that of what they leave unexplained, and by regression groups
     are compared that are alike in them.
-
-    `by_hand` takes the shortest way through a plain ReLU network where nothing is held: the same rows but for rounding.
     """
 
     metric: Metric = "between"
     auxiliary: Auxiliary = field(default_factory=AuxiliaryModel)
     steps: int = 8
-    persistence: Persistence = "adaptive"
+    carry: Carry = "adaptive"
     shrink: float = 0.1
     variable: int = 0
     hold_others: bool = False
-    legitimate: tuple[str, ...] = ()  # names of features
+    given: tuple[str, ...] = ()  # names of features
     batch_size: int = 4096
-    by_hand: bool = field(default=False, init=False, repr=False)
     model: Model | None = field(default=None, init=False, repr=False)
-    surroundings: Surroundings | None = field(default=None, init=False, repr=False)
+    geometry: Geometry | None = field(default=None, init=False, repr=False)
     logits: dict[tuple[int, int], GroupLogits] = field(default_factory=dict, init=False, repr=False)  # of two classes
     line: OutputLine | None = field(default=None, init=False, repr=False)  # of a number
     shifts: dict[tuple[int, int], Tensor] = field(default_factory=dict, init=False, repr=False)  # (H,) by what is held
@@ -64,16 +72,16 @@ class MoveMap:
             raise OptionError(f"The metric is '{self.metric}'; expected 'identity', 'covariance' or 'between'")
         if self.steps < 1:
             raise OptionError(f"steps is {self.steps!r}; expected a whole number of at least 1")
-        number = isinstance(self.persistence, Real) and not isinstance(self.persistence, bool)
-        if self.persistence != "adaptive" and not (number and 0 <= self.persistence <= 1):
-            raise OptionError(f"persistence is {self.persistence!r}; expected 'adaptive' or a number from 0 to 1")
+        number = isinstance(self.carry, Real) and not isinstance(self.carry, bool)
+        if self.carry != "adaptive" and not (number and 0 <= self.carry <= 1):
+            raise OptionError(f"carry is {self.carry!r}; expected 'adaptive' or a number from 0 to 1")
         if not 0 <= self.shrink <= 1:
             raise OptionError(f"shrink is {self.shrink!r}; expected a number from 0 to 1")
 
     def fit(self, data: Dataset) -> Self:
         """Train the auxiliary and read off the metric and the group statistics; uses the first member."""
         fitted = self._fit_variable(data, self.variable, self._train(data, 1, seed=0), 1, seed=0)[0]
-        self.model, self.surroundings = fitted.model, fitted.surroundings
+        self.model, self.geometry = fitted.model, fitted.geometry
         self.logits, self.line, self.shifts = fitted.logits, fitted.line, fitted.shifts
         return self
 
@@ -86,55 +94,39 @@ class MoveMap:
         return [[*self._fit_variable(data, v, auxiliary, refits, seed=seed)] for v in range(len(data.protected))]
 
     def map(self, data: Dataset, to: Tensor | None = None) -> Mapped:
-        """Return everyone where `to` (N,) says; where J vanishes on the way people stay and are abstained."""
-        if self.model is None or self.surroundings is None:
+        """Return everyone where `to` (N,) says; people for whom J vanishes stay and are abstained."""
+        if self.model is None or self.geometry is None:
             raise NotFittedError("This MoveMap is not fitted; call fit first")
         p, c = data.protected[self.variable], data.c[:, self.variable]
         to = where_to(data, self.variable, to)
-        if self.by_hand and (net := self._plain_network(data, to)) is not None:
-            return map_by_hand(
-                net,
-                data,
-                self.variable,
-                self.logits[0, 1],
-                persistence=self.persistence,
+        unknown = data.c[:, [self.variable, *self._others(data.protected)]].isnan().any(1)
+        going = ~(unknown | to.isnan() | (to == c if not p.is_continuous else to == 0))
+        there = self.geometry.reached(c, to)
+        off = going & there.isnan()
+        kept = self.geometry.given.among(data.x.shape[1])
+        x, flat = data.x.clone(), torch.zeros(len(c), dtype=torch.bool, device=c.device)
+        for end in self._destinations(data, there, going & ~off):
+            x[end.rows], flat[end.rows] = _walk(
+                end,
+                data.x,
+                self._moving(data.protected, end.pair),
+                metric=self.geometry.metric(self.metric, end.gap),
+                still=missing_columns(data) | kept,
                 steps=self.steps,
                 batch_size=self.batch_size,
             )
-        unknown = data.c[:, [self.variable, *self._others(data.protected)]].isnan().any(1)
-        going = ~(unknown | to.isnan() | (to == c if not p.is_continuous else to == 0))
-        there = self.surroundings.reached(c, to)
-        off = going & there.isnan()
-        kept = self.surroundings.legitimate.among(data.x.shape[1])
-        x, flat = data.x.clone(), torch.zeros(len(c), dtype=torch.bool, device=c.device)
-        for way in self._ways(data, there, going & ~off):
-            x[way.rows], flat[way.rows] = self._follow(way, data)
-        overshoot = outside(x, data.features)
+        overshoot = block_overshoot(x, data.features)
         x = kept_missing(project_blocks(x, data.features), data.x, data.features)
         x[:, kept] = data.x[:, kept]
         reasons = [(flat, FLAT), (off, OFF_RANGE)]
-        if self.surroundings.withheld_map is not None:
-            swapped = self.surroundings.withheld_map.map(data, to)
+        if self.geometry.withheld_map is not None:
+            swapped = self.geometry.withheld_map.map(data, to)
             x[:, data.withheld] = swapped.rows[:, data.withheld]
             reasons.append((swapped.abstained & going & ~off, swapped.reason))
         stay = ~going | torch.stack([gone for gone, _ in reasons]).any(0)
         x[stay] = data.x[stay]
-        _, reason = max(reasons, key=lambda one: int(one[0].sum()))  # most people's
+        _, reason = max(reasons, key=lambda each: int(each[0].sum()))  # most people's
         return Mapped(x, stay, reason, overshoot)
-
-    def _plain_network(self, data: Dataset, to: Tensor) -> ReluNet | None:
-        """Return the auxiliary as a plain network where all of two groups change sides and every column moves freely;
-        else None."""
-        assert self.surroundings is not None
-        here = self.surroundings
-        p, c = data.protected[self.variable], data.c[:, self.variable]
-        held = self._others(data.protected) or self.legitimate or here.withheld_map is not None
-        if self.metric != "identity" or p.kind != "binary" or held or bool(missing_columns(data).any()):
-            return None
-        if not bool((to == 1 - c).all()):  # false too where a value is unknown
-            return None
-        net = plain_network(self._moving(data.protected, (0, 1)))
-        return net if net is not None and net.weights[0].dtype == data.x.dtype else None
 
     def _train(self, data: Dataset, refits: int, *, seed: int) -> Auxiliary:
         auxiliary = copy.copy(self.auxiliary)
@@ -149,30 +141,44 @@ class MoveMap:
         others = self._others(data.protected, variable)
         known = who_counts(data, [variable, *others])
         check_groups_present(known, variable)
-        surroundings = look_around(
-            known,
-            variable,
-            metric=self.metric,
-            shrink=self.shrink,
-            others=others,
-            hold_others=self.hold_others,
-            legitimate=self.legitimate,
-            seed=seed,
-        )
+        geometry = self._geometry(known, variable, others, seed=seed)
         unseen = None if auxiliary.held_out is None else who_counts(auxiliary.held_out, [variable, *others])
         maps = []
         for member in list(auxiliary.members)[:refits]:
-            one = copy.copy(self)
-            one.variable, one.model, one.surroundings = variable, member, surroundings
-            one._learn_where(known, unseen)
-            maps.append(one)
+            fitted = copy.copy(self)
+            fitted.variable, fitted.model, fitted.geometry = variable, member, geometry
+            fitted._learn_outputs(known, unseen)
+            maps.append(fitted)
         return maps
 
-    def _learn_where(self, known: Dataset, unseen: Dataset | None) -> None:
-        """Read off where people stand: from unseen rows, or from all known ones where these lack a group."""
+    def _geometry(self, known: Dataset, variable: int, others: Sequence[int], *, seed: int) -> Geometry:
+        """Return what rows whose value is known show: the metric's ingredients, and where withheld columns go."""
+        p, c = known.protected[variable], known.c[:, variable]
+        withheld = known.withheld.to(known.x.device)
+        seen = torch.where(withheld, 0.0, known.x)  # what is withheld does not move along
+        ranks = ranks_of(known, variable, known.withheld, seed=seed, hold_others=self.hold_others)
+        given = ColumnTerms.of(given_features(known, self.given), known.x)
+        still = given.among(known.x.shape[1]).to(withheld.device)
+        covariance = None
+        if self.metric != "identity":
+            covariance = covariance_metric(seen, shrink=self.shrink, weights=known.weights)
+            covariance = remaining_metric(covariance, still) if self.given else covariance
+        hidden = withheld | missing_columns(known).to(withheld.device) | still
+        held = _held_columns(known, others, given)
+        if not p.is_continuous:
+            member = torch.stack([c == code for code in range(len(p.levels))], dim=1).to(seen)
+            gaps = _regression(seen, member, held, known.weights)[0]
+            return Geometry(gaps, covariance, hidden, ranks, given)
+        mean, spread = centre_and_spread(c, known.weights)
+        along = torch.stack([(c - mean) / spread, torch.ones_like(c)], dim=1)
+        slope = _regression(seen, along, held, known.weights)[0][:1] / spread
+        return Geometry(slope, covariance, hidden, ranks, given, float(spread), c.unique())
+
+    def _learn_outputs(self, known: Dataset, unseen: Dataset | None) -> None:
+        """Learn the outputs of each group: from unseen rows, or from all known ones where these lack a group."""
         p = known.protected[self.variable]
         assert self.model is not None
-        check_outputs(self.model, known)
+        _check_outputs(self.model, known)
         self.logits, self.shifts = {}, {}
         if p.is_continuous:
             many = unseen is not None and len(unseen.c[:, self.variable].unique()) > 1
@@ -194,7 +200,7 @@ class MoveMap:
 
     def _shift_of(self, rows: Dataset, own: Tensor, output: Tensor) -> Tensor:
         """Return how the output goes with the variables that are held (H,), the own group the same."""
-        return regression(output[:, None], own, self._held(rows), rows.weights)[1][:, 0]
+        return _regression(output[:, None], own, self._held(rows), rows.weights)[1][:, 0]
 
     def _shifted(self, rows: Dataset, pair: tuple[int, int]) -> Tensor:
         """Return the part of everyone's output (n,) that goes with the variables that are held."""
@@ -202,21 +208,21 @@ class MoveMap:
 
     def _held(self, rows: Dataset) -> Tensor:
         """Return what is the same here and there, as columns (n, H)."""
-        assert self.surroundings is not None
-        return held_columns(rows, self._others(rows.protected), self.surroundings.legitimate)
+        assert self.geometry is not None
+        return _held_columns(rows, self._others(rows.protected), self.geometry.given)
 
-    def _ways(self, data: Dataset, to: Tensor, going: Tensor) -> Iterator[Way]:
+    def _destinations(self, data: Dataset, to: Tensor, going: Tensor) -> Iterator[Destination]:
         """Yield everyone who goes: all with a number at once, and those between the same two classes together."""
-        assert self.surroundings is not None
-        p, c, gaps = data.protected[self.variable], data.c[:, self.variable], self.surroundings.gaps
+        assert self.geometry is not None
+        p, c, gaps = data.protected[self.variable], data.c[:, self.variable], self.geometry.gaps
         if p.is_continuous:
             rows = going.nonzero()[:, 0]
             if len(rows):
                 assert self.line is not None
                 shift = self._shifted(data[rows], (0, 0))
                 output = self._output(data[rows]) - shift
-                reach = self.line.where_to(output, c[rows], to[rows], self.persistence)
-                yield Way(rows, (0, 1), reach + shift, gaps[0])
+                reach = self.line.where_to(output, c[rows], to[rows], self.carry)
+                yield Destination(rows, (0, 1), reach + shift, gaps[0])
             return
         pair = len(p.levels) * torch.minimum(c, to) + torch.maximum(c, to)
         for code in pair[going].unique().tolist():
@@ -224,21 +230,8 @@ class MoveMap:
             rows = (going & (pair == code)).nonzero()[:, 0]
             shift = self._shifted(data[rows], (low, high))
             logit, own = self._output(data[rows], (low, high)) - shift, (c[rows] == high).long()
-            reach = self.logits[low, high].where_to(logit, own, self.persistence)
-            yield Way(rows, (low, high), reach + shift, gaps[high] - gaps[low])
-
-    def _follow(self, way: Way, data: Dataset) -> tuple[Tensor, Tensor]:
-        """Return the rows (n, D) of people at the end of their way, and who (n,) found no direction to go on."""
-        assert self.surroundings is not None
-        return follow(
-            way,
-            data.x,
-            self._moving(data.protected, way.pair),
-            metric=self.surroundings.metric(self.metric, way.gap),
-            still=missing_columns(data) | self.surroundings.legitimate.among(data.x.shape[1]),
-            steps=self.steps,
-            batch_size=self.batch_size,
-        )
+            reach = self.logits[low, high].where_to(logit, own, self.carry)
+            yield Destination(rows, (low, high), reach + shift, gaps[high] - gaps[low])
 
     def _others(self, protected: Sequence[Protected], variable: int | None = None) -> list[int]:
         """Return the variables that are held: a crossing changes its parts, and is itself changed with them."""
@@ -248,14 +241,193 @@ class MoveMap:
         return [v for v, p in enumerate(protected) if v != own and not p.parts]
 
     def _moving(self, protected: Sequence[Protected], pair: tuple[int, int]) -> Model:
-        """Return what moves as a model (N, D) -> (N, 1)."""
+        """Return what moves as a model (N, D) -> (N, 1): one output, or the difference of two classes' logits."""
         assert self.model is not None
-        return moving(self.model, protected, self.variable, pair)
+        return combine_outputs(self.model, _row(protected, self.variable, pair)[None])
 
     def _output(self, data: Dataset, pair: tuple[int, int] = (0, 1)) -> Tensor:
         model = self._moving(data.protected, pair)
         with torch.no_grad():
             return torch.cat([model(data.x[rows])[:, 0] for rows in row_blocks(len(data), self.batch_size)])
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """How the groups of one protected variable lie in the fitting rows, whatever the auxiliary."""
+
+    gaps: Tensor  # (G, D): the mean of x in each class; (1, D): its slope on a number
+    covariance: Tensor | None  # (D, D), shrunk; None for the identity metric
+    hidden: Tensor  # (D,) bool: columns that do not move along
+    withheld_map: RankMap | None
+    given: ColumnTerms
+    spread: float = 1.0  # of a number
+    values: Tensor | None = None  # of a number, in order
+
+    def reached(self, c: Tensor, to: Tensor) -> Tensor:
+        """Return the class (N,) that people go to, or the number that is so many standard deviations away from c (N,).
+
+        NaN for numbers beyond those of the fitting rows.
+        """
+        return to if self.values is None else number_reached(c.contiguous(), to * self.spread, self.values)
+
+    def metric(self, kind: Metric, gap: Tensor) -> Tensor | None:
+        """Return S (D, D) for people who cross a gap (D,); None for the identity."""
+        if self.covariance is None:
+            return None
+        matrix = between_metric(self.covariance, gap) if kind == "between" else self.covariance.clone()
+        hidden = self.hidden.to(matrix.device)
+        matrix[hidden] = 0.0
+        matrix[:, hidden] = 0.0
+        return matrix
+
+
+@dataclass(frozen=True)
+class GroupLogits:
+    """Mean and spread of the auxiliary's logit in each of two groups, from rows it was not trained on."""
+
+    mean: Tensor  # (2,)
+    spread: Tensor  # (2,)
+    between: float  # the between-group share of the logit's variance (eta squared)
+
+    @classmethod
+    def of(cls, logit: Tensor, c: Tensor, weights: Tensor | None = None) -> GroupLogits:
+        """Return the statistics of logits (n,) over the groups c (n,), 0 and 1."""
+        groups = [c == 0, c == 1]
+        counts = [None if weights is None else weights[own].to(logit) for own in groups]
+        moments = [_moments(logit[own], count) for own, count in zip(groups, counts, strict=True)]
+        mean, spread = (torch.stack(each) for each in zip(*moments, strict=True))
+        size = [own.sum() if count is None else count.sum() for own, count in zip(groups, counts, strict=True)]
+        share = torch.stack(size).to(mean)
+        share = share / share.sum()
+        within = (share * spread.square()).sum()
+        between = (share * (mean - (share * mean).sum()).square()).sum()
+        return cls(mean, spread, float(between / (between + within).clamp(min=1e-30)))
+
+    def where_to(self, logit: Tensor, own: Tensor, carry: Carry) -> Tensor:
+        """Return the logit each person should reach in the other group: r(x)."""
+        p = _carried_over(carry, self.between)
+        other = 1 - own
+        known = self.spread[own] > 0  # a group of one has no spread to compare with
+        ratio = torch.where(known, self.spread[other] / torch.where(known, self.spread[own], 1.0), 1.0)
+        return self.mean[other] + p * ratio * (logit - self.mean[own])
+
+
+@dataclass(frozen=True)
+class OutputLine:
+    """The least-squares line of the auxiliary's output on a number, from rows it was not trained on."""
+
+    slope: Tensor
+    level: Tensor  # the output at c = 0
+    explained: float  # the share of the output's variance on the line (R squared)
+
+    @classmethod
+    def of(cls, output: Tensor, c: Tensor, weights: Tensor | None = None) -> OutputLine:
+        """Return the line of outputs (n,) on the numbers c (n,)."""
+        count = _counts(weights, output)
+        share = count / count.sum()
+        out, at = output - (share * output).sum(), c - (share * c).sum()
+        variance = (share * at.square()).sum()
+        slope = (share * at * out).sum() / variance
+        explained = slope.square() * variance / (share * out.square()).sum().clamp(min=1e-30)
+        return cls(slope, (share * (output - slope * c)).sum(), float(explained.clamp(max=1.0)))
+
+    def where_to(self, output: Tensor, c: Tensor, to: Tensor, carry: Carry) -> Tensor:
+        """Return the output each person should reach at the number `to` (n,) instead of c (n,): r(x)."""
+        here, there = (self.level + self.slope * at for at in (c, to))
+        return there + _carried_over(carry, self.explained) * (output - here)
+
+
+class Destination(NamedTuple):
+    """Where some people go: their rows, the classes whose difference moves, and what output they are to reach."""
+
+    rows: Tensor  # (n,)
+    pair: tuple[int, int]
+    reach: Tensor  # (n,)
+    gap: Tensor  # (D,)
+
+
+def _walk(
+    end: Destination, rows: Tensor, model: Model, *, metric: Tensor | None, still: Tensor, steps: int, batch_size: int
+) -> tuple[Tensor, Tensor]:
+    """Return people of some rows (N, D) at their destination (n, D), and who (n,) found no direction to go on.
+
+    The output of `model` (N, 1) is what changes; columns that are `still` (D,) do not.
+    """
+    moved, stuck = [], []
+    for block in row_blocks(len(end.rows), batch_size):
+        x = rows[end.rows[block]]
+        lost = torch.zeros(len(x), dtype=torch.bool, device=x.device)
+        for step in range(steps):
+            jac = autograd_jacobian(model, x, batch_size=batch_size)  # (n, 1, D)
+            jac[:, :, still] = 0.0
+            lost |= dead_rows(jac)
+            direction = inverse_direction(jac, metric=metric)[:, :, 0]
+            with torch.no_grad():
+                left = end.reach[block] - model(x)[:, 0]
+            x = x + direction * (left / (steps - step))[:, None]
+        moved.append(x)
+        stuck.append(lost)
+    return torch.cat(moved), torch.cat(stuck)
+
+
+def _check_outputs(model: Model, data: Dataset) -> None:
+    """Refuse an auxiliary that has other outputs than the protected variables."""
+    found, expected = model(data.x[:1]).shape[1], sum(p.outputs for p in data.protected)
+    if found != expected:
+        raise ShapeError(
+            f"The auxiliary has {found} outputs; expected {expected}: one for two groups or a number, one per "
+            "class of many, variable after variable"
+        )
+
+
+def _row(protected: Sequence[Protected], variable: int, pair: tuple[int, int]) -> Tensor:
+    """Return what moves as a combination (K,) of the outputs: one output, or the difference of two classes'."""
+    start = sum(p.outputs for p in protected[:variable])
+    row = torch.zeros(sum(p.outputs for p in protected), dtype=torch.float64)
+    if protected[variable].kind == "categorical":
+        row[start + pair[1]], row[start + pair[0]] = 1.0, -1.0
+    else:
+        row[start] = 1.0
+    return row
+
+
+def _held_columns(data: Dataset, others: Sequence[int], given: ColumnTerms) -> Tensor:
+    """Return what is held as columns (N, H): other protected variables, and given features.
+
+    Classes but the first as 0 and 1, and numbers. What is unknown is 0: such people are neither learnt from nor moved.
+    """
+    columns = [data.x.new_zeros(len(data), 0)]
+    for v in others:
+        p, c = data.protected[v], data.c[:, v].to(data.x)
+        codes = torch.arange(1, max(len(p.levels), 1), device=c.device)
+        columns.append(c.nan_to_num()[:, None] if p.is_continuous else (c[:, None] == codes).to(data.x))
+    return torch.cat([*columns, given(data.x)], dim=1)
+
+
+def _regression(values: Tensor, own: Tensor, held: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return the least-squares coefficients of values (n, D) on own (n, G) and held columns (n, H), both at once."""
+    root = _counts(weights, values).sqrt()[:, None].double()
+    design = torch.cat([own, held], dim=1).to(root)
+    solution = torch.linalg.lstsq(root * design, root * values.to(root), driver="gelsd").solution.to(values)
+    return solution[: own.shape[1]], solution[own.shape[1] :]
+
+
+def _moments(values: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return the mean and the standard deviation of values (n,)."""
+    if weights is None:
+        return values.mean(), values.std(correction=0)
+    share = weights / weights.sum()
+    mean = (share * values).sum()
+    return mean, (share * (values - mean).square()).sum().sqrt()
+
+
+def _carried_over(carry: Carry, explained: float) -> float:
+    return (1 - explained) ** 2 if carry == "adaptive" else carry
+
+
+def _counts(weights: Tensor | None, like: Tensor) -> Tensor:
+    """Return how many people each row stands for (n,)."""
+    return like.new_ones(len(like)) if weights is None else weights.to(like)
 
 
 def _of_two(data: Dataset, variable: int, low: int, high: int) -> Dataset:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import Protocol, Self, runtime_checkable
 
 import torch
 from torch import Tensor
 
-from fairfox.data.dataset import Dataset, Protected, resample
+from fairfox.data.dataset import Dataset, Feature, Protected, resample
 from fairfox.errors import DataError, OptionError, ShapeError
 
 Pair = tuple[int, int]  # from a class to another
@@ -21,7 +21,7 @@ UNKNOWN = "protected value unknown"
 FLAT = "no evidence about the protected variable (the auxiliary is flat here)"
 OFF_RANGE = "nobody to compare with has a protected value that high or low"
 TOO_FEW = "too few people share the other protected values"
-UNSHARED = "nobody there has the same legitimate values"
+UNSHARED = "nobody there has the same given values"
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class ManyGroupMap(Protocol):
 
 @runtime_checkable
 class RefittableMap(Protocol):
-    """A map that knows a cheaper way to be fitted several times than one after the other."""
+    """A map that fits several copies of itself at once."""
 
     def fit_many(self, data: Dataset, refits: int, *, seed: int) -> list[list[CounterfactualMap]]:
         """Return `refits` independently fitted maps for each protected variable."""
@@ -81,7 +81,7 @@ class CheckedMap(Protocol):
         """Return what was checked when it was fitted, by name."""
         ...
 
-    def doubts(self, checks: Mapping[str, float]) -> list[str]:
+    def warnings(self, checks: Mapping[str, float]) -> list[str]:
         """Return a sentence for each check that is poor; several fits give the means of theirs."""
         ...
 
@@ -114,10 +114,8 @@ def who_counts(data: Dataset, variables: Sequence[int]) -> Dataset:
 
 
 def compared_pairs(p: Protected) -> list[Pair]:
-    """Return the ordered pairs of classes that are compared: all, or those to the reference group and from it."""
+    """Return the ordered pairs of classes that are compared: all, or those with the reference group."""
     pairs = permutations(range(len(p.levels)), 2)
-    if p.by_size:
-        return [(own, to) for own, to in pairs if to == p.reference or (own, to) == (p.reference, p.second)]
     return [pair for pair in pairs if p.reference is None or p.reference in pair]
 
 
@@ -157,24 +155,39 @@ def fit_maps(prototype: CounterfactualMap, data: Dataset, refits: int, *, seed: 
     """
     if isinstance(prototype, RefittableMap):
         return prototype.fit_many(data, refits, seed=seed)
-    generator = torch.Generator().manual_seed(seed)
-    as_they_are = refits == 1 and data.weights is None
-    samples = [data] if as_they_are else [resample(data, generator=generator) for _ in range(refits)]
-    return [
-        [one.fit(sample) for one, sample in zip(_copies(prototype, v, data, refits), samples, strict=True)]
-        for v in range(len(data.protected))
-    ]
-
-
-def _copies(prototype: CounterfactualMap, variable: int, data: Dataset, refits: int) -> list[CounterfactualMap]:
-    copies = [copy.copy(prototype) for _ in range(refits)]
     many = isinstance(prototype, ManyGroupMap)
     if not many and (len(data.protected) > 1 or data.protected[0].kind != "binary"):
         raise OptionError(
             f"{type(prototype).__name__} maps between two groups; use rank or move for many classes, numbers or several"
             " protected variables"
         )
-    for one in copies:
-        if isinstance(one, ManyGroupMap):
-            one.variable = variable
-    return copies
+    generator = torch.Generator().manual_seed(seed)
+    as_they_are = refits == 1 and data.weights is None
+    samples = [data] if as_they_are else [resample(data, generator=generator) for _ in range(refits)]
+    maps: list[list[CounterfactualMap]] = []
+    for v in range(len(data.protected)):
+        copies = [copy.copy(prototype) for _ in samples]
+        for own in copies if many else ():
+            own.variable = v  # type: ignore[attr-defined]
+        maps.append([own.fit(sample) for own, sample in zip(copies, samples, strict=True)])
+    return maps
+
+
+def block_overshoot(x: Tensor, features: Sequence[Feature]) -> Tensor:
+    """Return the largest distance of anyone's one-hot entries from [0, 1] (N,)."""
+    blocks = [x[:, f.columns] for f in features if f.kind == "categorical"]
+    if not blocks:
+        return x.new_zeros(len(x))
+    entries = torch.cat(blocks, dim=1)
+    return (entries - entries.clamp(0, 1)).abs().amax(1)
+
+
+def features_among(features: Sequence[Feature], columns: Tensor) -> tuple[Feature, ...]:
+    """Return the features of some columns (D,) bool, with their positions among these."""
+    out: list[Feature] = []
+    chosen, start = columns.tolist(), 0
+    for f in features:
+        if chosen[f.start]:
+            out.append(replace(f, start=start, stop=start + f.stop - f.start))
+            start = out[-1].stop
+    return tuple(out)

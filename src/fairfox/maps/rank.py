@@ -1,23 +1,33 @@
-"""The rank map: every feature keeps its rank."""
+"""The rank map: every feature keeps its rank; and the swap map, which changes the protected column alone."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import torch
 from torch import Tensor
 
-from fairfox.data.dataset import Dataset, Feature
+from fairfox.data.dataset import Dataset, Feature, resample
 from fairfox.errors import DataError, NotFittedError
-from fairfox.maps.along import NumberRanks, Scale
-from fairfox.maps.legitimate import GivenRanks, SameRanks, legitimate_features
+from fairfox.maps.given import GivenRanks, given_features
 from fairfox.maps.protocol import OFF_RANGE, TOO_FEW, UNKNOWN, UNSHARED, Mapped, check_groups_present, where_to
-from fairfox.maps.ranks import Ranks, SameRank, categories_among, maximal_coupling, numbers_among, present
+from fairfox.maps.ranks import (
+    ConditionalRanks,
+    NumberRanks,
+    Ranks,
+    SameRank,
+    Scale,
+    categories_among,
+    maximal_coupling,
+    numbers_among,
+    present,
+)
 
 _FIFTHS = (0.2, 0.4, 0.6, 0.8)  # where numbers are cut when they are held
 _FEWEST_IN_CLASS, _FEWEST_IN_ALL = 10, 50  # who share the other protected values: of a class, or of all numbers
+LACKING = "the protected column itself is missing, so that there is no value to change"
 
 
 @dataclass
@@ -32,8 +42,8 @@ class RankMap:
     about their own value becomes the rank among people one standard deviation higher or lower. With `hold_others`
     everyone is compared with people who share their other protected values (numbers in fifths).
 
-    Columns named `legitimate` stay as they are, and so does what they explain of the others: the rank is that among
-    people of the own group with about the same legitimate values, and becomes one among such people of the other.
+    Columns named `given` stay as they are, and so does what they explain of the others: the rank is that among people
+    of the own group with about the same given values, and becomes one among such people of the other.
 
     Example:
         >>> data = Dataset.from_arrays([[0.0], [1.0], [5.0], [7.0]], c=[0, 0, 1, 1])
@@ -44,9 +54,9 @@ class RankMap:
     variable: int = 0  # which protected variable
     only: Tensor | None = None  # (D,) bool: columns to map; None: all
     hold_others: bool = False
-    legitimate: tuple[str, ...] = ()  # names of features
+    given: tuple[str, ...] = ()  # names of features
     strata: Strata | None = field(default=None, init=False, repr=False)
-    fitted: dict[int, SameRanks] = field(default_factory=dict, init=False, repr=False)  # by stratum
+    fitted: dict[int, ConditionalRanks] = field(default_factory=dict, init=False, repr=False)  # by stratum
 
     def fit(self, data: Dataset) -> Self:
         """Learn each group's values and category shares."""
@@ -58,39 +68,39 @@ class RankMap:
         stratum = torch.where(c.isnan(), -1, self.strata.place(data.c))
         self.fitted = {}
         for code in stratum[stratum >= 0].unique().tolist():
-            part = data[stratum == code] if code or held else data
-            if scale is None or not held or len(part) >= _FEWEST_IN_ALL:
-                found = self._ranks(part, scale, _FEWEST_IN_CLASS if held else 1)
-                if found is not None:
-                    self.fitted[code] = found
+            people = data[stratum == code] if code or held else data
+            if scale is None or not held or len(people) >= _FEWEST_IN_ALL:
+                ranks = self._ranks(people, scale, _FEWEST_IN_CLASS if held else 1)
+                if ranks is not None:
+                    self.fitted[code] = ranks
         if not held and not self.fitted:
             raise DataError(
-                f"{len(data)} people are too few to learn what {len(self.legitimate)} legitimate column(s) explain; "
+                f"{len(data)} people are too few to learn what {len(self.given)} given column(s) explain; "
                 "give more rows, or name fewer columns"
             )
         return self
 
-    def _ranks(self, data: Dataset, scale: Scale | None, fewest: int) -> SameRanks | None:
-        """Return what people of one stratum show; None where they are too few for the legitimate columns."""
+    def _ranks(self, data: Dataset, scale: Scale | None, fewest: int) -> ConditionalRanks | None:
+        """Return what people of one stratum show; None where they are too few for the given columns."""
         p, c = data.protected[self.variable], data.c[:, self.variable]
         features = [f for f in data.features if self.only is None or bool(self.only[f.start])]
 
-        def ranked(x: Tensor, c: Tensor, features: list[Feature]) -> SameRanks:
+        def ranked(x: Tensor, c: Tensor, features: list[Feature]) -> ConditionalRanks:
             if scale is None:
                 return ClassRanks.of(x, c, len(p.levels), features, fewest)
             return NumberRanks.of(x, c, scale, features)
 
-        if not self.legitimate:
+        if not self.given:
             return ranked(data.x, c, features)
-        legitimate = legitimate_features(data, self.legitimate)
-        others = [f for f in features if f not in legitimate]
+        given = given_features(data, self.given)
+        others = [f for f in features if f not in given]
         itself = [f for f in others if bool(data.withheld[f.start])]  # nothing explains the protected variable itself
         return GivenRanks.of(
             data.x,
             c,
             len(p.levels),
             scale,
-            legitimate,
+            given,
             [f for f in others if f not in itself],
             lambda x, c, numbers: ranked(x, c, [*numbers, *itself]),
         )
@@ -104,22 +114,15 @@ class RankMap:
         if self.strata is None:
             raise NotFittedError("This RankMap is not fitted; call fit first")
         to = where_to(data, self.variable, to)
-        rows, moved = self._displaced(data, to)
-        return Mapped(rows, ~moved, self._reason(data, to, ~moved))
-
-    def _displaced(self, data: Dataset, to: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the rows (N, D) where people go, and who gets there (N,)."""
-        assert self.strata is not None
         if not self.strata.others:
-            return self.fitted[0].map(data.x, data.c[:, self.variable], to)
-        rows, moved = data.x.clone(), torch.zeros_like(to, dtype=torch.bool)
-        stratum = self.strata.place(data.c)
-        for code, ranks in self.fitted.items():
-            people = (stratum == code).nonzero()[:, 0]
-            mapped = ranks.map(data.x[people], data.c[people, self.variable], to[people])
-            rows.index_copy_(0, people, mapped[0])
-            moved.index_copy_(0, people, mapped[1])
-        return rows, moved
+            rows, moved = self.fitted[0].map(data.x, data.c[:, self.variable], to)
+        else:
+            rows, moved = data.x.clone(), torch.zeros_like(to, dtype=torch.bool)
+            stratum = self.strata.place(data.c)
+            for code, ranks in self.fitted.items():
+                people = (stratum == code).nonzero()[:, 0]
+                rows[people], moved[people] = ranks.map(data.x[people], data.c[people, self.variable], to[people])
+        return Mapped(rows, ~moved, self._reason(data, to, ~moved))
 
     def _reason(self, data: Dataset, to: Tensor, abstained: Tensor) -> str:
         """Return why those who had somewhere to go did not get there; more than one reason where there are more."""
@@ -140,12 +143,12 @@ class RankMap:
         return " or ".join(reason for reason, people in found.items() if bool(people.any()))
 
     def _unshared(self, data: Dataset, to: Tensor) -> Tensor:
-        """Return who (N,) is alone with their legitimate values, as far as their stratum was learnt from."""
+        """Return who (N,) is alone with their given values, as far as their stratum was learnt from."""
         assert self.strata is not None
         out, stratum = torch.zeros_like(to, dtype=torch.bool), self.strata.place(data.c)
-        for code, one in self.fitted.items():
-            if isinstance(one, GivenRanks):
-                out |= (stratum == code) & one.unshared(data.x, data.c[:, self.variable], to)
+        for code, ranks in self.fitted.items():
+            if isinstance(ranks, GivenRanks):
+                out |= (stratum == code) & ranks.unshared(data.x, data.c[:, self.variable], to)
         return out
 
 
@@ -163,17 +166,21 @@ class Strata:
         if variable is None or data.protected[variable].parts:
             return cls((), (), ())
         others = tuple(v for v, p in enumerate(data.protected) if v != variable and not p.parts)
-        cuts = tuple(_fifths(data.c[:, v]) if data.protected[v].is_continuous else None for v in others)
+        cuts: list[Tensor | None] = []
+        for v in others:
+            ordered = data.c[~data.c[:, v].isnan(), v].sort().values if data.protected[v].is_continuous else None
+            places = None if ordered is None else [int(share * (len(ordered) - 1)) for share in _FIFTHS]
+            cuts.append(None if ordered is None else ordered[places])
         sizes = tuple(len(data.protected[v].levels) if cut is None else 5 for v, cut in zip(others, cuts, strict=True))
-        return cls(others, sizes, cuts)
+        return cls(others, sizes, tuple(cuts))
 
     def place(self, c: Tensor) -> Tensor:
         """Return everyone's stratum (N,) from the protected values (N, V); -1 where one that is held is unknown."""
         place = torch.zeros(len(c), dtype=torch.long, device=c.device)
         for v, size, cuts in zip(self.others, self.sizes, self.cuts, strict=True):
             own = c[:, v].contiguous()
-            part = own.nan_to_num().long() if cuts is None else torch.bucketize(own, cuts)
-            place = torch.where(own.isnan() | (place < 0), -1, place * size + part)
+            code = own.nan_to_num().long() if cuts is None else torch.bucketize(own, cuts)
+            place = torch.where(own.isnan() | (place < 0), -1, place * size + code)
         return place
 
 
@@ -182,7 +189,7 @@ class ClassRanks:
     """The same ranks in another class, for people of K classes."""
 
     groups: list[_Group | None]  # K; None: too few
-    pairs: dict[tuple[int, int], _Pair]  # known beforehand where there are two classes
+    pairs: dict[tuple[int, int], _Pair]  # computed beforehand where there are two classes
     features: list[Feature]
 
     @classmethod
@@ -226,14 +233,14 @@ class _Group:
 
     @classmethod
     def of(cls, rows: Tensor, features: Sequence[Feature]) -> _Group:
-        values = [present(rows, f) for f in numbers_among(features)]
-        ranks = [Ranks.of(part) if len(part) else None for part in values]
+        numbers = [present(rows, f) for f in numbers_among(features)]
+        ranks = [Ranks.of(values) if len(values) else None for values in numbers]
         return cls(ranks, [rows[:, f.columns].mean(0) for f in categories_among(features)])
 
 
 @dataclass(frozen=True)
 class _Pair:
-    """The way from one class to another, feature by feature."""
+    """From one class to another, feature by feature."""
 
     ranks: list[SameRank | None]
     moves: list[Tensor]  # (L, L)
@@ -244,7 +251,7 @@ class _Pair:
         return cls(ranks, [maximal_coupling(p, q) for p, q in zip(own.shares, other.shares, strict=True)])
 
     def tabled(self) -> _Pair:
-        return _Pair([one and one.tabled() for one in self.ranks], self.moves)
+        return _Pair([ranks and ranks.tabled() for ranks in self.ranks], self.moves)
 
     def map(self, rows: Tensor, features: Sequence[Feature]) -> Tensor:
         """Return rows, which are overwritten, in the other class."""
@@ -258,6 +265,84 @@ class _Pair:
         return rows
 
 
-def _fifths(c: Tensor) -> Tensor:
-    ordered = c[~c.isnan()].sort().values
-    return torch.stack([ordered[int(share * (len(ordered) - 1))] for share in _FIFTHS])
+def ranks_of(data: Dataset, variable: int, columns: Tensor, *, seed: int, hold_others: bool = False) -> RankMap | None:
+    """Return the map that sets these columns (D,) alone, by their ranks; None where there are none.
+
+    Weighted rows are resampled.
+    """
+    if not bool(columns.any()):
+        return None
+    one_each = data if data.weights is None else resample(data, generator=torch.Generator().manual_seed(seed))
+    return RankMap(variable=variable, only=columns, hold_others=hold_others).fit(one_each)
+
+
+def with_ranks(mapped: Mapped, ranks: RankMap | None, data: Dataset, to: Tensor) -> Mapped:
+    """Return mapped people with the columns of a rank map set by it; who is abstained by either keeps their row."""
+    if ranks is None:
+        return mapped
+    assert ranks.only is not None
+    swapped = ranks.map(data, to)
+    rows = torch.where(ranks.only.to(data.x.device), swapped.rows, mapped.rows)
+    lost = bool((swapped.abstained & ~mapped.abstained).any())
+    stay = mapped.abstained | swapped.abstained
+    rows[stay] = data.x[stay]
+    return Mapped(rows, stay, swapped.reason if lost else mapped.reason, mapped.overshoot)
+
+
+@dataclass
+class SwapMap:
+    """Everyone with another value of the protected variable and all else as it is, as far as the target sees it.
+
+    A class becomes the other class. A number goes one standard deviation up or down. The source column of a cut such
+    as age<25 goes to the same rank on the other side; where classes were put together, to their shares. A target
+    that does not take the column sees the same row.
+    """
+
+    variable: int = 0  # which protected variable
+    ranks: RankMap | None = field(default=None, init=False, repr=False)
+
+    def fit(self, data: Dataset) -> Self:
+        """Learn which values of the column stand for which group."""
+        self.ranks = RankMap(variable=self.variable, only=own_columns(data, self.variable)).fit(data)
+        return self
+
+    def map(self, data: Dataset, to: Tensor | None = None) -> Mapped:
+        """Return everyone's row with the value that `to` (N,) says: that class, or so many standard deviations higher.
+
+        NaN: as they are; None: the other of two groups. Who cannot be changed keeps their row and is abstained; so
+        does who lacks the column, though their group is known or inferred: what it now says is of no group.
+        """
+        if self.ranks is None:
+            raise NotFittedError("This SwapMap is not fitted; call fit first")
+        missing = lacks_own_column(data, self.variable) & ~data.c[:, self.variable].isnan()
+        if not bool(missing.any()):
+            return self.ranks.map(data, to)
+        mapped = self.ranks.map(data, where_to(data, self.variable, to).masked_fill(missing, torch.nan))
+        others = bool((mapped.abstained & ~missing).any())
+        return replace(mapped, reason=f"{mapped.reason} or {LACKING}" if others else LACKING)
+
+
+def own_columns(data: Dataset, variable: int) -> Tensor:
+    """Return which columns of x (D,) show the target this protected variable: those that it was read from."""
+    p = data.protected[variable]
+    read = [q for q in data.protected if q.name in p.parts] if p.parts else [p]
+    names = {q.source or q.name for q in read}
+    out = torch.zeros_like(data.withheld)
+    for f in data.features:
+        if f.name in names:
+            out[f.columns] = data.withheld[f.columns]
+    return out
+
+
+def lacks_own_column(data: Dataset, variable: int) -> Tensor:
+    """Return who (N,) bool lacks a column of x that shows the target this protected variable."""
+    own = own_columns(data, variable).tolist()
+    out = torch.zeros(len(data), dtype=torch.bool, device=data.x.device)
+    for f in data.features:
+        if own[f.start]:
+            block = data.x[:, f.columns]
+            if f.kind == "categorical":
+                out |= (block[:, :-1] if f.levels[-1] is None else block).sum(1) < 0.5
+            elif f.has_missing:
+                out |= block[:, 1] > 0.5
+    return out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,23 +13,28 @@ import torch
 from torch import Tensor
 
 from fairfox.data.dataset import Dataset, Feature, project_blocks
-from fairfox.errors import NotFittedError, OptionError
-from fairfox.maps.columns import features_among, outside, ranks_of, with_ranks
-from fairfox.maps.plans import assigned_plan, entropic_plan, evenly, nearest, simplex_plan
+from fairfox.errors import NotFittedError, OptionError, require
 from fairfox.maps.protocol import (
     UNKNOWN,
     Mapped,
     Pair,
+    block_overshoot,
     check_groups_present,
     check_is_grouped,
     compared_pairs,
+    features_among,
     where_to,
     who_counts,
 )
-from fairfox.maps.rank import RankMap
+from fairfox.maps.rank import RankMap, ranks_of, with_ranks
 
 Solver = Literal["auto", "pot", "scipy"]
+_LOG = logging.getLogger("fairfox")
 _POOR_SPREAD = 0.6
+_CELLS = 2**24  # of a distance matrix that are worked on at once
+_MOST_PIVOTS = 10**9  # of the network simplex: more than any size needs that is solved exactly
+_MOST_ROUNDS, _CLOSE = 500, 1e-2  # of Sinkhorn's iteration; how much of the mass may lie where it should not
+_STEP = 1.6  # of its updates: longer than one, they arrive sooner
 
 
 @dataclass
@@ -45,7 +51,8 @@ class TransportMap:
 
     Who is not among the paired ones moves as the nearest of their own group does: x' = x + (T(near) - near). What sets
     them apart from that person stays, so that groups that do not differ leave everyone alone; T(near) itself would
-    count the way to the neighbour as an effect of the group. A paired row is its own nearest and becomes its partner.
+    count the distance to the neighbour as an effect of the group. A paired row is its own nearest and becomes its
+    partner.
 
     Example:
         >>> data = Dataset.from_arrays([[0.0, 1.0], [5.0, 0.0], [6.0, 2.0], [1.0, 3.0]], c=[0, 0, 1, 1])
@@ -63,7 +70,7 @@ class TransportMap:
     seed: int = 0
     scale: Tensor | None = field(default=None, init=False, repr=False)  # (P,) of the columns that are not withheld
     groups: list[Members] = field(default_factory=list, init=False, repr=False)
-    ways: dict[Pair, Way] = field(default_factory=dict, init=False, repr=False)  # from a class to another
+    pairings: dict[Pair, Pairs] = field(default_factory=dict, init=False, repr=False)  # from a class to another
     withheld_map: RankMap | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -89,9 +96,9 @@ class TransportMap:
         self.scale = _spreads(x, features) if self.standardise else torch.ones_like(x[0])
         self.groups = [Members.of(x[c == code], counts[c == code].double()) for code in range(len(p.levels))]
         self.withheld_map = ranks_of(data, self.variable, data.withheld, seed=self.seed)
-        self.ways = {}
+        self.pairings = {}
         for pair in compared_pairs(p):
-            self._way(*pair)
+            self._pairing(*pair)
         return self
 
     def map(self, data: Dataset, to: Tensor | None = None) -> Mapped:
@@ -105,14 +112,14 @@ class TransportMap:
         stay = c.isnan() | to.isnan() | (to == c)
         moved = data.x[:, shown]
         for own, other in torch.stack([c, to], dim=1)[~stay].unique(dim=0).long().tolist():
-            people, way = ((c == own) & (to == other)).nonzero()[:, 0], self._way(own, other)
+            people, pairing = ((c == own) & (to == other)).nonzero()[:, 0], self._pairing(own, other)
             x = moved[people]
-            near = nearest(x / self.scale, way.rows / self.scale)
-            moved[people] = follow(x, way.rows[near], way.images[near], features)
+            near = nearest(x / self.scale, pairing.rows / self.scale)
+            moved[people] = _displaced(x, pairing.rows[near], pairing.images[near], features)
         rows = data.x.clone()
         rows[:, shown] = project_blocks(moved, features)
         rows[stay] = data.x[stay]
-        mapped = Mapped(rows, stay, UNKNOWN if bool(stay.any()) else "", outside(moved, features))
+        mapped = Mapped(rows, stay, UNKNOWN if bool(stay.any()) else "", block_overshoot(moved, features))
         return with_ranks(mapped, self.withheld_map, data, to)
 
     def checks(self) -> dict[str, float]:
@@ -122,16 +129,16 @@ class TransportMap:
         `spread_kept`: the variance of the mapped rows over that of the group they go to, which means over partners
         reduce.
         """
-        if not self.ways:
+        if not self.pairings:
             raise NotFittedError("This TransportMap is not fitted; call fit first")
-        found = list(self.ways.values())
+        found = list(self.pairings.values())
         return {
-            "mean_cost": max(way.cost for way in found),
-            "people_paired": min(way.paired for way in found),
-            "spread_kept": min(way.spread_kept for way in found),
+            "mean_cost": max(each.cost for each in found),
+            "people_paired": min(each.paired for each in found),
+            "spread_kept": min(each.spread_kept for each in found),
         }
 
-    def doubts(self, checks: Mapping[str, float]) -> list[str]:
+    def warnings(self, checks: Mapping[str, float]) -> list[str]:
         """Return a warning where mapped people are much more alike than those of the group they go to."""
         kept = checks["spread_kept"]
         if kept >= _POOR_SPREAD:
@@ -141,14 +148,14 @@ class TransportMap:
             "partners get their mean; compare with rank, which keeps the spread."
         ]
 
-    def _way(self, own: int, other: int) -> Way:
-        """Return the way from a class to another; both directions come from one plan."""
-        if (own, other) not in self.ways:
+    def _pairing(self, own: int, other: int) -> Pairs:
+        """Return who is paired from a class to another; both directions come from one plan."""
+        if (own, other) not in self.pairings:
             low, high = min(own, other), max(own, other)
-            self.ways[low, high], self.ways[high, low] = self._solve(self.groups[low], self.groups[high])
-        return self.ways[own, other]
+            self.pairings[low, high], self.pairings[high, low] = self._solve(self.groups[low], self.groups[high])
+        return self.pairings[own, other]
 
-    def _solve(self, low: Members, high: Members) -> tuple[Way, Way]:
+    def _solve(self, low: Members, high: Members) -> tuple[Pairs, Pairs]:
         assert self.scale is not None
         entropic = max(low.people, high.people) > self.entropic_above
         most = self.entropic_rows if entropic else self.exact_up_to
@@ -166,7 +173,7 @@ class TransportMap:
             plan = assigned_plan(cost, a.counts, b.counts, size, start)
         mean_cost = float((plan * cost).sum())
         sampled = (a.people + b.people) / (low.people + high.people)
-        return Way.along(plan, a, b, mean_cost, sampled), Way.along(plan.mT, b, a, mean_cost, sampled)
+        return Pairs.of(plan, a, b, mean_cost, sampled), Pairs.of(plan.mT, b, a, mean_cost, sampled)
 
 
 @dataclass(frozen=True)
@@ -192,7 +199,7 @@ class Members:
 
 
 @dataclass(frozen=True)
-class Way:
+class Pairs:
     """Where the paired people of one group go: the mean of their partners in another."""
 
     rows: Tensor  # (n, P)
@@ -202,8 +209,8 @@ class Way:
     spread_kept: float
 
     @classmethod
-    def along(cls, plan: Tensor, own: Members, other: Members, cost: float, paired: float) -> Way:
-        """Return the way that a plan (n, m) with the mass of every pair gives.
+    def of(cls, plan: Tensor, own: Members, other: Members, cost: float, paired: float) -> Pairs:
+        """Return where a plan (n, m) with the mass of every pair takes the people of the own group.
 
         Who stands for so little that counts were rounded to none has no partner, and is left out.
         """
@@ -217,7 +224,7 @@ class Way:
         return cls(rows, images, cost, paired, after / before if before > 0 else 1.0)
 
 
-def follow(x: Tensor, near: Tensor, image: Tensor, features: Sequence[Feature]) -> Tensor:
+def _displaced(x: Tensor, near: Tensor, image: Tensor, features: Sequence[Feature]) -> Tensor:
     """Return rows x (n, P) moved as the rows `near` are to their images; exactly the image where they are equal.
 
     Whether a number is missing moves along. A number that is known before and after moves only as known numbers do.
@@ -259,3 +266,76 @@ def _variance(rows: Tensor, counts: Tensor) -> float:
     share = (counts / counts.sum())[:, None]
     mean = (share * rows).sum(0)
     return float((share * (rows - mean).square()).sum())
+
+
+def evenly(counts: Tensor, size: int, start: float) -> Tensor:
+    """Return `size` places in proportion to counts (n,), no place with one more or less than its part, rounded.
+
+    Steps of equal length over the counts laid end to end, from a random `start` in [0, 1) of the first.
+    """
+    ends = counts.cumsum(0)
+    steps = (torch.arange(size, device=counts.device, dtype=counts.dtype) + start) * (ends[-1] / size)
+    return torch.searchsorted(ends, steps, right=True).clamp(max=len(counts) - 1)
+
+
+def nearest(x: Tensor, among: Tensor) -> Tensor:
+    """Return for each row x (n, P) the position of the row (m, P) at the least L1 distance, block by block."""
+    blocks = x.split(max(_CELLS // len(among), 1))
+    return torch.cat([torch.cdist(block, among, p=1).argmin(1) for block in blocks])
+
+
+def simplex_plan(cost: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """Return the exact plan (n, m) between counts a (n,) and b (m,), by the network simplex of POT."""
+    ot = require("ot", extra="peers", why="for solver='pot'")
+    shares = [(part / part.sum()).numpy(force=True) for part in (a, b)]
+    plan = ot.emd(*shares, cost.numpy(force=True), numItermax=_MOST_PIVOTS)
+    return torch.as_tensor(plan, device=cost.device)
+
+
+def assigned_plan(cost: Tensor, a: Tensor, b: Tensor, size: int, start: float) -> Tensor:
+    """Return the plan (n, m) between counts a (n,) and b (m,): the best assignment of `size` people to as many.
+
+    Exact where counts are whole and `size` is a multiple of the sum of both; else counts are rounded.
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    left, right = (evenly(part, size, start).cpu() for part in (a, b))
+    _, order = linear_sum_assignment(cost.cpu()[left][:, right].numpy())
+    pair = left * cost.shape[1] + right[torch.as_tensor(order)]
+    times = torch.bincount(pair, minlength=cost.numel()).reshape(cost.shape)
+    return times.double().div_(size).to(cost.device)
+
+
+def entropic_plan(cost: Tensor, a: Tensor, b: Tensor, *, regularisation: float) -> Tensor:
+    """Return the entropic plan (n, m) between counts a (n,) and b (m,): Sinkhorn's iteration on logarithms.
+
+    The entropy's weight is `regularisation` times the mean cost, reached by halving it from the mean cost itself.
+    """
+    log_a, log_b = ((part / part.sum()).log().to(cost) for part in (a, b))
+    weight = max(float(cost.mean()), torch.finfo(cost.dtype).tiny)
+    goal = regularisation * weight
+    f, g = torch.zeros_like(log_a), torch.zeros_like(log_b)
+    for _ in range(_MOST_ROUNDS):
+        step = _STEP if weight == goal else 1.0
+        f = f.lerp(-weight * _log_sums(cost, g / weight + log_b, weight), step)
+        weight = max(weight / 2, goal)
+        sums = _log_sums(cost.mT, f / weight + log_a, weight)
+        off = float(((sums + g / weight + log_b).exp() - log_b.exp()).abs().sum())
+        g = g.lerp(-weight * sums, step)
+        if weight == goal and off < _CLOSE:
+            break
+    else:
+        _LOG.warning("Entropic transport stopped with %.1f %% of its mass in the wrong place", 100 * off)
+    g = -weight * _log_sums(cost.mT, f / weight + log_a, weight)
+    return cost.neg().add_(f[:, None]).add_(g).div_(weight).add_(log_a[:, None]).add_(log_b).exp_()
+
+
+def _log_sums(cost: Tensor, add: Tensor, weight: float) -> Tensor:
+    """Return log Σ_j exp(add_j - cost_ij / weight) of every row (n,), block by block."""
+    out = []
+    for block in cost.split(max(_CELLS // cost.shape[1], 1)):
+        terms = add - block / weight
+        largest = terms.amax(1, keepdim=True)
+        # what is below e^-80 counts for nothing, and numbers near the least a float can hold are slow
+        out.append(terms.sub_(largest).clamp_(min=-80.0).exp_().sum(1).log_().add_(largest[:, 0]))
+    return torch.cat(out)

@@ -2,64 +2,49 @@
 
 Trees on numbers take a matrix. Those with categories take a table, whose columns become categories in the model's own
 coding: a file has texts where the model was trained on pandas categories. What is missing stays NaN.
+
+The libraries are written in C++ and trust their files: a few bytes lost or changed may end the whole process. So a
+process of its own loads a file first, and predicts with it.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fairfox.data.frames import as_categories, as_pandas
-from fairfox.errors import DataError, FileError, OptionError
-from fairfox.extras import require
-from fairfox.models.description import Description, is_counted
-from fairfox.models.intact import check_catboost, check_lightgbm, check_xgboost
-from fairfox.models.output import Returns, Wanted
+from fairfox.errors import DataError, FileError, OptionError, require
+from fairfox.models.protocol import Description, Returns, Wanted
 
-LIBRARIES = ("xgboost", "lightgbm", "catboost")
+MODELS = {"xgboost": ("Booster", "XGBModel"), "lightgbm": ("Booster", "LGBMModel"), "catboost": ("CatBoost",)}
 
 
 def library_of(obj: object) -> str | None:
     """Return which of the three libraries a model comes from; a class of one's own derived from theirs counts."""
     modules = [base.__module__.partition(".")[0] for base in type(obj).__mro__]
-    return next((library for library in LIBRARIES if library in modules), None)
+    return next((library for library in MODELS if library in modules), None)
 
 
 def describe_booster(obj: Any, *, wanted: Wanted) -> Description:
     """Return how to ask boosted trees for probabilities or values; for logits where those are wanted."""
+    from sklearn.exceptions import NotFittedError  # the base of the libraries' own
+
+    library = library_of(obj) or type(obj).__name__
+    if not isinstance(obj, tuple(getattr(require(library), name) for name in MODELS[library])):
+        raise OptionError(f"This is a {type(obj).__name__}, not a model; give a booster or a fitted estimator")
     describers = {"xgboost": _describe_xgboost, "lightgbm": _describe_lightgbm, "catboost": _describe_catboost}
-    return describers[library_of(obj) or type(obj).__name__](obj, wanted)
-
-
-def load_xgboost(path: Path) -> Any:
-    """Return the booster in an XGBoost file: JSON or UBJSON."""
-    check_xgboost(path)
-    return _load(path, lambda: require("xgboost").Booster(model_file=str(path)))
-
-
-def load_lightgbm(path: Path) -> Any:
-    """Return the booster in a LightGBM text file."""
-    check_lightgbm(path)
-    return _load(path, lambda: require("lightgbm").Booster(model_file=str(path)))
-
-
-def load_catboost(path: Path) -> Any:
-    """Return the model in a CatBoost file: cbm or JSON."""
-    form = check_catboost(path)
-    return _load(path, lambda: require("catboost").CatBoost().load_model(str(path), format=form))
-
-
-def _load(path: Path, load: Callable[[], Any]) -> Any:
     try:
-        return load()
-    except Exception as error:  # each library has errors of its own
-        detail = (str(error).splitlines() or [""])[0]
-        raise FileError(f"'{path.name}' could not be loaded: {type(error).__name__}: {detail}") from error
+        return describers[library](obj, wanted)
+    except NotFittedError as error:
+        raise OptionError(f"This {type(obj).__name__} is not fitted; call its fit before the audit") from error
 
 
 # --- XGBoost -------------------------------------------------------------------------------------------------------
@@ -70,13 +55,11 @@ _CLASS_NUMBERS = ("multi:softmax", "binary:hinge")
 
 def _describe_xgboost(obj: Any, wanted: Wanted) -> Description:
     xgb = require("xgboost")
-    if not isinstance(obj, xgb.Booster | xgb.XGBModel):
-        raise _no_model(obj)
     native = isinstance(obj, xgb.Booster)
-    booster = obj if native else _fitted(obj, obj.get_booster)
+    booster = obj if native else obj.get_booster()
     learner = json.loads(booster.save_config())["learner"]
     if learner["learner_model_param"]["num_feature"] == "0":
-        raise _not_fitted(obj)
+        raise OptionError("This Booster is not fitted; train it before the audit")
     classes = None if native else getattr(obj, "classes_", None)
     returns, margin, numbered = _xgboost_output(learner, wanted, wrapped_classes=classes is not None)
     if callable(getattr(obj, "objective", None)):
@@ -133,19 +116,18 @@ def _xgboost_levels(booster: Any) -> dict[str, list[Any]]:
     """Return the levels of every column of categories; models of XGBoost before 3.1 do not hold them."""
     if not hasattr(booster, "get_categories"):
         return {}
-    held = booster.get_categories(export_to_arrow=True)
-    return {} if held.empty() else {name: levels.to_pylist() for name, levels in held.to_arrow() if levels is not None}
+    found = booster.get_categories(export_to_arrow=True)
+    if found.empty():
+        return {}
+    return {name: levels.to_pylist() for name, levels in found.to_arrow() if levels is not None}
 
 
 # --- LightGBM ------------------------------------------------------------------------------------------------------
 
 
 def _describe_lightgbm(obj: Any, wanted: Wanted) -> Description:
-    lgb = require("lightgbm")
-    if not isinstance(obj, lgb.Booster | lgb.LGBMModel):
-        raise _no_model(obj)
-    native = isinstance(obj, lgb.Booster)
-    booster = obj if native else _fitted(obj, lambda: obj.booster_)
+    native = isinstance(obj, require("lightgbm").Booster)
+    booster = obj if native else obj.booster_
     text = booster.model_to_string(num_iteration=1)
     objective, *options = (_line(r"^objective=(.*)$", text) or "custom").split()
     returns, raw = _lightgbm_output(objective, options, wanted)
@@ -153,22 +135,22 @@ def _describe_lightgbm(obj: Any, wanted: Wanted) -> Description:
     if returns != "value" and classes is None:
         classes = range(max(int(_line(r"^num_class=(\d+)$", text) or 1), 2))
     names = _own_names(booster.feature_name())
-    places = [int(place) for place in (_line(r"^\[categorical_feature: ([\d,]+)\]$", text) or "").split(",") if place]
-    coded = [booster.feature_name()[place] for place in places]
-    held = booster.pandas_categorical or []
-    if held and len(held) != len(coded):
+    positions = (_line(r"^\[categorical_feature: ([\d,]+)\]$", text) or "").split(",")
+    coded = [booster.feature_name()[int(position)] for position in positions if position]
+    categories = booster.pandas_categorical or []
+    if categories and len(categories) != len(coded):
         raise OptionError(
-            f"This LightGBM model was trained on {len(held)} pandas categories and has {len(coded)} categorical "
+            f"This LightGBM model was trained on {len(categories)} pandas categories and has {len(coded)} categorical "
             "features, so that it is not clear which levels are whose; wrap its predict in a function of the table"
         )
-    levels = dict(zip(coded, held, strict=True)) if held else {}
+    levels = dict(zip(coded, categories, strict=True)) if categories else {}
 
     def predict(rows: Any) -> Any:
-        return booster.predict(_prepared(rows, levels, coded if held else ()), raw_score=raw)
+        return booster.predict(_prepared(rows, levels, coded if levels else ()), raw_score=raw)
 
     return Description(
         predict,
-        "table" if held else "matrix",
+        "table" if levels else "matrix",
         returns,
         None if classes is None else list(classes),
         names,
@@ -199,10 +181,8 @@ _EXPONENT = ("Poisson", "Tweedie")
 
 
 def _describe_catboost(obj: Any, wanted: Wanted) -> Description:
-    if not isinstance(obj, require("catboost").CatBoost):
-        raise _no_model(obj)
     if not obj.is_fitted():
-        raise _not_fitted(obj)
+        raise OptionError(f"This {type(obj).__name__} is not fitted; call its fit before the audit")
     if obj.get_text_feature_indices() or obj.get_embedding_feature_indices():
         raise OptionError(
             "This CatBoost model takes texts or embeddings, which are neither numbers nor categories; "
@@ -214,7 +194,7 @@ def _describe_catboost(obj: Any, wanted: Wanted) -> Description:
     if loss in _CLASSIFIES and loss != "MultiClassOneVsAll" and wanted == "logit":
         returns, asked = "logit", "RawFormulaVal"
     names = obj.feature_names_
-    coded = [names[place] for place in obj.get_cat_feature_indices()]
+    coded = [names[position] for position in obj.get_cat_feature_indices()]
 
     def predict(rows: Any) -> Any:
         out = obj.predict(_prepared(rows, {}, ()), prediction_type=asked)
@@ -250,22 +230,98 @@ def _prepared(rows: Any, levels: Mapping[str, Sequence[Any]], coded: Sequence[st
 
 
 def _own_names(names: Sequence[str] | None) -> tuple[str, ...] | None:
-    """Return the names of a model's columns, unless its library made them up by counting."""
-    return None if is_counted(names or ()) else tuple(names or ())
+    """Return the names of a model's columns, unless its library just counted them: f0, f1 or Column_0, ... or 0, ..."""
+    given = tuple(names or ())
+    counted = any(given == tuple(f"{stem}{j}" for j in range(len(given))) for stem in ("f", "Column_", ""))
+    return None if counted else given
 
 
-def _fitted(obj: Any, booster: Callable[[], Any]) -> Any:
-    from sklearn.exceptions import NotFittedError  # the base of the libraries' own
+# --- files ---------------------------------------------------------------------------------------------------------
 
+_SECONDS = 20  # for the trial, and one more for each megabyte
+_REFUSED = 3  # exit code of a trial in which the library gave an error of its own
+_TRIAL = """
+import sys
+import numpy as np
+library, path, form, memory = sys.argv[1:]
+package = __import__(library)
+try:
+    import resource
+    resource.setrlimit(resource.RLIMIT_AS, (int(memory), resource.getrlimit(resource.RLIMIT_AS)[1]))
+except (ImportError, ValueError, OSError):
+    pass
+rows = np.array([0.0, 1e9, -1e9, np.nan])[:, None]
+try:
+    if library == "xgboost":
+        model = package.Booster(model_file=path)
+        width = model.num_features()
+        model.predict(package.DMatrix(np.repeat(rows, width, axis=1)), validate_features=False)
+        model.save_config()
+    elif library == "lightgbm":
+        model = package.Booster(model_file=path)
+        model.predict(np.repeat(rows, model.num_feature(), axis=1))
+        model.model_to_string(num_iteration=1)
+    else:
+        model = package.CatBoost().load_model(path, format=form)
+        special = {*model.get_text_feature_indices(), *model.get_embedding_feature_indices()}
+        coded = set(model.get_cat_feature_indices())
+        width = len(model.feature_names_)
+        if not special:
+            model.predict([["0" if j in coded else v for j in range(width)] for v in rows[:, 0].tolist()])
+        model.get_all_params()
+except Exception as error:
+    lines = [line for line in str(error).splitlines() if line] or [type(error).__name__]
+    sys.stdout.write("\\n" + lines[0])
+    sys.stdout.flush()
+    sys.exit(3)
+"""
+
+
+def load_xgboost(path: Path) -> Any:
+    """Return the booster in an XGBoost file: JSON or UBJSON."""
+    _try_out("xgboost", path)
+    return require("xgboost").Booster(model_file=str(path))
+
+
+def load_lightgbm(path: Path) -> Any:
+    """Return the booster in a LightGBM text file."""
+    content = path.read_bytes()
+    if content and not (b"\nend of trees" in content and b"\nend of parameters" in content):
+        raise _damaged(path, "its trees or parameters do not end")  # the library would use the trees that are left
+    _try_out("lightgbm", path)
+    return require("lightgbm").Booster(model_file=str(path))
+
+
+def load_catboost(path: Path) -> Any:
+    """Return the model in a CatBoost file: cbm or JSON."""
+    form = "cbm" if path.read_bytes()[:4] == b"CBM1" else "json"
+    _try_out("catboost", path, form)
+    return require("catboost").CatBoost().load_model(str(path), format=form)
+
+
+def _try_out(library: str, path: Path, form: str = "") -> None:
+    """Raise a FileError when the library fails on a file, or does not survive it, in a process of its own."""
+    require(library)
+    size = path.stat().st_size
+    if size == 0:
+        raise FileError(f"'{path.name}' is empty; give a model file")
+    if not sys.executable:  # Python inside another program
+        return
+    command = [sys.executable, "-P", "-c", _TRIAL, library, os.fspath(path), form, str(16 * 2**30 + 64 * size)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p), "OMP_NUM_THREADS": "1"}
     try:
-        return booster()
-    except NotFittedError as error:
-        raise _not_fitted(obj) from error
+        done = subprocess.run(
+            command, capture_output=True, env=environment, timeout=_SECONDS + size / 2**20, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise _damaged(path, f"{library} does not come to an end with it") from error
+    if done.returncode == _REFUSED:
+        words = done.stdout.decode(errors="replace").rsplit("\n", 1)[-1].strip().rstrip(".")
+        words = re.sub(r"^\[[0-9:]+\] [^ ]+ ", "", words)  # the time and the line in the library's code
+        raise _damaged(path, f"{library} says: {words}")
+    if done.returncode not in (0, 1):  # 1: the trial itself could not start, which says nothing about the file
+        raise _damaged(path, f"{library} does not survive reading it")
 
 
-def _not_fitted(obj: object) -> OptionError:
-    return OptionError(f"This {type(obj).__name__} is not fitted; call its fit before the audit")
-
-
-def _no_model(obj: object) -> OptionError:
-    return OptionError(f"This is a {type(obj).__name__}, not a model; give a booster or a fitted estimator")
+def _damaged(path: Path, why: str) -> FileError:
+    return FileError(f"'{path.name}' is damaged or cut short: {why}; copy or save it again")

@@ -12,14 +12,16 @@ import json
 import os
 import pickle
 import sys
+import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fairfox.errors import FairfoxError, FileError, ModelError, OptionError, UntrustedModelError, did_you_mean
-from fairfox.models.archives import is_torchscript
-from fairfox.models.http_model import is_url, load_endpoint
+from fairfox.errors import FairfoxError, FileError, ModelError, OptionError, UntrustedModelError, did_you_mean, require
+from fairfox.models.http import is_url, load_endpoint
+from fairfox.models.protocol import Description
 
 
 @dataclass(frozen=True)
@@ -32,14 +34,18 @@ class FileKind:
     runs_code: bool = False
 
 
-def _by(function: str) -> Callable[[Path], object]:
+def _by(function: str) -> Callable[..., object]:
     """Return a loader of this room that is imported when it is used: it brings its library with it."""
-    module, name = function.split(":")
-    return lambda path: getattr(importlib.import_module(f"fairfox.models.{module}"), name)(path)
+
+    def load(path: Path, **options: Any) -> object:
+        module, name = function.split(":")
+        return getattr(importlib.import_module(f"fairfox.models.{module}"), name)(path, **options)
+
+    return load
 
 
 def _load_json(path: Path) -> object:
-    """Return the XGBoost or CatBoost model in a JSON file: what it holds tells which."""
+    """Return the XGBoost or CatBoost model in a JSON file, by the keys that each of them writes."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
@@ -52,22 +58,53 @@ def _load_json(path: Path) -> object:
     raise OptionError(f"'{path.name}' is JSON, but neither an XGBoost nor a CatBoost model")
 
 
-_PICKLE = FileKind("a pickle", (".pkl", ".pickle", ".joblib", ".sav"), _by("trusted_files:load_pickle"), runs_code=True)
-_SCRIPT = FileKind("a TorchScript archive", (), _by("torch_files:load_torchscript"), runs_code=True)
-_MLFLOW = FileKind("an MLflow model", (), _by("trusted_files:load_mlflow"), runs_code=True)
+_NATIVE = ("sklearn", "xgboost", "lightgbm", "catboost", "pytorch")  # flavours of MLflow that fairfox takes as they are
+
+
+def _load_pickle(path: Path) -> object:
+    """Return what a pickle holds, written by pickle or by joblib."""
+    import joblib  # also reads plain pickles, and joblib's own are often named .pkl
+
+    return joblib.load(path)
+
+
+def _load_keras(path: Path) -> object:
+    """Return a Keras model, called with a matrix in float32 and without a progress bar."""
+    keras = require("keras", why=f"to load '{path.name}'")
+    model = keras.saving.load_model(path, compile=False, safe_mode=False)
+    width = model.input_shape[-1] if isinstance(model.input_shape, tuple) else None
+    return Description(lambda matrix: model.predict(matrix.astype("float32"), verbose=0), "matrix", width=width)
+
+
+def _load_mlflow(path: Path) -> object:
+    """Return the model in an MLflow folder: of a library that fairfox knows as it is, else a function on tables."""
+    mlflow = require("mlflow", why="to load MLflow models")
+    flavours = importlib.import_module("mlflow.models").Model.load(str(path)).flavors
+    native = next((name for name in _NATIVE if name in flavours), None)
+    if native is not None:
+        return importlib.import_module(f"mlflow.{native}").load_model(str(path))
+    model = mlflow.pyfunc.load_model(str(path))
+    schema = model.metadata.get_input_schema()
+    named = schema is not None and schema.has_input_names() and not schema.is_tensor_spec()
+    return Description(model.predict, "table", names=tuple(schema.input_names()) if named else None)
+
+
+_PICKLE = FileKind("a pickle", (".pkl", ".pickle", ".joblib", ".sav"), _load_pickle, runs_code=True)
+_SCRIPT = FileKind("a TorchScript archive", (), _by("torch:load_torchscript"), runs_code=True)
+_MLFLOW = FileKind("an MLflow model", (), _load_mlflow, runs_code=True)
 FILES = (
-    FileKind("safetensors with a declared network", (".safetensors",), _by("torch_files:load_mlp")),
-    FileKind("an ONNX model", (".onnx",), _by("onnx_model:OnnxModel")),
+    FileKind("safetensors with a declared network", (".safetensors",), _by("torch:load_mlp")),
+    FileKind("an ONNX model", (".onnx",), _by("onnx:OnnxModel")),
     FileKind("an XGBoost or CatBoost model in JSON", (".json",), _load_json),
     FileKind("an XGBoost model", (".ubj",), _by("boosting:load_xgboost")),
     FileKind("a LightGBM model", (".txt", ".lgb"), _by("boosting:load_lightgbm")),
     FileKind("a CatBoost model", (".cbm",), _by("boosting:load_catboost")),
-    FileKind("a skops file", (".skops",), _by("sklearn_model:load_skops")),
+    FileKind("a skops file", (".skops",), _by("sklearn:load_skops")),
     _PICKLE,
-    FileKind("a torch.export archive", (".pt2",), _by("torch_files:load_exported"), runs_code=True),
-    FileKind("a torch.save file", (".pt", ".pth", ".ckpt", ".bin"), _by("torch_files:load_saved"), runs_code=True),
-    _SCRIPT,  # told from the kind above by what it holds
-    FileKind("a Keras model", (".keras", ".h5", ".hdf5"), _by("trusted_files:load_keras"), runs_code=True),
+    FileKind("a torch.export archive", (".pt2",), _by("torch:load_exported"), runs_code=True),
+    FileKind("a torch.save file", (".pt", ".pth", ".ckpt", ".bin"), _by("torch:load_saved"), runs_code=True),
+    _SCRIPT,  # distinguished from the kind above by its content
+    FileKind("a Keras model", (".keras", ".h5", ".hdf5"), _load_keras, runs_code=True),
     _MLFLOW,  # a folder
 )
 
@@ -90,8 +127,11 @@ def load_model(spec: str, *, trust: bool = False) -> object:
             f"'{path.name}' is {kind.name} and can run any code when loaded; "
             "add --trust-model (trust=True) if you trust where it comes from"
         )
+    load = kind.load
+    if str(path) != str(Path(spec)):  # file.onnx#output
+        load = partial(_by("onnx:OnnxModel"), output=spec.partition(".onnx#")[2])
     try:
-        return _load_onnx_output(spec) if str(path) != str(Path(spec)) else kind.load(path)
+        return load(path)
     except FairfoxError:
         raise
     except Exception as error:  # what a damaged file provokes in its library
@@ -112,23 +152,16 @@ def _path_of(spec: str) -> Path | None:
     """Return the file or folder that is named, or None for code."""
     if os.path.exists(spec):  # unlike Path.exists, also for names the system does not allow
         return Path(spec)
-    place, mark, _ = spec.partition(".onnx#")
-    if mark and os.path.exists(place + ".onnx"):
-        return Path(place + ".onnx")
+    stem, mark, _ = spec.partition(".onnx#")
+    if mark and os.path.exists(f"{stem}.onnx"):
+        return Path(f"{stem}.onnx")
     if ":" in spec:
         return None
     raise FileError(f"No model at '{spec}'; give a model file, module:function or file.py:function")
 
 
-def _load_onnx_output(spec: str) -> object:
-    from fairfox.models.onnx_model import OnnxModel
-
-    place, _, output = spec.partition(".onnx#")
-    return OnnxModel(place + ".onnx", output=output)
-
-
 def _kind_of(path: Path) -> FileKind:
-    """Return what a file is: by what it holds where that is a pickle or TorchScript, else by how its name ends."""
+    """Return the kind of a file: by its content for a pickle or TorchScript, else by how its name ends."""
     suffix = path.suffix.lower()
     if path.is_dir():
         if (path / "MLmodel").is_file():
@@ -138,7 +171,7 @@ def _kind_of(path: Path) -> FileKind:
         raise OptionError(f"'{path}' is code; name the function in it: {path}:function")
     named = next((kind for kind in FILES if suffix in kind.suffixes), None)
     if named is not None and named.runs_code:
-        return _SCRIPT if ".pt" in named.suffixes and is_torchscript(path) else named
+        return _SCRIPT if ".pt" in named.suffixes and _is_torchscript(path) else named
     if _is_pickle(path):
         return _PICKLE
     if named is None:
@@ -159,17 +192,27 @@ def _is_pickle(path: Path) -> bool:
     return len(head) > 1 and head[0] == 0x80 and 2 <= head[1] <= pickle.HIGHEST_PROTOCOL and not declared
 
 
+def _is_torchscript(path: Path) -> bool:
+    """Return whether a file is a TorchScript archive: a zip with code and constants."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = {name.partition("/")[2] for name in archive.namelist()}
+    except (zipfile.BadZipFile, OSError, ValueError, RuntimeError, NotImplementedError):
+        return False
+    return "constants.pkl" in members and any(name.startswith("code/") for name in members)
+
+
 # --- code ----------------------------------------------------------------------------------------------------------
 
 
 def _from_code(spec: str) -> object:
-    place, _, name = spec.rpartition(":")
-    if not place or not name:
+    source, _, name = spec.rpartition(":")
+    if not source or not name:
         raise OptionError(f"'{spec}' does not name a function; write module:function or file.py:function")
-    module = _module_from_file(Path(place)) if place.endswith(".py") else _module_by_name(place)
+    module = _module_from_file(Path(source)) if source.endswith(".py") else _module_by_name(source)
     if not hasattr(module, name):
         public = [n for n in vars(module) if not n.startswith("_")]
-        raise OptionError(f"'{place}' has no '{name}'.{did_you_mean(name, public)}")
+        raise OptionError(f"'{source}' has no '{name}'.{did_you_mean(name, public)}")
     return getattr(module, name)
 
 

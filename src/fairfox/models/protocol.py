@@ -1,14 +1,25 @@
-"""What a model is to fairfox, and how its predictions are asked for."""
+"""What a model is to fairfox: what it takes, what it returns, and how its predictions are checked."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
-from fairfox.errors import ModelError, ShapeError
+from fairfox.errors import ModelError, OptionError, ShapeError
+
+Kind = Literal["table", "matrix", "encoded"]  # what a model receives
+Returns = Literal["probability", "logit", "value"]  # what a model's raw outputs are
+Wanted = Literal["probability", "logit"]  # what is audited
+
+_EDGE = 1e-7  # probabilities are kept this far from 0 and 1 before the logit
+_ROUNDING = 1e-6  # how far outside [0, 1] a probability may lie
+
+
+# --- models --------------------------------------------------------------------------------------------------------
 
 
 @runtime_checkable
@@ -22,8 +33,23 @@ class Model(Protocol):
         ...
 
 
+@runtime_checkable
+class TargetModel(Model, Protocol):
+    """The model that is audited, as `as_model` returns it."""
+
+    @property
+    def kind(self) -> Kind:
+        """What the model receives."""
+        ...
+
+    @property
+    def unit(self) -> Returns:
+        """What its predictions are."""
+        ...
+
+
 class Decoder(Protocol):
-    """The way back from encoded x to what a model's owner trained it on (`fairfox.data.encode.Encoding`)."""
+    """The inverse of the encoding: from x to what a model's owner trained it on."""
 
     @property
     def blocks(self) -> tuple[slice, ...]:
@@ -57,6 +83,138 @@ class Decoder(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Description:
+    """How a model of some library is called, on what, and what it returns."""
+
+    predict: Callable[[Any], Any]  # a data frame or a matrix in; numbers out, one row per individual
+    kind: Kind  # what it takes, unless the user chooses
+    returns: Returns | None = None  # None: detected from its outputs
+    classes: list[Any] | None = None
+    names: tuple[str, ...] | None = None  # the columns it was trained on, in order, where it knows them
+    as_category: frozenset[str] = frozenset()  # columns that are categories to it, whatever they are in the table
+    width: int | None = None  # how many columns it takes, where it knows
+
+    def describe(self) -> Description:
+        """Return itself: a Description is as good as a model that has one."""
+        return self
+
+    def columns_among(self, table: Sequence[str]) -> Sequence[str] | None:
+        """Return the columns of a table that the model takes; None where it does not say.
+
+        f0, f1, ... may be its own names or made up: the table's columns decide.
+        """
+        if self.names is None and self.width is not None:
+            for stem in ("f", "Column_", ""):
+                numbered = [f"{stem}{j}" for j in range(self.width)]
+                if set(numbered) <= set(table):
+                    return numbered
+        return self.names
+
+
+@runtime_checkable
+class Described(Protocol):
+    """A model of ours that describes itself: an ONNX file, an endpoint."""
+
+    def describe(self) -> Description:
+        """Return how the model is called."""
+        ...
+
+
+# --- outputs -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Output:
+    """Picks the audited class and converts between probability and logit.
+
+    Example:
+        >>> Output(returns="logit")(torch.zeros(2, 1))
+        tensor([[0.5000],
+                [0.5000]])
+    """
+
+    returns: Returns = "value"
+    wanted: Wanted = "probability"
+    column: int | None = None  # of the audited class; where a model returns one column, that is of class 1
+
+    def __call__(self, raw: Tensor) -> Tensor:
+        """Return (N, 1) for raw outputs (N,), (N, 1) or (N, classes)."""
+        raw = raw.reshape(len(raw), -1)
+        if raw.shape[1] == 1:
+            opposite = 1 - raw if self.returns == "probability" else -raw
+            return self._convert(opposite if self.column == 0 else raw)
+        if self.column is None:
+            raise OptionError(
+                f"The model returned {raw.shape[1]} columns; say which is audited with positive=<column number>"
+            )
+        if self.returns == "logit":  # one logit per class: the audited class against all others
+            others = torch.cat([raw[:, : self.column], raw[:, self.column + 1 :]], dim=1)
+            odds = raw[:, self.column] - torch.logsumexp(others, dim=1)
+            return self._convert(odds[:, None])
+        return self._convert(raw[:, self.column, None])
+
+    def _convert(self, raw: Tensor) -> Tensor:
+        if self.returns == "logit" and self.wanted == "probability":
+            return torch.sigmoid(raw)
+        if self.returns == "probability" and self.wanted == "logit":
+            return torch.logit(raw, eps=_EDGE)
+        return raw
+
+    @property
+    def unit(self) -> Returns:
+        """What the audited number is: "probability", "logit" or "value"."""
+        return "value" if self.returns == "value" else self.wanted
+
+
+def detect_output(
+    raw: Tensor, *, returns: Returns | None, wanted: Wanted, positive: Any = None, classes: list[Any] | None = None
+) -> Output:
+    """Return the Output for a model, given its raw outputs on the audited rows.
+
+    Outputs within [0, 1] are taken as probabilities, one column of other numbers as values in the model's own
+    units; several columns that are no probabilities are ambiguous and refused. Rows with NaN are left to `predict`,
+    which names them.
+    """
+    raw = raw.double().reshape(len(raw), -1)
+    width = raw.shape[1]
+    if width == 0:
+        raise ModelError("The model returned no column; it must return one prediction per individual")
+    raw = raw[torch.isfinite(raw).all(1)]
+    adds_up = width == 1 or bool(((raw.sum(1) - 1).abs() < 1e-3).all())
+    if returns is None and width > 1 and not (_within_bounds(raw) and adds_up):
+        raise OptionError(
+            f"The model returned {width} columns that are not probabilities; "
+            "say what they are with returns='logit' or 'value' (--returns)"
+        )
+    returns = returns or ("probability" if _within_bounds(raw) else "value")
+    if returns == "probability":
+        check_predictions(raw, "probability")
+    if returns == "value" and width == 1 and positive is not None:
+        raise OptionError(f"The model returns values, not classes; leave out positive='{positive}' (--positive)")
+    if width == 1 and positive is None:
+        return Output(returns, wanted)
+    return Output(returns, wanted, class_index(positive, classes or list(range(max(width, 2)))))
+
+
+def class_index(positive: Any, classes: list[Any]) -> int:
+    """Return the position of the audited class among a model's classes; of two the second by default."""
+    if positive is None:
+        if len(classes) == 2:
+            return 1
+        shown = ", ".join(map(str, classes))
+        raise OptionError(
+            f"The model has {len(classes)} classes ({shown}); say which is audited with positive=... (--positive)"
+        )
+    for index, name in enumerate(classes):
+        if name == positive or str(name) == str(positive):
+            return index
+    raise OptionError(f"'{positive}' is not a class of the model; its classes are: {', '.join(map(str, classes))}")
+
+
+# --- predictions ---------------------------------------------------------------------------------------------------
+
+
 def row_blocks(rows: int, size: int) -> Iterator[slice]:
     """Yield slices of at most `size` rows."""
     for start in range(0, rows, size):
@@ -68,11 +226,11 @@ def predict(model: Model, x: Tensor, *, batch_size: int = 4096) -> Tensor:
     # A black box batches its own calls: tree ensembles want large blocks.
     size = batch_size if model.differentiable else max(len(x), 1)
     with torch.no_grad():
-        parts = [_checked(model(x[rows]), x[rows], rows.start) for rows in row_blocks(len(x), size)]
-    return torch.cat(parts) if parts else x.new_zeros(0)
+        batches = [_one_each(model(x[rows]), x[rows], rows.start) for rows in row_blocks(len(x), size)]
+    return torch.cat(batches) if batches else x.new_zeros(0)
 
 
-def _checked(out: Tensor, x: Tensor, first: int) -> Tensor:
+def _one_each(out: Tensor, x: Tensor, first: int) -> Tensor:
     if len(out) != len(x):
         raise ShapeError(
             f"The model returned {len(out)} predictions for {len(x)} individuals; return one each, in order"
@@ -88,3 +246,19 @@ def _checked(out: Tensor, x: Tensor, first: int) -> Tensor:
             "every individual needs a finite prediction: check missing values in the table, or the model"
         )
     return out
+
+
+def check_predictions(predictions: Tensor, unit: Returns) -> Tensor:
+    """Return predictions, probabilities clipped to [0, 1]; refuse those that lie further outside than by rounding."""
+    if unit != "probability":
+        return predictions
+    if not _within_bounds(predictions):
+        raise OptionError(
+            f"The model returned numbers from {float(predictions.min()):.3g} to {float(predictions.max()):.3g}; "
+            "probabilities lie within 0 and 1: say what they are with returns='logit' or 'value' (--returns)"
+        )
+    return predictions.clamp(0, 1)
+
+
+def _within_bounds(predictions: Tensor) -> bool:
+    return bool(((predictions >= -_ROUNDING) & (predictions <= 1 + _ROUNDING)).all())

@@ -1,4 +1,4 @@
-"""The charts of an audit as Altair objects: drawn from what the page shows, never from a row per person."""
+"""Charts as Altair objects, of one audit or of two: drawn from what the page shows, never from a row per person."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import altair as alt
 from altair.utils.schemapi import debug_mode
 
 from fairfox.errors import ColumnError
+from fairfox.findings import AuditRecord
 from fairfox.report.figures import Figure, figures
-from fairfox.result import AuditResult
 
 WIDTH = 640  # of a plot outside the page, which fits them to its own width
-# Told apart by colour-blind readers. The page gives the same names colours of its own, light or dark.
+# Colour-blind readers can tell them apart. The page gives the same names colours of its own, light or dark.
 STYLES = {
     "flagged": {"color": "#d55e00"},
     "within": {"color": "#9fb3c5"},
@@ -34,14 +34,14 @@ class Charts:
     `result.charts.scores`, `result.charts.for_variable("sex").readings`.
     """
 
-    def __init__(self, result: AuditResult, variable: str | None = None) -> None:
+    def __init__(self, result: AuditRecord, variable: str | None = None) -> None:
         self.result, self.variable = result, variable
 
     def for_variable(self, name: str) -> Charts:
         """Return the charts of one protected variable."""
         if name not in self.result.variables:
-            known = ", ".join(f"'{variable}'" for variable in self.result.variables)
-            raise ColumnError(f"'{name}' was not audited; the protected variables are {known}")
+            audited = ", ".join(f"'{variable}'" for variable in self.result.variables)
+            raise ColumnError(f"'{name}' was not audited; the protected variables are {audited}")
         return Charts(self.result, name)
 
     @property
@@ -67,7 +67,7 @@ class Charts:
     @property
     def features(self) -> Any:
         """Through which features the effect goes, and how far the groups differ in them."""
-        return themed(draw(self._figures["features"])) if "features" in self._figures else _nothing("features")
+        return themed(draw_figure(self._figures["features"])) if "features" in self._figures else _nothing("features")
 
     @cached_property
     def _figures(self) -> dict[str, Figure]:
@@ -77,7 +77,7 @@ class Charts:
         """Return one kind of chart for the variables asked for, one below the other."""
         wanted = [v for v, name in enumerate(self.result.variables) if self.variable in (None, name)]
         drawn = [
-            draw(self._figures[f"{what}-{v}"]).properties(title=self.result.variables[v])
+            draw_figure(self._figures[f"{what}-{v}"]).properties(title=self.result.variables[v])
             for v in wanted
             if f"{what}-{v}" in self._figures
         ]
@@ -89,12 +89,12 @@ class Charts:
 def specs(shown: dict[str, Figure]) -> dict[str, dict[str, Any]]:
     """Return the Vega-Lite spec of every figure, by its id; not checked against the schema, which takes seconds."""
     with debug_mode(False):
-        return {name: draw(figure).to_dict(validate=False) for name, figure in shown.items()}
+        return {name: draw_figure(figure).to_dict(validate=False) for name, figure in shown.items()}
 
 
-def draw(figure: Figure) -> Any:
+def draw_figure(figure: Figure) -> Any:
     """Return the chart of a figure."""
-    return _DRAWN[figure["kind"]](figure["data"])
+    return _CHARTS[figure["kind"]](figure["data"])
 
 
 def themed(chart: Any) -> Any:
@@ -154,20 +154,20 @@ def _beyond(base: Any, end: str, expression: str) -> Any:
 
 
 def _line(expression: str, scale: Any) -> Any:
-    places = alt.Chart(inline([{}])).transform_calculate(at=expression)
-    return places.mark_rule(style="limit", strokeDash=[4, 3], clip=True).encode(x=alt.X("at:Q", scale=scale))
+    line = alt.Chart(inline([{}])).transform_calculate(at=expression)
+    return line.mark_rule(style="limit", strokeDash=[4, 3], clip=True).encode(x=alt.X("at:Q", scale=scale))
 
 
 def groups_chart(data: dict[str, Any]) -> Any:
     """Return a bar per group from zero, each side in its colour, with numbers and with lines at delta."""
     bars, limit = data["bars"], data["limit"]
-    limits = [] if limit is None else [-limit, limit]  # in sight, so that small effects look small
-    base = by_name(bars, data["title"], values=[*(bar["value"] for bar in bars), *limits])
+    limits = [] if limit is None else [-limit, limit]  # within the axis, so that small effects look small
+    base = bars_by_name(bars, data["title"], values=[*(bar["value"] for bar in bars), *limits])
     right = base.mark_bar(style="second" if data["signed"] else "first", height=16).transform_filter("datum.value > 0")
     left = base.mark_bar(style="first", height=16).transform_filter("datum.value <= 0")
-    places = alt.Chart(inline([{"at": at} for at in limits])).encode(x="at:Q")
-    lines = [places.mark_rule(style="limit", strokeDash=[4, 3])] if limits else []
-    return alt.layer(right, left, zero(), *lines, *numbers(base)).properties(width=WIDTH, height=30 * len(bars))
+    marks = alt.Chart(inline([{"at": at} for at in limits])).encode(x="at:Q")
+    lines = [marks.mark_rule(style="limit", strokeDash=[4, 3])] if limits else []
+    return alt.layer(right, left, zero_line(), *lines, *bar_labels(base)).properties(width=WIDTH, height=30 * len(bars))
 
 
 def readings_chart(data: dict[str, Any]) -> Any:
@@ -195,41 +195,93 @@ def readings_chart(data: dict[str, Any]) -> Any:
         .transform_filter(f"datum.reading == '{reading}'")
         for reading, dy in zip(order, (-13, 14), strict=True)
     ]
-    return alt.layer(links, zero(), marks, *words).properties(width=WIDTH, height=50 * len(pairs))
+    return alt.layer(links, zero_line(), marks, *words).properties(width=WIDTH, height=50 * len(pairs))
 
 
 def features_chart(data: dict[str, Any]) -> Any:
-    """Return a bar per feature with its standard error, beside how far the groups differ in it where that is known."""
+    """Return a bar per feature with its standard error, beside how far the groups differ in it."""
     bars = [
         {**bar, "low": bar["value"] - (bar["error"] or 0), "high": bar["value"] + (bar["error"] or 0)}
         for bar in data["bars"]
     ]
     height = 24 * len(bars)
-    base = by_name(bars, data["title"], values=[bar["high"] for bar in bars])
+    base = bars_by_name(bars, data["title"], values=[bar["high"] for bar in bars])
     errors = base.mark_rule(style="error").encode(x=alt.X("low:Q", title=data["title"]), x2="high:Q")
-    effect = alt.layer(base.mark_bar(style="first", height=14), errors, *numbers(base, at="high"))
+    effect = alt.layer(base.mark_bar(style="first", height=14), errors, *bar_labels(base, at="high"))
     effect = effect.properties(width=WIDTH // 2, height=height)
-    if not data["apart"]:
+    if not data["difference"]:
         return effect
-    known = [{**bar, "value": bar["apart"], "text": f"{bar['apart']:.2g}"} for bar in bars if bar["apart"] is not None]
-    beside = by_name(known, data["apart"], values=[bar["value"] for bar in known])
-    apart = alt.layer(beside.mark_bar(style="within", height=14), *numbers(beside))
-    return alt.hconcat(effect, apart.properties(width=WIDTH // 2, height=height), spacing=28)
+    measured = [
+        {**bar, "value": bar["difference"], "text": f"{bar['difference']:.2g}"}
+        for bar in bars
+        if bar["difference"] is not None
+    ]
+    beside = bars_by_name(measured, data["difference"], values=[bar["value"] for bar in measured])
+    differences = alt.layer(beside.mark_bar(style="within", height=14), *bar_labels(beside))
+    return alt.hconcat(effect, differences.properties(width=WIDTH // 2, height=height), spacing=28)
 
 
 def proxies_chart(data: dict[str, Any]) -> Any:
     """Return a bar per feature, with its number."""
-    base = by_name(data["bars"], data["title"], values=[bar["value"] for bar in data["bars"]])
-    bars = alt.layer(base.mark_bar(style="first", height=14), *numbers(base))
+    base = bars_by_name(data["bars"], data["title"], values=[bar["value"] for bar in data["bars"]])
+    bars = alt.layer(base.mark_bar(style="first", height=14), *bar_labels(base))
     return bars.properties(width=WIDTH, height=24 * len(data["bars"]))
 
 
-_DRAWN: dict[str, Callable[[dict[str, Any]], Any]] = {
+def pair_scores_chart(data: dict[str, Any]) -> Any:
+    """Return the distributions of both scores over each other, with a line at delta."""
+    edges, labels = data["edges"], data["labels"]
+    rows = [
+        {"low": edges[k], "high": edges[k + 1], "share": 100 * share, "side": label}
+        for label, shares in zip(labels, data["shares"], strict=True)
+        for k, share in enumerate(shares)
+    ]
+    bars = (
+        alt.Chart(inline(rows))
+        .mark_bar(opacity=0.55)
+        .encode(
+            x=alt.X("low:Q", title=data["axis"], scale=alt.Scale(domain=[0, edges[-1]])),
+            x2="high:Q",
+            y=alt.Y("share:Q", title="% of people", stack=None),
+            y2=alt.datum(0),
+            color=alt.Color("side:N", sort=labels, legend=None),
+        )
+    )
+    limit = [] if data["delta"] is None else [{"delta": data["delta"]}]
+    line = alt.Chart(inline(limit)).mark_rule(style="limit", strokeDash=[4, 3]).encode(x="delta:Q")
+    return (bars + line).properties(height=240)
+
+
+def pair_features_chart(data: dict[str, Any]) -> Any:
+    """Return two bars per feature, one for each side."""
+    labels = data["labels"]
+    rows = [
+        {"feature": name, "value": value, "side": label}
+        for label, values in zip(labels, data["values"], strict=True)
+        for name, value in zip(data["names"], values, strict=True)
+        if value is not None
+    ]
+    chart = (
+        alt.Chart(inline(rows))
+        .mark_bar()
+        .encode(
+            x=alt.X("value:Q", title=data["axis"], axis=alt.Axis(tickCount=6)),
+            y=alt.Y("feature:N", title=None, sort=data["names"]),
+            yOffset=alt.YOffset("side:N", sort=labels),
+            color=alt.Color("side:N", sort=labels, legend=None),
+        )
+    )
+    return chart.properties(height=36 * len(data["names"]))
+
+
+_CHARTS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "scores": scores_chart,
     "groups": groups_chart,
     "readings": readings_chart,
     "features": features_chart,
     "proxies": proxies_chart,
+    "pair-scores": pair_scores_chart,
+    "pair-features": pair_features_chart,
 }
 
 
@@ -241,7 +293,7 @@ def _nothing(what: str) -> Any:
     )
 
 
-def by_name(rows: list[dict[str, Any]], title: str, *, values: list[float]) -> Any:
+def bars_by_name(rows: list[dict[str, Any]], title: str, *, values: list[float]) -> Any:
     """Return a row per name in the order given, with room for numbers beside the longest bars."""
     low, high = min([*values, 0.0]), max([*values, 0.0])
     room = 0.22 * (high - low or 1.0)
@@ -258,7 +310,7 @@ def name_axis(names: list[str]) -> Any:
     return alt.Y("name:N", title=None, sort=None, scale=domain, axis=alt.Axis(ticks=False, domain=False))
 
 
-def numbers(base: Any, *, at: str = "value") -> list[Any]:
+def bar_labels(base: Any, *, at: str = "value") -> list[Any]:
     """Return the numbers at the ends of bars: right of those above zero, left of the others."""
     where = {} if at == "value" else {"x": alt.X(f"{at}:Q")}
     return [
@@ -269,7 +321,7 @@ def numbers(base: Any, *, at: str = "value") -> list[Any]:
     ]
 
 
-def zero() -> Any:
+def zero_line() -> Any:
     """Return a line at zero."""
     return alt.Chart(inline([{"at": 0}])).mark_rule(style="zero").encode(x="at:Q")
 

@@ -1,4 +1,4 @@
-"""What a report shows -> one HTML file that needs nothing beside it: no network, no fonts, no other file."""
+"""Pages: one HTML file that needs nothing beside it, no network, no fonts, no other file."""
 
 from __future__ import annotations
 
@@ -9,50 +9,66 @@ from hashlib import sha256
 from importlib import resources
 from typing import Any
 
-import vl_convert
-from jinja2 import Environment
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from fairfox.report.charts import specs
-from fairfox.report.escaping import escaping_environment
+from fairfox.findings import AuditRecord
+from fairfox.report.figures import Figure
 from fairfox.report.view import view
-from fairfox.result import AuditResult
 
 MOST_PRINTED = 50  # people on paper; the page itself has more
 
 
-def render_report(result: AuditResult, *, rows: object = None) -> str:
+def render_report(result: AuditRecord, *, rows: object = None) -> str:
     """Return the page; raw values of flagged people are on it only when `rows`, the audited table, is given."""
     return render(view(result, rows))
 
 
 def render(shown: dict[str, Any]) -> str:
     """Return the page of an audit from `view`, or from the same read back out of report.json."""
-    wanted = ("sort", "until", "title", "facts", "range", "features", "notes")  # the others are in the table
-    people = [{name: row[name] for name in wanted} for row in shown["people"]["rows"]]
-    data = {"charts": specs(shown["charts"]), "slider": shown["slider"]}
-    data["people"] = {"flagged": shown["people"]["flagged"], "rows": people, "most_printed": MOST_PRINTED}
-    return render_page("report.html.j2", view=shown, data=data, most_printed=MOST_PRINTED)
+    details = ("sort", "until", "title", "facts", "range", "features", "notes")  # the others are in the table
+    people = [{name: row[name] for name in details} for row in shown["people"]["rows"]]
+    data = {
+        "slider": shown["slider"],
+        "people": {"flagged": shown["people"]["flagged"], "rows": people, "most_printed": MOST_PRINTED},
+    }
+    return render_page("report.html.j2", view=shown, data=data, charts=shown["charts"], most_printed=MOST_PRINTED)
 
 
-def render_page(template: str, **context: Any) -> str:
+def render_page(template: str, *, data: dict[str, Any], charts: dict[str, Figure], **context: Any) -> str:
     """Return a page from a template over `base.html.j2`, with the style and the scripts in it.
 
-    `data` in the context is for the script: `charts`, Vega-Lite specs by the ids of the page's charts, among others.
+    `data` is for the script; `charts` are drawn where the page has their ids.
     """
-    return _environment().get_template(template).render(**context)
+    from fairfox.report import charts as drawing  # Altair takes a while to load
+
+    return _page_templates().get_template(template).render(data={"charts": drawing.specs(charts), **data}, **context)
+
+
+def escaping_templates() -> Environment:
+    """Return the templates; column names, ids and cells come from the audited table, and are shown as text."""
+    return Environment(
+        loader=PackageLoader("fairfox.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
 
 
 @cache
-def _environment() -> Environment:
-    environment = escaping_environment()
+def _page_templates() -> Environment:
+    import vl_convert  # large
+
+    environment = escaping_templates()
     scripts = [_asset("page.js"), vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")]
+    digests = [b64encode(sha256(script.encode()).digest()).decode() for script in scripts]
     environment.filters["script_json"] = script_json
     environment.globals |= {
         "style": Markup(_asset("style.css")),  # ours
         "page_script": Markup(scripts[0]),
         "chart_script": Markup(scripts[1]),
-        "script_hashes": Markup(" ".join(map(_source_hash, scripts))),
+        "script_hashes": Markup(" ".join(f"'sha256-{digest}'" for digest in digests)),  # nothing else may run
     }
     return environment
 
@@ -67,8 +83,3 @@ def script_json(value: Any) -> Markup:
 
 def _asset(name: str) -> str:
     return resources.files("fairfox.report").joinpath("templates", name).read_text("utf-8")
-
-
-def _source_hash(script: str) -> str:
-    """Return what a content security policy calls a script: nothing else may run."""
-    return f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'"

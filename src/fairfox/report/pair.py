@@ -1,32 +1,46 @@
-"""Two audits beside each other: what the page and summary.md of a comparison or of a drift say, in ready words.
+"""Two audits side by side: the page and the files of a comparison or of a drift.
 
-The audits come as their files have them, so that those of today and those of a year ago are shown alike.
+The audits come as their files have them, so that those of today and stored ones are shown alike.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from fairfox.data.dataset import group_name
-from fairfox.earlier import Side
-from fairfox.fairtests.registry import EFFECT
-from fairfox.report.junit import Outcome
-from fairfox.report.pair_figures import feature_figure, scores_figure
-from fairfox.report.tables import Table, count, make_table
-from fairfox.report.text import amount, cell, heading_unit, number, percent
-from fairfox.verdicts.comparing import Pair
-from fairfox.verdicts.drifting import Drift
-from fairfox.verdicts.estimates import Estimate
+from fairfox.errors import FileError, installed_versions
+from fairfox.options import EFFECT
+from fairfox.report.ci import pair_junit, pair_markdown
+from fairfox.report.figures import MOST_FEATURES, Figure
+from fairfox.report.html import render_page
+from fairfox.report.sentences import CaseOutcome
+from fairfox.report.text import (
+    FORMAT,
+    Table,
+    amount,
+    cell,
+    heading_unit,
+    make_table,
+    number,
+    one_line,
+    percent,
+    points_per_unit,
+    strict_json,
+    unit_words,
+)
+from fairfox.statistics.intervals import Values
+from fairfox.statistics.paired import Pair, Side
 
-PAIR_VERSION = 1
 MOST_PEOPLE = 20  # for whom most changed
-OUTCOMES: dict[str, Outcome] = {
+_BINS = 30
+_OUTCOMES: dict[str, CaseOutcome] = {
     **{"A is fairer": "failure", "B is fairer": "passed"},
     **{"worse": "failure", "not worse": "passed"},
     "cannot tell": "skipped",
@@ -35,11 +49,11 @@ OUTCOMES: dict[str, Outcome] = {
 
 @dataclass(frozen=True)
 class _Words:
-    """What a kind of pair is called: its page, its sides, what stands between them, and how to read it."""
+    """The words for a kind of pair: its title, its sides, their difference, and how to read it."""
 
     title: str
     sides: tuple[str, str]
-    between: str
+    difference: str
     headings: Mapping[str, str]  # by the verdict's word
     case: str  # what holds where it passes
     reading: str
@@ -55,7 +69,7 @@ _WORDS = {
         "Fairer means here: a smaller mean score by this test. It says nothing about how good the predictions are.",
     ),
     "drift": _Words(
-        "an audit and an earlier one",
+        "two audits, one after the other",
         ("before", "now"),
         "now less before",
         {
@@ -64,56 +78,117 @@ _WORDS = {
             "cannot tell": "Whether the second audit is worse is open",
         },
         "people are treated no more unequally than before",
-        "Worse means here: the mean score rose, and surely so; a rise within the margin does not count.",
+        "Worse means here: the mean score rose by more than chance explains; a rise within the margin does not count.",
     ),
 }
 
 
-def pair_case(kind: str) -> str:
-    """Return what holds where a comparison or a drift passes, as a sentence."""
-    return _WORDS[kind].case
-
-
-def share_sentence(found: Drift) -> str:
-    """Return how many were flagged before and are now, in a sentence."""
-    points, share = f"{100 * (found.shares[1] - found.shares[0]):+.1f} points", found.share_difference
-    if share is not None:
-        points += f" ({100 * share.lower:+.1f} to {100 * share.upper:+.1f}), p = {found.share_p_value:.2g}"
-    return f"Flagged: {percent(found.shares[0])} before, {percent(found.shares[1])} now; a difference of {points}."
-
-
 def pair_view(
-    kind: str, found: Pair | Drift, sides: tuple[Side, Side], *, more: Sequence[str] = (), people: Table | None = None
+    kind: str, pair: Pair | Pair, sides: tuple[Side, Side], *, more: Sequence[str] = (), people: Table | None = None
 ) -> dict[str, Any]:
     """Return all that the page of two audits shows, in JSON's own types.
 
     Args:
         kind: "compare" or "drift".
-        found: what stands between them.
-        sides: the two audits, of the same question.
+        pair: their difference.
+        sides: the two audits, of the same options.
         more: further sentences of the verdict.
         people: a table of the people for whom most changed.
     """
     words = _WORDS[kind]
     return {
         "kind": kind,
-        "view_version": PAIR_VERSION,
+        "format": FORMAT,
         "title": words.title,
-        "heading": words.headings[found.word],
-        "outcome": OUTCOMES[found.word],
-        "verdict": [found.why, *more],
+        "heading": words.headings[pair.word],
+        "outcome": _OUTCOMES[pair.word],
+        "verdict": [pair.why, *more],
         "sides": [
             {"label": label, "name": side.name, "warnings": list(side.summary["warnings"])}
             for label, side in zip(words.sides, sides, strict=True)
         ],
-        "numbers": _numbers(found, sides, words),
+        "numbers": _numbers(pair, sides, words),
         "groups": _groups(sides, words),
-        "scores": scores_figure(sides, words.sides),
-        "features": feature_figure(sides, words.sides),
+        "scores": _scores_figure(sides, words.sides),
+        "features": _features_figure(sides, words.sides),
         "people": people,
         "settings": _settings(sides, words),
         "method": _method(sides[1].summary, words),
     }
+
+
+def render_pair(view: Mapping[str, Any]) -> str:
+    """Return the page from `pair_view`, or from the same read back out of report.json."""
+    charts = {name: view[name] for name in ("scores", "features") if view[name] is not None}
+    return render_page("pair.html.j2", view=view, data={}, charts=charts)
+
+
+def pair_files(view: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, bytes]:
+    """Return the files by name, from what the page shows and the fields of summary.json."""
+    properties = {"verdict": fields["word"], "test": fields["test"], "unit": fields["unit"]}
+    properties["delta"] = f"{fields['delta']:g}"
+    junit = pair_junit(view["kind"], _WORDS[view["kind"]].case, view["outcome"], fields["why"], properties)
+    return {
+        "summary.json": strict_json(fields).encode(),
+        "report.html": render_pair(view).encode(),
+        "report.json": (json.dumps(view, allow_nan=False) + "\n").encode(),
+        "junit.xml": junit.encode(),
+        "summary.md": pair_markdown(view).encode(),
+    }
+
+
+def drift_files(drift: Pair, sides: tuple[Side, Side]) -> dict[str, bytes]:
+    """Return the files of a drift by name."""
+    return pair_files(drift_view(drift, sides), drift_fields(drift, sides))
+
+
+def drift_view(drift: Pair, sides: tuple[Side, Side]) -> dict[str, Any]:
+    """Return all that the page shows; FileError where a summary does not hold it."""
+    try:
+        return pair_view("drift", drift, sides, more=[share_sentence(drift)])
+    except (LookupError, TypeError, ValueError, AttributeError) as error:  # a verdict needs less than the page
+        raise FileError(
+            f"The audit in '{sides[0].name}' or '{sides[1].name}' does not hold all that the page shows "
+            f"({one_line(error)}); run `fairfox audit` again for both"
+        ) from error
+
+
+def drift_fields(drift: Pair, sides: tuple[Side, Side]) -> dict[str, Any]:
+    """Return the fields of summary.json."""
+    summary, share = sides[0].summary, drift.share_difference
+    each = zip(("first", "second"), sides, drift.people, drift.means, drift.shares, strict=True)
+    unknown = {"value": drift.shares[1] - drift.shares[0], **dict.fromkeys(("error", "lower", "upper"))}
+    return {
+        "kind": "drift",
+        "format": FORMAT,
+        **{name: getattr(drift, name) for name in ("word", "why", "paired", "p_value", "share_p_value")},
+        **{name: getattr(drift, name) for name in ("bound", "margin")},
+        **{name: summary[name] for name in ("test", "unit", "delta")},
+        "decision_threshold": summary["settings"].get("decision_threshold"),
+        "protected": [variable["name"] for variable in summary["variables"]],
+        "audits": {
+            which: {"name": side.name, "people": people, "mean_score": mean, "share_flagged": flagged}
+            for which, side, people, mean, flagged in each
+        },
+        "difference": asdict(drift.difference),
+        "share_difference": unknown if share is None else asdict(share),
+        "settings": {"versions": installed_versions("fairfox")},
+    }
+
+
+def share_sentence(drift: Pair) -> str:
+    """Return how many were flagged before and are now, in a sentence."""
+    points, interval = _share_difference(drift)
+    if interval:
+        points += f" ({interval.removesuffix(' points')}), p = {drift.share_p_value:.2g}"
+    return f"Flagged: {percent(drift.shares[0])} before, {percent(drift.shares[1])} now; a difference of {points}."
+
+
+def _share_difference(pair: Pair | Pair) -> tuple[str, str]:
+    """Return the difference of the shares of flagged people, and its interval where there is one."""
+    share = pair.share_difference
+    interval = "" if share is None else f"{100 * share.lower:+.1f} to {100 * share.upper:+.1f} points"
+    return f"{100 * (pair.shares[1] - pair.shares[0]):+.1f} points", interval
 
 
 def changed_people(people: pa.Table, unit: str) -> Table:
@@ -123,8 +198,9 @@ def changed_people(people: pa.Table, unit: str) -> Table:
         people: with row_id, difference, score_a, score_b, flag_a and flag_b; no difference where not judged.
         unit: of the scores.
     """
-    apart = people["difference"].to_numpy()
-    most = np.argsort(-np.abs(apart), kind="stable")[: min(MOST_PEOPLE, len(apart) - people["difference"].null_count)]
+    differences = people["difference"]
+    judged = len(differences) - differences.null_count
+    most = np.argsort(-np.abs(differences.to_numpy()), kind="stable")[: min(MOST_PEOPLE, judged)]
     rows = [
         [
             str(row["row_id"]),
@@ -138,37 +214,27 @@ def changed_people(people: pa.Table, unit: str) -> Table:
     return make_table(["Person"], [*names, "Flagged, A", "Flagged, B"], rows)
 
 
-def _numbers(found: Pair | Drift, sides: tuple[Side, Side], words: _Words) -> Table:
-    both = [side.summary for side in sides]
+def _numbers(pair: Pair | Pair, sides: tuple[Side, Side], words: _Words) -> Table:
+    both, difference = [side.summary for side in sides], pair.difference
     unit = both[0]["unit"]
-    means = [cell(mean, unit) for mean in found.means]
+    value, lower, upper = (cell(x, unit, sign=True) for x in (difference.value, difference.lower, difference.upper))
+    means = [cell(mean, unit) for mean in pair.means]
     rows = [
-        [f"Mean score{heading_unit(unit)}", *means, *_apart(found.difference, unit)],
-        ["Flagged", *map(percent, found.shares), *_points_apart(found)],
+        [f"Mean score{heading_unit(unit)}", *means, value, f"{lower} to {upper}"],
+        ["Flagged", *map(percent, pair.shares), *_share_difference(pair)],
         ["Confidently", *(percent(each["share_confident"]) for each in both), "", ""],
-        ["People judged", *(count(each["counts"]["judged"]) for each in both), "", ""],
-        ["People without a score", *(count(each["counts"]["abstained"]) for each in both), "", ""],
+        ["People judged", *(f"{each['counts']['judged']:,}" for each in both), "", ""],
+        ["People without a score", *(f"{each['counts']['abstained']:,}" for each in both), "", ""],
     ]
     aligned = [{each["name"]: each["alignment_share"] for each in summary["variables"]} for summary in both]
     rows += [
         [f"Alignment share with {name}", *(percent(each.get(name)) for each in aligned), "", ""] for name in aligned[0]
     ]
-    return make_table(["What"], [*words.sides, words.between, "95 % interval"], rows)
-
-
-def _apart(between: Estimate, unit: str) -> list[str]:
-    value, lower, upper = (cell(each, unit, sign=True) for each in (between.value, between.lower, between.upper))
-    return [value, f"{lower} to {upper}"]
-
-
-def _points_apart(found: Pair | Drift) -> list[str]:
-    share = found.share_difference
-    interval = "" if share is None else f"{100 * share.lower:+.1f} to {100 * share.upper:+.1f} points"
-    return [f"{100 * (found.shares[1] - found.shares[0]):+.1f} points", interval]
+    return make_table(["What"], [*words.sides, words.difference, "95 % interval"], rows)
 
 
 def _groups(sides: tuple[Side, Side], words: _Words) -> Table:
-    """Return every group of either audit: how many they are, which way the effect goes, how many are flagged."""
+    """Return every group of either audit: how many they are, their mean signed effect, how many are flagged."""
     unit = sides[0].summary["unit"]
     own = [
         {(group["variable"], group["level"]): group for each in side.summary["variables"] for group in each["groups"]}
@@ -176,35 +242,90 @@ def _groups(sides: tuple[Side, Side], words: _Words) -> Table:
     ]
     signed = "effect" if unit.partition(" (")[0] == EFFECT else "signed score"
     labels = ("People", f"Mean {signed}{heading_unit(unit)}", "Flagged")
+
+    def cells(group: Mapping[str, Any] | None) -> list[str]:
+        if group is None:  # of the other audit only
+            return ["-"] * len(labels)
+        return [f"{group['people']:,}", cell(group["mean_signed"], unit, sign=True), percent(group["share_flagged"])]
+
     rows = []
     for key in dict.fromkeys([*own[0], *own[1]]):
-        told = [_group(each.get(key), unit) for each in own]
-        rows.append([group_name(*key), *(one[k] for k in range(len(labels)) for one in told)])
+        both = [cells(each.get(key)) for each in own]
+        rows.append([group_name(*key), *(side[k] for k in range(len(labels)) for side in both)])
     return make_table(["Group"], [f"{label}, {side}" for label in labels for side in words.sides], rows)
 
 
-def _group(group: Mapping[str, Any] | None, unit: str) -> list[str]:
-    if group is None:  # of the other audit only
-        return ["-"] * 3
-    return [count(group["people"]), cell(group["mean_signed"], unit, sign=True), percent(group["share_flagged"])]
+def _scores_figure(sides: tuple[Side, Side], labels: tuple[str, str]) -> Figure:
+    """Return the distribution of the scores in both audits, over the same bins, the last of which is open."""
+    unit, delta = sides[0].summary["unit"], sides[0].summary["delta"]
+    edges, shares = shared_bins(*((side.scores, side.weights) for side in sides), delta=delta)
+    ends = [f"{cell(low, unit)} to {cell(high, unit)}" for low, high in pairwise(edges[:-1])]
+    ends.append(f"{cell(edges[-2], unit)} and above")
+    title, scale = f"Score{heading_unit(unit)}", points_per_unit(unit)
+    rows = [[end, *map(percent, both)] for end, *both in zip(ends, *shares, strict=True)]
+    return {
+        "kind": "pair-scores",
+        "alt": f"Histograms of the scores of people, {labels[0]} and {labels[1]}",
+        "caption": f"Share of people by score: {unit_words(unit)}. Further right is less fair; the line is delta.",
+        "table": make_table([title], labels, rows),
+        "data": {
+            "labels": list(labels),
+            "axis": title,
+            "delta": scale * delta,
+            "edges": [scale * edge for edge in edges],
+            "shares": shares,
+        },
+    }
+
+
+def shared_bins(*sides: tuple[Values, Values | None], delta: float) -> tuple[list[float], list[list[float]]]:
+    """Return the edges of bins for scores of several audits, and the share of each audit's people in each bin.
+
+    Scores beyond the last edge are in the last bin, so that one extreme score does not squeeze all the others.
+    """
+    top = max(float(np.quantile(np.concatenate([scores for scores, _ in sides]), 0.995)), 1.5 * delta) or 1.0
+    edges = np.linspace(0.0, top, _BINS + 1)
+    counts = [np.histogram(np.minimum(scores, top), edges, weights=weights)[0] for scores, weights in sides]
+    return edges.tolist(), [(each / each.sum()).tolist() for each in counts]
+
+
+def _features_figure(sides: tuple[Side, Side], labels: tuple[str, str]) -> Figure | None:
+    """Return through which features the effect goes in both audits, the largest first; None where neither says."""
+    unit = sides[0].summary["unit"].partition(" (")[2].removesuffix(")")
+    effects = [(side.summary["features"]["effect"] or {}).get("mean_absolute", {}) for side in sides]
+    largest = {name: max(each.get(name) or 0.0 for each in effects) for name in [*effects[0], *effects[1]]}
+    names = sorted(largest, key=lambda name: -largest[name])[:MOST_FEATURES]
+    if not names:
+        return None
+    title, scale = f"Mean size of the contribution{heading_unit(unit)}", points_per_unit(unit)
+    rows = [[name, *(cell(each.get(name), unit) for each in effects)] for name in names]
+    values = [[None if each.get(name) is None else scale * each[name] for name in names] for each in effects]
+    return {
+        "kind": "pair-features",
+        "alt": f"Through which features the effect goes, {labels[0]} and {labels[1]}",
+        "caption": f"{title} per person, largest first.",
+        "table": make_table(["Feature"], labels, rows),
+        "data": {"labels": list(labels), "axis": title, "names": names, "values": values},
+    }
 
 
 def _settings(sides: tuple[Side, Side], words: _Words) -> Table:
-    """Return the settings of both audits; what is not the same is marked."""
-    own = [{name: _said(value) for name, value in side.summary["settings"].items()} for side in sides]
+    """Return the settings of both audits; those that differ are marked."""
+    own = [
+        {
+            name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            for name, value in side.summary["settings"].items()
+        }
+        for side in sides
+    ]
     rows = [[name, *(each.get(name, "-") for each in own)] for name in dict.fromkeys([*own[0], *own[1]])]
-    apart = [[k, place] for k, row in enumerate(rows) if row[1] != row[2] for place in (1, 2)]
-    return make_table(["Setting", *words.sides], [], rows, marked=apart)
-
-
-def _said(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    differ = [[k, column] for k, row in enumerate(rows) if row[1] != row[2] for column in (1, 2)]
+    return make_table(["Setting", *words.sides], [], rows, marked=differ)
 
 
 def _method(summary: Mapping[str, Any], words: _Words) -> list[str]:
     threshold = summary["settings"].get("decision_threshold")
-    delta = amount(summary["delta"], summary["unit"])
-    flagged = (
-        f"their score is above delta, {delta}" if threshold is None else f"a decision at {number(threshold)} turns"
-    )
+    flagged = f"their score is above delta, {amount(summary['delta'], summary['unit'])}"
+    if threshold is not None:
+        flagged = f"a decision at {number(threshold)} would change"
     return [f"Test {summary['test']}: {summary['meaning']}", f"People are flagged where {flagged}.", words.reading]

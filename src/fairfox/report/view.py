@@ -1,31 +1,51 @@
-"""Everything a report shows, as plain JSON: report.json, from which the page can be made again at any time."""
+"""Everything a page shows, as plain JSON: report.json, from which the page can be made again at any time."""
 
 from __future__ import annotations
 
+import ast
+import csv
+import io
 import json
 import math
+import shlex
+from collections.abc import Mapping
 from typing import Any
 
-from fairfox.reliability import DISAGREE
-from fairfox.report import contrasts, text
-from fairfox.report.figures import figures, signed_by_group
-from fairfox.report.lines import CHECKS, check_lines, signed_word
-from fairfox.report.method import method
+from fairfox.findings import AuditRecord, Finding
+from fairfox.report import sentences, text
+from fairfox.report.figures import (
+    compensation_lines,
+    figures,
+    groups_table,
+    make_slider,
+    signed_by_group,
+    why_no_slider,
+)
 from fairfox.report.people import people_table
-from fairfox.report.readings import compensation_lines
-from fairfox.report.slider import make_slider, why_no_slider
-from fairfox.report.summary import strict_json
-from fairfox.report.tables import Table, count, make_table
-from fairfox.report.variables import variable_view
-from fairfox.report.verdict import verdict
-from fairfox.result import AuditResult
+from fairfox.report.sentences import signed_word
+from fairfox.report.text import FORMAT, Table, make_table, percent_or_dash
+from fairfox.statistics.diagnostics import DISAGREE
 
-VIEW_VERSION = 1
 _TONES = {"fails": "fails", "passes": "passes", "cannot tell": "open"}
-_MOST_SIGNED = 6  # features whose signed contributions are told by group
+_MOST_SIGNED = 6  # features whose signed contributions are shown by group
+_HASHES = {  # in words
+    "model_sha256": "model file",
+    "table_sha256": "table file",
+    "rows_sha256": "rows as they were encoded, and their protected values",
+    "predictions_sha256": "predictions of the model for these rows",
+}
+_SAME_NAME = (  # options and settings of one name
+    *("label", "weights", "id", "merge_rare", "on", "positive", "returns", "kind"),
+    *("decision_threshold", "abstain", "null"),
+)
+_REPEATED = ("reference_group", "categorical", "continuous", "drop")  # by the command, a name each time
+_LISTS = ("columns", "given", *_REPEATED)
+_DEFAULTS: dict[str, Any] = {"refits": 5, "fdr": 0.1, "output": "probability"}
+_PYTHON_DEFAULTS: dict[str, Any] = {"folds": 5, "batch_size": 4096}  # which the command does not set
+_FLAGS = ("intersections", "hold_others", "certify")
 
 
-def view(result: AuditResult, rows: object = None, *, table: object = None) -> dict[str, Any]:
+def view(result: AuditRecord, rows: object = None, *, table: object = None) -> dict[str, Any]:
     """Return what the page shows: words, tables, aggregated numbers, and the people with the highest scores.
 
     Args:
@@ -33,13 +53,22 @@ def view(result: AuditResult, rows: object = None, *, table: object = None) -> d
         rows: the audited table; with it the values of flagged people are in the view, and without it nobody's are.
         table: the same table, only to say which features of people would be higher or lower.
     """
-    slider = make_slider(result)
+    slider, settings = make_slider(result), result.settings
+    checks = [[sentences.CHECKS.get(name, name), text.number(value)] for name, value in result.checks.items()]
+    not_judged = [[reason, f"{people:,}"] for reason, people in result.abstained_by_reason.items()]
     shown = {
         "kind": "audit",
-        "view_version": VIEW_VERSION,
-        "title": f"fairfox: {result.test} audit for {text.listed(result.variables, 'and')}",
-        "question": f"Does the model treat people differently because of {text.listed(result.variables, 'or')}?",
-        "about": _about(result),
+        "format": FORMAT,
+        "title": f"fairfox: {result.test} audit for {text.joined(result.variables, 'and')}",
+        "question": f"Does the model treat people differently because of {text.joined(result.variables, 'or')}?",
+        "about": {
+            "people": text.people(len(result)),
+            "test": result.test,
+            "model": settings.get("model_source") or settings.get("model"),
+            "trusted": bool(settings.get("trusted")),
+            "table": settings.get("table"),
+            "version": (settings.get("versions") or {}).get("fairfox"),
+        },
         "several": len(result.findings) > 1,
         "verdict": _verdict(result),
         "facts": _facts(result),
@@ -49,198 +78,335 @@ def view(result: AuditResult, rows: object = None, *, table: object = None) -> d
         "slider": slider,
         "no_slider": why_no_slider(result),
         "spread_word": "scores" if result.signed is None else f"{signed_word(result)}s",
-        "readings": contrasts.reading_words(result),
+        "readings": sentences.reading_words(result),
         "compensation": [line for finding in result.findings for line in compensation_lines(result, finding)],
         "features": _features(result),
         "people": people_table(result, slider, rows=rows, table=table),
-        "checks": _checks(result),
+        "checks": _rows_or_none("Number", "Value", checks),
+        "map_check": map_view(result),
         "comparison": _comparison(result),
-        "not_judged": _not_judged(result),
+        "not_judged": _rows_or_none("Reason", "People", not_judged),
         "warnings": list(result.warnings),
         "next": _next(result),
         "method": method(result),
     }
-    plain: dict[str, Any] = json.loads(strict_json(shown))
+    plain: dict[str, Any] = text.plain(shown)
     return plain
 
 
-def _about(result: AuditResult) -> dict[str, Any]:
-    settings = result.settings
-    model = settings.get("model_source") or settings.get("model")
+def _verdict(result: AuditRecord) -> dict[str, Any]:
+    """Return the verdict in a sentence, what it rests on, and whether the limits are kept."""
+    lines, verdict = sentences.verdict_lines(result), result.verdict
     return {
-        "people": text.people(len(result)),
-        "test": result.test,
-        "model": model,
-        "trusted": bool(settings.get("trusted")),
-        "table": settings.get("table"),
-        "version": (settings.get("versions") or {}).get("fairfox"),
-    }
-
-
-def _verdict(result: AuditResult) -> dict[str, Any]:
-    """Return the verdict in a sentence, what it rests on, and how it stands to the limits that were set."""
-    lines = verdict(result)
-    found, flagged = result.verdict, bool(result.flags.any())
-    return {
-        "tone": _TONES[found.word] if found is not None else "open" if flagged else "passes",
+        "tone": _TONES[verdict.word] if verdict is not None else "open" if bool(result.flags.any()) else "passes",
         "headline": lines[0],
         "lines": lines[1:],
-        "limits": _limits(result),
+        "limits": [check.sentence for check in sentences.limit_checks(result)],
         "abstained": _abstained(result),
-        "counts_left_out": found is not None and DISAGREE in result.reasons,
+        "counts_left_out": verdict is not None and DISAGREE in result.reasons,
         "meaning": _meaning(result),
     }
 
 
-def _abstained(result: AuditResult) -> str | None:
-    """Return how many people no number of flagged people counts, in a sentence, and whether the verdict counts them."""
+def _abstained(result: AuditRecord) -> str | None:
+    """Return how many people are not among the judged, in a sentence, and whether the verdict counts them."""
     away, left = int(result.abstained.sum()), result.reasons.count(DISAGREE)
     if not away:
         return None
     verb = "is" if away == 1 else "are"
     if not left:
         return f"{text.people(away)} could not be judged and {verb} not counted above."
-    told = f"{text.people(away)} {verb} not among those judged: the re-fits disagree about {left:,} of them"
-    if result.verdict is None:
-        return f"{told}."
-    return f"{told}, whom only the verdict on the model counts."
+    line = f"{text.people(away)} {verb} not among those judged: the re-fits disagree about {left:,} of them"
+    return f"{line}." if result.verdict is None else f"{line}, whom only the verdict on the model counts."
 
 
-def _limits(result: AuditResult) -> list[dict[str, str]]:
-    """Return each limit on the share of flagged people in a sentence, in three parts: the middle one is what counts."""
-    limits: dict[str, float] = result.settings.get("max_flagged") or {}
-    told = []
-    for name, limit in limits.items():
-        start = f"The limit{f' for {name}' if name else ''} is {text.percent(limit)} flagged:"
-        if not result.can_check(name):
-            told.append({"start": f"{start} nobody could be judged, so it", "word": "cannot be checked", "end": "."})
-        else:
-            word = "over" if result.over_limits({name: limit}) else "within"
-            told.append({"start": f"{start} the model is", "word": word, "end": " it."})
-    return told
-
-
-def _meaning(result: AuditResult) -> str:
+def _meaning(result: AuditRecord) -> str:
     unit = result.unit
-    told = f"What the score says: {result.meaning} Unit: {text.unit_words(unit)}"
-    told += "; a point is 0.01 of a probability. " if text.heading_unit(unit) else ". "
+    words = sentences.score_line(result).removesuffix(".")
+    words += "; a point is 0.01 of a probability. " if text.heading_unit(unit) else ". "
     if result.decision_threshold is None:
-        told += f"A person is flagged above delta = {text.amount(result.delta, unit)}"
+        words += f"A person is flagged above delta = {text.amount(result.delta, unit)}"
     else:
-        told += "A person is flagged where the decision, yes from "
-        told += f"{text.number(result.decision_threshold)} on, would be another"
-    told += "".join(f"; {name}: {text.amount(own, unit)}" for name, own in result.deltas.items())
-    return told + ("." if result.weights is None else ". Shares and means are weighted; counts are not.")
+        words += "A person is flagged where the decision, yes from a prediction of "
+        words += f"{text.number(result.decision_threshold)} on, would change"
+    words += "".join(f"; {name}: {text.amount(own, unit)}" for name, own in result.deltas.items())
+    return words + ("." if result.weights is None else ". Shares and means are weighted; counts are not.")
 
 
-def _facts(result: AuditResult) -> list[dict[str, Any]]:
-    """Return the numbers that come first: how many, how much, how surely, and who would gain."""
+def _facts(result: AuditRecord) -> list[dict[str, Any]]:
+    """Return the numbers that come first: how many, how much, how certainly, and who would gain."""
     if not result.judged:
         return []
+
+    def fact(label: str, value: str, note: str, *, words: bool = False) -> dict[str, Any]:
+        return {"label": label, "value": value, "note": note, "words": words}
+
     share = f"of {text.people(result.judged)}, {text.percent(result.share_flagged)}"
-    facts = [_fact("People flagged", count(int(result.flags.sum())), share)]
+    facts = [fact("People flagged", f"{int(result.flags.sum()):,}", share)]
     mean = None if result.verdict is None else result.verdict.mean
     if mean is not None and result.is_effect:
         ends = f"95 % interval {text.amount(mean.lower, result.unit)} to {text.amount(mean.upper, result.unit)}"
         because = f" because of {result.verdict.variable}" if result.verdict and len(result.findings) > 1 else ""
-        facts.append(_fact(f"Average change{because}", text.amount(mean.value, result.unit), ends))
+        facts.append(fact(f"Average change{because}", text.amount(mean.value, result.unit), ends))
     if result.confident_flags is not None:
-        sure = count(int(result.confident_flags.sum()))
-        limit = "delta" if result.decision_threshold is None else "what turns the decision"
-        facts.append(_fact("Confidently", sure, f"their whole interval lies beyond {limit}"))
+        note = f"their whole interval lies beyond {sentences.beyond(result)}"
+        facts.append(fact("Confidently", f"{int(result.confident_flags.sum()):,}", note))
     groups = [g for f in result.findings if f.kind != "continuous" for g in f.groups if (g.mean_signed or 0) > 0]
     if groups and result.is_effect and bool(result.flags.any()):
         most = max(groups, key=lambda group: group.mean_signed or 0.0)
         gain = f"{text.amount(most.mean_signed, result.unit, sign=True)} on average in another group"
-        facts.append(_fact("Would gain most", most.name, gain, words=True))
+        facts.append(fact("Would gain most", most.name, gain, words=True))
     return facts
 
 
-def _fact(label: str, value: str, note: str, *, words: bool = False) -> dict[str, Any]:
-    return {"label": label, "value": value, "note": note, "words": words}
-
-
-def _by_variable(result: AuditResult) -> dict[str, Any]:
+def _by_variable(result: AuditRecord) -> dict[str, Any]:
     numbers = ["Judged", "Flagged", "Confidently", f"Mean size{text.heading_unit(result.unit)}"]
     numbers += ["Worst case for"] if result.tells_variables_apart else []
     rows = []
     for finding in result.findings:
-        sure = finding.share_confident(result.weights)
-        row = [finding.name, contrasts.compared(finding), count(finding.judged)]
-        row += [text.percent(finding.share_flagged(result.weights)), "-" if sure is None else text.percent(sure)]
+        row = [finding.name, sentences.compared(finding), f"{finding.judged:,}"]
+        row += [text.percent(finding.share_flagged(result.weights))]
+        row += [percent_or_dash(finding.share_confident(result.weights))]
         row += [text.cell(finding.mean_score(result.weights), result.unit)]
         row += [text.percent(result.worst_case[finding.name])] if result.tells_variables_apart else []
         rows.append(row)
-    if result.tells_variables_apart:
-        note = (
-            "A person is judged by the largest of all comparisons; the last column says for which share of the judged "
-            "people each variable gave it."
-        )
-    else:
-        note = "This test knows no protected variable: everybody has one score, and the groups differ in it."
+    note = (
+        "A person is judged by the largest of all comparisons; the last column says for which share of the judged "
+        "people each variable gave it."
+        if result.tells_variables_apart
+        else "This test knows no protected variable: everybody has one score, and the groups differ in it."
+    )
     return {"table": make_table(["Variable", "Compared"], numbers, rows), "note": note}
 
 
-def _features(result: AuditResult) -> dict[str, Any]:
+def variable_view(result: AuditRecord, finding: Finding) -> dict[str, Any]:
+    """Return the tables and sentences of one protected variable."""
+    notes = "; ".join(sentences.variable_notes(result, finding))
+    flips, quality = sentences.flip_lines(result, finding), finding.quality
+    loss = "squared error" if quality.metric == "r2" else "log-loss"
+    loss += f" {text.number(quality.log_loss)} (chance {text.number(quality.chance_log_loss)})"
+    return {
+        "name": finding.name,
+        "notes": f"{text.capitalised(notes)}." if notes else None,
+        "heading": "Ranges" if finding.kind == "continuous" else "Groups",
+        "groups": groups_table(result, [finding]),
+        "matrix": contrast_matrix(result, finding),
+        "flips": f"{flips[0]}." if flips else None,
+        "quality": f"{sentences.quality_line(quality)}; {loss}.",
+        "alignment": f"{sentences.alignment_line(finding)}.",
+    }
+
+
+def contrast_matrix(result: AuditRecord, finding: Finding) -> dict[str, Any] | None:
+    """Return the mean effect of every group in every other, or of ranges up and down; None where there is one only."""
+    number = finding.kind == "continuous"
+    if len(finding.contrasts) < 2 or finding.signed is None or not (number or len(finding.levels) > 2):
+        return None
+    rows, marked = [], []
+    for k, group in enumerate(finding.groups):
+        row = [group.name if number else group.level]
+        for column, contrast in enumerate(finding.contrasts, start=1):
+            mean = group.towards.get(contrast)
+            own = not number and contrast == group.level
+            row.append("·" if own else text.cell(mean, result.unit, sign=True))
+            if result.decision_threshold is None and mean is not None and abs(mean) > result.delta_of(group.name):
+                marked.append([k, column])
+        rows.append(row)
+    note = f"Mean {signed_word(result)}{text.heading_unit(result.unit)} of the people in a row "
+    if number:
+        note += f"one standard deviation up and down; above zero a higher {finding.name} goes with a higher prediction."
+    else:
+        note += "as members of the group in the column; above zero they would get a higher prediction there."
+    note += "" if result.decision_threshold is not None else " Shaded: the mean is beyond delta."
+    if finding.reference is not None:
+        note += f" Everybody is compared with {finding.reference} only, the reference group."
+    return {
+        "heading": "Up and down" if number else "From each group to each other",
+        "table": make_table(["People with" if number else "People of"], finding.contrasts, rows, marked=marked),
+        "note": note,
+    }
+
+
+def _features(result: AuditRecord) -> dict[str, Any]:
     """Return the signed contributions by group where several variables share the effect."""
     effect, signed = result.features.effect, signed_by_group(result)
     if effect is None or len(result.findings) == 1 or not signed:
-        return {"explained": effect is not None, "signed": None, "note": None}
+        return {"signed": None, "note": None}
     names = list(effect.total)[:_MOST_SIGNED]
     unit = result.effect_unit
     rows = [[group, *(text.cell(means[name], unit, sign=True) for name in names)] for group, means in signed.items()]
     note = f"The same with its sign{text.heading_unit(unit)}, in each group of the people for whom that variable is "
-    return {"explained": True, "signed": make_table(["Group"], names, rows), "note": f"{note}the worst case:"}
+    return {"signed": make_table(["Group"], names, rows), "note": f"{note}the worst case:"}
 
 
-def _checks(result: AuditResult) -> Table | None:
-    rows = [[CHECKS.get(name, name), text.number(value)] for name, value in result.checks.items()]
-    return make_table(["Number"], ["Value"], rows) if rows else None
+def map_view(result: AuditRecord) -> dict[str, Any] | None:
+    """Return for each group how much of its gap the map accounts for and how far it leaves the data; None without."""
+    checks, unit = sentences.checks_of_map(result), result.effect_unit
+    if not checks:
+        return None
+    numbers = [f"{label}{text.heading_unit(unit)}" for label in ("Gap to the other group", "Moved by the map")]
+    numbers += ["Accounted for", "Outside the other group's range", "With an unseen pair of categories", "Real people"]
+    rows = [
+        [
+            name,
+            text.cell(check.gap, unit, sign=True),
+            text.cell(check.effect, unit, sign=True),
+            "-" if check.accounted is None else f"{100 * check.accounted:.0f} %",
+            *(text.percent(share) for share in (check.outside, check.unseen, check.unseen_real)),
+        ]
+        for name, check in zip(sentences.map_check_names(result), checks, strict=True)
+    ]
+    warnings = [warning for check in checks for warning in check.warnings if warning not in result.warnings]
+    return {"table": make_table(["Group"], numbers, rows), "warnings": warnings}
 
 
-def _comparison(result: AuditResult) -> dict[str, Any] | None:
+def _comparison(result: AuditRecord) -> dict[str, Any] | None:
     compared = result.comparison
     if compared is None:
         return None
     rows = [
-        [name, f"{cost.seconds:.1f}", text.megabytes(cost.memory), *("-" if math.isnan(r) else f"{r:.2f}" for r in row)]
-        for (name, cost), row in zip(compared.costs.items(), compared.agreement.tolist(), strict=True)
+        [name, f"{seconds:.1f}", *("-" if math.isnan(r) else f"{r:.2f}" for r in row)]
+        for (name, seconds), row in zip(compared.seconds.items(), compared.agreement.tolist(), strict=True)
     ]
     return {
-        "table": make_table(["Test"], ["Seconds", "Memory", *compared.tests], rows),
-        "training": f"{compared.training.seconds:.1f}",
-        "lines": [text.ended(line) for line in check_lines(result)],
-        "skipped": [text.ended(f"{name} was not run: {why}") for name, why in compared.skipped.items()],
+        "table": make_table(["Test"], ["Seconds", *compared.tests], rows),
+        "lines": [text.ended(line) for line in (sentences.training_line(result), *sentences.check_lines(result))],
+        "skipped": [text.ended(line) for line in sentences.skipped_lines(result)],
     }
 
 
-def _not_judged(result: AuditResult) -> Table | None:
-    rows = [[reason, count(people)] for reason, people in result.abstained_by_reason.items()]
-    return make_table(["Reason"], ["People"], rows) if rows else None
+def _rows_or_none(words: str, numbers: str, rows: list[list[str]]) -> Table | None:
+    return make_table([words], [numbers], rows) if rows else None
 
 
-def _next(result: AuditResult) -> dict[str, Any]:
+def _next(result: AuditRecord) -> dict[str, Any]:
     """Return what to do next in sentences, and what each single step would do."""
     steps = result.steps
     if steps is None:
         return {"lines": ["This audit did not try what would lower the effect."], "table": None, "note": None}
-    lines = [steps.sentence, *([] if steps.train_fair is None else [steps.train_fair])]
+    lines = [steps.sentence]
     if not bool(result.flags.any()):
-        lines.insert(0, "Nobody is flagged, so that nothing needs to be done.")
+        lines.insert(0, "Nobody is flagged, so nothing needs to be done.")
     unit = result.effect_unit
-    measured = steps.measure is not None
-    numbers = ["Effect goes down by", f"Effect after{text.heading_unit(unit)}", *([steps.measure] if measured else [])]
-    rows = [
-        [
-            step.feature,
-            step.way,
-            step.method,
-            text.percent(step.share),
-            text.cell(step.after, unit),
-            *(["-" if step.accuracy_after is None else f"{step.accuracy_after:.3f}"] if measured else []),
-        ]
-        for step in steps.steps
-    ]
-    note = f"Tried on {text.people(steps.people)}; the mean effect on them is {text.amount(steps.effect, unit)}."
-    table = make_table(["Feature", "What is done", "Found out"], [each for each in numbers if each], rows)
+    numbers = ["Effect goes down by", f"Effect after{text.heading_unit(unit)}"]
+    labelled = any(step.auc_after is not None for step in steps.steps)
+    rows = []
+    for step in steps.steps:
+        row = [step.feature, step.action, text.percent(step.share), text.cell(step.after, unit)]
+        rows.append([*row, *(["-" if step.auc_after is None else f"{step.auc_after:.3f}"] if labelled else [])])
+    note = f"Estimated on {text.people(steps.people)}, without training the model again."
+    table = make_table(["Feature", "What is done"], [*numbers, *(["AUC"] if labelled else [])], rows)
     return {"lines": lines, "table": table if rows else None, "note": note}
+
+
+def method(result: AuditRecord) -> dict[str, Any]:
+    """Return settings, versions and hashes as tables, and how to do it again."""
+    settings = result.settings
+
+    def pairs(heading: str, each: Mapping[str, Any]) -> Table:
+        words = {
+            name: "-"
+            if value is None
+            else value
+            if isinstance(value, str)
+            else json.dumps(value, default=str, ensure_ascii=False)
+            for name, value in each.items()
+        }
+        return make_table([heading, "Value"], [], [[str(name), value] for name, value in words.items()])
+
+    shown = {name: value for name, value in settings.items() if name not in {"versions", "command", *_HASHES}}
+    return {
+        "settings": pairs("Setting", shown),
+        "versions": pairs("Package", settings.get("versions") or {}),
+        "hashes": pairs("SHA-256 of", {words: settings[name] for name, words in _HASHES.items() if settings.get(name)}),
+        "reproduce": reproduce(result),
+    }
+
+
+def reproduce(result: AuditRecord) -> dict[str, str] | None:
+    """Return the command line or the Python call that does the audit again, and in a sentence what it leaves open.
+
+    None where the settings do not say what was audited.
+    """
+    settings = result.settings
+    if "protected" not in settings:
+        return None
+    if settings.get("command"):
+        return {"call": settings["command"], "note": "The command that wrote this page."}
+    note = "All other options have their defaults."
+    if settings.get("reference"):
+        note += " The audit learnt from a reference table: give it again."
+    if settings.get("on"):
+        note += " Protected values came from another table: give it again."
+    by_file = settings.get("model_source") and settings.get("table")
+    return {
+        "call": (_command if by_file else _python_call)(settings, _call_options(result), result.deltas),
+        "note": note,
+    }
+
+
+def _call_options(result: AuditRecord) -> dict[str, Any]:
+    """Return the options that differ from their defaults, by the names that the call has for them."""
+    settings = result.settings
+    crossings = {finding.name for finding in result.findings if finding.parts}  # they come from the others
+    options: dict[str, Any] = {"protected": [name for name in settings["protected"] if name not in crossings]}
+    options["test"] = settings.get("test", result.test) if result.comparison is None else "all"
+    options |= {name: settings[name] for name in _SAME_NAME if settings.get(name) is not None}
+    options |= _not_default(settings, _DEFAULTS)
+    options |= {name: True for name in _FLAGS if settings.get(name)}
+    options |= {name: list(settings[name]) for name in _LISTS if settings.get(name)}
+    by_delta = {} if result.decision_threshold is not None else {"delta": result.delta}  # one of the two
+    return {**options, "seed": settings.get("seed", 0), **by_delta}
+
+
+def _not_default(settings: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: settings[name] for name in defaults if settings.get(name) not in (None, defaults[name])}
+
+
+def _python_call(settings: Mapping[str, Any], options: Mapping[str, Any], deltas: Mapping[str, float]) -> str:
+    more = {**options, **_not_default(settings, _PYTHON_DEFAULTS), **({"deltas": dict(deltas)} if deltas else {})}
+    more |= {"limits": settings["max_flagged"]} if settings.get("max_flagged") else {}
+    own = {name: _literal(value) for name, value in (settings.get("options") or {}).items()}
+    more |= {"options": own} if own else {}
+    words = "".join(f"    {name}={value!r},\n" for name, value in more.items())
+    words += "    reference=reference,\n" if settings.get("reference") else ""
+    words += "    protected_from=protected_from,\n" if settings.get("on") else ""
+    return f"fairfox.audit(\n    model,\n    table,\n{words})"
+
+
+def _literal(written: str) -> Any:
+    """Return a setting of a test from its words.
+
+    Example:
+        >>> _literal("0.5"), _literal("{'income': ['sex']}"), _literal("identity")
+        (0.5, {'income': ['sex']}, 'identity')
+    """
+    try:
+        return ast.literal_eval(written)
+    except (ValueError, SyntaxError):  # a word
+        return written
+
+
+def _command(settings: Mapping[str, Any], options: Mapping[str, Any], deltas: Mapping[str, float]) -> str:
+    words = ["fairfox", "audit", settings["model_source"], settings["table"]]
+    for name, value in options.items():
+        flag = f"--{name.replace('_', '-')}"
+        if name in ("protected", *_REPEATED):
+            words += [word for each in value for word in (flag, each)]
+        elif isinstance(value, list):
+            line = io.StringIO()  # names between commas, as the command reads them
+            csv.writer(line, lineterminator="").writerow(value)
+            words += [flag, line.getvalue()]
+        else:
+            words += [flag] if value is True else [flag, str(value)]
+    for group, delta in deltas.items():
+        words += ["--delta", f"{group}={delta}"]
+    for group, limit in (settings.get("max_flagged") or {}).items():
+        words += ["--max-flagged", f"{group}={limit}" if group else str(limit)]
+    for name, value in (settings.get("options") or {}).items():
+        words += ["--set", f"{name}={value}"]
+    words += ["--sample", str(settings["sample"])] if settings.get("sample") else []
+    words += ["--reference", "REFERENCE_TABLE"] if settings.get("reference") else []
+    words += ["--protected-from", "PROTECTED_TABLE"] if settings.get("on") else []
+    words += ["--trust-model"] if settings.get("trusted") else []
+    return shlex.join(words)

@@ -46,7 +46,7 @@
     };
   }
 
-  /** Return a copy of a spec whose plots are `size` wide; what stands side by side is stacked where it is narrow. */
+  /** Return a copy of a spec whose plots are `size` wide; plots side by side are stacked where it is narrow. */
   function sized(spec, size, narrow) {
     const out = { ...spec };
     delete out.config;
@@ -205,8 +205,8 @@
     const table = byId("people");
     if (!table) return;
     const body = table.tBodies[0];
-    const rows = [...body.querySelectorAll("tr.person")].map((row, place) => ({
-      row, person: data.people.rows[place], place, words: row.textContent.toLowerCase(), detail: null,
+    const rows = [...body.querySelectorAll("tr.person")].map((row, index) => ({
+      row, person: data.people.rows[index], index, words: row.textContent.toLowerCase(), detail: null,
     }));
     const filter = byId("people-filter");
     const shown = byId("people-shown");
@@ -226,10 +226,10 @@
       const total = data.slider ? data.slider.flagged[position] : data.people.flagged;
       const listed = Math.min(total, data.people.flagged);
       const others = total > listed ? ". People who would be flagged at a smaller delta are not on this page." : "";
-      shown.textContent = told(visible, flagged, listed) + others;
+      shown.textContent = countWords(visible, flagged, listed) + others;
     };
 
-    function told(visible, flagged, total) {
+    function countWords(visible, flagged, total) {
       const of = wordsOf(total);
       if (visible < flagged) return `${visible.toLocaleString("en-US")} shown that match, of ${of}`;
       if (flagged < total) return `${visible.toLocaleString("en-US")} shown, those with the highest scores, of ${of}`;
@@ -263,7 +263,7 @@
         const up = before ? before === "descending" : !numeric; // numbers: the largest first
         headings.forEach((each) => each.removeAttribute("aria-sort"));
         heading.setAttribute("aria-sort", up ? "ascending" : "descending");
-        rows.sort((a, b) => compared(a.person.sort[column], b.person.sort[column], up) || a.place - b.place);
+        rows.sort((a, b) => compared(a.person.sort[column], b.person.sort[column], up) || a.index - b.index);
         for (const one of rows) body.append(one.row, ...(one.detail ? [one.detail] : []));
       });
     });
@@ -271,8 +271,8 @@
     byId("people-cut")?.classList.add("only-printed"); // the words beside the filter say it, whatever the delta
     window.addEventListener("beforeprint", () => {
       const seen = [...body.querySelectorAll("tr.person")].filter((row) => !row.hidden);
-      seen.forEach((row, place) => {
-        const out = place >= data.people.most_printed;
+      seen.forEach((row, index) => {
+        const out = index >= data.people.most_printed;
         row.classList.toggle("unprinted", out);
         if (row.nextElementSibling?.matches("tr.detail")) row.nextElementSibling.classList.toggle("unprinted", out);
       });
@@ -282,7 +282,7 @@
     showPeople();
   }
 
-  /** Order two values; who has none comes last, whichever way it goes. */
+  /** Order two values; who has none comes last in both directions. */
   function compared(a, b, up) {
     if (a === null || b === null) return (a === null) - (b === null);
     const order = typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), "en", { numeric: true });
@@ -327,8 +327,8 @@
     const body = make("tbody");
     for (const [changed, name, ...words] of shown.rows) {
       const line = make("tr", changed ? { class: "changed" } : {}, make("th", { scope: "row" }, name));
-      words.forEach((word, place) => {
-        const column = shown.columns[place + 1];
+      words.forEach((word, index) => {
+        const column = shown.columns[index + 1];
         const kinds = [column.numeric ? "n" : "", column.after ? "after" : ""].join(" ").trim();
         line.append(make("td", kinds ? { class: kinds } : {}, word));
       });
@@ -344,8 +344,8 @@
     const sections = links.map((link) => byId(link.getAttribute("href").slice(1)));
     if (!links.length) return;
     const mark = () => {
-      const place = sections.findLastIndex((section) => section.getBoundingClientRect().top < 160);
-      links.forEach((link, k) => (k === Math.max(place, 0) ? link.setAttribute("aria-current", "true") : link.removeAttribute("aria-current")));
+      const index = sections.findLastIndex((section) => section.getBoundingClientRect().top < 160);
+      links.forEach((link, k) => (k === Math.max(index, 0) ? link.setAttribute("aria-current", "true") : link.removeAttribute("aria-current")));
     };
     document.addEventListener("scroll", mark, { passive: true });
     mark();

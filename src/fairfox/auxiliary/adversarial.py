@@ -1,0 +1,205 @@
+"""Networks that learn a task while they hide a secret from an adversary, many of them in one batched network.
+
+Adel et al. 2019: an adversary reads the secret off the network's last hidden layer, and the network learns its task
+and the adversary's failure at once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from fairfox.auxiliary.mlp import MLP, Layer, backward, forward, layers_of, outputs_of, slope_by_inputs, take
+from fairfox.auxiliary.training import (
+    LearningTask,
+    label_task,
+    loss_slope,
+    one_thread,
+    protected_task,
+    usable_columns,
+)
+from fairfox.data.dataset import Dataset
+from fairfox.gradients.relu import through_relu
+
+_log = logging.getLogger("fairfox")
+FEWEST_STEPS = 32  # an epoch has, if the table is not too small for it
+SMALLEST_BATCH = 16
+TRIES = 4  # at a network that is not dead
+DEAD = 1e-3  # log-odds that spread less over the training rows are one and the same
+OTHER_SEED = 10_007  # from a seed to the next one to try; a training uses two above its own
+_TINY = 1e-12  # gradients without length stay as they are
+
+
+@dataclass(frozen=True)
+class HidingSettings:
+    """How networks train: `alpha` starts high and falls to a floor, which decides how much of the secret is left."""
+
+    width: int = 64
+    depth: int = 2
+    batch_size: int = 256
+    epochs: int = 26
+    rate: float = 1e-3
+    adversary_steps: int = 3  # for every step of the network, each on rows of its own
+    start: float = 100.0  # alpha in the first epoch
+    decay: float = 0.8  # of alpha, every epoch
+    clip: float = 1.0  # the longest gradient of the network
+
+
+@one_thread()
+def train_hiding(
+    x: Tensor,
+    task: LearningTask,
+    secret: LearningTask,
+    *,
+    floors: Sequence[float | None] = (3.0,),
+    seeds: Sequence[int] = (0,),
+    settings: HidingSettings | None = None,
+) -> MLP:
+    """Return networks from x (N, D) to the task, one member for each floor and its seed, as the last epoch left them.
+
+    A member lowers (task loss - alpha · secret loss) / (1 + alpha), with alpha = max(floor, start · decay^epoch); its
+    adversary, one more hidden layer on its last one, lowers the secret loss. A member whose floor is None hides
+    nothing: alpha is 0. Nothing of one member depends on another: trained alone it is the same.
+    """
+    s = settings or HidingSettings()
+    members = _Members.of(x, task, secret, seeds, s)
+    hides = any(floor is not None for floor in floors)
+    with torch.no_grad():
+        for epoch, batches in enumerate(_epochs(len(x), seeds, s)):
+            alpha = x.new_tensor([_alpha(floor, epoch, s) for floor in floors])[:, None, None]  # (M, 1, 1)
+            for rows in batches:
+                members.step(rows.to(x.device), alpha, hides=hides)
+    return members.net
+
+
+def _alpha(floor: float | None, epoch: int, s: HidingSettings) -> float:
+    return 0.0 if floor is None else max(floor, s.start * s.decay**epoch)
+
+
+def train_networks(
+    data: Dataset,
+    *,
+    floors: Sequence[float | None] = (3.0,),
+    seeds: Sequence[int] = (0,),
+    settings: HidingSettings | None = None,
+) -> list[nn.Sequential]:
+    """Return one network (encoded x -> logit) for each floor and its seed, all trained at once on all rows.
+
+    None hides nothing. Columns that a protected variable was read from, and those that never vary, do not enter.
+    Hiding counts so much at first that a network may lose all its hidden units, for good: it is trained again from
+    another seed, a few times.
+    """
+    used = usable_columns(data)
+    x = torch.where(used, data.x, 0.0).float()
+    tasks, how = (label_task(data), protected_task(data)), settings or settings_for(len(data))
+    nets: dict[int, nn.Sequential] = {}
+    wanted = list(range(len(floors)))
+    for attempt in range(TRIES):
+        now = [seeds[m] + attempt * OTHER_SEED for m in wanted]
+        net = train_hiding(x, *tasks, floors=[floors[m] for m in wanted], seeds=now, settings=how)
+        nets |= {m: net.member(number).requires_grad_(False) for number, m in enumerate(wanted)}
+        wanted = [m for m in wanted if float(nets[m](x).std()) < DEAD]
+        if not wanted:
+            break
+        _log.info("%d of %d networks predict the same for everyone (try %d)", len(wanted), len(floors), attempt + 1)
+    for each in nets.values():
+        first = each[0]
+        assert isinstance(first, nn.Linear)
+        first.weight *= used
+    return [nets[m] for m in range(len(floors))]
+
+
+def settings_for(rows: int) -> HidingSettings:
+    """Return how networks train on so many rows: small tables in smaller minibatches.
+
+    With a handful of steps an epoch the adversary does not keep up, and what is left of the secret is a matter of luck.
+    """
+    usual = HidingSettings()
+    return replace(usual, batch_size=min(usual.batch_size, max(SMALLEST_BATCH, rows // FEWEST_STEPS)))
+
+
+@dataclass(frozen=True)
+class _Members:
+    """All members' networks and adversaries, and what they learn from."""
+
+    x: Tensor  # (N, D)
+    task: LearningTask
+    secret: LearningTask
+    net: MLP
+    layers: list[Layer]  # of `net`; the last of them is its head, the others are its body
+    adversary: list[Layer]
+    settings: HidingSettings
+    learn: torch.optim.Adam
+    learn_secret: torch.optim.Adam
+
+    @classmethod
+    def of(
+        cls, x: Tensor, task: LearningTask, secret: LearningTask, seeds: Sequence[int], s: HidingSettings
+    ) -> _Members:
+        net = MLP.of_seeds(x.shape[1], task.outputs, width=s.width, depth=s.depth, seeds=seeds).to(x)
+        others = [seed + 1 for seed in seeds]
+        adversary = MLP.of_seeds(s.width, secret.outputs, width=s.width, depth=1, seeds=others).to(x)
+        adam = [torch.optim.Adam(each.parameters(), lr=s.rate, fused=True) for each in (net, adversary)]
+        return cls(x, task, secret, net, layers_of(net), layers_of(adversary), s, *adam)
+
+    def step(self, rows: Tensor, alpha: Tensor, *, hides: bool) -> None:
+        """Take the adversaries' steps and one of the networks, on their rows (M, steps + 1, B): theirs are the last.
+
+        The body does not change while the adversaries learn, so that all rows pass it at once.
+        """
+        *others, own = rows.unbind(1)
+        taken = rows.flatten(1) if hides else own
+        entered = forward(self.layers, take(self.x, taken))
+        size = rows.shape[2]
+        if hides:
+            for number, batch in enumerate(others):
+                here = entered[-1][:, number * size : (number + 1) * size]
+                self._teach_adversary(here, batch)
+        self._teach([each[:, -size:] for each in entered], own, alpha, hides=hides)
+
+    def _teach_adversary(self, hidden: Tensor, rows: Tensor) -> None:
+        entered = forward(self.adversary, hidden)
+        backward(self.adversary, entered, _slope(self.secret, outputs_of(self.adversary, entered), rows))
+        self.learn_secret.step()
+
+    def _teach(self, entered: list[Tensor], rows: Tensor, alpha: Tensor, *, hides: bool) -> None:
+        head, last = self.layers[-1:], entered[-1:]
+        slope = _slope(self.task, outputs_of(head, last), rows) / (1 + alpha)
+        backward(head, last, slope)
+        slope = slope_by_inputs(head, last, slope)
+        if hides:
+            slope = slope - alpha / (1 + alpha) * self._secret_slope(entered[-1], rows)
+        backward(self.layers[:-1], entered[:-1], through_relu(slope, entered[-1]))
+        _clip([grad for layer in self.layers for grad in (layer.weight_grad, layer.bias_grad)], self.settings.clip)
+        self.learn.step()
+
+    def _secret_slope(self, hidden: Tensor, rows: Tensor) -> Tensor:
+        """Return the derivative of each adversary's loss by what it reads (M, B, width)."""
+        entered = forward(self.adversary, hidden)
+        slope = _slope(self.secret, outputs_of(self.adversary, entered), rows)
+        return slope_by_inputs(self.adversary, entered, slope)
+
+
+def _slope(task: LearningTask, outputs: Tensor, rows: Tensor) -> Tensor:
+    return loss_slope(task.loss, outputs, take(task.targets, rows))
+
+
+def _clip(gradients: list[Tensor], longest: float) -> None:
+    """Shorten each member's gradient to at most this length."""
+    length = torch.stack([grad.flatten(1).square().sum(1) for grad in gradients]).sum(0).sqrt()  # (M,)
+    factor = (longest / length.clamp(min=_TINY)).clamp(max=1.0)[:, None, None]
+    for grad in gradients:
+        grad.mul_(factor)
+
+
+def _epochs(count: int, seeds: Sequence[int], s: HidingSettings) -> Iterator[Iterator[Tensor]]:
+    """Yield each epoch's minibatches: row numbers (M, adversary steps + 1, B), every row once for each step."""
+    generators = [torch.Generator().manual_seed(seed + 2) for seed in seeds]
+    for _ in range(s.epochs):
+        orders = [[torch.randperm(count, generator=g) for _ in range(s.adversary_steps + 1)] for g in generators]
+        together = torch.stack([torch.stack(each) for each in orders])
+        yield iter(together.split(s.batch_size, dim=2))

@@ -1,0 +1,213 @@
+"""The one minibatch loop (Adam, early stopping on validation loss, best weights restored), and what is learnt in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from fairfox.auxiliary.mlp import MLP, backward, forward, layers_of, outputs_of, take
+from fairfox.data.dataset import Dataset, Protected
+from fairfox.errors import DataError
+
+Loss = Callable[[Tensor, Tensor], Tensor]  # outputs (M, N, K), targets (M, N, ...) -> (M,) mean loss per member
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute on one thread within: on matrices this small several threads mostly wait for each other.
+
+    Beside another busy process that takes up to ten times as long, and rounding would depend on their number.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@dataclass(frozen=True)
+class History:
+    """How training went: epochs run, and each member's best validation loss and epoch."""
+
+    epochs: int
+    best_loss: Tensor  # (M,)
+    best_epoch: Tensor  # (M,)
+
+
+@one_thread()
+def train(
+    net: MLP,
+    x: Tensor,
+    targets: Tensor,
+    *,
+    loss: Loss,
+    valid_x: Tensor,
+    valid_targets: Tensor,
+    batch_size: int = 64,
+    rate: float = 1e-3,
+    max_epochs: int = 60,
+    patience: int = 5,
+    decay: float = 0.0,
+    seed: int = 0,
+) -> History:
+    """Train every member of `net` in place on its own minibatches and return how it went.
+
+    Each member keeps the weights of its best epoch, and stops counting `patience` epochs after it; the loop
+    ends when all have stopped. Weights shrink by `decay` times the rate at each step.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    parameters, layers = list(net.parameters()), layers_of(net)
+    optimizer = torch.optim.AdamW(parameters, lr=rate, weight_decay=decay, fused=True)  # without decay it is Adam
+    best = [p.detach().clone() for p in parameters]
+    best_loss = torch.full((net.members,), torch.inf)
+    best_epoch = torch.zeros(net.members, dtype=torch.long)
+    epoch = 0
+    for epoch in range(1, max_epochs + 1):
+        orders = torch.stack([torch.randperm(len(x), generator=generator) for _ in range(net.members)])
+        for start in range(0, len(x), batch_size):
+            rows = orders[:, start : start + batch_size].to(x.device)  # (M, B)
+            entered = forward(layers, take(x, rows))
+            backward(layers, entered, loss_slope(loss, outputs_of(layers, entered), take(targets, rows)))
+            optimizer.step()
+        with torch.no_grad():
+            held_out = valid_targets.expand(net.members, *valid_targets.shape)
+            current = loss(net(valid_x), held_out).cpu()
+        active = epoch - best_epoch <= patience
+        better = active & (current < best_loss)
+        best_loss = torch.where(better, current, best_loss)
+        best_epoch[better] = epoch
+        for kept, now in zip(best, parameters, strict=True):
+            kept[better] = now.detach()[better]
+        if bool((epoch - best_epoch >= patience).all()):
+            break
+    with torch.no_grad():
+        for kept, now in zip(best, parameters, strict=True):
+            now.copy_(kept)
+    return History(epoch, best_loss, best_epoch)
+
+
+def loss_slope(loss: Loss, outputs: Tensor, targets: Tensor) -> Tensor:
+    """Return the derivative of each member's loss by its outputs (M, N, K)."""
+    leaf = outputs.detach().requires_grad_()
+    with torch.enable_grad():
+        (slope,) = torch.autograd.grad(loss(leaf, targets).sum(), leaf)
+    return slope
+
+
+def binary_loss(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Return each member's log-loss of one logit (M, N, 1) against 0/1 targets (M, N)."""
+    losses = F.binary_cross_entropy_with_logits(outputs[..., 0], targets, reduction="none")
+    return losses.mean(1)
+
+
+# --- What is learnt ------------------------------------------------------------------------------------------------
+
+
+class LearningTask(NamedTuple):
+    """Something to be predicted from x: its value in every row, and the loss of a network's outputs."""
+
+    targets: Tensor  # (N, ...)
+    loss: Loss
+    outputs: int = 1
+
+
+def protected_task(data: Dataset, known: Dataset | None = None) -> LearningTask:
+    """Return the protected variables as something to predict, or to hide: the sum of their heads' losses.
+
+    Numbers are standardised by the rows `known`, which are all of the rows themselves by default. One more column of
+    the targets has the weights, where there are any.
+    """
+    known = data if known is None else known
+    columns = list(data.c.unbind(1))
+    for v, p in enumerate(data.protected):
+        if p.is_continuous:
+            mean, spread = centre_and_spread(known.c[:, v], known.weights)
+            columns[v] = (columns[v] - mean) / spread
+    if data.weights is not None and known.weights is not None:
+        columns.append((data.weights / known.weights.mean()).to(data.c))
+    targets = torch.stack(columns, dim=1).float()
+    return LearningTask(targets, protected_loss(data.protected), sum(map(head_width, data.protected)))
+
+
+def label_task(data: Dataset) -> LearningTask:
+    """Return the label as something to predict, or to hide; labels other than 0 and 1 are numbers."""
+    if data.y is None:
+        raise DataError("These people have no labels y, and an adversary needs them; give people with labels")
+    known = data.y[~data.y.isnan()]
+    two = bool(((known == 0) | (known == 1)).all())
+    label = Protected("label") if two else Protected("label", "continuous", ())
+    return protected_task(replace(data, c=data.y.to(data.x)[:, None], protected=(label,)))
+
+
+def head_width(p: Protected) -> int:
+    """Return how many outputs the network has for a variable: two classes need one logit, as a binary one does."""
+    return 1 if len(p.levels) == 2 else p.outputs
+
+
+def usable_columns(data: Dataset) -> Tensor:
+    """Return the columns (D,) an auxiliary may use: not withheld, and varying over the rows."""
+    varies = (data.x != data.x[:1]).any(0)
+    return varies & ~data.withheld.to(varies.device)
+
+
+def centre_and_spread(c: Tensor, weights: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Return the mean and the standard deviation of the known values of a number c (N,), weighted."""
+    known = ~c.isnan()
+    values = c[known].double()
+    share = torch.ones_like(values) if weights is None else weights[known].to(values)
+    share = share / share.sum()
+    mean = (share * values).sum()
+    spread = (share * (values - mean).square()).sum().sqrt()
+    return mean.to(c), spread.clamp(min=1e-12).to(c)
+
+
+def check_groups(data: Dataset, fitting: Dataset | None = None) -> None:
+    """Raise where a protected class has too few people to learn from among the rows that are fitted on (all)."""
+    rows = data if fitting is None else fitting
+    for v, p in enumerate(data.protected):
+        if bool(rows.c[:, v].isnan().all()):
+            raise DataError(f"Nobody's '{p.name}' is known in the fitting rows; give rows that know it, or drop it")
+        for code, level in enumerate(() if p.is_continuous else p.levels):
+            if int((rows.c[:, v] == code).sum()) < 2:
+                found = int((data.c[:, v] == code).sum())
+                raise DataError(
+                    f"Group '{level}' of '{p.name}' has too few people to learn from: {found} found, at least 10 are "
+                    "needed; merge rare classes (merge_rare, --merge-rare) or drop it"
+                )
+
+
+def protected_loss(protected: Sequence[Protected]) -> Loss:
+    """Return the sum over heads of their losses; people whose value is unknown do not count.
+
+    Where the targets have one column more than there are variables, it says how much each person counts.
+    """
+
+    def loss(outputs: Tensor, targets: Tensor) -> Tensor:  # (M, N, K), (M, N, V) -> (M,)
+        total = outputs.new_zeros(len(outputs))
+        weights = targets[..., len(protected) :]  # (M, N, 1) or nothing
+        start = 0
+        for v, p in enumerate(protected):
+            out, c = outputs[..., start : start + head_width(p)], targets[..., v]
+            known = ~c.isnan()
+            each = _head_loss(out, c.nan_to_num(), p)
+            each = each * weights[..., 0] if weights.shape[-1] else each
+            total = total + (each * known).sum(1) / known.sum(1).clamp(min=1)
+            start += head_width(p)
+        return total
+
+    return loss
+
+
+def _head_loss(out: Tensor, c: Tensor, p: Protected) -> Tensor:
+    if p.is_continuous:
+        return (out[..., 0] - c).square()
+    if head_width(p) == 1:
+        return F.binary_cross_entropy_with_logits(out[..., 0], c, reduction="none")
+    return F.cross_entropy(out.movedim(-1, 1), c.long(), reduction="none")

@@ -1,0 +1,236 @@
+"""People with a bias we control: two tables fused into one, the label of the first playing the protected variable."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from dataclasses import dataclass, field, replace
+from numbers import Integral
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from fairfox.benchmark import fusion as fusions
+from fairfox.benchmark.bias import joint_distribution
+from fairfox.benchmark.fusion import Fusion, fuse
+from fairfox.benchmark.modes import whole_number
+from fairfox.benchmark.source import SourceModel, SourceSettings, tune, with_prefix
+from fairfox.data.dataset import Dataset, Feature, Protected, Truth
+from fairfox.data.files import written_whole
+from fairfox.errors import FileError, NotFittedError, OptionError, installed_versions
+
+_FORMAT = 1  # of saved folders
+_TENSORS, _ABOUT = "generator.safetensors", "generator.json"
+
+
+@dataclass(kw_only=True)
+class SyntheticBias:
+    """Generated people whose features come from two tables, and whose two labels go together as much as asked for.
+
+    The first table's label is the protected variable c, the second one's is y; c acts on its own block of features
+    only, so that each person's counterfactual is known: the same latents, another c.
+
+    Example:
+        >>> noise = torch.randn(200, 2, generator=torch.Generator().manual_seed(0))
+        >>> source = Dataset.from_arrays(noise, None, (noise[:, 0] > 0).long())
+        >>> small = SourceSettings(width=32, depth=1)
+        >>> generator = SyntheticBias(modes=(2, 3), settings=(small, small)).fit(source, source)
+        >>> people = generator.sample(100, bias=0.5, fusion="outer", seed=1)
+        >>> people.x.shape, people.truth.counterfactual.shape
+        (torch.Size([100, 24]), torch.Size([100, 24]))
+    """
+
+    modes: tuple[int, int] | None = None  # of c's table and of y's; None: as the settings say
+    settings: tuple[SourceSettings, SourceSettings] = (SourceSettings(), SourceSettings())
+    seed: int = 0
+    _sources: tuple[SourceModel, SourceModel] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        c, y = _pair("settings", self.settings, SourceSettings, "(SourceSettings(), SourceSettings())")
+        if self.modes is not None:
+            modes = _pair("modes", self.modes, Integral, "(4, 3)")
+            c, y = replace(c, modes=modes[0]), replace(y, modes=modes[1])
+        whole_number("seed", self.seed, least=0)
+        self.settings = (c, y)
+        self.modes = (self.settings[0].modes, self.settings[1].modes)
+
+    @classmethod
+    def of(cls, c: SourceModel, y: SourceModel) -> Self:
+        """Return what fuses two tables that are modelled already."""
+        return cls(settings=(c.settings, y.settings), _sources=(c, y))
+
+    def fit(self, source_c: Dataset, source_y: Dataset) -> Self:
+        """Model both tables: continuous columns and a label each; a collapsed model is refused.
+
+        `fairfox.benchmark.source.source_of` makes a source of any table.
+        """
+        c, y = self.settings
+        self._sources = (
+            SourceModel.fit(source_c, c, seed=self.seed),
+            SourceModel.fit(source_y, y, seed=self.seed),
+        )
+        return self
+
+    @property
+    def sources(self) -> tuple[SourceModel, SourceModel]:
+        """The models of c's table and of y's."""
+        if self._sources is None:
+            raise NotFittedError("This SyntheticBias has not been fitted; call fit(source_c, source_y) first")
+        return self._sources
+
+    @staticmethod
+    def tune(source: Dataset, *, trials: int = 8, fits: int = 3, seed: int = 0) -> SourceSettings:
+        """Return the modes, width and depth for a new table, chosen as the paper does (`source.tune`)."""
+        return tune(source, trials=trials, fits=fits, seed=seed)
+
+    def keep_c(self, fusion: Fusion) -> Tensor:
+        """Return the matrix (D, D_c) with which x @ matrix is the block that depends on c."""
+        c, y = self.sources
+        return fusions.keep_c(c.block, y.block, fusion)
+
+    def keep_y(self, fusion: Fusion) -> Tensor:
+        """Return the matrix (D, D_y) with which x @ matrix is the block that does not depend on c."""
+        c, y = self.sources
+        return fusions.keep_y(c.block, y.block, fusion)
+
+    def joint(self, bias: float) -> Tensor:
+        """Return the joint distribution (K_c, K_y) of c and y, each as frequent as in its table."""
+        c, y = self.sources
+        return joint_distribution(c.shares, y.shares, bias)
+
+    def sample(
+        self, n: int, *, bias: float, fusion: Fusion = "concat", seed: int = 0, derivative: bool = False
+    ) -> Dataset:
+        """Return n people with c (N, 1), y, and their truth.
+
+        The same seed draws the same latents whatever the bias and the fusion. With more than two classes of c the
+        counterfactual is the next class, and after the last the first: the true score is then about that one other
+        class, not the worst of all, and `fairfox.benchmark.judge.make_trial` refuses such people.
+
+        Args:
+            n: how many people.
+            bias: from 0, c and y independent, to 1, as dependent as their frequencies allow.
+            fusion: "concat" puts the two blocks side by side, "outer" multiplies them out.
+            seed: same seed, same people.
+            derivative: whether to work out the true dx/dc too, (N, D, 1), or one column per class.
+        """
+        n, seed = whole_number("n", n), whole_number("seed", seed, least=0)
+        source_c, source_y = self.sources
+        z_c, z_y, c, y = _draw(n, self.joint(bias), (source_c.settings.latent, source_y.settings.latent), seed)
+        with torch.no_grad():
+            x_y = source_y.vae.decode(z_y, source_y.vae.code(y))
+            x = fuse(self._block_c(z_c, c), x_y, fusion)
+            other = fuse(self._block_c(z_c, (c + 1) % len(source_c.levels)), x_y, fusion)
+            dx_dc = self._derivative(z_c, c, x_y, fusion) if derivative else None
+        names = fusions.fused_names(
+            [f"c: {name}" for name in source_c.columns], [f"y: {name}" for name in source_y.columns], fusion
+        )
+        levels = tuple(f"{level:g}" for level in source_c.levels)
+        return Dataset(
+            x=x,
+            c=c[:, None].to(x),
+            protected=(Protected("c", "binary" if len(levels) == 2 else "categorical", levels),),
+            features=tuple(Feature(name, "continuous", j, j + 1) for j, name in enumerate(names)),
+            y=y.to(x),
+            truth=Truth(other, dx_dc),
+        )
+
+    def _block_c(self, z: Tensor, c: Tensor) -> Tensor:
+        vae = self.sources[0].vae
+        return vae.decode(z, vae.code(c))
+
+    def _derivative(self, z: Tensor, c: Tensor, x_y: Tensor, fusion: Fusion) -> Tensor:
+        """Return the true dx/dc (N, D, 1) along the relaxed c, from class 0 to class 1.
+
+        With K classes (N, D, K): column k points from the person's own class to class k, and is 0 for their own.
+        """
+        vae = self.sources[0].vae
+        own, codes = vae.code(c), vae.code(torch.arange(vae.classes))  # (N, K - 1), (K, K - 1)
+
+        def features(code: Tensor) -> Tensor:
+            return fuse(vae.decode(z, code), x_y, fusion)
+
+        directions = [codes[1:].expand_as(own)] if vae.classes == 2 else [code - own for code in codes]
+        with (
+            warnings.catch_warnings()
+        ):  # torch compiles its rules of differentiation with what it calls deprecated itself
+            warnings.filterwarnings("ignore", category=DeprecationWarning, module="torch")
+            # forward mode: one pass for all D features
+            return torch.stack(
+                [torch.func.jvp(features, (own,), (towards.contiguous(),))[1] for towards in directions], dim=2
+            )
+
+    def save(self, folder: str | Path) -> None:
+        """Write the fitted generator into a folder: tensors as safetensors, everything else as JSON."""
+        from safetensors.torch import save_file
+
+        if taken := next((path for path in (Path(folder), *Path(folder).parents) if path.is_file()), None):
+            raise FileError(f"'{taken}' is a file; give a folder to save the generator in")
+        tensors = {f"{side}.{k}": v for side, s in self._by_side() for k, v in s.tensors().items()}
+        about = {
+            "format": _FORMAT,
+            "versions": installed_versions("fairfox", "torch", "scikit-learn"),
+            "seed": self.seed,
+            "sources": {side: s.description() for side, s in self._by_side()},
+        }
+        with written_whole(Path(folder) / _TENSORS) as temporary:
+            save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, temporary)
+        with written_whole(Path(folder) / _ABOUT) as temporary:
+            temporary.write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Self:
+        """Return the generator that was saved in a folder."""
+        about, tensors = _read(Path(folder))
+        try:
+            c, y = (
+                SourceModel.restored(about["sources"][side], with_prefix(tensors, f"{side}.")) for side in ("c", "y")
+            )
+            restored = cls.of(c, y)
+            restored.seed = whole_number("seed", about["seed"], least=0)
+        except (LookupError, ArithmeticError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+            first_line = (str(error) or type(error).__name__).splitlines()[0]
+            raise FileError(
+                f"'{_ABOUT}' and '{_TENSORS}' in {folder} do not describe one generator ({first_line}); save it again"
+            ) from error
+        return restored
+
+    def _by_side(self) -> tuple[tuple[str, SourceModel], tuple[str, SourceModel]]:
+        c, y = self.sources
+        return ("c", c), ("y", y)
+
+
+def _draw(n: int, joint: Tensor, latents: tuple[int, int], seed: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return what people are made of: a latent for each block, and their two labels as class numbers."""
+    generator = torch.Generator().manual_seed(seed)
+    z_c, z_y = (torch.randn(n, size, generator=generator) for size in latents)
+    ends = joint.flatten().cumsum(0)
+    position = torch.rand(n, generator=generator, dtype=torch.float64) * ends[-1]
+    cell = torch.searchsorted(ends, position, right=True).clamp(max=joint.numel() - 1)
+    return z_c, z_y, cell // joint.shape[1], cell % joint.shape[1]
+
+
+def _pair(name: str, given: object, kind: type, example: str) -> tuple[Any, Any]:
+    """Return what was given for c's table and for y's, or say that two were expected."""
+    if not isinstance(given, tuple | list) or len(given) != 2 or not all(isinstance(item, kind) for item in given):
+        raise OptionError(f"{name} is {given!r}; expected two, for c's table and for y's: {name}={example}")
+    return given[0], given[1]
+
+
+def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    if missing := [name for name in (_ABOUT, _TENSORS) if not (folder / name).is_file()]:
+        raise FileError(f"There is no '{missing[0]}' in {folder}; give a folder that SyntheticBias.save wrote")
+    try:
+        about = json.loads((folder / _ABOUT).read_text(encoding="utf-8"))
+        tensors = load_file(folder / _TENSORS)
+    except (ValueError, RecursionError, SafetensorError) as error:
+        raise FileError(f"The generator in {folder} is damaged ({error}); save it again") from error
+    if not isinstance(about, dict) or about.get("format") != _FORMAT:
+        version = about.get("format") if isinstance(about, dict) else None
+        raise FileError(f"'{_ABOUT}' in {folder} has format {version}; this version of fairfox reads {_FORMAT}")
+    return about, tensors

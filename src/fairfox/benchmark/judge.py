@@ -1,0 +1,319 @@
+"""How well scores agree with the truth: average precision, its curve, rank correlation and NDCG; judging a test.
+
+Pure functions over tensors or arrays, one value per individual; higher scores mean less fair. Equal scores share their
+rank, so the order of the rows never matters. `judge` puts any fairness test before people whose truth is known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from fairfox.benchmark.fusion import Fusion
+from fairfox.benchmark.modes import whole_number
+from fairfox.benchmark.truth import (
+    TargetTraining,
+    biased_labels,
+    individual_fairness_score,
+    train_target,
+    unbiased_spread,
+)
+from fairfox.data.dataset import Dataset
+from fairfox.errors import DataError, OptionError, ShapeError
+from fairfox.models.protocol import Model
+
+Values = NDArray[np.float64]
+Given = Tensor | ArrayLike
+
+
+class Judgeable(Protocol):
+    """Anything with `fit` and `score`: what `fit` returns does not matter, scores may be tensors, arrays or lists."""
+
+    def fit(self, data: Dataset, /) -> object:
+        """Learn from the fitting rows (x and c)."""
+        ...
+
+    def score(self, model: Model, data: Dataset, /) -> Given:
+        """Return (N,): higher is less fair; NaN for people about whom the test cannot say anything."""
+        ...
+
+
+class Generator(Protocol):
+    """Where people with a known truth come from (`fairfox.benchmark.generator.SyntheticBias`)."""
+
+    def sample(self, n: int, *, bias: float, fusion: Fusion, seed: int, derivative: bool) -> Dataset:
+        """Return n people with labels, a protected variable and their truth, with or without the true dx/dc."""
+        ...
+
+    def keep_y(self, fusion: Fusion) -> Tensor:
+        """Return the projection (D, P) that leaves nothing of the protected variable."""
+        ...
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a fairness test is judged by: an unfair and a fair target, and people whose truth is known.
+
+    The test learns from `fitting` and scores `people` (generated, with truth) for both targets. Truly unfair is whoever
+    has |f(x) - f(x')| above the threshold (`fairfox.benchmark.truth.unbiased_spread`).
+    """
+
+    fitting: Dataset
+    people: Dataset
+    unfair: Model
+    fair: Model
+    threshold: float
+
+
+@dataclass(frozen=True)
+class Judged:
+    """How well a test did: AP separates the unfair model's people from the fair model's, rho ranks people in one model.
+
+    Everyone counts twice in the arrays: first as treated by the unfair target, then by the fair one.
+    """
+
+    ap: float  # average precision over both models' people together
+    prevalence: float  # share of the truly unfair among them: the AP of a test that knows nothing
+    rho: float  # Spearman of the score with the true |f(x) - f(x')| inside the unfair model
+    ap_within: float  # average precision inside the unfair model
+    labels: NDArray[np.bool_]  # (2N,) truly unfair
+    truth: Values  # (2N,) |f(x) - f(x')|
+    scores: Values  # (2N,) -inf for people without a score
+
+
+class PrecisionRecall(NamedTuple):
+    """Precision and recall when everyone who scores at least the threshold is flagged; thresholds rise.
+
+    As in scikit-learn, precision and recall end with one more point, (1, 0): nobody flagged.
+    """
+
+    precision: Values
+    recall: Values
+    thresholds: Values
+
+
+def precision_recall(truth: Given, scores: Given, *, abstained: Given | None = None) -> PrecisionRecall:
+    """Return precision and recall at every score that occurs.
+
+    Args:
+        truth: 1 or True for the people who are treated unfairly, 0 or False for the others.
+        scores: higher means less fair.
+        abstained: True for people without a score: they come last, at the threshold -inf, whatever their score says.
+    """
+    from sklearn.metrics import precision_recall_curve
+
+    positive, thresholds, ranks = _order(truth, scores, abstained)
+    if not positive.any():
+        return PrecisionRecall(
+            np.append(np.zeros(len(thresholds)), 1.0), np.append(np.full(len(thresholds), np.nan), 0.0), thresholds
+        )
+    precision, recall, _ = precision_recall_curve(positive, ranks)
+    return PrecisionRecall(precision, recall, thresholds)
+
+
+def average_precision(truth: Given, scores: Given, *, abstained: Given | None = None) -> float:
+    """Return the mean precision over the recall gained at each threshold; NaN when the truth holds no positive.
+
+    The arguments are those of `precision_recall`; a perfect order gives 1, a random one the share of positives.
+    """
+    from sklearn.metrics import average_precision_score
+
+    positive, _, ranks = _order(truth, scores, abstained)
+    return float(average_precision_score(positive, ranks)) if positive.any() else float("nan")
+
+
+def spearman(a: Given, b: Given) -> float:
+    """Return the rank correlation of a and b, equal values sharing their mean rank; NaN when either is constant."""
+    from scipy.stats import spearmanr
+
+    left, right = _numbers(a, "a"), _numbers(b, "b")
+    _same_length(a=left, b=right)
+    constant = (left == left[0]).all() or (right == right[0]).all()
+    return float("nan") if constant else float(spearmanr(left, right).statistic)
+
+
+def ndcg(relevance: Given, scores: Given) -> float:
+    """Return the discounted gain of the order of the scores over the best possible; NaN when nothing is relevant.
+
+    Gains are the relevances themselves, discounted by log2(1 + rank); equal scores share the mean of their discounts.
+    """
+    from sklearn.metrics import ndcg_score
+
+    gains, ranked = _numbers(relevance, "relevance"), _numbers(scores, "scores")
+    _same_length(relevance=gains, scores=ranked)
+    if (gains < 0).any():
+        raise DataError(f"relevance holds {gains.min():g}; expected no negative values")
+    return float(ndcg_score([gains], [ranked])) if gains.any() else float("nan")
+
+
+def make_trial(
+    generator: Generator,
+    *,
+    bias: float,
+    fusion: Fusion,
+    rows: tuple[int, int, int] = (10_000, 2_000, 5_000),
+    width: int = 64,
+    depth: int = 2,
+    seed: int = 0,
+    training: TargetTraining | None = None,
+) -> Trial:
+    """Return a trial over generated people: an unfair target, a perfectly fair one, and the threshold of bias 0.
+
+    Targets are trained and tests fitted as in Table 1: tests learn from all the people that targets are trained or
+    stopped on. The protected variable must have two classes: with more, the truth knows one counterfactual of each
+    person, while tests give the worst over all other classes.
+
+    Args:
+        generator: what people are drawn from.
+        bias: how much the label depends on the protected variable, 0 to 1.
+        fusion: how the features of both are put together, "concat" or "outer".
+        rows: how many people targets learn from, are stopped on, and are tested on.
+        width: units of each hidden layer of the targets.
+        depth: hidden layers of the targets.
+        seed: same seed, same machine, same trial.
+        training: how targets are trained; by default as in Table 1.
+    """
+    train, valid, tested = _checked_rows(rows)
+
+    def draw(bias: float, *, derivative: bool) -> tuple[Dataset, Dataset]:
+        """Return people to learn from, and people to test on, these with the true dx/dc where it is asked for."""
+        fitting = generator.sample(train + valid, bias=bias, fusion=fusion, seed=2 * seed, derivative=False)
+        _check_two_classes(fitting)
+        return fitting, generator.sample(tested, bias=bias, fusion=fusion, seed=2 * seed + 1, derivative=derivative)
+
+    def target(fitting: Dataset, projection: Tensor | None = None) -> Model:
+        how = {"width": width, "depth": depth, "seed": seed}
+        return train_target(fitting[:train], valid=fitting[train:], projection=projection, training=training, **how)
+
+    (fitting, people), (unbiased, unbiased_people) = draw(bias, derivative=True), draw(0.0, derivative=False)
+    return Trial(
+        fitting=fitting,
+        people=people,
+        unfair=target(fitting),
+        fair=target(fitting, generator.keep_y(fusion)),
+        threshold=unbiased_spread(target(unbiased), unbiased_people),
+    )
+
+
+def _checked_rows(rows: tuple[int, int, int]) -> tuple[int, int, int]:
+    if not isinstance(rows, tuple | list) or len(rows) != 3:
+        raise OptionError(f"rows is {rows!r}; give three numbers of people: to learn from, to stop on, to test on")
+    train, valid, tested = (whole_number(f"rows[{index}]", count) for index, count in enumerate(rows))
+    return train, valid, tested
+
+
+def _check_two_classes(people: Dataset) -> None:
+    if [p.kind for p in people.protected] != ["binary"]:
+        classes = " and ".join(f"'{p.name}' ({len(p.levels)} classes)" for p in people.protected) or "nothing"
+        raise DataError(
+            f"Protected is {classes}; a trial needs one variable of two classes, as only then |f(x) - f(x')| is what "
+            "tests measure: merge the classes of the table that gives c"
+        )
+
+
+def judge(test: Judgeable, trial: Trial, *, fitted: bool = False) -> Judged:
+    """Return how well a fairness test finds the people who are truly treated unfairly.
+
+    Pooled protocol: the same people are scored for the unfair and for the fair target, and average precision is taken
+    over both together. Within-model protocol: rank correlation and average precision inside the unfair target. People
+    without a score are ranked below all others and counted: those that a test with `measure` abstains from (its tensors
+    hold 0.0 for them), and those whose score is NaN.
+
+    Args:
+        test: any object with `fit` and `score`; where it has `measure` (`fairfox.fairtests.protocol`), that is used.
+        trial: the two targets and their people.
+        fitted: the test has been fitted already.
+    """
+    _check_judgeable(test, ("score",) if fitted else ("fit", "score"))
+    if not fitted:
+        test.fit(trial.fitting)
+    targets = (trial.unfair, trial.fair)
+    ifs = [individual_fairness_score(model, trial.people) for model in targets]
+    labels = np.concatenate([biased_labels(score, trial.threshold).numpy(force=True) for score in ifs])
+    truth = np.concatenate([_numbers(score, "truth") for score in ifs])
+    scores = np.concatenate([_scores(test, model, trial.people) for model in targets])
+    unfair = slice(0, len(trial.people))
+    return Judged(
+        ap=average_precision(labels, scores),
+        prevalence=float(labels.mean()),
+        rho=spearman(scores[unfair], truth[unfair]),
+        ap_within=average_precision(labels[unfair], scores[unfair]),
+        labels=labels,
+        truth=truth,
+        scores=scores,
+    )
+
+
+def _check_judgeable(test: object, methods: tuple[str, ...]) -> None:
+    if isinstance(test, type):
+        raise OptionError(f"{test.__name__} is a class; give an object of it: judge({test.__name__}(), trial)")
+    for method in methods:
+        if not callable(getattr(test, method, None)):
+            raise OptionError(
+                f"A {type(test).__name__} has no {method}; a fairness test has fit(data) and score(model, data)"
+            )
+
+
+def _scores(test: Judgeable, model: Model, people: Dataset) -> Values:
+    """Return a test's scores (N,), -inf for people without one."""
+    measure = getattr(test, "measure", None)
+    measured = None if measure is None else measure(model, people)
+    values = _array(test.score(model, people) if measured is None else measured.score, "scores")
+    if len(values) != len(people):
+        raise ShapeError(f"The test gave {len(values)} scores for {len(people)} individuals; give one each, in order")
+    gone = np.isnan(values)
+    if measured is not None:
+        gone |= measured.abstained.numpy(force=True)
+    return np.where(gone, -np.inf, values)
+
+
+def _order(truth: Given, scores: Given, abstained: Given | None) -> tuple[Values, Values, NDArray[np.int64]]:
+    """Return the truth, every score that occurs in rising order, and the position among them of each person's."""
+    positive = _binary(truth)
+    if abstained is None:
+        values = _numbers(scores, "scores")
+    else:
+        mask, values = _binary(abstained, "abstained") == 1.0, _array(scores, "scores")
+        _same_length(scores=values, abstained=mask)
+        values = _complete(np.where(mask, -np.inf, values), "scores")
+    _same_length(truth=positive, scores=values)
+    thresholds, ranks = np.unique(values, return_inverse=True)  # -inf, who abstained, is a rank like any other
+    return positive, thresholds, ranks
+
+
+def _binary(values: Given, name: str = "truth") -> Values:
+    numbers = _numbers(values, name)
+    if not np.isin(numbers, (0.0, 1.0)).all():
+        raise DataError(f"{name} holds values other than 0 and 1; give one 0 or 1 (or False or True) per individual")
+    return numbers
+
+
+def _numbers(values: Given, name: str) -> Values:
+    return _complete(_array(values, name), name)
+
+
+def _complete(numbers: Values, name: str) -> Values:
+    if unknown := int(np.isnan(numbers).sum()):
+        raise DataError(
+            f"{name} holds {unknown} missing values (NaN); leave those individuals out or mark them abstained"
+        )
+    return numbers
+
+
+def _array(values: Given, name: str) -> Values:
+    array = np.asarray(
+        values.cpu().double().numpy(force=True) if isinstance(values, Tensor) else values, dtype=np.float64
+    )
+    if array.ndim != 1 or not len(array):
+        raise ShapeError(f"{name} has shape {array.shape}; expected one value for each of at least one individual")
+    return array
+
+
+def _same_length(**arrays: NDArray[np.generic]) -> None:
+    (first, a), (second, b) = arrays.items()
+    if len(a) != len(b):
+        raise ShapeError(f"{len(a)} values in {first} and {len(b)} in {second}; give one each per individual, in order")

@@ -1,0 +1,330 @@
+"""A table with a label, made into a source: a generator of its mode probabilities."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
+from numbers import Real
+from statistics import fmean
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fairfox.benchmark.cvae import ConditionalVAE, Training, relative_spread, train_vae
+from fairfox.benchmark.fusion import Block
+from fairfox.benchmark.modes import ModeEncoding, finite_number, whole_number
+from fairfox.data.dataset import Dataset
+from fairfox.data.table import Series, column, floats, levels_of, load_table, missing, places_of
+from fairfox.errors import DataError, OptionError
+
+_log = logging.getLogger("fairfox")
+
+_COLLAPSED = 0.25  # of the real spread: below it the latent hardly matters, and people hardly differ
+_LIVELY = 0.5  # of the real spread: what settings must give to be chosen
+_FEWEST = 2  # rows a class must have
+
+
+@dataclass(frozen=True)
+class SourceSettings:
+    """How a table is modelled: modes per feature, the networks, and the weight of the divergence."""
+
+    modes: int = 3
+    width: int = 128
+    depth: int = 2
+    kl_weight: float = 0.1
+    latent: int = 8
+
+    def __post_init__(self) -> None:
+        for name in ("modes", "width", "depth", "latent"):
+            whole_number(name, getattr(self, name))
+        finite_number("kl_weight", self.kl_weight, above_zero=True)
+
+
+# Modes and depth as in the paper, its widths up to 256; latent and weights of the divergence it does not print.
+PAPER_SETTINGS: Mapping[str, SourceSettings] = MappingProxyType(
+    {
+        "backache": SourceSettings(modes=3, width=186, depth=6),
+        "credit": SourceSettings(modes=7, width=256, depth=3),
+        "australian": SourceSettings(modes=5, width=256, depth=5),
+        "wdbc": SourceSettings(modes=4, width=256, depth=1),
+        "magic": SourceSettings(modes=2, width=256, depth=2, kl_weight=0.3),
+    }
+)
+
+
+def source_of(table: object, *, label: str, columns: Sequence[str] | None = None) -> Dataset:
+    """Return a table as a source of `SyntheticBias`: its columns of numbers as x, its label as y.
+
+    Numbers stay in their own units. A label of texts becomes class numbers in alphabetical order; of two classes, the
+    second is 1.
+
+    Args:
+        table: a CSV, Parquet or Arrow file, a pandas, polars or pyarrow table, or a 2-D array.
+        label: the column with each row's class.
+        columns: the columns to learn from; by default all that hold numbers, others are left out.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> table = pa.table({"age": [31, 45, 28], "town": ["Ulm", "Bonn", "Ulm"], "paid": ["yes", "no", "yes"]})
+        >>> source = source_of(table, label="paid")
+        >>> source.names, source.y.tolist()
+        (('age',), [1.0, 0.0, 1.0])
+    """
+    frame = load_table(table)
+    classes = _complete(column(frame, label), label)
+    y = floats(classes) if classes.dtype.is_numeric() else places_of(classes, levels_of(classes))
+    if columns is None:
+        others = [name for name in frame.columns if name != label]
+        names = [name for name in others if frame.schema[name].is_numeric()]
+        if left_out := [name for name in others if name not in names]:
+            _log.info("Columns that hold no numbers are left out: %s", ", ".join(left_out))
+    else:
+        names = [columns] if isinstance(columns, str) else list(columns)
+        if not names or label in names or len(set(names)) < len(names):
+            raise OptionError(f"columns is {names!r}; name one or more, none twice, and not the label '{label}'")
+    if not names:
+        raise DataError(f"The table has no column of numbers beside the label '{label}'; a source needs at least one")
+    features = [_complete(column(frame, name), name) for name in names]
+    if odd := [series for series in features if not series.dtype.is_numeric()]:
+        raise DataError(f"Column '{odd[0].name}' holds no numbers ({odd[0].dtype}); a source learns from numbers")
+    return Dataset.from_arrays(
+        np.column_stack([floats(series) for series in features]), None, y.astype(float), names=names
+    )
+
+
+def _complete(series: Series, name: str) -> Series:
+    if gaps := int(missing(series).sum()):
+        raise DataError(f"Column '{name}' misses {gaps} value(s); drop those rows or fill them in first")
+    return series
+
+
+@dataclass(frozen=True)
+class SourceModel:
+    """A fitted generator of one table's encoded rows, given their label.
+
+    Example:
+        >>> noise = torch.randn(200, 3, generator=torch.Generator().manual_seed(0))
+        >>> source = Dataset.from_arrays(noise, None, (noise[:, 0] > 0).long(), names=["a", "b", "c"])
+        >>> model = SourceModel.fit(source, SourceSettings(modes=2, width=32, depth=1))
+        >>> x, labels = model.sample(100, seed=1)
+        >>> x.shape, model.columns[:2]
+        (torch.Size([100, 6]), ('a mode 1', 'a mode 2'))
+    """
+
+    settings: SourceSettings
+    names: tuple[str, ...]  # of the original features
+    levels: tuple[float, ...]  # the label's values; a class is its position among them
+    shares: Tensor  # (K,) of the classes
+    rows: int  # it was fitted on
+    encoding: ModeEncoding
+    vae: ConditionalVAE
+    spread: float  # of generated rows, as a share of the real ones'
+
+    @classmethod
+    def fit(
+        cls, source: Dataset, settings: SourceSettings, *, seed: int = 0, training: Training | None = None
+    ) -> SourceModel:
+        """Return a generator fitted on a table of continuous columns with a label; refuse one that collapsed."""
+        fitted = cls._fitted(source, settings, training or Training(), seed)
+        if not fitted.spread >= _COLLAPSED:
+            raise DataError(
+                f"The generator collapsed: within a class its rows vary {fitted.spread:.0%} as much as the real ones, "
+                f"at least {_COLLAPSED:.0%} is needed. The decoder ignores its latent, so that all people of a class "
+                f"are the same; lower kl_weight ({settings.kl_weight:g}) or depth ({settings.depth})"
+            )
+        return fitted
+
+    @classmethod
+    def _fitted(cls, source: Dataset, settings: SourceSettings, training: Training, seed: int) -> SourceModel:
+        levels, labels = _classes(source)
+        encoding = ModeEncoding.fit(source.x, modes=settings.modes, seed=seed)
+        real = encoding.encode(source.x).float().cpu()
+        vae = _network(encoding, len(levels), settings, seed)
+        train_vae(vae, real, labels, replace(training, kl_weight=settings.kl_weight), seed=seed)
+        shares = torch.bincount(labels).double() / len(labels)
+        names = tuple(f.name for f in source.features)
+        fitted = cls(settings, names, levels, shares, len(labels), encoding, vae, math.nan)
+        generated, drawn = fitted.sample(5000, seed=seed)
+        return replace(fitted, spread=relative_spread(generated, drawn, real, labels))
+
+    @property
+    def block(self) -> Block:
+        """How many columns it generates, and what they sum to."""
+        return Block(self.encoding.features * self.encoding.modes, self.encoding.features)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The name of every generated column: "age mode 1"."""
+        return tuple(f"{name} mode {g + 1}" for name in self.names for g in range(self.encoding.modes))
+
+    def sample(self, n: int, *, seed: int = 0) -> tuple[Tensor, Tensor]:
+        """Return n encoded rows (N, F * G) and their class numbers (N,), classes as frequent as in the table."""
+        generator = torch.Generator().manual_seed(seed)
+        z = torch.randn(n, self.settings.latent, generator=generator)
+        labels = torch.multinomial(self.shares, n, replacement=True, generator=generator)
+        with torch.no_grad():
+            return self.vae.decode(z, self.vae.code(labels)), labels
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return all that was fitted, by name."""
+        arrays = {"shares": self.shares} | {f"encoding.{k}": v for k, v in vars(self.encoding).items()}
+        return arrays | {f"vae.{k}": v for k, v in self.vae.state_dict().items()}
+
+    def description(self) -> dict[str, object]:
+        """Return what else there is to know about it, as JSON has it."""
+        about = {"names": list(self.names), "levels": list(self.levels), "rows": self.rows, "spread": self.spread}
+        return {"settings": asdict(self.settings), **about}
+
+    @classmethod
+    def restored(cls, description: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> SourceModel:
+        """Return the generator that `description` and `tensors` came from."""
+        _check_stored(description, tensors)
+        settings = SourceSettings(**description["settings"])
+        encoding = ModeEncoding(**with_prefix(tensors, "encoding."))
+        vae = _network(encoding, len(description["levels"]), settings, seed=0)
+        vae.load_state_dict(with_prefix(tensors, "vae."))
+        vae.requires_grad_(False)
+        return cls(
+            settings,
+            names=tuple(description["names"]),
+            levels=tuple(description["levels"]),
+            shares=tensors["shares"],
+            rows=description["rows"],
+            encoding=encoding,
+            vae=vae,
+            spread=float(description["spread"]),
+        )
+
+
+def generator_score(model: SourceModel, *, pairs: int = 10_000, repeats: int = 1, seed: int = 0) -> float:
+    """Return how well the label can be predicted from generated rows, the paper's "model score": 0.5 is chance.
+
+    A random forest learns the label from generated pairs (x, label); its balanced accuracy is measured on 5 000 other
+    generated pairs, and averaged over `repeats` draws. Real rows are not used: what is measured is how hard the task is
+    that the generator sets. The paper says neither which classifier it used nor how many pairs.
+    """
+    from sklearn.ensemble import RandomForestClassifier
+    from sklearn.metrics import balanced_accuracy_score
+
+    scores = []
+    for draw in range(repeats):
+        x, labels = (t.numpy() for t in model.sample(pairs, seed=2 * (seed + draw) + 1))
+        new_x, new_labels = (t.numpy() for t in model.sample(5000, seed=2 * (seed + draw) + 2))
+        forest = RandomForestClassifier(100, random_state=seed + draw).fit(x, labels)
+        scores.append(float(balanced_accuracy_score(new_labels, forest.predict(new_x))))
+    return fmean(scores)
+
+
+def tune(source: Dataset, *, trials: int = 8, fits: int = 3, seed: int = 0) -> SourceSettings:
+    """Return the modes, width and depth, of `trials` drawn at random, whose generated rows predict the label best.
+
+    That is the paper's rule: the highest accuracy of a simple classifier that learns the label from generated pairs
+    (`generator_score`). Each candidate is fitted as `SourceModel.fit` does, `fits` times, and counts by its mean score:
+    models of small tables differ much from fit to fit. Beyond the paper, rows must vary: no fit may have collapsed, and
+    on average rows vary at least half as much as the real ones. A collapsed generator gives every class one row, tells
+    the label perfectly, and would always win. The scores of all candidates are logged.
+    """
+    whole_number("trials", trials)
+    whole_number("fits", fits)
+    generator = torch.Generator().manual_seed(seed)
+    best: tuple[float, SourceSettings] | None = None
+    for _ in range(trials):
+        settings = _drawn(generator)
+        score, lively = _tried(source, settings, [seed + fit for fit in range(fits)])
+        if lively and (best is None or score > best[0]):
+            best = score, settings
+    if best is None:
+        raise DataError(
+            f"None of {trials} settings gave rows that vary half as much as the real ones; give more trials, or fit "
+            "with a smaller kl_weight"
+        )
+    return best[1]
+
+
+def _tried(source: Dataset, settings: SourceSettings, seeds: Sequence[int]) -> tuple[float, bool]:
+    """Return a candidate's mean score over one fit per seed, and whether its rows vary enough."""
+    models = [SourceModel._fitted(source, settings, Training(), seed) for seed in seeds]
+    smallest, spread = min(m.spread for m in models), fmean(m.spread for m in models)
+    lively = smallest >= _COLLAPSED and spread >= _LIVELY
+    scores = [generator_score(m, pairs=min(m.rows, 2000), seed=s) for m, s in zip(models, seeds, strict=True)]
+    summary = f"score {fmean(scores):.3f}, spread {spread:.2f}, at least {smallest:.2f}"
+    _log.info("%s: %s%s", settings, summary, "" if lively else "; left out, as rows vary too little")
+    return fmean(scores), lively
+
+
+def _drawn(generator: torch.Generator) -> SourceSettings:
+    """Return modes from 2 to 7, a width from 32 to 256 (evenly in its logarithm) and a depth from 1 to 4."""
+    modes = int(torch.randint(2, 8, (1,), generator=generator))
+    width = int(32 * 8 ** float(torch.rand(1, generator=generator)))
+    return SourceSettings(modes=modes, width=width, depth=int(torch.randint(1, 5, (1,), generator=generator)))
+
+
+def with_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """Return the tensors whose names begin with the prefix, by the rest of their names."""
+    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+
+
+def _network(encoding: ModeEncoding, classes: int, settings: SourceSettings, seed: int) -> ConditionalVAE:
+    return ConditionalVAE(
+        features=encoding.features,
+        modes=encoding.modes,
+        classes=classes,
+        width=settings.width,
+        depth=settings.depth,
+        latent=settings.latent,
+        seed=seed,
+    )
+
+
+def _classes(source: Dataset) -> tuple[tuple[float, ...], Tensor]:
+    """Return the label's values and each row's class number (N,), having refused what cannot be a source."""
+    if not isinstance(source, Dataset):
+        raise DataError(
+            f"A {type(source).__name__} is not a source yet; give source_of(table, label=...) of "
+            "fairfox.benchmark.source, which reads files and tables"
+        )
+    odd = [f.name for f in source.features if f.kind != "continuous" or f.has_missing]
+    if odd:
+        raise DataError(f"'{odd[0]}' is a category or has missing values; keep complete continuous columns only")
+    if source.y is None:
+        raise DataError("The table has no label; give y, one class per row")
+    if not bool(source.y.isfinite().all()):
+        raise DataError("The label of some rows is missing; drop those rows")
+    levels, labels, counts = source.y.cpu().unique(return_inverse=True, return_counts=True)
+    if len(levels) < 2 or int(counts.min()) < _FEWEST:
+        raise DataError(
+            f"The label has {len(levels)} value(s), the rarest in {int(counts.min())} row(s); "
+            f"expected two or more classes of at least {_FEWEST} rows each"
+        )
+    return tuple(float(v) for v in levels), labels
+
+
+def _check_stored(description: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+    """Raise a DataError, or an OptionError, unless description and tensors of a source fit together.
+
+    Of the networks only that their values are finite: torch itself checks their shapes.
+    """
+    names, levels, weights = description["names"], description["levels"], tensors["encoding.weights"]
+    if odd := [name for name, tensor in tensors.items() if not bool(tensor.isfinite().all())]:
+        raise DataError(f"'{odd[0]}' holds values that are not finite")
+    if weights.ndim != 2:
+        raise DataError(f"'encoding.weights' has {weights.ndim} dimension(s), expected features and modes")
+    features, modes = weights.shape
+    if not isinstance(names, list) or len(names) != features or not all(isinstance(name, str) for name in names):
+        raise DataError(f"the names are {names!r}, expected one for each of {features} feature(s)")
+    if description["settings"]["modes"] != modes:
+        raise DataError(
+            f"the settings say {description['settings']['modes']!r} modes and 'encoding.weights' has {modes}"
+        )
+    if not all(isinstance(v, Real) for v in levels) or len(levels) < 2 or not all(a < b for a, b in pairwise(levels)):
+        raise DataError(f"the levels are {levels!r}, expected two or more rising numbers")
+    shapes = {"shares": (len(levels),), "encoding.means": weights.shape, "encoding.variances": weights.shape}
+    for name, shape in shapes.items():
+        if tensors[name].shape != shape:
+            raise DataError(f"'{name}' has shape {tuple(tensors[name].shape)}, expected {tuple(shape)}")

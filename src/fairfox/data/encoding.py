@@ -1,0 +1,525 @@
+"""Table to tensors and back: scaling, one-hot blocks, protected columns.
+
+How columns are read: text, booleans, categories and numbers with at most two values are categorical, other
+numbers continuous; `categorical` and `continuous` overrule this. Missing values: a category of their own, or the
+mean plus a column "is missing". A category that the encoding has not seen becomes an empty block (it decodes to
+missing). Constant columns stay (the model needs them) and carry no information.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from fairfox.data.contrasts import CONTRASTS
+from fairfox.data.dataset import Dataset, Feature, FeatureKind, expand_blocks, project_blocks
+from fairfox.data.frames import Template
+from fairfox.data.protected import column_of, compare_with_largest, read_variables
+from fairfox.data.sources import ProtectedSource
+from fairfox.data.table import (
+    Level,
+    Series,
+    Table,
+    column,
+    floats,
+    levels_of,
+    load_table,
+    missing,
+    objects,
+    places_of,
+)
+from fairfox.errors import ColumnError, DataError, OptionError, did_you_mean
+
+_MOST_DECIMALS = 9
+_FEW_LEVELS = 50  # that many categories are always allowed
+_LARGE = 1 << 21  # values, from which on threads are worth their start
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """A fitted encoding: `encode` a table into a Dataset, bring x back as `matrix` or `table`."""
+
+    features: tuple[Feature, ...]
+    sources: tuple[ProtectedSource, ...]
+    label: str | None
+    label_values: tuple[Level, ...] | None
+    id_column: str | None
+    fitted_on: Table = field(repr=False, compare=False)  # the model's columns, for the kind and dtypes of data frames
+    dtype: torch.dtype = torch.float32
+    seed: int = 0  # of the draws in `expand`
+    weights: str | None = None  # the column that says how many people each row stands for
+
+    @property
+    def width(self) -> int:
+        """D: how many columns x has."""
+        return self.features[-1].stop if self.features else 0
+
+    def for_table(self, table: Table) -> Encoding:
+        """Return the encoding that gives models tables like this one, which has their columns.
+
+        pandas categories get all levels of the fitting rows, since people may be moved to any.
+        """
+        own = table.select(list(self.columns))
+        if own.implementation.is_pandas():
+            native, wider = own.to_native(), {}
+            for f in self.features:
+                if f.kind == "categorical" and hasattr(native[f.name], "cat"):
+                    known = set(native[f.name].cat.categories)
+                    new = [level for level in f.levels if level is not None and level not in known]
+                    wider[f.name] = native[f.name].cat.add_categories(new)
+            own = load_table(native.assign(**wider)) if wider else own
+        return replace(self, fitted_on=own)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns a model receives, in order."""
+        return tuple(f.name for f in self.features)
+
+    @cached_property
+    def blocks(self) -> tuple[slice, ...]:
+        """The one-hot blocks among x's columns."""
+        return tuple(f.columns for f in self.features if f.kind == "categorical")
+
+    @cached_property
+    def withheld(self) -> Tensor:
+        """Which columns of x (D,) the auxiliary must not see: those a protected variable was read from."""
+        hidden = {name for s in self.sources for name in s.columns}
+        out = torch.zeros(self.width, dtype=torch.bool)
+        for f in self.features:
+            out[f.columns] = f.name in hidden
+        return out
+
+    @cached_property
+    def template(self) -> Template:
+        """The data frames that a model on tables receives; tables from files need pandas for it."""
+        return Template.of(self.fitted_on)
+
+    def encode(self, table: Table, *, device: str = "cpu") -> Dataset:
+        """Return the individuals of a table as tensors, the features on a device.
+
+        The table may lack the protected columns (their values are unknown then), the label and the id.
+        """
+        c = np.stack([source.encode(table) for source in self.sources], axis=1)
+        label, ids = (None if n is None or n not in table.columns else n for n in (self.label, self.id_column))
+        weights = None if self.weights is None else _read_weights(table, self.weights)
+        return Dataset(
+            x=self._x(table, device).to(self.dtype).T.contiguous(),
+            c=torch.as_tensor(c).to(self.dtype),
+            protected=tuple(s.variable for s in self.sources),
+            features=self.features,
+            y=None if label is None else torch.as_tensor(_encode_label(column(table, label), self.label_values)),
+            withheld=self.withheld,
+            ids=None if ids is None else objects(column(table, ids)),
+            weights=None if weights is None else torch.tensor(weights).to(self.dtype),
+        )
+
+    def _x(self, table: Table, device: str) -> Tensor:
+        """Return the features in double precision, one after the other (D, N): they are written one by one."""
+        here = np.zeros((self.width, len(table)))
+        if device == "cpu":
+            self._write(table, self.features, here)
+            return torch.as_tensor(here)
+        x = torch.zeros(here.shape, dtype=torch.float64, device=device)
+        sent = [_send(f, column(table, f.name), x) for f in self.features]
+        finite = x.isfinite().all(1).tolist()
+        rest = [f for f, there in zip(self.features, sent, strict=True) if not (there and finite[f.start])]
+        self._write(table, rest, here)
+        for f in rest:
+            x[f.start : f.stop] = torch.as_tensor(here[f.start : f.stop])
+        return x
+
+    def _write(self, table: Table, features: Sequence[Feature], x: np.ndarray) -> None:
+        """Write features into their places in x (D, N); large tables with as many threads as torch may use."""
+
+        def write(f: Feature) -> None:
+            encode_feature(f, column(table, f.name), x.T)
+
+        threads = torch.get_num_threads() if x.size > _LARGE else 1
+        if threads == 1:
+            for f in features:
+                write(f)
+            return
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(write, features))  # in order, so that the first column that is wrong is named
+
+    def project(self, x: Tensor) -> Tensor:
+        """Return x with every one-hot block clipped at 0 and renormalised; blocks without mass stay empty."""
+        return project_blocks(x, self.features)
+
+    def matrix(self, x: Tensor) -> Tensor:
+        """Return the columns as numbers in their own units (N, C): categories by their expected code.
+
+        What is missing or unseen is NaN, except under autograd, where it is the mean or 0.
+        """
+        out = [_matrix_column(f, x) for f in self.features]
+        return torch.stack(out, dim=1) if out else x[:, :0]
+
+    def table(self, x: Tensor) -> Any:
+        """Return a data frame with the user's columns, units and dtypes (categories: the most probable)."""
+        return self.template.fill(self._values(x))
+
+    def own_table(self, x: Tensor) -> Any:
+        """Return the rows in the user's own kind of table: as `table`, but Arrow for tables that came as Arrow."""
+        if self.fitted_on.implementation.is_pyarrow():
+            return pa.table({name: pa.array(values, from_pandas=True) for name, values in self._values(x).items()})
+        return self.table(x)
+
+    def _values(self, x: Tensor) -> dict[str, np.ndarray]:
+        x = x.detach().cpu().T.contiguous().T  # columns are read one by one
+        return {f.name: decode_feature(f, x) for f in self.features}
+
+    def expand(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return rows with one category per block (R, D), the weight of each (R,), and whose row each is (R,).
+
+        The product distribution over the blocks: exact up to 32 combinations, else 32 draws with common
+        random numbers (the same for everyone, so neither order nor batches matter).
+        """
+        return expand_blocks(self.project(x), self.blocks, seed=self.seed)
+
+
+def fit_encoding(
+    table: Table,
+    *,
+    protected: Sequence[str],
+    label: str | None = None,
+    id_column: str | None = None,
+    drop: str | Sequence[str] = (),
+    categorical: str | Sequence[str] = (),
+    continuous: str | Sequence[str] = (),
+    columns: Sequence[str] | None = None,
+    also: Table | None = None,
+    intersections: bool = False,
+    merge_rare: float | None = None,
+    reference_group: str | Sequence[str] = (),
+    contrasts: str = "largest",
+    weights: str | None = None,
+    hidden: Sequence[str] = (),
+    dtype: torch.dtype = torch.float32,
+    seed: int = 0,
+) -> Encoding:
+    """Return the encoding of a table.
+
+    Args:
+        table: the rows whose means, spreads and categories are used.
+        protected: protected columns, or cuts through one: "age<25", "race=White". Only `table` needs them.
+        label: the column of true outcomes, never a feature; one of the tables may lack it.
+        id_column: the column that names individuals, never a feature; only the audited table needs it.
+        drop: columns to leave out.
+        categorical: columns to read as categories whatever they look like.
+        continuous: columns to read as numbers whatever they look like.
+        columns: the model's own columns, in its order; by default all that are left.
+        also: further rows whose categories are known too (the audited table beside a reference).
+        intersections: add the crossing of the protected variables, "sex x race", as one more.
+        merge_rare: protected classes with a smaller share of the known rows of `table` are put together as "other".
+        reference_group: classes that all others of their variable are compared with: "White", "race=White".
+        contrasts: of more than two classes compare all with the "largest", and its members with the second largest;
+            or "all" with each other.
+        weights: the column that says how many people each row stands for, never a feature; both tables need it.
+        hidden: columns that are no features unless `columns` names them.
+        dtype: of x.
+        seed: of the draws over category distributions.
+    """
+    drop, categorical, continuous, groups = (
+        [n] if isinstance(n, str) else n for n in (drop, categorical, continuous, reference_group)
+    )
+    tables = [table] if also is None else [table, also]
+    _check_options(tables, [label, *drop], categorical, continuous)
+    _check_id_and_weights(tables, id_column, weights)
+    if contrasts not in CONTRASTS:
+        raise OptionError(f"contrasts is {contrasts!r}; expected 'largest' or 'all'")
+    if also is not None:
+        _check_reference(table, protected)
+    sources = read_variables(
+        protected,
+        table,
+        intersections=intersections,
+        merge_rare=merge_rare,
+        reference_group=groups,
+        categorical=categorical,
+        continuous=continuous,
+    )
+    if contrasts == "largest":
+        counts = None if weights is None else _read_weights(table, weights)
+        sources = tuple(compare_with_largest(source, table, counts) for source in sources)
+    read = [name for s in sources for name in s.columns]
+    _check_roles(label, id_column, weights, drop, read, columns)
+    left_out = {label, id_column, weights, *drop, *hidden, *read}
+    columns = [name for name in table.columns if name not in left_out] if columns is None else columns
+    _check_columns(table, columns)
+    forced: dict[str, FeatureKind] = dict.fromkeys(categorical, "categorical")
+    forced |= dict.fromkeys(continuous, "continuous")
+    return Encoding(
+        features=_fit_features(table, also, columns, forced),
+        sources=sources,
+        label=label,
+        label_values=None if label is None else _label_values(_first_with(tables, label)),
+        id_column=id_column,
+        fitted_on=table.select(list(columns)),
+        dtype=dtype,
+        seed=seed,
+        weights=weights,
+    )
+
+
+def _fit_features(
+    table: Table, also: Table | None, columns: Sequence[str], forced: Mapping[str, FeatureKind]
+) -> tuple[Feature, ...]:
+    """Return the features of the columns, one after the other in x; `forced` has the kinds that were given."""
+    features: list[Feature] = []
+    for name in columns:
+        extra = None if also is None else column(also, name)
+        start = features[-1].stop if features else 0
+        features.append(fit_feature(name, column(table, name), extra, start, forced.get(name)))
+    return tuple(features)
+
+
+def _check_options(
+    tables: Sequence[Table], named: Sequence[str | None], categorical: Sequence[str], continuous: Sequence[str]
+) -> None:
+    """Refuse options that name a column no table has, or two kinds for one column."""
+    for name in [*named, *categorical, *continuous]:
+        if name is not None:
+            _first_with(tables, name)
+    both = set(categorical) & set(continuous)
+    if both:
+        raise OptionError(f"Column '{min(both)}' is given as categorical and as continuous; choose one")
+
+
+def _first_with(tables: Sequence[Table], name: str) -> Series:
+    """Return a column of the first table that has it."""
+    return column(next((table for table in tables if name in table.columns), tables[-1]), name)
+
+
+def _check_id_and_weights(tables: Sequence[Table], id_column: str | None, weights: str | None) -> None:
+    """Refuse an audited table (the last one) without the id, and any without the weights."""
+    if id_column is not None:
+        column(tables[-1], id_column)
+    lacking = [table for table in tables if weights is not None and weights not in table.columns]
+    if weights is not None and lacking:
+        hint = did_you_mean(weights, list(lacking[0].columns))
+        both = "" if len(tables) == 1 else " The reference and the audited table both need it."
+        raise ColumnError(f"There is no column '{weights}' with the weights.{hint}{both}")
+
+
+def _check_reference(reference: Table, protected: Sequence[str]) -> None:
+    for name in (column_of(spec, reference.columns) for spec in protected):
+        if name not in reference.columns:
+            hint = did_you_mean(name, list(reference.columns))
+            raise ColumnError(
+                f"The reference table has no protected column '{name}'.{hint} People are compared by it: "
+                "give a reference that has it"
+            )
+
+
+def _check_roles(
+    label: str | None,
+    id_column: str | None,
+    weights: str | None,
+    drop: Sequence[str],
+    protected: Sequence[str],
+    columns: Sequence[str] | None,
+) -> None:
+    """Refuse a column with two roles that exclude each other."""
+    roles = [("the label", [label]), ("the id", [id_column]), ("the weights", [weights]), ("protected", protected)]
+    roles.append(("to be dropped", drop))
+    if columns is not None:
+        roles.append(("a column of the model", columns))
+    for (one, first), (two, second) in combinations(roles, 2):
+        both = {name for name in first if name is not None} & set(second)
+        # a protected column may be an input of the model, and one that a cut goes through may be dropped
+        if both and one != "protected":
+            raise OptionError(f"Column '{min(both)}' is given as {one} and as {two}; choose one")
+
+
+def _check_columns(table: Table, columns: Sequence[str]) -> None:
+    absent = [name for name in columns if name not in table.columns]
+    if absent:
+        hint = did_you_mean(absent[0], list(table.columns))
+        more = f" (and {len(absent) - 1} more: {', '.join(absent[1:6])})" if len(absent) > 1 else ""
+        raise ColumnError(f"The model takes column '{absent[0]}'{more}, which the table does not have.{hint}")
+    if not columns:
+        raise DataError("No column is left for the model once protected, label, id and dropped columns are taken out")
+
+
+def _matrix_column(f: Feature, x: Tensor) -> Tensor:
+    if f.kind == "categorical":
+        block = x[:, f.columns]
+        code = block @ codes_of(f).to(x)
+        known = block.sum(1) > 0 if f.levels[-1] is not None else block[:, :-1].sum(1) >= 0.5
+        return code if x.requires_grad else torch.where(known, code, torch.nan)
+    return x[:, f.start] * f.scale + f.mean if x.requires_grad else continuous_values(f, x).to(x)
+
+
+def _encode_label(series: Series, values: tuple[Level, ...] | None) -> np.ndarray:
+    if values is None:
+        return np.where(missing(series), np.nan, floats(series))
+    place = places_of(series, values)
+    return np.where(place < 0, np.nan, place)
+
+
+def _read_weights(table: Table, name: str) -> np.ndarray:
+    """Return how many people each row stands for (N,), or say which row says none."""
+    series = column(table, name)
+    if not series.dtype.is_numeric():
+        raise DataError(f"The weights '{name}' hold {series.dtype}; give numbers of at least 0")
+    gone, values = missing(series), floats(series)
+    bad = (gone | ~np.isfinite(values) | (values < 0)).nonzero()[0]
+    if len(bad):
+        found = "nothing" if gone[bad[0]] else f"{values[bad[0]]:g}"
+        raise DataError(
+            f"The weights '{name}' hold {found} in row {bad[0]} (counted from 0); give a finite number of at least 0 "
+            "for everyone"
+        )
+    if not values.any():
+        raise DataError(f"The weights '{name}' are 0 for everyone; at least one person must count")
+    return values
+
+
+def _label_values(series: Series) -> tuple[Level, ...] | None:
+    """Return the classes of a label, or None for a number with more than ten values."""
+    values = levels_of(series)
+    return None if series.dtype.is_numeric() and len(values) > 10 else tuple(values)
+
+
+def _send(f: Feature, series: Series, x: Tensor) -> bool:
+    """Return whether a column was written to x (D, N) on its device: floats are, the missing as what is not finite."""
+    if f.kind != "continuous" or not series.dtype.is_float() or series.null_count():
+        return False
+    values = torch.as_tensor(np.array(series.to_numpy())).to(x.device)
+    x[f.start] = (values.double() - f.mean) / f.scale
+    return True
+
+
+# --- one column and its columns of x ---------------------------------------------------------------------------------
+
+
+def fit_feature(name: str, series: Series, also: Series | None, start: int, forced: FeatureKind | None) -> Feature:
+    """Return the feature of a column whose place in x begins at `start`.
+
+    `also` is the same column of further rows, whose categories and missing values are known too.
+    """
+    if missing(series).all():
+        raise DataError(f"Column '{name}' has no values; {_drop(name)}")
+    if series.dtype.is_temporal():
+        raise DataError(f"Column '{name}' holds dates or times; turn it into a number, or {_drop(name)}")
+    few = not series.dtype.is_numeric() or len(np.unique(floats(series)[~missing(series)])) <= 2
+    kind = forced or ("categorical" if few else "continuous")
+    if kind == "continuous" and not series.dtype.is_numeric():
+        raise DataError(
+            f"Column '{name}' is given as continuous and holds {series.dtype}; give numbers, or leave it categorical"
+        )
+    if series.dtype.is_numeric():
+        _refuse_infinite(name, floats(series))
+    gone = any(bool(missing(part).any()) for part in (series, also) if part is not None)
+    if kind == "continuous":
+        return _fit_continuous(name, floats(series)[~missing(series)], start, gone)
+    levels = levels_of(series) if also is None else levels_of(series, also)
+    if len(levels) > max(_FEW_LEVELS, len(series) // 2):
+        raise DataError(
+            f"Column '{name}' has {len(levels)} different values in {len(series)} rows, too many for categories; "
+            f"{_drop(name)}, or name it as the id (id='{name}', --id {name})"
+        )
+    known = (*levels, None) if gone else tuple(levels)
+    return Feature(name, "categorical", start, start + len(known), known)
+
+
+def encode_feature(f: Feature, series: Series, x: np.ndarray) -> None:
+    """Write a column into its place in x (N, D), which is zero there."""
+    if f.kind == "categorical":
+        place = places_of(series, f.levels)
+        known = (place >= 0).nonzero()[0]
+        x[known, f.start + place[known]] = 1.0
+        return
+    if series.dtype.is_numeric():
+        values = floats(series)
+        gone = np.isnan(values)
+    elif missing(series).all():
+        values, gone = np.zeros(len(series)), np.ones(len(series), dtype=bool)
+    else:
+        raise DataError(f"Column '{f.name}' holds {series.dtype} here and was numeric in the fitting rows")
+    _refuse_infinite(f.name, values)
+    x[:, f.start] = (values - f.mean) / f.scale
+    if gone.any():
+        x[gone, f.start] = 0.0
+    if f.has_missing:
+        x[:, f.start + 1] = gone
+    elif gone.any():
+        raise DataError(
+            f"Column '{f.name}' misses {int(gone.sum())} value(s) here and none in the fitting rows; fill them in"
+        )
+
+
+def decode_feature(f: Feature, x: Tensor) -> np.ndarray:
+    """Return the column in its own units (N,): floats, or the most probable category (None: missing or unseen)."""
+    if f.kind == "continuous":
+        return np.asarray(continuous_values(f, x).numpy(force=True))
+    levels = np.array([*f.levels, None], dtype=object)
+    block = x[:, f.columns].detach().cpu()
+    best = torch.where(block.amax(1) > 0, block.argmax(1), len(f.levels))
+    return np.asarray(levels[best.numpy()])
+
+
+def continuous_values(f: Feature, x: Tensor) -> Tensor:
+    """Return a continuous column in its own units (N,), in float64 and with NaN where it is missing.
+
+    Values that rounding alone has moved off a number of few decimals are put back on it: a rule such as
+    `ratio >= 0.35` must find 0.35.
+    """
+    value = x[:, f.start].detach().double() * f.scale + f.mean
+    if f.decimals is not None:
+        unit = 10.0**f.decimals
+        near = (value * unit).round() / unit
+        slack = 4 * torch.finfo(x.dtype).eps * (value.abs() + abs(f.mean))
+        value = torch.where((value - near).abs() <= slack, near, value)
+    return torch.where(x[:, f.start + 1] > 0.5, torch.nan, value) if f.has_missing else value
+
+
+def codes_of(f: Feature) -> Tensor:
+    """Return the categories as numbers (L,), 0 for "missing", or say why no matrix can hold them."""
+    try:
+        codes = [0.0 if level is None else float(level) for level in f.levels]
+    except (TypeError, ValueError):
+        text = next(level for level in f.levels if isinstance(level, str))
+        raise DataError(
+            f"Column '{f.name}' holds text such as '{text}', and the model takes a matrix of numbers; "
+            f"{_drop(f.name)}, or give a model that takes the table"
+        ) from None
+    return torch.tensor(codes, dtype=torch.float64)
+
+
+def _drop(name: str) -> str:
+    return f"drop it (drop=['{name}'], --drop {name})"
+
+
+def _refuse_infinite(name: str, values: np.ndarray) -> None:
+    infinite = int(np.isinf(values).sum())
+    if infinite:
+        raise DataError(f"Column '{name}' holds {infinite} infinite value(s); numbers must be finite or missing")
+
+
+def _fit_continuous(name: str, values: np.ndarray, start: int, gone: bool) -> Feature:
+    mean, scale = float(values.mean()), float(values.std())
+    if scale <= 1e-12 * max(abs(mean), 1.0):
+        scale = 1.0
+    stop = start + (2 if gone else 1)
+    return Feature(name, "continuous", start, stop, (), mean, scale, _decimals(values))
+
+
+def _decimals(values: np.ndarray) -> int | None:
+    """Return how many decimals the values have, 0 for whole numbers; None where they have more than nine."""
+    largest = float(np.abs(values).max())
+    for decimals in range(_MOST_DECIMALS + 1):
+        if largest * 10.0**decimals >= 2**53:
+            return None
+        if all((np.round(part, decimals) == part).all() for part in (values[:100], values)):
+            return decimals
+    return None

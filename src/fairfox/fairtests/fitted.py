@@ -1,0 +1,504 @@
+"""FittedTest, the one engine: what an audit learns from people, and what it then measures of a model.
+
+An audit fits one per fold, or one on its reference; `fit` keeps one in a file; streams score batches with it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from statistics import fmean
+from time import perf_counter
+
+import torch
+from torch import Tensor
+
+from fairfox.auxiliary.model import Auxiliary, AuxiliaryModel, FixedAuxiliary, infer_groups
+from fairfox.auxiliary.quality import AuxiliaryQuality, measure_quality, proxy_strength
+from fairfox.auxiliary.training import centre_and_spread
+from fairfox.data.dataset import Dataset, assign_folds, rows_sha256
+from fairfox.data.encoding import Encoding
+from fairfox.errors import DataError, FairfoxError, OptionError, installed_versions
+from fairfox.fairtests.effect import Share, model_alignment
+from fairfox.fairtests.faux import SteppedTest
+from fairfox.fairtests.protocol import (
+    CheckedTest,
+    CounterfactualTest,
+    JudgingTest,
+    Measurement,
+    MeasuringTest,
+    join_measurements,
+)
+from fairfox.fairtests.registry import make_test, settings_by_test
+from fairfox.gradients.alignment import covariance_metric
+from fairfox.maps.check import Support
+from fairfox.models.protocol import Model
+from fairfox.options import DIRECT, TOTAL, AuditOptions
+
+Progress = Callable[[str, float], None]  # what is being done, and the fraction of the whole
+_log = logging.getLogger("fairfox")
+_FEWEST = 10  # people of a group to learn from
+_MANY = 50_000  # people: above it time is saved at some cost in the accuracy of single readings
+_BATCH, _EPOCHS = 256, 15  # of auxiliaries of many people
+_STEPS = 2  # of the direct reading of many people: they rank as with eight, single effects differ by a few per cent
+_ALIGNED = 20_000  # of many people, whose gradients give the alignment share
+
+
+@dataclass(frozen=True)
+class Readings:
+    """What was measured, one entry per person in the order of the table."""
+
+    main: Measurement  # the chosen test
+    direct: Measurement  # the smallest edit that changes c
+    total: Measurement  # the same ranks in the other group
+    people: Dataset  # with the most probable group of those whose own is unknown
+    inferred: Tensor  # (N, V) bool: where it is
+    quality: tuple[AuxiliaryQuality, ...]  # one per protected variable, as what follows
+    proxy: tuple[dict[str, float], ...]  # per feature, largest first
+    alignment: tuple[Share, ...]
+    others: dict[str, Measurement] = field(default_factory=dict)  # tests to compare with, the chosen one first
+    seconds: dict[str, float] = field(default_factory=dict)  # that each of them took to fit and to measure
+    training_seconds: float = 0.0  # of the auxiliaries that all share
+    failures: dict[str, str] = field(default_factory=dict)  # why one of them could not be run
+    checks: dict[str, dict[str, float]] = field(default_factory=dict)  # what tests say about their fits and the model
+    warnings: tuple[str, ...] = ()  # where their fits are poor
+
+    @property
+    def moved(self) -> Measurement:
+        """The measurement whose counterfactual rows are shown: that of the test, or the total reading without one."""
+        return self.total if self.main.counterfactuals is None else self.main
+
+
+@dataclass(frozen=True, kw_only=True)
+class FittedTest:
+    """A fairness test with all that it learnt from a table of people, ready to measure any model of the same columns.
+
+    It holds no row of that table, but the values of its columns one by one: their order is all that ranks need.
+    `transport` pairs people with each other and holds their encoded rows.
+    """
+
+    options: AuditOptions
+    encoding: Encoding  # without the table that it was fitted on
+    known: Dataset  # the protected values and weights of the fitting rows, in order of the values, and no features
+    fitted_on: str  # SHA-256 of the fitting rows as they were encoded
+    version: str  # of fairfox
+    auxiliary: FixedAuxiliary
+    quality: tuple[AuxiliaryQuality, ...]  # on rows that the auxiliary was not trained on, one per protected variable
+    proxy: tuple[dict[str, float], ...]
+    metric: Tensor  # (D, D) the covariance of the fitting rows
+    support: tuple[Support, ...]  # what the fitting rows show, for each protected variable
+    tests: dict[str, MeasuringTest]  # the chosen one, the direct and the total reading, and others to compare with
+    seconds: dict[str, float] = field(default_factory=dict)  # that each took to fit
+    training_seconds: float = 0.0
+    failures: dict[str, str] = field(default_factory=dict)  # why one of the others could not be fitted
+
+    @classmethod
+    def fit(
+        cls,
+        data: Dataset,
+        encoding: Encoding,
+        options: AuditOptions,
+        *,
+        seed: int | None = None,
+        others: Sequence[str] = (),
+        progress: Progress | None = None,
+    ) -> FittedTest:
+        """Return the test of these options fitted on all people of `data`, with `others` to compare it with."""
+        seed = options.seed if seed is None else seed
+        many = len(data) > _MANY
+        say = progress or (lambda text, fraction: None)
+        say("training auxiliaries", 0.0)
+        start = perf_counter()
+        trained = _unfitted(options.refits, seed, many=many).fit(data)
+        training = perf_counter() - start
+        auxiliary = FixedAuxiliary(trained.members, trained.held_out)
+        settings = _settings(options, many=many)
+        names = list(dict.fromkeys([measured_name(options), DIRECT, TOTAL, *others]))
+        tests: dict[str, MeasuringTest] = {}
+        seconds: dict[str, float] = {}
+        failures: dict[str, str] = {}
+        for place, name in enumerate(names):
+            start = perf_counter()
+            try:
+                one = make_test(
+                    name,
+                    auxiliary=auxiliary,
+                    hold_others=options.hold_others,
+                    given=options.given,
+                    refits=options.refits,
+                    seed=seed,
+                    batch_size=options.batch_size,
+                    settings=settings.get(name),
+                    progress=partial(_part_done, say, f"fitting: {name}", place, len(names)),
+                )
+                tests[name] = one.fit(data)
+            except (FairfoxError, ArithmeticError, RuntimeError, ValueError) as error:
+                _keep_failure(failures, name, error, needed=(measured_name(options), DIRECT, TOTAL))
+            seconds[name] = perf_counter() - start
+        return cls(
+            options=options,
+            encoding=encoding,
+            known=_without_features(data),
+            fitted_on=rows_sha256(data),
+            version=installed_versions("fairfox")["fairfox"],
+            auxiliary=auxiliary,
+            quality=_held_out_quality(auxiliary, data),
+            proxy=tuple(_proxies(auxiliary, data, v, options.batch_size) for v in range(len(data.protected))),
+            metric=covariance_metric(data.x, weights=data.weights),
+            support=supports(data),
+            tests=tests,
+            seconds=seconds,
+            training_seconds=training,
+            failures=failures,
+        )
+
+    @property
+    def test(self) -> MeasuringTest:
+        """The fairness test itself."""
+        return self.tests[measured_name(self.options)]
+
+    def score(self, model: Model, data: Dataset) -> Tensor:
+        """Return (N,): higher is less fair."""
+        people, _ = infer_groups(data, self.auxiliary, self.known)
+        return self.measure_one(measured_name(self.options), model, people).score
+
+    def measure_one(
+        self, name: str, model: Model, people: Dataset, *, predictions: Tensor | None = None, step: float | None = None
+    ) -> Measurement:
+        """Return what one of the tests measures on people whose groups are known or inferred.
+
+        `predictions` are f(x) where they are known already; `step` is that of finite differences, by default the one
+        that suits the first of the people.
+        """
+        test = self.tests[name]
+        if isinstance(test, CounterfactualTest):
+            return test.measure(model, people, predictions=predictions, rows=False)
+        if isinstance(test, SteppedTest):
+            return test.measure(model, people, step=step)
+        return test.measure(model, people)
+
+    def alignment(self, model: Model, people: Dataset, *, most: int | None = None) -> tuple[Share, ...]:
+        """Return the model's alignment share with each protected variable, read off at most so many of these people."""
+        some = people if most is None or len(people) <= most else _drawn(people, most, self.options.seed)
+        found = model_alignment(
+            model, some, self.auxiliary, self.metric, seed=self.options.seed, batch_size=self.options.batch_size
+        )
+        return tuple(found)
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Some of the people, and the test that was fitted on others to measure them."""
+
+    rows: Tensor  # positions in the table
+    test: FittedTest
+
+
+def fit_folds(
+    data: Dataset,
+    reference: Dataset | None,
+    encoding: Encoding,
+    options: AuditOptions,
+    *,
+    others: Sequence[str] = (),
+    progress: Progress,
+) -> list[Fold]:
+    """Return tests that have not seen the people they are to measure: one from a reference, or one per fold."""
+    fitting = data if reference is None else reference
+    check_group_sizes(fitting, 2 * options.folds if reference is None else _FEWEST)
+    if reference is not None:
+        test = FittedTest.fit(reference, encoding, options, others=others, progress=progress)
+        return [Fold(torch.arange(len(data)), test)]
+    fold = assign_folds(data.c, options.folds, seed=options.seed)
+    out: list[Fold] = []
+    failed: set[str] = set()
+    for k in range(options.folds):
+        test = FittedTest.fit(
+            data[(fold != k).nonzero()[:, 0]],
+            encoding,
+            options,
+            seed=options.seed + k,
+            others=[name for name in others if name not in failed],
+            progress=partial(_fold_done, progress, k, options.folds),
+        )
+        failed |= set(test.failures)
+        out.append(Fold((fold == k).nonzero()[:, 0], test))
+    return out
+
+
+def measure_folds(
+    folds: Sequence[Fold],
+    target: Model,
+    data: Dataset,
+    predictions: Tensor,
+    *,
+    others: Sequence[str] = (),
+    progress: Progress,
+) -> Readings:
+    """Return the readings of everyone in `data`, each by the test of their fold.
+
+    The main test, or the total reading where it has no map, comes with its counterfactual rows. One of the `others`
+    that cannot be run is left out with its reason.
+    """
+    options = folds[0].test.options
+    main, rows = measured_name(options), [fold.rows for fold in folds]
+    people, inferred = _inferred(folds, data)
+    found, seconds, failures = _measured(folds, target, people, predictions, [main, DIRECT, TOTAL, *others], progress)
+    most = _ALIGNED // len(folds) if len(data) > _MANY else None
+    shares = _mean_shares([fold.test.alignment(target, people[fold.rows], most=most) for fold in folds], rows)
+    measured, total = found[main], found[TOTAL]
+    if options.info.aligned:
+        measured = measured.scaled([share.value for share in shares], people)
+    if isinstance(folds[0].test.tests[main], CounterfactualTest):
+        measured = replace(measured, counterfactuals=_counterfactuals(folds, main, measured, people))
+    else:
+        total = replace(total, counterfactuals=_counterfactuals(folds, TOTAL, total, people))
+    compared = [name for name in dict.fromkeys([main, *others]) if name in found] if others else []
+    checked = {name: _checks(folds, name, found[name], people) for name in dict.fromkeys([main, *compared])}
+    return Readings(
+        main=measured,
+        direct=found[DIRECT],
+        total=total,
+        people=people,
+        inferred=inferred,
+        quality=folds[0].test.quality if len(folds) == 1 else _quality(folds, data),
+        proxy=_mean_proxies(folds, data),
+        alignment=shares,
+        others={name: found[name] for name in compared},
+        seconds={name: seconds[name] for name in compared},
+        training_seconds=sum(fold.test.training_seconds for fold in folds),
+        failures=failures,
+        checks={name: checks for name, (checks, _) in checked.items() if checks},
+        warnings=tuple(text for _, warnings in checked.values() for text in warnings),
+    )
+
+
+def _measured(
+    folds: Sequence[Fold],
+    target: Model,
+    people: Dataset,
+    predictions: Tensor,
+    names: Sequence[str],
+    progress: Progress,
+) -> tuple[dict[str, Measurement], dict[str, float], dict[str, str]]:
+    """Return what each test measures on everyone, the seconds it took, and why the others could not be run."""
+    failures = {name: why for fold in folds for name, why in fold.test.failures.items()}
+    out, seconds = {}, {}
+    unique = list(dict.fromkeys(names))
+    for place, name in enumerate(unique):
+        start, parts = perf_counter(), []
+        try:
+            for number, fold in enumerate(folds if name not in failures else ()):
+                progress(f"measuring: {name}", (place + number / len(folds)) / len(unique))
+                own = people[fold.rows]
+                parts.append(fold.test.measure_one(name, target, own, predictions=predictions[fold.rows]))
+        except (FairfoxError, ArithmeticError, RuntimeError, ValueError) as error:
+            _keep_failure(failures, name, error, needed=names[:3])
+        if name not in failures:
+            out[name] = join_measurements(parts, [fold.rows for fold in folds], len(people))
+            seconds[name] = perf_counter() - start + sum(fold.test.seconds[name] for fold in folds)
+    return out, seconds, failures
+
+
+def measured_name(options: AuditOptions) -> str:
+    """Return the name under which the main test is fitted: /a is a factor that is applied to what it measures."""
+    return options.info.base if options.info.aligned else options.main
+
+
+def check_group_sizes(fitting: Dataset, fewest: int = _FEWEST) -> None:
+    """Refuse rows to learn from that have too few people of a group, or with a known number."""
+    for v, p in enumerate(fitting.protected):
+        c = fitting.c[:, v]
+        if p.is_continuous:
+            known = int((~c.isnan()).sum())
+            if known < 2 * fewest:
+                raise DataError(
+                    f"'{p.name}' is known for {known} people to learn from; at least {2 * fewest} are needed: "
+                    "give more rows, or another reference table"
+                )
+            continue
+        counts = [int((c == code).sum()) for code in range(len(p.levels))]
+        smallest, level = min(zip(counts, p.levels, strict=True))
+        if smallest < fewest:
+            merge = "merge rare classes (merge_rare, --merge-rare), " if len(p.levels) > 2 else ""
+            raise DataError(
+                f"Group '{level}' of '{p.name}' has {smallest} people to learn from; at least {fewest} are needed: "
+                f"{merge}give more rows, or another reference table"
+            )
+
+
+def check_storable(options: AuditOptions) -> None:
+    """Refuse tests that no file can hold, before any work is done."""
+    if options.runs_all:
+        raise OptionError("A file holds one fitted test; give its name instead of 'all', and fit others one by one")
+    if options.info.base in ("fliptest", "counterfactual"):
+        raise OptionError(f"{options.main} cannot be stored in a file; fit rank, move or faux, or use fairfox audit")
+
+
+def supports(data: Dataset) -> tuple[Support, ...]:
+    """Return what rows to learn from show about the groups of each protected variable."""
+    return tuple(Support.of(data, v) for v in range(len(data.protected)))
+
+
+def _unfitted(refits: int, seed: int, *, many: bool) -> AuxiliaryModel:
+    """Return the auxiliaries of an audit; many rows need neither small batches nor many epochs."""
+    if many:
+        return AuxiliaryModel(refits=refits, seed=seed, batch_size=_BATCH, max_epochs=_EPOCHS)
+    return AuxiliaryModel(refits=refits, seed=seed)
+
+
+def _settings(options: AuditOptions, *, many: bool) -> Mapping[str, Mapping[str, object]]:
+    """Return the settings by test; for many people the direct reading takes fewer steps, unless it was asked for."""
+    own = settings_by_test(options)
+    if not many or options.info.base == DIRECT or DIRECT in own:
+        return own
+    return {**own, DIRECT: {"steps": _STEPS}}
+
+
+def _keep_failure(failures: dict[str, str], name: str, error: Exception, *, needed: Sequence[str]) -> None:
+    """Note why a test could not be run; one that the audit needs raises."""
+    if name in needed:
+        raise error
+    _log.warning("%s could not be run", name, exc_info=not isinstance(error, FairfoxError))
+    failures[name] = str(error)
+
+
+def _part_done(say: Progress, what: str, place: int, parts: int, done: int, total: int) -> None:
+    say(what, (place + done / total) / parts)
+
+
+def _fold_done(progress: Progress, fold: int, folds: int, what: str, fraction: float) -> None:
+    progress(what, (fold + fraction) / folds)
+
+
+def _drawn(people: Dataset, count: int, seed: int) -> Dataset:
+    """Return at most so many of the people, drawn at random."""
+    order = torch.randperm(len(people), generator=torch.Generator().manual_seed(seed))
+    return people[order[:count].sort().values]
+
+
+def _without_features(data: Dataset) -> Dataset:
+    """Return the protected values and weights alone, sorted, so that they reveal nothing about single rows."""
+    c, weights = data.c, data.weights
+    order = torch.arange(len(c))
+    for values in [*([] if weights is None else [weights]), *c.unbind(1)]:
+        order = order[values[order].argsort(stable=True)]
+    return Dataset(
+        x=data.x[:, :0].clone(),
+        c=c[order],
+        protected=data.protected,
+        features=(),
+        weights=None if weights is None else weights[order],
+    )
+
+
+def _inferred(folds: Sequence[Fold], data: Dataset) -> tuple[Dataset, Tensor]:
+    """Return everyone with a group, and whose (N, V) is inferred by the test of their fold."""
+    c, inferred = data.c.clone(), torch.zeros(data.c.shape, dtype=torch.bool)
+    for fold in folds:
+        people, where = infer_groups(data[fold.rows], fold.test.auxiliary, fold.test.known)
+        c[fold.rows], inferred[fold.rows] = people.c, where.cpu()
+    return replace(data, c=c), inferred
+
+
+def _counterfactuals(folds: Sequence[Fold], name: str, measured: Measurement, people: Dataset) -> Tensor:
+    """Return the rows x' of everyone (M, N, D), for the contrast that counts in `measured`."""
+    worst = torch.where(measured.abstained.to(measured.worst.device), -1, measured.worst)
+    out: Tensor | None = None
+    for fold in folds:
+        test = fold.test.tests[name]
+        assert isinstance(test, CounterfactualTest)
+        rows = test.counterfactuals(people[fold.rows], worst[fold.rows])
+        out = rows.new_empty(len(rows), len(worst), rows.shape[2]) if out is None else out
+        out[:, fold.rows] = rows
+    assert out is not None
+    return out
+
+
+def _checks(
+    folds: Sequence[Fold], name: str, measured: Measurement, people: Dataset
+) -> tuple[dict[str, float], list[str]]:
+    """Return what a test says about its fits, averaged over the folds, with its warnings, and about the model."""
+    first = folds[0].test.tests[name]
+    checks: dict[str, float] = {}
+    warnings: list[str] = []
+    if isinstance(first, CheckedTest):
+        found = [one.checks() for fold in folds if isinstance(one := fold.test.tests[name], CheckedTest)]
+        checks = {key: fmean(each[key] for each in found) for key in found[0]}
+        warnings = first.warnings(checks) if checks else []
+    if isinstance(first, JudgingTest):
+        checks |= first.verdict(measured, people)
+    return checks, warnings
+
+
+def _outputs(auxiliary: Auxiliary, x: Tensor, known: Dataset) -> Tensor:
+    """Return the auxiliary's outputs (n, K), averaged over its members; numbers in their own units."""
+    with torch.no_grad():
+        out = torch.stack([member(x) for member in auxiliary.members]).mean(0)
+    first = 0
+    for v, p in enumerate(known.protected):
+        if p.is_continuous:
+            mean, spread = centre_and_spread(known.c[:, v], known.weights)
+            out[:, first] = mean + spread * out[:, first]
+        first += p.outputs
+    return out
+
+
+def _quality_of(outputs: Tensor, rows: Dataset) -> tuple[AuxiliaryQuality, ...]:
+    """Return how well outputs (n, K) predict each protected variable of these people."""
+    out, first = [], 0
+    for v, p in enumerate(rows.protected):
+        out.append(measure_quality(outputs[:, first : first + p.outputs], rows.c[:, v], p, weights=rows.weights))
+        first += p.outputs
+    return tuple(out)
+
+
+def _held_out_quality(auxiliary: Auxiliary, data: Dataset) -> tuple[AuxiliaryQuality, ...]:
+    """Return how well each protected variable is predicted on the rows that the auxiliary was not trained on."""
+    rows = auxiliary.held_out
+    assert rows is not None
+    return _quality_of(_outputs(auxiliary, rows.x, data), rows)
+
+
+def _quality(folds: Sequence[Fold], data: Dataset) -> tuple[AuxiliaryQuality, ...]:
+    """Return how well each protected variable is predicted for everyone by the auxiliary of their fold."""
+    each = [_outputs(fold.test.auxiliary, data.x[fold.rows], fold.test.known) for fold in folds]
+    outputs = data.x.new_zeros(len(data), each[0].shape[1])
+    for fold, own in zip(folds, each, strict=True):
+        outputs[fold.rows] = own
+    return _quality_of(outputs, data)
+
+
+def _proxies(auxiliary: Auxiliary, data: Dataset, variable: int, batch_size: int) -> dict[str, float]:
+    """Return how strongly each feature gives a protected variable away."""
+    strengths = proxy_strength(auxiliary, data, variable=variable, batch_size=batch_size).double().tolist()
+    return _largest_first(dict(zip([f.name for f in data.features], strengths, strict=True)))
+
+
+def _mean_proxies(folds: Sequence[Fold], data: Dataset) -> tuple[dict[str, float], ...]:
+    if len(folds) == 1:
+        return folds[0].test.proxy
+    shares = [len(fold.rows) / len(data) for fold in folds]
+    names = [f.name for f in data.features]
+    return tuple(
+        _largest_first({n: sum(s * f.test.proxy[v][n] for s, f in zip(shares, folds, strict=True)) for n in names})
+        for v in range(len(data.protected))
+    )
+
+
+def _largest_first(strengths: Mapping[str, float]) -> dict[str, float]:
+    return dict(sorted(strengths.items(), key=lambda pair: -pair[1]))
+
+
+def _mean_shares(each: Sequence[tuple[Share, ...]], rows: Sequence[Tensor]) -> tuple[Share, ...]:
+    """Return the alignment shares averaged over folds by their people."""
+    people = sum(len(own) for own in rows)
+    weights = [len(own) / people for own in rows]
+    out = []
+    for shares in zip(*each, strict=True):
+        value = sum(weight * share.value for weight, share in zip(weights, shares, strict=True))
+        noise = sum((weight * share.error) ** 2 for weight, share in zip(weights, shares, strict=True))
+        out.append(Share(value, noise**0.5))
+    return tuple(out)

@@ -1,1 +1,0 @@
-"""Results in the tools that people work with: fairlearn's frames, MLflow's runs."""

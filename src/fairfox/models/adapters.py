@@ -1,0 +1,236 @@
+"""as_model: any model of any library, as a TargetModel over fairfox's encoded x."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fairfox.errors import ColumnError, FairfoxError, ModelError, OptionError
+from fairfox.models.boosting import describe_booster, library_of
+from fairfox.models.protocol import (
+    Decoder,
+    Described,
+    Description,
+    Kind,
+    Model,
+    Output,
+    Returns,
+    TargetModel,
+    Wanted,
+    class_index,
+    detect_output,
+    row_blocks,
+)
+from fairfox.models.sklearn import describe_estimator, is_estimator
+from fairfox.models.torch import Affine, TorchModel
+
+_ROWS_A_CALL = 65_536  # tree ensembles want large blocks; this bounds the memory of one call
+_PEOPLE_A_CALL = 8192  # each may become 32 rows
+
+
+def describe(obj: object, *, wanted: Wanted = "probability") -> Description | None:
+    """Return how a model of a known library is called; None for torch models and plain functions."""
+    if isinstance(obj, Described):
+        return obj.describe()
+    if library_of(obj) is not None:
+        return describe_booster(obj, wanted=wanted)
+    if is_estimator(obj):
+        return describe_estimator(obj, wanted=wanted)
+    return None
+
+
+def feature_names(obj: object, *, wanted: Wanted = "probability") -> tuple[str, ...] | None:
+    """Return the columns a model was trained on, where it knows them."""
+    described = describe(obj, wanted=wanted)
+    return None if described is None else described.names
+
+
+def as_model(
+    obj: object,
+    decoder: Decoder | None = None,
+    *,
+    kind: Kind | None = None,
+    positive: Any = None,
+    output: Wanted = "probability",
+    returns: Returns | None = None,
+    example: Tensor | None = None,
+) -> TargetModel:
+    """Return a TargetModel over fairfox's encoded x for a torch module, an estimator, or any prediction function.
+
+    Args:
+        obj: a torch module or function of tensors, a scikit-learn estimator or Pipeline, boosted trees of XGBoost,
+            LightGBM or CatBoost, a callable on tables, or something that is a Model already (called as it is).
+        decoder: the fitted encoding; without one the model receives x itself.
+        kind: what the model receives: "table", "matrix" or "encoded". By default torch takes a matrix, boosted
+            trees on numbers too; Pipelines and callables take a table, what was fitted on an array a matrix.
+        positive: the audited class, where there is more than one column.
+        output: what is audited, "probability" or "logit".
+        returns: what the model returns, "probability", "logit" or "value"; by default detected on `example`.
+        example: encoded rows (one category per block) for which the model is asked, to detect what it returns.
+    """
+    if kind not in (None, "table", "matrix", "encoded"):
+        raise OptionError(f"kind is '{kind}'; expected 'table', 'matrix' or 'encoded'")
+    if isinstance(obj, Model) and not isinstance(obj, nn.Module):
+        return obj if isinstance(obj, TargetModel) else OwnModel(obj)
+    if decoder is None:
+        kind = "encoded"
+    torch_like = isinstance(obj, nn.Module) or _takes_tensor(obj)
+    model: TorchModel | BlackBoxModel
+    classes: list[Any] | None = None
+    if torch_like and kind != "table":
+        module = cast(Callable[[Tensor], Tensor], obj)
+        model = TorchModel(module, decoder=decoder, encoded=kind == "encoded")
+    elif (described := describe(obj, wanted=output)) is not None:
+        classes, returns = described.classes, returns or described.returns
+        if decoder is not None and kind != "encoded":
+            _check_width(described, decoder)
+        model = BlackBoxModel(described.predict, decoder=decoder, kind=kind or described.kind)
+    elif callable(obj) and not isinstance(obj, type):
+        model = BlackBoxModel(obj, decoder=decoder, kind=kind or "table")
+    else:
+        what = f"the class {obj.__name__}" if isinstance(obj, type) else f"a {type(obj).__name__}"
+        raise OptionError(
+            f"This is {what}, not a model; "
+            "give a torch module, a scikit-learn estimator or Pipeline, or a function from a table to predictions"
+        )
+    if example is None:
+        model.output = Output(returns or "value", output, _column(positive, classes))
+    else:
+        with torch.no_grad():
+            raw = model.raw(example)
+        model.output = detect_output(raw, returns=returns, wanted=output, positive=positive, classes=classes)
+    return model
+
+
+class OwnModel:
+    """A Model that the user wrote on encoded x, with the unit and kind that every target model has."""
+
+    kind: Kind = "encoded"
+    unit: Returns = "value"
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.differentiable = model.differentiable
+        self.blocks: tuple[slice, ...] = tuple(getattr(model, "blocks", ()))
+        self.first_affine: Affine | None = getattr(model, "first_affine", None)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Return what the model returns for encoded x."""
+        return self.model(x)
+
+
+class BlackBoxModel:
+    """A prediction function on tables, matrices or encoded rows that autograd cannot see through.
+
+    Where a one-hot block holds a distribution over categories, the prediction is the expectation over it:
+    exact up to 32 combinations of categories, else 32 draws with common random numbers.
+    """
+
+    differentiable = False
+
+    def __init__(
+        self, predict: Callable[[Any], Any], *, decoder: Decoder | None, kind: Kind, output: Output | None = None
+    ) -> None:
+        self.predict = predict
+        self.decoder = decoder
+        self.kind = kind
+        self.output = output or Output()
+
+    @property
+    def unit(self) -> Returns:
+        """What the predictions are: "probability", "logit" or "value"."""
+        return self.output.unit
+
+    @property
+    def blocks(self) -> tuple[slice, ...]:
+        """The one-hot blocks among x's columns."""
+        return self.decoder.blocks if self.decoder is not None else ()
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Return (N, 1) for encoded x (N, D)."""
+        if self.decoder is None or not self.blocks:
+            return self._mean_of(x, torch.ones(len(x)), torch.arange(len(x)), len(x)).to(x)
+        batches = []
+        for block in row_blocks(len(x), _PEOPLE_A_CALL):
+            rows, weights, owner = self.decoder.expand(x[block])
+            batches.append(self._mean_of(rows, weights, owner, len(x[block])))
+        return torch.cat(batches).to(x) if batches else x.new_zeros(0, 1)
+
+    def raw(self, x: Tensor) -> Tensor:
+        """Return what the function itself returns for encoded rows with whole categories."""
+        return torch.cat([self._call(x[block]) for block in row_blocks(len(x), _ROWS_A_CALL)])
+
+    def _mean_of(self, rows: Tensor, weights: Tensor, owner: Tensor, people: int) -> Tensor:
+        values = self.output(self.raw(rows)).double() if len(rows) else torch.zeros(0, 1, dtype=torch.float64)
+        if len(rows) == people:
+            return values
+        # around one of each person's own values, so that equal values have exactly that mean
+        base = torch.zeros(people, 1, dtype=torch.float64).index_copy(0, owner, values)
+        return base.index_add(0, owner, (values - base[owner]) * weights[:, None].double())
+
+    def _call(self, x: Tensor) -> Tensor:
+        inputs: Any
+        if self.kind == "table" and self.decoder is not None:
+            inputs = self.decoder.table(x)
+        elif self.kind == "matrix" and self.decoder is not None:
+            inputs = self.decoder.matrix(x).numpy(force=True)
+        else:
+            inputs = x.numpy(force=True)
+        try:
+            out = np.asarray(self.predict(inputs))
+        except FairfoxError:
+            raise
+        except (Exception, SystemExit) as error:  # a model may raise anything, and must not end the audit
+            columns = ", ".join(self.decoder.columns) if self.decoder is not None else f"{x.shape[1]} columns"
+            detail = (str(error).splitlines() or [""])[0]
+            raise ModelError(
+                f"The model failed on a {self.kind} of {len(x)} rows ({columns}): {type(error).__name__}: {detail}"
+            ) from error
+        if out.dtype.kind not in "fiub":
+            raise ModelError(
+                f"The model returned {out.dtype} values such as {out.reshape(-1)[:1].tolist()}; expected numbers: "
+                "return a probability or a value per individual, not a class name"
+            )
+        if out.ndim == 0 or len(out) != len(x):
+            found = "a single number" if out.ndim == 0 else f"{len(out)} predictions"
+            raise ModelError(f"The model returned {found} for {len(x)} individuals; return one row each, in order")
+        return torch.as_tensor(out.astype(np.float64)).reshape(len(x), -1)
+
+
+def _check_width(described: Description, decoder: Decoder) -> None:
+    """Raise unless the model gets as many columns as it was trained on; some libraries would take more in silence."""
+    found = len(decoder.columns)
+    if described.names is None and described.width not in (None, found):
+        raise ColumnError(
+            f"The model was trained on {described.width} columns without names, and gets {found}: "
+            f"{', '.join(decoder.columns)}; leave only its own in the table, in its order (drop=[...], --drop)"
+        )
+
+
+def _column(positive: Any, classes: list[Any] | None) -> int | None:
+    """Return the audited column of a model whose outputs are not at hand: a class of the model, or a column number."""
+    if classes is not None:
+        return class_index(positive, classes)
+    if positive is None:
+        return None
+    try:
+        return int(positive)
+    except ValueError:
+        raise OptionError(f"positive is '{positive}', and the model names no classes; give a column number") from None
+
+
+def _takes_tensor(obj: object) -> bool:
+    """Return whether a function declares that its first argument is a torch tensor."""
+    if isinstance(obj, type) or not callable(obj) or is_estimator(obj):
+        return False
+    try:
+        first = next(iter(inspect.signature(obj).parameters.values()), None)
+    except (TypeError, ValueError):
+        return False
+    note = None if first is None else first.annotation
+    return note is Tensor or (isinstance(note, str) and note.rsplit(".", 1)[-1] == "Tensor")

@@ -1,0 +1,276 @@
+"""JSON over HTTP: urllib3's retries, a limit of calls, and nothing secret in errors."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import ssl
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+from urllib.parse import SplitResult, urlsplit, urlunsplit
+
+import urllib3
+from urllib3.exceptions import HTTPError, NewConnectionError, ProtocolError, ReadTimeoutError, SSLError, TimeoutError
+
+from fairfox.errors import FairfoxError, ModelError, OptionError
+
+_MOST_BYTES = 64 * 2**20  # of an answer; a batch of predictions takes far less
+_CHUNK = 2**16
+_LONGEST_PAUSE = 60.0  # seconds between two tries
+_BUSY = (429, 502, 503, 504)  # worth another try
+_ABSENT = (404, 405, 501)
+
+
+class _Retries(urllib3.Retry):
+    """urllib3's retries, each of which counts as a call."""
+
+    def __init__(self, *args: Any, count: Callable[[], None], **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.count = count
+
+    def new(self, **options: Any) -> _Retries:
+        return super().new(count=self.count, **options)
+
+    def increment(self, *args: Any, **options: Any) -> _Retries:
+        following = super().increment(*args, **options)
+        self.count()
+        return following
+
+    def parse_retry_after(self, retry_after: str) -> float:
+        return min(super().parse_retry_after(retry_after), _LONGEST_PAUSE)
+
+
+@dataclass
+class JsonClient:
+    """Sends JSON to one server, counts the calls, and keeps secrets out of errors."""
+
+    url: str
+    timeout: float
+    retries: int
+    max_calls: int | None
+    auth_env: str | None
+    pause: float
+    calls: int = 0  # repeated tries count, requests for metadata do not
+    answered: int = 0
+
+    def __post_init__(self) -> None:
+        parts = check_url(self.url)
+        self.shown = urlunsplit((parts.scheme, parts.netloc, parts.path, "", ""))
+        self._credentials()  # refused now rather than at the first call
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return everything but the open connections."""
+        return {name: value for name, value in vars(self).items() if name != "_pool"}
+
+    @cached_property
+    def _pool(self) -> urllib3.PoolManager:
+        parts = urlsplit(self.url)
+        proxy = urllib.request.getproxies().get(parts.scheme)
+        bypassed = proxy is None or urllib.request.proxy_bypass(parts.netloc)
+        return urllib3.PoolManager() if bypassed else urllib3.ProxyManager(str(proxy))
+
+    def post(self, body: object, *, sent: str) -> Any:
+        """Return the answer to a JSON body, which counts as a call; `sent` describes it in errors."""
+        try:
+            content = json.dumps(body, allow_nan=False, default=_plain).encode()
+        except ValueError as error:
+            raise ModelError(f"The rows cannot be sent to {self.shown} as JSON: {error}") from None
+        answer = self._request("POST", self.url, content, sent)
+        self.answered += 1
+        return answer
+
+    def get(self, url: str) -> Any | None:
+        """Return what the server says at another of its addresses, or None where it has nothing there."""
+        return self._request("GET", url, None, "")
+
+    def _request(self, method: str, url: str, body: bytes | None, sent: str) -> Any:
+        tries = 0
+
+        def count() -> None:
+            nonlocal tries
+            if body is not None:
+                self._count()
+            tries += 1
+
+        count()
+        try:
+            status, content = self._answer(method, url, body, count)
+        except HTTPError as error:
+            raise self._failure(getattr(error, "reason", error), tries) from None
+        if status in _ABSENT and body is None:
+            return None
+        if status >= 300:
+            raise self._refusal(status, content, tries, sent)
+        try:
+            return json.loads(content)
+        except (ValueError, RecursionError):
+            begins = self.quoted(content.decode(errors="replace"), 60)
+            found = f"it begins with '{begins}'" if begins else "it is empty"
+            raise ModelError(
+                f"The endpoint {self.shown} answered with something that is not JSON ({found}); "
+                "give the address that predicts"
+            ) from None
+
+    def _count(self) -> None:
+        if self.max_calls is not None and self.calls >= self.max_calls:
+            raise OptionError(
+                f"The endpoint {self.shown} was called {self.calls} times, repeated tries included, which is all that "
+                "--max-calls (max_calls=...) allows; allow more, raise --batch-rows, or audit fewer people (--sample)"
+            )
+        self.calls += 1
+
+    def _answer(self, method: str, url: str, body: bytes | None, count: Callable[[], None]) -> tuple[int, bytes]:
+        """Return the status and content of an answer; broken connections and busy servers are tried again."""
+        headers = {"Accept": "application/json", "Content-Type": "application/json", "User-Agent": "fairfox"}
+        headers |= {} if self.auth_env is None else {"Authorization": self._credentials()}
+        options: dict[str, Any] = {"redirect": False, "preload_content": False, "timeout": self.timeout}
+        retries: urllib3.Retry = _Retries(
+            self.retries,
+            other=0,  # TLS
+            allowed_methods=None,
+            status_forcelist=_BUSY,
+            raise_on_status=False,
+            backoff_factor=self.pause,
+            backoff_max=_LONGEST_PAUSE,
+            count=count,
+        )
+        while True:
+            response = self._pool.urlopen(method, url, body=body, headers=headers, retries=retries, **options)
+            try:
+                content = self._content(response)
+                response.release_conn()
+                return response.status, content
+            except HTTPError as error:  # while the content is read
+                retries = (response.retries or retries).increment(method, url, error=error)
+                retries.sleep()
+            finally:
+                response.close()
+
+    def _content(self, response: urllib3.BaseHTTPResponse) -> bytes:
+        content, deadline = bytearray(), time.monotonic() + self.timeout
+        while part := response.read1(_CHUNK, decode_content=False):
+            content += part
+            if len(content) > _MOST_BYTES:
+                raise ModelError(
+                    f"The endpoint {self.shown} answered with more than {_MOST_BYTES // 2**20} MiB; "
+                    "ask for fewer rows at once (--batch-rows, batch_rows=...)"
+                )
+            if time.monotonic() > deadline:  # the socket's own timeout starts anew with every chunk
+                raise ReadTimeoutError(self._pool.connection_from_url(self.url), None, "the content took too long")
+        return bytes(content)
+
+    def _failure(self, reason: Exception, tries: int) -> ModelError:
+        """Return the error for a call that got no HTTP answer."""
+        refused = isinstance(reason, NewConnectionError)
+        cause = reason.__cause__ if refused else reason.args[-1] if reason.args else None
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return ModelError(
+                f"The certificate of {self.shown} cannot be trusted ({cause.verify_message}); "
+                "name your own authority's certificate in the environment variable SSL_CERT_FILE"
+            )
+        if isinstance(reason, SSLError):
+            return ModelError(f"No secure connection to {self.shown} ({cause}); does this port speak https?")
+        if isinstance(cause, http.client.BadStatusLine) and not isinstance(cause, ConnectionError):
+            return ModelError(f"What listens at {self.shown} does not speak HTTP; give the address of a model server")
+        what = f"cannot be reached ({getattr(cause, 'strerror', None) or type(reason).__name__})"
+        if isinstance(cause, ConnectionRefusedError):
+            what = "refused the connection"
+        elif isinstance(reason, TimeoutError) and not refused:
+            what = f"did not answer within {self.timeout:g} s (--timeout)"
+        elif isinstance(reason, ProtocolError):
+            what = "broke the connection off"
+        return self._given_up(what, tries)
+
+    def _refusal(self, status: int, content: bytes, tries: int, sent: str) -> ModelError:
+        """Return the error for an answer with an error's status."""
+        said = self._said(content)
+        if status in _BUSY:
+            return self._given_up(f"was busy or away (HTTP {status})", tries)
+        if status < 400:
+            what = f"redirects (HTTP {status}), which is not followed; give the address that answers"
+        elif status in _ABSENT:
+            what = f"has no model there (HTTP {status}){said}; check the address"
+        elif status in (401, 403, 407):
+            what = (
+                f"did not let us in (HTTP {status}); name the environment variable that holds the Authorization "
+                "header with --auth-env (auth_env=...)"
+            )
+        elif status == 413:
+            what = "found the batch too large (HTTP 413); lower --batch-rows (batch_rows=...)"
+        elif status < 500:
+            what = f"refused the request (HTTP {status}){said.rstrip('.')}{sent and f'; it was sent {sent}'}"
+        else:
+            return self._given_up(f"failed (HTTP {status}){said}", tries)
+        return ModelError(f"The endpoint {self.shown} {what}")
+
+    def _given_up(self, what: str, tries: int) -> ModelError:
+        often = "" if tries == 1 else f", {tries} times in a row"
+        progress = f", after {self.answered} answered calls" if self.answered else ""
+        return ModelError(f"The endpoint {self.shown} {what}{often}{progress}")
+
+    def _said(self, content: bytes) -> str:
+        """Return ": " and what a server said about its error, on one line; empty where it said nothing."""
+        text = content[:_CHUNK].decode(errors="replace")
+        with suppress(ValueError, RecursionError, AttributeError):
+            found = json.loads(content)
+            text = next((str(found[key]) for key in ("message", "error", "detail") if found.get(key)), text)
+        quoted = self.quoted(text, 200)
+        return f": {quoted}" if quoted else ""
+
+    def _credentials(self) -> str:
+        """Return the value of the Authorization header: read when it is needed, stored nowhere."""
+        value = "" if self.auth_env is None else os.environ.get(self.auth_env, "")
+        if self.auth_env is not None and not (value.strip() and value.isascii() and value.isprintable()):
+            raise OptionError(
+                f"The environment variable '{self.auth_env}' is not set to one line of plain text; --auth-env "
+                "(auth_env=...) names the one that holds the Authorization header, such as 'Bearer ...'"
+            )
+        return value
+
+    @contextmanager
+    def redacting(self) -> Iterator[None]:
+        """Keep the credentials out of errors that quote what a server sent."""
+        try:
+            yield
+        except FairfoxError as error:
+            raise type(error)(self._redacted(str(error))) from None
+
+    def _redacted(self, text: str) -> str:
+        """Return a text that may be a server's as one printable line without the credentials."""
+        secret = self._credentials()
+        for part in filter(None, (secret, secret.partition(" ")[2].strip())):
+            text = text.replace(part, "***")
+        return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
+
+    def quoted(self, text: str, length: int) -> str:
+        """Return a server's words as one short line; redacted before they are cut, for a part would get through."""
+        line = self._redacted(text)
+        return line if len(line) <= length else f"{line[:length]}..."
+
+
+def check_url(url: str) -> SplitResult:
+    """Return the parts of an http or https URL without a user name, or say what is wrong with it."""
+    try:
+        parts = urlsplit(url)
+        readable = bool(parts.hostname) and parts.port != 0 and url.isascii() and url.isprintable() and " " not in url
+    except ValueError:
+        readable = False
+    if readable and "@" in parts.netloc:
+        raise OptionError(
+            "The URL of the model holds a user name or password; take it out and put the Authorization header in an "
+            "environment variable that --auth-env (auth_env=...) names"
+        )
+    if not readable or parts.scheme not in ("http", "https"):
+        raise OptionError("The URL of the model cannot be read; write it as http://host:port/path or https://...")
+    return parts
+
+
+def _plain(value: Any) -> Any:
+    """Return a NumPy scalar as the Python value it holds, anything else as text."""
+    return value.item() if hasattr(value, "item") else str(value)

@@ -1,0 +1,353 @@
+"""Torch modules and differentiable functions as target models, and networks in files.
+
+Only safetensors are safe. TorchScript, `torch.export` and `torch.save` files can run code when loaded: `loading` asks
+for trust before it calls the functions for them.
+"""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+import logging
+import re
+import tomllib
+import warnings
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain, pairwise
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+import torch
+from torch import Tensor, nn
+
+from fairfox.data.files import written_whole
+from fairfox.errors import FileError, ModelError, OptionError, UntrustedModelError
+from fairfox.models.protocol import Decoder, Kind, Output, Returns
+
+Affine = tuple[Tensor, Tensor, Callable[[Tensor], Tensor]]  # weight (H, D), bias (H,), what follows: (N, H) -> (N, K)
+
+
+@dataclass(frozen=True)
+class Tail:
+    """What follows a network's first linear layer, up to the model's outputs: (N, H) -> (N, K)."""
+
+    layers: nn.Sequential
+    finish: Callable[[Tensor], Tensor] | None = None  # what the model makes of the network's outputs; None: nothing
+
+    def __call__(self, hidden: Tensor) -> Tensor:
+        """Return the model's outputs for the first layer's."""
+        overwrites = len(self.layers) > 0 and getattr(self.layers[0], "inplace", False)
+        out: Tensor = self.layers(hidden.clone() if overwrites else hidden)
+        return out if self.finish is None else self.finish(out)
+
+    @property
+    def linears(self) -> list[nn.Linear] | None:
+        """The linear layers where ReLU, Linear, ..., ReLU, Linear is all there is; None for other networks."""
+        layers = list(self.layers)
+        kinds = [nn.ReLU, nn.Linear] * (len(layers) // 2)
+        if not layers or len(layers) % 2 or not all(map(_is_plain, layers, kinds)):
+            return None
+        return cast(list[nn.Linear], layers[1::2])
+
+
+def _is_plain(layer: nn.Module, kind: type[nn.Module]) -> bool:
+    """Return whether a layer does what its kind does and nothing else: no subclass, no hooks."""
+    return type(layer) is kind and not (layer._forward_hooks or layer._forward_pre_hooks)
+
+
+def _layers(module: nn.Module) -> list[nn.Module]:
+    """Return the layers that are called one after the other, with chains within chains taken apart."""
+    if type(module) is not nn.Sequential or module._forward_hooks or module._forward_pre_hooks:
+        return [module]
+    return [layer for part in module for layer in _layers(part)]
+
+
+class TorchModel:
+    """A torch module or function behind fairfox's encoding; autograd sees through it.
+
+    One-hot blocks are projected and columns brought back to their own units in front of the module,
+    differentiably. A module in training mode is copied and put into evaluation mode.
+    """
+
+    differentiable = True
+
+    def __init__(
+        self,
+        module: Callable[[Tensor], Tensor],
+        *,
+        output: Output | None = None,
+        decoder: Decoder | None = None,
+        encoded: bool = False,
+    ) -> None:
+        if isinstance(module, nn.Module) and module.training:
+            module = copy.deepcopy(module).eval()
+        self.module = module
+        self.output = output or Output()
+        self.decoder = decoder
+        self.encoded = encoded
+        self.sample: Tensor | None = None
+        if isinstance(module, nn.Module):
+            floats = (t for t in chain(module.parameters(), module.buffers()) if t.is_floating_point())
+            self.sample = next(floats, None)
+
+    @property
+    def kind(self) -> Kind:
+        """What the module receives."""
+        return "encoded" if self.encoded else "matrix"
+
+    @property
+    def unit(self) -> Returns:
+        """What the predictions are: "probability", "logit" or "value"."""
+        return self.output.unit
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Return (N, 1) for encoded x (N, D)."""
+        return self.output(self.raw(x)).to(x)
+
+    def raw(self, x: Tensor) -> Tensor:
+        """Return what the module itself returns for encoded x."""
+        inputs = x
+        if self.decoder is not None:
+            inputs = self.decoder.project(inputs)
+            inputs = inputs if self.encoded else self.decoder.matrix(inputs)
+        if self.sample is not None:
+            inputs = inputs.to(self.sample)
+        try:
+            out: Any = self.module(inputs)
+        except (RuntimeError, ValueError, TypeError, IndexError) as error:
+            names = "" if self.decoder is None or self.encoded else f" with columns {', '.join(self.decoder.columns)}"
+            first_line = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise ModelError(
+                f"The model failed on a {tuple(inputs.shape)} tensor{names}: {first_line}; drop what it does not take"
+            ) from error
+        if not isinstance(out, Tensor):
+            raise ModelError(f"The model returned {type(out).__name__}; expected a tensor with one row per individual")
+        if out.ndim == 0 or len(out) != len(x):
+            found = "a single number" if out.ndim == 0 else f"{len(out)} predictions"
+            raise ModelError(f"The model returned {found} for {len(x)} individuals; return one row each, in order")
+        return out.reshape(len(x), -1)
+
+    @property
+    def first_affine(self) -> Affine | None:
+        """The first linear layer on encoded x and the rest of the network, where the model starts with one."""
+        layers = _layers(self.module) if isinstance(self.module, nn.Sequential) else []
+        if not layers or type(layers[0]) is not nn.Linear:
+            return None  # subclasses may do more than their kind
+        linear, rest = layers[0], nn.Sequential(*layers[1:])
+        weight, bias = linear.weight.detach(), linear.bias
+        shift = torch.zeros_like(weight[:, 0]) if bias is None else bias.detach()
+        if self.decoder is not None and (self.decoder.blocks or self.decoder.width != weight.shape[1]):
+            return None  # projecting one-hot blocks is not affine; columns that say "missing" do not reach the model
+        if self.decoder is not None and not self.encoded:
+            corners = torch.cat([torch.zeros_like(weight[:1]), torch.eye(weight.shape[1]).to(weight)]).double()
+            # as autograd sees them: without the rounding to whole numbers
+            units = self.decoder.matrix(corners.requires_grad_()).detach()
+            scales = (units[1:] - units[0]).to(weight)  # in float64: a mean may be far larger than its scale
+            weight, shift = weight @ scales.T, shift + weight @ units[0].to(weight)
+        return weight, shift, Tail(rest, self.output)
+
+
+# --- safetensors ---------------------------------------------------------------------------------------------------
+
+_RETURNS = ("logit", "probability", "value")
+
+
+def save_mlp(net: nn.Sequential, path: str | Path, *, returns: str = "logit") -> None:
+    """Write a plain Linear/ReLU network as safetensors, with its architecture in a JSON file beside it."""
+    from safetensors.torch import save_file
+
+    path = Path(path)
+    linear = [layer for layer in net if isinstance(layer, nn.Linear)]
+    if [type(layer) for layer in net] != [nn.Linear, nn.ReLU] * (len(linear) - 1) + [nn.Linear]:
+        kinds = ", ".join(type(layer).__name__ for layer in net)
+        raise OptionError(f"The network is {kinds}; only Linear, ReLU, ..., Linear can be declared in a file")
+    if returns not in _RETURNS:
+        raise OptionError(f"returns is '{returns}'; expected one of {', '.join(_RETURNS)}")
+    declared = {
+        "kind": "mlp",
+        "sizes": [linear[0].in_features, *[layer.out_features for layer in linear]],
+        "activation": "relu",
+        "returns": returns,
+    }
+    with written_whole(path) as temporary:
+        save_file({name: tensor.contiguous() for name, tensor in net.state_dict().items()}, temporary)
+    with written_whole(path.with_suffix(".json")) as temporary:
+        temporary.write_text(json.dumps(declared, indent=2) + "\n", encoding="utf-8")
+
+
+def load_mlp(path: Path) -> nn.Module:
+    """Return the network in a safetensors file whose architecture is declared in a JSON or TOML file beside it."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    beside = next((b for b in (path.with_suffix(".json"), path.with_suffix(".toml")) if b.is_file()), None)
+    if beside is None:
+        raise FileError(
+            f"'{path.name}' has no '{path.stem}.json' or '{path.stem}.toml' beside it; "
+            "declare the architecture there: kind, sizes, returns"
+        )
+    sizes, returns = _declaration(beside)
+    try:
+        with torch.device("meta"):  # no weights of its own, and no random numbers drawn for them
+            layers = [layer for fans in pairwise(sizes) for layer in (nn.Linear(*fans), nn.ReLU())]
+        net = nn.Sequential(*layers[:-1])
+        net.load_state_dict(load_file(path), assign=True)
+    except (SafetensorError, RuntimeError) as error:
+        first_line = str(error).splitlines()[0]
+        raise FileError(f"'{path.name}' does not hold the network declared in '{beside.name}': {first_line}") from error
+    if returns == "logit":
+        net.append(nn.Sigmoid() if sizes[-1] == 1 else nn.Softmax(dim=1))
+    return net.eval()
+
+
+def _declaration(beside: Path) -> tuple[list[int], str]:
+    """Return the layer sizes that a file declares, and what the network returns."""
+    try:
+        text = beside.read_text(encoding="utf-8")
+        declared = tomllib.loads(text) if beside.suffix == ".toml" else json.loads(text)
+        sizes = [int(size) for size in declared["sizes"]]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise FileError(
+            f"'{beside.name}' does not declare an architecture: expected kind, sizes, returns ({error})"
+        ) from error
+    known = declared.get("kind") == "mlp" and declared.get("activation", "relu") == "relu"
+    if not known or len(sizes) < 2 or min(sizes) < 1:
+        raise FileError(
+            f"'{beside.name}' declares an unknown architecture; fairfox knows kind 'mlp' with activation 'relu'"
+        )
+    returns = declared.get("returns", "logit")
+    if returns not in _RETURNS:
+        raise FileError(f"'{beside.name}' declares returns '{returns}'; expected one of {', '.join(_RETURNS)}")
+    return sizes, returns
+
+
+# --- what torch writes ---------------------------------------------------------------------------------------------
+
+# what torch.export writes: the program, its weights as plain bytes, and pickles of tensors that are checked below
+_EXPORTED = re.compile(
+    r"(models/model\.json|data/weights/(weight_\d+|model_weights_config\.json)"
+    r"|data/constants/(tensor_\d+|model_constants_config\.json)|data/sample_inputs/model\.pt"
+    r"|extra/.*|archive_format|archive_version|version|byteorder|\.data/.*|\.format_version|\.storage_alignment)"
+)
+_CONFIGS = (("data/weights/", "model_weights_config.json"), ("data/constants/", "model_constants_config.json"))
+_MOST_UNPACKED = 100  # times its own size that an archive may unpack to
+
+
+def load_torchscript(path: Path) -> nn.Module:
+    """Return the module in a TorchScript file. It runs what the file says: only for files that are trusted."""
+    _check_zip(path, path.name)
+    with _torch_errors(path, "TorchScript"):
+        module: nn.Module = torch.jit.load(str(path), map_location="cpu")
+    return module.eval()
+
+
+def load_saved(path: Path) -> nn.Module:
+    """Return the module that `torch.save` wrote. It is a pickle: only for files that are trusted."""
+    with _torch_errors(path, "torch.save"):
+        found = torch.load(path, map_location="cpu", weights_only=False)
+    if not isinstance(found, nn.Module):
+        raise OptionError(
+            f"'{path.name}' holds a {type(found).__name__}, not a module; "
+            "build the network in a Python file of your own and give that as file.py:function"
+        )
+    return found.eval()
+
+
+def load_exported(path: Path) -> nn.Module:
+    """Return the module that `torch.export.save` wrote, once the file holds nothing else.
+
+    Torch reads whatever is in such a file, and unpickles what its safe reader refuses. So a bare pickle, members that
+    torch.export does not write, and pickles of anything but tensors are refused even when the file is trusted.
+    """
+    _check_exported(path)
+    with _torch_errors(path, "torch.export"):
+        module = torch.export.load(path).module()
+    for part in module.modules():
+        part.training = False  # eval() is not allowed: it has only the mode it was exported in
+    return module
+
+
+def _check_exported(path: Path) -> None:
+    if not zipfile.is_zipfile(path):
+        raise UntrustedModelError(
+            f"'{path.name}' is not an archive of torch.export, and is not read even with --trust-model; "
+            "a pickle is loaded as .pkl"
+        )
+    members = {m.filename.partition("/")[2]: m for m in _check_zip(path, path.name, stored=True)}
+    with zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
+        strange = [n for n in names if _EXPORTED.fullmatch(n.partition("/")[2]) is None]
+        one_root = len({n.partition("/")[0] for n in names}) == 1 and len(members) == len(names)
+        if strange or not one_root or "models/model.json" not in members or "archive_format" not in members:
+            what = f"the member '{strange[0]}'" if strange else "no exported program"
+            raise UntrustedModelError(
+                f"'{path.name}' holds {what}, unlike what torch.export writes, and is not read even with --trust-model"
+            )
+        for name in _pickled(path, archive, members):
+            if name not in members:
+                continue
+            content = io.BytesIO(archive.read(members[name]))
+            try:
+                _check_zip(content, name)
+                content.seek(0)
+                torch.load(content, map_location="cpu", weights_only=True)
+            except Exception as error:  # whatever a damaged or hostile pickle provokes
+                raise UntrustedModelError(
+                    f"'{path.name}' holds a pickle of more than tensors ('{name}'), and is not read even with "
+                    "--trust-model"
+                ) from error
+
+
+def _pickled(path: Path, archive: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo]) -> Iterator[str]:
+    """Yield the members that torch would unpickle: sample inputs, and what the configs say are pickles."""
+    yield "data/sample_inputs/model.pt"
+    for folder, config in _CONFIGS:
+        if folder + config not in members:
+            continue
+        try:
+            entries = json.loads(archive.read(members[folder + config]))["config"].values()
+            yield from [folder + entry["path_name"] for entry in entries if entry["use_pickle"]]
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, zipfile.BadZipFile) as error:
+            raise FileError(f"'{path.name}' is damaged: '{folder}{config}' cannot be read") from error
+
+
+def _check_zip(file: Path | BinaryIO, name: str, *, stored: bool = False) -> list[zipfile.ZipInfo]:
+    """Return the members of a zip archive; refuse what unpacks to far more than its size.
+
+    With `stored`, compressed members are refused as well.
+    """
+    try:
+        with zipfile.ZipFile(file) as archive:
+            members = archive.infolist()
+    except (zipfile.BadZipFile, OSError, ValueError, RuntimeError, NotImplementedError) as error:
+        raise FileError(f"'{name}' is no zip archive, or a damaged one: {error}") from error
+    if min((m.header_offset for m in members), default=1) != 0:  # an archive inside another file, or none at all
+        raise FileError(f"'{name}' is no zip archive, or a damaged one: it does not begin with a member")
+    size = file.stat().st_size if isinstance(file, Path) else file.seek(0, io.SEEK_END)
+    unpacked = sum(m.file_size for m in members)
+    squeezed = stored and any(m.compress_type != zipfile.ZIP_STORED for m in members)
+    if squeezed or unpacked > size * (1 if stored else _MOST_UNPACKED):
+        raise FileError(f"'{name}' would unpack its {size} bytes to {unpacked}, and is not read")
+    return members
+
+
+@contextmanager
+def _torch_errors(path: Path, writer: str) -> Iterator[None]:
+    """Turn what torch raises on a damaged file into one sentence, and keep its logs and deprecations to itself."""
+    log = logging.getLogger("torch.export")
+    disabled, log.disabled = log.disabled, True
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            yield
+    except Exception as error:  # torch raises many kinds
+        first_line = (str(error).splitlines() or [""])[0]
+        raise FileError(
+            f"'{path.name}' is no {writer} file that torch can read: {type(error).__name__}: {first_line}"
+        ) from error
+    finally:
+        log.disabled = disabled

@@ -1,0 +1,683 @@
+"""The options of an audit and the table of fairness tests: each declared, documented and checked once.
+
+The command line, the recorded settings, the printed call and `fit`, `score` and `compare` derive from what is declared
+here. Nothing heavy is imported, so that `fairfox audit --help` is instant.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from numbers import Integral, Real
+from typing import Any, Literal, cast
+
+from fairfox.errors import OptionError, did_you_mean
+
+ALL = "all"  # the name of every test that applies
+TOTAL, DIRECT = "rank", "move-direct"  # the two readings that every audit has beside its test
+EFFECT = "change of the prediction"  # the unit of effects
+UNFITTED = ("fta", "unawareness")  # tests that learn nothing, so that no fit can be off
+EVERYONE = ""  # the group of all people, where numbers are given by group
+
+
+@dataclass(frozen=True)
+class TestInfo:
+    """What a fairness test measures, in what unit, what it needs, and the delta that is used unless one is given."""
+
+    __test__ = False  # pytest would take the name for a test's
+
+    meaning: str
+    unit: str
+    delta: float
+    base: str = ""  # the name without a variant
+    aligned: bool = False  # the variant /a: times the model's alignment share
+    by_covariance: bool = False  # the variant /s: moves are measured in the data's own spread
+    of_prediction: bool = True  # delta is a share of the prediction's range: 0.05 is 5 points of a probability
+    trained: bool = False  # networks are trained, whose refits may disagree
+    needs_truth: bool = False  # only generated people have what it needs
+    needs_gradient: bool = False  # only for models that autograd sees through
+    needs_label: bool = False  # only where the true outcomes are known
+    needs_input: bool = False  # only for models that take the protected column itself
+    needs_graph: bool = False  # only with a graph of columns
+    only_groups: bool = False  # compares classes, and takes no protected number
+    compares: bool = True  # with people of another group
+    holds: bool = True  # can hold the other protected variables equal
+    gives: bool = False  # can hold given columns equal, and what they explain
+
+
+_SLOPE = "prediction per unit of log-odds, or per standard deviation of a number"
+_TESTS = {
+    "rank": TestInfo(
+        "How the prediction would change if each feature had the value of the same rank in another group.",
+        EFFECT, 0.05, gives=True,
+    ),
+    "move": TestInfo(
+        "How the prediction would change if the person were moved along what sets the groups apart.",
+        EFFECT, 0.05, gives=True, trained=True,
+    ),
+    "move-direct": TestInfo(
+        "How the prediction would change under the smallest edit of the features that changes the inferred group.",
+        EFFECT, 0.05, gives=True, trained=True,
+    ),
+    "faux": TestInfo(
+        "How fast the prediction changes per unit of the inferred protected variable's log-odds.",
+        _SLOPE, 0.05, trained=True,
+    ),
+    "faux+ng": TestInfo(
+        "How well the prediction's gradient points along the protected variable's gradient, 0 to 1.",
+        "cosine", 0.5, of_prediction=False, holds=False, trained=True,
+    ),
+    "faux+ig": TestInfo(
+        "How well the prediction's integrated gradients point along the protected variable's, 0 to 1.",
+        "cosine", 0.5, of_prediction=False, holds=False, needs_gradient=True, trained=True,
+    ),
+    "fta": TestInfo(
+        "The largest change that a small move of the features in any direction can make.",
+        "prediction per standard deviation", 0.25, compares=False, holds=False,
+    ),
+    "fta+linear": TestInfo(
+        "The largest change that a small move along a linear model of the protected variable can make.",
+        "prediction per standard deviation", 0.1, compares=False, holds=False,
+    ),
+    "fliptest": TestInfo(
+        "How the prediction would change if a generator trained against a critic took the person to another group.",
+        EFFECT, 0.05, only_groups=True, holds=False, trained=True,
+    ),
+    "transport": TestInfo(
+        "How the prediction would change if the person became whom optimal transport pairs them with in another group.",
+        EFFECT, 0.05, only_groups=True, holds=False,
+    ),
+    "counterfactual": TestInfo(
+        "How the prediction would change in another group, all else following from the given causal graph.",
+        EFFECT, 0.05, needs_graph=True,
+    ),
+    "unfair_map": TestInfo(
+        "How many times larger the person's loss becomes under an attack along the protected directions; 1 is fair.",
+        "loss after the attack over loss before", 1.25,
+        of_prediction=False, needs_gradient=True, needs_label=True, compares=False, holds=False,
+    ),
+    "unawareness": TestInfo(
+        "How the prediction changes when the protected column alone is changed.",
+        EFFECT, 0.05, needs_input=True, gives=True,
+    ),
+    "lic": TestInfo(
+        "How fast the prediction changes as the protected variable truly changes; for generated people only.",
+        "prediction per unit of the protected variable", 0.05, needs_truth=True,
+    ),
+}  # fmt: skip
+_MAPS = ("rank", "move", "move-direct", "fliptest", "transport", "counterfactual")  # have a variant /a
+_GRADIENTS = ("faux", "faux+ng", "faux+ig")  # have a variant /s
+_FTA_SEARCHED = TestInfo(
+    "The largest change of the prediction that was found while the features move by at most epsilon.",
+    "largest change of the prediction found", 0.05, base="fta", compares=False, holds=False, needs_gradient=True,
+)  # fmt: skip
+
+
+def _with_variants() -> dict[str, TestInfo]:
+    out = {}
+    for name, info in _TESTS.items():
+        out[name] = replace(info, base=name)
+        if name in _MAPS:
+            meaning = f"{info.meaning} Times the model's alignment share, to compare people across models."
+            unit = f"{info.unit} x alignment share"
+            out[f"{name}/a"] = replace(info, base=name, aligned=True, meaning=meaning, unit=unit, delta=0.01)
+        if name in _GRADIENTS:
+            meaning = f"{info.meaning} Moves are measured in the data's own spread (covariance)."
+            out[f"{name}/s"] = replace(info, base=name, by_covariance=True, meaning=meaning)
+    return out
+
+
+FAIR_TESTS: dict[str, TestInfo] = _with_variants()
+
+
+def lookup_test(name: str, settings: Mapping[str, object] | None = None) -> TestInfo:
+    """Return what a test measures with these settings, or say which tests there are."""
+    if name not in FAIR_TESTS:
+        raise OptionError(f"There is no fairness test '{name}'.{did_you_mean(name, list(FAIR_TESTS))}")
+    if name == "fta" and isinstance(settings, Mapping) and settings.get("epsilon") is not None:
+        return _FTA_SEARCHED
+    return FAIR_TESTS[name]
+
+
+@dataclass(frozen=True)
+class Text:
+    """One word, such as the name of a column."""
+
+    def check(self, name: str, value: Any) -> Any:
+        """Return the text, or refuse what is none."""
+        if value is not None and not isinstance(value, str):
+            raise OptionError(f"{name} is {value!r}; expected a text")
+        return value
+
+
+@dataclass(frozen=True)
+class Names:
+    """Names of columns or groups, each once."""
+
+    example: str = "a column name"
+    commas: bool = True  # the command line takes several in one text, with commas between them
+
+    def check(self, name: str, value: Any) -> Any:
+        """Return the names as a tuple; None stays None."""
+        if value is None:
+            return None
+        items = [value] if isinstance(value, str) else value
+        if not isinstance(items, Sequence) or not all(isinstance(text, str) for text in items):
+            raise OptionError(f"{name} is {value!r}; expected {self.example}, or a list of them")
+        if not all(items):
+            raise OptionError(f"{name} is {value!r}, which has an empty name in it; expected {self.example}")
+        return tuple(dict.fromkeys(items))
+
+
+@dataclass(frozen=True)
+class Flag:
+    """On or off."""
+
+    def check(self, name: str, value: Any) -> Any:
+        """Return whether it is on."""
+        if not isinstance(value, bool):
+            raise OptionError(f"{name} is {value!r}; expected True or False")
+        return value
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of some words; None where the option has no default."""
+
+    words: tuple[str, ...]
+
+    def check(self, name: str, value: Any) -> Any:
+        """Return the word."""
+        if value is not None and value not in self.words:
+            raise OptionError(f"{name} is {value!r}; expected {' or '.join(map(repr, self.words))}")
+        return value
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number within bounds."""
+
+    low: float = -math.inf
+    high: float = math.inf
+    low_open: bool = False
+    high_open: bool = False
+    whole: bool = False
+    by_group: bool = False  # or several by the names of groups: {"race=Black": 0.05}
+
+    def check(self, name: str, value: Any) -> Any:
+        """Return the number, or a dict of numbers by group."""
+        if value is None:
+            return None
+        if self.by_group and isinstance(value, Mapping):
+            if not all(isinstance(group, str) for group in value):
+                raise OptionError(f"{name} is {value!r}; expected numbers by group, such as {{'sex=Female': 0.03}}")
+            return {group: self._checked(f"{name} of '{group or 'everyone'}'", own) for group, own in value.items()}
+        return self._checked(name, value)
+
+    def _checked(self, name: str, value: Any) -> float | int:
+        right = isinstance(value, Integral if self.whole else Real) and not isinstance(value, bool)
+        if not right or not self.allows(float(value)):
+            raise OptionError(f"{name} is {value!r}; expected {self.words}")
+        return int(value) if self.whole else float(value)
+
+    def allows(self, number: float) -> bool:
+        """Return whether a number lies within the bounds."""
+        above = number > self.low if self.low_open else number >= self.low
+        below = number < self.high if self.high_open else number <= self.high
+        return math.isfinite(number) and above and below
+
+    @property
+    def words(self) -> str:
+        """The bounds in words: "a number from 0 to below 1"."""
+        what = "a whole number" if self.whole else "a number"
+        if math.isinf(self.low):
+            return f"a finite {what.removeprefix('a ')}"
+        start = f"above {self.low:g}" if self.low_open else f"from {self.low:g}"
+        if math.isinf(self.high):
+            return f"{what} {start}" if self.low_open else f"{what} of at least {self.low:g}"
+        end = f"to below {self.high:g}" if self.high_open else f"to {self.high:g}"
+        return f"{what} {start} {end}" if not self.low_open else f"{what} {start} and {end.removeprefix('to ')}"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings of a test by name: {"epsilon": 0.5}."""
+
+    def check(self, name: str, value: Any) -> Any:
+        """Return the settings as a dict."""
+        if not isinstance(value, Mapping | None):
+            raise OptionError(f"{name} is {value!r}; expected settings by name, such as {{'steps': 100}}")
+        return dict(value or {})
+
+
+@dataclass(frozen=True)
+class Anything:
+    """A value that is checked where it is used: a table, a class of the model."""
+
+    is_table: bool = False
+
+    def check(self, name: str, value: Any) -> Any:
+        """Return the value as it is."""
+        return value
+
+
+Kind = Text | Names | Flag | Choice | Number | Settings | Anything
+_SHARE = Number(0, 1)
+
+
+def option(kind: Kind, default: Any, help: str, *, metavar: str | None = None) -> Any:
+    """Return the dataclass field of an option."""
+    made = {"default_factory": dict} if default == {} else {"default": default}
+    return field(**made, metadata={"kind": kind, "help": help, "metavar": metavar})
+
+
+def split_names(text: str) -> list[str]:
+    """Return the names in a text with commas between them; quotes keep a comma that belongs to a name.
+
+    Example:
+        >>> split_names('income, age,"debt, total"')
+        ['income', 'age', 'debt, total']
+    """
+    if "," not in text:
+        return [text.strip()]
+    return [name.strip() for name in next(csv.reader([text], skipinitialspace=True))]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableOptions:
+    """How the table is read."""
+
+    id: str | None = option(Text(), None, "Column that names people; row numbers from 0 without it.", metavar="COL")
+    categorical: tuple[str, ...] = option(
+        Names(), (), "Columns to read as categories whatever they look like.", metavar="COL,..."
+    )
+    continuous: tuple[str, ...] = option(
+        Names(), (), "Columns to read as numbers whatever they look like.", metavar="COL,..."
+    )
+    drop: tuple[str, ...] = option(Names(), (), "Columns to leave out.", metavar="COL,...")
+    intersections: bool = option(
+        Flag(), False, "Also compare the intersections of the protected classes, such as Female & Black."
+    )
+    merge_rare: float | None = option(
+        Number(0, 0.5, low_open=True, high_open=True),
+        None,
+        "Merge classes with a smaller share of the people than this.",
+        metavar="SHARE",
+    )
+    protected_from: Any = option(
+        Anything(is_table=True), None, "Another table that has the protected columns; needs on.", metavar="TABLE"
+    )
+    on: str | None = option(
+        Text(), None, "Column that names people in both tables; it is not an input of the model.", metavar="COL"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions:
+    """How the model is called, and what it returns."""
+
+    positive: Any = option(Anything(), None, "Class whose prediction is audited.", metavar="CLASS")
+    output: Literal["probability", "logit"] = option(
+        Choice(("probability", "logit")), "probability", "Audit the probability or the log-odds (logit)."
+    )
+    returns: Literal["probability", "logit", "value"] | None = option(
+        Choice(("probability", "logit", "value")), None, "What the model returns, where that is not clear."
+    )
+    kind: Literal["table", "matrix", "encoded"] | None = option(
+        Choice(("table", "matrix", "encoded")),
+        None,
+        "What the model receives: a table, a matrix of numbers, or fairfox's own encoding.",
+    )
+    batch_size: int = option(Number(1, whole=True), 4096, "Rows per call of the model.", metavar="N")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EstimationOptions:
+    """How effects are estimated, and who is compared with whom."""
+
+    refits: int = option(
+        Number(1, whole=True),
+        5,
+        "How many times maps and auxiliaries are fitted; their spread gives the intervals.",
+        metavar="N",
+    )
+    folds: int = option(Number(2, whole=True), 5, "Folds of the cross-fitting, without a reference.", metavar="N")
+    contrasts: Literal["largest", "all"] = option(
+        Choice(("largest", "all")),
+        "largest",
+        "With more than two classes: compare everyone with the largest group (its members with the second largest), "
+        "or with all other classes.",
+    )
+    reference_group: tuple[str, ...] = option(
+        Names("a group such as 'White' or 'race=White'", commas=False),
+        (),
+        "Compare every class with this group only: White, or race=White; one per variable.",
+        metavar="GROUP",
+    )
+    hold_others: bool = option(
+        Flag(), False, "Compare with people who have the same values of the other protected variables."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportOptions:
+    """What is reported."""
+
+    fdr: float = option(
+        Number(0, 1, low_open=True, high_open=True),
+        0.1,
+        "False discovery rate of the list of significant people.",
+        metavar="SHARE",
+    )
+    abstain: float | None = option(
+        Number(0, 1, high_open=True),
+        None,
+        "Leave out the share of people on whom the refits disagree most: 0.1 for a tenth; 0 reports the disagreement "
+        "and leaves nobody out.",
+        metavar="SHARE",
+    )
+    null: int = option(
+        Number(0, whole=True), 0, "Repeat everything this many times with shuffled protected values.", metavar="N"
+    )
+    delta_from_null: bool = option(
+        Flag(), False, "Use as delta what 95 % of the people stay below when protected values are shuffled."
+    )
+    certify: bool = option(
+        Flag(),
+        False,
+        "Also prove how far the prediction changes at any point between a person and their counterfactual row; for "
+        "ReLU networks and tree ensembles.",
+    )
+    next_steps: bool = option(
+        Flag(), False, "Also estimate what dropping or repairing single features would do, by further predictions."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditOptions(TableOptions, ModelOptions, EstimationOptions, ReportOptions):
+    """Every option of an audit, checked when it is made.
+
+    Example:
+        >>> AuditOptions(protected=["sex", "race"], max_flagged=0.1).protected
+        ('sex', 'race')
+    """
+
+    protected: tuple[str, ...] = option(
+        Names("a column name, a cut such as 'age<25'", commas=False),
+        (),
+        "Protected column (groups, classes or a number), or a cut such as 'age<25'; or several. The model does not "
+        "receive them unless it names them among its columns.",
+        metavar="COL",
+    )
+    label: str | None = option(
+        Text(), None, "Column with the true outcome; it is not an input of the model.", metavar="COL"
+    )
+    test: str = option(
+        Text(),
+        "rank",
+        "Fairness test, see fairfox.FAIR_TESTS; all: rank, and every other test that applies.",
+        metavar="T",
+    )
+    settings: dict[str, Any] = option(
+        Settings(),
+        {},
+        "Settings of the test, such as epsilon=0.5 for fta; with test all: fliptest.steps=5000.",
+        metavar="NAME=VALUE",
+    )
+    delta: Any = option(
+        Number(0, by_group=True),
+        None,
+        "Flag people whose score is above it; also by group: {'sex=Female': 0.03}. By default the test's own.",
+        metavar="[GROUP=]D",
+    )
+    max_flagged: Any = option(
+        Number(0, 1, by_group=True),
+        None,
+        "Largest share of people that may be over delta, 0.1 for a tenth; also by group. The verdict uses 0.05 unless "
+        "another share is given.",
+        metavar="[GROUP=]SHARE",
+    )
+    given: tuple[str, ...] = option(
+        Names(),
+        (),
+        "Columns that are held equal, such as hours-per-week: they stay as they are, and so does what they explain of "
+        "the others.",
+        metavar="COL,...",
+    )
+    columns: tuple[str, ...] | None = option(
+        Names(),
+        None,
+        "Columns the model takes, in its order. By default its own feature names, else all but the protected, label, "
+        "id, weights and dropped ones.",
+        metavar="COL,...",
+    )
+    weights: str | None = option(Text(), None, "Column that says how many people a row stands for.", metavar="COL")
+    decision_threshold: float | None = option(
+        Number(),
+        None,
+        "Flag people whose decision would change (yes from this prediction on), whatever the size of the effect.",
+        metavar="P",
+    )
+    seed: int = option(Number(0, 2**32 - 1, whole=True), 0, "Seed of all randomness.", metavar="N")
+
+    @classmethod
+    def of(cls, options: object = None, **named: Any) -> AuditOptions:
+        """Return the options given by name, and the others as a mapping or as groups such as `TableOptions`."""
+        more = further_options(options)
+        twice = next((name for name in more if name in named), None)
+        if twice is not None:
+            raise OptionError(f"'{twice}' has an argument of its own; give {twice}=... and leave it out of options")
+        refuse_unknown(more)
+        return cls(**named, **more)
+
+    def __post_init__(self) -> None:
+        for f in fields(self):
+            object.__setattr__(self, f.name, f.metadata["kind"].check(f.name, getattr(self, f.name)))
+        self._check_test()
+        self._check_comparisons()
+        self._check_delta()
+        self._check_abstaining()
+
+    @property
+    def runs_all(self) -> bool:
+        """Whether every test that applies is asked for."""
+        return self.test == ALL
+
+    @property
+    def main(self) -> str:
+        """The test whose scores everyone gets."""
+        return TOTAL if self.runs_all else self.test
+
+    @property
+    def info(self) -> TestInfo:
+        """What the main test measures."""
+        return lookup_test(self.main, None if self.runs_all else self.settings)
+
+    @property
+    def delta_for_all(self) -> float | None:
+        """The delta of everyone; None: the test's own."""
+        return self.delta.get(EVERYONE) if isinstance(self.delta, Mapping) else cast(float | None, self.delta)
+
+    @property
+    def delta_by_group(self) -> dict[str, float]:
+        """The deltas of single groups, by the names that were given."""
+        return {g: d for g, d in self.delta.items() if g != EVERYONE} if isinstance(self.delta, Mapping) else {}
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """The largest shares of flagged people, by the names of groups that were given; "" is everyone."""
+        if isinstance(self.max_flagged, Mapping):
+            return dict(self.max_flagged)
+        return {} if self.max_flagged is None else {EVERYONE: self.max_flagged}
+
+    def scoring(self, options: object = None, **named: Any) -> AuditOptions:
+        """Return the options of a fitted test with those of scoring: how the model is called, what is reported."""
+        more, allowed = (
+            further_options(options),
+            {f.name for group in (ModelOptions, ReportOptions) for f in fields(group)},
+        )
+        refuse_unknown(more)
+        for name in more:
+            if name not in allowed or name in ("null", "delta_from_null"):
+                raise OptionError(f"{name} belongs to the fit of a test; fit another one with it (fairfox fit)")
+        return replace(self, **named, **more)
+
+    def recorded(self) -> dict[str, Any]:
+        """Return every option as plain values for files; tables only as whether there was one."""
+        out: dict[str, Any] = {}
+        for f in fields(self):
+            value, kind = getattr(self, f.name), f.metadata["kind"]
+            if isinstance(kind, Anything) and value is not None:
+                value = True if kind.is_table else str(value)
+            elif isinstance(kind, Settings):
+                value = {name: str(own) for name, own in value.items()} or None
+            out[f.name] = list(value) or None if isinstance(value, tuple) else value
+        return out
+
+    def _check_test(self) -> None:
+        if self.info.needs_truth:
+            raise OptionError(
+                f"{self.main} needs each person's true counterfactual, which only generated data has; "
+                "use rank to audit a table of people"
+            )
+        if not self.protected:
+            raise OptionError("No protected variable is named; give a column, as in protected='sex' (--protected sex)")
+
+    def _check_comparisons(self) -> None:
+        if self.reference_group:
+            check_compares(self.main)
+        if self.given:
+            check_given(self.main)
+        if self.label is not None and self.label in self.given:
+            raise OptionError(
+                f"'{self.label}' is the label and cannot be given, as no model takes it; name columns of the model"
+            )
+        if self.hold_others:
+            check_holds(self.main)
+            if len(self.protected) < 2:
+                raise OptionError(
+                    "hold_others (--hold-others) needs at least two protected variables; name another one"
+                )
+        if (self.protected_from is None) != (self.on is None):
+            raise OptionError(
+                "Protected values from another table need both: the table (protected_from, --protected-from) and the "
+                "column that names people in both tables (on, --on)"
+            )
+
+    def _check_delta(self) -> None:
+        if self.decision_threshold is not None:
+            if self.delta is not None or self.delta_from_null:
+                raise OptionError(
+                    "A decision threshold says how large an effect counts, and so does delta; give one of the two"
+                )
+            if self.info.unit != EFFECT:
+                raise OptionError(
+                    f"A decision threshold needs effects on the prediction, which '{self.main}' does not measure; "
+                    "use rank, or leave decision_threshold (--decision-threshold) out"
+                )
+        if self.delta_from_null and (not self.null or self.delta_for_all is not None):
+            raise OptionError(
+                "Delta comes from shuffled protected values only where these are asked for and no delta is given: "
+                "add null=5 (--null 5), and leave delta out"
+            )
+
+    def _check_abstaining(self) -> None:
+        if self.abstain is None:
+            return
+        if self.refits < 2:
+            raise OptionError(
+                f"refits is {self.refits}, and abstain (--abstain) needs at least 2, since it leaves out people on "
+                "whom they disagree; set refits to 5 (--refits 5)"
+            )
+        if self.main in UNFITTED:
+            raise OptionError(
+                f"{self.main} learns nothing, so no refits can disagree; leave abstain (--abstain) out, or use rank, "
+                "move or faux"
+            )
+        if self.delta_for_all == 0:
+            raise OptionError(
+                "delta is 0, and abstain (--abstain) compares disagreement with it; give the smallest score that counts"
+            )
+
+
+def defaults_sha256() -> str:
+    """Return the hash of all defaults, of options and of tests: results with the same one were made by the same."""
+    from hashlib import sha256
+
+    own = {f.name: repr(f.default) for f in fields(AuditOptions)}
+    return sha256(repr((sorted(own.items()), sorted(FAIR_TESTS.items()))).encode()).hexdigest()
+
+
+GROUPS = (TableOptions, ModelOptions, EstimationOptions, ReportOptions)
+RENAMED = {  # old name -> what to write now
+    "legitimate": "given",
+    "limits": "max_flagged, as {group: share}",
+    "deltas": "delta, as {group: number}",
+    "drift": "compare with two folders of audits",
+    "fit_test": "fit",
+    "persistence": "carry, in the settings of move",
+}
+
+
+def check_compares(test: str) -> None:
+    """Refuse a reference group for a test that compares with no group."""
+    if not lookup_test(test).compares:
+        raise OptionError(f"{test} compares with no other group; use rank, move or faux with a reference group")
+
+
+def check_holds(test: str) -> None:
+    """Refuse to hold other protected variables equal with a test that cannot."""
+    if not lookup_test(test).holds:
+        raise OptionError(f"{test} cannot hold the other protected variables equal; use rank, move or faux for it")
+
+
+def check_given(test: str) -> None:
+    """Refuse given columns for a test that cannot hold them equal."""
+    if lookup_test(test).needs_graph:
+        raise OptionError(
+            f"{test} takes no given columns: the graph says what acts on what; leave out the edges into them, or use "
+            "rank or move"
+        )
+    if not lookup_test(test).gives:
+        raise OptionError(f"{test} takes no given columns; use rank, move or move-direct for them (--given)")
+
+
+def refuse_unknown(names: Iterable[str], *, named: Iterable[str] = ()) -> None:
+    """Refuse names that are no options; an old name gets the sentence that has the new one.
+
+    `named` are options that have arguments of their own where these were given.
+    """
+    known = {f.name for f in fields(AuditOptions)}
+    for name in names:
+        if name in RENAMED and name not in known:
+            raise OptionError(f"'{name}' has another name now: {RENAMED[name]}")
+        if name not in known:
+            own = did_you_mean(name, sorted(known | set(named)))
+            raise OptionError(
+                f"'{name}' is no option of an audit.{own} Settings of a test go into settings={{'{name}': ...}} (--set)"
+            )
+
+
+def refuse_outside(names: Mapping[str, object]) -> None:
+    """Refuse arguments that `fairfox.audit` does not have: further options go into `options`, old names are named."""
+    refuse_unknown(names)
+    for name, value in names.items():
+        raise OptionError(f"{name} is a further option; give it in options, as in options={{{name!r}: {value!r}}}")
+
+
+def further_options(options: object) -> dict[str, Any]:
+    """Return the options in a mapping, a group of options, or several of these, by name."""
+    if options is None:
+        return {}
+    if isinstance(options, Mapping):
+        return dict(options)
+    if isinstance(options, GROUPS):
+        return {f.name: getattr(options, f.name) for f in fields(options)}
+    if isinstance(options, list | tuple):
+        return {name: value for group in options for name, value in further_options(group).items()}
+    raise OptionError(
+        f"options is {options!r}; expected further options by name, such as {{'refits': 10}}, or groups of them such "
+        "as fairfox.TableOptions(drop='zip')"
+    )

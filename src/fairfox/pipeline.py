@@ -1,0 +1,674 @@
+"""audit(), fit() and score(): options and tables become folds, fitted tests, measurements, statistics and a result."""
+
+from __future__ import annotations
+
+import logging
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import isnan
+from time import perf_counter
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fairfox.certificates.certify import Certificates, certifier, certify
+from fairfox.data.dataset import Dataset, group_name, rows_sha256, tensors_sha256
+from fairfox.data.encoding import Encoding, fit_encoding
+from fairfox.data.protected import find_group, join_protected
+from fairfox.data.table import Table, load_table
+from fairfox.errors import ColumnError, OptionError, installed_versions
+from fairfox.explain import explain, next_steps
+from fairfox.fairtests.fitted import (
+    FittedTest,
+    Fold,
+    Progress,
+    Readings,
+    check_group_sizes,
+    check_storable,
+    fit_folds,
+    measure_folds,
+    measured_name,
+    supports,
+)
+from fairfox.fairtests.protocol import Measurement
+from fairfox.fairtests.registry import applicable, settings_by_test
+from fairfox.findings import Finding, TestComparison
+from fairfox.maps.check import MapCheck, Support, check_map
+from fairfox.maps.given import given_features
+from fairfox.models.adapters import as_model, describe
+from fairfox.models.protocol import Description, TargetModel, check_predictions, predict
+from fairfox.options import EVERYONE, TOTAL, AuditOptions, defaults_sha256, lookup_test, refuse_outside
+from fairfox.result import AuditResult, finding_of
+from fairfox.statistics.diagnostics import Reliability, find_warnings, leave_out
+from fairfox.statistics.groups import Rule, agreement, default_delta, own_deltas
+from fairfox.statistics.permutation import Null, shuffled
+from fairfox.statistics.verdict import ALLOWED
+
+_log = logging.getLogger("fairfox")
+_EXAMPLE = 1000  # people whose predictions show what the model returns
+_PACKAGES = ("fairfox", "torch", "numpy", "scikit-learn", "pyarrow", "narwhals")  # whose versions are recorded
+
+
+def audit(
+    model: object,
+    table: object,
+    *,
+    protected: str | Sequence[str],
+    label: str | None = None,
+    test: str = "rank",
+    settings: Mapping[str, object] | None = None,
+    delta: float | Mapping[str, float] | None = None,
+    max_flagged: float | Mapping[str, float] | None = None,
+    given: str | Sequence[str] = (),
+    reference: object | None = None,
+    columns: Sequence[str] | None = None,
+    weights: str | None = None,
+    decision_threshold: float | None = None,
+    seed: int = 0,
+    options: object = None,
+    progress: Progress | None = None,
+    **unknown: object,
+) -> AuditResult:
+    """Return, for every person in the table, whether the model treats them differently because of c.
+
+    Args:
+        model: a torch module, a scikit-learn estimator or Pipeline, a booster, or a function from a table to
+            predictions.
+        table: the people: a pandas, polars or pyarrow table, a 2-D array, or a path.
+        protected: the protected column, a cut through one such as "age<25", or several.
+        label: the column of true outcomes, kept from the model.
+        test: the fairness test, see `fairfox.FAIR_TESTS`; "all": rank, and every other test that applies.
+        settings: of the test: {"epsilon": 0.5} for fta, {"graph": {"income": ["sex"]}} for counterfactual.
+        delta: people with a score above it are flagged; also by group: {"sex=Female": 0.03}.
+        max_flagged: the largest share of people that may be over delta; also by group.
+        given: columns that are held equal, and with them what they explain of the others.
+        reference: rows to learn from. Without it the table is cross-fitted: nobody is scored by an auxiliary or map
+            that has seen them. With it the table itself need not have the protected columns.
+        columns: the columns the model takes, in its order.
+        weights: the column that says how many people a row stands for.
+        decision_threshold: flag people whose decision would change: yes from this prediction on.
+        seed: same seed, same machine, same numbers.
+        options: all other options by name, {"refits": 10, "drop": ["zip"]}, or in groups: `fairfox.TableOptions`,
+            `ModelOptions`, `EstimationOptions` and `ReportOptions`, which say what each means.
+        progress: called with what is being done and the fraction done.
+        unknown: refused, with what to write instead.
+    """
+    refuse_outside(unknown)
+    chosen = AuditOptions.of(
+        options,
+        protected=protected,
+        label=label,
+        test=test,
+        settings=settings,
+        delta=delta,
+        max_flagged=max_flagged,
+        given=given,
+        columns=columns,
+        weights=weights,
+        decision_threshold=decision_threshold,
+        seed=seed,
+    )
+    return run_audit(model, table, chosen, reference=reference, progress=progress)
+
+
+def run_audit(
+    model: object,
+    table: object,
+    options: AuditOptions,
+    *,
+    reference: object | None = None,
+    progress: Progress | None = None,
+) -> AuditResult:
+    """Return the audit of a model with options that are made already."""
+    started = perf_counter()
+    settings_by_test(options)  # refuses settings that a test does not have, before any work is done
+    say = progress or (lambda text, fraction: None)
+    say("reading the table", 0.0)
+    inputs = Inputs.read(model, table, reference, options)
+    if options.certify:
+        certifier(model, inputs.target)  # refuses what nothing can certify
+    others, skipped = (
+        applicable(options, inputs.data, gradient=inputs.target.differentiable) if options.runs_all else ([], {})
+    )
+    folds = fit_folds(
+        inputs.data,
+        inputs.fitting,
+        inputs.encoding,
+        options,
+        others=others,
+        progress=lambda text, done: say(text, 0.05 + 0.5 * done),
+    )
+    readings = _measured(inputs, folds, others, say)
+    result = _result(
+        model,
+        inputs,
+        readings,
+        support=folds[0].test.support if reference is not None else supports(inputs.data),
+        started=started,
+        progress=say,
+        null=_null(inputs, say),
+        skipped=skipped,
+    )
+    for text in result.warnings:
+        _log.warning(text)
+    say("done", 1.0)
+    return result
+
+
+def fit(
+    table: object,
+    *,
+    protected: str | Sequence[str],
+    label: str | None = None,
+    test: str = "rank",
+    settings: Mapping[str, object] | None = None,
+    given: str | Sequence[str] = (),
+    columns: Sequence[str] | None = None,
+    weights: str | None = None,
+    seed: int = 0,
+    options: object = None,
+    **unknown: object,
+) -> FittedTest:
+    """Return a fairness test fitted on all people of a table; what the arguments mean is in `fairfox.audit`.
+
+    There is no model here, so `columns` says what models take, in their order: by default all columns but the
+    protected ones, the label, the id, the weights and dropped ones.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> people = pa.table({"sex": ["f", "m"] * 20, "income": [float(i) for i in range(40)]})
+        >>> test = fit(people, protected="sex", options={"refits": 2})
+        >>> len(score(test, lambda table: table["income"] / 40, people))
+        40
+    """
+    refuse_outside(unknown)
+    chosen = AuditOptions.of(
+        options,
+        protected=protected,
+        label=label,
+        test=test,
+        settings=settings,
+        given=given,
+        columns=columns,
+        weights=weights,
+        seed=seed,
+    )
+    return fit_with(table, chosen)
+
+
+def fit_with(table: object, options: AuditOptions) -> FittedTest:
+    """Return a fitted test, with options that are made already."""
+    check_storable(options)
+    settings_by_test(options)
+    people = load_table(table)
+    encoding = _encoding(people, None, None, options)
+    data = encoding.encode(people)
+    given_features(data, options.given)  # refuses what cannot be
+    check_group_sizes(data)
+    return FittedTest.fit(data, encoding, options)
+
+
+def score(
+    test: FittedTest,
+    model: object,
+    table: object,
+    *,
+    delta: float | Mapping[str, float] | None = None,
+    max_flagged: float | Mapping[str, float] | None = None,
+    decision_threshold: float | None = None,
+    options: object = None,
+    progress: Progress | None = None,
+    **unknown: object,
+) -> AuditResult:
+    """Return what an audit with the fitting table as reference finds.
+
+    Args:
+        test: what `fairfox.fit` returned, or `fairfox.load_test` read from a file.
+        model: as for `fairfox.audit`; it takes the columns that the test was fitted on.
+        table: the people. Where it lacks the protected columns, the most probable values take their place.
+        delta: as for `fairfox.audit`.
+        max_flagged: as for `fairfox.audit`.
+        decision_threshold: as for `fairfox.audit`.
+        options: how the model is called and what is reported: `fairfox.ModelOptions` and `fairfox.ReportOptions`, or
+            a dict of such options.
+        progress: called with what is being done and the fraction done.
+        unknown: refused, with what to write instead.
+    """
+    started = perf_counter()
+    refuse_outside(unknown)
+    chosen = test.options.scoring(options, delta=delta, max_flagged=max_flagged, decision_threshold=decision_threshold)
+    say = progress or (lambda text, fraction: None)
+    inputs = Inputs.scored(test, model, table, chosen)
+    readings = _measured(inputs, [Fold(torch.arange(len(inputs.data)), replace(test, options=chosen))], (), say)
+    return _result(model, inputs, readings, support=test.support, started=started, progress=say)
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The model and the people of an audit, as its tests see them."""
+
+    options: AuditOptions
+    encoding: Encoding
+    target: TargetModel
+    described: Description | None  # what the model says about itself
+    data: Dataset
+    fitting: Dataset | None  # rows to learn from, where they are others
+    known: Dataset | None  # their protected values; also of a test that was fitted before
+    predictions: Tensor  # (N,)
+    hashes: dict[str, str | None]  # of rows and predictions
+    matched: int | None = None  # people whom another table of protected values has
+
+    @classmethod
+    def read(cls, model: object, table: object, reference: object | None, options: AuditOptions) -> Inputs:
+        """Return everyone encoded, and the model's predictions for them."""
+        people, fitting = load_table(table), None if reference is None else load_table(reference)
+        matched = None
+        if options.protected_from is not None and options.on is not None:
+            other = load_table(options.protected_from)
+            people, matched = join_protected(people, other, on=options.on, specs=options.protected)
+        described = describe(model, wanted=options.output)
+        encoding = _encoding(people, fitting, described, options)
+        return cls._made(
+            model,
+            options,
+            encoding,
+            encoding.encode(people),
+            described,
+            fitting=None if fitting is None else encoding.encode(fitting),
+            matched=matched,
+        )
+
+    @classmethod
+    def scored(cls, test: FittedTest, model: object, table: object, options: AuditOptions) -> Inputs:
+        """Return people and a model for a test that was fitted before."""
+        people = load_table(table)
+        described = describe(model, wanted=options.output)
+        check_columns(test.encoding, described, people)
+        encoding = test.encoding.for_table(people)
+        return cls._made(model, options, encoding, encoding.encode(people), described, test=test)
+
+    @classmethod
+    def _made(
+        cls,
+        model: object,
+        options: AuditOptions,
+        encoding: Encoding,
+        data: Dataset,
+        described: Description | None,
+        *,
+        fitting: Dataset | None = None,
+        test: FittedTest | None = None,
+        matched: int | None = None,
+    ) -> Inputs:
+        given_features(data, options.given)  # refuses what cannot be
+        target = as_model(
+            model,
+            encoding,
+            kind=options.kind,
+            positive=options.positive,
+            output=options.output,
+            returns=options.returns,
+            example=data.x[:_EXAMPLE],
+        )
+        learnt = fitting if test is None else test.known
+        hashes = {
+            "rows_sha256": rows_sha256(data),
+            "reference_sha256": None if learnt is None else test.fitted_on if test else rows_sha256(learnt),
+        }
+        if test is None:  # a stored test computes in float64
+            dtype = torch.float32 if target.differentiable else torch.float64
+            data, fitting = data.to(dtype), None if fitting is None else fitting.to(dtype)
+        predictions = check_predictions(predict(target, data.x, batch_size=options.batch_size), target.unit)
+        return cls(
+            options=options,
+            encoding=encoding,
+            target=target,
+            described=described,
+            data=data,
+            fitting=fitting,
+            known=learnt if test is not None else fitting,
+            predictions=predictions,
+            hashes={**hashes, "predictions_sha256": tensors_sha256(predictions)},
+            matched=matched,
+        )
+
+    @property
+    def fitting_values(self) -> Dataset:
+        """The protected values that everything was fitted on."""
+        return self.data if self.known is None else self.known
+
+    def by_group(self, given: Mapping[str, float]) -> dict[str, float]:
+        """Return numbers by the full names of their groups; "" is everyone."""
+        out: dict[str, float] = {}
+        for text, value in given.items():
+            name = EVERYONE
+            if text != EVERYONE:
+                variable, code = find_group(self.data.protected, text)
+                p = self.data.protected[variable]
+                name = group_name(p.name, p.levels[code])
+            if name in out:
+                raise OptionError(f"The group '{name}' is given twice, once as '{text}'; give it once")
+            out[name] = value
+        return out
+
+
+def _encoding(people: Table, fitting: Table | None, described: Description | None, options: AuditOptions) -> Encoding:
+    """Return how rows become x: columns and categories are the model's own, unless given."""
+    categorical: list[str] = list(options.categorical)
+    columns: Sequence[str] | None = options.columns
+    if described is not None:
+        columns = described.columns_among(people.columns) if columns is None else columns
+        own = described.as_category & set(people.columns) - {*categorical, *options.continuous}
+        categorical += sorted(own)
+    return fit_encoding(
+        people if fitting is None else fitting,
+        protected=list(options.protected),
+        label=options.label,
+        id_column=options.id,
+        weights=options.weights,
+        drop=options.drop,
+        hidden=[] if options.on is None else [options.on],
+        categorical=categorical,
+        continuous=list(options.continuous),
+        columns=columns,
+        intersections=options.intersections,
+        merge_rare=options.merge_rare,
+        reference_group=options.reference_group,
+        contrasts=options.contrasts,
+        also=None if fitting is None else people,
+        dtype=torch.float64,
+        seed=options.seed,
+    )
+
+
+def check_columns(encoding: Encoding, described: Description | None, people: Table) -> None:
+    """Refuse a model or a table that has other columns than a test was fitted on."""
+    own = None if described is None else described.names
+    if own is not None and tuple(own) != encoding.columns:
+        raise ColumnError(
+            f"The model takes the columns {', '.join(own)}, and the test was fitted on "
+            f"{', '.join(encoding.columns)}; fit it on the model's, in its order (columns=[...], --columns)"
+        )
+    there = set(people.columns)
+    lacking = [name for name in encoding.columns if name not in there]
+    if lacking:
+        more = f" (and {len(lacking) - 1} more)" if len(lacking) > 1 else ""
+        raise ColumnError(
+            f"The table has no column '{lacking[0]}'{more}, which the test was fitted on; "
+            "give a table with the same columns"
+        )
+
+
+def _measured(inputs: Inputs, folds: Sequence[Fold], others: Sequence[str], progress: Progress) -> Readings:
+    return measure_folds(
+        folds,
+        inputs.target,
+        inputs.data,
+        inputs.predictions,
+        others=others,
+        progress=lambda text, done: progress(text, 0.55 + 0.35 * done),
+    )
+
+
+def _null(inputs: Inputs, progress: Progress) -> Null | None:
+    """Return what is found where the protected values are shuffled, as often as asked for."""
+    options = inputs.options
+    if not options.null:
+        return None
+    if bool(inputs.data.withheld.any()):
+        raise OptionError(
+            "Shuffled protected values say nothing about a model that takes the protected column itself; leave null "
+            "(--null) out"
+        )
+    scores, shares = [], []
+    for number in range(options.null):
+        seed = options.seed + 1000 + number
+        data = replace(inputs.data, c=shuffled(inputs.data.c, seed))
+        fitting = inputs.fitting
+        if fitting is not None:
+            fitting = replace(fitting, c=shuffled(fitting.c, seed))
+
+        def say(text: str, done: float) -> None:
+            progress(f"shuffled: {text}", 0.9)
+
+        folds = fit_folds(data, fitting, inputs.encoding, options, progress=say)
+        found = measure_folds(folds, inputs.target, data, inputs.predictions, progress=say)
+        scores.append(torch.where(found.main.abstained, torch.nan, found.main.score))
+        shares.append(torch.tensor([share.value for share in found.alignment], dtype=torch.float64))
+    return Null(torch.stack(scores), torch.stack(shares))
+
+
+def _result(
+    model: object,
+    inputs: Inputs,
+    readings: Readings,
+    *,
+    support: Sequence[Support],
+    started: float,
+    progress: Progress,
+    null: Null | None = None,
+    skipped: Mapping[str, str] | None = None,
+) -> AuditResult:
+    """Return what was found, with all that statistics say about it."""
+    options, info = inputs.options, inputs.options.info
+    delta = delta_for(options, inputs.predictions, inputs.target.unit)
+    if options.delta_from_null and null is not None and not isnan(null.delta):  # somebody was judged
+        delta = null.delta
+    deltas, limits = inputs.by_group(options.delta_by_group), inputs.by_group(options.limits)
+    everyones = own_deltas(readings.people, delta, deltas)
+    trust = _reliability(inputs, readings, delta)
+    before = readings.main
+    if options.abstain:
+        readings = leave_out(readings, trust.left_out, test=measured_name(options))
+    main = readings.main
+    rule = Rule(
+        decision_threshold=options.decision_threshold,
+        fdr=options.fdr,
+        allowed=limits.get(EVERYONE, ALLOWED),
+        folds=None if inputs.known is not None else options.folds,
+        seed=options.seed,
+    )
+    certainty = rule.certainty(before, everyones, inputs.predictions, readings.people.protected)
+    certainty = certainty.without(main.abstained)
+    if main.counterfactuals is not None and inputs.known is inputs.fitting:
+        trust = replace(trust, rows=main.counterfactual)
+    progress("explaining", 0.92)
+    explained = {"seed": options.seed, "batch_size": options.batch_size}
+    features = explain(inputs.target, readings, aligned=info.aligned, **explained)
+    contributions = {} if features.effect is None else features.effect.total
+    checks = map_checks(inputs, readings, support, delta)
+    mapped = readings.moved.counterfactual
+    return AuditResult(
+        scores=main.score,
+        signed=main.signed,
+        interval=certainty.interval,
+        flags=certainty.flags,
+        confident_flags=certainty.confident_flags,
+        abstained=main.abstained,
+        reasons=main.reasons,
+        predictions=inputs.predictions,
+        worst=main.variable,
+        findings=_findings(inputs, readings, before, everyones, rule),
+        counterfactual=mapped,
+        ids=inputs.data.ids,
+        features=features,
+        delta=delta,
+        deltas=deltas,
+        test=options.main,
+        meaning=_meaning(options),
+        unit=score_unit(options, inputs.target.unit),
+        warnings=(*_warnings(inputs, readings, trust), *(text for check in checks for text in check.warnings)),
+        weights=inputs.data.weights,
+        checks=readings.checks.get(measured_name(options), {}),
+        comparison=_comparison(readings, skipped or {}) if options.runs_all else None,
+        settings=_settings(type(model).__name__, inputs, limits, seconds=perf_counter() - started),
+        counterfactual_table=None if mapped is None else inputs.encoding.own_table(mapped),
+        certificates=_certificates(model, inputs, readings, delta, everyones, progress) if options.certify else None,
+        reliability=trust,
+        p_values=certainty.p_values,
+        significant=certainty.significant,
+        null=null,
+        steps=next_steps(inputs.target, readings, contributions, **explained) if options.next_steps else None,
+        map_checks=checks,
+    )
+
+
+def _findings(
+    inputs: Inputs, readings: Readings, before: Measurement, delta: float | Tensor, rule: Rule
+) -> tuple[Finding, ...]:
+    return tuple(
+        finding_of(
+            readings,
+            v,
+            predictions=inputs.predictions,
+            delta=delta,
+            fitted=inputs.fitting_values,
+            merged=dict(source.merged),
+            rule=rule,
+            before=before,
+        )
+        for v, source in enumerate(inputs.encoding.sources)
+    )
+
+
+def delta_for(options: AuditOptions, predictions: Tensor, unit: str) -> float:
+    """Return the delta that was given, or the test's own: a share of the prediction's range where it is one of it."""
+    if options.delta_for_all is not None:
+        return options.delta_for_all
+    return default_delta(options.info, predictions, unit=unit)
+
+
+def score_unit(options: AuditOptions, unit: str) -> str:
+    """Return the unit of the score, for a model of this unit."""
+    return f"{options.info.unit} ({unit})" if options.info.of_prediction else options.info.unit
+
+
+def _reliability(inputs: Inputs, readings: Readings, delta: float) -> Reliability:
+    """Return how far scores can be trusted, but for the counterfactual rows."""
+    main = readings.main
+    return Reliability(
+        refits=main.refits,
+        delta=delta,
+        silent=main.abstained,
+        variable=main.variable,
+        klass=main.klass,
+        real=readings.people if inputs.known is None else inputs.known,
+        share=inputs.options.abstain,
+        seed=inputs.options.seed,
+    )
+
+
+def _comparison(readings: Readings, skipped: Mapping[str, str]) -> TestComparison:
+    """Return what several tests measured on the same people, side by side."""
+    scores = torch.stack(
+        [torch.where(m.abstained, torch.nan, m.score.cpu().double()) for m in readings.others.values()], dim=1
+    )
+    return TestComparison(
+        tests=tuple(readings.others),
+        scores=scores,
+        agreement=agreement(scores),
+        seconds=readings.seconds,
+        training_seconds=readings.training_seconds,
+        checks=readings.checks,
+        skipped={**skipped, **readings.failures},
+    )
+
+
+def _certificates(
+    model: object, inputs: Inputs, readings: Readings, delta: float, everyones: float | Tensor, progress: Progress
+) -> Certificates:
+    """Return what is proved about everyone's path to their counterfactual row, compared with delta."""
+    moves = readings.main.counterfactuals is not None
+    if not moves:  # the total reading has its own delta
+        delta = everyones = default_delta(lookup_test(TOTAL), inputs.predictions, unit=inputs.target.unit)
+    main, moved = readings.main, readings.moved
+    assert moved.counterfactuals is not None  # one of the two readings always has rows
+    aligned = inputs.options.info.aligned
+    shares = torch.tensor([share.value if aligned else 1.0 for share in readings.alignment], dtype=torch.float64)
+    return certify(
+        model,
+        inputs.target,
+        readings.people.x,
+        moved.counterfactuals,
+        scores=moved.score,
+        factor=shares[main.variable.cpu()],
+        judged=~main.abstained & ~moved.abstained,
+        reasons=[own or other for own, other in zip(main.reasons, moved.reasons, strict=True)],
+        delta=delta,
+        limits=everyones,
+        total=not moves,
+        progress=lambda done: progress("certifying", 0.95 + 0.05 * done),
+    )
+
+
+def map_checks(inputs: Inputs, readings: Readings, support: Sequence[Support], delta: float) -> tuple[MapCheck, ...]:
+    """Return for each group and contrast whether the map accounts for the gap between groups and stays on the data."""
+    moved, info = readings.moved, inputs.options.info
+    if moved.counterfactuals is None or moved.signed is None:
+        return ()
+    found: list[MapCheck] = []
+    for q, contrast in enumerate(moved.contrasts):
+        share = readings.alignment[contrast.variable].value if info.aligned else 1.0
+        found += check_map(
+            readings.people,
+            contrast,
+            inputs.predictions,
+            moved.values[:, q] / (share or 1.0),
+            moved.counterfactuals,
+            shown=moved.worst == q,
+            support=support[contrast.variable],
+            delta=delta,
+            points=inputs.target.unit == "probability",
+            total=not inputs.options.given and not info.needs_graph,
+        )
+    return tuple(found)
+
+
+def _meaning(options: AuditOptions) -> str:
+    """Return what the score says, and what is held equal."""
+    if not options.given:
+        return options.info.meaning
+    return (
+        f"{options.info.meaning} Given columns stay as they are, and with them what they explain of the others: "
+        f"{', '.join(options.given)}."
+    )
+
+
+def _warnings(inputs: Inputs, readings: Readings, trust: Reliability) -> list[str]:
+    options = inputs.options
+    distance = None if options.abstain is None else trust.distance  # it costs time
+    found = find_warnings(
+        inputs.target, inputs.data, inputs.known, inputs.predictions, readings, options.info, distance=distance
+    )
+    if options.returns is None and inputs.described is None and inputs.target.unit == "value":
+        low, high = float(inputs.predictions.min()), float(inputs.predictions.max())
+        found.append(
+            f"The model's outputs, from {low:.3g} to {high:.3g}, are taken as values in their own units; if they are "
+            "log-odds, say returns='logit' (--returns logit)."
+        )
+    return found
+
+
+def _settings(model: str, inputs: Inputs, limits: Mapping[str, float], *, seconds: float) -> dict[str, Any]:
+    """Return all that it takes to repeat an audit, and to tell whether it was done on the same rows."""
+    options, learnt = inputs.options, inputs.known
+    return {
+        **options.recorded(),
+        **inputs.hashes,
+        "test": options.main,
+        "columns": list(inputs.encoding.columns),
+        "max_flagged": dict(limits) or None,
+        "reference": learnt is not None,
+        "reference_rows": None if learnt is None else len(learnt),
+        "folds": None if learnt is not None else options.folds,
+        "rows": len(inputs.data),
+        "matched_rows": inputs.matched,
+        "model": model,
+        "model_kind": inputs.target.kind,
+        "differentiable": inputs.target.differentiable,
+        "defaults_sha256": defaults_sha256(),
+        "versions": {"python": platform.python_version(), **installed_versions(*_PACKAGES)},
+        "seconds": round(seconds, 3),
+    }

@@ -1,0 +1,219 @@
+"""An audit, or two, as build servers and pull requests show them: junit.xml, and summary.md as a comment.
+
+Names from the table are text in both, never markup.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+from xml.etree import ElementTree as ET
+
+from fairfox.findings import AuditRecord, Finding
+from fairfox.report.figures import groups_table
+from fairfox.report.sentences import (
+    CaseOutcome,
+    limit_checks,
+    map_lines,
+    next_lines,
+    proxy_lines,
+    variable_lines,
+    verdict_lines,
+)
+from fairfox.report.text import Table, amount, cell, heading_unit, make_table, people
+
+MOST_FEATURES = 8
+_NO_XML = re.compile(r"[^\t\n\r\x20-\uD7FF\uE000-\uFFFD\U00010000-\U0010FFFF]")  # characters XML 1.0 does not have
+_TITLES = {
+    "fails": "the model fails",
+    "passes": "the model passes",
+    "cannot tell": "whether the model passes is open",
+    None: "no verdict, as this test gives no interval",
+}
+_MARKUP = re.compile(r"[\\`*_\[\]<>|~#$]|&(?=#?\w+;)|!(?=\[)")
+_LINKS = re.compile(r"@(?=\w)|(?<=#)(?=\w)|:(?=//)|www(?=\.)", re.IGNORECASE)  # which sites turn into links
+_LIST = re.compile(r"^(\d*)(?=[-+.)](?:\s|$)|[-=]+$)")  # a line that would begin a list or underline a heading
+_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def junit_xml(*results: AuditRecord, names: Sequence[str] = ("",)) -> str:
+    """Return audits as JUnit's XML: each a suite with a case per protected variable and per limit on flagged people.
+
+    A case fails where the verdict does or a limit is exceeded, and is skipped where neither can be said. That a
+    variable fails by itself is not enough where there are several: the verdict on the model must fail too. With
+    several audits `names` are those of their models.
+    """
+    return _document([_audit_suite(result, name) for result, name in zip(results, names, strict=True)])
+
+
+def pair_junit(name: str, case: str, outcome: CaseOutcome, why: str, properties: Mapping[str, str]) -> str:
+    """Return a comparison of two results as JUnit's XML: one suite with one case.
+
+    Args:
+        name: what was done, in a word: "compare".
+        case: a sentence that holds where the case passes.
+        outcome: how it ends.
+        why: the reason, a sentence.
+        properties: of the suite, by name.
+    """
+    cases = [_case(f"fairfox.{name}", case, outcome, why, [why])]
+    return _document([_suite(f"fairfox {name}", cases, properties, [why], 0.0)])
+
+
+def _audit_suite(result: AuditRecord, name: str) -> ET.Element:
+    group = ".".join(["fairfox.audit", result.test, *([name] if name else [])])  # build servers group cases by it
+    cases = [_variable_case(result, finding, group) for finding in result.findings]
+    cases += [_case(group, each.name, each.outcome, each.sentence, [each.sentence]) for each in limit_checks(result)]
+    properties = {
+        "verdict": "none" if result.verdict is None else result.verdict.word,
+        "delta": f"{result.delta:g}",
+        "unit": result.unit,
+        "judged": people(result.judged),
+        "flagged": people(int(result.flags.sum())),
+    }
+    lines = [*verdict_lines(result), *map_lines(result), *(f"Warning: {warning}" for warning in result.warnings)]
+    title = f"fairfox audit{f' of {name}' if name else ''}, test {result.test}"
+    return _suite(title, cases, properties, lines, result.settings.get("seconds", 0.0))
+
+
+def _variable_case(result: AuditRecord, finding: Finding, group: str) -> ET.Element:
+    outcome, why = _variable_outcome(result, finding)
+    lines = []
+    if len(result.findings) > 1:
+        lines = [*variable_lines(result, finding), *([finding.verdict.why] if finding.verdict else [])]
+    return _case(group, finding.name, outcome, why, [*lines, *verdict_lines(result)])
+
+
+def _variable_outcome(result: AuditRecord, finding: Finding) -> tuple[CaseOutcome, str]:
+    """Return how the case of a variable ends, and why in a sentence."""
+    own, whole = finding.verdict, result.verdict
+    if own is None or whole is None:
+        return "skipped", "This test gives no interval, so there is no verdict."
+    if own.word == "fails" and whole.word != "fails":  # by itself only
+        return "skipped", f"{finding.name}: {whole.why}"
+    outcomes: dict[str, CaseOutcome] = {"fails": "failure", "passes": "passed", "cannot tell": "skipped"}
+    why = verdict_lines(result)[0] if len(result.findings) == 1 else f"{finding.name}: {own.why}"
+    return outcomes[own.word], why
+
+
+def _case(group: str, name: str, outcome: CaseOutcome, why: str, lines: Sequence[str]) -> ET.Element:
+    case = _element("testcase", {"classname": group, "name": name, "time": "0.000"})
+    if outcome == "failure":
+        case.append(_element("failure", {"message": why, "type": "unfair"}, "\n".join(lines)))
+    elif outcome == "skipped":
+        case.append(_element("skipped", {"message": why}))
+    return case
+
+
+def _suite(
+    title: str, cases: Sequence[ET.Element], properties: Mapping[str, str], lines: Sequence[str], seconds: float
+) -> ET.Element:
+    counts = {tag: str(sum(case.find(tag) is not None for case in cases)) for tag in ("failure", "skipped")}
+    about = {"name": title, "tests": str(len(cases)), "failures": counts["failure"]}
+    about |= {"errors": "0", "skipped": counts["skipped"], "time": f"{seconds:.3f}"}
+    suite, named = _element("testsuite", about), ET.Element("properties")
+    named.extend([_element("property", {"name": name, "value": value}) for name, value in properties.items()])
+    suite.extend([named, *cases, _element("system-out", {}, "\n".join(lines))])
+    return suite
+
+
+def _document(suites: Sequence[ET.Element]) -> str:
+    root = ET.Element("testsuites")
+    root.extend(suites)
+    ET.indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
+
+
+def _element(tag: str, attributes: dict[str, str], text: str | None = None) -> ET.Element:
+    """Return an element without the characters that XML does not have."""
+    out = ET.Element(tag, {name: _NO_XML.sub("", value) for name, value in attributes.items()})
+    out.text = None if text is None else _NO_XML.sub("", text)
+    return out
+
+
+def summary_markdown(result: AuditRecord) -> str:
+    """Return the audit on half a page: verdict, limits, groups, features, next step, warnings, settings.
+
+    It has the sentences of the other files, and nobody's row.
+    """
+    word = None if result.verdict is None else result.verdict.word
+    following = next_lines(result) if result.judged else []
+    lines = verdict_lines(result)
+    parts = [
+        f"## fairfox: {_TITLES[word]}",
+        *map(as_text, lines[: len(lines) - len(following)]),
+        _bullets([check.sentence for check in limit_checks(result)]),
+        _bullets([line for finding in result.findings for line in variable_lines(result, finding)]),
+        _markdown_table(groups_table(result, result.findings)),
+        *_features(result),
+        _bullets([line for finding in result.findings for line in proxy_lines(finding)]),
+        _bullets(map_lines(result)),
+        *(f"**What to do.** {as_text(' '.join(following))}" for _ in following[:1]),
+        _bullets([f"Warning: {warning}" for warning in result.warnings]),
+        _settings(result),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def pair_markdown(view: Mapping[str, Any]) -> str:
+    """Return two audits side by side on half a page, from `fairfox.report.pair.pair_view`."""
+    features = view["features"]
+    parts = [
+        f"## fairfox: {as_text(view['heading'])}",
+        *map(as_text, view["verdict"]),
+        _bullets([f"{side['label']}: {side['name']}" for side in view["sides"]]),
+        _markdown_table(view["numbers"]),
+        _markdown_table(view["groups"]),
+        *([] if features is None else [as_text(features["caption"]), _markdown_table(features["table"])]),
+        _bullets([f"Warning, {side['label']}: {each}" for side in view["sides"] for each in side["warnings"]]),
+        as_text(" ".join(view["method"])),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def lines_markdown(title: str, lines: Sequence[str], *, table: Table) -> str:
+    """Return a heading, a paragraph per line and a table of ready words after the first, all of it text."""
+    first, *others = map(as_text, lines)
+    return "\n\n".join([f"## {as_text(title)}", first, _markdown_table(table), *others]) + "\n"
+
+
+def as_text(words: str) -> str:
+    r"""Return words that a Markdown page shows as they are: no markup, no HTML, no link, nobody notified.
+
+    Example:
+        >>> print(as_text("<b> a|b `c`"))
+        \<b\> a\|b \`c\`
+    """
+    line = _CONTROL.sub("", " ".join(words.split()))
+    line = _LIST.sub(r"\1" + "\\\\", _MARKUP.sub(r"\\\g<0>", line))
+    return _LINKS.sub(r"\g<0><!-- -->", line)
+
+
+def _features(result: AuditRecord) -> list[str]:
+    effect, unit = result.features.effect, result.effect_unit
+    if effect is None:
+        return []
+    rows = [[name, cell(value, unit)] for name, value in list(effect.total.items())[:MOST_FEATURES]]
+    table = make_table(["Feature"], [f"Mean size{heading_unit(unit)}"], rows)
+    return ["Through which features the effect goes:", _markdown_table(table)]
+
+
+def _settings(result: AuditRecord) -> str:
+    words = [f"Test {result.test}", f"delta {amount(result.delta, result.unit)}", result.meaning.rstrip(".")]
+    words += [f"{name} {result.settings[name]}" for name in ("seed", "refits") if name in result.settings]
+    version = result.settings.get("versions", {}).get("fairfox")
+    words += [] if version is None else [f"fairfox {version}"]
+    return as_text("; ".join(words) + ".")
+
+
+def _markdown_table(table: Table) -> str:
+    """Return a table of ready words, the first column on the left and the others on the right."""
+    headings = [as_text(column["label"]) for column in table["columns"]]
+    rows = [[as_text(word) for word in row] for row in table["rows"]]
+    lines = [headings, ["---", *("---:" for _ in headings[1:])], *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _bullets(lines: Sequence[str]) -> str:
+    return "\n".join(f"- {as_text(line)}" for line in lines)

@@ -1,0 +1,323 @@
+"""The files of an audit: summary.json, scores.parquet, report.json and the page, junit.xml and summary.md."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import asdict
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from jinja2 import TemplateError
+from torch import Tensor
+
+from fairfox.data.dataset import group_name
+from fairfox.data.files import written_whole
+from fairfox.errors import FileError, OptionError
+from fairfox.findings import AuditRecord, Finding
+from fairfox.report.ci import junit_xml, summary_markdown
+from fairfox.report.html import render
+from fairfox.report.pair import render_pair
+from fairfox.report.people import raw_rows, row_ids
+from fairfox.report.sentences import checks_of_map, verdict_lines
+from fairfox.report.text import FORMAT, one_line, strict_json
+from fairfox.report.view import view
+from fairfox.statistics.diagnostics import DISAGREE, FAR
+
+_AGAIN = "run the command again that wrote it"
+_PAGES = {"audit": render, "compare": render_pair, "drift": render_pair}  # by kind
+_DAMAGES = (LookupError, TypeError, ValueError, AttributeError, TemplateError)
+
+
+def write_outputs(
+    result: AuditRecord, folder: str | Path, *, table: object = None, include_rows: bool = False
+) -> tuple[Path, ...]:
+    """Write the six files and return their paths: all of them, or none where one cannot be made.
+
+    `table` is the audited table, one row per person in the same order: with it the page also says which features of
+    people would be higher or lower. With `include_rows` the page, report.json, from which it can be made again, and
+    the Parquet file (columns `row.<name>`) also hold the raw rows of flagged people.
+    """
+    if include_rows and table is None:
+        raise OptionError("include_rows needs the audited table; pass it as table=")
+    rows = table if include_rows else None
+    shown = view(result, rows, table=table)
+    scores, buffer = scores_table(result), BytesIO()
+    if rows is not None:
+        raw = raw_rows(result, rows)
+        for name in raw.column_names:
+            scores = scores.append_column(f"row.{name}", raw[name])
+    pq.write_table(scores, buffer)
+    contents = {
+        "summary.json": summary_json(result).encode(),
+        "scores.parquet": buffer.getvalue(),
+        "report.html": render(shown).encode(),
+        "report.json": json.dumps(shown, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode(),
+        "junit.xml": junit_xml(result).encode(),
+        "summary.md": summary_markdown(result).encode(),
+    }
+    return write_files(Path(folder), contents)
+
+
+def write_files(folder: Path, contents: dict[str, bytes]) -> tuple[Path, ...]:
+    """Write files of these names into a folder, all or none, and return their paths."""
+    paths = tuple(folder / name for name in contents)
+    taken = next((path for path in paths if path.is_dir()), None)
+    if taken is not None:  # found out before the first rename, so that no run leaves a mixed folder
+        raise FileError(f"'{taken}' is a folder, not a file; move it away or choose another folder")
+    existed = folder.exists()
+    try:
+        with ExitStack() as stack:  # every file is complete under its temporary name before the first is renamed
+            temporaries = [stack.enter_context(written_whole(path)) for path in paths]
+            for temporary, content in zip(temporaries, contents.values(), strict=True):
+                temporary.write_bytes(content)
+    except OSError as error:
+        if not existed and folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
+        reason = error.strerror or str(error)
+        raise FileError(f"The results cannot be written to '{folder}' ({reason}); choose another folder") from error
+    return paths
+
+
+def stored_page(folder: str | Path) -> str:
+    """Return the page of a stored audit or comparison, from the report.json in its folder."""
+    path = Path(folder) / "report.json"
+    if not path.is_file():
+        raise FileError(
+            f"There is no file '{path}'; give a folder that `fairfox audit`, `compare` or `drift` wrote, or that of a "
+            "model of the demo"
+        )
+    try:
+        shown = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise FileError(f"'{path}' cannot be read ({type(error).__name__}: {one_line(error)}); {_AGAIN}") from error
+    kind = shown.get("kind") if isinstance(shown, dict) else None
+    if not isinstance(kind, str) or kind not in _PAGES:
+        raise FileError(f"'{path}' is not a report of fairfox: expected one of the kinds {', '.join(_PAGES)}; {_AGAIN}")
+    check_format(shown, f"'{path}'")
+    try:
+        return _PAGES[kind](shown)
+    except _DAMAGES as error:
+        raise FileError(
+            f"'{path}' is damaged ({type(error).__name__}: {one_line(error)}); run `fairfox {kind}` again"
+        ) from error
+
+
+def check_format(fields: Mapping[str, Any], name: str) -> None:
+    """Refuse a summary.json or report.json that another version of fairfox wrote in another format."""
+    written = fields.get("format")
+    if type(written) is int and written > FORMAT:
+        raise FileError(f"{name} has format {written} and this fairfox reads format {FORMAT}; update fairfox")
+    if type(written) is not int or written != FORMAT:
+        other = "no format" if "format" not in fields else f"format {written!r}"
+        again = f"run `fairfox {fields.get('kind', 'audit')}` again"
+        raise FileError(f"{name} has {other} and this fairfox reads format {FORMAT}; {again}")
+
+
+def summary_json(result: AuditRecord) -> str:
+    """Return summary.json: the audit without its people, the worst case on top and then each protected variable."""
+    effect, steps = result.features.effect, result.steps
+    fields: dict[str, Any] = {
+        "kind": "audit",
+        "format": FORMAT,
+        **_picked(result, "test", "meaning", "unit", "delta", "deltas"),
+        "counts": {
+            "people": len(result),
+            "judged": result.judged,
+            "flagged": int(result.flags.sum()),
+            "confident": _count(result.confident_flags),
+            "listed": _count(result.significant),
+            "abstained": int(result.abstained.sum()),
+            "inferred": int(result.inferred.sum()),
+        },
+        "weighted": result.weights is not None,
+        **_picked(result, "share_flagged", "share_confident", "share_abstained", "abstained_by_reason", "worst_case"),
+        "verdict": None if result.verdict is None else asdict(result.verdict),
+        "variables": [_variable(result, finding) for finding in result.findings],
+        "features": {"effect": None, "displacement": result.features.displacement},
+        "checks": result.checks,
+        "map_check": [{**asdict(each), "variable": result.variables[each.variable]} for each in checks_of_map(result)],
+        **_asked_for(result),
+        "comparison": _comparison(result),
+        "next_steps": None if steps is None else steps.as_dict(),
+        "in_words": verdict_lines(result),
+        **_picked(result, "warnings", "settings"),
+    }
+    if effect is not None:
+        means = {"mean_absolute": effect.total, "standard_error": effect.error, "mean_signed": result.effect_by_group}
+        fields["features"]["effect"] = {"method": effect.method, "people": effect.people, **means}
+    return strict_json(fields)
+
+
+def _picked(record: object, *names: str) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in names}
+
+
+def _asked_for(result: AuditRecord) -> dict[str, Any]:
+    """Return the parts that only some audits have: certificates, reliability, the null."""
+    parts: dict[str, Any] = {}
+    if (proved := result.certificates) is not None:
+        largest = proved.largest[proved.certified]
+        parts["certificates"] = {
+            "reading": "total" if proved.total else result.test,
+            "delta": proved.delta,
+            "certified": len(largest),
+            "share_certified": result.share_certified,
+            "within_delta": int(proved.within.sum()),
+            "worse_inside": int(proved.worse_inside.sum()),
+            "largest": float(largest.max()) if len(largest) else None,
+            "uncertified_by_reason": result.uncertified_by_reason,
+        }
+    if result.abstain is not None:
+        parts["reliability"] = {
+            "left_out": result.reasons.count(DISAGREE),
+            **_picked(result, "abstain", "share_left_out", "median_distance"),
+            "far": None if result.distance is None else int((result.distance > FAR).sum()),
+        }
+    if (null := result.null) is not None:
+        parts["null"] = {
+            "shuffles": len(null.scores),
+            "mean_score": null.mean_score,
+            "delta": null.delta,
+            "alignment": {
+                finding.name: {
+                    "share": finding.alignment_share,
+                    "by_chance": null.alignment[:, v].mean(),
+                    "p_value": null.p_alignment(v, finding.alignment_share),
+                }
+                for v, finding in enumerate(result.findings)
+            },
+        }
+    return parts
+
+
+def _variable(result: AuditRecord, finding: Finding) -> dict[str, Any]:
+    inferred = int(finding.inferred.sum())
+    return {
+        **_picked(finding, "name", "kind", "levels", "parts", "reference", "merged", "contrasts"),
+        "counts": {
+            "known": len(finding.group) - inferred - finding.unknown,
+            "inferred": inferred,
+            "unknown": finding.unknown,
+            "judged": finding.judged,
+            "flagged": int(finding.flags.sum()),
+            "confident": _count(finding.confident_flags),
+        },
+        "share_flagged": finding.share_flagged(result.weights),
+        "share_confident": finding.share_confident(result.weights),
+        "mean_score": finding.mean_score(result.weights),
+        "verdict": None if finding.verdict is None else asdict(finding.verdict),
+        "worst": finding.attained,
+        **_picked(finding, "alignment_share", "alignment_error"),
+        "auxiliary": asdict(finding.quality),
+        "readings": {
+            name: {
+                **_picked(reading, "mean_signed", "mean_absolute"),
+                "groups": {g: _picked(part, "mean_signed", "mean_absolute") for g, part in reading.groups.items()},
+            }
+            for name, reading in finding.readings(result.weights).items()
+        },
+        "features": {"proxy": finding.proxy},
+        "groups": [asdict(group) for group in finding.groups],
+        "flips": {
+            name: {"negative": len(flips.negative), "positive": len(flips.positive), "share": flips.share}
+            for name, flips in result.flips(finding).items()
+        },
+    }
+
+
+def _comparison(result: AuditRecord) -> dict[str, Any] | None:
+    compared = result.comparison
+    if compared is None:
+        return None
+    costs = {
+        name: {"seconds": seconds, "checks": compared.checks.get(name, {})}
+        for name, seconds in compared.seconds.items()
+    }
+    agreement = zip(compared.tests, compared.agreement.tolist(), strict=True)
+    return {
+        "tests": costs,
+        "auxiliary_seconds": compared.training_seconds,
+        "agreement": {name: dict(zip(compared.tests, row, strict=True)) for name, row in agreement},
+        "skipped": compared.skipped,
+    }
+
+
+def _count(flags: Tensor | None) -> int | None:
+    return None if flags is None else int(flags.sum())
+
+
+def scores_table(result: AuditRecord) -> pa.Table:
+    """Return scores.parquet: one row per person, the worst case first and then, where there is a choice, contrasts.
+
+    Abstained people have null in every number and flag but the doubt.
+    """
+    away = result.abstained.numpy(force=True)
+    lower, upper = (None, None) if result.interval is None else result.interval.unbind(1)
+    names = pa.array(result.variables, pa.string())
+    nameless = away if result.tells_variables_apart else np.ones_like(away)
+    columns = {
+        "row_id": row_ids(result),
+        "score": numbers_column(result.scores, away),
+        "signed": numbers_column(result.signed, away),
+        "direct": numbers_column(result.direct, away),
+        "lower": numbers_column(lower, away),
+        "upper": numbers_column(upper, away),
+        "flag": booleans_column(result.flags, away),
+        "confident": booleans_column(result.confident_flags, away),
+        "p_value": numbers_column(result.p_values, away),
+        "listed": booleans_column(result.significant, away),
+        "variable": names.take(pa.array(result.worst.numpy(force=True), mask=nameless)),
+        "towards": pa.array(result.towards, pa.string()),
+        "group_inferred": pa.array(result.inferred.numpy(force=True)),
+        "abstained": pa.array(away),
+        "reason": pa.array(result.reasons, pa.string()),
+    }
+    if result.certificates is not None:
+        columns["certificate"] = numbers_column(result.certificates.largest, away)
+        columns["certificate_reason"] = pa.array(result.certificates.reasons, pa.string(), mask=away)
+    if result.abstain is not None:
+        columns["doubt"] = numbers_column(result.doubt, np.zeros_like(away))
+        columns["distance"] = numbers_column(result.distance, away)
+    more = [] if result.two_groups else [pair for finding in result.findings for pair in _variable_columns(finding)]
+    if result.comparison is not None:
+        each = zip(result.comparison.tests, result.comparison.scores.unbind(1), strict=True)
+        more += [(f"test[{name}]", numbers_column(scores, np.zeros_like(away))) for name, scores in each]
+    for name, column in more:
+        while name in columns:  # two variables and classes whose names together read the same
+            name += "'"
+        columns[name] = column
+    return pa.table(columns)
+
+
+def _variable_columns(finding: Finding) -> list[tuple[str, pa.Array]]:
+    """Return the columns of one protected variable, null for people without a score for it."""
+    away = finding.abstained.numpy(force=True)
+    columns = [
+        (f"score[{finding.name}]", numbers_column(finding.scores, away)),
+        (f"signed[{finding.name}]", numbers_column(finding.signed, away)),
+        (f"flag[{finding.name}]", booleans_column(finding.flags, away)),
+        (f"towards[{finding.name}]", pa.array(finding.towards, pa.string(), mask=away)),
+    ]
+    for q, contrast in enumerate(finding.contrasts):  # "race=Black", "age + 13.6"
+        name = group_name(finding.name, contrast) if contrast in finding.levels else contrast
+        columns.append((f"effect[{name}]", numbers_column(finding.effects[:, q], away)))
+    return columns
+
+
+def numbers_column(values: Tensor | None, hidden: np.ndarray) -> pa.Array:
+    """Return numbers (N,), null where hidden or not finite; all null where there are none."""
+    if values is None:
+        return pa.nulls(len(hidden), pa.float64())
+    numbers = values.numpy(force=True).astype(np.float64)
+    return pa.array(numbers, mask=hidden | ~np.isfinite(numbers))
+
+
+def booleans_column(values: Tensor | None, hidden: np.ndarray) -> pa.Array:
+    """Return yes or no (N,), null where hidden; all null where there are none."""
+    return pa.nulls(len(hidden), pa.bool_()) if values is None else pa.array(values.numpy(force=True), mask=hidden)

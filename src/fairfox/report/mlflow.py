@@ -1,0 +1,120 @@
+"""An audit in an MLflow run: its numbers as metrics, its options as parameters, its report and scores as artifacts."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from tempfile import TemporaryDirectory
+from time import time
+from typing import Any
+
+from fairfox.errors import OptionError, require
+from fairfox.findings import AuditRecord
+from fairfox.report.files import write_outputs
+
+_NOT_IN_A_KEY = re.compile(r"[^\w.\- ]", re.ASCII)  # what MLflow refuses in a part of a name on some system
+_PREFIX = re.compile(r"\w[\w.\- ]*(/\w[\w.\- ]*)*", re.ASCII)
+_LONGEST = 250  # characters of a name
+_AT_ONCE = 1000  # metrics that MLflow takes in one call
+
+
+def log_audit(result: AuditRecord, *, prefix: str = "fairfox", rows: object = None, run_id: str | None = None) -> str:
+    """Log an audit to the active run and return the run's id.
+
+    Metrics are `fairfox/share_flagged`, `fairfox/mean_score.sex`, `fairfox/mean_effect.sex_Female` and others (MLflow
+    takes no "=" in a name), parameters `fairfox/test`, `fairfox/delta` and others; the tag `fairfox/verdict` has the
+    verdict's word, and the folder `fairfox` of the run's artifacts holds report.html, summary.json, scores.parquet and
+    the other files of an audit.
+
+    No run is started: it would stay open, and hold the audit apart from its model.
+
+    Args:
+        result: the audit.
+        prefix: the first part of all names; a run with several audits needs one for each.
+        rows: the audited table; with it the page and the scores also hold the raw rows of flagged people.
+        run_id: a run to log to instead of the active one; it may be finished.
+    """
+    if not _PREFIX.fullmatch(prefix):
+        raise OptionError(f"prefix is '{prefix}'; MLflow takes letters, digits, '_', '-', '.' and '/' between them")
+    mlflow = require("mlflow", why="to log an audit")
+    client = mlflow.MlflowClient()
+    run, entities = _run(mlflow, client, run_id), mlflow.entities
+    params = {"test": result.test, "delta": f"{result.delta:g}", "protected": ", ".join(result.variables)}
+    params |= {key: str(result.settings[key]) for key in ("seed", "refits") if key in result.settings}
+    params = {f"{prefix}/{key}": value for key, value in params.items()}
+    _check_params(run, params)
+    word, now = "none" if result.verdict is None else result.verdict.word, int(1000 * time())
+    metrics = [
+        entities.Metric(f"{prefix}/{key}", value, now, 0)
+        for key, value in _metrics(result, _LONGEST - len(prefix) - 1).items()
+    ]
+    with TemporaryDirectory() as folder:  # all files are there before anything is logged
+        write_outputs(result, folder, table=rows, include_rows=rows is not None)
+        named = [entities.Param(key, value) for key, value in params.items()]
+        client.log_batch(run.info.run_id, params=named, tags=[entities.RunTag(f"{prefix}/verdict", word)])
+        for start in range(0, len(metrics), _AT_ONCE):
+            client.log_batch(run.info.run_id, metrics=metrics[start : start + _AT_ONCE])
+        client.log_artifacts(run.info.run_id, folder, artifact_path=prefix)
+    return str(run.info.run_id)
+
+
+def _run(mlflow: Any, client: Any, run_id: str | None) -> Any:
+    if run_id is None:
+        active = mlflow.active_run()
+        if active is None:
+            raise OptionError(
+                "There is no active MLflow run to log to; open one with `with mlflow.start_run():`, or give its run_id"
+            )
+        run_id = active.info.run_id
+    try:
+        return client.get_run(run_id)
+    except mlflow.exceptions.MlflowException as error:
+        where = mlflow.get_tracking_uri()
+        raise OptionError(
+            f"The MLflow run '{run_id}' cannot be read at '{where}' ({error}); give another one"
+        ) from error
+
+
+def _check_params(run: Any, params: dict[str, str]) -> None:
+    """Raise where the run holds another audit under the same names: MLflow never changes a parameter."""
+    for key, value in params.items():
+        if run.data.params.get(key, value) != value:
+            raise OptionError(
+                f"The run holds an audit already, whose {key} is {run.data.params[key]} and not {value}; "
+                "give this one another prefix"
+            )
+
+
+def _metrics(result: AuditRecord, longest: int) -> dict[str, float]:
+    """Return the finite numbers of an audit by names that MLflow takes; names that would be the same get a number."""
+    out: dict[str, float] = {}
+    for what, of, number in _numbers(result):
+        if number is None or not math.isfinite(number):
+            continue
+        key = _NOT_IN_A_KEY.sub("_", f"{what}.{of}" if of else what)[:longest]
+        copies = 1
+        while key in out:
+            copies += 1
+            key = f"{key[: longest - 8]}_{copies}"
+        out[key] = float(number)
+    return out
+
+
+def _numbers(result: AuditRecord) -> Iterable[tuple[str, str, float | None]]:
+    """Yield what is measured, of which variable or group ("": of everyone), and the number."""
+    yield "people", "", len(result)
+    yield "judged", "", result.judged
+    yield "flagged", "", int(result.flags.sum())
+    yield "share_flagged", "", result.share_flagged
+    yield "share_confident", "", result.share_confident
+    yield "share_abstained", "", result.share_abstained
+    for finding in result.findings:
+        yield "mean_score", finding.name, finding.mean_score(result.weights)
+        yield "share_flagged", finding.name, finding.share_flagged(result.weights)
+        yield "share_confident", finding.name, finding.share_confident(result.weights)
+        yield "alignment_share", finding.name, finding.alignment_share
+        yield "auxiliary", finding.name, finding.quality.value
+    for group in result.groups:
+        yield "mean_effect", group.name, group.mean_signed
+        yield "share_flagged", group.name, group.share_flagged

@@ -1,0 +1,295 @@
+"""How far an audit can be trusted: disagreement of refits, distance from real people, and warnings about data and fits.
+
+A doubtful but usable result is a warning: what a reader must know about the data, the model and the fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import torch
+from scipy.stats import spearmanr
+from torch import Tensor
+
+from fairfox.auxiliary.quality import quality_warnings
+from fairfox.data.dataset import Dataset
+from fairfox.errors import OptionError, ShapeError
+from fairfox.fairtests.fitted import Readings
+from fairfox.gradients.jacobian import jacobian
+from fairfox.models.protocol import Model
+from fairfox.options import DIRECT, TestInfo
+
+NEAREST = 10  # neighbours: one alone is a matter of luck
+SAMPLED = 1000  # real people of a group that rows are held against; more cost time and say the same
+BLOCK = 4096  # rows at once
+FAR = 3.0  # a counterfactual row beyond this distance looks like nobody real
+DISAGREE = "the refits disagree"  # why the most doubtful are abstained from
+_SMALL_GROUP = 0.05
+_DISAGREE = 0.5  # rank correlation of two refits
+_PEOPLE = 2000  # whose gradients are looked at
+_STEEP = 100.0  # times the usual gradient
+
+
+def spread(refits: Tensor) -> Tensor:
+    """Return the standard deviation over the refits (N,) of their values (N, M)."""
+    if refits.ndim != 2 or refits.shape[1] < 2:
+        raise ShapeError(
+            f"The refits have shape {tuple(refits.shape)}; doubt needs at least two refits per person: set refits=5"
+        )
+    return refits.std(1)
+
+
+def doubt(refits: Tensor, delta: float, *, abstained: Tensor | None = None) -> Tensor:
+    """Return s / (s + |m| + delta) for everyone (N,), from 0 to 1: m and s are mean and spread of the refits (N, M).
+
+    Of all there is to see, how much is disagreement: near 0 the refits agree, from 1/2 on they differ by more than the
+    effect and the smallest effect that counts together. Without |m| the people with large effects would be the doubtful
+    ones, however sure those are; without delta those whose effect is next to nothing. Values and delta in other units
+    give the same doubt. Who is abstained from (N,) bool has no evidence at all: 1.
+
+    Example:
+        >>> doubt(torch.tensor([[0.2, 0.2], [0.0, 0.1]]), delta=0.05)
+        tensor([0.0000, 0.4142])
+    """
+    if not delta > 0:
+        raise OptionError(f"delta is {delta}; expected a number above 0, from which on effects count")
+    s = spread(refits)
+    found = s / (s + refits.mean(1).abs() + delta)
+    return found if abstained is None else torch.where(abstained.to(found.device), 1.0, found)
+
+
+def most_doubtful(doubts: Tensor, share: float) -> Tensor:
+    """Return whom to leave out (N,) bool: the share with the largest doubts (N,).
+
+    People of equal doubt are treated alike, so that it can be fewer, never more.
+    """
+    if not 0.0 <= share < 1.0:
+        raise OptionError(f"The share to abstain from is {share}; expected a number from 0 (nobody) to below 1")
+    leave = int(share * len(doubts) + 1e-9)  # 0.3 * 10 is 2.999...
+    if leave == 0:
+        return torch.zeros_like(doubts, dtype=torch.bool)
+    most_kept = doubts.kthvalue(len(doubts) - leave).values
+    return doubts > most_kept
+
+
+def distance(
+    rows: Tensor,
+    to: Tensor,
+    people: Tensor,
+    groups: Tensor,
+    *,
+    nearest: int = NEAREST,
+    sampled: int = SAMPLED,
+    block: int = BLOCK,
+    seed: int = 0,
+) -> Tensor:
+    """Return how far counterfactual rows are from real people (N,), over how far those are from each other.
+
+    Mean distance to the nearest real people of the group that a row goes to, over the mean of the same among these
+    people: at 1 a row looks as real as they do, at 3 it is three times as far from anyone. NaN where nobody is compared
+    with: the group has fewer than two people, or a row goes nowhere. A category that is a distribution lies between
+    real people, and counts as that far from each.
+
+    Args:
+        rows: encoded, (N, D).
+        to: the group everyone goes to (N,), as in `groups`; NaN: nowhere.
+        people: real ones, encoded the same (R, D).
+        groups: which group they are of (R,); zeros, in both, where people of all groups are one.
+        nearest: how many of them a distance is the mean over.
+        sampled: how many people of each group are drawn to be compared with.
+        block: rows at once; it changes nothing but the memory.
+        seed: of the draw.
+    """
+    if rows.shape[1:] != people.shape[1:] or to.shape != rows.shape[:1] or groups.shape != people.shape[:1]:
+        shapes = ", ".join(str(tuple(each.shape)) for each in (rows, to, people, groups))
+        raise ShapeError(
+            f"Rows, their groups, people and theirs have shapes {shapes}; expected (N, D), (N,), (R, D), (R,)"
+        )
+    out = rows.new_full((len(rows),), torch.nan)
+    for group in to[~to.isnan()].unique():
+        real = people[groups == group]
+        if len(real) > sampled:
+            generator = torch.Generator().manual_seed(seed)
+            real = real[torch.randperm(len(real), generator=generator)[:sampled].to(real.device)]
+        if len(real) < 2:
+            continue
+        count = min(nearest, len(real) - 1)
+        among = _nearest(real, real, count, block, but_oneself=True).mean()
+        own = (to == group).nonzero()[:, 0]
+        gaps = _nearest(rows[own], real, count, block)
+        out[own] = torch.where(gaps == 0, 0.0, gaps / among)  # among people who are all the same: 0 or infinitely far
+    return out
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """How far everyone's score in an audit can be trusted, worked out when it is first read."""
+
+    refits: Tensor  # (N, M) values of the refits, before anyone was left out
+    delta: float
+    silent: Tensor  # (N,) bool: whom the test itself abstained from
+    variable: Tensor  # (N,) the protected variable of the contrast that counts
+    klass: Tensor  # (N,) and the class it goes to
+    real: Dataset  # people whom counterfactual rows are held against
+    share: float | None = None  # of the people, to be abstained from; None: nobody asked
+    rows: Tensor | None = None  # (N, D) counterfactual rows; None: the test moves nobody
+    seed: int = 0  # of the draw of real people
+
+    @cached_property
+    def doubt(self) -> Tensor | None:
+        """Everyone's doubt (N,), 1 without any evidence; None with one refit, or where every effect counts."""
+        if self.refits.shape[1] < 2 or not self.delta > 0:
+            return None
+        return doubt(self.refits, self.delta, abstained=self.silent)
+
+    @cached_property
+    def left_out(self) -> Tensor:
+        """Who is abstained from because the refits disagree (N,) bool."""
+        if not self.share:
+            return torch.zeros_like(self.silent)
+        doubts = doubt(self.refits, self.delta, abstained=self.silent)
+        return most_doubtful(doubts, self.share).to(self.silent.device) & ~self.silent
+
+    @cached_property
+    def distance(self) -> Tensor | None:
+        """How far everyone's counterfactual row is from real people (N,), NaN for abstained people.
+
+        People of all values of a protected number are one group.
+        """
+        if self.rows is None:
+            return None
+        judged = ~self.silent & ~self.left_out
+        out = self.rows.new_full((len(self.rows),), torch.nan)
+        for v, p in enumerate(self.real.protected):
+            own = (judged & (self.variable.cpu() == v)).nonzero()[:, 0].to(out.device)
+            to, groups = self.klass.to(out)[own], self.real.c[:, v]
+            if p.is_continuous:
+                to, groups = torch.zeros_like(to), torch.zeros_like(groups)
+            out[own] = distance(self.rows[own], to, self.real.x, groups, seed=self.seed)
+        return out
+
+
+def leave_out(readings: Readings, who: Tensor, *, test: str) -> Readings:
+    """Return the readings with these people (N,) bool abstained from by the main test, the others as they were."""
+    main, x = readings.main, readings.people.x
+    gone = who.to(main.score.device)
+    left = replace(
+        main,
+        score=torch.where(gone, 0.0, main.score),
+        signed=None if main.signed is None else torch.where(gone, 0.0, main.signed),
+        refits=torch.where(gone[:, None], 0.0, main.refits),
+        abstained=main.abstained | who.to(main.abstained.device),
+        reasons=tuple(DISAGREE if out else why for out, why in zip(who.tolist(), main.reasons, strict=True)),
+        each=torch.where(gone[:, None], torch.nan, main.each),
+        counterfactuals=None if main.counterfactuals is None else torch.where(gone[:, None], x, main.counterfactuals),
+    )
+    compared = {name: left if name == test else measured for name, measured in readings.others.items()}
+    return replace(readings, main=left, others=compared)
+
+
+def _nearest(rows: Tensor, real: Tensor, count: int, block: int, *, but_oneself: bool = False) -> Tensor:
+    """Return the mean distance to the nearest real people (n,); `but_oneself`: the rows are these people."""
+    means = []
+    for start in range(0, len(rows), block):
+        gaps = torch.cdist(rows[start : start + block], real)  # (block, R)
+        if but_oneself:
+            gaps.diagonal(start).fill_(torch.inf)
+        means.append(gaps.topk(count, largest=False).values.mean(1))
+    return torch.cat(means)
+
+
+def find_warnings(
+    target: Model,
+    data: Dataset,
+    reference: Dataset | None,
+    predictions: Tensor,
+    readings: Readings,
+    info: TestInfo,
+    *,
+    distance: Tensor | None = None,
+) -> list[str]:
+    """Return the warnings of an audit, a sentence each; with distances (N,) also how many rows look like nobody."""
+    fitting = data if reference is None else reference
+    return [
+        *(text for v in range(len(data.protected)) for text in _group_warnings(data, fitting, readings, v)),
+        *_model_warnings(target, data, predictions),
+        *(text for quality in readings.quality for text in quality_warnings(quality)),
+        *readings.warnings,
+        *_score_warnings(readings, predictions, info),
+        *([] if distance is None else distance_warnings(distance)),
+    ]
+
+
+def _group_warnings(data: Dataset, fitting: Dataset, readings: Readings, variable: int) -> Iterator[str]:
+    p, c = data.protected[variable], fitting.c[:, variable]
+    weights = torch.ones(len(fitting)) if fitting.weights is None else fitting.weights
+    total = weights[~c.isnan()].double().sum()
+    shares = {level: float(weights[c == code].double().sum() / total) for code, level in enumerate(p.levels)}
+    small = [f"'{level}' ({share:.1%})" for level, share in shares.items() if share < _SMALL_GROUP]
+    if small and len(p.levels) > 2:
+        yield (
+            f"Small groups of '{p.name}' in the fitting rows: {', '.join(small)}. Who is compared with them may get a "
+            "large score by chance; put rare classes together (--merge-rare) or compare with one large group "
+            "(--reference-group)."
+        )
+    elif small:
+        yield f"Small group of '{p.name}' in the fitting rows: {small[0]}; readings are coarse."
+    inferred, quality = int(readings.inferred[:, variable].sum()), readings.quality[variable]
+    if inferred:
+        yield (
+            f"'{p.name}' is unknown for {inferred} of {len(data)} people: the most probable value, predicted from the "
+            f"other columns ({'AUC' if quality.metric == 'auc' else 'R2'} {quality.value:.2f}), takes its place."
+        )
+
+
+def _model_warnings(target: Model, data: Dataset, predictions: Tensor) -> Iterator[str]:
+    blocks = [f for f in data.features if f.kind == "categorical"]
+    empty = [f.name for f in blocks if bool((data.x[:, f.columns].sum(1) == 0).any())]
+    if empty:
+        yield f"Categories unknown to the fitting rows in: {', '.join(empty)}; those people keep them."
+    if len(predictions) < 2:
+        return
+    if float(predictions.max() - predictions.min()) == 0:
+        yield f"The model predicts {float(predictions[0]):.4g} for everyone: a constant model treats all alike."
+    if not target.differentiable or float(predictions.std()) == 0:
+        return
+    # the direct reading and the gradient tests use gradients; the paper names extreme ones as their limit
+    size = jacobian(target, data.x[:_PEOPLE])[:, 0].norm(dim=1).double()
+    usual, steep = (float(q) for q in torch.quantile(size, torch.tensor([0.5, 0.99], dtype=torch.float64)))
+    if usual * 1e6 < float(predictions.std()):
+        yield "The model is flat where most people are: gradient tests see nothing there."
+    elif steep > _STEEP * usual:
+        yield f"The model's gradient is extreme for some people ({steep / usual:.0f} times the usual)."
+
+
+def _score_warnings(readings: Readings, predictions: Tensor, info: TestInfo) -> Iterator[str]:
+    main = readings.main
+    judged = ~main.abstained.to(main.score.device)
+    scores, refits = main.score[judged], main.refits[judged].abs().double().cpu().numpy()
+    moving = refits[:, refits.std(0) > 0] if len(refits) > 2 else refits[:, :0]  # a constant has no ranks
+    if info.trained and moving.shape[1] > 1:
+        lowest = float(np.min(spearmanr(moving).statistic))
+        if lowest < _DISAGREE:
+            yield f"Re-trained networks disagree on who is affected most (lowest rank correlation {lowest:.2f})."
+    zero = float((scores == 0).double().mean()) if len(scores) else 0.0
+    if zero > 0.5 and len(predictions) > 1 and float(predictions.std()) > 0:
+        yield f"{zero:.0%} of the scores are exactly zero: the model does not react to the moves of this test."
+    for measured, what in ((readings.direct, "direct reading"), (main if info.base != DIRECT else None, "test")):
+        overshoot = None if measured is None else measured.overshoot
+        far = 0.0 if overshoot is None else float((overshoot > 0.5).double().mean())
+        if far > 0.05:
+            yield f"The {what} leaves the range of real categories for {far:.0%} of people: read it with care."
+
+
+def distance_warnings(distance: Tensor) -> list[str]:
+    """Return how many counterfactual rows are far from anyone real, from distances (N,), NaN where unknown."""
+    far, mapped = int((distance > FAR).sum()), int((~distance.isnan()).sum())
+    if not far:
+        return []
+    return [
+        f"The counterfactual of {far:,} of {mapped:,} people looks like nobody real: it is more than {FAR:g} times as "
+        "far from real people as these are from each other; read these scores with care."
+    ]

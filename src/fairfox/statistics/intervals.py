@@ -1,0 +1,223 @@
+"""How sure an effect is: intervals and p-values of people's effects, and means over people with all of their error.
+
+Refits on resampled rows scatter around the estimate as the estimate scatters around the truth. So the error of the
+mean over M refits is about as large as the scatter of one, however many there are; M decides how well it is known.
+
+A mean over people has two errors: people are a sample, and the maps that judge them were learnt from one. The second is
+usually the larger. What a map gets wrong it gets wrong for everyone in the same way, so it does not average out over
+people; the refits say how much it is.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import digamma, polygamma
+from scipy.stats import t
+from torch import Tensor
+
+from fairfox.errors import OptionError, ShapeError
+
+Values = NDArray[np.float64]
+DRAWS = 1_000  # of the bootstrap
+LEVEL = 0.95  # of intervals of means
+_AT_ONCE = 1_000_000  # people drawn
+_FREEDOM = 1e-2, 1e6  # the degrees of freedom of what people have in common are looked for in this range
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean, its standard error, and an interval around it."""
+
+    value: float
+    error: float
+    lower: float
+    upper: float
+
+
+class CommonVariance(NamedTuple):
+    """The variance that people's refits have in common, and the degrees of freedom that it counts with."""
+
+    variance: float
+    freedom: float
+
+
+def interval(refits: Tensor, *, level: float = 0.9, common: CommonVariance | None = None) -> Tensor:
+    """Return the lower and upper end (N, 2) of what holds each person's effect with probability `level`.
+
+    `refits` (N, M) has the signed effect of each refit; the interval is mean ± t · standard error.
+    """
+    if not 0 < level < 1:
+        raise OptionError(f"The level of an interval is {level}; give a number between 0 and 1, such as 0.9")
+    error, freedom = standard_errors(refits, common)
+    half = error * float(t.ppf((1 + level) / 2, freedom))
+    mean = refits.mean(1)
+    return torch.stack([mean - half, mean + half], dim=1)
+
+
+def interval_of(refits: Tensor, abstained: Tensor, *, common: CommonVariance | None = None) -> Tensor | None:
+    """Return the 90 % interval of everyone's effect (N, 2), 0 for abstained people; None with fewer than two refits."""
+    if refits.shape[1] < 2:
+        return None
+    judged = ~abstained.to(refits.device)
+    out = refits.new_zeros(len(refits), 2)
+    out[judged] = interval(refits[judged], common=common)
+    return out
+
+
+def p_values(refits: Tensor, delta: float | Tensor, *, common: CommonVariance | None = None) -> Tensor:
+    """Return (N,) how probable a mean effect so large in size is where the true one is no larger than `delta`.
+
+    The null hypothesis is |effect| <= delta, at its worst: an effect of delta itself (McCarthy and Smyth 2009).
+    `delta` is one for all or one each (N,). Small values speak for an effect of more than delta.
+    """
+    limit = torch.as_tensor(delta, dtype=torch.float64)
+    if not bool((limit >= 0).all()):
+        raise OptionError(f"delta is {float(limit.min())}; give a size of the effect, at least 0")
+    if limit.ndim and len(limit) != len(refits):
+        raise ShapeError(f"{len(limit)} values of delta for {len(refits)} people; give one for all, or one each")
+    error, freedom = standard_errors(refits, common)
+    size, error = refits.mean(1).abs().double().cpu(), error.double().cpu()
+    limit = limit.cpu().expand(len(refits))
+    known = error > 0
+    scale = torch.where(known, error, 1.0)
+    above, below = ((size - limit) / scale).numpy(), ((size + limit) / scale).numpy()
+    p = torch.as_tensor(t.sf(above, freedom) + t.sf(below, freedom))
+    certain = torch.where(size > limit, 0.0, 1.0).double()
+    return torch.where(known, p.clamp(max=1.0), certain).to(refits)
+
+
+def standard_errors(refits: Tensor, common: CommonVariance | None = None) -> tuple[Tensor, float]:
+    """Return the standard error (N,) of each person's mean effect, and its degrees of freedom.
+
+    It is s · √(1 + 1/M), s the scatter of one refit. The scatter of a few refits is itself noise, so everyone's is
+    drawn to what people have in common, as far as they have it (Smyth 2004): see `moderated`. Where nobody's
+    refits differ there is no error. `common` is that of these people unless it is given, as for a batch of them.
+    """
+    if refits.ndim != 2 or refits.shape[1] < 2:
+        raise ShapeError(f"Refits of shape {tuple(refits.shape)}; give (people, refits) with at least two refits")
+    fits = refits.shape[1]
+    variance, freedom = moderated(_variances(refits), fits - 1, common)
+    return (variance * (1 + 1 / fits)).sqrt().to(refits), freedom
+
+
+def common_variance(refits: Tensor) -> CommonVariance:
+    """Return what the refits (N, M) of people have in common; nothing, (0, 0), with fewer than two refits."""
+    own = refits.shape[1] - 1
+    return CommonVariance(0.0, 0.0) if own < 1 else _common(_variances(refits), own)
+
+
+def _variances(refits: Tensor) -> Tensor:
+    """Return the variance of everyone's refits (N,); exactly zero where they are all the same."""
+    values = refits.double()
+    variance = (values - values.mean(1, keepdim=True)).square().sum(1) / (values.shape[1] - 1)
+    equal = (values == values[:, :1]).all(1)  # exactly: rounding of their mean is no scatter
+    return torch.where(equal, 0.0, variance)
+
+
+def moderated(variance: Tensor, freedom: int, common: CommonVariance | None = None) -> tuple[Tensor, float]:
+    """Return variances (N,) drawn to a common one, and their degrees of freedom, from ones with `freedom` each.
+
+    True variances are taken to scatter as a scaled inverse chi-square whose scale and degrees of freedom fit the mean
+    and variance of log s² over people; who has no variance at all takes no part in that. What is common counts with
+    those degrees of freedom, but no more than a person's own: the same refits measure everyone, so that where one is
+    lucky all are, and thousands of people know hardly more about the scatter than a few.
+    """
+    common = _common(variance, freedom) if common is None else common
+    if common.freedom == 0:
+        return variance, float(freedom)
+    total = common.freedom + freedom
+    return (common.freedom * common.variance + freedom * variance) / total, total
+
+
+def _common(variance: Tensor, freedom: int) -> CommonVariance:
+    logs = variance[variance > 0].log()
+    if len(logs) < 2:
+        return CommonVariance(0.0, 0.0)
+    fitted = _freedom_of(float(logs.var()) - _log_variance(freedom))
+    common = math.exp(float(logs.mean()) - _log_bias(freedom) + _log_bias(fitted))
+    return CommonVariance(common, min(fitted, float(freedom)))
+
+
+def _log_bias(freedom: float) -> float:
+    """Return the mean of log s² for a true variance of one."""
+    return float(digamma(freedom / 2)) - math.log(freedom / 2)
+
+
+def _log_variance(freedom: float) -> float:
+    """Return the variance of log s²."""
+    return float(polygamma(1, freedom / 2))
+
+
+def _freedom_of(log_variance: float) -> float:
+    """Return the degrees of freedom for which log s² has this variance; the end of the range beyond it."""
+    few, many = _FREEDOM
+    if not _log_variance(many) < log_variance < _log_variance(few):
+        return few if log_variance > _log_variance(few) else many
+    return float(brentq(lambda freedom: _log_variance(freedom) - log_variance, few, many))
+
+
+def errors_of_intervals(lower: Values, upper: Values, refits: int) -> Values:
+    """Return the standard errors (N,) that 90 % intervals of people's effects stand for; 0 where there is none.
+
+    An interval reaches as far as t says with the degrees of freedom of its refits, about doubled by what people have
+    in common.
+    """
+    return np.nan_to_num((upper - lower) / (2 * float(t.ppf(0.95, 2 * max(refits - 1, 1)))))
+
+
+def left_over(refits: int, folds: int | None) -> float:
+    """Return which part of the variance of one person's error remains in a mean over all people.
+
+    All of it where everyone is judged by the same maps. Of K folds each has maps of its own, but from people most of
+    whom they share: a mean has (K - 1) / K of the variance of one fold, and the scatter of M refits is 1 / (M K)
+    instead of 1 / M; a person's own error has 1 + 1 / M.
+    """
+    return 1.0 if folds is None else (refits * (folds - 1) + 1) / (folds * (refits + 1))
+
+
+def refit_error(errors: Values, weights: Values | None = None, *, part: float = 1.0) -> float:
+    """Return the standard error that maps leave in a mean over people, from each person's own (N,).
+
+    Everyone's is taken to point in the same direction; `part` is that of `left_over`.
+    """
+    return float(np.average(errors, weights=weights)) * math.sqrt(part) if len(errors) else 0.0
+
+
+def refit_error_of_share(scores: Values, errors: Values, delta: float | Values, weights: Values | None = None) -> float:
+    """Return the same for the share of scores above delta: half of its growth from one error less to one more."""
+    more, less = (np.average(scores + sign * errors > delta, weights=weights) for sign in (1, -1))
+    return float(more - less) / 2
+
+
+def mean_draws(values: Values, refit_error: float, weights: Values | None = None, *, seed: int) -> Values:
+    """Return bootstrap draws of a weighted mean: people drawn anew, and a normal error of the maps."""
+    generator = np.random.default_rng(seed)
+    w = np.ones(len(values)) if weights is None else weights
+    counted, out = values * w, np.empty(DRAWS)
+    step = max(1, _AT_ONCE // len(values))
+    for first in range(0, DRAWS, step):
+        rows = generator.integers(len(values), size=(min(step, DRAWS - first), len(values)))
+        out[first : first + step] = counted[rows].sum(1) / np.maximum(w[rows].sum(1), np.finfo(np.float64).tiny)
+    return out + refit_error * generator.standard_normal(DRAWS)
+
+
+def estimate(value: float, draws: Values) -> Estimate:
+    """Return a number with the spread of its draws."""
+    lower, upper = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Estimate(value, float(draws.std()), float(lower), float(upper))
+
+
+def standard_error(values: Values, refit_error: float, weights: Values | None = None) -> float:
+    """Return the standard error of a weighted mean, without a bootstrap: that of people and that of maps."""
+    if len(values) < 2:
+        return math.nan
+    w = np.full(len(values), 1 / len(values)) if weights is None else weights / weights.sum()
+    apart = values - (w * values).sum()
+    return math.hypot(float(np.sqrt((w**2 * apart**2).sum() * len(values) / (len(values) - 1))), refit_error)

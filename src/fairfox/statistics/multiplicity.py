@@ -1,0 +1,53 @@
+"""Lists of people, or of variables, with few false entries: corrections of many p-values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from scipy.stats import false_discovery_control
+from torch import Tensor
+
+from fairfox.errors import DataError, OptionError
+
+
+def benjamini_hochberg(p: Tensor, level: float) -> Tensor:
+    """Return who is on the list (N,): of all on it, no more than the share `level` should be there wrongly.
+
+    Who has no p-value (NaN) does not count and is not on it (Benjamini and Hochberg 1995).
+
+    Example:
+        >>> benjamini_hochberg(torch.tensor([0.01, 0.5, 0.03]), 0.05)
+        tensor([ True, False,  True])
+    """
+    if not 0 < level < 1:
+        raise OptionError(f"The level of false discoveries is {level}; give a number between 0 and 1, such as 0.1")
+    known = ~p.isnan()
+    _check(p[known])
+    adjusted = torch.as_tensor(false_discovery_control(p[known].double().numpy(force=True)), device=p.device)
+    listed = torch.zeros_like(known)
+    listed[known] = adjusted <= level
+    return listed
+
+
+def holm(p: Sequence[float]) -> list[float]:
+    """Return p-values corrected for their number: those below a level are all right but with that probability.
+
+    The k-th smallest of n is multiplied by n - k + 1, and none is smaller than one before it (Holm 1979).
+
+    Example:
+        >>> holm([0.03, 0.01])
+        [0.03, 0.02]
+    """
+    _check(torch.tensor(list(p), dtype=torch.float64))
+    out, largest = [0.0] * len(p), 0.0
+    for rank, i in enumerate(sorted(range(len(p)), key=lambda i: p[i])):
+        largest = max(largest, min(1.0, (len(p) - rank) * p[i]))
+        out[i] = largest
+    return out
+
+
+def _check(p: Tensor) -> None:
+    wrong = p[~((p >= 0) & (p <= 1))]
+    if len(wrong):
+        raise DataError(f"A p-value is {float(wrong[0])}; give numbers from 0 to 1")

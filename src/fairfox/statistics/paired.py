@@ -1,0 +1,231 @@
+"""Two audits side by side: which of two models treats the same people more unequally, or is a later audit worse?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairfox.errors import DataError, ShapeError
+from fairfox.statistics.intervals import (
+    DRAWS,
+    Estimate,
+    Values,
+    estimate,
+    left_over,
+    mean_draws,
+    refit_error,
+    refit_error_of_share,
+)
+
+A, B, WORSE, NOT_WORSE, UNKNOWN = "A is fairer", "B is fairer", "worse", "not worse", "cannot tell"
+LEVEL = 0.05  # of the one-sided test, and of the bound that says "not worse"
+
+
+@dataclass(frozen=True)
+class Scores:
+    """The judged people of one audit: score (N,), its standard error (N,), and 1 where flagged (N,)."""
+
+    scores: Values
+    errors: Values
+    flags: Values
+    delta: float
+    refits: int
+    folds: int | None
+    by_delta: bool = True  # a score above delta is what flags people, and nothing else
+    maps_known: bool = True  # False: one refit leaves open how far the maps may be off
+    effects: Values | None = None  # (N, M) of each refit, where another audit may have the same maps
+
+    @classmethod
+    def of_refits(
+        cls,
+        effects: Values,
+        scores: Values,
+        flags: NDArray[np.bool_],
+        *,
+        delta: float,
+        folds: int | None,
+        by_delta: bool = True,
+        learnt: bool = True,
+    ) -> Self:
+        """Return the people of an audit whose refits (N, M) are at hand; `learnt`: there are maps that may be off."""
+        refits = effects.shape[1]
+        known = not learnt or refits > 1
+        marks = flags.astype(np.float64)
+        return cls(scores, errors_of(effects), marks, delta, refits, folds, by_delta, known, effects)
+
+    @property
+    def part(self) -> float:
+        """How much of a person's error stays in a mean."""
+        return left_over(self.refits, self.folds)
+
+    def mean_error(self, weights: Values | None = None) -> float:
+        """Return the standard error that maps leave in the mean score."""
+        return refit_error(self.errors, weights, part=self.part)
+
+    def share_error(self, weights: Values | None = None) -> float:
+        """Return the standard error that maps leave in the share of scores above delta."""
+        return refit_error_of_share(self.scores, math.sqrt(self.part) * self.errors, self.delta, weights)
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of two audits: its name, the fields of its summary.json, and the scores of its judged people."""
+
+    name: str
+    summary: Mapping[str, Any]
+    scores: Values  # (N,)
+    weights: Values | None = None  # (N,)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """What the second of two audits found less what the first did; differences are second less first, B less A."""
+
+    people: tuple[int, int]
+    means: tuple[float, float]  # of scores
+    shares: tuple[float, float]  # of flagged people
+    difference: Estimate  # of the mean score
+    share_difference: Estimate | None  # None where its error is not known
+    less: float | None = None  # share of people whom the second treats less unequally; None for two samples of people
+    more: float | None = None  # and more unequally
+    paired: bool = True  # the same people
+    p_value: float = 1.0  # of a mean score that is no larger than the first
+    share_p_value: float | None = None
+    bound: float = 0.0  # the mean score grew by no more than this, as far as the test can say
+    margin: float | None = None  # a rise that does not count; None: it is asked which of two models is fairer
+    maps_known: bool = True  # False: one refit leaves open how far the maps may be off, and errors are those of people
+    unit: str = ""  # of the scores, as an audit says it
+    itself: bool = False  # both are the same audit
+    why: str = ""  # the reason in a sentence, which `fairfox.compare` writes
+
+    @property
+    def word(self) -> str:
+        """Which model is fairer, or whether the second audit is worse than the first."""
+        if not self.maps_known:
+            return UNKNOWN
+        if self.margin is None:  # the smaller mean, where the interval leaves 0 out
+            return B if self.difference.upper < 0 else A if self.difference.lower > 0 else UNKNOWN
+        if self.bound <= self.margin:
+            return NOT_WORSE
+        return WORSE if self.p_value < LEVEL else UNKNOWN
+
+
+def compare_scores(
+    a: Scores,
+    b: Scores,
+    *,
+    paired: bool = True,
+    weights: Values | None = None,
+    margin: float | None = None,
+    unit: str = "",
+    seed: int = 0,
+) -> Pair:
+    """Return two audits side by side.
+
+    The interval of the difference is a bootstrap over people and over what the maps may have got wrong. The same people
+    are drawn with both of their scores. Where both audits have the effects of their refits, refit m of one used the
+    maps of refit m of the other, so that only what it changes in the difference counts; otherwise the errors of both
+    count in full.
+
+    Args:
+        a: the first model or audit.
+        b: the second.
+        paired: both are about the same people in the same order; otherwise they are two independent samples.
+        weights: how many people each row stands for (N,), of the same people.
+        margin: a rise of the mean score that does not count; None: it is asked which of the two is fairer.
+        unit: of the scores, as an audit says it.
+        seed: of the bootstrap; a second sample has the next one.
+    """
+    if paired and len(a.scores) != len(b.scores):
+        raise ShapeError(f"{len(a.scores)} people with A and {len(b.scores)} with B; give the same people in one order")
+    if not len(a.scores) or (weights is not None and not weights.sum() > 0):
+        raise DataError("Nobody is judged with both models, so that they cannot be compared; see the audit of each")
+
+    def mean(values: Values) -> float:
+        return float(np.average(values, weights=weights))
+
+    means, shares = (mean(a.scores), mean(b.scores)), (mean(a.flags), mean(b.flags))
+    if paired:
+        mean_error, share_error = _errors(a, b, weights)
+        draws = mean_draws(b.scores - a.scores, mean_error, weights, seed=seed)
+        share_draws = mean_draws(b.flags - a.flags, share_error, weights, seed=seed)
+    else:
+        each = [mean_draws(s.scores, s.mean_error(), seed=seed + k) for k, s in enumerate((a, b))]
+        flagged = [mean_draws(s.flags, s.share_error(), seed=seed + k) for k, s in enumerate((a, b))]
+        draws, share_draws = each[1] - each[0], flagged[1] - flagged[0]
+    known = a.maps_known and b.maps_known
+    share_known = known and a.by_delta and b.by_delta
+    return Pair(
+        people=(len(a.scores), len(b.scores)),
+        means=means,
+        shares=shares,
+        difference=estimate(means[1] - means[0], draws),
+        share_difference=estimate(shares[1] - shares[0], share_draws) if share_known else None,
+        less=mean((b.scores < a.scores).astype(np.float64)) if paired else None,
+        more=mean((b.scores > a.scores).astype(np.float64)) if paired else None,
+        paired=paired,
+        p_value=_p_of_no_rise(draws),
+        share_p_value=_p_of_no_rise(share_draws) if share_known else None,
+        bound=float(np.quantile(draws, 1 - LEVEL)),
+        margin=margin,
+        maps_known=known,
+        unit=unit,
+    )
+
+
+def same_audit(audit: Scores, *, margin: float, unit: str = "") -> Pair:
+    """Return an audit beside itself: nothing changed, whatever its people and maps leave open."""
+    mean, share, none = float(audit.scores.mean()), float(audit.flags.mean()), Estimate(0.0, 0.0, 0.0, 0.0)
+    return Pair(
+        people=(len(audit.scores), len(audit.scores)),
+        means=(mean, mean),
+        shares=(share, share),
+        difference=none,
+        share_difference=none,
+        less=0.0,
+        more=0.0,
+        share_p_value=1.0,
+        margin=margin,
+        unit=unit,
+        itself=True,
+    )
+
+
+def _errors(a: Scores, b: Scores, weights: Values | None) -> tuple[float, float]:
+    """Return the standard errors that maps leave in the difference of two means, and of two shares."""
+    shares = a.share_error(weights), b.share_error(weights)
+    if a.effects is None or b.effects is None:
+        return math.hypot(a.mean_error(weights), b.mean_error(weights)), math.hypot(*shares)
+    sizes = np.abs(a.effects), np.abs(b.effects)
+    mean = refit_error(errors_of(sizes[1] - sizes[0]), weights, part=a.part)
+    common = refit_correlation(*sizes, weights)
+    return mean, math.sqrt(max(shares[0] ** 2 + shares[1] ** 2 - 2 * common * shares[0] * shares[1], 0.0))
+
+
+def refit_correlation(a: Values, b: Values, weights: Values | None = None) -> float:
+    """Return how far the refits (N, M) of two models go up and down together, -1 to 1; 0 where they do not move.
+
+    The correlation over refits around each person's own mean, of all people at once.
+    """
+    x, y = (each - each.mean(1, keepdims=True) for each in (a, b))
+    xy, xx, yy = (float(np.average((p * q).sum(1), weights=weights)) for p, q in ((x, y), (x, x), (y, y)))
+    return xy / math.sqrt(xx * yy) if xx > 0 and yy > 0 else 0.0
+
+
+def errors_of(refits: Values) -> Values:
+    """Return the standard error of each person's mean over refits (N,), as a new sample would change it.
+
+    Refits on resampled rows scatter as estimates from new samples would; the mean over M of them adds 1 / M of that.
+    With one refit nothing is known of it, and it is 0.
+    """
+    fits = refits.shape[1]
+    return refits.std(1, ddof=1) * math.sqrt(1 + 1 / fits) if fits > 1 else np.zeros(len(refits))
+
+
+def _p_of_no_rise(draws: Values) -> float:
+    return float(1 + (draws <= 0).sum()) / (1 + DRAWS)

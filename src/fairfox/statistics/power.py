@@ -1,0 +1,104 @@
+"""How many people it takes: the power of the one-sided test that a mean over people lies above a limit.
+
+The test finds a mean m above a limit when m - z · error is above it, z the upper 5 % of a standard normal. The error
+shrinks with the root of the number of people, both what people and what maps contribute: maps learn from people too.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from scipy.stats import norm
+
+from fairfox.errors import OptionError
+from fairfox.statistics.intervals import standard_error
+from fairfox.statistics.paired import Scores
+
+LEVEL = 0.05  # how often the test finds what is not there
+FEWEST = 50  # people: with fewer, the scatter of a mean is no normal one, and its error is hardly known
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How many people it takes, and what fewer or more of them would show."""
+
+    measure: str  # "mean |effect|" or "share over delta"
+    size: float
+    limit: float
+    spread: float  # the standard error of the measure times the root of the number of people
+    level: float
+    wanted: float
+    people: int  # who are needed
+
+    def power(self, people: int) -> float:
+        """Return how often an audit of so many people finds the size above the limit."""
+        return power(self.size, self.limit, self.spread, people, level=self.level)
+
+    @property
+    def sentence(self) -> str:
+        """What it takes, in one sentence."""
+        return (
+            f"It takes {self.people:,} people to find a {self.measure} of {self.size:.4g} above the limit of "
+            f"{self.limit:.4g} in {self.wanted:.0%} of audits."
+        )
+
+
+def spread_of_mean(people: Scores) -> float:
+    """Return the standard error of the mean score times the root of the number of people."""
+    return standard_error(people.scores, people.mean_error()) * math.sqrt(len(people.scores))
+
+
+def spread_of_share(people: Scores) -> float:
+    """Return the same for the share of people over delta."""
+    return standard_error(people.flags, people.share_error()) * math.sqrt(len(people.flags))
+
+
+def p_above(mean: float, error: float, limit: float) -> float:
+    """Return how probable a mean so large is where the true one is no larger than the limit."""
+    if error == 0:
+        return 0.0 if mean > limit else 1.0
+    return float(norm.sf((mean - limit) / error))
+
+
+def power(size: float, limit: float, spread: float, people: int, *, level: float = LEVEL) -> float:
+    """Return how often the test finds a true mean of `size` above the limit, with so many people.
+
+    `spread` is the standard error of the mean times the root of the number of people it was seen with.
+
+    Example:
+        >>> round(power(0.08, 0.05, 0.3, 400), 3)  # the mean is two standard errors above the limit
+        0.639
+    """
+    _check(spread, level)
+    if people < 1:
+        raise OptionError(f"The number of people is {people}; expected at least 1")
+    if spread == 0:
+        return 1.0 if size > limit else 0.0
+    return float(norm.cdf((size - limit) * math.sqrt(people) / spread - norm.isf(level)))
+
+
+def people_needed(size: float, limit: float, spread: float, *, wanted: float = 0.8, level: float = LEVEL) -> int:
+    """Return how many people it takes to find a true mean of `size` above the limit as often as wanted; at least 50.
+
+    Example:
+        >>> people_needed(0.08, 0.05, 0.3)
+        619
+    """
+    _check(spread, level)
+    if not level < wanted < 1:
+        raise OptionError(f"The wanted power is {wanted}; expected a number between {level} and 1, such as 0.8")
+    if not size > limit:
+        raise OptionError(
+            f"An effect of {size:g} is not above the limit of {limit:g}, so that no number of people shows that it is; "
+            "give a larger effect or a lower limit"
+        )
+    errors = float(norm.isf(level) + norm.ppf(wanted))  # that the size must lie above the limit
+    return max(FEWEST, math.ceil((errors * spread / (size - limit)) ** 2))
+
+
+def _check(spread: float, level: float) -> None:
+    if not 0 <= spread < math.inf:
+        raise OptionError(f"The spread is {spread}; expected a number of at least 0")
+    if not 0 < level < 1:
+        raise OptionError(f"The level is {level}; expected a number between 0 and 1, such as 0.05")

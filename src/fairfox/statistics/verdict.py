@@ -1,0 +1,180 @@
+"""The verdict on a model: passes, fails or cannot tell, from how many people are surely, or perhaps, over delta."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import torch
+from scipy.stats import beta
+from torch import Tensor
+
+from fairfox.statistics.intervals import (
+    Estimate,
+    Values,
+    estimate,
+    left_over,
+    mean_draws,
+    refit_error,
+    refit_error_of_share,
+    standard_errors,
+)
+from fairfox.statistics.multiplicity import holm
+
+Word = Literal["passes", "fails", "cannot tell"]
+ALLOWED = 0.05  # share of people over delta, where nobody gave another
+LEVEL = 0.05  # how often each of the two one-sided tests may be wrong
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What can be said about a model as a whole, and the numbers it rests on."""
+
+    word: Word
+    why: str  # a sentence
+    allowed: float  # share of people that may be over delta
+    judged: int
+    surely: int  # on the list of people over delta
+    perhaps: int  # whose interval reaches beyond delta
+    p_fails: float  # of so many surely over delta where no more than allowed truly are
+    p_passes: float  # of so few perhaps over delta where more than allowed truly are
+    mean: Estimate | None = None  # |effect|
+    share: Estimate | None = None  # over delta
+    variable: str = ""  # the protected one
+
+
+def judge_model(
+    refits: Tensor,
+    perhaps: Tensor,
+    listed: Tensor,
+    limit: float | Tensor,
+    *,
+    fdr: float,
+    sizes: Tensor | None = None,
+    allowed: float = ALLOWED,
+    weights: Tensor | None = None,
+    folds: int | None = None,
+    over: str = "over delta",
+    variable: str = "",
+    seed: int = 0,
+) -> Verdict:
+    """Return the verdict from the effects of the people who were judged.
+
+    The model fails where so many are surely over delta that the share of all people who are is above the allowed one;
+    it passes where so few are perhaps over it that the share is below. The list may be wrong about the share `fdr` of
+    its people, so that these are not counted.
+
+    Args:
+        refits: the effect in each refit (n, M).
+        perhaps: whose interval reaches beyond delta (n,).
+        listed: who is on the list (n,) of people over delta.
+        limit: delta, one for all or one each (n,).
+        fdr: the share of the list that may be wrong.
+        sizes: everyone's |effect| (n,), where another one than the largest is held against delta.
+        allowed: the share of people that may be over delta.
+        weights: how many people each row stands for (n,).
+        folds: into how many folds the people were split; None where the maps were learnt from others.
+        over: what people are whose effect counts, in words.
+        variable: the protected one.
+        seed: of the bootstrap.
+    """
+    people = len(refits)
+    if not people:
+        return Verdict("cannot tell", "Nobody could be judged.", allowed, 0, 0, 0, 1.0, 1.0, variable=variable)
+    weight = np.ones(people) if weights is None else weights.numpy(force=True).astype(np.float64)
+    counted = float(weight.sum() ** 2 / (weight**2).sum())  # as many equal weights would say as much
+    sure, reach = (float(np.average(marks.numpy(force=True), weights=weight)) for marks in (listed, perhaps))
+    p_fails = p_more((1 - fdr) * sure * counted, counted, allowed)
+    p_passes = p_fewer(reach * counted, counted, allowed) if allowed < 1 else 0.0  # no share is above one
+    word: Word = "fails" if p_fails <= LEVEL else "passes" if p_passes <= LEVEL else "cannot tell"
+    counts = (people, int(listed.sum()), int(perhaps.sum()))
+    mean, share = _estimates(refits, sizes, limit, None if weights is None else weight, folds, seed)
+    too_few = p_fewer(0.0, counted, allowed) > LEVEL
+    why = verdict_sentence(word, *counts, allowed=allowed, fdr=fdr, over=over, too_few=too_few)
+    return Verdict(word, why, allowed, *counts, p_fails, p_passes, mean, share, variable)
+
+
+def p_more(found: float, people: float, allowed: float) -> float:
+    """Return how probable at least so many of the people are where each belongs to them with the probability allowed.
+
+    Example:
+        >>> round(p_more(2, 3, 0.5), 3)
+        0.5
+    """
+    if found <= 0 or allowed >= 1:
+        return 1.0
+    return float(beta.cdf(allowed, found, people - found + 1))
+
+
+def p_fewer(found: float, people: float, allowed: float) -> float:
+    """Return how probable at most so many of the people are where each belongs to them with the probability allowed.
+
+    Example:
+        >>> round(p_fewer(0, 50, 0.05), 3)  # 0.95 to the power of 50
+        0.077
+    """
+    if found >= people or allowed <= 0:
+        return 1.0
+    return float(beta.sf(allowed, found + 1, people - found))
+
+
+def family_verdict(verdicts: Sequence[Verdict]) -> Verdict:
+    """Return one verdict on a model from those on each protected variable.
+
+    It fails where one of them still fails when their number is allowed for (Holm 1979), and passes where all pass.
+    """
+    if len(verdicts) == 1:
+        return verdicts[0]
+    corrected = holm([each.p_fails for each in verdicts])
+    if min(corrected) <= LEVEL:
+        return verdicts[min(range(len(verdicts)), key=lambda v: (corrected[v], -verdicts[v].surely))]
+    if all(each.word == "passes" for each in verdicts):
+        return max(verdicts, key=lambda each: each.p_passes)
+    chosen = min((each for each in verdicts if each.word != "passes"), key=lambda each: each.p_fails)
+    if chosen.word == "cannot tell":
+        return chosen
+    why = f"{chosen.why} That is not enough where {len(verdicts)} protected variables are looked at."
+    return replace(chosen, word="cannot tell", why=why)
+
+
+def _estimates(
+    refits: Tensor, sizes: Tensor | None, limit: float | Tensor, weights: Values | None, folds: int | None, seed: int
+) -> tuple[Estimate, Estimate]:
+    """Return the mean |effect| and the share over delta, with intervals."""
+    scores = refits.mean(1).abs().numpy(force=True).astype(np.float64)
+    size = scores if sizes is None else sizes.numpy(force=True).astype(np.float64)
+    errors = standard_errors(refits)[0].numpy(force=True).astype(np.float64)
+    errors = errors * np.sqrt(left_over(refits.shape[1], folds))
+    delta = np.broadcast_to(torch.as_tensor(limit).numpy(force=True).astype(np.float64), scores.shape)
+    over = (scores > delta).astype(np.float64)
+    of_share = refit_error_of_share(scores, errors, delta, weights)
+    draws = (
+        mean_draws(size, refit_error(errors, weights), weights, seed=seed),
+        mean_draws(over, of_share, weights, seed=seed),
+    )
+    mean, share = (
+        estimate(float(np.average(values, weights=weights)), np.clip(drawn, 0.0, None))
+        for values, drawn in zip((size, over), draws, strict=True)
+    )
+    return mean, Estimate(share.value, share.error, share.lower, min(share.upper, 1.0))
+
+
+def verdict_sentence(
+    word: Word, judged: int, surely: int, perhaps: int, *, allowed: float, fdr: float, over: str, too_few: bool
+) -> str:
+    """Return why a verdict is what it is: a sentence with its counts and shares."""
+    share = f"{100 * allowed:.3g} %"
+    if word == "fails":
+        wrong = f"at most {100 * fdr:.3g} % of these wrongly"
+        return f"{surely:,} of {judged:,} people are surely {over} ({wrong}), and no more than {share} may be."
+    if word == "passes":
+        who = "Everyone is" if perhaps == 0 else f"All but {perhaps:,} of {judged:,} people are"
+        return f"{who} surely not {over}, and up to {share} may be."
+    if too_few:
+        return f"{judged:,} people are too few: even if nobody of them were {over}, more than {share} of all could be."
+    return (
+        f"Of {judged:,} people {surely:,} are surely {over} and {perhaps:,} perhaps, which leaves open whether more "
+        f"than {share} are."
+    )

@@ -1,0 +1,455 @@
+"""Parquet files of any size to a folder of scores, on one machine or with an engine: in parts, and once each."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import shutil
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from datetime import timedelta
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from socket import gethostname
+from time import monotonic
+from typing import IO, Any, Literal, cast
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+
+from fairfox.data.files import file_sha256, written_whole
+from fairfox.errors import DataError, FileError, OptionError, installed_versions
+from fairfox.report.text import strict_json
+from fairfox.streaming.batches import (
+    PILOT,
+    Job,
+    ModelOptions,
+    PopulationConstants,
+    check_table,
+    columns_of,
+    describe_test,
+    open_test,
+    prepare_job,
+)
+from fairfox.streaming.sources import (
+    PART_ROWS,
+    RECORD,
+    ModelSource,
+    RowGroups,
+    find_tables,
+    read_pilot,
+    split_tables,
+)
+from fairfox.streaming.summary import TOTALS, add_totals, summary_of
+from fairfox.streaming.workers import PartRecord, PartResult, PartTask, Tick, run_here, run_pool
+
+Engine = Literal["files", "spark", "dask"]
+Progress = Callable[[str, float], None]  # called with what is done, and which fraction of the whole that is
+MANIFEST, SUMMARY, SCORES = "manifest.json", "summary.json", "scores.parquet"
+_LOCK = ".lock"  # names the process that writes
+_FORMAT = 2  # of manifest.json
+_IDENTITY = ("file", "size", "stamp", "row_groups", "first_row", "rows")  # of the people of a part
+_DEFAULTS = {"positive": None, "output": "probability", "returns": None, "kind": None}
+_MOST = 3  # failures that a message names one by one
+_GPU_SHARE = 4 << 30  # bytes of its memory for each process that uses it
+_ANEW = "choose another folder, or begin anew with --overwrite"
+_LOG = logging.getLogger(__name__)
+
+
+def score_files(
+    test: str | Path,
+    model: ModelSource,
+    tables: Sequence[str],
+    out: str | Path,
+    *,
+    delta: float | None = None,
+    options: Mapping[str, Any] | None = None,
+    workers: int | None = None,
+    engine: Engine = "files",
+    part_rows: int = PART_ROWS,
+    overwrite: bool = False,
+    device: str = "cpu",
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Return the summary of everyone in some Parquet tables, whose scores are written to the folder `out` in parts.
+
+    A run that was interrupted is resumed: parts that are there are kept. Memory does not grow with the tables.
+
+    Args:
+        test: a file that `fairfox fit` wrote.
+        model: where workers get the model from.
+        tables: Parquet files, folders, patterns or URLs.
+        out: the folder; `scores.parquet/` with the parts, `manifest.json` and, at the end, `summary.json`.
+        delta: people with a score above it are flagged; by default the test's own.
+        options: how the model is read: positive, output, returns and kind, as for `fairfox.audit`.
+        workers: processes; by default one per core.
+        engine: what does the work: processes on this machine, Spark or Dask.
+        part_rows: people per part, at least; a part has whole row groups.
+        overwrite: begin anew where the folder holds other scores.
+        device: "cuda" scores on a GPU that the worker processes share: some read while it computes for others.
+        progress: is called while people are scored.
+    """
+    _check_device(device, engine)
+    folder, started = Path(out), monotonic()
+    read_as = cast(ModelOptions, {**_DEFAULTS, **(options or {})})
+    fitted, content = open_test(test)
+    people, failed = split_tables(find_tables(tables), part_rows)
+    if not people and failed:
+        raise FileError(_failures(failed))
+    if not people:
+        raise DataError("The tables have column names and no rows, or scores that fairfox wrote; give tables of people")
+    settings = {
+        "test": {"name": Path(test).name, "sha256": sha256(content).hexdigest()},
+        "model": model.identity,
+        "delta": delta,
+        **{name: None if value is None else str(value) for name, value in read_as.items()},
+        "part_rows": part_rows,
+        **({} if device == "cpu" else {"device": device}),
+        "version of fairfox": installed_versions("fairfox")["fairfox"],
+    }
+    before = None if overwrite else _resumable(folder, settings)
+    pilot = read_pilot(people, columns_of(fitted), fitted.encoding.columns, PILOT, partial(check_table, fitted))
+    constants = None if before is None else PopulationConstants.from_json(before.constants)
+    job = prepare_job((fitted, content), model, pilot, delta=delta, constants=constants, options=read_as, device=device)
+    manifest = Manifest(settings, asdict(job.constants)) if before is None else before
+    manifest = manifest.planned(people, folder, failed)
+    with only_run_in(folder):
+        if not overwrite and read_manifest(folder) != before:
+            raise OptionError(f"Another run has just written to '{folder}'; give the same command again")
+        tasks, records = _open_folder(folder, manifest, people, anew=before is None)
+        meter = ProgressMeter(sum(p.rows for p in people), sum(task.people.rows for task in tasks), progress)
+        try:
+            with closing(_run(job, tasks, engine, worker_count(workers, device), meter.tick)) as results:
+                for result in results:
+                    if result.fatal:
+                        raise FileError(f"{result.error}; once that is put right, the same command resumes the run")
+                    if result.record is None:
+                        failed.setdefault(result.task.people.file.name, result.error)
+                    else:
+                        records[Path(result.task.path).name] = result.record
+        finally:
+            _remove_unfinished(folder / SCORES)
+        manifest = _complete(folder, manifest, records, failed)
+        numbers = {"pilot_rows": job.constants.people, "seconds": round(monotonic() - started, 3)}
+        return _summarise(
+            folder, manifest, records, describe_test(fitted, job.constants), {"tables": list(tables), **numbers}
+        )
+
+
+def _summarise(
+    folder: Path,
+    manifest: Manifest,
+    records: Mapping[str, PartRecord],
+    test: Mapping[str, Any],
+    more: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return the summary of a complete run, which is written with the manifest."""
+    spent = {
+        name: sum(round(record.seconds[name], 3) for record in records.values()) for name in ("read", "score", "write")
+    }
+    settings = {
+        **manifest.settings,
+        **more,
+        "protected": [p.name for p in test["protected"]],
+        "columns": test["columns"],
+        "reference_rows": test["reference_rows"],
+        "parts": len(records),
+        "seconds_of_workers": spent,
+    }
+    totals = [pa.Table.from_pylist(records[part["name"]].totals, schema=TOTALS) for part in manifest.parts]
+    summary = summary_of(add_totals(totals), test, settings)
+    with _writing_to(folder):
+        with written_whole(folder / SUMMARY) as path:
+            path.write_text(strict_json(summary), encoding="utf-8")
+        manifest.write(folder)
+    return summary
+
+
+def _check_device(device: str, engine: Engine) -> None:
+    """Refuse a device that is not there, or that an engine's workers may not have."""
+    try:
+        if not re.fullmatch(r"(cpu|cuda)(:\d+)?", device):
+            raise RuntimeError("no device that computes")
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise OptionError(
+            f"There is no device '{device}' here; leave --device out to score on the processor"
+        ) from error
+    if device != "cpu" and engine != "files":
+        raise OptionError(f"--device {device} scores with processes of this machine; leave --engine out")
+
+
+def worker_count(workers: int | None, device: str) -> int:
+    """Return how many worker processes there are: as given, else one per core, as far as the memory of a GPU goes."""
+    most = os.cpu_count() or 1
+    if workers is None and device.startswith("cuda"):
+        most = min(most, max(1, torch.cuda.mem_get_info(torch.device(device))[0] // _GPU_SHARE))
+    return workers or most
+
+
+def _run(
+    job: Job, tasks: Sequence[PartTask], engine: Engine, workers: int, tick: Tick
+) -> Generator[PartResult, None, None]:
+    """Yield the results of tasks as they come."""
+    if not tasks:
+        return
+    if engine == "spark":
+        from fairfox.streaming.spark import run_spark
+
+        yield from run_spark(job, tasks, workers, tick)
+    elif engine == "dask":
+        from fairfox.streaming.dask import run_dask
+
+        yield from run_dask(job, tasks, workers, tick)
+    elif workers == 1:
+        yield from run_here(job, tasks, tick)
+    else:
+        yield from run_pool(job, tasks, min(workers, len(tasks)), tick)
+
+
+class ProgressMeter:
+    """Reports how many people are scored, how fast, and how long the rest will take."""
+
+    def __init__(self, people: int, left: int, progress: Progress | None) -> None:
+        self.people, self.before, self.progress = people, people - left, progress
+        self.scored, self.start = 0, monotonic()
+
+    def tick(self, rows: int) -> None:
+        """Count more people."""
+        self.scored += rows
+        if self.progress is None:
+            return
+        rate = self.scored / max(monotonic() - self.start, 1e-9)
+        done = min(self.before + self.scored, self.people)  # what a lost worker did is done again
+        left = f", {timedelta(seconds=round((self.people - done) / rate))} left" if rate else ""
+        self.progress(f"{done:,} of {self.people:,} people, {rate:,.0f} a second{left}", done / self.people)
+
+
+# --- the folder ----------------------------------------------------------------------------------------------------
+
+
+def _resumable(folder: Path, settings: Mapping[str, Any]) -> Manifest | None:
+    """Return the manifest of a run to resume; None for a new one. Refuses a folder that holds something else."""
+    manifest = read_manifest(folder)
+    if manifest is None and (folder / SCORES).exists():
+        raise OptionError(f"'{folder / SCORES}' is there already, and not from a run that can be resumed; {_ANEW}")
+    if manifest is not None:
+        manifest.check_same(settings, folder)
+    return manifest
+
+
+def _open_folder(
+    folder: Path, manifest: Manifest, people: Sequence[RowGroups], *, anew: bool
+) -> tuple[list[PartTask], dict[str, PartRecord]]:
+    """Return what is left to do, and the records of what is done; the folder is ready for more afterwards.
+
+    A run that begins anew removes the scores of another; one that is resumed has no summary until it is complete.
+    """
+    scores, run = folder / SCORES, manifest.key
+    of_entry = {(groups.file.name, groups.groups): groups for groups in people}
+    there = set() if anew else {path.name for path in scores.glob("part-*")}
+    records = {e["name"]: read_record(scores / e["name"], e, run) for e in manifest.parts if e["name"] in there}
+    tasks = [
+        PartTask(of_entry[entry["file"], tuple(entry["row_groups"])], str(scores / entry["name"]), run)
+        for entry in manifest.parts
+        if entry["name"] not in records
+    ]
+    with _writing_to(folder):
+        if tasks:
+            (folder / SUMMARY).unlink(missing_ok=True)
+        if anew and scores.is_dir():
+            shutil.rmtree(scores)
+        elif anew:
+            scores.unlink(missing_ok=True)
+        scores.mkdir(parents=True, exist_ok=True)
+        _remove_unfinished(scores)
+        manifest.write(folder)
+    return tasks, records
+
+
+def _remove_unfinished(scores: Path) -> None:
+    """Remove the temporary files of workers that were killed."""
+    for left in scores.glob(".part-*"):
+        left.unlink()
+
+
+def _complete(
+    folder: Path, manifest: Manifest, records: Mapping[str, PartRecord], failed: Mapping[str, str]
+) -> Manifest:
+    """Return the manifest of a run with all its parts; where some are missing, write it and say why."""
+    hashes = {name: record.sha256 for name, record in records.items()}
+    parts = tuple({**entry, "sha256": hashes.get(entry["name"], entry["sha256"])} for entry in manifest.parts)
+    complete = not failed and len(records) == len(parts)
+    manifest = replace(manifest, parts=parts, failed=dict(failed), complete=complete)
+    if complete:
+        return manifest
+    with _writing_to(folder):
+        (folder / SUMMARY).unlink(missing_ok=True)
+        manifest.write(folder)
+    raise FileError(
+        f"{_failures(failed)}. {len(records)} of {len(parts)} parts are done; the same command does the rest"
+    )
+
+
+def _failures(failed: Mapping[str, str]) -> str:
+    reasons = [why.rstrip(".") for why in failed.values()]
+    more = f"; and {len(reasons) - _MOST} more files" if len(reasons) > _MOST else ""
+    return "; ".join(reasons[:_MOST]) + more
+
+
+@contextmanager
+def _writing_to(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or error
+        raise FileError(f"The results cannot be written to '{folder}' ({reason}); choose another folder") from error
+
+
+@contextmanager
+def only_run_in(folder: Path) -> Iterator[None]:
+    """Keep other runs out of a folder, which is made where there is none, until the end, also that of the process."""
+    with _writing_to(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / _LOCK).open("a+", encoding="utf-8")
+    with file:
+        _lock(file, folder)
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {gethostname()}")
+        file.flush()
+        try:
+            yield
+        finally:
+            if os.name == "posix":  # others delete no file that is open
+                (folder / _LOCK).unlink(missing_ok=True)
+
+
+def _lock(file: IO[str], folder: Path) -> None:
+    if os.name != "posix":
+        return
+    import fcntl
+
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        file.seek(0)
+        raise OptionError(
+            f"Another run ({file.read()}) is writing to '{folder}'; wait for it, or choose another folder"
+        ) from error
+    except OSError as error:  # some file systems of networks have no locks
+        _LOG.warning("'%s' cannot be locked (%s): take care that no other run writes to it", folder, error.strerror)
+    here = folder / _LOCK
+    if not (here.exists() and os.path.samestat(here.stat(), os.fstat(file.fileno()))):
+        raise OptionError(f"Another run in '{folder}' has just ended; give the same command again")
+
+
+# --- the manifest --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """manifest.json: the settings of a folder, which must stay, the population constants, and the parts in order."""
+
+    settings: Mapping[str, Any]
+    constants: Mapping[str, Any]
+    parts: tuple[Mapping[str, Any], ...] = ()  # of parts to come without their hashes
+    failed: Mapping[str, str] = field(default_factory=dict)  # what is wrong, by file
+    complete: bool = False
+
+    @property
+    def key(self) -> str:
+        """A hash that differs between runs with other settings; every part has it too."""
+        return sha256(strict_json({"settings": self.settings, "constants": self.constants}).encode()).hexdigest()
+
+    def write(self, folder: Path) -> None:
+        """Write manifest.json, whole or not at all."""
+        rows = sum(entry["rows"] for entry in self.parts if entry["sha256"])
+        fields = {"format": _FORMAT, "kind": "score", "complete": self.complete, "rows": rows, **vars(self)}
+        with written_whole(folder / MANIFEST) as path:
+            path.write_text(strict_json(fields), encoding="utf-8")
+
+    def check_same(self, settings: Mapping[str, Any], folder: Path) -> None:
+        """Refuse other settings than those of the manifest, and say which differ."""
+        changed = [name for name in {**self.settings, **settings} if self.settings.get(name) != settings.get(name)]
+        if changed:
+            name = changed[0]
+            was, now = (_shown(each.get(name)) for each in (self.settings, settings))
+            more = f" (and {len(changed) - 1} more)" if len(changed) > 1 else ""
+            raise OptionError(f"'{folder}' holds scores with another {name}{more}: {was} there, {now} now; {_ANEW}")
+
+    def planned(self, people: Sequence[RowGroups], folder: Path, failed: Mapping[str, str]) -> Manifest:
+        """Return the manifest with parts for all people: those that it has keep their names, new ones follow.
+
+        A file that has changed, is no longer among the tables or `failed` to open is refused.
+        """
+        wanted = {(groups.file.name, groups.groups): groups.identity for groups in people}
+        kept = []
+        for entry in self.parts:
+            now = wanted.pop((entry["file"], tuple(entry["row_groups"])), None)
+            if now is None and entry["file"] in failed:
+                raise FileError(
+                    f"'{folder}' holds scores of a file that is not whole now: {failed[entry['file']]}; {_ANEW}"
+                )
+            if now != {name: entry[name] for name in _IDENTITY}:
+                why = "is not among the tables now, or has other row groups" if now is None else "has changed since"
+                raise FileError(f"'{folder}' holds scores of '{entry['file']}', which {why}; {_ANEW}")
+            kept.append(entry)
+        new = [
+            {"name": f"part-{number:05d}.parquet", **identity, "sha256": ""}
+            for number, identity in enumerate(wanted.values(), start=len(kept))
+        ]
+        if sum(entry["rows"] for entry in (*kept, *new)) != sum(groups.rows for groups in people):
+            raise FileError("Some row groups of the tables have the same name, and would be lost; score them apart")
+        return replace(self, parts=(*kept, *new), failed={}, complete=False)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Mapping):
+        digest = str(value.get("sha256", ""))[:8]
+        return f"'{value.get('name', '')}'" + (f" (hash {digest})" if digest else "")
+    return "none" if value is None else f"'{value}'"
+
+
+def read_manifest(folder: Path) -> Manifest | None:
+    """Return the manifest of a folder; None where there is none."""
+    path = folder / MANIFEST
+    if not path.exists():
+        return None
+    try:
+        fields = json.loads(path.read_text(encoding="utf-8"))
+        if fields["format"] != _FORMAT:
+            raise FileError(f"'{path}' was written by another version of fairfox; {_ANEW}")
+        own = {name: fields[name] for name in ("settings", "constants", "failed", "complete")}
+        parts = tuple({name: entry[name] for name in ("name", *_IDENTITY, "sha256")} for entry in fields["parts"])
+        return Manifest(**own, parts=parts)
+    except FileError:
+        raise
+    except OSError as error:
+        raise FileError(f"'{path}' cannot be read ({error.strerror or error}); {_ANEW}") from error
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise FileError(f"'{path}' is damaged ({type(error).__name__}); {_ANEW}") from error
+
+
+def read_record(path: Path, entry: Mapping[str, Any], run: str) -> PartRecord:
+    """Return the record of a part file, with the hash of its content; refuse that of another entry or run."""
+    try:
+        with pa.OSFile(str(path)) as file:
+            fields = json.loads(pq.ParquetFile(file).metadata.metadata[RECORD])
+        record = PartRecord(**fields, sha256=file_sha256(path) or "")
+    except (OSError, pa.ArrowException, KeyError, TypeError, ValueError) as error:
+        raise FileError(f"'{path}' is no part that fairfox score wrote ({type(error).__name__}); {_ANEW}") from error
+    if record.people != {name: entry[name] for name in _IDENTITY}:
+        raise FileError(f"'{path}' holds scores of other people than {MANIFEST} says; {_ANEW}")
+    if record.run != run:
+        raise FileError(f"'{path}' holds scores of a run with other settings than {MANIFEST} says; {_ANEW}")
+    if entry["sha256"] not in ("", record.sha256):
+        raise FileError(
+            f"'{path}' has changed since it was written: its hash is not the one in {MANIFEST}; delete it, and the "
+            "same command scores its people again"
+        )
+    return record

@@ -1,0 +1,478 @@
+"""Where people and models come from: Parquet wherever it lies, in runs of row groups; models by file, name or URL."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from hashlib import sha256
+from importlib.machinery import PathFinder
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.fs
+import pyarrow.parquet as pq
+
+from fairfox.data.files import file_sha256
+from fairfox.errors import DataError, FairfoxError, FileError, require
+from fairfox.models.http import is_url, load_endpoint
+from fairfox.models.loading import load_model
+
+RECORD = b"fairfox"  # the key, in the footer of a file of scores, of what these are the scores of
+PART_ROWS = 500_000  # people of a part, about: what a worker does at a time, and what a killed run loses
+_ENDINGS = (".parquet", ".pq")
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+_BUFFER = 2**18  # bytes read at a time from each column
+_FOOTERS_AT_ONCE = 16
+_SPREAD = 8  # row-group runs that a pilot is read from, unless they are small
+
+
+# --- tables --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """One Parquet file, and what shows whether it is still the same."""
+
+    root: str  # the path or URL that was given, which says how its file system is reached
+    path: str  # within that file system
+    size: int
+    stamp: str | None  # when it was changed, where the file system says so
+    keys: tuple[tuple[str, int | str | None], ...] = ()  # hive partitions: the columns that its folders name
+
+    @property
+    def name(self) -> str:
+        """A path here, a URL elsewhere: unique among all files, without passwords."""
+        if _scheme(self.root) == "file" or "://" in self.path:
+            return self.path
+        url, path = urlsplit(self.root), self.path.lstrip("/")
+        host = url.netloc.rpartition("@")[2]
+        endpoint = parse_qs(url.query).get("endpoint_override", [""])[0]  # buckets of one name at two addresses
+        location = path if path.split("/")[0] == host else f"{host}/{path}".lstrip("/")
+        return f"{_scheme(self.root)}://{location}" + (f"?endpoint_override={endpoint}" if endpoint else "")
+
+
+@dataclass(frozen=True)
+class RowGroups:
+    """Some row groups of a file, which are scored together: the people of a part."""
+
+    file: TableFile
+    groups: tuple[int, int]  # the first, and the one after the last
+    first_row: int  # within the file, from 0
+    rows: int
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What must not change between two runs, as JSON holds it."""
+        file = {"file": self.file.name, "size": self.file.size, "stamp": self.file.stamp}
+        return {**file, "row_groups": list(self.groups), "first_row": self.first_row, "rows": self.rows}
+
+
+def is_parquet(table: str) -> bool:
+    """Return whether a table is streamed: Parquet, a folder, a pattern or a URL, and not one file of another kind."""
+    return "://" in table or _is_pattern(table) or os.path.isdir(table) or table.lower().endswith(_ENDINGS)
+
+
+def find_tables(tables: Sequence[str]) -> list[TableFile]:
+    """Return the Parquet files of all tables, each once, those of a folder or a pattern in the order of their names."""
+    files: dict[str, TableFile] = {}
+    for table in tables:
+        for file in _files_of(table):
+            files.setdefault(file.name, file)
+    keys = _hive_keys([file.path for file in files.values()])
+    return [replace(file, keys=own) for file, own in zip(files.values(), keys, strict=True)]
+
+
+def _files_of(table: str) -> list[TableFile]:
+    filesystem, path = file_system(table)
+    try:
+        infos = _listed(filesystem, path)
+    except (OSError, pa.ArrowException) as error:
+        raise FileError(f"'{table}' cannot be reached: {first_line(error)}; check the path") from error
+    if not infos:
+        raise FileError(f"There is no Parquet file at '{table}'; give a file, a folder, a pattern or a URL")
+    return [
+        TableFile(table, info.path, info.size, None if info.mtime_ns is None else str(info.mtime_ns)) for info in infos
+    ]
+
+
+def file_system(table: str) -> tuple[Any, str]:
+    """Return the file system of a path or URL, and the path within it; fsspec reaches what Arrow does not."""
+    if "://" not in table:
+        return pa.fs.LocalFileSystem(), os.path.abspath(os.path.expanduser(table))
+    if _scheme(table) == "file":
+        return pa.fs.LocalFileSystem(), unquote(table.removeprefix("file://"))
+    try:
+        base = _before_pattern(table) if _is_pattern(table) else table
+        filesystem, path = pa.fs.FileSystem.from_uri(base)
+        return filesystem, path.rstrip("/") + "/" + table[len(base) :] if base != table else path
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError):
+        fsspec = require("fsspec", why=f"to reach '{table}'")
+        try:
+            filesystem, path = fsspec.core.url_to_fs(table)
+        except (ValueError, ImportError, OSError) as error:
+            raise FileError(f"'{table}' cannot be reached: {first_line(error)}; check the URL") from error
+        return pa.fs.PyFileSystem(pa.fs.FSSpecHandler(filesystem)), path
+
+
+def _listed(filesystem: Any, path: str) -> list[Any]:
+    """Return the Parquet files at a path; in folders, names that begin with "." or "_" are no data."""
+    pattern = path.split("/") if _is_pattern(path) else None
+    info = filesystem.get_file_info(_before_pattern(path) if pattern else path)
+    if info.type == pa.fs.FileType.File:
+        return [info]
+    if info.type == pa.fs.FileType.NotFound:
+        return []
+    infos = filesystem.get_file_info(pa.fs.FileSelector(info.path, recursive=True))
+    files = [info for info in infos if info.type == pa.fs.FileType.File and info.path.lower().endswith(_ENDINGS)]
+    shown = [file for file in files if not re.search(r"(^|/)[._]", file.path[len(info.path) :])]
+    matching = [file for file in shown if pattern is None or _matches(file.path.split("/"), pattern)]
+    return sorted(matching, key=lambda file: file.path)
+
+
+def _before_pattern(path: str) -> str:
+    """Return the folders before the first name with * or the like."""
+    return re.split(r"[^/]*[*?\[]", path, maxsplit=1)[0]
+
+
+def _is_pattern(path: str) -> bool:
+    marks = "*[" if "://" in path else "*?["  # in a URL, options follow a question mark
+    return any(mark in path for mark in marks) and not os.path.exists(path)
+
+
+def _matches(path: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Return whether the names of a path match those of a pattern one by one; ** stands for any folders."""
+    if not pattern:
+        return not path
+    if pattern[0] == "**":
+        return any(_matches(path[n:], pattern[1:]) for n in range(len(path) + 1))
+    return bool(path) and fnmatchcase(path[0], pattern[0]) and _matches(path[1:], pattern[1:])
+
+
+def _hive_keys(paths: Sequence[str]) -> list[tuple[tuple[str, int | str | None], ...]]:
+    """Return the columns that folders name, `year=2024/`, whole numbers where all of them are."""
+    each = [dict(part.split("=", 1) for part in path.split("/")[:-1] if "=" in part) for path in paths]
+    texts = {
+        name
+        for keys in each
+        for name, text in keys.items()
+        if text != _NO_VALUE and not re.fullmatch(r"-?\d{1,18}", text)
+    }
+
+    def value(name: str, text: str) -> int | str | None:
+        return None if text == _NO_VALUE else unquote(text) if name in texts else int(text)
+
+    return [tuple((name, value(name, text)) for name, text in keys.items()) for keys in each]
+
+
+def split_tables(files: Sequence[TableFile], part_rows: int) -> tuple[list[RowGroups], dict[str, str]]:
+    """Return the row groups of all files that can be opened, and what is wrong with each of the others, by its name.
+
+    Runs of row groups have at least `part_rows` people each, but for the last of a file. Files with scores that
+    fairfox wrote have none.
+    """
+
+    def runs_of(file: TableFile) -> list[RowGroups] | FileError:
+        try:
+            with _open(file) as content:
+                footer = content.metadata
+        except FileError as error:
+            return error
+        rows = [footer.row_group(group).num_rows for group in range(footer.num_row_groups)]
+        return [] if RECORD in (footer.metadata or {}) else list(_runs(file, rows, part_rows))
+
+    with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
+        found = list(zip(files, pool.map(runs_of, files), strict=True))
+    runs = [run for _, each in found if not isinstance(each, FileError) for run in each]
+    return runs, {file.name: str(each) for file, each in found if isinstance(each, FileError)}
+
+
+def _runs(file: TableFile, row_counts: Sequence[int], part_rows: int) -> Iterator[RowGroups]:
+    begin = first = rows = 0
+    for group, count in enumerate(row_counts):
+        rows += count
+        if rows and (rows >= part_rows or group + 1 == len(row_counts)):
+            yield RowGroups(file, (begin, group + 1), first, rows)
+            begin, first, rows = group + 1, first + rows, 0
+
+
+def _open(file: TableFile) -> pq.ParquetFile:
+    """Return a file that is read a little at a time: no memory map, nothing ahead of time."""
+    try:
+        content = file_system(file.root)[0].open_input_file(file.path)
+        return pq.ParquetFile(content, pre_buffer=False, buffer_size=_BUFFER)
+    except (OSError, pa.ArrowException) as error:
+        raise _unreadable(file, error) from error
+
+
+def read_batches(groups: RowGroups, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
+    """Yield people, so many at a time, with those of the columns that the file or the names of its folders have."""
+    with _open(groups.file) as content:
+        here = set(content.schema_arrow.names)
+        read = [name for name in columns if name in here]
+        keys = {name: value for name, value in groups.file.keys if name in columns and name not in here}
+        batches = content.iter_batches(
+            batch_size=rows, row_groups=range(*groups.groups), columns=read, use_threads=False
+        )
+        while True:
+            try:
+                batch = next(batches, None)
+            except (OSError, pa.ArrowException) as error:
+                raise _unreadable(groups.file, error) from error
+            if batch is None:
+                return
+            for name, value in keys.items():
+                kind = pa.int64() if isinstance(value, int) else pa.string()
+                batch = batch.append_column(name, pa.array([value] * len(batch), kind))
+            yield batch
+
+
+def _unreadable(file: TableFile, error: BaseException) -> FileError:
+    if isinstance(error, FileNotFoundError):
+        return FileError(
+            f"'{file.name}' is no longer there, or not for this worker; all workers must see the tables, under the "
+            "same names"
+        )
+    return FileError(f"'{file.name}' cannot be read and may be damaged: {first_line(error)}")
+
+
+def read_pilot(
+    runs: Sequence[RowGroups],
+    columns: Sequence[str],
+    needed: Sequence[str],
+    rows: int,
+    check: Callable[[pa.Table], object],
+) -> pa.Table:
+    """Return people from across all row groups, everyone where there are no more than `rows`.
+
+    Row groups that cannot be read, lack one of the needed columns or have other types than those before them are left
+    out, and so are those that `check` refuses, where it refuses all people together: scoring them will say why.
+    """
+    try:
+        pilot = _pilot(runs, columns, needed, rows, len)
+        check(pilot)
+    except FairfoxError:
+        return _pilot(runs, columns, needed, rows, check)
+    return pilot
+
+
+def _pilot(
+    runs: Sequence[RowGroups],
+    columns: Sequence[str],
+    needed: Sequence[str],
+    rows: int,
+    check: Callable[[pa.Table], object],
+) -> pa.Table:
+    everyone = sum(run.rows for run in runs) <= rows
+    share = -(-rows // min(max(len(runs), 1), _SPREAD))
+    tables: dict[int, pa.Table] = {}
+    narrow: pa.Table | None = None
+    fault: FairfoxError | None = None
+    schema = pa.schema([])
+    for n in spread_order(len(runs)):
+        if not everyone and sum(map(len, tables.values())) >= rows:
+            break
+        name = runs[n].file.name
+        try:
+            table = _first_people(runs[n], columns, runs[n].rows if everyone else share)
+            if not set(needed) <= set(table.column_names):
+                narrow = table
+                continue
+            check(table)
+            schema = pa.unify_schemas([schema, table.schema], promote_options="permissive")
+            tables[n] = table
+        except FairfoxError as error:
+            fault = fault or (error if name in str(error) else type(error)(f"'{name}': {error}"))
+        except pa.ArrowException as error:  # a number in one file and a text in another
+            fault = fault or FileError(f"'{name}': {first_line(error)}")
+    if tables:
+        return pa.concat_tables([tables[n] for n in sorted(tables)], promote_options="permissive")
+    if narrow is not None:
+        return narrow
+    raise fault or FileError("The tables have column names and no rows; give at least one row per individual")
+
+
+def spread_order(count: int) -> list[int]:
+    """Return all positions, a few that are spread over the whole first.
+
+    Example:
+        >>> spread_order(10)
+        [0, 1, 2, 3, 5, 6, 7, 8, 4, 9]
+    """
+    first = [n * count // _SPREAD for n in range(_SPREAD)]
+    return list(dict.fromkeys([*(first if count else []), *range(count)]))
+
+
+def _first_people(groups: RowGroups, columns: Sequence[str], rows: int) -> pa.Table:
+    batches, count = [], 0
+    for batch in read_batches(groups, columns, min(rows, 8192)):
+        batches.append(batch.slice(0, rows - count))
+        count += len(batches[-1])
+        if count >= rows:
+            break
+    return plain(pa.Table.from_batches(batches))
+
+
+def plain(table: pa.Table) -> pa.Table:
+    """Return the table with dictionaries as the values they stand for, and views as copies.
+
+    Each batch would have its own dictionary, and Arrow takes no rows from views.
+    """
+    copies = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+    types = [f.type.value_type if pa.types.is_dictionary(f.type) else f.type for f in table.schema]
+    fields = [f.with_type(copies.get(kind, kind)) for f, kind in zip(table.schema, types, strict=True)]
+    return table.cast(pa.schema(fields))
+
+
+def _scheme(table: str) -> str:
+    return table.partition("://")[0] if "://" in table else "file"
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of what an error says."""
+    return (str(error) or type(error).__name__).splitlines()[0].rstrip(". ")
+
+
+# --- ids and weights -----------------------------------------------------------------------------------------------
+
+_ID_FAMILIES = (  # of types that Arrow casts to one another without a change of the ids, or refuses
+    lambda kind: pa.types.is_integer(kind) or pa.types.is_floating(kind),
+    pa.types.is_decimal,
+    (pa.string(), pa.large_string()).__contains__,
+)
+
+
+def ids_of(table: pa.Table, column: str, kind: pa.DataType) -> pa.Array:
+    """Return everyone's id in the type of those read first, or refuse ids that the cast would change."""
+    ids = table[column].combine_chunks()
+    if pa.types.is_timestamp(ids.type) and pa.types.is_timestamp(kind):
+        alike = ids.type.tz == kind.tz
+    else:
+        alike = ids.type in (kind, pa.null()) or any(among(ids.type) and among(kind) for among in _ID_FAMILIES)
+    if not alike:
+        raise DataError(
+            f"The ids '{column}' are {ids.type} here and {kind} in the tables read first; score them apart, or give "
+            "ids of one type"
+        )
+    return ids.cast(kind)
+
+
+def weights_of(table: pa.Table, column: str) -> pa.Array:
+    """Return how many people each row stands for, or refuse a column that does not say it for everyone."""
+    if column not in table.column_names:
+        raise DataError(f"There is no column '{column}' with the weights, which the test was fitted with")
+    try:
+        weights = table[column].combine_chunks().cast(pa.float64())
+    except pa.ArrowInvalid as error:
+        raise DataError(f"The weights '{column}' are no numbers ({error}); give numbers of at least 0") from error
+    good = pc.fill_null(pc.and_(pc.is_finite(weights), pc.greater_equal(weights, 0.0)), False)
+    if not pc.all(good).as_py():
+        bad = weights[good.index(False).as_py()].as_py()
+        raise DataError(
+            f"The weights '{column}' hold {'nothing' if bad is None else f'{bad:g}'}; give a finite number of at "
+            "least 0 for everyone"
+        )
+    return weights
+
+
+# --- models --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """Where a worker gets the model from: its name, and the file's content where workers may not see the file."""
+
+    spec: str
+    trust: bool = False
+    endpoint: Mapping[str, Any] = field(default_factory=dict)  # options of a model behind a URL
+    content: bytes | None = field(default=None, repr=False)
+    pickled: bytes | None = field(default=None, repr=False)  # a model that was given as an object
+
+    def shipped(self) -> ModelSource:
+        """Return the same with the file's content beside its name, where it names one file."""
+        path = self._file
+        return self if self.content is not None or path is None else replace(self, content=path.read_bytes())
+
+    @property
+    def _file(self) -> Path | None:
+        """The model's file, or the Python file of `file.py:function`; None for anything else."""
+        return None if is_url(self.spec) or self.pickled is not None else file_of(self.spec)[0]
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """The name, and a hash of the file, the folder or the module it stands for; of a URL the name alone.
+
+        What a module imports is not in its hash.
+        """
+        path = self._file
+        if self.pickled is None and self.content is None and path is None:
+            digest = hash_of(self.spec)
+            return {"name": self.spec} | ({} if digest is None else {"sha256": digest})
+        content = self.pickled or self.content or (b"" if path is None else path.read_bytes())
+        return {"name": Path(self.spec).name, "sha256": sha256(content).hexdigest()}
+
+    def load(self) -> object:
+        """Return the model."""
+        if self.pickled is not None:
+            return pickle.loads(self.pickled)  # of the caller's own making, sent to the caller's own workers
+        if is_url(self.spec):
+            return load_endpoint(self.spec, **self.endpoint)
+        if self.content is None:
+            return load_model(self.spec, trust=self.trust)
+        path, rest = file_of(self.spec)
+        with TemporaryDirectory(prefix="fairfox-", ignore_cleanup_errors=True) as folder:
+            copy = Path(folder) / (Path(self.spec.removesuffix(rest)) if path is None else path).name
+            copy.write_bytes(self.content)
+            return load_model(f"{copy}{rest}", trust=self.trust)
+
+
+def file_of(spec: str) -> tuple[Path | None, str]:
+    """Return the file that is named and what follows its name: "#output" of an ONNX file, ":function" of code."""
+    if Path(spec).is_file():
+        return Path(spec), ""
+    for ending, mark in ((".onnx", "#"), (".py", ":")):
+        stem, found, rest = spec.partition(ending + mark)
+        if found:
+            path = Path(stem + ending)
+            return (path if path.is_file() else None), mark + rest
+    return None, ""
+
+
+def hash_of(spec: str) -> str | None:
+    """Return a hash of the folder or module that is named; None for URLs, and modules without a file of their own."""
+    if is_url(spec):
+        return None
+    folder = Path(spec)
+    if folder.is_dir():
+        files = sorted(path for path in folder.rglob("*") if path.is_file())
+        lines = [f"{path.relative_to(folder).as_posix()}:{file_sha256(path)}" for path in files]
+        return sha256("\n".join(lines).encode()).hexdigest()
+    module = module_file(spec.rpartition(":")[0])
+    return None if module is None else file_sha256(module)
+
+
+def module_file(name: str) -> Path | None:
+    """Return the file that importing a module would run, without running it or the packages it lies in.
+
+    None where there is no such module, or it has no file: one that is part of Python itself, or in an archive.
+    """
+    names, here = name.split("."), str(Path.cwd())
+    if not all(each.isidentifier() for each in names):
+        return None
+    folders = [*sys.path] if here in sys.path else [here, *sys.path]  # as models are imported
+    finders = [finder for finder in sys.meta_path if hasattr(finder, "find_spec")]
+    spec = next((spec for finder in finders if (spec := finder.find_spec(names[0], folders)) is not None), None)
+    for inner in names[1:]:
+        spec = spec and PathFinder.find_spec(inner, list(spec.submodule_search_locations or ()))
+    if spec is None or not spec.has_location or spec.origin is None or not Path(spec.origin).is_file():
+        return None
+    return Path(spec.origin)

@@ -1,0 +1,265 @@
+"""A part from Parquet to Parquet (read, score, write under a temporary name, rename), and who does it.
+
+Processes of this machine are here; Spark and Dask run the same `run_task` elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from base64 import b64encode
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import BrokenExecutor, ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Event, Thread
+from time import perf_counter, sleep
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from joblib.externals.loky import ProcessPoolExecutor
+from joblib.externals.loky.process_executor import ShutdownExecutorError
+
+from fairfox.data.files import file_sha256, written_whole
+from fairfox.errors import DataError, FairfoxError, FileError, MissingExtraError
+from fairfox.streaming.batches import BatchScorer, Job, columns_of, scorer_for
+from fairfox.streaming.sources import RECORD, RowGroups, plain, read_batches
+from fairfox.streaming.summary import add_totals, totals_of
+
+_SCHEMA = "ARROW:schema"  # where readers look for types: words, not the dictionaries they were written from
+_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+_POLL = 0.5  # seconds between two looks at whether the parent is alive
+Tick = Callable[[int], None]  # called with how many more people are scored
+
+
+@dataclass(frozen=True)
+class PartTask:
+    """Row groups, and the file their scores go to."""
+
+    people: RowGroups
+    path: str
+    run: str = ""  # the key of the manifest it belongs to
+
+    def __str__(self) -> str:
+        first = self.people.first_row
+        return f"'{self.people.file.name}', rows {first} to {first + self.people.rows - 1}"
+
+
+@dataclass(frozen=True)
+class PartRecord:
+    """What a part file says of itself, in its footer, so that file and record appear together."""
+
+    people: Mapping[str, Any]  # the identity of their row groups
+    run: str = ""  # the key of the manifest it belongs to
+    totals: Sequence[Mapping[str, Any]] = field(default=(), repr=False)  # rows of `summary.TOTALS`
+    seconds: Mapping[str, float] = field(default_factory=dict)  # that reading, scoring and writing took
+    sha256: str = ""  # of the part file itself; not in its footer
+
+    def to_bytes(self) -> bytes:
+        """Return it as the footer holds it."""
+        return json.dumps({name: value for name, value in vars(self).items() if name != "sha256"}).encode()
+
+
+@dataclass(frozen=True)
+class PartResult:
+    """What came of a task: a record, or what went wrong."""
+
+    task: PartTask
+    record: PartRecord | None = None
+    error: str = ""
+    fatal: bool = False  # every other part would fail as well
+
+
+# --- one part ------------------------------------------------------------------------------------------------------
+
+
+def run_task(job: Job, task: PartTask, tick: Tick = lambda rows: None, *, ahead: bool = False) -> PartResult:
+    """Return the record of a part whose scores were written, or why they were not; other errors are bugs.
+
+    With `ahead` people are read while those before them are scored, where another core has nothing to do.
+    """
+    name = task.people.file.name
+    where = f"'{name}', rows from {task.people.first_row}: "
+    try:
+        return PartResult(task, _write(job, task, tick, ahead))
+    except FairfoxError as error:
+        return PartResult(task, error=f"{'' if name in str(error) else where}{error}")
+    except torch.OutOfMemoryError as error:
+        line = str(error).partition(". ")[0]
+        return PartResult(task, error=f"{where}the device has too little memory ({line}); give fewer --workers")
+    except pa.ArrowException as error:  # ids that are texts here and numbers in the files that were read first
+        line = str(error).partition("\n")[0]
+        return PartResult(task, error=f"{where}a column has other types or values than in other files ({line})")
+    except OSError as error:
+        return PartResult(task, error=f"'{task.path}' cannot be written ({error.strerror or error})", fatal=True)
+
+
+def _write(job: Job, task: PartTask, tick: Tick, ahead: bool) -> PartRecord:
+    scorer, people = scorer_for(job), task.people
+    schema = scorer.coded_schema.insert(0, pa.field("file", pa.dictionary(pa.int32(), pa.string())))
+    texts = [f.name for f in schema if pa.types.is_string(f.type) or pa.types.is_dictionary(f.type)]
+    batches = read_batches(people, columns_of(scorer.fitted), scorer.batch_rows)
+    seconds, totals, done, mark = {"read": 0.0, "score": 0.0, "write": 0.0}, [], 0, perf_counter()
+
+    def lap(what: str) -> None:
+        nonlocal mark
+        before, mark = mark, perf_counter()
+        seconds[what] += mark - before
+
+    with written_whole(Path(task.path)) as temporary, temporary.open("wb") as handle:
+        writer = pq.ParquetWriter(handle, schema, use_dictionary=texts, store_schema=False)
+        try:
+            for batch in read_ahead(batches) if ahead else batches:
+                lap("read")
+                scores = _score(scorer, people, done, batch)
+                totals.append(totals_of(scores))
+                lap("score")
+                writer.write_table(pa.Table.from_batches([scores]).cast(schema))
+                lap("write")
+                done += len(batch)
+                tick(len(batch))
+            record = PartRecord(people.identity, task.run, add_totals(totals).to_pylist(), seconds)
+            words = b64encode(plain(schema.empty_table()).schema.serialize())
+            writer.add_key_value_metadata({RECORD: record.to_bytes(), _SCHEMA: words})
+        finally:
+            writer.close()
+        handle.flush()
+        os.fsync(handle.fileno())
+    return replace(record, sha256=file_sha256(task.path) or "")
+
+
+def _score(scorer: BatchScorer, people: RowGroups, done: int, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the scores of a batch, with the file and, unless there are ids, the row in it."""
+    name = scorer.id_column
+    if name is not None and (name in batch.schema.names) != (name in scorer.example.column_names):
+        has = "has" if name in batch.schema.names else "has no"
+        raise DataError(f"The table {has} column '{name}' of ids, unlike the tables read first; score it apart")
+    rows = people.first_row + done + np.arange(len(batch))
+    scores = scorer.score(batch, row_numbers=pa.array(rows), coded=True)
+    files = pa.DictionaryArray.from_arrays(np.zeros(len(batch), np.int32), pa.array([people.file.name], pa.string()))
+    return scores.add_column(0, "file", files)
+
+
+def read_ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield batches; the next one is read while the last one is worked on."""
+    with ThreadPoolExecutor(1) as reader:
+        coming = reader.submit(next, batches, None)
+        while (batch := coming.result()) is not None:
+            coming = reader.submit(next, batches, None)
+            yield batch
+
+
+# --- processes of this machine -------------------------------------------------------------------------------------
+
+
+def run_here(job: Job, tasks: Sequence[PartTask], tick: Tick) -> Iterator[PartResult]:
+    """Yield the result of each task, done in this process with one thread, and one that reads ahead for a GPU."""
+    threads = torch.get_num_threads()
+    try:
+        for task in tasks:
+            yield run_task(job, task, tick, ahead=job.device != "cpu")
+    finally:
+        torch.set_num_threads(threads)
+
+
+def run_pool(job: Job, tasks: Sequence[PartTask], workers: int, tick: Tick) -> Iterator[PartResult]:
+    """Yield the results of all tasks as they come, from worker processes with one thread each.
+
+    Every worker is a pool of its own, so that one which dies takes only its task along. That is given to a new worker;
+    when this dies too, the task has failed.
+    """
+    crew = [_start_worker(job) for _ in range(workers)]
+    idle: SimpleQueue[int] = SimpleQueue()  # positions in the crew
+    for n in range(workers):
+        idle.put(n)
+    stopped = Event()
+
+    def attempt(task: PartTask) -> PartResult:
+        n = idle.get()
+        try:
+            for _ in range(2):
+                try:
+                    result: PartResult = crew[n].submit(_run_in_worker, task).result()
+                    return result
+                except (BrokenExecutor, ShutdownExecutorError):
+                    if stopped.is_set():
+                        break
+                    crew[n] = _start_worker(job)
+            return lost(task, "the worker process died twice", "--part-rows, --workers")
+        finally:
+            idle.put(n)
+
+    with ThreadPoolExecutor(workers) as threads:
+        futures = [threads.submit(attempt, task) for task in tasks]
+        try:
+            for future in as_completed(futures):
+                result = future.result()
+                tick(result.task.people.rows)
+                yield result
+        finally:
+            stopped.set()
+            threads.shutdown(wait=False, cancel_futures=True)
+            for worker in crew:
+                worker.shutdown(kill_workers=True)
+
+
+def _start_worker(job: Job) -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(1, initializer=_begin, initargs=(job, os.getpid()), env=_ONE_THREAD, timeout=60)
+
+
+_JOB: list[Job] = []  # of a worker process
+
+
+def _begin(job: Job, parent: int) -> None:
+    """Make a worker of this process: it has a job, leaves Ctrl-C to the parent, and ends when that does."""
+    _JOB[:] = [job]
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    while os.getppid() == parent:
+        sleep(_POLL)
+    os._exit(1)  # parents that are killed cannot stop their workers
+
+
+def _run_in_worker(task: PartTask) -> PartResult:
+    return run_task(_JOB[0], task)
+
+
+# --- workers that are lost, or lack something ----------------------------------------------------------------------
+
+
+def lost(task: PartTask, how: str, options: str) -> PartResult:
+    """Return the result of a task that no worker has survived."""
+    advice = f"give it more memory, or fewer people at a time ({options})"
+    return PartResult(task, error=f"{task}: {how} (out of memory, or the model ended it); {advice}")
+
+
+def arrived(result: PartResult) -> PartResult:
+    """Return the result, or the error of a part that a worker has written to a folder which is not the one here."""
+    path = result.task.path
+    if result.record is None or os.path.exists(path):
+        return result
+    error = (
+        f"A worker has written '{path}', which is not seen here; choose a folder that all workers and this one share"
+    )
+    return replace(result, record=None, error=error, fatal=True)
+
+
+def unfit_workers(engine: str, reason: str) -> FairfoxError:
+    """Return the error of an engine whose workers cannot even begin."""
+    return MissingExtraError(
+        f"{engine}'s workers cannot run fairfox ({reason}); give all of them the Python of this machine, with fairfox "
+        "and what the model needs"
+    )
+
+
+def stopped_engine(engine: str, reason: str) -> FairfoxError:
+    """Return the error of an engine that does not start, or ends before the work does."""
+    return FileError(f"{engine} has stopped ({reason}); once that is put right, the same command resumes the run")

@@ -1,0 +1,785 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import torch
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LinearRegression
+from support import audited
+from torch import nn
+
+import fairfox
+from fairfox.errors import ColumnError, DataError, OptionError
+from fairfox.statistics.diagnostics import distance
+
+
+def table(n: int = 400, seed: int = 0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    male = rng.integers(0, 2, n).astype(bool)
+    return pd.DataFrame(
+        {
+            "name": [f"p{i}" for i in range(n)],
+            "sex": np.where(male, "Male", "Female"),
+            "income": (3000 + 600 * male + rng.normal(0, 500, n)).round(2),
+            "age": rng.integers(18, 70, n),
+            "job": rng.choice(["clerk", "nurse", "smith"], n),
+            "paid": rng.integers(0, 2, n),
+        }
+    )
+
+
+def by_income(frame: Any) -> np.ndarray:
+    return 1 / (1 + np.exp(-(np.asarray(frame["income"]) - 3300) / 400))
+
+
+QUICK = {"protected": "sex", "label": "paid", "id": "name", "refits": 2, "folds": 2}
+
+
+def test_a_model_on_income_is_found_to_treat_women_worse():
+    result = audited(by_income, table(), **QUICK)
+    women = torch.tensor([g == "Female" for g in result.findings[0].group])
+    assert float(result.signed[women].mean()) > 0.2  # 600 of 400 * 4: about a third of the range
+    assert float(result.signed[~women].mean()) < -0.2
+    assert next(iter(result.features.effect.total)) == "income"
+    assert result.features.effect.total["age"] == 0.0
+    assert next(iter(result.features.proxy)) == "income"
+    assert result.share_flagged > 0.8
+    assert result.ids[:2].tolist() == ["p0", "p1"]
+    assert result.delta == 0.05
+
+
+def test_contributions_of_features_sum_to_each_persons_effect():
+    result = audited(by_income, table(), **QUICK)
+    explained = ~result.features.effect.per_person.isnan().any(1)
+    assert 100 <= int(explained.sum()) <= 120  # a black box is explained on a sample and on the worst
+    torch.testing.assert_close(result.features.effect.per_person[explained].sum(1), result.signed[explained])
+
+
+def test_gradient_contributions_sum_to_each_persons_effect():
+    net = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 1), nn.Sigmoid())
+    people = table()
+    people["income"] /= 1000
+    result = audited(net, people, **QUICK, drop=["job"])
+    torch.testing.assert_close(result.features.effect.per_person.sum(1), result.signed, atol=1e-6, rtol=0)
+    assert result.features.effect.method == "integrated gradients"
+
+
+@pytest.mark.parametrize("convert", [lambda t: t, pl.from_pandas, lambda t: pl.from_pandas(t).to_arrow()])
+def test_pandas_polars_and_arrow_tables_get_the_same_scores(convert: Any):
+    expected = audited(by_income, table(), **QUICK)
+    result = audited(by_income, convert(table()), **QUICK)
+    torch.testing.assert_close(result.scores, expected.scores)
+
+
+def test_a_plain_array_is_audited_by_column_names():
+    people = table()
+    array = np.column_stack([people["sex"] == "Male", people["income"], people["age"]]).astype(float)
+    expected = audited(by_income, people[["sex", "income", "age"]], protected="sex", refits=2, folds=2)
+    result = audited(lambda x: by_income({"income": x[:, 0]}), array, protected="x0", kind="matrix", refits=2, folds=2)
+    torch.testing.assert_close(result.scores, expected.scores)
+
+
+def test_identical_seeds_give_identical_results():
+    one, two = (audited(by_income, table(), **QUICK, test="move") for _ in range(2))
+    assert torch.equal(one.scores, two.scores)
+    assert torch.equal(one.interval, two.interval)
+    assert one.alignment_share == two.alignment_share
+    assert not torch.equal(one.scores, audited(by_income, table(), **QUICK, test="move", seed=1).scores)
+
+
+@pytest.mark.parametrize("test", ["rank", "move", "faux"])
+def test_with_a_reference_scores_follow_the_rows_wherever_they_stand(test: str):
+    people, reference = table(), table(seed=1)
+    order = np.random.default_rng(0).permutation(len(people))
+    options = QUICK | {"test": test, "reference": reference}
+    one = audited(by_income, people, **options)
+    two = audited(by_income, people.iloc[order].reset_index(drop=True), **options)
+    torch.testing.assert_close(two.scores, one.scores[torch.as_tensor(order)], atol=1e-6, rtol=0)
+
+
+def test_scores_do_not_depend_on_the_batch_size():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 1), nn.Sigmoid())
+    people = table()
+    people["income"] /= 1000
+    results = [audited(net, people, **QUICK, drop=["job"], test="faux+ng", batch_size=b) for b in (7, 4096)]
+    torch.testing.assert_close(results[0].scores, results[1].scores, atol=1e-6, rtol=0)
+
+
+def test_aligned_tests_are_the_effect_times_the_alignment_share():
+    plain, aligned = (audited(by_income, table(), **QUICK, test=name) for name in ("rank", "rank/a"))
+    share = aligned.alignment_share["sex"]
+    assert 0 < share < 1
+    torch.testing.assert_close(aligned.scores, plain.scores * share)
+    torch.testing.assert_close(aligned.interval, plain.interval * share)
+
+
+def test_a_constant_model_is_fair_with_a_warning():
+    result = audited(lambda frame: np.full(len(frame), 0.3), table(), **QUICK)
+    assert result.share_flagged == 0.0
+    assert float(result.scores.abs().max()) == 0.0
+    assert result.alignment_share == {"sex": 0.0}
+    assert any("constant" in text for text in result.warnings)
+
+
+def test_people_of_unknown_group_are_taken_for_members_of_the_most_probable_one():
+    people = table()
+    people.loc[:9, "sex"] = None
+    result = audited(by_income, people, **QUICK)
+    assert result.inferred.tolist() == [True] * 10 + [False] * 390
+    assert not result.abstained.any()
+    for income, group in zip(people["income"][:10], result.findings[0].group, strict=False):
+        if abs(income - 3300) > 400:  # those in the middle may go either way
+            assert group == ("Male" if income > 3300 else "Female")
+    assert any("'sex' is unknown for 10 of 400 people" in text for text in result.warnings)
+    assert sum(group.inferred for group in result.groups) == 10
+
+
+def test_the_default_delta_of_a_regressor_is_a_share_of_its_usual_range():
+    people = table()
+    model = LinearRegression().fit(people[["income"]], people["income"] * 2.0)
+    result = audited(model, people, **QUICK)
+    low, high = np.quantile(2 * people["income"], [0.01, 0.99])
+    assert result.delta == pytest.approx(0.05 * (high - low), rel=1e-6)
+    assert "value" in result.unit
+
+
+def test_a_tree_ensemble_on_its_own_columns_is_audited():
+    people = table(600)
+    people["job"] = people["job"].astype("category")
+    columns = ["age", "income", "job"]
+    model = HistGradientBoostingClassifier(max_iter=10, categorical_features="from_dtype")
+    model.fit(people[columns], by_income(people) > 0.5)
+    result = audited(model, people, **QUICK)
+    assert result.settings["columns"] == columns
+    assert result.settings["model_kind"] == "table"
+    assert float(result.scores.mean()) > 0.05
+    expected = model.predict_proba(people[columns])[:, 1]
+    np.testing.assert_allclose(result.predictions.numpy(), expected)
+
+
+def test_a_model_that_takes_the_protected_column_is_moved_along_it():
+    people = table(600)
+    people["sex"] = (people["sex"] == "Male").astype(int)
+    model = LinearRegression().fit(people[["sex", "age"]], people["sex"] * 0.5)
+    result = audited(model, people, **QUICK, delta=0.1)
+    torch.testing.assert_close(result.scores, torch.full_like(result.scores, 0.5), atol=1e-3, rtol=0)
+
+
+def test_small_groups_are_warned_about():
+    people = table(600)
+    people["sex"] = ["Male"] * 20 + ["Female"] * 580
+    result = audited(by_income, people, **QUICK)
+    assert any("'Male' (3.3%)" in text for text in result.warnings)
+    people["race"] = ["a"] * 20 + ["b"] * 300 + ["c"] * 280
+    result = audited(by_income, people, **(QUICK | {"protected": "race"}))
+    assert any("'a' (3.3%)" in text and "--merge-rare" in text for text in result.warnings)
+
+
+def test_counterfactual_rows_come_back_in_the_tables_own_units():
+    people = table()
+    result = audited(by_income, people, **QUICK)
+    assert list(result.counterfactual_table.columns) == ["income", "age", "job"]
+    women = (people["sex"] == "Female").to_numpy()
+    gain = (result.counterfactual_table["income"] - people["income"])[women].mean()
+    assert gain == pytest.approx(600, abs=120)
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "message"),
+    [
+        ({"protected": "sexe"}, ColumnError, "Did you mean 'sex'"),
+        ({"protected": "name", "id": None}, DataError, "'name' has 400 different values, more than 50 groups"),
+        ({"protected": []}, OptionError, "No protected variable"),
+        ({"test": "rnak"}, OptionError, "Did you mean 'rank'"),
+        ({"test": "lic"}, OptionError, "lic needs each person.s true counterfactual.*use rank"),
+        ({"delta": -1}, OptionError, "delta is -1"),
+        ({"delta": float("nan")}, OptionError, "delta is nan"),
+        ({"delta": "0.1"}, OptionError, "delta is '0.1'"),
+        ({"seed": 1.5}, OptionError, "seed is 1.5"),
+        ({"protected": 3}, OptionError, "protected is 3"),
+        ({"output": "odds"}, OptionError, "output is 'odds'"),
+        ({"returns": "odds"}, OptionError, "returns is 'odds'"),
+        ({"label": "sex"}, OptionError, "'sex' is given as the label and as protected"),
+        ({"id": "paid"}, OptionError, "'paid' is given as the label and as the id"),
+        ({"columns": ["income", "paid"]}, OptionError, "as the label and as a column of the model"),
+        ({"seed": -1}, OptionError, "seed is -1"),
+        ({"refits": 0}, OptionError, "refits is 0"),
+        ({"folds": 1}, OptionError, "folds is 1"),
+        ({"drop": ["agee"]}, ColumnError, "Did you mean 'age'"),
+        ({"id": None}, DataError, "'name' has 400 different values"),
+        ({"protected": "age<5"}, DataError, "0 of 400 people"),
+    ],
+)
+def test_bad_options_are_refused_in_one_sentence(options: dict[str, Any], kind: type[Exception], message: str):
+    with pytest.raises(kind, match=message):
+        audited(by_income, table(), **(QUICK | options))
+
+
+def test_progress_runs_from_start_to_end():
+    seen: list[tuple[str, float]] = []
+    audited(by_income, table(), **QUICK, progress=lambda text, done: seen.append((text, done)))
+    fractions = [done for _, done in seen]
+    assert fractions == sorted(fractions)
+    assert fractions[0] == 0.0
+    assert fractions[-1] == 1.0
+
+
+def test_settings_say_how_the_result_came_about():
+    settings = audited(by_income, table(), **QUICK).settings
+    assert settings["seed"] == 0
+    assert settings["versions"]["torch"] == torch.__version__
+    assert settings["refits"] == 2
+    assert settings["seconds"] > 0
+    assert settings["rows"] == 400
+
+
+@pytest.mark.parametrize("test", ["faux", "faux+ng", "fta"])
+def test_gradient_tests_see_the_slope_of_a_tree_ensemble(test: str):
+    people = table(600)
+    model = HistGradientBoostingClassifier(max_iter=30).fit(people[["age", "income"]], by_income(people) > 0.5)
+    result = audited(model, people, **QUICK, test=test)
+    assert float((result.scores == 0).double().mean()) < 0.5
+    assert not any("exactly zero" in text for text in result.warnings)
+
+
+def test_missing_numbers_stay_missing_in_every_counterfactual():
+    people = table()
+    people.loc[people.index % 7 == 0, "income"] = np.nan
+
+    def score(frame: Any) -> np.ndarray:
+        return np.where(np.isnan(frame["income"]), 0.25, by_income(frame))
+
+    for test in ("rank", "move", "move-direct"):
+        result = audited(score, people, **QUICK, test=test)
+        gone = people["income"].isna()
+        assert (result.counterfactual_table["income"].isna() == gone).all()
+        assert float(result.direct[torch.tensor(gone.tolist())].abs().max()) == 0.0
+
+
+def test_the_counterfactual_is_that_of_the_chosen_test():
+    people = table()
+    result = audited(by_income, people, **(QUICK | {"refits": 1}), test="move")
+    effect = by_income(result.counterfactual_table) - by_income(people)
+    np.testing.assert_allclose(effect, result.signed.numpy(), atol=1e-9)
+
+
+def test_people_with_nobody_alike_in_the_other_variables_are_abstained_and_not_explained():
+    people = table()
+    people["race"] = np.where(people.index % 2, "a", "b")
+    men_b = ((people["sex"] == "Male") & (people["race"] == "b")).to_numpy()
+    people = people[~men_b | (np.cumsum(men_b) <= 4)]  # four men of race b: no rank among so few
+    gone = torch.tensor(((people["sex"] == "Male") & (people["race"] == "b")).to_numpy())
+    result = audited(by_income, people, **(QUICK | {"protected": ["sex", "race"]}), hold_others=True)
+    assert torch.equal(result.abstained, gone)
+    assert {reason for reason in result.reasons if reason} == {"too few people share the other protected values"}
+    assert result.features.effect.per_person[gone].isnan().all()
+    assert result.share_flagged == pytest.approx(float(result.flags.sum()) / int((~gone).sum()))
+
+
+def test_the_columns_of_a_function_can_be_named_with_the_protected_one_among_them():
+    people = table()
+    people["sex"] = (people["sex"] == "Male").astype(int)
+    result = audited(lambda t: 0.2 + 0.5 * t["sex"], people, **QUICK, columns=["sex", "age"])
+    torch.testing.assert_close(result.scores, torch.full_like(result.scores, 0.5))
+
+
+def test_a_reference_that_spells_the_groups_otherwise_is_refused():
+    reference = table(seed=1).replace({"sex": {"Male": "M", "Female": "F"}})
+    with pytest.raises(DataError, match="spell them alike"):
+        audited(by_income, table(), **QUICK, reference=reference)
+
+
+def test_a_reference_of_a_few_people_is_refused():
+    with pytest.raises(DataError, match="at least 10 are needed"):
+        audited(by_income, table(), **QUICK, reference=table(12, seed=1))
+
+
+def test_log_odds_are_noticed():
+    result = audited(lambda t: (t["income"] - 3300) / 400, table(), **QUICK)
+    assert any("if they are log-odds" in text for text in result.warnings)
+
+
+def test_an_extreme_gradient_is_warned_about():
+    def cliff(x: torch.Tensor) -> torch.Tensor:
+        return torch.sigmoid(200 * (x[:, 0] - 3.3)) + 0.001 * x[:, 1]
+
+    people = table()
+    people["income"] /= 1000
+    result = audited(cliff, people, **QUICK, drop=["job"], returns="value")
+    assert any("gradient is extreme" in text for text in result.warnings)
+
+
+def test_the_default_audit_of_a_black_box_asks_for_fourteen_predictions_a_person_at_most():
+    rng = np.random.default_rng(0)
+    male = rng.integers(0, 2, 10_000)
+    people = pd.DataFrame(rng.normal(0, 1, (10_000, 10)) + 0.3 * male[:, None], columns=[f"x{j}" for j in range(10)])
+    asked = []
+
+    def model(frame: pd.DataFrame) -> np.ndarray:
+        asked.append(len(frame))
+        return 1 / (1 + np.exp(-frame.sum(axis=1)))
+
+    result = audited(model, people.assign(sex=male), protected="sex")
+    assert result.interval is not None
+    assert sum(asked) <= 14 * len(people)
+
+
+def test_a_function_that_leaves_the_range_of_probabilities_late_is_refused():
+    people = table(1500)
+    with pytest.raises(OptionError, match="The first 1000 predictions lie within 0 and 1 and others do not"):
+        audited(lambda t: np.where(t.index < 1000, 0.5, 2.0), people, **QUICK)
+
+
+def mixed(n: int = 1500, seed: int = 0) -> pd.DataFrame:
+    """Return people whose income depends on sex, race and age."""
+    rng = np.random.default_rng(seed)
+    people = table(n, seed)
+    race = rng.choice(3, n, p=[0.5, 0.3, 0.2])
+    people["race"] = np.array(["White", "Black", "Asian"])[race]
+    people["income"] += np.array([0, -900, 200])[race] + 4.0 * (people["age"] - 44)
+    return people
+
+
+def test_several_variables_have_a_finding_each_and_the_worst_is_named():
+    result = audited(by_income, mixed(), **(QUICK | {"protected": ["sex", "race", "age"]}))
+    assert result.variables == ("sex", "race", "age")
+    each = torch.stack([finding.scores for finding in result.findings], dim=1)
+    torch.testing.assert_close(each.amax(1), result.scores)
+    torch.testing.assert_close(each.gather(1, result.worst[:, None])[:, 0], result.scores)
+    assert torch.equal(torch.stack([finding.flags for finding in result.findings]).any(0), result.flags)
+    black = torch.tensor([group == "Black" for group in result.findings[1].group])
+    assert float(result.findings[1].signed[black].mean()) > 0.2  # 900 less than the largest group
+    assert float(each[:, 2].mean()) < float(each[:, 1].mean())
+
+
+def test_contributions_of_a_number_point_upwards_like_its_effect():
+    result = audited(by_income, mixed(), **(QUICK | {"protected": "age"}))
+    explained = ~result.features.effect.per_person.isnan().any(1)
+    torch.testing.assert_close(result.features.effect.per_person[explained].sum(1), result.signed[explained])
+    assert any("-" in towards for towards in result.findings[0].towards)
+    assert float(result.signed.mean()) > 0  # income grows with age
+
+
+def test_aligned_scores_of_several_variables_are_scaled_one_by_one():
+    people = mixed(600)
+    options = QUICK | {"protected": ["sex", "race"]}
+    plain, aligned = (audited(by_income, people, **options, test=test) for test in ("rank", "rank/a"))
+    for before, after in zip(plain.findings, aligned.findings, strict=True):
+        torch.testing.assert_close(after.scores, before.scores * after.alignment_share)
+    explained = ~aligned.features.effect.per_person.isnan().any(1)
+    torch.testing.assert_close(aligned.features.effect.per_person[explained].sum(1), aligned.signed[explained])
+
+
+def test_intersections_are_one_more_variable():
+    asked = QUICK | {"protected": ["sex", "race"], "contrasts": "all"}
+    result = audited(by_income, mixed(), **asked, intersections=True)
+    crossing = result.findings[2]
+    assert crossing.name == "sex x race"
+    assert crossing.parts == ("sex", "race")
+    assert len(crossing.levels) == 6
+    women = torch.tensor([group == "Female & Black" for group in crossing.group])
+    named = [crossing.towards[row] for row in women.nonzero()[:, 0].tolist()]
+    assert named.count("Male & Asian") > 0.8 * len(named)  # 600 + 900 + 200 more
+
+
+def test_many_classes_are_compared_with_the_largest_unless_all_are_wanted():
+    asked = QUICK | {"protected": "race"}
+    default, every = (audited(by_income, mixed(600), **asked, **more) for more in ({}, {"contrasts": "all"}))
+    race = default.findings[0]
+    sizes = sorted(race.levels, key=lambda level: -race.group.count(level))
+    assert (race.reference, race.second) == tuple(sizes[:2])
+    assert set(zip(race.group, race.towards, strict=True)) == {
+        *((level, sizes[0]) for level in sizes[1:]),
+        (sizes[0], sizes[1]),
+    }
+    reached = ~race.effects.isnan()
+    assert reached.sum(1).tolist() == [1] * 600
+    same = every.findings[0].effects[reached]  # but for what the displacements there and back have in common
+    torch.testing.assert_close(race.effects[reached], same, atol=0.02, rtol=0)
+    assert (every.findings[0].reference, every.findings[0].second) == (None, None)
+    assert (default.settings["contrasts"], every.settings["contrasts"]) == ("largest", "all")
+    with pytest.raises(OptionError, match="contrasts is 'some'; expected 'largest' or 'all'"):
+        audited(by_income, mixed(600), **asked, contrasts="some")
+
+
+def test_the_settings_say_how_columns_and_the_model_were_to_be_read():
+    given = {"categorical": ["age"], "continuous": (), "drop": ["job"], "returns": "probability", "kind": "table"}
+    settings = audited(by_income, table(200), **QUICK, **given).settings
+    told = {name: settings[name] for name in (*given, "reference_group")}
+    assert told == {**given, "continuous": None, "reference_group": None}
+    assert json.loads(json.dumps(told)) == told
+    plain = audited(by_income, table(200), **QUICK).settings
+    assert {name: plain[name] for name in told} == dict.fromkeys(told)
+
+
+def test_everyone_is_compared_with_the_reference_group():
+    result = audited(by_income, mixed(600), **(QUICK | {"protected": "race"}), reference_group="White")
+    finding = result.findings[0]
+    assert finding.reference == "White"
+    assert result.settings["reference_group"] == ["White"]
+    for group, towards in zip(finding.group, finding.towards, strict=True):
+        assert (towards == "White") == (group != "White")
+
+
+def test_rare_classes_are_put_together_and_the_rule_is_told():
+    people = mixed()
+    people.loc[people.index[:20], "race"] = "Other"
+    people.loc[people.index[20:45], "race"] = "Native"
+    with_rare = QUICK | {"protected": "race", "folds": 5}
+    result = audited(by_income, people, **with_rare, merge_rare=0.025)
+    assert result.findings[0].merged == {"other (Native, Other)": ("Native", "Other")}
+    assert "other (Native, Other)" in result.findings[0].levels
+    people.loc[people.index[5:20], "race"] = "White"
+    with pytest.raises(DataError, match=r"Group 'Other' of 'race' has 5 people .*--merge-rare"):
+        audited(by_income, people, **with_rare)
+
+
+def test_groups_may_have_deltas_and_limits_of_their_own():
+    people = mixed(600)
+    result = audited(
+        by_income, people, **QUICK, delta=0.2, delta={"Female": 0.9}, max_flagged={"": 1.0, "sex=Male": 0.01}
+    )
+    women = torch.tensor([group == "Female" for group in result.findings[0].group])
+    assert torch.equal(result.flags, result.scores > torch.where(women, 0.9, 0.2))
+    assert result.deltas == {"sex=Female": 0.9}
+    assert result.settings["max_flagged"] == {"": 1.0, "sex=Male": 0.01}
+    (sentence,) = result.over_limits(result.settings["max_flagged"])
+    assert "sex=Male" in sentence
+
+
+def test_weights_count_in_shares_and_in_what_is_learnt():
+    people = mixed(800)
+    people["weight"] = np.where(people["income"] > 3300, 3.0, 1.0)
+    plain = audited(by_income, people.drop(columns="weight"), **QUICK)
+    result = audited(by_income, people, **QUICK, weights="weight")
+    weight = torch.tensor(people["weight"].to_numpy())
+    assert result.share_flagged == pytest.approx(float((weight * result.flags).sum() / weight.sum()))
+    assert "weight" not in result.settings["columns"]
+    assert float((result.signed - plain.signed).abs().mean()) > 0.01  # ranks among weighted people are others
+    with pytest.raises(DataError, match="weight"):
+        audited(by_income, people.assign(weight=-1.0), **QUICK, weights="weight")
+
+
+def test_equal_weights_count_in_nothing():
+    people = mixed(800).assign(weight=2.5)
+    plain = audited(by_income, people.drop(columns="weight"), **QUICK)
+    result = audited(by_income, people, **QUICK, weights="weight")
+    torch.testing.assert_close(result.signed, plain.signed)
+    assert result.share_flagged == pytest.approx(plain.share_flagged)
+
+
+def test_the_protected_column_may_live_in_another_table():
+    people = mixed(600)
+    panel = people[["name", "sex"]].sample(frac=0.8, random_state=0)
+    options = {k: v for k, v in QUICK.items() if k != "id"}
+    joined = audited(by_income, people.drop(columns="sex"), **options, protected_from=panel, on="name")
+    assert joined.settings["matched_rows"] == 480
+    assert int(joined.inferred.sum()) == 120
+    assert "name" not in joined.settings["columns"]
+    with pytest.raises(OptionError, match="--protected-from"):
+        audited(by_income, people, **QUICK, on="name")
+
+
+def test_a_reference_tells_the_groups_of_a_table_that_does_not():
+    people, panel = mixed(800, seed=1), mixed(800, seed=0)
+    blind = audited(by_income, people.drop(columns="sex"), **QUICK, reference=panel)
+    seeing = audited(by_income, people, **QUICK, reference=panel)
+    assert blind.inferred.all()
+    assert not seeing.inferred.any()
+    assert blind.findings[0].quality.rows > 0  # of the panel
+    agree = np.mean([a == b for a, b in zip(blind.findings[0].group, seeing.findings[0].group, strict=True)])
+    assert agree > 0.6
+
+
+def test_where_nobody_s_group_is_known_the_way_out_is_told():
+    people = mixed(100).assign(sex=None)
+    with pytest.raises(DataError, match=r"nobody's group is known; give a reference .*--protected-from TABLE --on ID"):
+        audited(by_income, people, **QUICK)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"hold_others": True}, "needs at least two protected variables"),
+        ({"intersections": True}, "at least two protected variables"),
+        ({"reference_group": "Womn"}, "There is no group 'Womn'"),
+        ({"delta": {"Femal": 0.1}}, "There is no group 'Femal'"),
+        ({"delta": {"Female": -1}}, "delta of 'Female' is -1"),
+        ({"max_flagged": {"Female": 2}}, "the limit of 'Female' is 2"),
+        ({"max_flagged": {"Male": 0.1, "x": 0.2}}, "There is no group 'x'"),
+        ({"merge_rare": 0.7}, "merge_rare is 0.7"),
+        ({"protected": ["sex", "age"], "intersections": True}, "give a cut such as 'age<"),
+        ({"protected": ["sex", "age"], "hold_others": True, "test": "faux+ng"}, "use rank, move or faux"),
+        ({"protected_from": "panel.csv"}, "need both"),
+    ],
+)
+def test_bad_options_about_groups_are_refused_in_one_sentence(options: dict[str, Any], message: str):
+    with pytest.raises(OptionError, match=message):
+        audited(by_income, table(), **(QUICK | options))
+
+
+def test_weights_of_a_second_variable_s_groups_count_for_the_first():
+    people = mixed(1200)
+    people["weight"] = np.where(people["race"] == "Black", 20.0, 1.0)
+    one, two = (
+        audited(by_income, people, **(QUICK | {"protected": names, "drop": ["race"]}), weights="weight")
+        for names in (["sex"], ["sex", "race"])
+    )
+    for alone, together in zip(one.findings[0].groups, two.findings[0].groups, strict=True):
+        assert together.mean_signed == pytest.approx(alone.mean_signed, abs=0.04)
+
+
+@pytest.mark.parametrize("test", ["rank", "move"])
+def test_held_values_that_some_lack_are_still_held(test: str):
+    rng = np.random.default_rng(0)
+    people = table(1500)
+    age = 20 + 40 * (people["sex"] == "Male") + rng.normal(0, 8, 1500)  # only age matters
+    people["income"] = 2500 + 20 * age + rng.normal(0, 200, 1500)
+    options = QUICK | {"protected": ["sex", "age"], "test": test}
+    sizes = []
+    for known in (1.0, 0.7):
+        people["age"] = np.where(rng.random(1500) < known, age, np.nan)
+        result = audited(by_income, people, **options, hold_others=True)
+        sizes.append(float(result.findings[0].scores.mean()))
+    alone = audited(by_income, people, **options)
+    assert max(sizes) < float(alone.findings[0].scores.mean()) / 2
+
+
+def test_how_well_a_number_is_told_does_not_depend_on_the_reference_s_range():
+    rng = np.random.default_rng(0)
+    young, old = (pd.DataFrame({"age": rng.normal(mean, 5, 500)}) for mean in (30, 40))
+    for frame in (young, old):
+        frame["income"] = 2000 + 30 * frame["age"] + rng.normal(0, 20, 500)
+    result = audited(by_income, old, protected="age", reference=young, refits=1)
+    assert result.findings[0].quality.value > 0.5
+
+
+@pytest.mark.parametrize("options", [{"max_flagged": 0.1}, {"delta": [0.1]}, {"weights": pd.Series([1.0])}])
+def test_options_of_the_wrong_kind_are_refused(options: dict[str, Any]):
+    with pytest.raises(OptionError, match=r"expected numbers by group|name of a column"):
+        audited(by_income, table(), **QUICK, **options)
+
+
+def test_a_reference_group_needs_a_test_with_a_direction():
+    with pytest.raises(OptionError, match=r"fta\+linear compares with no other group; use rank"):
+        audited(by_income, mixed(), **(QUICK | {"protected": "race"}), reference_group="White", test="fta+linear")
+
+
+def test_a_test_without_a_sign_still_tells_variables_apart():
+    result = audited(by_income, mixed(600), **(QUICK | {"protected": ["sex", "race"]}), test="fta+linear")
+    assert sum(result.worst_case.values()) == pytest.approx(1.0)
+    assert set(result.scores_table()["variable"].to_pylist()) <= {"sex", "race"}
+    assert "knows no protected variable" not in result.to_html()
+
+
+def test_all_tests_that_apply_are_compared_with_rank():
+    given = {"fliptest.steps": 20, "graph": {"income": ["sex"], "job": ["sex"]}}
+    result = audited(by_income, table(200), test="all", options=given, **QUICK)
+    alone = audited(by_income, table(200), **QUICK)
+    assert result.test == "rank"
+    assert torch.equal(result.scores, alone.scores)
+    compared = result.comparison
+    assert compared is not None
+    assert set(compared.skipped) == {"faux+ig", "faux+ig/s", "unfair_map", "unawareness", "lic"}
+    assert set(compared.tests) | set(compared.skipped) == {n for n in fairfox.FAIR_TESTS if not n.endswith("/a")}
+    assert compared.scores.shape == (200, len(compared.tests))
+    torch.testing.assert_close(compared.scores[:, compared.tests.index("rank")], result.scores.double())
+    rank, graph = compared.tests.index("rank"), compared.tests.index("counterfactual")
+    assert compared.agreement[rank, graph] > 0.7  # the model looks at income alone, and both let it shift with sex
+    assert all(cost.seconds > 0 for cost in compared.costs.values())
+
+
+def test_a_test_that_cannot_be_run_is_left_out_of_all_with_its_reason():
+    odd = table(200).assign(paid=np.arange(200))  # no two classes
+    net = nn.Sequential(nn.Linear(2, 1), nn.Sigmoid())
+    given = {"fliptest.steps": 20}
+    result = audited(
+        net,
+        odd[["sex", "income", "age", "paid"]],
+        test="all",
+        options=given,
+        protected="sex",
+        label="paid",
+        refits=2,
+        folds=2,
+    )
+    assert result.comparison is not None
+    assert "unfair_map needs labels of two classes" in result.comparison.skipped["unfair_map"]
+    assert "rank" in result.comparison.tests
+
+
+def test_fliptest_reports_its_checks_and_doubts():
+    result = audited(by_income, table(200), test="fliptest", settings={"steps": 20, "width": 8}, **QUICK)
+    assert set(result.checks) == {"ks", "ks_worst", "ks_unmapped", "ks_chance", "mse", "mse_real"}
+    assert any("FlipTest's mapped people differ" in text for text in result.warnings)  # after 20 steps
+    assert "fliptest also says: distance of mapped people's features from real ones (KS)" in result.summary()
+
+
+def test_unfair_map_gives_a_bound_for_the_model():
+    net = nn.Sequential(nn.Linear(2, 1), nn.Sigmoid())
+    people = table(200)[["sex", "income", "age", "paid"]]
+    options = {"protected": "sex", "label": "paid", "refits": 2, "folds": 2}
+    result = audited(net, people, test="unfair_map", settings={"steps": 5}, **options)
+    assert set(result.checks) == {"bound", "p_value", "mean", "non_finite"}
+    judged = result.scores[~result.abstained].double()
+    expected = judged.mean() - 1.645 * judged.std(correction=0) / len(judged) ** 0.5
+    assert result.checks["bound"] == pytest.approx(float(expected))
+
+
+def test_flips_are_the_people_whose_decision_changes_with_their_group():
+    result = audited(by_income, table(), **QUICK)
+    (finding,) = result.findings
+    found = result.flips(finding)["sex=Female"]
+    there = result.predictions + finding.signed
+    female = torch.tensor([group == "Female" for group in finding.group])
+    expected = (female & (result.predictions < 0.5) & (there >= 0.5)).nonzero()[:, 0]
+    assert torch.equal(found.negative, expected)
+    assert len(expected) > 10
+    assert next(iter(result.features.displacement)) == "income"
+
+
+def test_unawareness_tells_the_column_alone_from_its_proxies():
+    def both(frame: Any) -> np.ndarray:
+        return np.asarray(0.1 * (frame["sex"] == "Male") + 0.0001 * frame["income"] + 0.2)
+
+    options = {**QUICK, "columns": ["sex", "income"]}
+    result = audited(both, table(), test="unawareness", **options)
+    torch.testing.assert_close(result.scores, torch.full((400,), 0.1).to(result.scores))
+    assert result.checks == {"changed by sex": 1.0}
+    with pytest.raises(OptionError, match="the model does not take 'sex'"):
+        audited(by_income, table(), test="unawareness", **QUICK)
+
+
+def test_fta_with_epsilon_speaks_of_changes_of_the_prediction():
+    net = nn.Sequential(nn.Linear(2, 1), nn.Sigmoid())
+    people = table(200)[["sex", "income", "age"]]
+    result = audited(net, people, protected="sex", refits=2, folds=2, test="fta", settings={"epsilon": 0.5})
+    assert result.unit == "largest change of the prediction found (probability)"
+    assert result.delta == 0.05
+    assert "at most epsilon" in result.meaning
+    assert not result.is_effect
+
+
+def test_a_long_training_tells_how_far_it_is():
+    told: list[tuple[str, float]] = []
+    options = {**QUICK, "settings": {"steps": 40, "width": 8}, "progress": lambda what, done: told.append((what, done))}
+    audited(by_income, table(200), test="fliptest", **options)
+    training = [done for what, done in told if what == "measuring: fliptest"]
+    assert len(training) > 4  # more than the beginning in each fold
+    assert [done for _, done in told] == sorted(done for _, done in told)
+
+
+# --- legitimate columns --------------------------------------------------------------------------------------------
+
+
+def overworked(n: int = 1200) -> pd.DataFrame:
+    """Return people of whom men work longer, and are paid by the hour and nothing else."""
+    rng = np.random.default_rng(0)
+    people = table(n)
+    people["hours"] = 30 + 8 * (people["sex"] == "Male") + rng.normal(0, 5, n)
+    people["income"] = 80 * people["hours"] + rng.normal(0, 100, n)
+    return people
+
+
+@pytest.mark.parametrize("test", ["rank", "rank/a", "move"])
+def test_what_hours_explain_is_no_effect_once_they_are_legitimate(test: str):
+    options = QUICK | {"test": test}
+    plain, kept = (audited(by_income, overworked(), **options, given=own) for own in ((), "hours"))
+    assert float(kept.scores.mean()) < 0.1 * float(plain.scores.mean())
+    assert (plain.settings["legitimate"], kept.settings["legitimate"]) == (None, ["hours"])
+    assert kept.findings[0].direct.abs().mean() < 0.2 * plain.findings[0].direct.abs().mean()
+    assert kept.meaning.startswith(plain.meaning)
+    assert kept.meaning.endswith("and with them what they explain of the others: hours.")
+    assert ("with hours as they are" in kept.summary()) == (test != "rank/a")
+    assert kept.features.displacement["hours"] == 0.0
+
+
+def test_of_all_tests_those_run_that_take_legitimate_columns():
+    result = audited(by_income, overworked(200), **(QUICK | {"test": "all"}), given=["hours"])
+    assert result.comparison is not None
+    assert set(result.comparison.tests) == {"rank", "move", "move-direct"}
+    assert result.comparison.skipped["faux"] == "it takes no legitimate columns"
+
+
+def test_the_most_doubtful_are_abstained_from_and_the_others_keep_their_numbers():
+    plain, left = (audited(by_income, table(), **QUICK, abstain=share) for share in (None, 0.1))
+    gone, finding = left.abstained, left.findings[0]
+    assert int(gone.sum()) == 40
+    assert left.abstained_by_reason == {"the re-fits disagree": 40}
+    assert plain.doubt[gone].min() > plain.doubt[~gone].max()
+    assert torch.equal(left.doubt, plain.doubt)
+    for name in ("scores", "signed", "interval", "flags", "p_values", "listed", "counterfactual"):
+        assert torch.equal(getattr(left, name)[~gone], getattr(plain, name)[~gone])
+    assert left.verdict == plain.verdict  # those who stay were chosen for how little their re-fits scatter
+    for part in (left.scores, left.signed, left.interval, left.flags, finding.scores, finding.flags):
+        assert not part[gone].any()
+    assert finding.abstained.tolist() == gone.tolist()
+    assert finding.effects[gone].isnan().all()
+    women = torch.tensor([g == "Female" for g in finding.group])
+    assert finding.groups[0].people == int(women.sum())
+    assert finding.groups[0].mean_signed == pytest.approx(float(plain.signed[women & ~gone].mean()))
+    assert finding.groups[0].share_flagged == pytest.approx(float(plain.flags[women & ~gone].double().mean()))
+    assert left.features.effect.per_person[gone].isnan().all()
+    assert left.settings["abstain"] == 0.1
+    assert "abstain" not in plain.settings
+
+
+def test_asking_for_doubt_alone_changes_no_number_and_unasked_nothing_is_written():
+    plain, asked = (audited(by_income, table(), **QUICK, abstain=share) for share in (None, 0))
+    assert torch.equal(plain.scores, asked.scores)
+    names = plain.scores_table().column_names
+    assert asked.scores_table().column_names == [*names, "doubt", "distance"]
+    assert asked.scores_table().select(names) == plain.scores_table()
+    assert not [text for text in plain.warnings if "nobody real" in text]
+    assert "left out" not in plain.summary()
+
+
+def test_counterfactuals_are_held_against_the_people_the_map_was_fitted_on():
+    people, others = table(200), table(400, seed=1)
+    result = audited(by_income, people, **QUICK, reference=others, abstain=0)
+    assert len(result.reliability.real) == 400
+    assert float(result.distance.median()) == pytest.approx(1.0, abs=0.2)
+    alone = audited(by_income, people, **QUICK)
+    assert len(alone.reliability.real) == 200
+
+
+def test_of_several_variables_everyone_is_held_against_the_group_that_counts_for_them():
+    people = table(400).drop(columns="name")
+    result = audited(by_income, people, protected=["sex", "job", "age"], label="paid", refits=2, folds=2, abstain=0.2)
+    assert 0 < int(result.abstained.sum()) <= 80
+    assert torch.equal(result.distance.isnan(), result.abstained)
+    real, job = result.reliability.real, (result.worst == 1) & ~result.abstained
+    assert 0 < int(job.sum()) < result.judged
+    levels = result.findings[1].levels
+    places = torch.tensor([float(levels.index(result.towards[n])) for n in job.nonzero()[:, 0].tolist()])
+    expected = distance(result.counterfactual[job], places, real.x, real.c[:, 1])
+    torch.testing.assert_close(result.distance[job], expected)
+
+
+def test_a_test_without_a_map_has_doubts_and_no_distance():
+    net = nn.Sequential(nn.Linear(1, 4), nn.Tanh(), nn.Linear(4, 1), nn.Sigmoid())
+    people = table(200)
+    people["income"] /= 1000
+    result = audited(net, people, **QUICK, columns=["income"], test="faux", abstain=0.1)
+    assert result.distance is None
+    assert result.share_left_out == pytest.approx(0.1)
+    assert result.scores_table()["distance"].null_count == 200
+    assert audited(by_income, people, **QUICK, test="fta").doubt is None  # it is never fitted
+
+
+def test_who_is_left_out_has_no_certificate_and_is_in_no_reading():
+    people = table(200)
+    tree = HistGradientBoostingClassifier(max_iter=5, random_state=0).fit(people[["income", "age"]], people["paid"])
+    options = QUICK | {"columns": ["income", "age"], "label": None}
+    result = audited(tree, people, **options, abstain=0.2, certify=True)
+    assert 0 < int(result.abstained.sum()) <= 40
+    assert result.certificates.largest.isnan().tolist() == result.abstained.tolist()
+    readings = result.findings[0].readings()
+    judged = ~result.abstained
+    assert readings["total"].mean_absolute == pytest.approx(float(result.findings[0].total[judged].abs().mean()))

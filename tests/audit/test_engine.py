@@ -1,0 +1,224 @@
+"""The engine of every audit: who is learnt from, who is measured, and what comes back in which order."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import spearmanr
+
+import fairfox.fairtests.fitted as engine
+from fairfox.auxiliary.linear import LinearMember
+from fairfox.auxiliary.model import AuxiliaryModel
+from fairfox.data.dataset import Dataset, Protected
+from fairfox.errors import DataError, OptionError
+from fairfox.fairtests.registry import applicable, make_test
+from fairfox.options import FAIR_TESTS, AuditOptions
+from fairfox.statistics.groups import agreement
+
+TARGET = LinearMember(torch.tensor([[1.0, -0.5]]), torch.zeros(1))
+
+
+def people(n: int = 100, seed: int = 0) -> Dataset:
+    generator = torch.Generator().manual_seed(seed)
+    c = (torch.arange(n) % 2).float()
+    x = torch.randn(n, 2, generator=generator) + c[:, None]
+    data = Dataset.from_arrays(x, c=c)
+    return Dataset(x=data.x, c=data.c, protected=data.protected, features=data.features, ids=np.arange(n))
+
+
+def run(data: Dataset, reference: Dataset | None = None, *, others: Any = (), **options: Any) -> engine.Readings:
+    chosen = AuditOptions(**{"protected": "c", "refits": 2, "folds": 4} | options)
+    folds = engine.fit_folds(data, reference, None, chosen, others=others, progress=lambda *_: None)  # type: ignore[arg-type]
+    here = TARGET(data.x)[:, 0]
+    return engine.measure_folds(folds, TARGET, data, here, others=others, progress=lambda *_: None)
+
+
+@dataclass
+class Watch:
+    """Records who was learnt from and who was measured, around the real classes."""
+
+    monkeypatch: pytest.MonkeyPatch
+
+    def __post_init__(self) -> None:
+        self.trained: list[set[int]] = []
+        self.fitted: list[set[int]] = []
+        self.pairs: list[tuple[set[int], set[int]]] = []  # learnt from, measured
+        watch = self
+
+        class Watched(AuxiliaryModel):
+            def fit(self, data: Dataset) -> AuxiliaryModel:
+                watch.trained.append(set(data.ids.tolist()))
+                return super().fit(data)
+
+        def make(name: str, **options: Any) -> Any:
+            test = make_test(name, **options)
+            fit, measure = test.fit, test.measure
+
+            def watched_fit(data: Dataset) -> Any:
+                test.learnt = set(data.ids.tolist())
+                watch.fitted.append(test.learnt)
+                fit(data)
+                return test
+
+            def watched_measure(model: Any, data: Dataset, **more: Any) -> Any:
+                watch.pairs.append((test.learnt, set(data.ids.tolist())))
+                return measure(model, data, **more)
+
+            test.fit, test.measure = watched_fit, watched_measure
+            return test
+
+        self.monkeypatch.setattr(engine, "AuxiliaryModel", Watched)
+        self.monkeypatch.setattr(engine, "make_test", make)
+
+
+def test_nobody_is_scored_by_an_auxiliary_or_map_that_saw_them(monkeypatch: pytest.MonkeyPatch):
+    watch = Watch(monkeypatch)
+    run(people())
+    assert len(watch.trained) == 4
+    assert all(fitted in watch.trained for fitted in watch.fitted)
+    assert len(watch.pairs) == 8  # rank and the direct reading, in four folds
+    for learnt, measured in watch.pairs:
+        assert measured
+        assert not measured & learnt
+        assert measured | learnt == set(range(100))
+
+
+def test_with_a_reference_everyone_is_scored_by_the_reference(monkeypatch: pytest.MonkeyPatch):
+    watch = Watch(monkeypatch)
+    run(people(60), people(80, seed=1))
+    assert watch.trained == [set(range(80))]
+    assert all(measured == set(range(60)) for _, measured in watch.pairs)
+
+
+def test_people_come_back_in_the_order_of_the_table():
+    data = people()
+    readings = run(data)
+    mapped = readings.main.counterfactuals.mean(0)
+    effect = TARGET(mapped)[:, 0] - TARGET(data.x)[:, 0]  # linear: the mean effect is the effect of the mean row
+    torch.testing.assert_close(readings.main.signed, effect, atol=1e-5, rtol=0)
+    assert torch.equal(readings.total.signed, readings.main.signed)
+    assert readings.moved is readings.main
+
+
+def test_a_test_without_a_map_shows_the_rows_of_the_total_reading():
+    readings = run(people(), test="faux")
+    assert readings.main.counterfactuals is None
+    assert readings.moved is readings.total
+    assert readings.total.counterfactuals is not None
+
+
+def test_the_alignment_share_scales_what_a_map_measures():
+    plain, aligned = run(people()), run(people(), test="rank/a")
+    torch.testing.assert_close(aligned.main.signed, plain.main.signed * plain.alignment[0].value)
+
+
+def test_identical_seeds_give_identical_readings_and_others_differ():
+    one, two, other = run(people()), run(people()), run(people(), seed=1)
+    assert torch.equal(one.main.refits, two.main.refits)
+    assert torch.equal(one.direct.refits, two.direct.refits)
+    assert one.alignment == two.alignment
+    assert not torch.equal(one.main.refits, other.main.refits)
+
+
+def test_a_group_too_small_for_the_folds_is_refused():
+    data = people(100)
+    few = data[torch.cat([torch.arange(0, 100, 2), torch.tensor([1, 3, 5])])]
+    with pytest.raises(DataError, match="Group '1' of 'c' has 3 people"):
+        run(few)
+
+
+def test_many_people_take_less_time_and_get_about_the_same_readings(monkeypatch: pytest.MonkeyPatch):
+    made: list[tuple[str, Any]] = []
+
+    def make(name: str, **options: Any) -> Any:
+        made.append((name, options.get("settings") or None))
+        return make_test(name, **options)
+
+    monkeypatch.setattr(engine, "make_test", make)
+    data = people(800)
+    usual = run(data)
+    assert {settings for _, settings in made} == {None}
+    monkeypatch.setattr(engine, "_MANY", 500)
+    made.clear()
+    quick = run(data)
+    assert made[:2] == [("rank", None), ("move-direct", {"steps": 2})]
+    torch.testing.assert_close(quick.main.refits, usual.main.refits, rtol=1e-5, atol=1e-5)  # drawn alike
+    same = torch.corrcoef(torch.stack([quick.direct.signed, usual.direct.signed]))[0, 1]
+    assert float(same) > 0.95
+    assert quick.alignment[0].value == pytest.approx(usual.alignment[0].value, abs=0.1)
+    made.clear()
+    run(data, test="move-direct", settings={"steps": 5})
+    assert made[0] == ("move-direct", {"steps": 5})  # asked for, so it takes all its steps
+
+
+def test_the_alignment_share_of_many_people_is_read_off_some_of_them(monkeypatch: pytest.MonkeyPatch):
+    asked: list[int] = []
+    read = engine.model_alignment
+
+    def watched(target: Any, people: Dataset, *rest: Any, **options: Any) -> Any:
+        asked.append(len(people))
+        return read(target, people, *rest, **options)
+
+    monkeypatch.setattr(engine, "model_alignment", watched)
+    monkeypatch.setattr(engine, "_MANY", 99)
+    monkeypatch.setattr(engine, "_ALIGNED", 40)
+    run(people(100))
+    assert asked == [10, 10, 10, 10]
+
+
+def test_another_test_that_cannot_be_run_is_left_out_with_its_reason():
+    readings = run(people(), others=["fta", "unfair_map"])
+    assert list(readings.others) == ["rank", "fta"]
+    assert set(readings.failures) == {"unfair_map"}  # there are no labels
+    assert set(readings.seconds) == {"rank", "fta"}
+
+
+def where_everything_is_given(*protected: Protected, **options: Any) -> tuple[list[str], dict[str, str]]:
+    data = Dataset.from_arrays(
+        torch.zeros(4, 1), torch.zeros(4, len(protected)), protected=protected, y=[0, 1, 0, 1], withheld=[True]
+    )
+    chosen = AuditOptions(protected="sex", test="all", settings={"graph": {"x0": ["sex"]}}, **options)
+    return applicable(chosen, data, gradient=True)
+
+
+SEX, AGE = Protected("sex"), Protected("age", "continuous", ())
+
+
+def test_everything_but_lic_and_a_applies_where_everything_is_given():
+    tests, skipped = where_everything_is_given(SEX)
+    assert tests == [name for name, info in FAIR_TESTS.items() if name != "lic" and not info.aligned]
+    assert skipped == {"lic": "only generated people have the truth it needs"}
+
+
+def test_what_is_lacking_leaves_tests_out_with_a_reason():
+    plain = Dataset.from_arrays(torch.zeros(4, 1), [0, 1, 0, 1])
+    _, skipped = applicable(AuditOptions(protected="c", test="all"), plain, gradient=False)
+    assert set(skipped) == {"lic", "faux+ig", "faux+ig/s", "unfair_map", "unawareness", "counterfactual"}
+    assert skipped["faux+ig"] == "autograd does not see through the model"
+    _, skipped = where_everything_is_given(SEX, AGE)
+    assert skipped["transport"] == skipped["fliptest"] == "it compares groups, and 'age' is a number"
+    _, skipped = where_everything_is_given(SEX, reference_group="1")
+    assert set(skipped) == {"lic", "fta", "fta+linear", "unfair_map"}
+
+
+def test_settings_of_a_test_that_is_not_run_are_refused():
+    plain = Dataset.from_arrays(torch.zeros(4, 1), [0, 1, 0, 1])
+    chosen = AuditOptions(protected="c", test="all", settings={"unfair_map.steps": 5})
+    with pytest.raises(OptionError, match="There are settings of unfair_map, which is not run"):
+        applicable(chosen, plain, gradient=True)
+
+
+def test_agreement_is_spearman_over_the_people_whom_both_judge():
+    scores = torch.randn(50, 3, generator=torch.Generator().manual_seed(0)).double()
+    scores[:10, 1] = math.nan
+    found = agreement(scores)
+    assert found[0, 2] == pytest.approx(spearmanr(scores[:, 0], scores[:, 2]).statistic)
+    assert found[1, 0] == found[0, 1] == pytest.approx(spearmanr(scores[10:, 0], scores[10:, 1]).statistic)
+    assert torch.equal(found.diagonal(), torch.ones(3).double())
+    nobody = torch.tensor([[1.0, math.nan], [2.0, math.nan], [math.nan, 1.0]])
+    assert agreement(nobody).isnan().all()

@@ -1,0 +1,62 @@
+import inspect
+
+import pytest
+
+from fairfox import errors
+from fairfox.errors import FairfoxError, did_you_mean
+
+KINDS = [
+    kind
+    for _, kind in inspect.getmembers(errors, inspect.isclass)
+    if issubclass(kind, FairfoxError) and kind is not FairfoxError
+]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_every_kind_is_also_the_builtin_it_resembles_and_says_only_its_message(kind):
+    builtin = kind.__bases__[1]
+    assert builtin.__module__ == "builtins"
+    with pytest.raises(builtin) as caught:
+        raise kind("what was found; what to do")
+    assert str(caught.value) == "what was found; what to do"
+
+
+def test_there_are_kinds_for_data_columns_files_shapes_models_and_options():
+    names = {kind.__name__ for kind in KINDS}
+    assert names >= {"DataError", "ColumnError", "FileError", "ShapeError", "ModelError", "OptionError"}
+
+
+def test_the_closest_name_is_suggested():
+    assert did_you_mean("gendr", ["age", "gender", "income"]) == " Did you mean 'gender'?"
+
+
+def test_upper_and_lower_case_do_not_matter_and_the_name_is_shown_as_it_is_written():
+    assert did_you_mean("sex", ["Age", "Sex"]) == " Did you mean 'Sex'?"
+
+
+def test_without_a_close_name_the_known_ones_are_listed():
+    assert did_you_mean("zzz", ["age", "sex"]) == " There are: age, sex."
+
+
+def test_a_long_list_of_names_is_cut():
+    message = did_you_mean("zzz", [f"column{i}" for i in range(20)])
+    assert message.endswith("column11, ....")
+    assert "column12" not in message
+
+
+def test_an_installed_package_is_imported():
+    assert require("json") is json
+
+
+def test_a_missing_package_names_the_command_that_installs_it():
+    with pytest.raises(MissingExtraError) as caught:
+        require("no_such_package", extra="peers", why="to compare with it")
+    assert str(caught.value) == (
+        "The package 'no_such_package' is needed to compare with it and not installed; "
+        "run: pip install 'fairfox[peers]'"
+    )
+
+
+def test_an_extra_is_named_after_its_package_unless_said_otherwise():
+    with pytest.raises(ImportError, match=r"pip install 'fairfox\[no_such_package\]'"):
+        require("no_such_package")

@@ -1,0 +1,229 @@
+"""Which features give the protected variable away, and through which the effect goes."""
+
+from itertools import permutations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fairfox.auxiliary.linear import LinearMember
+from fairfox.auxiliary.model import FixedAuxiliary
+from fairfox.data.dataset import Dataset, Feature, Protected
+from fairfox.explain import (
+    contributions,
+    effect_by_feature,
+    group_distance,
+    mean_gradients,
+    proxy_strength,
+    random_orders,
+    shapley,
+    strength_by_feature,
+    sum_by_feature,
+)
+from fairfox.gradients.integrated import integrated_jacobian
+from fairfox.models.torch import TorchModel
+
+# One number, a category of three levels, another number
+FEATURES = (
+    Feature("income", "continuous", 0, 1),
+    Feature("job", "categorical", 1, 4, levels=("a", "b", "c")),
+    Feature("age", "continuous", 4, 5),
+)
+NUMBERS = (Feature("a", "continuous", 0, 1), Feature("b", "continuous", 1, 2))
+SEX, RACE = Protected("sex"), Protected("race", "categorical", ("a", "b", "c"))
+
+
+class Function:
+    """A function of encoded rows, seen as a Model."""
+
+    def __init__(self, function, *, differentiable: bool = True) -> None:
+        self.function, self.differentiable = function, differentiable
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.function(x)
+
+
+def rows(count=50, columns=5, *, seed=0):
+    return torch.randn(count, columns, generator=torch.Generator().manual_seed(seed))
+
+
+def network(activation=nn.ReLU):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Linear(5, 16), activation(), nn.Linear(16, 1)).eval()
+
+
+def effect(model, x, mapped):
+    with torch.no_grad():
+        return (model(mapped) - model(x))[:, 0]
+
+
+def test_proxy_strength_averages_one_hot_columns_within_their_feature():
+    auxiliary = FixedAuxiliary([LinearMember(torch.tensor([[-2.0, 3.0, -1.0, 2.0, 0.5]]), torch.zeros(1))])
+    data = Dataset(x=rows(), c=torch.arange(50.0)[:, None] % 2, protected=(SEX,), features=FEATURES)
+    torch.testing.assert_close(proxy_strength(auxiliary, data), torch.tensor([2.0, 2.0, 0.5]))  # (3 + 1 + 2) / 3
+
+
+def test_proxy_strength_is_read_off_the_people_with_c_0():
+    # d(x0²) = 2 x0, mean over c = 0: 2 * (1 + 2) / 2; the person with c = 1 does not count
+    auxiliary = FixedAuxiliary([Function(lambda x: x[:, :1] ** 2)])
+    data = Dataset.from_arrays([[1.0, 0.0], [2.0, 0.0], [50.0, 0.0]], c=[0, 0, 1])
+    assert proxy_strength(auxiliary, data).tolist() == [3.0, 0.0]
+
+
+def test_proxy_strength_averages_members_before_taking_the_size():
+    members = [LinearMember(torch.tensor([[sign * 1.0, 1.0]]), torch.zeros(1)) for sign in (1, -1)]
+    data = Dataset.from_arrays([[1.0, 0.0], [2.0, 0.0]], c=[0, 1])
+    assert proxy_strength(FixedAuxiliary(members), data).tolist() == [0.0, 1.0]
+
+
+def test_proxy_strength_of_the_second_variable_reads_its_own_outputs():
+    weights = torch.tensor([[9.0, 9.0], [1.0, 0.0], [-1.0, 1.0], [0.0, -1.0]])  # sex; race a, b, c
+    auxiliary = FixedAuxiliary([LinearMember(weights, torch.zeros(4))])
+    data = Dataset.from_arrays(torch.zeros(4, 2), [[0, 0], [1, 1], [0, 2], [1, 0]], protected=[SEX, RACE])
+    assert proxy_strength(auxiliary, data, variable=0).tolist() == [9.0, 9.0]
+    # |1| + |-1| + |0|
+    torch.testing.assert_close(proxy_strength(auxiliary, data, variable=1), torch.tensor([2.0, 2.0]))
+
+
+def test_proxy_strength_of_a_continuous_variable_is_read_off_everyone():
+    auxiliary = FixedAuxiliary([Function(lambda x: x[:, :1] ** 2)])
+    data = Dataset.from_arrays([[1.0], [2.0], [6.0]], c=[20.5, 31.0, 47.0])
+    assert proxy_strength(auxiliary, data).tolist() == [6.0]  # 2 * (1 + 2 + 6) / 3
+
+
+def test_a_group_s_displacements_belong_to_one_feature():
+    assert sum_by_feature(torch.tensor([[1.0, 2.0, 3.0, 4.0, 5.0]]), FEATURES).tolist() == [[1.0, 9.0, 5.0]]
+
+
+def test_contributions_of_a_linear_model_by_hand():
+    model = Function(lambda x: x @ torch.tensor([[2.0], [-1.0]]))
+    found = contributions(model, torch.tensor([[1.0, 1.0]]), torch.tensor([[2.0, 4.0]]), NUMBERS)
+    torch.testing.assert_close(found, torch.tensor([[2.0, -3.0]]))
+
+
+@pytest.mark.parametrize("activation", [nn.ReLU, nn.Tanh])
+def test_contributions_sum_to_the_effect(activation):
+    model, x, mapped = TorchModel(network(activation)), rows(), rows(seed=1)
+    found = contributions(model, x, mapped, FEATURES)
+    torch.testing.assert_close(found.sum(1), effect(model, x, mapped), atol=1e-6, rtol=0)
+
+
+def test_contributions_of_a_smooth_model_are_integrated_gradients_from_x_to_the_counterfactual():
+    model, x, mapped = TorchModel(network(nn.Tanh)), rows(), rows(seed=1)
+    plain = integrated_jacobian(model, mapped, baseline=x, steps=64)[:, 0]
+    torch.testing.assert_close(
+        contributions(model, x, mapped, FEATURES), sum_by_feature(plain, FEATURES), atol=1e-5, rtol=0
+    )
+
+
+def test_a_feature_that_does_not_move_contributes_nothing():
+    model, x, mapped = TorchModel(network()), rows(), rows(seed=1)
+    mapped[:, 0] = x[:, 0]
+    assert not contributions(model, x, mapped, FEATURES)[:, 0].any()
+    assert not contributions(model, x, x, FEATURES).any()
+
+
+def test_where_the_model_is_flat_all_the_way_what_moved_carries_the_effect():
+    # a step between x and x': autograd sees no slope anywhere; b moved three times as far as a
+    model = Function(lambda x: (x.sum(1, keepdim=True) > 1).float() + 0 * x[:, :1])
+    found = contributions(model, torch.zeros(2, 2), torch.tensor([[1.0, 3.0], [0.0, 2.0]]), NUMBERS)
+    torch.testing.assert_close(found, torch.tensor([[0.25, 0.75], [0.0, 1.0]]))
+
+
+@pytest.mark.parametrize(("order", "expected"), [([0, 1], [0.0, 3.0]), ([1, 0], [3.0, 0.0])])
+def test_in_one_order_the_last_feature_gets_the_whole_interaction(order, expected):
+    model = Function(lambda x: x[:, :1] * x[:, 1:], differentiable=False)
+    found = shapley(model, torch.zeros(1, 2), torch.tensor([[1.0, 3.0]]), NUMBERS, order=order)
+    assert found.tolist() == [expected]
+
+
+def test_shapley_values_of_an_additive_black_box_are_its_terms():
+    worth = torch.tensor([[2.0], [0.0], [1.0], [5.0], [-1.0]])
+    model = Function(lambda x: x @ worth, differentiable=False)
+    x, mapped = torch.tensor([[0.0, 1, 0, 0, 3]]), torch.tensor([[1.0, 0, 0, 1, 1]])
+    for order in permutations(range(3)):
+        torch.testing.assert_close(shapley(model, x, mapped, FEATURES, order=order), torch.tensor([[2.0, 5.0, 2.0]]))
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+def test_shapley_values_of_any_order_sum_to_the_effect(order):
+    net = network()
+    model = Function(lambda x: (net(x) > 0).float() + net(x).detach().round(decimals=1), differentiable=False)
+    x, mapped = rows(), rows(seed=1)
+    found = shapley(model, x, mapped, FEATURES, order=order)
+    torch.testing.assert_close(found.sum(1), effect(model, x, mapped), atol=1e-6, rtol=0)
+
+
+def test_orders_come_with_their_reverse_and_repeat_with_their_seed():
+    orders = random_orders(6, 5, seed=3)
+    assert len(orders) == 5
+    assert all(sorted(order) == list(range(6)) for order in orders)
+    assert orders[1] == orders[0][::-1]
+    assert orders[3] == orders[2][::-1]
+    assert orders[2] != orders[0]
+    assert orders == random_orders(6, 5, seed=3)
+    assert orders != random_orders(6, 5, seed=4)
+
+
+def test_explaining_leaves_the_rows_and_the_global_generator_alone():
+    model = Function(network(), differentiable=False)
+    x, mapped = rows(), rows(seed=1)
+    before, state = x.clone(), torch.get_rng_state()
+    effect_by_feature(model, x, mapped[None], FEATURES)
+    assert torch.equal(x, before)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("differentiable", [True, False])
+def test_effects_by_feature_sum_to_the_mean_effect_of_the_refits(differentiable):
+    model, x = Function(network(), differentiable=differentiable), rows()
+    mapped = torch.stack([rows(seed=seed) for seed in (1, 2, 3)])
+    found = effect_by_feature(model, x, mapped, FEATURES)
+    assert found.shape == (50, 3)
+    expected = torch.stack([effect(model, x, one) for one in mapped]).mean(0)
+    torch.testing.assert_close(found.sum(1), expected, atol=1e-5, rtol=0)
+
+
+def test_effects_by_feature_pick_gradients_or_predictions():
+    x, mapped = torch.zeros(1, 2), torch.tensor([[[1.0, 3.0]]] * 2)
+
+    def step_times(x):
+        return (x[:, :1] > 0.5).float() * x[:, 1:]
+
+    seen_through = effect_by_feature(Function(step_times), x, mapped, NUMBERS)
+    assert seen_through[0, 0] == 0  # autograd sees no slope in a
+    opaque = effect_by_feature(Function(step_times, differentiable=False), x, mapped, NUMBERS)
+    assert opaque.tolist() == [[1.5, 1.5]]  # two re-fits, an order and its reverse: half the interaction each
+
+
+def test_mean_gradients_are_plain_of_length_one_and_integrated_from_the_zero_row():
+    # a = x0² + 4 x1: gradients (2 x0, 4), so (6, 4) and (0, 4) for these people; integrated ones are (x0², 4 x1)
+    auxiliary = Function(lambda x: x[:, :1] ** 2 + 4 * x[:, 1:])
+    found = mean_gradients(auxiliary, torch.tensor([[3.0, 1.0], [0.0, -2.0]]))
+    length = 52**0.5
+    torch.testing.assert_close(found["faux"], torch.tensor([3.0, 4.0]))
+    torch.testing.assert_close(found["faux+ng"], torch.tensor([6 / length, 4 / length + 1]) / 2)
+    torch.testing.assert_close(found["faux+ig"], torch.tensor([4.5, -2.0]))
+
+
+def test_the_mean_gradient_by_feature_is_the_proxy_strength():
+    auxiliary, x = Function(network()), rows()
+    data = Dataset(x=x, c=torch.arange(50.0)[:, None] % 2, protected=(SEX,), features=FEATURES)
+    strength = strength_by_feature(mean_gradients(auxiliary, x[data.c[:, 0] == 0])["faux"], FEATURES, "mean")
+    torch.testing.assert_close(strength, proxy_strength(FixedAuxiliary([auxiliary]), data))
+
+
+@pytest.mark.parametrize(("levels", "job"), [("mean", 2.0), ("max", 3.0), ("sum", 6.0)])
+def test_columns_become_one_strength_for_each_feature(levels, job):
+    columns = torch.tensor([-2.0, 3.0, -1.0, 2.0, 0.5])
+    torch.testing.assert_close(strength_by_feature(columns, FEATURES, levels), torch.tensor([2.0, job, 0.5]))
+
+
+def test_the_distance_of_groups_is_on_one_scale_for_numbers_and_categories():
+    jobs = torch.eye(3)
+    here = torch.stack([torch.cat([torch.tensor([i]), jobs[0 if i < 3 else 1], torch.tensor([0.0])]) for i in range(4)])
+    there = torch.stack([torch.cat([torch.tensor([i + 2.0]), jobs[2], torch.tensor([0.0])]) for i in range(4)])
+    # incomes 0..3 and 2..5: half are below all others; jobs have nothing in common; ages are the same
+    torch.testing.assert_close(group_distance(here, there, FEATURES), torch.tensor([0.5, 1.0, 0.0]))
+    torch.testing.assert_close(group_distance(there, here, FEATURES), torch.tensor([0.5, 1.0, 0.0]))

@@ -1,0 +1,186 @@
+"""The options of an audit: what follows from them, and what is refused before any table is read."""
+
+import inspect
+import json
+from dataclasses import fields
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import fairfox
+from fairfox.cli.main import cli
+from fairfox.errors import OptionError
+from fairfox.fairtests.registry import settings_by_test
+from fairfox.options import GROUPS, AuditOptions, TableOptions, split_names
+
+DECLARED = {field.name for field in fields(AuditOptions)}
+
+
+def options(**given: Any) -> AuditOptions:
+    """Return options about sex with nothing else given."""
+    return AuditOptions(**{"protected": "sex"} | given)
+
+
+def test_audit_has_at_most_sixteen_parameters_and_each_is_an_option_or_a_table():
+    named = set(inspect.signature(fairfox.audit).parameters) - {"unknown"}
+    assert len(named) <= 16
+    assert named - DECLARED == {"model", "table", "reference", "options", "progress"}
+
+
+def test_every_option_is_an_argument_of_audit_or_in_exactly_one_group():
+    in_groups = [field.name for group in GROUPS for field in fields(group)]
+    assert len(in_groups) == len(set(in_groups))
+    assert set(in_groups) | set(inspect.signature(fairfox.audit).parameters) >= DECLARED
+
+
+def test_every_option_is_on_the_command_line_with_its_help():
+    shown = CliRunner().invoke(cli, ["audit", "--help"], terminal_width=1000).output
+    for field in fields(AuditOptions):
+        assert ("--set" if field.name == "settings" else f"--{field.name.replace('_', '-')}") in shown
+        assert field.metadata["help"] in shown
+
+
+def test_further_options_come_by_name_or_in_groups():
+    by_name = AuditOptions.of({"refits": 3, "drop": ["zip"]}, protected="sex")
+    in_groups = AuditOptions.of([TableOptions(drop=("zip",)), {"refits": 3}], protected="sex")
+    assert by_name == in_groups == options(refits=3, drop="zip")
+
+
+def test_one_name_is_a_tuple_of_one_and_each_counts_once():
+    assert options(given="hours").given == ("hours",)
+    assert options(given=["hours", "education", "hours"]).given == ("hours", "education")
+    assert options(protected=["sex", "race"]).protected == ("sex", "race")
+
+
+def test_names_in_a_text_are_split_at_commas_unless_quoted():
+    assert split_names("income, age") == ["income", "age"]
+    assert split_names('"debt, total",age') == ["debt, total", "age"]
+
+
+def test_numbers_may_be_given_by_group():
+    found = options(delta={"": 0.1, "sex=Female": 0.03}, max_flagged=0.2)
+    assert (found.delta_for_all, found.delta_by_group) == (0.1, {"sex=Female": 0.03})
+    assert found.limits == {"": 0.2}
+    assert options(delta=0.1).delta_by_group == {}
+
+
+def test_one_test_is_the_main_one_and_has_the_settings():
+    found = options(test="fta", settings={"epsilon": 0.5})
+    assert (found.main, found.runs_all) == ("fta", False)
+    assert settings_by_test(found) == {"fta": {"epsilon": 0.5}}
+    assert settings_by_test(options(test="rank/a")) == {"rank": {}}
+
+
+def test_of_all_tests_rank_is_the_main_one_and_settings_name_theirs():
+    found = options(test="all", settings={"fliptest.steps": 50, "fta.epsilon": 0.5, "graph": {"pay": ["sex"]}})
+    assert (found.main, found.runs_all) == ("rank", True)
+    assert settings_by_test(found) == {
+        "fliptest": {"steps": 50},
+        "fta": {"epsilon": 0.5},
+        "counterfactual": {"graph": {"pay": ["sex"]}},
+    }
+    assert found.info == options().info
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"test": "rank", "settings": {"epsilon": 0.5}}, "rank has .* and not 'epsilon'"),
+        ({"test": "rank", "settings": {"shared": 0}}, "and not 'shared'"),
+        ({"test": "all", "settings": {"epsilon": 0.5}}, "belongs to no test that is compared"),
+        ({"test": "all", "settings": {"flptest.steps": 5}}, "Did you mean 'fliptest'"),
+        ({"test": "all", "settings": {"rank/a.foo": 5}}, "belongs to no test that is compared"),
+        ({"test": "all", "settings": {"fliptest.stps": 5}}, "Did you mean 'steps'"),
+        ({"test": "counterfactual", "settings": {"graph": {"x": ["y"], "y": ["x"]}}}, "x"),
+        ({"test": "rank", "settings": {"graph": {"x": ["y"]}}}, "A causal graph is for counterfactual"),
+    ],
+)
+def test_settings_that_belong_nowhere_are_refused_before_any_work(given: dict[str, Any], message: str):
+    with pytest.raises(OptionError, match=message):
+        settings_by_test(options(**given))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"test": "rnak"}, "Did you mean 'rank'"),
+        ({"test": "lic"}, "lic needs each person's true counterfactual"),
+        ({"protected": ()}, "No protected variable is named"),
+        ({"protected": ["sex", 3]}, r"protected is \['sex', 3\]; expected a column name, a cut such as 'age<25'"),
+        ({"max_flagged": {"": 1.5}}, "max_flagged of 'everyone' is 1.5; expected a number from 0 to 1"),
+        ({"max_flagged": {3: 0.1}}, "expected numbers by group"),
+        ({"delta": -1}, "delta is -1; expected a number of at least 0"),
+        ({"merge_rare": 0}, "merge_rare is 0; expected a number above 0 and below 0.5"),
+        ({"batch_size": 0}, "batch_size is 0; expected a whole number of at least 1"),
+        ({"returns": "odds"}, "returns is 'odds'; expected 'probability' or 'logit' or 'value'"),
+        ({"contrasts": "some"}, "contrasts is 'some'; expected 'largest' or 'all'"),
+        ({"weights": 3}, "weights is 3; expected a text"),
+        ({"settings": 3}, "settings is 3; expected settings by name"),
+        ({"intersections": 1}, "intersections is 1; expected True or False"),
+        ({"given": 3}, "given is 3; expected a column name, or a list of them"),
+        ({"given": ["hours", ""]}, r"given is \['hours', ''\], which has an empty name"),
+        ({"given": "paid", "label": "paid"}, "'paid' is the label and cannot be given"),
+        ({"given": "hours", "test": "faux"}, "faux takes no given columns; use rank, move or move-direct"),
+        ({"given": "hours", "test": "counterfactual"}, "counterfactual takes no given columns: the graph says"),
+        ({"reference_group": "White", "test": "fta"}, "fta compares with no other group"),
+        ({"hold_others": True}, "needs at least two protected variables"),
+        ({"hold_others": True, "protected": ["a", "b"], "test": "fta"}, "fta cannot hold the other"),
+        ({"on": "id"}, "Protected values from another table need both"),
+        ({"fdr": 1}, "fdr is 1; expected a number above 0 and below 1"),
+        ({"decision_threshold": float("nan")}, "decision_threshold is nan; expected a finite number"),
+        ({"decision_threshold": 0.5, "delta": 0.1}, "give one of the two"),
+        ({"decision_threshold": 0.5, "test": "faux"}, "needs effects on the prediction"),
+        ({"delta_from_null": True}, "add null=5"),
+        ({"abstain": 1.0}, "abstain is 1.0; expected a number from 0 to below 1"),
+        ({"abstain": float("nan")}, "abstain is nan; expected a number"),
+        ({"abstain": True}, "abstain is True; expected a number"),
+        ({"abstain": 0.0, "refits": 1}, r"refits is 1, and abstain \(--abstain\) needs at least 2"),
+        ({"abstain": 0.1, "test": "fta"}, "fta learns nothing, so no refits can disagree"),
+        ({"abstain": 0.1, "delta": 0}, r"delta is 0, and abstain \(--abstain\) compares disagreement with it"),
+    ],
+)
+def test_options_that_cannot_be_are_refused_before_any_table_is_read(given: dict[str, Any], message: str):
+    with pytest.raises(OptionError, match=message):
+        options(**given)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"legitimate": "hours"}, "'legitimate' has another name now: given"),
+        ({"limits": {"": 0.1}}, "'limits' has another name now: max_flagged"),
+        ({"deltas": {"f": 0.1}}, "'deltas' has another name now: delta"),
+        ({"refits": 10}, r"refits is a further option; give it in options, as in options=\{'refits': 10\}"),
+        ({"protectd": "sex"}, "'protectd' is no option of an audit. Did you mean 'protected'"),
+        ({"options": {"epsilon": 1}}, r"settings=\{'epsilon': ...\}"),
+        ({"options": {"legitimate": "hours"}}, "another name now: given"),
+        ({"options": {"seed": 1}}, "'seed' has an argument of its own"),
+        ({"options": 3}, "options is 3; expected further options by name"),
+    ],
+)
+def test_unknown_and_old_names_are_refused_with_what_to_write(given: dict[str, Any], message: str):
+    with pytest.raises(OptionError, match=message):
+        fairfox.audit(None, None, protected="sex", **given)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["audit", "m", "t", "-c", "sex", "--legitimate", "x"], "'--legitimate' has another name now: --given"),
+        (["audit", "m", "t", "-c", "sex", "--limits", "x"], "'--limits' has another name now: --max-flagged"),
+        (["drift", "a", "b"], "'drift' has another name now: compare"),
+    ],
+)
+def test_old_names_on_the_command_line_name_the_new_ones(words: list[str], message: str):
+    found = CliRunner().invoke(cli, words)
+    assert found.exit_code == 2
+    assert message in found.output
+    assert len(found.output.strip().splitlines()) == 1
+
+
+def test_options_are_recorded_as_plain_values():
+    found = options(drop=("zip",), settings={"epsilon": 0.5}, test="fta", positive=1).recorded()
+    assert set(found) == DECLARED
+    assert json.loads(json.dumps(found)) == found
+    assert (found["drop"], found["settings"], found["positive"]) == (["zip"], {"epsilon": "0.5"}, "1")

@@ -1,0 +1,338 @@
+import json
+import math
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import altair as alt
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from fairfox.errors import MissingExtraError, OptionError
+from fairfox.options import FAIR_TESTS
+from fairfox.report.card import result_card
+from fairfox.result import AuditResult
+from tests.support import (
+    PEOPLE,
+    example_result,
+    make_finding,
+    make_result,
+    many_result,
+    with_doubt,
+    with_finding,
+    without_sign,
+)
+
+
+def two_variables() -> AuditResult:
+    """Four people: sex moves the first two by 0.1 and 0.2, race (3 classes) the others by 0.3 and 0.4."""
+    nan = math.nan
+    common = {
+        "predictions": torch.full((4,), 0.5),
+        "proxy": {},
+        "quality": many_result().findings[0].quality,
+        "alignment_share": 0.1,
+    }
+    sex = torch.tensor([[nan, 0.1], [nan, 0.2], [-0.01, nan], [nan, nan]])
+    race = torch.tensor([[nan, 0.02, 0.01], [nan, 0.03, -0.04], [0.3, nan, 0.1], [0.1, -0.4, nan]])
+    return make_result(
+        make_finding("sex", ("F", "M"), ("F", "M"), sex, group=["F", "F", "M", "unknown"], **common),
+        make_finding("race", ("A", "B", "C"), ("A", "B", "C"), race, group=["A", "A", "B", "C"], **common),
+        reasons=(None,) * 4,
+        predictions=common["predictions"],
+        counterfactual=None,
+        features=replace(example_result().features, effect=None),
+        warnings=(),
+    )
+
+
+def test_shares_count_judged_people_only():
+    flags = torch.zeros(PEOPLE, dtype=torch.bool)
+    flags[:19] = True  # 19 of the 38 who are not abstained
+    result = example_result(flags=flags, confident_flags=flags & (torch.arange(PEOPLE) < 2))
+    assert result.judged == 38
+    assert result.share_flagged == 0.5
+    assert result.share_confident == pytest.approx(2 / 38)
+    assert result.share_abstained == pytest.approx(2 / 40)
+
+
+def test_share_of_nobody_is_zero():
+    nobody = torch.zeros(PEOPLE, dtype=torch.bool)
+    result = example_result(abstained=~nobody, flags=nobody, confident_flags=nobody, reasons=("dead row",) * PEOPLE)
+    assert (result.share_flagged, result.share_confident) == (0.0, 0.0)
+    assert "Nobody could be judged." in result.summary()
+
+
+def test_reasons_are_counted_most_frequent_first():
+    away = torch.arange(PEOPLE) < 4
+    reasons = ("a", "b", "b", None) + ("not abstained",) * (PEOPLE - 4)
+    assert example_result(abstained=away, reasons=reasons).abstained_by_reason == {"b": 2, "a": 1, "no reason given": 1}
+
+
+def test_readings_average_judged_people_per_group():
+    direct = torch.full((PEOPLE,), 9.0)  # the abstained two keep 9 and must not count
+    direct[:38] = torch.tensor([0.1, -0.3]).repeat(19)
+    direct[0] = math.nan
+    reading = with_finding(example_result(), direct=direct).readings["sex"]["direct"]
+    assert reading.groups["Female"].mean_signed == pytest.approx(0.1)
+    assert reading.groups["Male"].mean_signed == pytest.approx(-0.3)
+    assert reading.mean_signed == pytest.approx((18 * 0.1 - 19 * 0.3) / 37)
+    assert reading.mean_absolute == pytest.approx((18 * 0.1 + 19 * 0.3) / 37)
+
+
+def test_only_a_change_of_the_prediction_is_an_effect():
+    assert example_result().is_effect
+    assert example_result().effect_unit == "probability"
+    assert not without_sign().is_effect
+    assert without_sign().effect_unit == ""
+    effects = {name for name, about in FAIR_TESTS.items() if example_result(unit=f"{about.unit} (logit)").is_effect}
+    maps = {"rank", "move", "move-direct", "fliptest", "transport", "counterfactual"}
+    assert effects == {*maps, "unawareness"}
+
+
+def test_summary_tells_the_story_in_about_a_dozen_lines():
+    text = example_result().summary()
+    assert 10 <= len(text.splitlines()) <= 15
+    for part in ("40 people", "'rank'", "sex=Female", "income", "AUC 0.84", "Direct reading", "Warning: The group"):
+        assert part in text
+
+
+def test_json_file_is_what_was_returned(tmp_path: Path):
+    text = example_result().to_json(tmp_path / "summary.json")
+    assert (tmp_path / "summary.json").read_text(encoding="utf-8") == text
+
+
+def test_parquet_file_holds_the_table(tmp_path: Path):
+    result = example_result()
+    result.to_parquet(tmp_path / "scores.parquet")
+    assert pq.read_table(tmp_path / "scores.parquet").equals(result.scores_table())
+
+
+def test_html_file_is_what_was_returned(tmp_path: Path):
+    page = example_result().to_html(tmp_path / "report.html")
+    assert (tmp_path / "report.html").read_text(encoding="utf-8") == page
+    assert page.startswith("<!doctype html>")
+
+
+def test_signed_contributions_are_averaged_within_groups():
+    result = example_result()
+    women = torch.arange(40)[:30] % 2 == 0
+    means = result.effect_by_group
+    assert means["sex=Female"]["income"] == pytest.approx(float(0.7 * result.signed[:30][women].mean()))
+    assert means["sex=Male"]["income"] == pytest.approx(float(0.7 * result.signed[:30][~women].mean()))
+
+
+def test_the_worst_case_is_that_of_the_variable_that_attained_it():
+    result = two_variables()
+    assert result.worst.tolist() == [0, 0, 1, 1]
+    assert result.towards == ("M", "M", "A", "B")
+    assert result.worst_case == {"sex": 0.5, "race": 0.5}
+    torch.testing.assert_close(result.total, torch.tensor([0.1, 0.2, 0.3, -0.4]))
+    torch.testing.assert_close(result.direct, 0.4 * result.total)
+    assert result.findings[0].unknown == 1
+    assert result.findings[1].attained == {"A": 1, "B": 2, "C": 1}  # 0.02 and -0.4 towards B
+
+
+def test_abstained_people_have_no_contrast():
+    assert example_result().towards[37:] == ("Female", None, None)
+
+
+def test_one_variable_with_two_classes_needs_no_names():
+    assert example_result().two_groups
+    assert not two_variables().two_groups
+    assert not replace(two_variables(), findings=two_variables().findings[1:]).two_groups
+
+
+def test_what_single_variables_have_is_found_under_their_names():
+    result = many_result()
+    assert result.variables == ("sex", "race", "age")
+    assert result.alignment_share == {"sex": 0.04, "race": 0.17, "age": 0.09}
+    assert result.alignment_error == {"sex": 0.01, "race": 0.01, "age": 0.01}
+    assert [quality.variable for quality in result.auxiliary] == ["sex", "race", "age"]
+    assert [group.name for group in result.groups][1:4] == ["sex=Male", "race=Asian", "race=Black"]
+    assert int(result.inferred.sum()) == 20
+    assert list(result.readings["age"]["total"].groups) == ["18 to 33", "34 to 52", "53 to 80"]
+
+
+def test_weights_count_in_shares_and_means_and_not_in_counts():
+    result = two_variables()
+    weights = torch.tensor([4.0, 3.0, 2.0, 1.0])
+    result = replace(result, weights=weights, flags=torch.tensor([True, False, False, True]))
+    assert result.share_flagged == pytest.approx(0.5)  # (4 + 1) / 10
+    assert result.share_confident == pytest.approx(1.0)  # all four intervals are beyond 0.05
+    assert result.worst_case == {"sex": 0.7, "race": pytest.approx(0.3)}
+    assert result.judged == 4
+    reading = result.readings["sex"]["total"]  # the fourth is not judged: 4, 3 and 2 count
+    assert reading.mean_signed == pytest.approx((4 * 0.1 + 3 * 0.2 - 2 * 0.01) / 9)
+    assert reading.groups["F"].mean_absolute == pytest.approx((4 * 0.1 + 3 * 0.2) / 7)
+    sex = result.findings[0]
+    assert sex.mean_score(weights) == pytest.approx((4 * 0.1 + 3 * 0.2 + 2 * 0.01) / 9)
+    assert sex.share_flagged(weights) == pytest.approx(7 / 9)
+    assert sex.share_flagged() == pytest.approx(2 / 3)
+    nobody = replace(result, weights=torch.zeros(4))
+    assert nobody.share_flagged == 0.0
+    assert math.isnan(nobody.readings["sex"]["total"].mean_signed)
+
+
+def test_weights_that_are_all_alike_change_nothing():
+    one, seven = (many_result(weights=torch.full((200,), weight)) for weight in (1.0, 7.0))
+    assert one.share_flagged == pytest.approx(seven.share_flagged)
+    assert one.share_flagged == pytest.approx(many_result(weights=None).share_flagged)
+    assert one.readings["race"]["direct"].mean_signed == pytest.approx(seven.readings["race"]["direct"].mean_signed)
+
+
+def test_signed_contributions_belong_to_the_variable_that_attained_the_score():
+    result = many_result()
+    rows = [n for n in range(196) if n % 5 == 1 and int(result.worst[n]) == 1]  # race=Black, because of race
+    weight = torch.tensor([1.0 + n % 4 for n in rows])
+    expected = float((0.6 * result.signed[rows] * weight).sum() / weight.sum())
+    assert result.effect_by_group["race=Black"]["postcode"] == pytest.approx(expected)
+
+
+def test_limits_are_held_against_everyone_and_against_groups():
+    result = two_variables()  # all four are flagged; of race=A nobody because of race
+    assert result.over_limits({"": 1.0, "race=A": 0.0}) == []
+    assert result.over_limits({"": 0.5, "race=A": 0.0, "race=B": 0.25}) == [
+        "Everyone together: 100.0% flagged, at most 50.0% allowed.",
+        "race=B: 100.0% flagged, at most 25.0% allowed.",
+    ]
+
+
+def test_a_limit_on_people_nobody_could_judge_cannot_be_checked():
+    everybody = torch.ones(4, dtype=torch.bool)
+    result = with_finding(two_variables(), 1, abstained=torch.tensor([False, False, True, False]))
+    assert [result.can_check(name) for name in ("", "race=A", "race=B")] == [True, True, False]
+    assert result.over_limits({"race=B": 0.0}) == []
+    assert not replace(result, abstained=everybody).can_check("")
+
+
+def test_a_limit_on_an_unknown_group_is_refused():
+    with pytest.raises(OptionError, match="no group 'race=D' to hold to a limit; the groups are 'sex=F', 'sex=M'"):
+        two_variables().over_limits({"race=D": 0.1})
+
+
+def test_groups_have_the_delta_of_all_or_their_own():
+    assert (many_result().delta_of("race=Black"), many_result().delta_of("race=White")) == (0.03, 0.05)
+
+
+def test_doubt_and_distance_are_those_of_the_reliability_and_unknown_without_one():
+    result = with_doubt(example_result())
+    assert result.doubt[[0, 37, 39]].tolist() == pytest.approx([0.0, 0.5, 1.0])
+    assert result.distance[[0, 36]].tolist() == [1.0, 4.0]
+    assert result.distance[37:].isnan().all()
+    assert (result.abstain, result.median_distance) == (0.075, 1.0)
+    plain = example_result()
+    assert plain.abstain is plain.doubt is plain.distance is plain.median_distance is None
+    assert plain.share_left_out == 0.0
+
+
+def test_the_median_distance_of_nobody_is_nan():
+    result = with_doubt(example_result(abstained=torch.ones(PEOPLE, dtype=torch.bool)))
+    assert math.isnan(result.median_distance)
+
+
+@pytest.mark.parametrize("result", [example_result(), many_result()], ids=["one variable", "three"])
+def test_frames_have_a_row_per_person_and_the_columns_of_the_file(result: AuditResult):
+    table = result.scores_table()
+    pandas, polars = result.to_pandas(), result.to_polars()
+    assert list(pandas.columns) == polars.columns == table.column_names
+    assert pandas["row_id"].tolist() == polars["row_id"].to_list() == list(range(len(result)))
+    for name in ("score", "flag", "towards", "reason"):
+        expected = table[name].to_pylist()
+        assert polars[name].to_list() == expected
+        assert [
+            None if missing else value for value, missing in zip(pandas[name], pandas[name].isna(), strict=True)
+        ] == (expected)
+
+
+def test_people_who_are_flagged_are_chosen_by_their_column_of_the_frame():
+    result = example_result()
+    frame = result.to_pandas()
+    assert frame["flag"].isna().sum() == 2  # abstained
+    flagged = [n for n in range(38) if abs(float(result.signed[n])) > 0.05]
+    assert frame[frame["flag"]]["row_id"].tolist() == flagged
+    assert frame[~frame["flag"]]["row_id"].tolist() == [n for n in range(38) if n not in flagged]
+
+
+@pytest.mark.parametrize("package", ["pandas", "polars"])
+def test_without_the_package_a_frame_says_what_to_install(package: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingExtraError, match=rf"'{package}' is needed to give a result as a frame.*\[{package}\]'"):
+        getattr(example_result(), f"to_{package}")()
+
+
+def test_groups_are_records_for_a_frame():
+    pandas = pytest.importorskip("pandas")
+    result = many_result()
+    frame = pandas.DataFrame(list(result.groups))
+    assert frame["variable"].tolist() == ["sex"] * 2 + ["race"] * 5 + ["age"] * 3
+    assert frame["mean_signed"].tolist() == [group.mean_signed for group in result.groups]
+
+
+@pytest.mark.parametrize("name", ["scores", "groups", "readings", "features", "proxies"])
+@pytest.mark.parametrize("result", [example_result(), many_result()], ids=["one variable", "three"])
+def test_charts_are_altair_charts_that_vega_lite_knows(result: AuditResult, name: str):
+    chart = getattr(result.charts, name)
+    assert isinstance(chart, alt.TopLevelMixin)
+    assert chart.to_dict()["$schema"].startswith("https://vega.github.io/schema/vega-lite/")
+
+
+def test_charts_of_one_variable_are_those_of_it_alone():
+    result = many_result()
+    (titles, race) = (
+        json.dumps(each.to_dict()) for each in (result.charts.groups, result.charts.for_variable("race").groups)
+    )
+    assert "Latin" in race
+    assert "18 to 33" in titles
+    assert "18 to 33" not in race
+    assert result.charts is result.charts  # figures are made once
+    assert replace(result).charts is not result.charts
+
+
+def test_a_notebook_shows_the_card_of_a_result():
+    assert example_result()._repr_html_() == result_card(example_result())
+
+
+def test_groups_are_named_in_words():
+    group = example_result().groups[0]
+    assert group.name == "sex=Female"
+    assert replace(group, variable="age<25", level="age<25").name == "age<25"
+    assert replace(group, variable="age<25", level="not age<25").name == "not age<25"
+
+
+def test_totals_come_with_the_standard_error_of_the_people_they_were_averaged_over():
+    effect = example_result().features.effect
+    explained = effect.per_person[:30].abs()  # the last ten people were not explained
+    assert effect.people == 30
+    assert effect.error["income"] == pytest.approx(float(explained[:, 0].std() / 30**0.5))
+    drawn = replace(effect, drawn=torch.arange(40) < 10)
+    assert drawn.people == 10
+    assert drawn.total["income"] == pytest.approx(float(explained[:10, 0].mean()))
+
+
+def test_a_class_may_be_called_unknown():
+    finding = replace(many_result().findings[0], group=("Female", "unknown", "Male", "unknown"))
+    assert finding.unknown == 2
+    assert replace(finding, levels=("Female", "Male", "unknown")).unknown == 0
+
+
+def test_the_totals_of_nobody_are_nan_and_those_of_one_person_have_no_error():
+    effect = FeatureEffect(("income", "job"), torch.tensor([[0.1, -0.3], [math.nan, math.nan]]), "integrated gradients")
+    assert effect.people == 1
+    assert effect.total == {"job": pytest.approx(0.3), "income": pytest.approx(0.1)}  # the largest first
+    assert all(math.isnan(error) for error in effect.error.values())
+    nobody = replace(effect, drawn=torch.tensor([False, True]))
+    assert nobody.people == 0
+    assert all(math.isnan(size) for size in nobody.total.values())
+
+
+def test_contrasts_are_counted_over_judged_people():
+    finding = replace(
+        many_result().findings[0],
+        contrasts=("Female", "Male"),
+        towards=("Male", "Male", None, "Female", "away from Male"),
+        abstained=torch.tensor([False, False, False, True, False]),
+    )
+    assert finding.judged == 4
+    assert finding.attained == {"Male": 2, "away from Male": 1}

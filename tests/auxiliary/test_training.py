@@ -1,0 +1,154 @@
+"""Members trained together equal members trained alone; the best weights come back."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from fairfox.auxiliary.mlp import MLP
+from fairfox.auxiliary.training import binary_loss, train
+
+MEMBERS, ROWS, BATCH = 3, 70, 16  # the last minibatch has 6 rows
+
+
+def problem(*, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(ROWS + 30, 4, generator=generator).to(dtype)
+    y = (x[:, 0] + 0.5 * torch.randn(len(x), generator=generator).to(dtype) > 0).to(dtype)
+    return x[:ROWS], y[:ROWS], x[ROWS:], y[ROWS:]
+
+
+def network(members=MEMBERS):
+    return MLP(4, width=8, depth=2, members=members, seed=2).double()
+
+
+def minibatches(seed):
+    """Yield, epoch after epoch, each member's index batches as the loop draws them."""
+    generator = torch.Generator().manual_seed(seed)
+    while True:
+        orders = [torch.randperm(ROWS, generator=generator) for _ in range(MEMBERS)]
+        yield [order.split(BATCH) for order in orders]
+
+
+def train_alone(net, member, *, epochs, patience, seed, rate):
+    """Return a plain network trained by a plain loop, its best validation loss, its best epoch."""
+    x, y, valid_x, valid_y = problem()
+    optimizer = torch.optim.Adam(net.parameters(), lr=rate)
+    log_loss = nn.BCEWithLogitsLoss()
+    best, best_epoch, kept = torch.inf, 0, {}
+    for epoch, orders in zip(range(1, epochs + 1), minibatches(seed), strict=False):
+        for rows in orders[member]:
+            optimizer.zero_grad()
+            log_loss(net(x[rows])[:, 0], y[rows]).backward()
+            optimizer.step()
+        with torch.no_grad():
+            current = float(log_loss(net(valid_x)[:, 0], valid_y))
+        if current < best:
+            best, best_epoch = current, epoch
+            kept = {name: value.clone() for name, value in net.state_dict().items()}
+        elif epoch - best_epoch >= patience:
+            break
+    net.load_state_dict(kept)
+    return net, best, best_epoch
+
+
+def fit(net, *, seed=5, rate=1e-2, epochs=60, patience=3):
+    x, y, valid_x, valid_y = problem()
+    return train(
+        net,
+        x,
+        y,
+        loss=binary_loss,
+        valid_x=valid_x,
+        valid_targets=valid_y,
+        batch_size=BATCH,
+        rate=rate,
+        max_epochs=epochs,
+        patience=patience,
+        seed=seed,
+    )
+
+
+@pytest.mark.parametrize(("epochs", "patience", "rate"), [(2, 3, 1e-2), (60, 3, 1e-2), (60, 1, 3e-2)])
+def test_members_trained_together_equal_each_trained_alone(epochs, patience, rate):
+    net = network()
+    alone = [net.member(m) for m in range(MEMBERS)]
+    history = fit(net, epochs=epochs, patience=patience, rate=rate)
+    _, _, valid_x, _ = problem()
+    for m, one in enumerate(alone):
+        expected, loss, epoch = train_alone(one.train(), m, epochs=epochs, patience=patience, seed=5, rate=rate)
+        torch.testing.assert_close(net(valid_x)[m], expected(valid_x), atol=1e-8, rtol=1e-6)
+        assert history.best_loss[m].item() == pytest.approx(loss, abs=1e-9)
+        assert history.best_epoch[m] == epoch
+    if epochs == 60:  # they stopped early, and not all together: one waited for another without learning on
+        assert len(set(history.best_epoch.tolist())) > 1
+        assert history.epochs == int(history.best_epoch.max()) + patience
+
+
+def test_networks_train_on_one_thread_and_leave_the_number_of_threads_as_it_was():
+    before, inside = torch.get_num_threads(), []
+
+    def loss(outputs, targets):
+        inside.append(torch.get_num_threads())
+        return binary_loss(outputs, targets)
+
+    x, y, valid_x, valid_y = problem()
+    torch.set_num_threads(2)
+    try:
+        train(network(), x, y, loss=loss, valid_x=valid_x, valid_targets=valid_y, max_epochs=1)
+        assert set(inside) == {1}
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_the_best_weights_come_back():
+    net = network()
+    history = fit(net, rate=0.05, patience=8)
+    _, _, valid_x, valid_y = problem()
+    with torch.no_grad():
+        losses = binary_loss(net(valid_x), valid_y.expand(MEMBERS, -1))
+    torch.testing.assert_close(losses, history.best_loss)
+    assert (history.best_epoch < history.epochs).all()
+
+
+def test_a_network_that_never_improves_keeps_its_first_weights():
+    x, y, valid_x, valid_y = problem()
+    net = network(1)
+    before = [p.detach().clone() for p in net.parameters()]
+    history = train(
+        net,
+        x,
+        y,
+        loss=lambda out, targets: binary_loss(out, targets) * torch.nan,
+        valid_x=valid_x,
+        valid_targets=valid_y,
+        patience=2,
+    )
+    assert history.epochs == 2
+    for now, then in zip(net.parameters(), before, strict=True):
+        assert torch.equal(now, then)
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_seed_others():
+    first, second, other = network(), network(), network()
+    fit(first, epochs=2)
+    fit(second, epochs=2)
+    fit(other, epochs=2, seed=6)
+    assert torch.equal(first.weights[0], second.weights[0])
+    assert not torch.equal(first.weights[0], other.weights[0])
+
+
+def test_the_global_generators_are_left_alone():
+    before, numpy_before = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
+    fit(network(), epochs=1)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert np.array_equal(np.random.get_state()[1], numpy_before)  # noqa: NPY002
+
+
+def test_training_works_where_gradients_are_switched_off():
+    net, expected = network(), network()
+    fit(expected, epochs=1)
+    with torch.no_grad():
+        fit(net, epochs=1)
+    assert torch.equal(net.weights[0], expected.weights[0])

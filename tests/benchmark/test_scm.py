@@ -1,0 +1,219 @@
+"""Structural causal models: the counterfactuals are true, and the worlds are as they say."""
+
+import numpy as np
+import pytest
+
+from fairfox.benchmark.scm import Variable, World, choose, uniform
+from fairfox.benchmark.worlds import ADDITIVE, CATEGORICAL_PROXIES, HEAVY_TAILS, LENDING
+from fairfox.errors import OptionError, ShapeError
+
+WORLDS = {world.name: world for world in (LENDING, ADDITIVE, CATEGORICAL_PROXIES, HEAVY_TAILS)}
+every_world = pytest.mark.parametrize("world", WORLDS.values(), ids=WORLDS.keys())
+
+
+def column(table, name):
+    return table[name].to_numpy(zero_copy_only=False)
+
+
+def male(table):
+    return column(table, "sex") == "Male"
+
+
+@every_world
+def test_the_same_seed_gives_the_same_people(world):
+    first, again = world.sample(200, seed=3), world.sample(200, seed=3)
+    assert first.table.equals(again.table)
+    assert first.counterfactual.equals(again.counterfactual)
+
+
+def test_a_seed_gives_the_people_it_has_always_given():
+    first = LENDING.sample(1000, seed=0).table.slice(0, 1).to_pylist()[0]
+    assert first == {
+        "sex": "Female",
+        "savings_rate": pytest.approx(10.6857, abs=1e-4),
+        "debt_ratio": pytest.approx(41.6989, abs=1e-4),
+        "credit_years": pytest.approx(5.9978, abs=1e-4),
+        "sector": "care",
+        "contract": "fixed-term",
+        "income": pytest.approx(32396.3045, abs=1e-4),
+        "tenure_years": pytest.approx(4.8731, abs=1e-4),
+        "leave_months": pytest.approx(32.5659, abs=1e-4),
+        "approved": 0,
+    }
+
+
+@every_world
+def test_everyone_changes_group_and_keeps_what_sex_does_not_act_on(world):
+    people = world.sample(500)
+    assert people.counterfactual.column_names == people.table.column_names
+    assert (male(people.table) != male(people.counterfactual)).all()
+    assert len(people.legitimate) >= 2
+    for name in people.legitimate:
+        assert people.counterfactual[name].equals(people.table[name])
+
+
+@every_world
+def test_the_table_holds_the_observed_columns_with_valid_levels(world):
+    people = world.sample(2000)
+    assert people.table.column_names[0] == "sex"
+    assert "ability" not in people.table.column_names
+    assert set(column(people.table, "sex")) == {"Female", "Male"}
+    assert set(people.y) == {0.0, 1.0}
+    for variable in world.variables:
+        if variable.levels:
+            assert set(column(people.table, variable.name)) == set(variable.levels)
+        elif not variable.latent:
+            assert np.isfinite(column(people.table, variable.name)).all()
+
+
+@every_world
+def test_both_groups_and_both_labels_are_common_and_label_rates_differ(world):
+    people = world.sample(6000)
+    men = male(people.table)
+    assert 0.45 < men.mean() < 0.55
+    rates = people.y[~men].mean(), people.y[men].mean()
+    assert all(0.2 < rate < 0.8 for rate in rates)
+    assert abs(rates[1] - rates[0]) > 0.1
+
+
+def test_additive_groups_differ_by_the_mechanisms_means_and_spread_as_they_say():
+    people = ADDITIVE.sample(40_000, seed=1)
+    men = male(people.table)
+    # variance of salary: ability (0.4 + 0.5 * 0.5)^2, noise of experience 0.5^2, own noise 0.8^2
+    expected = {
+        "aptitude": (0.0, 1.36**0.5),
+        "diligence": (0.0, 1.06**0.5),
+        "experience": (1.0, 1.25**0.5),
+        "salary": (1.1, (0.65**2 + 0.25 + 0.64) ** 0.5),
+        "distance": (-0.8, 1.0),
+    }
+    for name, (shift, spread) in expected.items():
+        values = column(people.table, name)
+        # the difference of two means of 20 000 has a standard error of spread / 100
+        assert values[men].mean() - values[~men].mean() == pytest.approx(shift, abs=0.04 * spread)
+        assert values[men].std() == pytest.approx(spread, rel=0.03)
+        assert values[~men].std() == pytest.approx(spread, rel=0.03)
+
+
+def test_lending_groups_differ_in_category_shares_as_the_mechanism_says():
+    people = LENDING.sample(20_000, seed=2)
+    men, contract = male(people.table), column(people.table, "contract")
+    assert (contract[~men] == "part-time").mean() == pytest.approx(0.38, abs=0.02)
+    assert (contract[men] == "part-time").mean() == pytest.approx(0.10, abs=0.02)
+    # one noise against cumulative shares: 0.28 of the women leave part-time work as men, none of the others enters it
+    moved = column(people.counterfactual, "contract")
+    assert ((contract == "part-time") & (moved != "part-time"))[~men].mean() == pytest.approx(0.28, abs=0.02)
+    assert not ((contract != "part-time") & (moved == "part-time"))[~men].any()
+
+
+def test_heavy_tails_multiply_by_sex():
+    people = HEAVY_TAILS.sample(2000)
+    men = male(people.table)
+    ratio = column(people.counterfactual, "speeding")[~men] / column(people.table, "speeding")[~men]
+    np.testing.assert_allclose(ratio, 1.7)
+    values = column(people.table, "yearly_km")
+    assert values.max() > 5 * values.mean()
+
+
+def test_choose_takes_the_category_whose_share_holds_the_noise():
+    noise = np.array([0.0, 0.24, 0.25, 0.74, 0.75, 0.99])
+    np.testing.assert_array_equal(choose(noise, 1.0, 2.0, 1.0), [0, 0, 1, 1, 2, 2])
+    # one weight per person: the first category has all of the last person's share
+    np.testing.assert_array_equal(choose(noise, np.array([1, 1, 1, 1, 1, 1e9]), 2.0, 1.0), [0, 0, 1, 1, 2, 0])
+
+
+def test_a_world_of_ones_own_needs_functions_only():
+    def sex(noise):
+        return (noise < 0.2).astype(float)
+
+    def height(sex, noise):
+        return 165.0 + 13.0 * sex + 7.0 * noise
+
+    def picked(height, noise):
+        return (noise < (height > 175.0)).astype(float)
+
+    variables = (
+        Variable("sex", sex, uniform, ("Female", "Male")),
+        Variable("height", height),
+        Variable("picked", picked, uniform),
+    )
+    people = World("team", variables, label="picked").sample(5000)
+    assert len(people) == 5000
+    assert people.descendants == ("height",)
+    assert people.legitimate == ()
+    assert male(people.table).mean() == pytest.approx(0.2, abs=0.03)
+    np.testing.assert_array_equal(people.y == 1.0, column(people.table, "height") > 175.0)
+    assert variables[2].parents == ("height",)
+
+
+def family():
+    """A world with every kind of protected variable: a child's class depends on that of its parent."""
+    variables = (
+        Variable("wealth", lambda noise: noise, latent=True),
+        Variable("race", lambda noise: choose(noise, 1.0, 1.0, 1.0), uniform, ("a", "b", "c")),
+        Variable("migrant", lambda race, noise: (noise < 0.3 * race).astype(float), uniform, ("no", "yes")),
+        Variable("age", lambda wealth, noise: 40.0 + 5.0 * wealth + 10.0 * noise),
+        Variable("height", lambda noise: noise),
+        Variable("income", lambda race, migrant, age, noise: 10.0 * race - 3.0 * migrant + 0.5 * age + noise),
+        Variable("hired", lambda income, noise: (income + noise > 30.0).astype(float)),
+    )
+    return World("family", variables, label="hired", protected=("race", "migrant", "age"))
+
+
+def test_protected_variables_are_no_features_and_what_none_of_them_acts_on_is_legitimate():
+    people = family().sample(10)
+    assert people.table.column_names == ["race", "migrant", "age", "height", "income", "hired"]
+    assert people.features == ("height", "income")
+    assert people.descendants == ("income",)
+    assert people.legitimate == ("height",)
+
+
+def test_as_if_sets_one_variable_and_holds_the_other_protected_ones():
+    people = family().sample(400)
+    moved = people.as_if({"race": "c"})
+    assert set(column(moved, "race")) == {"c"}
+    for name in ("migrant", "age", "height"):  # who migrated depends on race, and stays all the same
+        assert moved[name].equals(people.table[name])
+    # 10 per class on the way to the third
+    steps = 2.0 - people.values["race"]
+    np.testing.assert_allclose(column(moved, "income") - column(people.table, "income"), 10.0 * steps, atol=1e-9)
+
+
+def test_as_if_moves_a_number_by_as_much_as_is_asked_for():
+    people = family().sample(400)
+    age = column(people.table, "age")
+    moved = people.as_if({"age": age + age.std()})
+    np.testing.assert_allclose(column(moved, "age"), age + age.std())
+    expected = column(people.table, "income") + 0.5 * age.std()
+    np.testing.assert_allclose(column(moved, "income"), expected, atol=1e-9)
+    assert set(column(people.as_if({"age": 40.0}), "age")) == {40.0}
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "message"),
+    [
+        ({"height": 1.0}, OptionError, "'height' is not protected here; change 'race' or 'migrant' or 'age'"),
+        ({"race": "d"}, OptionError, "'race' is never 'd'; its levels are a, b, c"),
+        ({"race": 1}, OptionError, "'race' is never '1'; its levels are a, b, c"),
+        ({"age": np.zeros(4)}, ShapeError, "4 values of 'age' for 5 people; give one for all or one each"),
+    ],
+)
+def test_a_change_that_makes_no_sense_is_refused(changes, kind, message):
+    with pytest.raises(kind, match=message):
+        family().sample(5).as_if(changes)
+
+
+def test_many_groups_have_no_single_counterfactual():
+    with pytest.raises(OptionError, match="The world 'family' has no single other group; ask as_if for one"):
+        _ = family().sample(5).counterfactual
+
+
+def test_a_variable_before_its_parents_is_refused():
+    late = (Variable("weight", lambda height, noise: height + noise), Variable("height", lambda noise: noise))
+    with pytest.raises(OptionError, match="'weight' depends on 'height', which does not come before it"):
+        World("disordered", late, label="weight", protected=("height",))
+
+
+def test_a_protected_variable_that_is_no_variable_is_refused():
+    with pytest.raises(OptionError, match="No variable is named 'sex'; protected ones must be among the variables"):
+        World("sexless", (Variable("height", lambda noise: noise),), label="height")

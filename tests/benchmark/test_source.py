@@ -1,0 +1,196 @@
+"""A table made into a source of generated people: its rows, its score, its refusals."""
+
+import logging
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pandas
+import polars
+import pytest
+import torch
+
+from fairfox.benchmark import source
+from fairfox.benchmark.generator import SyntheticBias
+from fairfox.benchmark.source import PAPER_SETTINGS, SourceModel, SourceSettings, generator_score, source_of, tune
+from fairfox.data.datasets import load_credit
+from fairfox.errors import ColumnError, DataError, OptionError
+from tests.benchmark.tables import SHORT, SMALL, model, table
+
+easy = cache(lambda: model(shift=6.0))
+hard = cache(lambda: model(shift=0.0))
+
+
+def test_sampled_rows_are_mode_probabilities_with_the_classes_of_the_table():
+    x, labels = easy().sample(4000, seed=1)
+    torch.testing.assert_close(x.sum(1), torch.full((4000,), 3.0))  # three features
+    torch.testing.assert_close(labels.double().mean(), table().y.double().mean(), atol=0.03, rtol=0)
+    assert easy().columns == ("f0 mode 1", "f0 mode 2", "f1 mode 1", "f1 mode 2", "f2 mode 1", "f2 mode 2")
+
+
+def test_an_easy_table_scores_high_and_one_without_a_relation_scores_lower():
+    assert generator_score(easy(), repeats=1) > 0.8
+    assert generator_score(hard(), repeats=1) < 0.62
+
+
+def test_a_collapsed_generator_is_refused_with_the_reason():
+    with pytest.raises(DataError, match=r"collapsed: within a class .* lower kl_weight \(50\)"):
+        model(replace(SMALL, kl_weight=50.0))
+
+
+def test_it_is_restored_from_what_it_says_about_itself():
+    again = SourceModel.restored(easy().description(), easy().tensors())
+    assert torch.equal(again.sample(10, seed=2)[0], easy().sample(10, seed=2)[0])
+    assert (again.settings, again.names, again.levels, again.rows) == (SMALL, ("f0", "f1", "f2"), (0.0, 1.0), 400)
+
+
+def test_tuning_keeps_the_settings_that_tell_the_label_best(monkeypatch, caplog):
+    usable = replace(SMALL, kl_weight=0.1)
+    candidates = [replace(usable, modes=3), usable, replace(SMALL, kl_weight=50.0)]
+    # by fit: the first one has the best single fit, the second the best mean; the third has collapsed
+    scores = dict(zip(candidates, ([0.94, 0.5], [0.9, 0.8], [0.95, 0.95]), strict=True))
+    drawn = iter(candidates)
+    monkeypatch.setattr(source, "_drawn", lambda generator: next(drawn))
+    monkeypatch.setattr(source, "generator_score", lambda model, seed, **options: scores[model.settings][seed - 5])
+    with caplog.at_level("INFO", logger="fairfox"):
+        assert tune(table(rows=150), trials=3, fits=2, seed=5) == usable
+    assert [line.split(" score ")[1][:5] for line in caplog.messages if "SourceSettings" in line] == [
+        "0.720",
+        "0.850",
+        "0.950",
+    ]
+    assert "left out, as rows vary too little" in caplog.messages[-1]
+
+
+def test_tuning_refuses_when_every_candidate_collapsed(monkeypatch):
+    monkeypatch.setattr(source, "_drawn", lambda generator: replace(SMALL, kl_weight=50.0))
+    with pytest.raises(DataError, match="None of 1 settings"):
+        tune(table(rows=100), trials=1, fits=1)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (replace(table(), y=None), "no label"),
+        (replace(table(), y=torch.full((400,), float("nan"))), "missing"),
+        (replace(table(), y=torch.zeros(400)), "1 value"),
+        (replace(table(), y=torch.arange(400)), "rarest in 1 row"),
+    ],
+    ids=["no label", "missing label", "one class", "a class per row"],
+)
+def test_tables_that_cannot_be_a_source_are_refused(data, message):
+    with pytest.raises(DataError, match=message):
+        SourceModel.fit(data, SMALL, training=SHORT)
+
+
+def test_categories_are_refused():
+    data = table()
+    category = replace(data.features[0], kind="categorical", levels=("a",))
+    with pytest.raises(DataError, match="'f0' is a category"):
+        SourceModel.fit(replace(data, features=(category, *data.features[1:])), SMALL)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"depth": 0}, "depth is 0; expected a whole number of at least 1"),
+        ({"depth": 1.5}, r"depth is 1\.5"),
+        ({"width": "64"}, "width is '64'"),
+        ({"latent": True}, "latent is True"),
+        ({"kl_weight": 0}, "kl_weight is 0; expected a number above 0"),
+        ({"kl_weight": float("inf")}, "kl_weight is inf"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(options, message):
+    with pytest.raises(OptionError, match=message):
+        SourceSettings(**options)
+
+
+def test_tuning_needs_whole_numbers_of_trials_and_fits():
+    with pytest.raises(OptionError, match="trials is 0"):
+        tune(table(), trials=0)
+    with pytest.raises(OptionError, match=r"fits is 1\.5"):
+        tune(table(), fits=1.5)
+
+
+@pytest.mark.slow
+def test_german_credit_scores_about_what_the_paper_says(data_file):
+    data_file("pmlb_credit_g.tsv.gz")
+    found = SourceModel.fit(load_credit(), PAPER_SETTINGS["credit"], seed=0)
+    assert generator_score(found) == pytest.approx(0.657, abs=0.1)  # one fit; seeds differ by 0.02 (standard deviation)
+    assert found.spread >= 0.5
+
+
+# --- any table as a source ------------------------------------------------------------------------------------------
+
+COLUMNS = {
+    "age": [31, 45, 28, 60],
+    "town": ["Ulm", "Bonn", "Ulm", "Kiel"],
+    "income": [2.5, 3.0, 1.5, 4.0],
+    "paid": ["yes", "no", "yes", "no"],
+}
+
+
+def csv(folder):
+    path = folder / "people.csv"
+    pandas.DataFrame(COLUMNS).to_csv(path, index=False)
+    return path
+
+
+@pytest.mark.parametrize("kind", [pandas.DataFrame, polars.DataFrame, None], ids=["pandas", "polars", "csv"])
+def test_numbers_become_features_and_texts_classes_by_alphabet(kind, tmp_path):
+    source = source_of(kind(COLUMNS) if kind else csv(tmp_path), label="paid")
+    assert source.names == ("age", "income")
+    assert source.x.tolist() == [[31, 2.5], [45, 3.0], [28, 1.5], [60, 4.0]]  # in their own units
+    assert source.y.tolist() == [1, 0, 1, 0]
+    assert source.c.shape == (4, 0)
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [([1, 2, 1, 2], [1, 2, 1, 2]), ([True, False, True, False], [1, 0, 1, 0]), ([0.5, 1.5, 2.5, 0.5],) * 2],
+    ids=["whole numbers", "booleans", "numbers"],
+)
+def test_numbers_stay_labels_as_they_are(labels, expected):
+    assert source_of(pandas.DataFrame(COLUMNS | {"paid": labels}), label="paid").y.tolist() == expected
+
+
+def test_columns_that_are_left_out_are_logged(caplog):
+    with caplog.at_level(logging.INFO, logger="fairfox"):
+        source_of(pandas.DataFrame(COLUMNS), label="paid")
+    assert caplog.messages == ["Columns that hold no numbers are left out: town"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "options", "error", "message"),
+    [
+        ({}, {"label": "payed"}, ColumnError, "no column 'payed'. Did you mean 'paid'"),
+        ({}, {"label": "paid", "columns": ["aeg"]}, ColumnError, "Did you mean 'age'"),
+        ({}, {"label": "paid", "columns": ["town"]}, DataError, "Column 'town' holds no numbers"),
+        ({}, {"label": "paid", "columns": ["paid"]}, OptionError, "not the label 'paid'"),
+        ({}, {"label": "paid", "columns": ["age", "age"]}, OptionError, "none twice"),
+        ({}, {"label": "paid", "columns": []}, OptionError, "name one or more"),
+        ({"age": [31, None, 28, 60]}, {"label": "paid"}, DataError, r"Column 'age' misses 1 value\(s\); drop"),
+        ({"paid": ["yes", None, "no", None]}, {"label": "paid"}, DataError, r"Column 'paid' misses 2 value\(s\)"),
+        ({"age": list("abcd"), "income": list("abcd")}, {"label": "paid"}, DataError, "no column of numbers beside"),
+    ],
+)
+def test_what_cannot_be_read_as_a_source_is_refused(changed, options, error, message):
+    with pytest.raises(error, match=message):
+        source_of(pandas.DataFrame(COLUMNS | changed), **options)
+
+
+def test_two_tables_of_ones_own_are_fused():
+    generator = np.random.default_rng(0)
+    clinic = pandas.DataFrame({"dose": generator.normal(size=120), "sex": generator.choice(["m", "f"], 120)})
+    clinic["height"] = 165 + 12 * (clinic["sex"] == "m") + generator.normal(size=120)
+    bank = polars.DataFrame({"debt": generator.normal(size=120), "repaid": generator.integers(0, 2, 120)})
+    small = SourceSettings(modes=2, width=32, depth=1)
+    fused = SyntheticBias(settings=(small, small))
+    people = fused.fit(source_of(clinic, label="sex"), source_of(bank, label="repaid")).sample(50, bias=0.5)
+    assert people.names == tuple(
+        f"{side}: {name} mode {mode}"
+        for side, name in (("c", "dose"), ("c", "height"), ("y", "debt"))
+        for mode in (1, 2)
+    )
+    assert torch.isfinite(people.x).all()

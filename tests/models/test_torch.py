@@ -1,0 +1,333 @@
+import zipfile
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from populations import people, table_of
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+import fairfox
+from fairfox.data.encoding import fit_encoding
+from fairfox.data.table import load_table
+from fairfox.errors import DataError, FairfoxError, FileError, ModelError, OptionError, UntrustedModelError
+from fairfox.models.loading import load_model
+from fairfox.models.protocol import Output
+from fairfox.models.torch import TorchModel, save_mlp
+
+NUMBERS = fit_encoding(load_table(people()), protected=["sex"], drop=["job"], dtype=torch.float64)
+X = NUMBERS.encode(load_table(people())).x
+
+
+def first_column(x: Tensor) -> Tensor:
+    return x[:, :1]
+
+
+def test_a_module_receives_the_columns_in_their_own_units():
+    assert torch.equal(TorchModel(first_column, decoder=NUMBERS)(X)[:, 0], torch.tensor(people()["income"]))
+
+
+def test_an_encoded_module_receives_x_itself():
+    assert torch.equal(TorchModel(first_column, decoder=NUMBERS, encoded=True)(X), X[:, :1])
+    assert torch.equal(TorchModel(first_column)(X), X[:, :1])
+
+
+def test_autograd_sees_through_the_scaling():
+    x = X[:5].clone().requires_grad_()
+    (grad,) = torch.autograd.grad(TorchModel(first_column, decoder=NUMBERS)(x).sum(), x)
+    torch.testing.assert_close(grad[:, 0], torch.full((5,), NUMBERS.features[0].scale, dtype=torch.float64))
+    assert torch.equal(grad[:, 1:], torch.zeros(5, 2).double())
+
+
+def test_blocks_are_projected_in_front_of_the_module():
+    table = table_of(job=["a", "b", "a"])
+    encoding = fit_encoding(table, protected=["c"])
+    model = TorchModel(first_column, decoder=encoding, encoded=True)
+    assert model(torch.tensor([[3.0, 1.0], [-1.0, 0.5]])).tolist() == [[0.75], [0.0]]
+
+
+def test_a_module_in_training_mode_is_copied_and_left_alone():
+    module = nn.Sequential(nn.Dropout(0.9), nn.Linear(3, 1)).train()
+    model = TorchModel(module)
+    assert module.training
+    assert model.module is not module
+    assert torch.equal(model(X), model(X))
+
+
+def test_inputs_follow_the_module_and_predictions_follow_x():
+    single, double = nn.Linear(3, 1).eval(), nn.Linear(3, 1).double().eval()
+    assert TorchModel(single)(X).dtype == torch.float64
+    assert TorchModel(double)(X.float()).dtype == torch.float32
+
+
+def test_text_where_the_module_needs_numbers_is_refused():
+    table = load_table(people())
+    encoding = fit_encoding(table, protected=["sex"])
+    with pytest.raises(DataError, match="Column 'job' holds text such as 'clerk', and the model takes a matrix"):
+        TorchModel(first_column, decoder=encoding)(encoding.encode(table).x)
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (
+            nn.Linear(7, 1).eval(),
+            r"failed on a \(120, 3\) tensor with columns income, age, debt: .*; drop what it does not",
+        ),
+        (lambda x: x.numpy(), "returned ndarray; expected a tensor with one row per individual"),
+        (lambda x: (x, x), "returned tuple; expected a tensor"),
+        (lambda x: x.mean(), "returned a single number for 120 individuals; return one row each, in order"),
+        (lambda x: x[1:, :1], "returned 119 predictions for 120 individuals; return one row each, in order"),
+    ],
+)
+def test_what_is_no_prediction_is_refused(function: object, message: str):
+    with pytest.raises(ModelError, match=message):
+        TorchModel(function, decoder=NUMBERS).raw(X)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("encoded", [True, False])
+@pytest.mark.parametrize("bias", [True, False])
+def test_the_first_layer_and_the_rest_are_the_model(encoded: bool, bias: bool):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(3, 4, bias=bias), nn.Tanh(), nn.Linear(4, 1)).double().eval()
+    if not encoded:
+        net[0].weight.data *= 1e-3  # incomes are thousands
+    model = TorchModel(net, decoder=NUMBERS, encoded=encoded, output=Output("logit"))
+    assert model.first_affine is not None
+    weight, shift, rest = model.first_affine
+    torch.testing.assert_close(rest(X @ weight.T + shift), model(X))
+
+
+def test_other_models_have_no_first_layer():
+    table = load_table(people())
+    blocks = fit_encoding(table, protected=["sex"])
+    net = nn.Sequential(nn.Linear(3, 1)).eval()
+    assert TorchModel(first_column).first_affine is None
+    assert TorchModel(nn.Sequential(nn.ReLU(), nn.Linear(3, 1)).eval()).first_affine is None
+    assert TorchModel(net, decoder=blocks, encoded=True).first_affine is None  # projecting blocks is not affine
+
+
+def test_chains_within_chains_are_taken_apart_and_those_with_hooks_are_not():
+    inner = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1))
+    nested, flat = (
+        TorchModel(nn.Sequential(nn.Sequential(), inner, nn.Sigmoid())),
+        TorchModel(nn.Sequential(*inner, nn.Sigmoid())),
+    )
+    x = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
+    for model in (nested, flat):
+        assert model.first_affine is not None
+        weight, bias, rest = model.first_affine
+        torch.testing.assert_close(rest(x @ weight.T + bias), model(x))
+        assert [type(layer) for layer in rest.layers] == [nn.ReLU, nn.Linear, nn.Sigmoid]
+    inner.register_forward_hook(lambda module, args, out: 2 * out)
+    assert TorchModel(nn.Sequential(inner, nn.Sigmoid())).first_affine is None
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def network(*sizes: int) -> nn.Sequential:
+    with torch.random.fork_rng():  # the same weights whatever ran before
+        torch.manual_seed(0)
+        layers = [layer for i, o in pairwise(sizes) for layer in (nn.Linear(i, o), nn.ReLU())]
+    return nn.Sequential(*layers[:-1])
+
+
+# --- safetensors ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sizes", [(3, 1), (3, 8, 1), (4, 5, 6, 2)])
+def test_a_network_comes_back_from_its_file_with_probabilities(tmp_path: Path, sizes: tuple[int, ...]):
+    net = network(*sizes)
+    save_mlp(net, tmp_path / "net.safetensors")
+    model = load_model(str(tmp_path / "net.safetensors"))
+    x = torch.randn(5, sizes[0], generator=torch.Generator().manual_seed(0))
+    expected = net(x).sigmoid() if sizes[-1] == 1 else net(x).softmax(1)
+    assert isinstance(model, nn.Sequential)
+    assert not model.training
+    torch.testing.assert_close(model(x), expected)
+
+
+def test_loading_a_network_leaves_the_global_generator_alone(tmp_path: Path):
+    save_mlp(network(3, 4, 1), tmp_path / "net.safetensors")
+    before = torch.get_rng_state()
+    load_model(str(tmp_path / "net.safetensors"))
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_a_network_whose_file_begins_like_a_pickle_is_read(tmp_path: Path):
+    net = network(2, 2, 1)
+    path = tmp_path / "net.safetensors"
+    save_mlp(net, path)
+    for room in range(600):  # the file begins with the length of its header: 640 is 0x80 0x02, as a pickle does
+        save_file(net.state_dict(), path, metadata={"note": "x" * room})
+        if path.read_bytes()[:2] == b"\x80\x02":
+            break
+    assert path.read_bytes()[:2] == b"\x80\x02"
+    assert isinstance(load_model(str(path)), nn.Sequential)
+
+
+def test_a_network_that_cannot_be_declared_is_not_saved(tmp_path: Path):
+    path = tmp_path / "net.safetensors"
+    with pytest.raises(
+        OptionError, match=r"The network is Linear, Tanh, Linear; only Linear, ReLU, ..., Linear can be"
+    ):
+        save_mlp(nn.Sequential(nn.Linear(1, 1), nn.Tanh(), nn.Linear(1, 1)), path)
+    with pytest.raises(OptionError, match="returns is 'odds'; expected one of logit, probability, value"):
+        save_mlp(network(1, 1), path, returns="odds")
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("declared", "message"),
+    [
+        (None, "'net.safetensors' has no 'net.json' or 'net.toml' beside it; declare the architecture there"),
+        ("{", "'net.json' does not declare an architecture: expected kind, sizes, returns"),
+        ("[1]", "'net.json' does not declare an architecture"),
+        ('{"kind": "mlp"}', "'net.json' does not declare an architecture"),
+        (
+            '{"kind": "forest", "sizes": [3, 1]}',
+            "'net.json' declares an unknown architecture; fairfox knows kind 'mlp'",
+        ),
+        ('{"kind": "mlp", "sizes": [3]}', "'net.json' declares an unknown architecture"),
+        ('{"kind": "mlp", "sizes": [3, 0]}', "'net.json' declares an unknown architecture"),
+        ('{"kind": "mlp", "sizes": [3, 1], "activation": "tanh"}', "'net.json' declares an unknown architecture"),
+        ('{"kind": "mlp", "sizes": [3, 1], "returns": "odds"}', "declares returns 'odds'; expected one of logit"),
+        ('{"kind": "mlp", "sizes": [3, 9, 1]}', "'net.safetensors' does not hold the network declared in 'net.json'"),
+        ('{"kind": "mlp", "sizes": [3, 1000000000000]}', "does not hold the network declared in 'net.json'"),
+    ],
+)
+def test_a_declaration_that_does_not_fit_is_refused(tmp_path: Path, declared: str | None, message: str):
+    save_mlp(network(3, 1), tmp_path / "net.safetensors")
+    beside = tmp_path / "net.json"
+    beside.unlink() if declared is None else beside.write_text(declared)
+    with pytest.raises(FileError, match=message):
+        load_model(str(tmp_path / "net.safetensors"))
+
+
+@pytest.mark.parametrize("keep", [0, 4, 40, -8])
+def test_damaged_safetensors_are_refused(tmp_path: Path, keep: int):
+    path = tmp_path / "net.safetensors"
+    save_mlp(network(3, 1), path)
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(FileError, match=r"'net.safetensors' (is damaged: its header claims|does not hold the network)"):
+        load_model(str(path))
+
+
+def test_the_architecture_may_be_declared_in_toml(tmp_path: Path):
+    net = network(3, 4, 1)
+    save_mlp(net, tmp_path / "net.safetensors", returns="value")
+    (tmp_path / "net.json").unlink()
+    (tmp_path / "net.toml").write_text('kind = "mlp"\nsizes = [3, 4, 1]\nreturns = "value"\n')
+    model = load_model(str(tmp_path / "net.safetensors"))
+    assert isinstance(model, nn.Sequential)
+    assert torch.equal(model(torch.ones(1, 3)), net(torch.ones(1, 3)))
+
+
+# --- what torch writes ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[nn.Module, Path]:
+    net = nn.Sequential(network(3, 4, 1), nn.Sigmoid())
+    path = tmp_path_factory.mktemp("exported") / "net.pt2"
+    rows = {0: torch.export.Dim("rows")}
+    torch.export.save(torch.export.export(net, (torch.ones(2, 3),), dynamic_shapes=(rows,)), path)
+    return net, path
+
+
+@pytest.mark.parametrize("rows", [1, 2, 7])
+def test_an_exported_network_needs_trust_and_answers_as_before(exported: tuple[nn.Module, Path], rows: int):
+    net, path = exported
+    with pytest.raises(UntrustedModelError, match=r"'net.pt2' is a torch.export archive .* add --trust-model"):
+        load_model(str(path))
+    model: Any = load_model(str(path), trust=True)
+    x = torch.randn(rows, 3, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    torch.testing.assert_close(model(x), net(x))
+    assert torch.autograd.grad(model(x).sum(), x)[0].abs().sum() > 0
+
+
+@pytest.mark.parametrize("test", ["rank", "faux"])
+def test_networks_from_files_are_audited_as_they_were_before(
+    exported: tuple[nn.Module, Path], scripted: tuple[nn.Module, Path], test: str
+):
+    table = people(60)[["sex", "income", "age", "debt"]].assign(income=lambda t: t["income"] / 1000)
+    for net, path in (exported, scripted):
+        model = load_model(str(path), trust=True)
+        found, expected = (
+            fairfox.audit(m, table, protected="sex", test=test, refits=1, folds=2).scores for m in (model, net)
+        )
+        torch.testing.assert_close(found, expected)
+
+
+def rewritten(source: Path, target: Path, changes: dict[str, bytes | None], *, squeeze: bool = False) -> Path:
+    """Write an archive with some members changed, added or (None) left out."""
+    with zipfile.ZipFile(source) as old:
+        members = {name: old.read(name) for name in old.namelist()} | changes
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED if squeeze else zipfile.ZIP_STORED) as new:
+        for name, content in members.items():
+            if content is not None:
+                new.writestr(name, content)
+    return target
+
+
+def test_an_archive_that_is_written_again_is_read(exported: tuple[nn.Module, Path], tmp_path: Path):
+    net, path = exported
+    model: Any = load_model(str(rewritten(path, tmp_path / "net.pt2", {})), trust=True)
+    torch.testing.assert_close(model(torch.ones(2, 3)), net(torch.ones(2, 3)))
+
+
+def test_an_exported_program_that_is_damaged_is_refused(exported: tuple[nn.Module, Path], tmp_path: Path):
+    path = rewritten(exported[1], tmp_path / "net.pt2", {"net/models/model.json": b"{}"})
+    with pytest.raises(FileError, match=r"'net.pt2' is no torch.export file that torch can read"):
+        load_model(str(path), trust=True)
+
+
+@pytest.mark.parametrize("keep", [0, 100, -40, -1])
+def test_an_exported_program_that_is_cut_short_is_refused(exported: tuple[nn.Module, Path], tmp_path: Path, keep: int):
+    path = tmp_path / "net.pt2"
+    path.write_bytes(exported[1].read_bytes()[:keep])
+    with pytest.raises(FairfoxError, match=r"'net.pt2' is (no zip archive, or a damaged one|not an archive of)"):
+        load_model(str(path), trust=True)
+
+
+@pytest.fixture(scope="module")
+def scripted(tmp_path_factory: pytest.TempPathFactory) -> tuple[nn.Module, Path]:
+    net = network(3, 4, 1)
+    path = tmp_path_factory.mktemp("scripted") / "net.pt"
+    with pytest.warns(DeprecationWarning, match="is deprecated"):
+        torch.jit.save(torch.jit.trace(net, torch.ones(2, 3)), path)
+    return net, path
+
+
+def test_torchscript_needs_trust_and_answers_as_before(scripted: tuple[nn.Module, Path]):
+    net, path = scripted
+    with pytest.raises(UntrustedModelError, match=r"'net.pt' is a TorchScript archive .* add --trust-model"):
+        load_model(str(path))
+    model: Any = load_model(str(path), trust=True)
+    torch.testing.assert_close(model(torch.ones(5, 3)), net(torch.ones(5, 3)))
+
+
+def test_damaged_torchscript_is_refused(scripted: tuple[nn.Module, Path], tmp_path: Path):
+    with zipfile.ZipFile(scripted[1]) as archive:
+        name = next(name for name in archive.namelist() if name.endswith("data.pkl"))
+    path = rewritten(scripted[1], tmp_path / "net.pt", {name: b"?"})
+    with pytest.raises(FileError, match=r"'net.pt' is no TorchScript file that torch can read"):
+        load_model(str(path), trust=True)
+
+
+def test_a_saved_module_needs_trust(tmp_path: Path):
+    net = network(3, 1)
+    torch.save(net, tmp_path / "net.pth")
+    with pytest.raises(UntrustedModelError, match=r"'net.pth' is a torch.save file .* add --trust-model"):
+        load_model(str(tmp_path / "net.pth"))
+    model: Any = load_model(str(tmp_path / "net.pth"), trust=True)
+    assert torch.equal(model(torch.ones(2, 3)), net(torch.ones(2, 3)))
+
+
+def test_weights_without_their_network_are_refused(tmp_path: Path):
+    torch.save(network(3, 1).state_dict(), tmp_path / "net.ckpt")
+    with pytest.raises(OptionError, match=r"'net.ckpt' holds a OrderedDict, not a module; build the network in a"):
+        load_model(str(tmp_path / "net.ckpt"), trust=True)

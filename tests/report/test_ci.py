@@ -1,0 +1,251 @@
+"""junit.xml and summary.md as readers see them that are not ours."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from junitparser import Failure, JUnitXml, Skipped, TestSuite
+from lxml import etree, html
+from markdown_it import MarkdownIt
+
+from fairfox.findings import NextSteps, Step
+from fairfox.report.ci import as_text, junit_xml, lines_markdown, pair_junit, summary_markdown
+from fairfox.report.sentences import CaseOutcome
+from fairfox.report.text import make_table
+from fairfox.result import AuditResult
+from fairfox.statistics.verdict import Verdict, Word
+from tests.support import example_result, many_result, with_finding, without_sign
+
+HOSTILE = '<script>alert(1)</script> & "><img src=x onerror=alert(1)> \x00\x1b\ud800]]>'
+NAMES = [
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "a|b",
+    "`code`",
+    "*a* _b_ ~~c~~",
+    "[x](http://y)",
+]
+NAMES += [
+    "![x](y)",
+    "# title",
+    "1. one",
+    "- item",
+    "+ item",
+    "===",
+    "---",
+    "&lt;b&gt; &amp; &#60;",
+    "<!-- gone",
+    "\\|",
+    "$x$",
+]
+NAMES += [
+    "a\\",
+    "trailing`",
+    "@team",
+    "#12",
+    "www.example.org",
+    "https://example.org/a_b",
+    "Female & Black",
+    "<a@b.org>",
+]
+FAILS = Verdict("fails", "19 of 38 people are surely over delta.", 0.05, 38, 19, 25, 0.001, 1.0, variable="sex")
+
+
+def suite_of(result: AuditResult) -> TestSuite:
+    """Return the only suite of an audit's file."""
+    (suite,) = JUnitXml.fromstring(junit_xml(result).encode())
+    return suite
+
+
+def judged(word: Word, p_fails: float = 1.0, variable: str = "sex") -> Verdict:
+    return Verdict(word, f"This is why it {word}.", 0.05, 38, 19, 25, p_fails, 1.0, variable=variable)
+
+
+def many(*verdicts: Verdict) -> AuditResult:
+    result = many_result()
+    for place, one in enumerate(verdicts):
+        result = with_finding(result, place, verdict=one)
+    return result
+
+
+@pytest.mark.parametrize(("word", "kind"), [("fails", [Failure]), ("passes", []), ("cannot tell", [Skipped])])
+def test_the_case_of_a_variable_ends_as_the_verdict_says(word: Word, kind: list[type]):
+    suite = suite_of(with_finding(example_result(), verdict=judged(word, 0.001 if word == "fails" else 1.0)))
+    (case,) = suite
+    assert case.name == "sex"
+    assert [type(each) for each in case.result] == kind
+    assert all(f"This is why it {word}." in each.message for each in case.result)
+    assert (suite.tests, suite.failures, suite.skipped, suite.errors) == (1, word == "fails", word == "cannot tell", 0)
+
+
+def test_a_failure_tells_what_the_report_tells():
+    result = with_finding(example_result(), verdict=judged("fails", 0.001))
+    (case,) = suite_of(result)
+    assert "23 of 38 people (60.5 %) are flagged" in case.result[0].text
+    assert case.result[0].message.startswith("The model fails. ")
+
+
+def test_a_test_without_interval_cannot_tell():
+    (case,) = suite_of(example_result())
+    assert [type(each) for each in case.result] == [Skipped]
+    assert "no interval" in case.result[0].message
+
+
+def test_every_variable_and_every_limit_is_a_case():
+    cases = {case.name: case for case in suite_of(many_result())}
+    assert list(cases) == [
+        *("sex", "race", "age"),
+        "at most 60.0 % of everyone flagged",
+        "at most 50.0 % of race=Black flagged",
+    ]
+    assert cases["at most 60.0 % of everyone flagged"].result == []  # 39.8 % are
+    over = cases["at most 50.0 % of race=Black flagged"].result
+    assert [type(each) for each in over] == [Failure]
+    assert over[0].message == "Over the limit: race=Black: 100.0% flagged, at most 50.0% allowed."
+
+
+def test_a_limit_that_nobody_can_be_held_to_is_skipped():
+    result = many_result()
+    race = result.findings[1]
+    gone = race.abstained | race.abstained.new_tensor([level == "Black" for level in race.group])
+    (case,) = (case for case in suite_of(with_finding(result, 1, abstained=gone)) if "race=Black" in case.name)
+    assert [type(each) for each in case.result] == [Skipped]
+    assert case.result[0].message == "The limit cannot be checked: nobody of race=Black could be judged."
+
+
+def test_one_of_three_variables_fails_only_where_their_number_is_allowed_for():
+    # Holm: 0.04 times three variables is above 0.05, 0.001 times three is not
+    passes = [judged("passes", variable=name) for name in ("race", "age")]
+    outcomes = [
+        [[type(each) for each in case.result] for case in list(suite_of(many(judged("fails", p), *passes)))[:3]]
+        for p in (0.04, 0.001)
+    ]
+    assert outcomes == [[[Skipped], [], []], [[Failure], [], []]]
+
+
+def test_two_audits_are_two_suites_whose_cases_do_not_share_a_name():
+    fails, passes = (with_finding(example_result(), verdict=judged(word, 0.001)) for word in ("fails", "passes"))
+    suites = list(JUnitXml.fromstring(junit_xml(fails, passes, names=["the old model", "the new one"]).encode()))
+    assert [suite.name for suite in suites] == [
+        "fairfox audit of the old model, test rank",
+        "fairfox audit of the new one, test rank",
+    ]
+    assert [(suite.tests, suite.failures) for suite in suites] == [(1, 1), (1, 0)]
+    assert [case.classname for suite in suites for case in suite] == [
+        "fairfox.audit.rank.the old model",
+        "fairfox.audit.rank.the new one",
+    ]
+
+
+@pytest.mark.parametrize(("outcome", "kind"), [("failure", [Failure]), ("passed", []), ("skipped", [Skipped])])
+def test_a_pair_is_one_case_that_ends_as_it_is_told_to(outcome: CaseOutcome, kind: list[type]):
+    text = pair_junit("compare", "B is as fair as A", outcome, "This is why.", {"delta": "0.05"})
+    (suite,) = JUnitXml.fromstring(text.encode())
+    (case,) = suite
+    assert (suite.name, case.classname, case.name) == ("fairfox compare", "fairfox.compare", "B is as fair as A")
+    assert [(type(each), each.message) for each in case.result] == [(each, "This is why.") for each in kind]
+    assert [(each.name, each.value) for each in suite.properties()] == [("delta", "0.05")]
+
+
+def test_hostile_names_are_text_to_libxml2():
+    groups = tuple(replace(group, variable=HOSTILE) for group in example_result().groups)
+    result = with_finding(example_result(), name=HOSTILE, groups=groups, verdict=judged("fails", 0.001, HOSTILE))
+    root = etree.fromstring(junit_xml(replace(result, warnings=(HOSTILE,))).encode())
+    shown = HOSTILE.replace("\x00", "").replace("\x1b", "").replace("\ud800", "")
+    assert root.xpath("//testcase/@name") == [shown]
+    assert f"Warning: {shown}" in root.xpath("string(//system-out)")
+    assert {element.tag for element in root.iter()} == {
+        *("testsuites", "testsuite", "properties", "property", "testcase", "failure", "system-out"),
+    }
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.text(alphabet=st.characters()))
+def test_any_name_is_well_formed(name: str):
+    root = etree.fromstring(junit_xml(with_finding(example_result(), name=name)).encode())
+    assert len(root.xpath("//testcase")) == 1
+
+
+def rendered(text: str) -> html.HtmlElement:
+    """Return the page that a reader of GitHub's tables and HTML makes of it."""
+    return html.fragment_fromstring(MarkdownIt("commonmark").enable("table").render(text), create_parent="div")
+
+
+def cells(result: AuditResult, table: int) -> list[list[str]]:
+    rows = rendered(summary_markdown(result)).xpath("//table")[table].xpath(".//tbody/tr")
+    return [[cell.text_content() for cell in row] for row in rows]
+
+
+def test_the_verdict_comes_first_and_the_next_step_after_the_tables():
+    step = Step("income", "dropped", "re-trained", 0.1, 0.02, 0.8, None, None, 0.03)
+    steps = NextSteps(0.1, (step,), step, None, None, 40, 40, 80)
+    text = summary_markdown(replace(with_finding(example_result(), verdict=FAILS), steps=steps))
+    first, second, *_ = text.split("\n\n")
+    assert first == "## fairfox: the model fails"
+    assert second.startswith("The model fails. 19 of 38 people are surely treated differently by more than 5 points.")
+    assert text.count("Dropping") == 1
+    assert text.index("| income |") < text.index("**What to do.** Next: Dropping") < text.index("Warning: ")
+
+
+def test_groups_and_features_are_tables():
+    assert cells(example_result(), 0) == [
+        ["sex=Female", "19", "0.42", "+8.2", "84.2 %", "78.9 %"],
+        ["sex=Male", "19", "0.58", "-3.7", "36.8 %", "21.1 %"],
+    ]
+    assert cells(example_result(), 1) == [["income", "4.4"], ["job", "1.9"], ["age", "0.0"]]
+    assert [row[0] for row in cells(many_result(), 0)][:3] == ["sex=Female", "sex=Male", "race=Asian"]
+
+
+def test_a_test_without_sign_has_no_column_of_effects_and_no_features():
+    (table,) = rendered(summary_markdown(without_sign())).xpath("//table")
+    headings = [cell.text_content() for cell in table.xpath(".//th")]
+    assert headings == ["Group", "People", "Mean prediction", "Flagged", "Confidently"]
+
+
+def test_limits_are_held_against_what_was_found():
+    assert "- Over the limit: race=Black: 100.0% flagged, at most 50.0% allowed.\n" in summary_markdown(many_result())
+    within = example_result(settings={"max_flagged": {"": 0.7}})
+    assert "- Within the limit: at most 70.0 % of everyone flagged.\n" in summary_markdown(within)
+    assert "limit" not in summary_markdown(example_result())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_are_shown_as_text(name: str):
+    groups = tuple(replace(group, variable=name) for group in example_result().groups)
+    result = with_finding(example_result(warnings=(name,)), name=name, groups=groups)
+    page = rendered(summary_markdown(result))
+    assert cells(result, 0)[0][0] == f"{name}=Female"
+    assert f"Warning: {name}" in page.text_content()
+    assert {element.tag for element in page.iter() if isinstance(element.tag, str)} <= {
+        *("div", "h2", "p", "ul", "li", "table", "thead", "tbody", "tr", "th", "td", "strong"),
+    }
+    assert rendered(as_text(name)).text_content().strip() == name
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text(alphabet=st.sampled_from(list("ab1 \\`*_[]<>|~#$&;!-+=.():/@\"'{}"))))
+def test_any_words_stay_the_same_words(words: str):
+    page = rendered(as_text(words))
+    assert " ".join(page.text_content().split()) == " ".join(words.split())
+    assert {element.tag for element in page.iter() if isinstance(element.tag, str)} <= {"div", "p"}
+
+
+def test_nobody_is_notified_and_nothing_is_linked():
+    text = as_text("@team #12 https://a.b www.a.b")
+    assert not re.search(r"@\w|#\w|://|www\.", text)
+
+
+def test_control_characters_and_lone_surrogates_are_left_out():
+    assert as_text("a\x00b\x1b\ud800\nc") == "ab c"
+
+
+def test_lines_have_their_table_after_the_first_of_them():
+    table = make_table(["Model"], ["|effect|"], [["<b>", "1"]])
+    text = lines_markdown("two_models", ["First.", "Second."], table=table)
+    assert text.split("\n\n")[::3] == ["## two\\_models", "Second.\n"]
+    (shown,) = rendered(text).xpath("//table")
+    assert [cell.text_content() for cell in shown.xpath(".//th | .//td")] == ["Model", "|effect|", "<b>", "1"]

@@ -1,0 +1,549 @@
+"""The page of an audit: what it shows, and that it needs nothing and runs nothing of others."""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64encode
+from dataclasses import replace
+from functools import cache
+from hashlib import sha256
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+
+import fairfox
+from fairfox.findings import FeatureEffect, Features, NextSteps, Step
+from fairfox.report.html import render, render_report, script_json
+from fairfox.report.people import MOST_PEOPLE
+from fairfox.report.sentences import limit_checks, verdict_lines
+from fairfox.report.view import contrast_matrix, groups_table, view
+from fairfox.result import AuditResult
+from fairfox.statistics.diagnostics import DISAGREE
+from fairfox.statistics.intervals import Estimate
+from fairfox.statistics.verdict import Verdict
+from tests.report.helpers import Page, with_map_checks
+from tests.support import (
+    PEOPLE,
+    RACES,
+    example_certificates,
+    example_result,
+    example_table,
+    many_result,
+    nameless,
+    with_doubt,
+    with_finding,
+    without_sign,
+)
+
+HOSTILE = "<script>alert('1')</script>"
+GROUP = HOSTILE  # a class called like its variable speaks for itself
+STEP = Step("income", "repaired", "as it is", 0.1, 0.04, 0.6, 0.8, 0.79, 0.03)
+VERDICT = Verdict(
+    "fails", "19 of 38 people are surely over delta, and no more than 5 % may be.", 0.05, 38, 19, 25, 0.0, 1.0
+)
+
+
+@pytest.fixture(autouse=True)
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out the drawings, which have tests of their own and take most of the time."""
+    monkeypatch.setattr("fairfox.report.charts.specs", lambda shown: {name: {} for name in shown})
+
+
+def hostile_result() -> AuditResult:
+    """An audit with hostile text wherever a table or a model can put some."""
+    result = many_result()
+    effect = FeatureEffect((HOSTILE, "job", "age"), torch.ones(200, 3), "integrated gradients")
+    groups = [
+        tuple(replace(group, variable=HOSTILE, level=HOSTILE, towards={HOSTILE: 1.0}) for group in finding.groups)
+        for finding in result.findings
+    ]
+    hostile = tuple(
+        replace(
+            finding,
+            name=HOSTILE,
+            levels=(HOSTILE,) * len(finding.levels),
+            contrasts=(HOSTILE,) * len(finding.contrasts),
+            group=(HOSTILE,) * 200,
+            towards=(HOSTILE,) * 200,
+            proxy={HOSTILE: 1.0},
+            quality=replace(finding.quality, variable=HOSTILE, metric=HOSTILE),
+            groups=own,
+            parts=(HOSTILE,),
+            reference=HOSTILE,
+            merged={HOSTILE: (HOSTILE,)},
+        )
+        for finding, own in zip(result.findings, groups, strict=True)
+    )
+    return replace(
+        result,
+        findings=hostile,
+        ids=np.array([HOSTILE] * 200),
+        features=Features({HOSTILE: 1.0}, effect),
+        warnings=(HOSTILE,),
+        settings={HOSTILE: {HOSTILE: HOSTILE}, "model": HOSTILE, "table": HOSTILE, "max_flagged": {GROUP: 0.5}},
+        deltas={GROUP: 0.01},
+        reasons=(HOSTILE,) * 200,
+        meaning=HOSTILE,
+        unit=HOSTILE,
+    )
+
+
+def test_the_verdict_comes_first():
+    words = Page(render_report(example_result())).words
+    first = words.index("23 of 38 people (60.5 %) are flagged")
+    assert first < words.index("19 of them confidently") < words.index("2 people could not be judged")
+    assert words.index("2 people could not be judged") < words.index("Delta: flag people whose score is above")
+
+
+def test_every_part_of_the_audit_is_on_the_page():
+    words = Page(render_report(example_result())).words
+    for part in (
+        "How the effects are spread",
+        "Through which features the effect goes",
+        "Which features give sex away",
+        "Two readings",
+        "Flagged people",
+        "People not judged",
+        "no evidence about sex",
+        "Settings and versions",
+        "AUC 0.84",
+        "The group sex=Male has few people.",
+        "sex=Female",
+    ):
+        assert part in words
+
+
+@pytest.mark.parametrize("result", [example_result(), without_sign()], ids=["rank", "fta"])
+def test_the_page_needs_nothing_beside_it(result: AuditResult):
+    page = Page(render_report(result))
+    assert {"iframe", "object", "embed", "base", "img"}.isdisjoint(page.tags)
+    assert not [value for _, name, value in page.attributes if name in ("src", "srcset", "action")]
+    links = [(tag, value or "") for tag, name, value in page.attributes if name == "href"]
+    assert [value for tag, value in links if tag != "a"] == ["data:,"]  # no icon is asked for
+    ids = {value for _, name, value in page.attributes if name == "id"}
+    assert all(value.startswith("#") and value[1:] in ids for tag, value in links if tag == "a")
+
+
+def test_only_the_two_scripts_of_the_page_may_run():
+    page = Page(render_report(example_result()))
+    (policy,) = (
+        value or "" for _, name, value in page.attributes if name == "content" and "script-src" in (value or "")
+    )
+    kinds = [value for tag, name, value in page.attributes if (tag, name) == ("script", "type")]
+    assert kinds == ["application/json", "text/plain"]  # the library runs once the page is usable
+    running = page.scripts[1:]
+    assert len(running) == 2
+    hashes = {f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'" for script in running}
+    assert policy.startswith("default-src 'none'; ")
+    assert set(policy.partition("script-src ")[2].split()) == hashes
+
+
+def test_the_data_of_the_script_cannot_end_its_element():
+    hostile = {"a": "</script><!--\u2028&", "b": [1.5, None]}
+    text = script_json(hostile)
+    assert not set("<>&\u2028\u2029") & set(text)
+    assert json.loads(text) == hostile
+
+
+def test_a_view_that_was_stored_gives_the_same_page():
+    shown = view(example_result(), example_table())
+    assert render(json.loads(json.dumps(shown))) == render(shown)
+
+
+def test_every_chart_has_a_place_a_drawing_and_a_table():
+    page = Page(render_report(example_result()))
+    places = [value for _, name, value in page.attributes if name == "data-chart"]
+    charts = json.loads(page.scripts[0])["charts"]
+    assert sorted(places) == sorted(charts) == ["features", "groups-0", "proxies-0", "readings-0", "scores-0"]
+    assert page.tags.count("details") == page.words.count("The numbers of this chart") == len(places)
+
+
+def test_the_page_can_be_walked_through():
+    page = Page(render_report(example_result()))
+    assert {"header", "nav", "main", "footer"} <= set(page.tags)
+    levels = [int(tag[1]) for tag in page.tags if re.fullmatch("h[1-6]", tag)]
+    assert levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+    labelled = {value for tag, name, value in page.attributes if (tag, name) == ("label", "for")}
+    assert {"delta", "people-filter"} <= labelled
+    regions = [attributes for attributes in page.attributes if attributes[1:] == ("role", "region")]
+    assert len(regions) == len([1 for _, name, _ in page.attributes if name == "tabindex"]) - 1  # and main
+
+
+def test_text_from_the_table_is_escaped():
+    table = pa.table({HOSTILE: [HOSTILE] * 200})
+    text = render_report(hostile_result(), rows=table)
+    page = Page(text)
+    assert page.tags.count("script") == 3
+    assert HOSTILE.lower() not in text.lower()
+    assert HOSTILE in page.words
+    assert HOSTILE in str(json.loads(page.scripts[0])["people"])
+    assert not [name for _, name, _ in page.attributes if name.startswith("on")]
+
+
+def test_raw_rows_are_shown_only_when_given():
+    table = example_table()
+    flagged = int(example_result().flags.nonzero()[0])
+    income = str(table["income"][flagged].as_py())
+    assert income not in render_report(example_result())
+    assert income in render_report(example_result(), rows=table)
+
+
+def test_rows_of_people_not_flagged_are_never_shown():
+    other = int((~example_result().flags).nonzero()[0])
+    table = example_table()
+    assert str(table["income"][other].as_py()) not in render_report(example_result(), rows=table)
+
+
+def test_long_lists_are_cut_and_say_so():
+    people = MOST_PEOPLE + 100
+    flags = torch.ones(people, dtype=torch.bool)
+    many = {"scores": torch.linspace(0.1, 0.9, people), "signed": torch.linspace(0.1, 0.9, people), "flags": flags}
+    quiet = {
+        "abstained": ~flags,
+        "reasons": (None,) * people,
+        "predictions": torch.ones(people),
+        "worst": torch.zeros(people, dtype=torch.long),
+    }
+    plain = {"interval": None, "confident_flags": None}
+    finding = {**many, **plain, "abstained": ~flags, "group": ("Male",) * people, "towards": ("Female",) * people}
+    result = with_finding(
+        example_result(**many, **quiet, **plain, features=Features({}, None)),
+        **finding,
+        effects=torch.ones(people, 2),
+        inferred=~flags,
+        direct=torch.ones(people),
+        total=torch.ones(people),
+    )
+    page = Page(render_report(result))
+    assert f"The {MOST_PEOPLE} with the highest scores, of {people} people flagged" in page.words
+    assert page.tags.count("input") == 2
+    assert "Everybody was judged." in page.words
+
+
+def test_a_fair_model_gets_a_quiet_page():
+    nobody = torch.zeros(PEOPLE, dtype=torch.bool)
+    page = render_report(example_result(flags=nobody, confident_flags=nobody))
+    assert "Nobody is flagged." in page
+    assert 'class="verdict passes"' in page
+
+
+def test_nobody_judged_still_gives_a_page():
+    everybody = torch.ones(PEOPLE, dtype=torch.bool)
+    result = example_result(
+        abstained=everybody, flags=~everybody, confident_flags=~everybody, reasons=("dead",) * PEOPLE
+    )
+    words = Page(render_report(with_finding(result, abstained=everybody))).words
+    assert "Nobody could be judged." in words
+    assert "there is nothing to draw" in words
+
+
+def test_a_trusted_model_is_named_as_such():
+    plain, trusted = example_result(), example_result()
+    trusted.settings["trusted"] = True
+    assert "because it was trusted" not in render_report(plain)
+    assert "because it was trusted" in render_report(trusted)
+
+
+@cache
+def many_page() -> Page:
+    return Page(render_report(many_result()))
+
+
+def cells(page: Page, row: str) -> list[str]:
+    """The cells of the first table row that begins with this text."""
+    return next(cells for cells in page.rows if cells and cells[0] == row)
+
+
+def test_a_page_about_one_pair_of_groups_has_no_needless_parts():
+    page = Page(render_report(example_result()))
+    assert "h4" not in page.tags
+    assert "sex" not in page.headings["h3"]
+    for part in ("By protected variable", "From each group", "Because of", "Inferred", "dagger", "weighted"):
+        assert part not in page.words
+
+
+def test_several_variables_are_compared_and_then_told_one_by_one():
+    page = many_page()
+    assert "because of sex, race or age?" in page.words
+    assert "Mostly because of race" in page.words
+    result = many_result()
+    shares = [f"{100 * finding.share_flagged(result.weights):.1f} %" for finding in result.findings]
+    assert cells(page, "race")[1:4] == ["5 groups with each other", "196", shares[1]]
+    assert cells(page, "age")[1:4] == ["one standard deviation (13.6) up and down", "192", shares[2]]
+    assert page.headings["h3"][:4] == ["By protected variable", "sex", "race", "age"]
+    assert [page.headings["h3"].count(name) for name in ("sex", "race", "age")] == [3, 3, 3]  # who, scores, readings
+    assert "Own group inferred for 20 people; 'Other' puts together Eskimo and Inuit" in page.words
+    assert "squared error 0.69 (chance 1)" in page.words
+    assert "Shares and means are weighted; counts are not." in page.words
+
+
+def test_every_class_is_shown_as_a_member_of_every_other():
+    page = many_page()
+    matrix = next(k for k, row in enumerate(page.rows) if row == ["People of", *RACES])
+    towards = many_result().findings[1].groups[1].towards
+    expected = [f"{100 * towards[race]:+.1f}" if race != "Black" else "·" for race in RACES]
+    assert page.rows[matrix + 2] == ["Black", *expected]
+    up_and_down = next(row for row in page.rows if row and row[0] == "People with")
+    assert up_and_down == ["People with", "age + 13.6", "age - 13.6"]
+
+
+def test_one_variable_with_many_classes_has_a_flat_page():
+    result = many_result()
+    race = replace(result, findings=result.findings[1:2], worst=torch.zeros(200, dtype=torch.long))
+    page = Page(render_report(race))
+    assert "h4" not in page.tags
+    assert page.headings["h3"][:2] == ["Groups", "From each group to each other"]
+    assert "By protected variable" not in page.words
+    assert "Because of" in page.words
+
+
+def test_groups_with_their_own_delta_show_it():
+    page = many_page()
+    assert "A person is flagged above delta = 5 points; race=Black: 3 points." in page.words
+    assert "Members of race=Black have their own delta, which the lines do not show." in page.words
+    table = next(k for k, row in enumerate(page.rows) if "Delta (points)" in row)
+    assert [row[5] for row in page.rows[table + 1 : table + 4]] == ["5.0", "3.0", "5.0"]
+
+
+def test_a_test_that_knows_no_variable_blames_none():
+    words = Page(render_report(nameless(many_result()))).words
+    assert "This test knows no protected variable" in words
+    assert "Worst case for" not in words
+    assert "Because of" not in words
+
+
+def judged(word: str = "fails") -> AuditResult:
+    mean = Estimate(0.06, 0.005, 0.05, 0.07)
+    return with_finding(example_result(), verdict=replace(VERDICT, word=word, mean=mean, variable="sex"))
+
+
+@pytest.mark.parametrize("result", [example_result(), many_result(), without_sign()], ids=["one", "many", "fta"])
+def test_a_view_is_plain_json_of_its_version(result: AuditResult):
+    shown = view(result)
+    assert json.loads(json.dumps(shown, allow_nan=False)) == shown
+    assert (shown["kind"], shown["format"]) == ("audit", 2)
+
+
+def test_the_verdict_comes_with_its_uncertainty():
+    shown = view(judged())
+    assert shown["verdict"]["tone"] == "fails"
+    assert shown["verdict"]["headline"].startswith("The model fails. 19 of 38 people are surely treated differently")
+    assert [fact["label"] for fact in shown["facts"]] == [
+        "People flagged",
+        "Average change",
+        "Confidently",
+        "Would gain most",
+    ]
+    assert shown["facts"][1] == {
+        "label": "Average change",
+        "value": "6 points",
+        "note": "95 % interval 5 points to 7 points",
+        "words": False,
+    }
+    assert shown["facts"][3]["value"] == "sex=Female"
+    assert [view(judged(word))["verdict"]["tone"] for word in ("passes", "cannot tell")] == ["passes", "open"]
+
+
+def test_no_value_of_anybody_is_in_a_view_without_rows():
+    rng = np.random.default_rng(0)
+    table = example_table().set_column(1, "income", pa.array(rng.normal(1e6, 1e5, PEOPLE).round(3)))
+    table = table.set_column(2, "job", pa.array([f"Zyzzyva{k:02}" for k in range(PEOPLE)]))
+    mapped = table.drop_columns(["sex"]).set_column(0, "income", pa.array(table["income"].to_numpy() + 0.25))
+    result = replace(example_result(), counterfactual_table=mapped)
+    text = json.dumps(view(result, table=table))
+    values = [value for one in (table, mapped) for name in ("income", "job") for value in one[name].to_pylist()]
+    assert not [value for value in values if str(value) in text or f"{value:.8}" in text]
+    assert "higher" in text
+    with_rows = json.dumps(view(result, table))
+    flagged = table["job"].filter(pa.array(result.flags.numpy())).to_pylist()
+    assert all(job in with_rows for job in flagged)
+    assert sum(job in with_rows for job in table["job"].to_pylist()) == len(flagged)
+
+
+def test_what_to_do_next_is_told_step_by_step():
+    steps = NextSteps(0.1, (STEP,), STEP, "AUC", None, 38, 38, 100)
+    shown = view(example_result(steps=steps))["next"]
+    assert shown["lines"] == [steps.sentence]
+    assert shown["table"]["rows"] == [["income", "repaired", "as it is", "60.0 %", "4.0", "0.790"]]
+    nobody = torch.zeros(PEOPLE, dtype=torch.bool)
+    assert view(example_result(steps=steps, flags=nobody))["next"]["lines"][0].startswith("Nobody is flagged")
+    unlabelled = replace(steps, measure=None, steps=(replace(STEP, accuracy_before=None, accuracy_after=None),))
+    assert len(view(example_result(steps=unlabelled))["next"]["table"]["columns"]) == 5
+    assert view(example_result())["next"]["table"] is None
+
+
+def test_where_decisions_turn_no_fact_speaks_of_delta():
+    result = judged()
+    turned = replace(result, settings={**result.settings, "decision_threshold": 0.5})
+    notes = [fact["note"] for fact in view(turned)["facts"]]
+    assert "their whole interval lies beyond what would change the decision" in notes
+    assert not [note for note in notes if "delta" in note]
+
+
+def test_people_left_out_are_said_to_be_counted_by_the_verdict_alone():
+    result = with_doubt(judged())
+    told = view(result)["verdict"]
+    assert told["abstained"] == (
+        "3 people are not among those judged: the re-fits disagree about 1 of them, whom only the verdict on the model "
+        "counts."
+    )
+    assert told["counts_left_out"]
+    assert result.reasons.count(DISAGREE) == 1
+    plain = view(judged())["verdict"]
+    assert plain["abstained"] == "2 people could not be judged and are not counted above."
+    assert not plain["counts_left_out"]
+
+
+def owners() -> pa.Table:
+    """Return people one in two of whom owns a house, one in three has ever gained, and each has their own income."""
+    rng = np.random.default_rng(2)
+    n = 160
+    male = rng.random(n) < 0.5
+    return pa.table(
+        {
+            "sex": np.where(male, "Male", "Female"),
+            "race": rng.choice(["Black", "White"], n),
+            "age": rng.permutation(np.linspace(20, 70, n)),
+            "owner": (rng.random(n) < 0.25 + 0.5 * male).astype(int),
+            "gain": np.where(rng.random(n) < 1 / 3, rng.normal(2000, 300, n).round(1), 0.0),
+            "income": (3000 + 400 * male + rng.normal(0, 300, n)).round(2),
+        }
+    )
+
+
+def by_owner(table: Any) -> np.ndarray:
+    return 1 / (1 + np.exp((3200 - table["income"] - 900 * table["owner"] - table["gain"] / 9) / 400))
+
+
+def real(**options: Any) -> AuditResult:
+    columns = ["owner", "gain", "income"]
+    return fairfox.audit(by_owner, owners(), columns=columns, refits=2, next_steps=False, **options)
+
+
+def test_no_column_of_few_values_can_be_read_off_a_page_without_rows():
+    result = real(protected="sex", delta=0.001)
+    shown = view(result, table=owners())
+    told = {(row[1], row[2]) for person in shown["people"]["rows"] for row in person["features"]["rows"]}
+    assert len(shown["people"]["rows"]) > 100
+    assert {how for name, how in told if name in ("owner", "gain")} <= {"changes", "the same"}
+    assert {how for name, how in told if name == "income"} >= {"higher", "lower"}
+    ends = [f(owners()["income"].to_numpy()) for f in (np.argmin, np.argmax)]
+    words = {
+        int(person["id"]): row[2]
+        for person in shown["people"]["rows"]
+        for row in person["features"]["rows"]
+        if row[1] == "income"
+    }
+    assert {words[int(end)] for end in ends if int(end) in words} <= {"changes"}
+
+
+def test_nobody_who_is_not_flagged_is_in_a_view():
+    result = real(protected="sex", delta=0.05)
+    assert 0 < int(result.flags.sum()) < result.judged
+    shown = view(result, table=owners())
+    assert {int(person["id"]) for person in shown["people"]["rows"]} == set(result.flags.nonzero()[:, 0].tolist())
+    assert shown["slider"]["flagged"][0] > len(shown["people"]["rows"])  # only counts tell of smaller deltas
+    fair = view(real(protected="sex", delta=10.0), table=owners())
+    assert fair["people"]["rows"] == []
+    assert fair["slider"]["flagged"][0] > 0
+
+
+@pytest.mark.parametrize("protected", ["sex", ["sex", "race"], ["sex", "race", "age"]], ids=str)
+def test_of_two_groups_nobody_s_own_is_named_without_rows(protected: str | list[str]):
+    result = real(protected=protected, delta=0.001)
+    people = view(result, table=owners())["people"]
+    assert len(people["rows"]) > 100
+    text = json.dumps(people)
+    assert not [group for group in ("Male", "Female", "Black", "White") if group in text]
+    with_rows = json.dumps(view(result, owners())["people"])
+    assert all(f"as {group}" in with_rows for group in ("Male", "Female"))
+
+
+def labels(table: dict) -> list[str]:
+    return [column["label"] for column in table["columns"]]
+
+
+def test_groups_have_the_columns_that_say_something():
+    many, one, unsigned = many_result(), example_result(), without_sign()
+    assert labels(groups_table(many, many.findings[1:2])) == [
+        *("Group", "People", "Inferred", "Mean prediction", "Mean effect (points)", "Delta (points)"),
+        *("Flagged", "Confidently"),
+    ]
+    assert labels(groups_table(one, one.findings)) == [
+        *("Group", "People", "Mean prediction", "Mean effect (points)", "Flagged", "Confidently"),
+    ]
+    assert labels(groups_table(unsigned, unsigned.findings)) == [
+        *("Group", "People", "Mean prediction", "Flagged", "Confidently"),
+    ]
+    rows = groups_table(many, many.findings[1:2])["rows"]
+    assert all(len(row) == 8 for row in rows)
+    assert [row[5] for row in rows] == ["5.0", "3.0", "5.0", "5.0", "5.0"]
+
+
+def test_means_beyond_delta_are_marked_in_the_matrix():
+    result = many_result()
+    found = contrast_matrix(result, result.findings[1])
+    assert found is not None
+    groups = result.findings[1].groups
+    expected = [
+        [place, column]
+        for place, group in enumerate(groups)
+        for column, race in enumerate(RACES, start=1)
+        if abs(group.towards.get(race, 0.0)) > (0.03 if group.level == "Black" else 0.05)
+    ]
+    assert expected
+    assert found["table"]["marked"] == expected
+    assert [row[1 + place] for place, row in enumerate(found["table"]["rows"])] == ["·"] * len(RACES)
+
+
+def test_two_groups_and_tests_without_contrasts_have_no_matrix():
+    assert contrast_matrix(example_result(), example_result().findings[0]) is None
+    assert contrast_matrix(nameless(many_result()), nameless(many_result()).findings[1]) is None
+
+
+def test_where_decisions_turn_nothing_is_shaded_as_beyond_delta():
+    result = many_result()
+    turned = many_result(settings={**result.settings, "decision_threshold": 0.5})
+    told, beyond = (contrast_matrix(each, each.findings[1]) for each in (turned, result))
+    assert told is not None
+    assert beyond is not None
+    assert told["table"]["marked"] == []
+    assert "delta" not in told["note"]
+    assert beyond["note"].endswith("Shaded: the mean is beyond delta.")
+
+
+def test_the_map_check_is_a_table_with_its_warnings():
+    result = with_map_checks(example_result())
+    shown = view(result)["map_check"]
+    assert shown["table"]["rows"] == [
+        ["sex=Female", "+18.0", "+13.0", "72 %", "1.0 %", "0.5 %", "0.0 %"],
+        ["sex=Male", "-0.1", "-0.4", "-", "8.0 %", "0.0 %", "0.0 %"],
+    ]
+    assert shown["warnings"] == ["8 % of men leave the range of women."]
+    page = Page(render_report(result))
+    assert ["sex=Female", "+18.0", "+13.0", "72 %", "1.0 %", "0.5 %", "0.0 %"] in page.rows
+    assert "8 % of men leave the range of women." in page.words
+    assert view(example_result())["map_check"] is None
+    assert "accounts for" not in Page(render_report(example_result())).words
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        many_result(),
+        with_doubt(example_result()),
+        example_result(certificates=example_certificates(example_result())),
+        example_result(settings={"max_flagged": {"": 0.1}}),
+    ],
+    ids=["many", "doubt", "proved", "limited"],
+)
+def test_every_sentence_of_the_verdict_is_on_the_page(result: AuditResult):
+    words = Page(render_report(result)).words
+    assert [line for line in verdict_lines(result) if line not in words] == []
+    assert [check.sentence for check in limit_checks(result) if check.sentence not in words] == []

@@ -1,0 +1,162 @@
+import csv
+import shlex
+from dataclasses import replace
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import fairfox
+from fairfox.report.view import method, reproduce
+from tests.support import example_result, many_result
+
+SETTINGS: dict[str, Any] = {
+    "seed": 3,
+    "test": "rank",
+    "protected": ["sex"],
+    "label": "approved",
+    "columns": ["income", "job, all"],
+    "refits": 2,
+    "fdr": 0.1,
+    "output": "probability",
+    "versions": {"fairfox": "0.1.0"},
+    "rows_sha256": "ab" * 32,
+    "table_sha256": None,
+}
+
+
+def call(**more: Any) -> str:
+    found = reproduce(example_result(settings={**SETTINGS, **more}))
+    assert found is not None
+    return found["call"]
+
+
+def test_settings_versions_and_hashes_are_told_apart():
+    told = method(example_result(settings=SETTINGS))
+    assert told["hashes"]["rows"] == [["rows as they were encoded, and their protected values", "ab" * 32]]
+    assert told["versions"]["rows"] == [["fairfox", "0.1.0"]]
+    names = [row[0] for row in told["settings"]["rows"]]
+    assert "seed" in names
+    assert not {"versions", "rows_sha256", "table_sha256"} & set(names)
+
+
+def test_an_audit_in_python_is_called_in_python():
+    names = ("test", "label", "refits", "columns", "seed", "delta")
+    text = call()
+    assert text.startswith("fairfox.audit(\n    model,\n    table,\n    protected=['sex'],\n")
+    assert all(f"    {name}=" in text for name in names)
+    assert "fdr" not in text  # as it is by itself
+    compile(text, "call", "eval")
+    assert "    reference=reference,\n" in call(reference=True)
+
+
+def test_an_audit_by_the_command_is_done_again_by_the_command():
+    words = shlex.split(
+        call(model_source="my model.onnx", table="people.csv", max_flagged={"": 0.1, "sex=Female": 0.2})
+    )
+    assert words[:6] == ["fairfox", "audit", "my model.onnx", "people.csv", "--protected", "sex"]
+    pairs = dict(zip(words[4::2], words[5::2], strict=True))
+    assert (pairs["--refits"], pairs["--seed"], pairs["--delta"]) == ("2", "3", "0.05")
+    assert words[-4:] == ["--max-flagged", "0.1", "--max-flagged", "sex=Female=0.2"]
+    trusted = call(model_source="m.pkl", table="t.csv", trusted=True, reference=True, sample=9, intersections=True)
+    assert trusted.endswith("--sample 9 --reference REFERENCE_TABLE --trust-model")
+    assert "--intersections --" in trusted
+
+
+def test_columns_with_commas_are_read_back():
+    words = shlex.split(call(model_source="m", table="t"))
+    assert next(csv.reader([words[words.index("--columns") + 1]])) == SETTINGS["columns"]
+
+
+def test_deltas_of_groups_are_repeated():
+    result = many_result()
+    text = reproduce(replace(result, settings={**SETTINGS, "model_source": "m", "table": "t"}))
+    assert text is not None
+    assert "--delta race=Black=0.03" in text["call"]
+
+
+def test_a_result_that_does_not_say_what_was_audited_has_no_call():
+    assert reproduce(example_result()) is None
+
+
+def test_the_command_itself_is_shown_where_it_is_known():
+    assert call(command="fairfox audit m t -c sex") == "fairfox audit m t -c sex"
+
+
+def steep(table: pd.DataFrame) -> np.ndarray:
+    """A model that likes income, and clerks less."""
+    return 1 / (1 + np.exp((3200 - table["income"] + 400 * (table["job"] == "clerk")) / 300))
+
+
+@cache
+def people(seed: int) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    male = rng.random(140) < 0.5
+    return pd.DataFrame(
+        {
+            "sex": np.where(male, "Male", "Female"),
+            "race": rng.choice(["Asian", "Black", "White"], 140),
+            "income": (3000 + 400 * male + rng.normal(0, 300, 140)).round(2),
+            "job": rng.choice(["clerk", "smith"], 140),
+            "rooms": rng.integers(1, 5, 140),
+            "note": "none",
+        }
+    )
+
+
+ASKED: dict[str, dict[str, Any]] = {
+    "a decision threshold": {"protected": "sex", "drop": ["note"], "decision_threshold": 0.5},
+    "roles of columns": {
+        "protected": ["sex", "race"],
+        "columns": ["income", "job", "rooms"],
+        "categorical": ["rooms"],
+        "reference_group": ["race=White"],
+        "deltas": {"race=Black": 0.02},
+        "limits": {"": 0.1},
+        "delta": 0.03,
+    },
+    "crossings": {"protected": ["sex", "race"], "drop": ["note"], "intersections": True},
+    "settings of a test": {"protected": "sex", "drop": ["note"], "test": "fta", "options": {"order": 1.0}, "folds": 3},
+    "a seed": {"protected": "sex", "drop": ["note"], "continuous": ["rooms"], "seed": 4},
+}
+
+
+@pytest.mark.parametrize("asked", ASKED.values(), ids=ASKED)
+def test_the_call_in_python_gives_the_same_scores(asked: dict[str, Any]):
+    reference = None if "folds" in asked else people(1)
+    first = fairfox.audit(steep, people(0), reference=reference, refits=2, next_steps=False, **asked)
+    found = reproduce(first)
+    assert found is not None
+    names = {"fairfox": fairfox, "model": steep, "table": people(0), "reference": reference}
+    again = eval(found["call"], names)  # our own words
+    assert torch.equal(again.scores, first.scores)
+    assert torch.equal(again.flags, first.flags)
+    assert again.variables == first.variables
+    assert ("delta=" in found["call"]) == ("decision_threshold" not in asked)
+
+
+def test_the_command_names_every_role():
+    roles = {
+        "reference_group": ["race=White"],
+        "drop": ["note", "id, old"],
+        "categorical": ["rooms"],
+        "kind": "regressor",
+    }
+    words = shlex.split(call(model_source="m", table="t", decision_threshold=0.5, on="id", null=3, **roles))
+    pairs = list(pairwise(words))
+    for pair in (
+        ("--reference-group", "race=White"),
+        ("--drop", "note"),
+        ("--drop", "id, old"),
+        ("--categorical", "rooms"),
+        ("--kind", "regressor"),
+        ("--decision-threshold", "0.5"),
+        ("--protected-from", "PROTECTED_TABLE"),
+        ("--null", "3"),
+    ):
+        assert pair in pairs
+    assert "--delta" not in words

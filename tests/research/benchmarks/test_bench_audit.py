@@ -1,0 +1,49 @@
+"""The benchmark of a whole audit runs, and its README shows the numbers of its results."""
+
+import torch
+
+BENCH = "bench_audit"
+PARTS = ("predictions", "rank", "move-direct", "alignment share", "intervals")
+
+
+def test_quick_measures_training_and_the_scores_of_each_target(bench, quick):
+    training, *scores = quick["ratios"]
+    assert (training["name"], training["bar"], training["at_most"]) == ("training", 60, True)
+    assert training["ratio"] == training["seconds_of"] > 0
+    assert "the whole audit takes" in training["of"]
+    for part in ("fitting maps", "scoring", "counterfactual rows", "explaining"):
+        assert part in training["of"]
+    assert [(r["name"], r["bar"], r["at_most"]) for r in scores] == [
+        ("scores, 8 x 1", 40, True),
+        ("scores, 16 x 2", 40, True),
+    ]
+    for r in scores:
+        assert r["holds"] is None  # no bar counts at these sizes
+        assert all(part in r["of"] for part in PARTS)
+        assert r["ratio"] > 1
+    assert "600 people of two groups" in bench.BENCHMARK.table(quick)
+
+
+def test_the_parts_of_scoring_are_done_for_every_fold_with_all_refits(bench):
+    threads = torch.get_num_threads()
+    watched, whole = bench.watched_audit(bench.QUICK)
+    assert torch.get_num_threads() == threads
+    assert whole > sum(watched.seconds.values()) > 0
+    net = bench.MLP(5, width=4, depth=1, seed=2).member(0)
+    scoring = bench.Scoring(watched, bench.TorchModel(net, output=bench.Output("logit")), 64)
+    assert scoring.everyone.shape == (600, 5)
+    assert len(scoring.readings("rank")) == len(scoring.readings("move-direct")) == len(watched.aligned) == 5
+    here = [bench.predict(scoring.target, people.x) for people in scoring.folds]
+    for name in ("rank", "move-direct"):
+        found = scoring.measure(name, here)
+        assert [one.refits.shape for one in found] == [(len(each), 5) for each in here]
+    assert {test.map.steps for test, _ in scoring.readings("move-direct")} == {2}
+    assert set(scoring.once()) == set(PARTS)
+
+
+def test_the_features_tell_the_group_but_not_everyones(bench):
+    from sklearn.linear_model import LogisticRegression
+
+    x, c = bench.population(6000, 50)
+    told = LogisticRegression().fit(x[:4000], c[:4000]).score(x[4000:], c[4000:])
+    assert 0.7 < told < 0.95

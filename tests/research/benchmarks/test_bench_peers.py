@@ -1,0 +1,32 @@
+"""The benchmark of the peers' tests runs, and its README shows the numbers of its results."""
+
+import pytest
+
+BENCH = "bench_peers"
+
+
+def test_quick_measures_every_ratio_and_rows_per_second(bench, quick):
+    assert [(r["name"], r["bar"], r["at_most"]) for r in quick["ratios"]] == [
+        ("unfair map", 60, False),
+        ("fliptest, scores", None, False),
+        ("training", 20, False),
+    ]
+    for r in quick["ratios"]:
+        assert r["ratio"] > 0
+        assert r["holds"] is None  # no bar counts at these sizes
+    scored = quick["ratios"][0]
+    assert scored["of"] == f"unfair_map, 5 steps ({256 / scored['seconds_of']:,.0f} rows/s)"
+    assert scored["over"] == f"faux, one auxiliary ({256 / scored['seconds_over']:,.0f} rows/s)"
+    flipped = quick["ratios"][1]
+    assert flipped["of"].startswith("FlipTest's scores, its generators trained before (")
+    assert flipped["of"].endswith(f"({256 / flipped['seconds_of']:,.0f} rows/s)")
+    table = bench.BENCHMARK.table(quick)
+    assert "20 steps of the generators are timed and multiplied." in table
+
+
+def test_a_full_training_is_so_many_times_what_was_timed(quick):
+    found = quick["ratios"][2]
+    assert "20,000 steps" in found["of"]
+    assert found["of"].endswith("s for 20 steps, times 1000)")
+    timed = float(found["of"].split("(")[1].split(" s ")[0])
+    assert found["seconds_of"] == pytest.approx(1000 * timed, rel=0.01)

@@ -1,0 +1,38 @@
+"""The benchmark runs, and its README shows the numbers of its results."""
+
+import pytest
+import torch
+
+BENCH = "bench_score"
+
+
+def test_quick_measures_every_ratio(quick):
+    assert [r["name"] for r in quick["ratios"]] == ["gradient tests", "row by row", "rank on trees", "training"]
+    assert [r["bar"] for r in quick["ratios"]] == [6.5, 150, 2.3, 1.0]
+    for r in quick["ratios"]:
+        assert r["ratio"] > 0
+        assert r["fastest"] > 0
+        assert r["seconds_of"] > 0
+        assert r["seconds_over"] > 0
+        assert r["holds"] is None  # no bar counts at these sizes
+
+
+def test_results_say_where_and_how_they_were_measured(quick):
+    assert quick["quick"] is True
+    assert quick["seed"] == 0
+    assert quick["settings"]["rows"] == 2048
+    assert quick["machine"]["cores"] >= 1
+    assert quick["machine"]["threads"] == 1
+    assert quick["machine"]["cpu"]
+    assert set(quick["versions"]) == {"python", "fairfox", "torch", "numpy", "scikit-learn"}
+    assert quick["seconds"] > 0
+
+
+def test_algorithm_1_by_hand(bench):
+    target, auxiliary = torch.nn.Linear(2, 1), torch.nn.Linear(2, 1)
+    with torch.no_grad():
+        target.weight.copy_(torch.tensor([[2.0, 1.0]]))
+        target.bias.zero_()
+        auxiliary.weight.copy_(torch.tensor([[3.0, 4.0]]))
+    # at 0 the sigmoid's slope is 1/4: (0.5, 0.25) . (3, 4) / 25
+    assert bench.algorithm_1(target, auxiliary, torch.zeros(2)) == pytest.approx(0.1)

@@ -1,0 +1,99 @@
+"""All benchmarks in one run, all results in one file."""
+
+import json
+
+import pytest
+
+BENCH = "run_all"
+
+
+def test_one_file_holds_what_each_script_found(bench, tmp_path):
+    found = bench.collect(tmp_path / "bench.json")
+    assert json.loads((tmp_path / "bench.json").read_text(encoding="utf-8")) == found
+    assert {"bench_score", "bench_peers", "bench_classes"} <= set(found)
+    for name, one in found.items():
+        assert one == json.loads(bench.benchmarks()[name].results.read_text(encoding="utf-8"))
+
+
+def test_pages_show_the_numbers_of_the_results(bench):
+    for name, one in bench.benchmarks().items():
+        shown = one.readme.read_text(encoding="utf-8").split(one.marks[0])[1].split(one.marks[1])[0].strip()
+        if not one.results.is_file():
+            assert shown == "Not measured yet.", name
+            continue
+        results = json.loads(one.results.read_text(encoding="utf-8"))
+        assert results["quick"] is False, name
+        assert shown == one.table(results), name
+
+
+def test_the_page_begins_with_every_ratio_of_the_one_file(bench):
+    found = json.loads(bench.RESULTS.read_text(encoding="utf-8"))
+    shown = bench.README.read_text(encoding="utf-8").split(bench.MARKS[0])[1].split(bench.MARKS[1])[0].strip()
+    assert shown == bench.summary(found)
+    for peer in ("captum", "inFairness", "FlipTest", "Algorithm 1 one row at a time"):
+        assert peer in shown
+
+
+def test_the_front_page_tells_speed_from_the_one_file(bench):
+    found = json.loads(bench.RESULTS.read_text(encoding="utf-8"))
+    shown = (
+        bench.FRONT.read_text(encoding="utf-8").split(bench.FRONT_MARKS[0])[1].split(bench.FRONT_MARKS[1])[0].strip()
+    )
+    assert shown == bench.headlines(found)
+    (workers,) = (r for r in found["bench_stream"]["ratios"] if r["name"] == "workers")
+    assert f"{workers['seconds_over']:.0f} s" in shown.splitlines()[0]
+    assert len(shown.splitlines()) == 4
+
+
+def test_the_one_file_is_small_and_says_how_everything_was_measured(bench, tmp_path):
+    found = json.loads(bench.RESULTS.read_text(encoding="utf-8"))
+    assert found == bench.collect(tmp_path / "bench.json"), "run benchmarks/run_all.py --collect"
+    assert bench.RESULTS.stat().st_size < 100_000
+    for one in found.values():
+        assert {"seed", "settings", "machine", "versions", "seconds", "ratios"} <= set(one)
+        assert one["quick"] is False
+        assert {"cpu", "cores", "threads", "load"} <= set(one["machine"])
+
+
+def test_the_summary_counts_bars_and_drops_circumstances(bench):
+    ratio = {"over": "theirs; as it was", "at_most": True, "ratio": 1.5}
+    kept = {**ratio, "of": "ours (fast: 3 ms)", "bar": 2.0, "holds": True}
+    broken = {**ratio, "of": "ours: one, two", "bar": 1.0, "holds": False}
+    free = {**ratio, "of": "ours", "bar": None, "holds": True}
+    lines = bench.summary({"bench_a": {"ratios": [kept, broken]}, "bench_b": {"ratios": [free]}}).splitlines()
+    assert lines[0] == "1 of 2 bars are kept."
+    assert lines[4:] == [
+        "| a | ours | theirs | ≤ 2 | 1.5 | yes |",
+        "| a | ours | theirs | ≤ 1 | 1.5 | **no** |",
+        "| b | ours | theirs | none | 1.5 | - |",
+    ]
+
+
+def test_collecting_writes_the_file_and_the_table_and_runs_nothing(bench, monkeypatch, tmp_path):
+    page = tmp_path / "README.md"
+    page.write_text("\n".join(bench.MARKS), encoding="utf-8")
+    monkeypatch.setattr(bench, "RESULTS", tmp_path / "bench.json")
+    monkeypatch.setattr(bench, "README", page)
+    front = tmp_path / "FRONT.md"
+    front.write_text("\n".join(bench.FRONT_MARKS), encoding="utf-8")
+    monkeypatch.setattr(bench, "FRONT", front)
+    assert bench.run(["--collect"]) == 0
+    found = json.loads((tmp_path / "bench.json").read_text(encoding="utf-8"))
+    assert bench.summary(found) in page.read_text(encoding="utf-8")
+    assert bench.headlines(found) in front.read_text(encoding="utf-8")
+
+
+def test_every_script_of_the_folder_is_known(bench):
+    assert {"bench_audit", "bench_engine", "bench_scaling", "bench_score"} <= set(bench.benchmarks())
+
+
+def test_a_quick_run_of_one_script_writes_nothing(bench, monkeypatch, tmp_path):
+    monkeypatch.setattr(bench, "RESULTS", tmp_path / "bench.json")
+    assert bench.run(["--quick", "--only", "bench_scaling"]) == 0
+    assert not (tmp_path / "bench.json").exists()
+
+
+def test_a_script_that_is_not_there_is_named(bench, capsys):
+    with pytest.raises(SystemExit):
+        bench.run(["--only", "bench_nothing"])
+    assert "there is no bench_nothing" in capsys.readouterr().err

@@ -1,0 +1,45 @@
+"""Experiments are loaded as their scripts would be; the file that tests one says its name: EXPERIMENT = "table1"."""
+
+import importlib
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from fairfox.data.catalog import BACKACHE, MAGIC
+from fairfox.data.files import find_file
+
+FOLDER = Path(__file__).parents[3] / "experiments"
+
+
+@pytest.fixture(scope="module")
+def experiment(request):
+    before = set(sys.modules)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(FOLDER)
+        yield importlib.import_module(request.module.EXPERIMENT)
+    for name in {path.stem for path in FOLDER.glob("*.py")} & set(sys.modules) - before:
+        del sys.modules[name]
+
+
+@pytest.fixture(scope="module")
+def quick_run(tmp_path_factory):
+    """Run an experiment in small, and return what it wrote; the global generator stays as it was."""
+
+    def run(experiment, *arguments, out=None):
+        out = out or tmp_path_factory.mktemp("quick") / f"{experiment.name}.json"
+        before = torch.random.get_rng_state()
+        assert experiment.run(["--quick", "--workers", "1", "--out", str(out), *arguments]) == 0
+        assert torch.equal(torch.random.get_rng_state(), before)
+        return json.loads(out.read_text(encoding="utf-8"))
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def pmlb():
+    """Skip where two of the paper's tables are not on this machine."""
+    if any(find_file(source.remote) is None for source in (MAGIC, BACKACHE)):
+        pytest.skip("PMLB tables are missing; FAIRFOX_DATA names the folder with the real data sets")

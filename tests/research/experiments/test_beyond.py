@@ -1,0 +1,202 @@
+"""A quick run over worlds with a known truth, and what numbers add up to, worked by hand."""
+
+import importlib
+import json
+
+import pytest
+import torch
+
+from fairfox.auxiliary.model import AuxiliaryModel, FixedAuxiliary
+from fairfox.benchmark.scm import draw_people
+from fairfox.benchmark.truth import individual_fairness_score
+from fairfox.benchmark.worlds import WORLDS
+from fairfox.fairtests.effect import Effect
+from fairfox.maps.rank import RankMap
+from fairfox.models.torch import TorchModel
+
+EXPERIMENT = "beyond"
+MAPS = ("rank", "move", "move-direct", "transport", "fliptest")
+
+
+@pytest.fixture(scope="module")
+def methods(experiment):
+    return importlib.import_module("beyond_methods")
+
+
+@pytest.fixture(scope="module")
+def reports(experiment):
+    return importlib.import_module("beyond_report")
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory):
+    return tmp_path_factory.mktemp("beyond") / "beyond.json"
+
+
+@pytest.fixture(scope="module")
+def quick(experiment, quick_run, out, pmlb):
+    """What a run writes: one setting, two causal worlds at three levels of bias, one draw, all methods."""
+    found = quick_run(experiment.EXPERIMENT, out=out)
+    assert found["bars"] == []
+    assert "| rank/a | 3 |" in experiment.show(found)
+    return found
+
+
+def entry(found, world, bias, method):
+    (own,) = (e for e in found["results"] if (e["world"], e["bias"], e["method"]) == (world, bias, method))
+    return own
+
+
+def test_every_method_is_judged_in_every_world_and_maps_with_the_share_too(methods, quick):
+    run = [name for batch in quick["settings"]["batches"] for name in methods.BATCHES[batch]]
+    assert set(MAPS) <= set(run)
+    names = [*run, *(f"{name}/a" for name in MAPS)]
+    places = [("Synthetic-4", 1.0), *((w, b) for w in ("additive", "lending") for b in (0.0, 0.25, 1.0))]
+    expected = {(*place, name) for place in places for name in names}
+    expected -= {("lending", bias, "lic") for bias in (0.0, 0.25, 1.0)}  # categories have no derivative
+    found = [(e["world"], e["bias"], e["method"]) for e in quick["results"]]
+    assert len(found) == len(set(found))
+    assert set(found) == expected
+
+
+def test_rank_is_right_about_the_additive_world_and_says_almost_nothing_where_nothing_is(quick):
+    for name in ("rank", "rank/a"):
+        own = entry(quick, "additive", 1.0, name)
+        assert own["ap"][0] > 0.95
+        assert own["rho"][0] > 0.95
+    assert entry(quick, "additive", 1.0, "rank")["units"][0] == pytest.approx(1.0, abs=0.2)
+    assert quick["nothing"]["rank"] < 0.4
+    none = entry(quick, "additive", 0.0, "rank")
+    assert (none["ap"], none["rho"], none["units"]) == ([None], [None], [None])
+    assert none["mean"][0] > 0
+
+
+def test_the_share_does_not_change_the_order_inside_a_model(quick):
+    for name in MAPS:
+        plain, aligned = (entry(quick, "lending", 1.0, n) for n in (name, f"{name}/a"))
+        assert aligned["rho"] == plain["rho"]
+        assert aligned["mean"][0] < plain["mean"][0]
+
+
+def test_a_ground_says_how_good_its_networks_are(quick):
+    own = {(ground["world"], ground["bias"]): ground for ground in quick["grounds"]}
+    assert len(own) == 7
+    assert own["lending", 1.0]["auxiliary_accuracy"] > 0.7
+    assert own["lending", 0.0]["mean_ifs"] == 0.0
+    assert own["lending", 1.0]["columns"] == 14
+    assert own["lending", 1.0]["threshold"] == 0.01
+    assert 0.0 < own["Synthetic-4", 1.0]["threshold"] != 0.01
+
+
+def test_a_batch_goes_into_the_file_and_the_rest_stays(experiment, quick, out):
+    assert experiment.EXPERIMENT.run(["--quick", "--workers", "1", "--only", "maps", "--out", str(out)]) == 0
+    again = json.loads(out.read_text(encoding="utf-8"))
+    key = "{world} {bias} {method}".format_map
+    assert sorted(again["results"], key=key) == sorted(quick["results"], key=key)
+    assert again["only"] is None
+    before = out.read_text(encoding="utf-8")
+    with pytest.raises(SystemExit, match="another seed or other settings"):
+        experiment.EXPERIMENT.run(["--quick", "--workers", "1", "--seed", "1", "--only", "maps", "--out", str(out)])
+    assert out.read_text(encoding="utf-8") == before
+
+
+def test_the_full_run_has_all_worlds_four_draws_and_no_flip_tests(experiment):
+    plan = experiment.FULL
+    assert len(plan.worlds) == 8 + 4 + 6 + 10 * 4  # settings, at bias 0.25, with wdbc, causal at four levels
+    jobs = experiment.jobs(plan, 0)
+    assert len(jobs) == len(plan.worlds) * 4 * 4  # draws, batches
+    assert len({job.key for job in jobs}) == len(jobs)
+    assert not any(job.name.endswith("fliptest") for job in jobs)
+    settings = [w.name for w in plan.worlds if w.family == "settings" and w.bias > 0.25]
+    assert sorted(settings) == [f"Synthetic-{n}" for n in range(1, 9)]
+    assert {plan.draw(plan.worlds[0], number, 0).target.width for number in range(4)} == {32, 64}
+    assert {w.family for w in plan.worlds} == {"settings", "wdbc", "additive", "mixed", "difficult"}
+
+
+def ground_of_three_classes(experiment):
+    """Return a ground whose targets are fixed rules of the world with three classes."""
+    drawn = draw_people(WORLDS["three classes"].at(1.0), 600, 200, seed=1)
+    auxiliary = AuxiliaryModel(refits=1, max_epochs=3).fit(drawn.fitting)
+    weights = torch.tensor([0.1, 0.0, 0.2, 0.3, -0.2])
+
+    def rule(x):
+        return (x @ weights.to(x))[:, None].sigmoid()
+
+    def constant(x):
+        return 0.5 + 0.0 * x[:, :1]
+
+    models = (TorchModel(rule), TorchModel(constant))
+    fixed = FixedAuxiliary(auxiliary.members, auxiliary.held_out)
+    return experiment.Ground(drawn.fitting, drawn.people, models, fixed, 0.01, [0.5, 0.25], 0)
+
+
+def test_the_worst_class_counts_as_it_does_in_an_audit(experiment, methods):
+    on = ground_of_three_classes(experiment)
+    found = methods.scores_of(["rank", "lic"], on, methods.Effort())
+    assert list(found) == ["rank", "rank/a"]  # the derivative is not known between three classes
+    expected = Effect(map=RankMap(), refits=1).fit(on.fitting).score(on.models[0], on.people)
+    torch.testing.assert_close(found["rank"][0], expected)
+    torch.testing.assert_close(found["rank/a"][0], 0.5 * expected)
+    assert not found["rank"][1].any()
+
+
+def test_numbers_of_a_ground_are_those_of_its_scores(experiment):
+    on = ground_of_three_classes(experiment)
+    truth = individual_fairness_score(on.models[0], on.people)
+    found = experiment.numbers(on, [2 * truth, 0.5 * truth])
+    assert (found["rho"], found["units"], found["fair"]) == pytest.approx((1.0, 2.0, 0.25))
+    assert found["mean"] == pytest.approx(2 * float(truth.mean()))
+    unsaid = torch.where(truth < truth.median(), torch.nan, truth)
+    assert experiment.numbers(on, [unsaid, 0 * truth])["mean"] == pytest.approx(float(unsaid.nanmean()), rel=1e-5)
+
+
+def line(world, family, bias, method, ap, rho, units=1.0, fair=0.05, mean=0.1):
+    numbers = {"ap": ap, "rho": rho, "units": [units] * 2, "fair": [fair] * 2, "mean": [mean] * 2}
+    return {"world": world, "family": family, "bias": bias, "method": method, **numbers}
+
+
+def test_summaries_are_means_over_worlds_and_errors_over_draws(reports):
+    entries = [
+        line("a", "additive", 1.0, "rank", [0.8, 1.0], [0.5, 0.7]),
+        line("b", "additive", 1.0, "rank", [0.6, 0.6], [None, None], units=2.0),
+        line("c", "mixed", 1.0, "rank", [0.4, 0.4], [0.1, 0.3]),
+    ]
+    found = {one["family"]: one for one in reports.summaries(entries)}
+    own = found["additive"]
+    assert own["ap"] == pytest.approx((0.9 + 0.6) / 2)
+    assert own["ap_se"] == pytest.approx(0.05)  # 0.7 and 0.8: standard deviation 0.1 / sqrt 2, over sqrt 2
+    assert (own["ap_worst"], own["rho"], own["rho_worst"], own["units"]) == pytest.approx((0.6, 0.6, 0.6, 1.5))
+    assert own["worlds"] == 2
+    assert found["all"]["ap"] == pytest.approx((0.9 + 0.6 + 0.4) / 3)
+    assert found["all"]["rho_worst"] == pytest.approx(0.2)
+
+
+def whole():
+    """Return a run in which the default keeps every bar."""
+    worlds = [*((f"Synthetic-{n}", "settings") for n in range(1, 9)), ("w", "wdbc"), ("a", "additive")]
+    worlds += [("m", "mixed"), ("d", "difficult")]
+    of = {
+        "rank": ([0.9] * 2, [0.98] * 2),
+        "rank/a": ([0.98] * 2, [0.98] * 2),
+        "faux+ng": ([0.8] * 2, [0.1] * 2),
+        "lic": ([0.981] * 2, [0.4] * 2),
+    }
+    return [
+        line(world, family, bias, method, *numbers)
+        for world, family in worlds
+        for bias in (0.25, 1.0)
+        for method, numbers in of.items()
+    ]
+
+
+def failing(reports, entries):
+    return [bar["bar"] for bar in reports.report(entries, full=True)["bars"] if not bar["holds"]]
+
+
+def test_bars_hold_where_the_numbers_are_good(reports):
+    found = reports.report(whole(), full=True)
+    assert len(found["bars"]) == 12
+    assert failing(reports, whole()) == []
+    assert reports.report(whole(), full=False)["bars"] == []
+    without = [one for one in whole() if one["method"] != "faux+ng"]
+    assert reports.report(without, full=True)["bars"] == []

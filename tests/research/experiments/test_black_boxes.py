@@ -1,0 +1,103 @@
+"""Ensembles of trees on raw tables, audited for a column they do not see."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import sklearn
+
+from fairfox.data.catalog import ADULT as ADULT
+from fairfox.data.catalog import COMPAS as COMPAS
+from fairfox.data.catalog import GERMAN as GERMAN
+from fairfox.data.files import find_file
+from fairfox.errors import FileError, MissingExtraError
+
+EXPERIMENT = "black_boxes"
+HIDDEN = {"adult": {"sex", "fnlwgt"}, "compas": {"race", "age_cat", "decile_score"}}  # from the models
+ABSENT = "the table is not on this machine; FAIRFOX_DATA names the folder with the real data sets"
+
+
+def test_every_model_is_audited_on_people_it_has_not_seen(experiment, tmp_path):
+    if any(find_file(file) is None for file in (*ADULT, *COMPAS)):
+        pytest.skip(ABSENT)
+    out = tmp_path / "black.json"
+    assert experiment.EXPERIMENT.run(["--quick", "--workers", "1", "--out", str(out)]) == 0
+    found = json.loads(out.read_text(encoding="utf-8"))
+    names = [(one["table"], one["model"]) for one in found["results"]]
+    assert names == [(table, model) for table in ("adult", "compas") for model in ("hist-gradient-boosting", "fair")]
+    for one in found["results"]:
+        assert (one["training_rows"], one["unseen"], one["people"]) == (320, 80, 60)
+        assert 0 <= one["confident"] <= one["flagged"] <= 1
+        assert abs(one["effect_towards"]) <= one["effect"]
+        assert one["aligned_effect"] == pytest.approx(one["effect"] * one["alignment_share"])
+        assert one["gap"] == pytest.approx(one["means"][one["towards"]] - other_mean(one))
+        assert not HIDDEN[one["table"]] & one["through"].keys()
+        assert len(one["through"]) == experiment.SHOWN
+    assert found["not_run"] == {}
+    assert found["versions"]["scikit-learn"]
+    shown = experiment.show(found)
+    assert "| COMPAS | train_fair |" in shown
+    assert shown.count("the sign of the group gap") == 2
+
+
+def other_mean(one):
+    (other,) = [mean for level, mean in one["means"].items() if level != one["towards"]]
+    return other
+
+
+def test_every_kind_of_model_learns_from_the_raw_table_without_the_protected_column(experiment):
+    if find_file(GERMAN[0]) is None:
+        pytest.skip(ABSENT)
+    source = experiment.SOURCES["german"]
+    frame, data = experiment.read_people(source, 300, seed=0)
+    assert len(frame) == len(data) == 300
+    assert set(frame[source.label]) == {0, 1}
+    inputs = [f.name for f in data.features]
+    assert not {"sex", "personal_status", "class"} & set(inputs)
+    size = experiment.Size(trees=5, hiding=experiment.HidingSettings(epochs=1))
+    for name in experiment.MODELS:
+        if name in experiment.lacking(replace(experiment.QUICK, tables=(), models=(name,))):
+            continue
+        model = experiment.train(name, frame[:200], inputs, source, size, seed=0)
+        out = experiment.probabilities(model, frame[200:][inputs])
+        assert out.shape == (100,)
+        assert ((out >= 0) & (out <= 1)).all()
+        assert np.array_equal(out, experiment.probabilities(model, frame[200:][inputs]))
+
+
+def test_what_is_not_to_be_had_is_named_and_has_no_number(experiment, monkeypatch):
+    def no_file():
+        raise FileError("'adult.data' is not on this machine")
+
+    def no_package(package, **how):
+        if package == "xgboost":
+            raise MissingExtraError("The package 'xgboost' is needed for XGBoost and not installed")
+        return sklearn
+
+    adult = replace(experiment.SOURCES["adult"], read=no_file)
+    monkeypatch.setitem(experiment.SOURCES, "adult", adult)
+    monkeypatch.setitem(experiment.SOURCES, "bank", replace(adult, read=lambda: None))
+    monkeypatch.setattr(experiment, "require", no_package)
+    plan = replace(experiment.FULL, tables=("adult", "bank"), models=("xgboost", "random-forest"))
+    assert [job.name for job in experiment.jobs(plan, 0)] == ["bank-random-forest"]
+    found = experiment.gather(plan, {}, {"versions": {}})
+    assert found["results"] == []
+    assert found["not_run"]["adult"] == "not run: file not available"
+    assert found["not_run"]["xgboost"].startswith("not run: The package 'xgboost' is needed")
+    assert "- XGBoost: not run" in experiment.show(found)
+    assert "- Adult: not run" in experiment.show(found)
+    with pytest.raises(SystemExit, match=r"'adult\.data' is not on this machine"):  # nothing is left to run
+        experiment.jobs(replace(plan, tables=("adult",)), 0)
+
+
+def entry(gap, effect, error=0.01):
+    return {"table": "bank", "model": "fair", "gap": gap, "gap_error": error, "effect_towards": effect}
+
+
+def test_an_effect_against_the_gap_is_an_exception_with_its_numbers(experiment):
+    good, small, clear = entry(0.1, 0.2), entry(-0.015, 0.05), entry(0.03, -0.04)
+    every, sure = experiment.bars([good, small, clear])
+    assert (every["value"], every["holds"]) == ([small, clear], False)
+    assert (sure["value"], sure["holds"]) == ([clear], False)  # 0.015 is less than twice 0.01
+    assert [bar["holds"] for bar in experiment.bars([good])] == [True, True]

@@ -1,0 +1,349 @@
+"""Every test on targets that hide c and on targets that do not."""
+
+import json
+import math
+import sys
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from fairfox.auxiliary.adversarial import HidingSettings
+from fairfox.data.catalog import ADULT as ADULT
+from fairfox.data.contrasts import Contrast
+from fairfox.data.dataset import Dataset, Feature, Protected
+from fairfox.data.datasets import load_adult
+from fairfox.data.files import find_file
+from fairfox.errors import FileError
+from fairfox.fairtests.protocol import combine
+from fairfox.maps.wgan import GanSettings
+from fairfox.models.torch import TorchModel
+
+EXPERIMENT = "fair_vs_unfair"
+FLOORS = ("plain", "0", "0.5", "1", "3", "10")
+PAPER = {"fta", "fta+linear", "unfair_map", "fliptest", "faux", "faux+ng", "faux+ig"}
+SCALED = ("rank", "move", "move-direct", "fliptest", "transport")
+ADVERSARIAL = " (adversarial auxiliary)"
+LEVELS = ("Husband", "Own-child", "Wife")
+
+
+# --- one small run of everything ------------------------------------------------------------------------------------
+
+
+def made_up():
+    """Return two hundred people whose first number tells their group, and no `relationship`."""
+    x = torch.randn(200, 4, generator=torch.Generator().manual_seed(0))
+    x[:, 0] += torch.arange(200) % 2
+    return Dataset.from_arrays(x, c=(torch.arange(200) % 2).float(), y=(x[:, 0] + x[:, 1] > 0.5).float())
+
+
+def no_file():
+    raise FileError("the list is not on this machine")
+
+
+@pytest.fixture(scope="module")
+def found(experiment, tmp_path_factory):
+    """Return the results of a small run on people of Adult and on made-up ones."""
+    if any(find_file(file) is None for file in ADULT):
+        pytest.skip("Adult is not on this machine; FAIRFOX_DATA names the folder with the real data sets")
+    out = tmp_path_factory.mktemp("run") / "comparison.json"
+    plan = replace(
+        experiment.QUICK,
+        tables=("adult", "bank", "chicago"),
+        rows=500,
+        hiding=HidingSettings(epochs=2, batch_size=64),
+        gan=GanSettings(steps=5),
+    )
+    tables, before = sys.modules["real_data"].TABLES, torch.random.get_rng_state()
+    with pytest.MonkeyPatch.context() as patch:
+        for name, load in {"adult": cache(load_adult), "bank": made_up, "chicago": no_file}.items():
+            patch.setitem(tables, name, load)
+        own = replace(experiment.EXPERIMENT, quick=plan, draw=lambda found: {})  # pictures have a test of their own
+        assert own.run(["--quick", "--workers", "1", "--out", str(out)]) == 0
+    assert torch.equal(torch.random.get_rng_state(), before)
+    return json.loads(out.read_text(encoding="utf-8"))
+
+
+def results_of(found, table):
+    return {(one["test"], one["target"]): one for one in found["results"] if one["table"] == table}
+
+
+def test_every_test_is_told_of_every_target(found):
+    for table in ("adult", "bank"):
+        own = results_of(found, table)
+        tests = {test for test, _ in own}
+        assert tests >= PAPER | {*SCALED, *(f"{name}/a" for name in SCALED)}
+        assert tests >= {f"{name}{after}" for name in ("faux", "faux+ng", "faux+ig") for after in ("/s", ADVERSARIAL)}
+        assert own.keys() == {(test, target) for test in tests for target in ("plain", "3")}
+    for one in found["results"]:
+        assert 0 <= one["auc"][0] <= 1
+        assert one["auc_each"] == [one["auc"][0]]
+        assert one["box"] == sorted(one["box"])
+        for name in ("paired_share", "paired_median", "mean"):
+            value, low, high = one[name]
+            assert low <= high
+            assert math.isfinite(value)
+
+
+def test_the_plain_target_is_not_above_itself(found):
+    for one in found["results"]:
+        if one["target"] == "plain":
+            assert one["auc"] == [0.5, 0.0]
+            assert one["paired_share"] == [0.5, 0.5, 0.5]
+            assert one["paired_median"] == [0.0, 0.0, 0.0]
+
+
+def test_aligned_effects_are_effects_times_the_alignment_share(found):
+    for target in found["targets"]:
+        own, (share, _) = results_of(found, target["table"]), target["alignment_share"]
+        for name in SCALED:
+            effect, aligned = own[name, target["target"]], own[f"{name}/a", target["target"]]
+            assert aligned["box"] == pytest.approx([share * one for one in effect["box"]], rel=1e-3, abs=1e-6)
+            assert aligned["towards_1"] == pytest.approx([share * one for one in effect["towards_1"]], rel=1e-3)
+            assert aligned["abstained"] == effect["abstained"]
+
+
+def test_targets_are_told_with_what_their_output_gives_away(found):
+    assert [(one["table"], one["target"]) for one in found["targets"]] == [
+        (table, target) for table in ("adult", "bank") for target in ("plain", "3")
+    ]
+    for one in found["targets"]:
+        assert one["people"] == (100 if one["table"] == "adult" else 40)
+        assert all(0 <= one[name][0] <= 1 for name in ("accuracy", "auc", "c_auc", "gap", "alignment_share"))
+        assert abs(one["gap_towards_1"][0]) == pytest.approx(one["gap"][0])
+    for table in ("adult", "bank"):
+        assert found["auxiliary_auc"][table]["plain"][0] > 0.6  # c can be reading here
+        assert found["generators"][table]["ks"][0] > 0
+
+
+def test_a_table_without_its_file_has_no_number(found):
+    assert found["not_run"] == {"chicago": "not run: file not available"}
+    reading = {name: value for name, value in found.items() if name not in ("not_run", "settings")}
+    assert "chicago" not in json.dumps(reading)
+
+
+def test_the_text_has_every_section(experiment, found):
+    text = experiment.show(found)
+    assert set(sys.modules["fair_vs_unfair_report"].PANELS) == PAPER
+    assert experiment.SECTIONS.keys() == {
+        "targets",
+        "auc",
+        "generators",
+        "paired",
+        "signed",
+        "swap",
+        "bars",
+    }  # on pages
+    for name, section in experiment.SECTIONS.items():
+        assert len(section(found).splitlines()) > 3, name
+        assert section(found) in text, name
+    assert "| Chicago SSL | not run: file not available |" in text
+    assert "| Adult | `fliptest/a` | 0." in text
+
+
+def test_there_is_a_picture_of_the_boxes_and_one_of_compensation(experiment, found, tmp_path):
+    adult = {part: [one for one in found[part] if one["table"] == "adult"] for part in ("targets", "results")}
+    charts = experiment.EXPERIMENT.draw(found | adult)
+    assert list(charts) == ["", "-compensation"]
+    charts["-compensation"].save(tmp_path / "compensation.svg")
+    assert b"<svg" in (tmp_path / "compensation.svg").read_bytes()
+
+
+# --- readings of one target -----------------------------------------------------------------------------------------
+
+
+def standing(experiment, models, people):
+    return experiment.Setup(experiment.Ground("made", 0, 0), (None, 3.0), 1, 8, models, people, people)
+
+
+@pytest.fixture
+def couples():
+    """Return two husbands, a wife and two children of theirs, with their ages."""
+    kinds = torch.eye(3)[[0, 0, 2, 1, 1]]
+    x = torch.cat([torch.tensor([[1.0], [2.0], [0.5], [-1.0], [-2.0]]), kinds], dim=1)
+    features = (Feature("age", "continuous", 0, 1), Feature("relationship", "categorical", 1, 4, levels=LEVELS))
+    return Dataset(x, torch.tensor([1.0, 1, 0, 0, 1])[:, None], (Protected("sex"),), features)
+
+
+def linear(weights, bias):
+    layer = nn.Linear(len(weights), 1)
+    with torch.no_grad():
+        layer.weight.copy_(torch.tensor([weights]))
+        layer.bias.fill_(bias)
+    return TorchModel(nn.Sequential(layer, nn.Sigmoid()).eval())
+
+
+def sigmoid(value):
+    return 1 / (1 + math.exp(-value))
+
+
+def test_the_swap_changes_one_word_and_nothing_else(experiment, couples):
+    # age counts 0.5, a husband +1, a wife -2, a child 7
+    first, second = experiment.swapped(
+        standing(experiment, [linear([0.5, 1, 7, -2], 0.25), linear([0.5, 0, 7, 0], 0)], couples)
+    )
+    husbands = [sigmoid(0.5 * age - 2 + 0.25) - sigmoid(0.5 * age + 1 + 0.25) for age in (1, 2)]
+    assert first["husbands"]["value"] == pytest.approx(sum(husbands) / 2, abs=1e-6)
+    assert first["wives"]["value"] == pytest.approx(sigmoid(0.25 + 1.25) - sigmoid(0.25 - 1.75), abs=1e-6)
+    assert len(first["husbands"]["replicates"]) == 8
+    assert {who: one["value"] for who, one in second.items()} == {"husbands": 0.0, "wives": 0.0}
+
+
+class Scripted:
+    """A test that says what it was given for each model; the last person is abstained from."""
+
+    def __init__(self, signed):
+        self.signed = signed  # of each model
+
+    def measure(self, model, data):
+        values = torch.tensor([*self.signed[model], float("nan")])
+        return combine(values[None, :, None], data, contrasts=[Contrast(0)], signed=True)
+
+
+def test_scores_are_told_in_comparison_with_the_first_target(experiment):
+    people = Dataset.from_arrays(torch.zeros(5, 1), c=[0.0, 0.0, 1.0, 1.0, 1.0])
+    test = Scripted({"plain": [0.4, 0.2, -0.3, 0.1], "fair": [0.1, 0.2, -0.1, 0.5]})
+    plain, fair = standing(experiment, ["plain", "fair"], people).readings(test)
+    assert (plain["auc"], plain["abstained"], fair["abstained"]) == (0.5, 1, 1)
+    # 0.4, 0.2, 0.3, 0.1 against 0.1, 0.2, 0.1, 0.5
+    assert fair["auc"] == pytest.approx((3 + 2.5 + 3 + 1) / 16)
+    assert fair["paired_share"]["value"] == pytest.approx((2 + 0.5) / 4)
+    assert fair["paired_median"]["value"] == pytest.approx(0.1)  # of 0.3, 0, 0.2, -0.4
+    assert fair["mean"]["value"] == pytest.approx(0.225)
+    assert fair["signed_median_0"]["value"] == pytest.approx(0.15)
+    assert fair["signed_median_1"]["value"] == pytest.approx(0.2)
+    assert fair["towards_1"]["value"] == pytest.approx((0.1 + 0.2 + 0.1 - 0.5) / 4)
+    _, half = standing(experiment, ["plain", "fair"], people).readings(test, [1.0, 0.5])
+    assert half["box"] == pytest.approx([0.5 * one for one in fair["box"]])
+    assert half["auc"] == pytest.approx((4 + 3 + 4 + 2.5) / 16)  # 0.05, 0.1, 0.05, 0.25
+
+
+def test_jobs_come_after_the_targets_and_generators_of_their_ground(experiment, monkeypatch):
+    monkeypatch.setattr(experiment, "lacking", lambda tables: {"chicago": "not run"})
+    jobs = {job.name: job for job in experiment.jobs(experiment.FULL, 0)}
+    assert len(jobs) == 4 * 5 * 4  # tables, numbers; generators and three kinds of tests
+    assert [job.name for job in jobs["pairs-bank-3"].after] == ["targets-bank-3", "gan-bank-3"]
+    assert [job.name for job in jobs["with-bank-3"].after] == ["targets-bank-3"]
+    assert jobs["without-bank-3"].after[0].arguments[1] == (None, 0.0, 0.5, 1.0, 3.0, 10.0)
+    assert experiment.EXPERIMENT.parts_with == "real_data"
+
+
+def jobs_found(number):
+    """Return what the jobs of one number on Bank returned: targets plain and of floor 3."""
+
+    def reading(value):
+        drawn = {"value": value, "replicates": [value - 0.1, value + 0.1]}
+        one = {"auc": value, "box": [value] * 5, "abstained": number, "mean": drawn, "towards_1": drawn}
+        return [one, one]
+
+    leak = {"auc": 0.7, "gap": 0.2, "means": {"not age>=25": 0.3, "age>=25": 0.1}}
+    target = {"rows": 9, "accuracy": 0.8 + 0.1 * number, "auc": 0.9, "leaks": [leak]}
+    effects = {name: reading(0.4 + 0.2 * number) for name in ("rank", "rank/a", "move/a", "faux+ng/s")}
+    aucs = {"plain": 0.8, "adversarial": 0.6}
+    return {
+        f"targets-bank-{number}": [target, target],
+        f"gan-bank-{number}": {"ks": 0.25, "mse": None if number else 0.5},
+        f"with-bank-{number}": {"tests": effects, "alignment_share": [0.5, 0.1], "auxiliary_auc": aucs},
+        f"pairs-bank-{number}": {"tests": {"fliptest": reading(0.5)}},
+        f"without-bank-{number}": {"tests": {"fta": reading(0.5)}, "swap": None},
+    }
+
+
+def test_numbers_are_means_over_all_trainings(experiment, monkeypatch):
+    monkeypatch.setattr(experiment, "lacking", lambda tables: {})
+    plan = replace(experiment.FULL, tables=("bank",), numbers=2, floors=(None, 3.0))
+    found = experiment.gather(plan, jobs_found(0) | jobs_found(1), {})
+    plain, fair = found["targets"]
+    assert plain["accuracy"] == pytest.approx([0.85, 0.005**0.5], abs=1e-5)  # of 0.8 and 0.9
+    assert plain["gap_towards_1"] == pytest.approx([-0.2, 0.0])  # class 1 has the lower mean
+    assert (plain["alignment_share"], fair["alignment_share"]) == ([0.5, 0.0], [0.1, 0.0])
+    rank = results_of(found, "bank")["rank", "3"]
+    assert rank["auc"] == pytest.approx([0.5, 0.02**0.5], abs=1e-5)
+    assert (rank["auc_each"], rank["box"], rank["abstained"]) == ([0.4, 0.6], [0.5] * 5, 0.5)
+    assert rank["mean"] == pytest.approx([0.5, 0.405, 0.595])  # of replicates 0.4 and 0.6
+    assert found["generators"]["bank"] == {"ks": [0.25, 0.0], "mse": [0.5, 0.0]}  # where it did not diverge
+    assert found["swap"] == {}
+    assert [bar["holds"] for bar in found["bars"] if "sign" in bar["bar"]] == [False]
+
+
+# --- what has to be shown -------------------------------------------------------------------------------------------
+
+
+def sections(*tables, floors=FLOORS):
+    """Return results of which every bar holds."""
+    targets, results = [], []
+    for table in tables:
+        for place, name in enumerate(floors):
+            fall = 0.8 - 0.1 * place
+            numbers = {"accuracy": 0.91, "c_auc": 0.55, "gap": 0.2 if name == "plain" else 0.05, "gap_towards_1": 0.05}
+            about = {"table": table, "target": name}
+            targets.append(about | {n: [v, 0.0] for n, v in (numbers | {"alignment_share": fall}).items()})
+            direct = 0.1 if name == "plain" else -0.1
+            effects = {"rank": 0.1, "move-direct": direct}
+            for test in ("rank", "rank/a", "move/a", "move-direct", "faux+ng", "faux+ng/s"):
+                own = {"auc": [0.9, 0.0], "mean": [fall, 0, 1], "towards_1": [effects.get(test, 0.1), 0, 1]}
+                results.append(about | {"test": test} | own)
+    swap = {"adult": [{"target": name, "husbands": [-0.1, 0, 0], "wives": [0.1, 0, 0]} for name in floors]}
+    return {"targets": targets, "results": results, "swap": swap}
+
+
+@pytest.fixture
+def failing(experiment):
+    """Return the bars that fail, by a function."""
+    return lambda found: [bar["bar"] for bar in experiment.bars(found) if not bar["holds"]]
+
+
+def test_all_bars_hold_where_everything_is_as_it_should_be(experiment, failing):
+    found = sections("adult", "adult-without-relationship", "bank", "bank-without-duration")
+    assert failing(found) == []
+    assert len(experiment.bars(found)) == 2 + 4 + 4 + 4 + 3 + 1
+    assert all(bar["holds"] is True for bar in experiment.bars(found))
+
+
+# --- numbers with replicates ----------------------------------------------------------------------------------------
+
+
+def mean(values):
+    return float(values.mean())
+
+
+def test_auc_counts_ties_half(experiment):
+    # of six pairs one is above (2 over 1) and one is tied (1 with 1)
+    assert experiment.auc_above(np.array([2.0, 1.0, 0.0]), np.array([1.0, 3.0])) == pytest.approx((1 + 0.5) / 6)
+    same = np.array([0.3, 0.3, 0.7, np.nan])
+    assert experiment.auc_above(same, same) == 0.5
+
+
+def test_paired_share_is_of_those_above_zero_and_half_of_those_at_it(experiment):
+    assert experiment.paired_share(np.array([3.0, -0.1, 0.0, 0.2])) == (2 + 0.5) / 4
+    assert experiment.paired_share(np.zeros(3)) == 0.5
+    assert experiment.paired_share(np.array([-1.0, -2.0])) == 0.0
+
+
+def test_replicates_are_the_number_of_people_drawn_with_replacement(experiment):
+    values = np.array([1.0, np.nan, 5.0, 9.0])
+    found = experiment.resampled(mean, values, draws=40, seed=3)
+    assert found["value"] == 5.0
+    assert len(found["replicates"]) == 40
+    possible = {(a + b + c) / 3 for a in (1, 5, 9) for b in (1, 5, 9) for c in (1, 5, 9)}
+    assert {round(one, 9) for one in found["replicates"]} <= {round(one, 9) for one in possible}
+    assert len(set(found["replicates"])) > 3
+
+
+def test_where_nobody_has_a_value_there_is_no_number(experiment):
+    nobody = experiment.resampled(mean, np.array([np.nan, np.nan]), draws=5, seed=0)
+    assert nobody == {"value": None, "replicates": []}
+    assert experiment.resampled(mean, np.array([]), draws=5, seed=0) == nobody
+    assert experiment.with_interval([nobody, nobody]) is None
+
+
+def test_an_interval_is_of_the_mean_over_runs_draw_by_draw(experiment):
+    runs = [{"value": 1.0, "replicates": [0.0, 2.0]}, {"value": 4.0, "replicates": [2.0, 6.0]}]
+    # means of the replicates: 1 and 4; between them the 2.5% and the 97.5% quantile
+    assert experiment.with_interval(runs) == pytest.approx([2.5, 1.075, 3.925])
+    nobody = {"value": None, "replicates": []}
+    assert experiment.with_interval([nobody, *runs]) == experiment.with_interval(runs)
+    assert experiment.with_interval(runs[:1]) == pytest.approx([1.0, 0.05, 1.95])

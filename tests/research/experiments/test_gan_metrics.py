@@ -1,0 +1,97 @@
+"""Checks of FlipTest's generator against how good the test is."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from fairfox.data.catalog import BACKACHE, MAGIC
+from fairfox.data.files import find_file
+from fairfox.maps.wgan import GanSettings
+
+EXPERIMENT = "gan_metrics"
+
+
+def trial(ks, mse, ap, weight=1e-4, **others):
+    sizes = {"n_critic": 5, "depth": 2, "width": 128, "batch": 64, "rho": 0.1, "prevalence": 0.4}
+    return {"weight": weight, "ks": ks, "mse": mse, "ap": ap, **sizes, **others}
+
+
+@pytest.fixture
+def found():
+    """Fifty generators: AP falls with KS and with lambda, rises with MSE; one has no finite MSE."""
+    trials = [trial(ks=i, mse=-i, ap=1 - i / 100, weight=1e-6 * (i + 1)) for i in range(50)]
+    trials[10]["mse"] = None
+    return {f"gan-{i}": one for i, one in enumerate(trials)}
+
+
+def test_a_broken_pipeline_is_told_by_a_tiny_run(experiment, tmp_path, monkeypatch):
+    if find_file(MAGIC.remote) is None or find_file(BACKACHE.remote) is None:
+        pytest.skip("the PMLB tables are not on this machine; FAIRFOX_DATA names the folder with the real data sets")
+    drawn = [GanSettings(steps=20), GanSettings(steps=30, weight=1e-2, width=8, depth=1, batch=16, n_critic=1)]
+    monkeypatch.setattr(experiment, "configurations", lambda plan, seed: drawn)
+    rows, sources = (
+        experiment.Rows(600, 200, 200),
+        replace(experiment.QUICK.table.sources, rows=800, steps=150, pairs=300),
+    )
+    tiny = replace(experiment.QUICK, trials=2, table=replace(experiment.QUICK.table, rows=rows, sources=sources))
+    monkeypatch.setattr(experiment, "installed", lambda name: f"{name} 1.0")
+    out, before = tmp_path / "gan_metrics.json", torch.random.get_rng_state()
+    own = replace(experiment.EXPERIMENT, quick=tiny)
+    assert own.run(["--quick", "--workers", "1", "--out", str(out)]) == 0
+    assert torch.equal(torch.random.get_rng_state(), before)
+    found = json.loads(out.read_text(encoding="utf-8"))
+    assert [one["weight"] for one in found["trials"]] == [1e-4, 1e-2]
+    for one in found["trials"]:
+        assert 0 < one["ks"] < 1
+        assert one["mse"] > 0
+        assert 0 < one["ap"] <= 1
+        assert one["device"] == "cpu"
+    assert found["correlations"]["ks"]["trials"] == 2
+    assert found["versions"]["optuna"] == "1.0"
+    for kind in ("png", "svg"):
+        assert Path(tmp_path / f"gan_metrics.{kind}").stat().st_size > 1_000
+
+
+def test_configurations_start_from_the_reference_and_depend_on_the_seed_alone(experiment):
+    pytest.importorskip("optuna", reason="configurations are drawn by optuna (fairfox[peers])")
+    plan = experiment.FULL
+    first, again, other = (experiment.configurations(plan, seed) for seed in (0, 0, 1))
+    assert first == again
+    assert experiment.configurations(replace(plan, trials=5), 0) == first[:5]
+    assert first[0] == GanSettings()
+    assert len(first) == len(set(first)) == 32
+    assert first[1:] != other[1:]
+    for name in ("n_critic", "depth", "width", "batch"):
+        assert {getattr(one, name) for one in first} == set(getattr(plan.space, name))
+    assert all(1e-6 <= one.weight <= 1e-2 and one.steps == 20_000 for one in first)
+
+
+def test_claims_of_the_paper_are_judged_by_the_numbers(experiment, found):
+    sections = experiment.gather(replace(experiment.FULL, trials=50), found, {"versions": {}})
+    assert sections["correlations"]["ks"] == {
+        "spearman": pytest.approx(-1.0),
+        "clear": pytest.approx(2 / 7),
+        "trials": 50,
+    }
+    assert sections["correlations"]["mse"] == {
+        "spearman": pytest.approx(1.0),
+        "clear": pytest.approx(2 / 48**0.5),
+        "trials": 49,
+    }
+    assert sections["correlations"]["width"] == {"spearman": None, "clear": None, "trials": 50}
+    assert [one["confirmed"] for one in sections["paper"]] == [True, True, True, True]
+    for one in found.values():
+        one["ap"] = 1 - one["ap"]
+    turned = experiment.gather(replace(experiment.FULL, trials=50), found, {"versions": {}})
+    assert [one["confirmed"] for one in turned["paper"]] == [False, False, True, False]
+
+
+def test_one_setting_is_tried_at_a_time(experiment):
+    assert experiment.narrow(experiment.FULL, ["Synthetic-6"]).setting.name == "Synthetic-6"
+    with pytest.raises(SystemExit, match="name one"):
+        experiment.narrow(experiment.FULL, ["Synthetic-6", "Synthetic-7"])
+    with pytest.raises(SystemExit, match="no setting Synthetic-9"):
+        experiment.narrow(experiment.FULL, ["Synthetic-9"])

@@ -1,0 +1,118 @@
+"""The operating range: a quick run, and how cells are judged."""
+
+import pytest
+import torch
+
+EXPERIMENT = "operating_range"
+
+
+ALL = ("faux", "faux+ng", "faux+ig", "rank", "rank/a", "move", "fta", "lic")
+
+
+@pytest.fixture(scope="module")
+def quick(experiment, quick_run, pmlb):
+    return quick_run(experiment.EXPERIMENT)  # one pair of tables, both fusions, two levels of bias
+
+
+def test_every_cell_has_its_numbers(quick):
+    names = [f"magic-backache-{fusion}-{bias}" for fusion in ("outer", "concat") for bias in ("0.25", "1")]
+    assert [one["name"] for one in quick["cells"]] == names
+    for one in quick["cells"]:
+        assert set(one["ap"]) == set(one["rho"]) == set(ALL)
+        assert all(0 <= ap <= 1 for ap in one["ap"].values())
+        assert 0 < one["prevalence"] <= 0.5  # a fair target treats nobody unfairly
+        assert one["ap"]["lic"] > 0.9 or one["bias"] < 1  # so few people show little at a small bias
+        assert one["mean_gradient_norm"] > 0
+        assert one["mean_ifs"] > 0
+        assert one["auxiliary_balanced_accuracy"] > 0.6
+
+
+def test_means_by_bias_are_those_of_the_cells(quick):
+    own = [one["ap"]["rank"] for one in quick["cells"] if one["bias"] == 1.0]
+    assert quick["by_bias"]["rank"]["1"]["ap"] == pytest.approx(sum(own) / 2)
+    assert quick["by_bias"]["rank"]["1"]["n"] == 2
+    curve = quick["curves"]["precision"]["lic"]["1"]
+    assert len(curve) == len(quick["curves"]["recall"]) == 50
+    assert curve[0] > 0.9
+
+
+def test_where_nobody_or_everybody_is_treated_unfairly_there_is_no_ap(experiment):
+    scores = {"rank": [torch.tensor([0.1, 0.2]), torch.tensor([0.0, 0.0])]}
+    ifs = [torch.tensor([0.3, 0.4]), torch.tensor([0.0, 0.0])]
+    nobody, some = experiment.judged(scores, ifs, 0.5), experiment.judged(scores, ifs, 0.35)
+    assert (nobody["ap"], nobody["prevalence"], nobody["rho"]) == ({"rank": None}, 0.0, {"rank": pytest.approx(1.0)})
+    assert (some["ap"], some["prevalence"]) == ({"rank": 1.0}, 0.25)
+    constant = experiment.judged({"rank": [torch.zeros(2), torch.zeros(2)]}, ifs, 0.35)
+    assert constant["rho"] == {"rank": None}
+
+
+def test_precision_is_read_off_where_each_recall_is_first_reached(experiment):
+    labels, scores = torch.tensor([1, 0, 1, 0]), torch.tensor([0.9, 0.8, 0.7, 0.1])
+    found = experiment.curves_of(labels, scores)
+    assert found[:25] == [1.0] * 25  # up to a recall of a half
+    assert found[25:] == [0.6667] * 25
+
+
+def test_the_full_range_is_every_pair_fusion_and_bias_with_networks_of_random_size(experiment):
+    jobs = experiment.jobs(experiment.FULL, 0)
+    assert len({job.key for job in jobs}) == 5 * 4 * 2 * 5  # c, another y, fusions, biases
+    shapes = [shape for job in jobs for shape in job.arguments[1:3]]
+    assert {shape.depth for shape in shapes} == {1, 2, 3, 4}
+    assert min(shape.width for shape in shapes) < 16
+    assert max(shape.width for shape in shapes) > 120
+    assert all(8 <= shape.width <= 128 for shape in shapes)
+    assert [job.key for job in jobs] == [job.key for job in experiment.jobs(experiment.FULL, 0)]
+
+
+def cell(bias, ap, *, accuracy=0.8, world=("a", "b", "concat"), tests=ALL):
+    """One cell in which all tests are equally good."""
+    return {
+        **dict(zip(("c", "y", "fusion"), world, strict=True)),
+        "bias": bias,
+        "prevalence": 0.4,
+        "auxiliary_balanced_accuracy": accuracy,
+        "mean_gradient_norm": 1.0,
+        "ap": dict.fromkeys(tests, ap),
+        "rho": dict.fromkeys(tests, 0.5),
+        "precisions": dict.fromkeys(tests, [ap] * 50),
+    }
+
+
+def test_thirds_have_as_many_values_each(experiment):
+    edges, places = experiment.thirds([6.0, 1.0, 2.0, 3.0, 4.0, 5.0])
+    assert (edges[0], edges[3]) == (1.0, 6.0)
+    assert places.tolist() == [2, 0, 0, 1, 1, 2]
+
+
+@pytest.mark.parametrize(("sign", "verdict"), [(1, "confirmed"), (-1, "refuted"), (0, "undecided")])
+def test_the_papers_word_on_integrated_gradients_is_judged_by_the_slope(experiment, sign, verdict):
+    cells = []
+    for place in range(12):
+        one = cell(1.0, 0.5, accuracy=0.5 + place / 30)
+        one["ap"]["faux+ng"] += sign * place / 50 + 0.001 * (-1) ** (place // 2)
+        cells.append(one)
+    found = experiment.ng_minus_ig(cells)
+    assert found["paper"] == verdict
+    assert found["slope"] == pytest.approx(sign * 30 / 50, abs=0.01)
+    assert [part["n"] for part in found["thirds"]] == [4, 4, 4]
+
+
+def test_biases_are_compared_over_the_worlds_that_have_both(experiment):
+    other = ("b", "a", "outer")
+    cells = [cell(0.25, 0.6), cell(1.0, 0.8), cell(1.0, 0.1, world=other), cell(0.25, None, world=other)]
+    assert experiment.low_and_high(cells, "rank") == {"low": 0.6, "high": 0.8, "n": 1}
+    grows, time = experiment.bars(cells, 10.0)
+    assert grows["holds"]
+    assert time["holds"]
+    cells[1]["ap"]["move"] = 0.5
+    assert not experiment.bars(cells, 10.0)[0]["holds"]
+    assert experiment.bars(cells[:1], 10.0) == []
+
+
+def test_cells_without_bias_count_by_bias_only(experiment):
+    cells = [cell(0.0, 0.1, accuracy=0.5), *(cell(1.0, 0.9, accuracy=0.7 + place / 10) for place in range(3))]
+    found = experiment.summary(cells, 1.0)
+    assert found["by_bias"]["faux"]["0"]["ap"] == pytest.approx(0.1)
+    assert found["by_auxiliary_accuracy"]["edges"][0] == pytest.approx(0.7)
+    assert [part["n"] for part in found["by_auxiliary_accuracy"]["tests"]["faux"]] == [1, 1, 1]
+    assert all("precisions" not in one for one in found["cells"])

@@ -1,0 +1,159 @@
+"""The pages on experiments show what the results files hold."""
+
+import json
+
+import pytest
+
+EXPERIMENT = "pages"
+ABOUT = {
+    "quick": False,
+    "only": None,
+    "seed": 3,
+    "seconds": 90.0,
+    "core_seconds": 7200.0,
+    "machine": {"workers": 2, "cores": 4},
+    "versions": {"python": "3.12"},
+}
+
+
+def entry(setting, test, auxiliary, ap, std=0.01):
+    numbers = {"ap_mean": ap, "ap_std": std, "rho_mean": -ap, "rho_std": std, "prevalence": 0.45}
+    return {"setting": setting, "test": test, "auxiliary": auxiliary, **numbers}
+
+
+def trial(name):
+    both = {"unfair": {"balanced_accuracy": 0.6, "mean_ifs": 0.1}, "fair": {"balanced_accuracy": 0.5, "mean_ifs": 0.0}}
+    return {
+        **{"name": name, "c": "magic", "y": "backache", "fusion": "outer", "bias": 0.5},
+        **{"targets": {"a": both, "b": both}, "thresholds": {"a": 0.01, "b": 0.03}},
+        "auxiliary_balanced_accuracy": {"plain": [0.7, 0.9], "disentangled": [0.9, 0.9]},
+    }
+
+
+@pytest.fixture
+def found():
+    names = ("Synthetic-1", "Synthetic-2")
+    results = [entry(name, "lic", "none", 0.9, 0.0) for name in names]
+    for name, ap in zip(names, (0.5, 0.7), strict=True):
+        results += [entry(name, "faux", "disentangled", ap + 0.1, ap / 10), entry(name, "faux", "plain", ap)]
+    printed = {"fliptest": dict.fromkeys(names, 0.6), "faux": dict(zip(names, (0.332, 0.998), strict=True))}
+    return ABOUT | {
+        "results": results,
+        "trials": [trial(name) for name in names],
+        "paper": printed,
+        "generators": {"pair": {"magic": {"model_score": 0.97, "spread": 0.8, "draws": [0.96, 0.97]}}},
+        "bars": [{"bar": "low", "value": {"x": {"ours": 0.12345, "paper": 0.5}, "y": [1, 0.25]}, "holds": False}],
+    }
+
+
+@pytest.fixture
+def report(experiment):
+    return experiment.import_module("table1_report")
+
+
+def test_pages_are_what_the_results_files_give(experiment):
+    for path in experiment.PAGES:
+        text = path.read_text(encoding="utf-8")
+        assert experiment.SECTION.search(text), path.name
+        assert experiment.page(text) == text, f"{path.name}: run python experiments/pages.py"
+
+
+def test_an_experiment_may_have_parts_of_its_own(experiment, tmp_path):
+    found = ABOUT | {"cases": {}, "not_run": {}}
+    (tmp_path / "use_cases.json").write_text(json.dumps(found))
+    assert experiment.section("use_cases-credit", tmp_path) == "not run: file not available"
+    with pytest.raises(KeyError, match="insurance"):
+        experiment.section("use_cases-insurance", tmp_path)
+
+
+def test_our_rows_stand_above_the_papers_and_the_mean_is_theirs(report, found):
+    rows = report.average_precisions(found).splitlines()[2:]
+    assert rows == [
+        "| `faux` | plain | 0.500 | 0.700 | 0.600 | 0.010 |",
+        "| `faux` | disentangled | 0.600 | 0.800 | 0.700 | 0.070 |",
+        "| `faux` | *the paper* | *0.332* | *0.998* | *0.665* |  |",
+        "| `lic` |  | 0.900 | 0.900 | 0.900 | 0.000 |",
+        "| `fliptest` | *the paper* | *0.600* | *0.600* | *0.600* |  |",
+    ]
+
+
+def test_another_experiment_is_shown_in_its_own_words_with_its_picture(experiment, tmp_path):
+    numbers = {"mean": 0.25, "std": 0.125, "q10": 0.0, "median": 0.2, "q90": 0.5}
+    bar = {"bar": "the mean grows", "value": {}, "holds": False}
+    found = ABOUT | {"results": [{"world": "here", "bias": 0.5, **numbers}], "bars": [bar]}
+    (tmp_path / "bias_histograms.json").write_text(json.dumps(found))
+    assert experiment.section("bias_histograms", tmp_path).startswith("| world | bias |")
+    (tmp_path / "bias_histograms.png").write_bytes(b"")
+    picture, *lines = experiment.section("bias_histograms", tmp_path).splitlines()
+    assert picture == "![bias_histograms](../experiments/results/bias_histograms.png)"
+    assert "| here | 0.5 | 0.250 | 0.125 | 0.000 | 0.200 | 0.500 |" in lines
+    assert "- **fails**: the mean grows" in lines
+    assert lines[-1] == experiment.about(found)
+
+
+@pytest.mark.parametrize("partial", [{"quick": True}, {"only": ["Synthetic-1"]}])
+def test_runs_that_did_not_do_everything_are_not_shown(experiment, found, tmp_path, partial):
+    assert experiment.section("table1-bars", tmp_path) == experiment.NOT_YET
+    (tmp_path / "table1.json").write_text(json.dumps(found | partial))
+    assert experiment.section("table1-bars", tmp_path) == experiment.NOT_YET
+    (tmp_path / "table1.json").write_text(json.dumps(found))
+    text = "before\n<!-- results: table1-bars -->\nearlier\n<!-- /results -->\nafter"
+    once = experiment.page(text, tmp_path)
+    assert once.startswith("before\n<!-- results: table1-bars -->\n\n| what")
+    assert "earlier" not in once
+    assert experiment.page(once, tmp_path) == once
+
+
+@pytest.fixture
+def with_peers(report, found):
+    """Two peers in all settings, behind a test of ours but for one setting; one of them has other targets."""
+    names = report.NAMES
+    results = [entry(name, "rank/a", "plain", 0.9) for name in names]
+    for peer in ("fliptest", "transport"):
+        results += [entry(name, peer, "none", 0.6, 0.03) | {"rho_mean": -0.95} for name in names]
+    results += [entry(name, "fliptest/a", "plain", 0.99) for name in names]
+    next(e for e in results if (e["setting"], e["test"]) == ("Synthetic-3", "fliptest"))["ap_mean"] = 0.95
+    checks = {"ks": 0.25, "ks_unmapped": 0.5, "ks_chance": 0.02, "mse": 0.3, "mse_real": 0.1}
+    fliptest = {name: {"checks": checks, "training": {"device": "cuda"}} for name in names}
+    transport = {name: {"checks": {"spread_kept": 0.8}, "solver": "POT 0.9"} for name in names}
+    thresholds = {name: {"a": 0.01} for name in names}
+    other = thresholds | {"Synthetic-2": {"a": 0.02}}
+    runs = {
+        "fliptest": ABOUT | {"together": ["fliptest"], "thresholds": thresholds, "details": fliptest},
+        "transport": ABOUT | {"together": ["transport"], "thresholds": other, "details": transport},
+    }
+    ahead = "best single test with what a user has (rank/a): mean {} ahead of every peer's"
+    bars = [{"bar": ahead.format(number), "value": {}, "holds": True} for number in ("AP", "rho")]
+    printed = {"fliptest": dict.fromkeys(names, 0.5)}
+    trials = [trial(name) for name in names]
+    return found | {"results": results, "runs": runs, "bars": bars, "paper": printed, "trials": trials}
+
+
+def test_peers_stand_below_the_best_test_beside_the_papers_mean(report, with_peers):
+    lines = report.peers(with_peers).splitlines()
+    assert lines[2:6] == [
+        "| `rank/a` | 0.900 |  | -0.900 | 0.900 | 0.010 |",
+        "| `fliptest` | 0.644 | *0.500* | -0.950 | 0.600 | 0.030 |",  # (7 x 0.6 + 0.95) / 8
+        "| `transport` | 0.600 |  | -0.950 | 0.600 | 0.030 |",
+        "| `fliptest/a` | 0.990 |  | -0.990 | 0.990 | 0.010 |",
+    ]
+    assert any("is ahead of every peer on mean AP and on mean rho." in line for line in lines)
+    assert "| Synthetic-1 | 0.250 | 0.500 | 0.020 | 0.300 | 0.100 |" in lines
+    assert any("Transport was solved by POT 0.9." in line and "80% to 80%" in line for line in lines)
+
+
+def test_where_a_peer_is_ahead_is_in_bold(report, with_peers):
+    text = report.peers(with_peers)
+    assert "- **Synthetic-3: fliptest has the higher AP, 0.950 against 0.900 of rank/a**" in text
+    assert text.count("- **Synthetic") == 1
+    with_peers["bars"][1]["holds"] = False
+    text = report.peers(with_peers)
+    assert (
+        "**`rank/a`, fairfox's best single test with what a user has, is not ahead of every peer on mean rho.**" in text
+    )
+    with_peers["bars"][0]["holds"] = False
+    assert "is not ahead of every peer on mean AP and on mean rho.**" in report.peers(with_peers)
+
+
+def test_what_has_not_run_yet_is_said(report, found):
+    assert report.peers(found) == report.NOT_YET

@@ -1,0 +1,99 @@
+"""What fAux and FlipTest need on real tables."""
+
+import json
+import sys
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+import torch
+
+from fairfox.data.dataset import Dataset
+from fairfox.maps.wgan import GanSettings
+
+EXPERIMENT = "resources"
+
+
+def needs(parameters, seconds, rate):
+    return {
+        "columns": 101,
+        "fitting_rows": 4,
+        "scored_rows": 1,
+        "parameters": parameters,
+        "training_seconds": seconds,
+        "rows_per_second": rate,
+    }
+
+
+@pytest.fixture
+def found():
+    """FlipTest: 25 times the training, 12 times the parameters, half the speed."""
+    return {
+        "resources-faux-adult": needs(1_000, 2.0, 400_000.0),
+        "resources-fliptest-adult": needs(12_000, 50.0, 200_000.0),
+    }
+
+
+@pytest.fixture
+def plan(experiment):
+    return replace(experiment.FULL, tables=("adult", "chicago"))
+
+
+@pytest.fixture
+def people():
+    """Five hundred made-up people with as many columns as Adult has."""
+    x = torch.randn(500, 101, generator=torch.Generator().manual_seed(0))
+    return Dataset.from_arrays(x, c=(x[:, 0] > 0).float(), y=(x[:, 1] > 0).float())
+
+
+def test_a_small_run_measures_everything_and_says_what_was_not_run(experiment, tmp_path, people, monkeypatch):
+    monkeypatch.setattr(experiment, "lacking", lambda tables: {"chicago": experiment.NOT_RUN})
+    monkeypatch.setitem(sys.modules["real_data"].TABLES, "bank", lambda: people)
+    out, before = tmp_path / "resources.json", torch.random.get_rng_state()
+    tiny = replace(experiment.QUICK, gan=GanSettings(steps=20))
+    own = replace(experiment.EXPERIMENT, quick=tiny)
+    assert own.run(["--quick", "--workers", "1", "--out", str(out)]) == 0
+    assert torch.equal(torch.random.get_rng_state(), before)
+    sections = json.loads(out.read_text(encoding="utf-8"))
+    assert sections["not_run"] == {"chicago": "not run: file not available"}
+    (bank,) = sections["results"]
+    assert (bank["columns"], bank["fitting_rows"], bank["scored_rows"]) == (101, 400, 100)
+    # 64-64-1: 101 * 64 + 64 + 64 * 64 + 64 + 64 + 1
+    assert bank["faux"]["parameters"] == 10_753
+    # two each way: 101 * 128 + 128 + 128 * 128 + 128, and after it 128 * 101 + 101 or, for the critic, 128 + 1
+    assert bank["fliptest"]["parameters"] == 2 * (2 * 29_568 + 13_029 + 129)
+    for test in ("faux", "fliptest"):
+        assert bank[test]["training_seconds"] > 0
+        assert bank[test]["rows_per_second"] > 0
+
+
+def test_ratios_say_how_many_times_more_fliptest_needs(experiment, plan, found):
+    sections = experiment.gather(plan, found, {})
+    (adult,) = sections["results"]
+    wanted = {"training": 25.0, "parameters": 12.0, "scoring": 2.0}
+    assert adult["ratios"] == wanted
+    assert sections["paper"]["adult"]["ratios"] == pytest.approx({"training": 1012 / 12, "parameters": 220 / 13})
+    assert "columns" not in adult["faux"]
+
+
+def test_the_text_has_the_papers_numbers_beside_ours(experiment, plan, found):
+    text = experiment.show(experiment.gather(plan, found, {}))
+    assert "| Adult | parameters | 1,000 | 12,000 | 12 | 13,000 | 220,000 | 16.9 |" in text
+    assert "| Adult | seconds of training | 2 | 50 | 25 | 12 | 1,012 | 84.3 |" in text
+    assert "| Adult | people scored in a second | 400,000 | 200,000 | 2 |  |  |  |" in text
+    assert "| Chicago SSL | not run: file not available |  |  |  |  |  |  |" in text
+    assert "- holds: an auxiliary trains at least 20 times faster" in text
+
+
+def test_jobs_come_one_after_the_other(experiment, monkeypatch):
+    monkeypatch.setattr(experiment, "lacking", lambda tables: {"chicago": experiment.NOT_RUN})
+    jobs = experiment.jobs(experiment.FULL, 0)
+    names = [f"resources-{test}-{table}" for table in ("adult", "bank") for test in ("faux", "fliptest")]
+    assert [job.name for job in jobs] == names
+    for before, job in pairwise(jobs):
+        assert job.after[-1] == before
+    for job in jobs:
+        assert job.after[0].name == f"targets-{job.arguments[0].name}"
+        assert {"targets-adult-0", "targets-bank-0"} <= {one.name for one in job.after}
+    reference = jobs[1].arguments[2]
+    assert (reference.steps, reference.width, reference.n_critic, reference.batch) == (20_000, 128, 5, 64)

@@ -1,0 +1,42 @@
+"""A quick run of verdicts where the answer is known."""
+
+from __future__ import annotations
+
+import pytest
+
+from fairfox.benchmark.worlds import LENDING
+
+EXPERIMENT = "verdicts"
+
+
+@pytest.fixture(scope="module")
+def quick(experiment, quick_run):
+    return quick_run(experiment.EXPERIMENT)
+
+
+def test_a_quick_run_has_a_word_for_every_case_and_seed(experiment, quick):
+    assert set(quick["words"]) == set(experiment.CASES)
+    for said in quick["words"].values():
+        assert sum(said.values()) == quick["seeds"] == experiment.QUICK.seeds
+        assert set(said) <= set(experiment.WORDS)
+    assert quick["words"]["biased"] == {"fails": quick["seeds"]}
+    for case in ("few, biased", "few, fair"):
+        assert "passes" not in quick["words"][case]
+    assert quick["bars"] == []
+
+
+def test_fewer_are_surely_than_perhaps_over_delta(quick):
+    for shares in quick["shares"].values():
+        assert 0 <= shares["surely"] <= shares["perhaps"] <= 1
+    assert quick["shares"]["biased"]["surely"] > 0.5
+
+
+def test_shuffled_groups_are_the_same_people_with_somebody_s_sex(experiment):
+    people = LENDING.sample(200, seed=0)
+    table = experiment.shuffled(people, 1)
+    (name,) = people.protected
+    assert table.column_names == people.table.column_names
+    assert table.drop_columns([name]).equals(people.table.drop_columns([name]))
+    assert not table[name].equals(people.table[name])
+    assert sorted(table[name].to_pylist()) == sorted(people.table[name].to_pylist())
+    assert table.equals(experiment.shuffled(people, 1))

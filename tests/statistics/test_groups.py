@@ -1,0 +1,205 @@
+"""Who is over delta, and how surely: worked by hand."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairfox.data.contrasts import moves
+from fairfox.data.dataset import Dataset, Protected
+from fairfox.errors import OptionError
+from fairfox.fairtests.protocol import Measurement, combine
+from fairfox.statistics.groups import (
+    Rule,
+    certainty,
+    confident_flag,
+    decision_limits,
+    default_delta,
+    flag,
+    judged_share,
+    towards_decision,
+    weighted_mean,
+)
+from fairfox.statistics.intervals import p_values
+from fairfox.statistics.multiplicity import benjamini_hochberg
+
+SEX = Protected("sex", "binary", ("Female", "Male"))
+
+
+RACE = Protected("race", "categorical", ("a", "b", "c"))
+
+
+AGE = Protected("age", "continuous", ())
+
+
+NAN = math.nan
+
+
+def measured(refits: list[Any], c: list[Any], *protected: Protected) -> Measurement:
+    """Return what refits (M, N, Q) found."""
+    values = torch.tensor(c, dtype=torch.float32).reshape(len(c), -1)
+    data = Dataset.from_arrays(torch.zeros(len(c), 1), values, protected=list(protected))
+    return combine(torch.tensor(refits), data, contrasts=moves(protected), signed=True)
+
+
+def certain(found: Measurement, predictions: list[float], cut: float, *protected: Protected) -> dict[str, list[bool]]:
+    sure = Rule(decision_threshold=cut).certainty(found, 0.05, torch.tensor(predictions), protected)
+    marks = {"flags": sure.flags, "confident": sure.confident_flags, "perhaps": sure.perhaps, "listed": sure.listed}
+    return {name: mark.tolist() for name, mark in marks.items() if mark is not None}
+
+
+def test_p_values_and_the_list_are_those_of_the_people_alone():
+    found = measured([[[0.1], [0.04], [NAN], [0.2]], [[0.12], [0.06], [NAN], [0.19]]], [0.0, 1.0, 0.0, 1.0], SEX)
+    sure = certainty(found, 0.05, 0.2)
+    judged = torch.tensor([True, True, False, True])
+    assert sure.p_values is not None
+    assert sure.listed is not None
+    expected = p_values(found.refits[judged], 0.05)
+    torch.testing.assert_close(sure.p_values[judged], expected)
+    assert math.isnan(sure.p_values[2])
+    assert sure.listed[judged].tolist() == benjamini_hochberg(expected, 0.2).tolist()
+    assert not sure.listed[2]
+
+
+def test_with_three_classes_a_p_value_counts_two_comparisons():
+    one, two = [[0.3], [0.3]], [[0.32], [0.31]]
+    alone = certainty(measured([one, two], [0.0, 1.0], SEX), 0.29, 0.1).p_values
+    values = [[[NAN, v[0], 0.0] if n == 0 else [v[0], NAN, 0.0] for n, v in enumerate(fit)] for fit in (one, two)]
+    both = certainty(measured(values, [0.0, 1.0], RACE), 0.29, 0.1).p_values
+    assert alone is not None
+    assert both is not None
+    torch.testing.assert_close(both, (2 * alone).clamp(max=1.0))
+
+
+def test_one_refit_flags_but_leaves_open_how_surely():
+    sure = certainty(measured([[[0.1], [0.01]]], [0.0, 1.0], SEX), 0.05, 0.1)
+    assert sure.flags.tolist() == [True, False]
+    assert [sure.interval, sure.confident_flags, sure.perhaps, sure.p_values, sure.listed] == [None] * 5
+
+
+def test_decisions_turn_by_effects_towards_the_cut_and_past_it():
+    # from 0.4 up by 0.2, up by 0.05, down by 0.2; from 0.6 down by 0.2, up by 0.2
+    values = [[0.2], [0.05], [-0.2], [-0.2], [0.2]]
+    found = measured([values, values], [0.0] * 5, SEX)
+    told = certain(found, [0.4, 0.4, 0.4, 0.6, 0.6], 0.5, SEX)
+    assert set(told) == {"flags", "confident", "perhaps", "listed"}
+    assert all(mark == [True, False, False, True, False] for mark in told.values())
+
+
+def test_a_smaller_effect_that_turns_the_decision_counts_beside_a_larger_one_that_does_not():
+    # from 0.4: 0.3 down towards b, 0.15 up towards c
+    values = [[NAN, -0.3, 0.15], [NAN, -0.3, 0.05]]
+    found = measured([values, values], [0.0, 0.0], RACE)
+    assert certain(found, [0.4, 0.4], 0.5, RACE)["flags"] == [True, False]
+    assert found.score.tolist() == pytest.approx([0.3, 0.3])  # the score stays the largest
+
+
+def test_a_number_that_goes_down_is_signed_as_if_it_went_up():
+    # up: 0.01 less; down: the prediction rises by 0.2, written as -0.2
+    found = measured([[[-0.01, -0.2]], [[-0.01, -0.2]]], [40.0], AGE)
+    assert certain(found, [0.4], 0.5, AGE)["flags"] == [True]
+    assert certain(found, [0.6], 0.5, AGE)["flags"] == [False]
+
+
+def test_a_doubtful_effect_that_points_away_may_still_turn_the_decision():
+    # from 0.49: on average 0.01 down, but one refit says up by 0.08
+    found = measured([[[0.08]], [[-0.1]]], [0.0], SEX)
+    told = certain(found, [0.49], 0.5, SEX)
+    assert told == {"flags": [False], "confident": [False], "perhaps": [True], "listed": [False]}
+
+
+def test_towards_the_decision_the_furthest_contrast_counts_and_the_abstained_stay_so():
+    values = [[NAN, -0.3, 0.15], [NAN, NAN, NAN]]
+    found = measured([values, values], [0.0, NAN], RACE)
+    up, down = (towards_decision(found, torch.tensor([no, no]), (RACE,)) for no in (True, False))
+    assert up.signed is not None
+    assert down.signed is not None
+    assert up.signed.tolist() == pytest.approx([0.15, 0.0])
+    assert down.signed.tolist() == pytest.approx([0.3, 0.0])
+    assert up.refits.tolist() == [pytest.approx([0.15, 0.15]), [0.0, 0.0]]
+
+
+SCORES = torch.tensor([0.04, 0.05, 0.06, 0.9])
+
+
+def test_scores_above_delta_are_flagged_and_scores_at_delta_are_not():
+    assert flag(SCORES, 0.05).tolist() == [False, False, True, True]
+    assert flag(SCORES, 0).tolist() == [True] * 4
+
+
+def test_abstained_people_are_never_flagged():
+    abstained = torch.tensor([False, False, False, True])
+    assert flag(SCORES, 0.05, abstained=abstained).tolist() == [False, False, True, False]
+    interval = torch.tensor([[0.1, 0.2]] * 4)
+    assert confident_flag(interval, 0.05, abstained=abstained).tolist() == [True, True, True, False]
+
+
+@pytest.mark.parametrize("delta", [-0.1, float("nan")])
+def test_a_delta_that_is_no_threshold_is_refused(delta):
+    with pytest.raises(OptionError, match=rf"delta is {delta}; expected a number of at least 0"):
+        flag(SCORES, delta)
+
+
+def test_a_confident_flag_needs_the_whole_interval_beyond_delta_on_one_side():
+    interval = torch.tensor([[0.06, 0.2], [0.04, 0.2], [-0.2, -0.06], [-0.2, -0.04], [-0.2, 0.2], [0.05, 0.1]])
+    assert confident_flag(interval, 0.05).tolist() == [True, False, True, False, False, False]
+
+
+def test_a_decision_is_as_far_away_as_the_prediction_is_from_the_cut():
+    predictions = torch.tensor([0.2, 0.5, 0.9])
+    torch.testing.assert_close(decision_limits(predictions, 0.5), torch.tensor([0.3, 0.0, 0.4]))
+    torch.testing.assert_close(decision_limits(10 * predictions - 7, -2.0), torch.tensor([3.0, 0.0, 4.0]))
+
+
+@given(st.integers(0, 64), st.integers(0, 64), st.integers(1, 63))
+def test_an_effect_above_the_limit_is_one_that_turns_the_decision_ties_included(here: int, there: int, cut: int):
+    # multiples of 1/64, so that differences are exact and many predictions lie on the cut itself
+    f, other, c = here / 64, there / 64, cut / 64
+    (limit,) = decision_limits(torch.tensor([f]), c).tolist()
+    towards = other - f if f < c else f - other
+    assert (towards > limit) == ((f >= c) != (other >= c))
+
+
+def test_default_delta_of_a_value_is_a_share_of_its_usual_range():
+    # 0 to 100 in steps of 1: the 1st percentile is 1, the 99th 99
+    predictions = torch.arange(101.0)
+    assert default_delta(0.05, predictions, unit="value") == pytest.approx(0.05 * 98)
+    assert default_delta(0.05, 1e6 + predictions, unit="logit") == pytest.approx(0.05 * 98)
+
+
+def test_millions_of_predictions_are_thinned_evenly():
+    predictions = torch.arange(20_000_001.0)  # torch.quantile takes at most 16 million
+    assert default_delta(1.0, predictions, unit="value") == pytest.approx(0.98 * 20e6, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("predictions", "unit"), [([0.4, 0.6], "probability"), ([7.0, 7.0, 7.0], "value"), ([], "value")]
+)
+def test_of_probabilities_and_predictions_without_a_range_the_default_delta_is_the_share_itself(predictions, unit):
+    assert default_delta(0.05, torch.tensor(predictions), unit=unit) == 0.05
+
+
+def test_the_mean_counts_people_by_their_weights():
+    assert weighted_mean(np.array([1.0, 4.0]), np.array([3.0, 1.0])) == pytest.approx(1.75)  # (3 + 4) / 4
+    assert math.isnan(weighted_mean(np.array([]), np.array([])))
+    assert weighted_mean(np.array([5.0]), np.array([0.0]), nobody=0.0) == 0.0
+
+
+def test_the_share_is_that_of_judged_people():
+    marked, abstained = torch.tensor([True, False, True, True]), torch.tensor([False, False, False, True])
+    assert judged_share(marked, abstained, None) == pytest.approx(2 / 3)
+    assert judged_share(marked, abstained, torch.tensor([1.0, 2.0, 3.0, 9.0])) == pytest.approx(4 / 6)
+    assert judged_share(marked, torch.ones(4, dtype=torch.bool), None) == 0.0
+
+
+@given(st.lists(st.tuples(st.floats(-1e3, 1e3), st.integers(1, 5)), min_size=1, max_size=20))
+def test_a_weight_stands_for_as_many_people(people: list[tuple[float, int]]):
+    values, weights = (np.array(each, dtype=np.float64) for each in zip(*people, strict=True))
+    repeated = np.repeat(values, weights.astype(int))
+    assert weighted_mean(values, weights) == pytest.approx(repeated.mean(), abs=1e-9)

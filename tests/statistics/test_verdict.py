@@ -1,0 +1,194 @@
+"""The verdict on a model, held against exact binomial tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binom
+from torch import Tensor
+
+from fairfox.statistics.verdict import ALLOWED, LEVEL, Verdict, family_verdict, judge_model, p_fewer, p_more
+
+DELTA = 0.05
+
+
+ORDER = ("passes", "cannot tell", "fails")
+
+
+counts = st.tuples(st.integers(0, 200), st.integers(0, 200), st.integers(1, 200)).map(sorted)  # surely, perhaps, all
+
+
+def effects(people: int, over: int) -> Tensor:
+    """Return five refits (N, 5) of people of whom the first are over delta, all of them close together."""
+    middle = torch.where(torch.arange(people) < over, 0.2, 0.01)[:, None]
+    return middle + torch.tensor([-0.002, -0.001, 0.0, 0.001, 0.002])
+
+
+def judge(surely: int, perhaps: int, people: int, **options: Any) -> Verdict:
+    """Return the verdict where the first people are on the list, and the intervals of as many more reach delta."""
+    place = torch.arange(people)
+    given: dict[str, Any] = {"fdr": 0.1} | options
+    return judge_model(effects(people, surely), place < perhaps, place < surely, DELTA, **given)
+
+
+def verdict(word: Any, p_fails: float, p_passes: float = 1.0, surely: int = 0, variable: str = "") -> Verdict:
+    return Verdict(word, f"{word}.", ALLOWED, 100, surely, 50, p_fails, p_passes, variable=variable)
+
+
+@given(st.integers(1, 300).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))), st.floats(0.001, 0.999))
+def test_p_values_are_the_tails_of_a_binomial(found: tuple[int, int], allowed: float):
+    k, n = found
+    assert p_more(k, n, allowed) == pytest.approx(binom.sf(k - 1, n, allowed), abs=1e-9)
+    assert p_fewer(k, n, allowed) == pytest.approx(binom.cdf(k, n, allowed), abs=1e-9)
+
+
+def test_nobody_says_nothing_against_a_model_and_everybody_nothing_for_it():
+    assert p_more(0, 100, 0.05) == 1.0
+    assert p_fewer(100, 100, 0.05) == 1.0
+    assert p_more(1, 100, 0.0) == 0.0  # where nobody may be over delta, one is too many
+    assert p_fewer(0, 100, 0.0) == 1.0
+
+
+def test_the_list_is_held_against_the_allowed_share_without_its_wrong_part():
+    # 0.9 * 10 = 9 of 100: P(X >= 9) = 0.063 at 5 %; 0.9 * 11 = 9.9: between P(X >= 9) and P(X >= 10) = 0.028
+    ten, eleven = judge(10, 100, 100), judge(11, 100, 100)
+    assert ten.p_fails == pytest.approx(binom.sf(8, 100, 0.05))
+    assert (ten.word, eleven.word) == ("cannot tell", "fails")
+    assert judge(10, 100, 100, fdr=0.001).word == "fails"  # 9.99
+    assert judge(11, 100, 100, allowed=0.2).word == "cannot tell"
+    assert judge(100, 100, 100, allowed=1.0).word == "passes"  # everyone may be over delta
+
+
+def test_a_model_passes_where_the_intervals_of_too_few_people_reach_delta():
+    # 59 people of whom nobody is over delta: 0.95 ** 59 = 0.0485, 58: 0.051
+    assert judge(0, 0, 59).word == "passes"
+    assert judge(0, 0, 58).word == "cannot tell"
+    assert judge(0, 0, 59).p_passes == pytest.approx(0.95**59)
+    assert judge(0, 1, 59).word == "cannot tell"
+
+
+def test_where_list_and_intervals_contradict_each_other_the_model_fails():
+    found = judge(300, 10, 1000)  # more on the list than intervals reach delta
+    assert found.p_fails <= LEVEL
+    assert found.p_passes <= LEVEL
+    assert found.word == "fails"
+
+
+@given(counts, st.integers(0, 200), st.sampled_from([0.01, 0.05, 0.2]), st.sampled_from([0.05, 0.5]))
+@settings(deadline=None, max_examples=60)
+def test_more_people_over_delta_never_make_a_model_look_better(found: list[int], more: int, allowed: float, fdr: float):
+    surely, perhaps, people = found
+    people = max(people, 1)
+    before = judge(surely, perhaps, people, allowed=allowed, fdr=fdr)
+    listed = judge(
+        min(surely + more, people), max(perhaps, min(surely + more, people)), people, allowed=allowed, fdr=fdr
+    )
+    reached = judge(surely, min(perhaps + more, people), people, allowed=allowed, fdr=fdr)
+    assert ORDER.index(listed.word) >= ORDER.index(before.word)
+    assert ORDER.index(reached.word) >= ORDER.index(before.word)
+
+
+@given(counts.filter(lambda found: found[2] > 0), st.floats(0.01, 100.0))
+@settings(deadline=None, max_examples=30)
+def test_equal_weights_are_no_weights(found: list[int], weight: float):
+    surely, perhaps, people = found
+    plain = judge(surely, perhaps, people)
+    weighted = judge(surely, perhaps, people, weights=torch.full((people,), weight, dtype=torch.float64))
+    assert weighted.word == plain.word
+    assert weighted.why == plain.why
+    numbers = [(v.p_fails, v.p_passes, v.mean.value, v.share.value) for v in (plain, weighted)]
+    assert numbers[1] == pytest.approx(numbers[0], rel=1e-6)
+
+
+def test_uneven_weights_count_as_fewer_people_and_shares_are_weighted():
+    # 100 people of weight 3 and 100 of weight 1 say as much as 400 ** 2 / (900 + 100) = 160 of the same weight
+    weights = torch.tensor([3.0, 1.0]).repeat_interleave(100)
+    found = judge(100, 100, 200, weights=weights)
+    assert found.share.value == pytest.approx(0.75)
+    assert found.p_fails == pytest.approx(p_more(0.9 * 0.75 * 160, 160, 0.05))
+    assert (found.surely, found.perhaps, found.judged) == (100, 100, 200)  # counts are not weighted
+
+
+def test_the_mean_size_and_the_share_have_intervals_around_them():
+    found = judge(30, 40, 100)
+    # 30 people at 0.2 and 70 at 0.01
+    assert found.mean.value == pytest.approx(0.067)
+    assert found.share.value == pytest.approx(0.3)
+    for one in (found.mean, found.share):
+        assert one.lower < one.value < one.upper
+        assert one.error > 0
+    # that of a share of 0.3 of 100 people: 0.046, nobody's refits cross delta
+    assert found.share.error == pytest.approx((0.3 * 0.7 / 100) ** 0.5, rel=0.1)
+
+
+def test_a_share_stays_between_nobody_and_everybody():
+    assert judge(0, 0, 30).share.lower == 0.0
+    assert judge(30, 30, 30).share.upper == 1.0
+
+
+def test_everyone_may_have_a_limit_of_their_own_and_an_infinite_one():
+    limit = torch.where(torch.arange(100) < 10, torch.inf, 0.05)
+    found = judge_model(effects(100, 30), torch.ones(100) > 0, torch.ones(100) > 0, limit, fdr=0.1)
+    assert found.share.value == pytest.approx(0.2)
+
+
+def test_where_nobody_was_judged_nothing_can_be_told():
+    found = judge(0, 0, 0)
+    assert (found.word, found.why, found.judged) == ("cannot tell", "Nobody could be judged.", 0)
+
+
+@pytest.mark.parametrize(
+    ("found", "why"),
+    [
+        (
+            judge(1500, 1600, 2000),
+            "1,500 of 2,000 people are surely over delta (at most 10 % of these wrongly), and no more than 5 % may be.",
+        ),
+        (judge(0, 0, 2000), "Everyone is surely not over delta, and up to 5 % may be."),
+        (judge(0, 7, 2000), "All but 7 of 2,000 people are surely not over delta, and up to 5 % may be."),
+        (
+            judge(3, 3, 50),
+            "50 people are too few: even if nobody of them were over delta, more than 5 % of all could be.",
+        ),
+        (
+            judge(90, 300, 2000, allowed=0.125),
+            "Of 2,000 people 90 are surely over delta and 300 perhaps, which leaves open whether more than 12.5 % are.",
+        ),
+        (
+            judge(30, 30, 100, fdr=0.005, over="decided differently"),
+            "30 of 100 people are surely decided differently (at most 0.5 % of these wrongly), and no more than 5 % "
+            "may be.",
+        ),
+    ],
+)
+def test_why_is_a_sentence_with_the_numbers(found: Verdict, why: str):
+    assert found.why == why
+
+
+def test_of_several_variables_one_must_fail_although_they_are_many():
+    assert family_verdict([strong := verdict("fails", 0.04)]) is strong
+    # Holm: 0.04 * 2 = 0.08 is no longer enough, 0.02 * 2 = 0.04 is
+    weak, strong = verdict("fails", 0.04), verdict("fails", 0.02)
+    other = verdict("passes", 1.0, 0.001)
+    assert family_verdict([other, strong]) is strong
+    together = family_verdict([weak, other])
+    assert together.word == "cannot tell"
+    assert together.why == "fails. That is not enough where 2 protected variables are looked at."
+    assert together.p_fails == weak.p_fails
+
+
+def test_two_variables_that_barely_fail_do_not_fail_together_and_one_that_surely_does_counts_for_all():
+    assert family_verdict([verdict("fails", 0.04), verdict("fails", 0.03)]).word == "cannot tell"  # 0.06 by Holm
+    sex, race = verdict("fails", 0.0, surely=5, variable="sex"), verdict("fails", 0.0, surely=9, variable="race")
+    assert family_verdict([sex, race]).variable == "race"  # more people
+
+
+def test_a_model_passes_where_it_passes_for_every_variable():
+    easy, hard = verdict("passes", 1.0, 0.001), verdict("passes", 1.0, 0.04)
+    assert family_verdict([easy, hard]) is hard
+    open_one = verdict("cannot tell", 0.3, 0.2)
+    assert family_verdict([easy, open_one, hard]) is open_one

@@ -1,0 +1,78 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fairfox.comparison import plan
+from fairfox.errors import OptionError
+from fairfox.statistics.power import people_needed
+from tests.test_compare_audits import SETTINGS, audited, write
+
+
+def test_a_pilot_says_how_many_people_it_takes_from_its_folder_or_its_result(tmp_path: Path):
+    write(audited(), tmp_path / "pilot")
+    by_folder, by_result = plan(tmp_path / "pilot", limit=0.03), plan(audited(), limit=0.03)
+    assert by_folder == by_result
+    assert by_folder.size == pytest.approx(float(audited().scores[:-2].mean()))
+    assert by_folder.people == people_needed(by_folder.size, 0.03, by_folder.spread)
+    assert by_folder.power(by_folder.people) >= 0.8
+    assert by_folder.sentence.startswith(f"It takes {by_folder.people} people to find a mean |effect| of 0.0")
+
+
+def test_the_limit_is_the_pilots_delta_unless_told():
+    assert plan(audited(), effect=0.2).limit == audited().delta
+
+
+def test_a_share_can_be_planned():
+    found = plan(audited(), share=0.9, max_flagged=0.5)
+    assert found.measure == "share over delta"
+    assert (found.size, found.limit) == (0.9, 0.5)
+    assert plan(audited(), max_flagged=0.1).size == pytest.approx(float(audited().flags[:-2].double().mean()))
+
+
+def test_without_a_pilot_the_spread_is_told():
+    assert plan(effect=0.08, limit=0.05, spread=0.3).people == 619  # ((1.645 + 0.842) · 0.3 / 0.03)² = 618.3
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"effect": 0.1, "limit": 0.05}, "give one of them"),
+        ({"effect": 0.1, "spread": 0.3}, "Without a pilot the size to be found and the limit are needed"),
+        ({"share": 0.1, "spread": 0.3}, "give two of a kind"),
+        ({"effect": 0.1, "max_flagged": 0.1, "spread": 0.3}, "give two of a kind"),
+        ({"effect": 0.01, "limit": 0.05, "spread": 0.3}, "no number of people shows"),
+    ],
+)
+def test_what_lacks_or_does_not_fit_together_is_refused(options, message):
+    with pytest.raises(OptionError, match=message):
+        plan(**options)
+
+
+def test_a_pilot_with_weights_is_refused():
+    with pytest.raises(OptionError, match="have weights, which audits do not write"):
+        plan(audited(weights=audited().scores + 1), effect=0.2)
+
+
+def test_a_pilot_with_one_refit_is_refused_unless_its_test_learns_nothing():
+    once = {"settings": {**SETTINGS, "refits": 1}, "interval": None}
+    with pytest.raises(OptionError, match=r"One refit in the result leaves open .* refits=5 \(--refits 5\)"):
+        plan(audited(**once), effect=0.2)
+    assert plan(audited(**once, test="fta"), effect=0.2).people >= 50
+
+
+@pytest.mark.parametrize(
+    "change", [{"settings": {**SETTINGS, "decision_threshold": 0.5}}, {"deltas": {"sex=Female": 0.03}}]
+)
+def test_a_share_is_planned_for_one_delta_only(change):
+    with pytest.raises(OptionError, match="shares are planned for one delta for all"):
+        plan(audited(**change), max_flagged=0.1)
+    assert plan(audited(**change), effect=0.2).measure == "mean |effect|"
+
+
+def test_a_pilot_of_one_person_is_refused():
+    result = audited()
+    alone = result.abstained.clone()
+    alone[1:] = True
+    with pytest.raises(OptionError, match="one person only"):
+        plan(replace(result, abstained=alone), effect=0.2)
