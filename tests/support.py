@@ -15,6 +15,7 @@ import fairfox
 from fairfox.auxiliary.quality import AuxiliaryQuality
 from fairfox.certificates.certify import Certificates
 from fairfox.data.dataset import Dataset
+from fairfox.fairtests.fitted import FittedTest
 from fairfox.findings import FeatureEffect, Features, Finding, Group
 from fairfox.result import AuditResult
 from fairfox.statistics.diagnostics import DISAGREE, Reliability

@@ -87,7 +87,7 @@ def test_policing_takes_chicagos_list_where_it_is_at_hand(tmp_path: Path, monkey
     monkeypatch.setattr(policing, "FLOORS", (0.0,))
     found = policing.investigate(rows=300, refits=2)
     assert found["table"] == "Chicago SSL"
-    assert f"the model does not take '{RACE}=BLK'" in found["unawareness"]
+    assert f"the model does not take '{CHICAGO_RACE}=BLK'" in found["unawareness"]
     assert policing.tell(found).startswith("Chicago SSL: ")
 
 

@@ -136,12 +136,12 @@ def group_distance(here: Tensor, there: Tensor, features: Sequence[Feature]) -> 
     )
 
 
-def explain(target: Model, readings: Readings, options_seed: int, batch_size: int, *, aligned: bool) -> Features:
+def explain(target: Model, readings: Readings, *, seed: int, batch_size: int, aligned: bool) -> Features:
     """Return what single features have to do with what was measured."""
     strongest = {name: max(proxy[name] for proxy in readings.proxy) for name in readings.proxy[0]}
     return Features(
         proxy=_largest_first(strongest),
-        effect=_effect_through_features(target, readings, options_seed, batch_size, aligned=aligned),
+        effect=_effect_through_features(target, readings, seed, batch_size, aligned=aligned),
         displacement=_displacement(readings),
     )
 

@@ -475,8 +475,8 @@ def _result(
     if main.counterfactuals is not None and inputs.known is inputs.fitting:
         trust = replace(trust, rows=main.counterfactual)
     progress("explaining", 0.92)
-    explained = {"seed": options.seed, "batch_size": options.batch_size}
-    features = explain(inputs.target, readings, aligned=info.aligned, **explained)
+    seed, batch_size = options.seed, options.batch_size
+    features = explain(inputs.target, readings, seed=seed, batch_size=batch_size, aligned=info.aligned)
     contributions = {} if features.effect is None else features.effect.total
     checks = map_checks(inputs, readings, support, delta)
     mapped = readings.moved.counterfactual
@@ -510,7 +510,9 @@ def _result(
         p_values=certainty.p_values,
         significant=certainty.significant,
         null=null,
-        steps=next_steps(inputs.target, readings, contributions, **explained) if options.next_steps else None,
+        steps=next_steps(inputs.target, readings, contributions, seed=seed, batch_size=batch_size)
+        if options.next_steps
+        else None,
         map_checks=checks,
     )
 

@@ -443,7 +443,7 @@ def test_rare_classes_are_put_together_and_the_rule_is_told():
 def test_groups_may_have_deltas_and_limits_of_their_own():
     people = mixed(600)
     result = audited(
-        by_income, people, **QUICK, delta=0.2, delta={"Female": 0.9}, max_flagged={"": 1.0, "sex=Male": 0.01}
+        by_income, people, **QUICK, delta={"": 0.2, "Female": 0.9}, max_flagged={"": 1.0, "sex=Male": 0.01}
     )
     women = torch.tensor([group == "Female" for group in result.findings[0].group])
     assert torch.equal(result.flags, result.scores > torch.where(women, 0.9, 0.2))

@@ -1,9 +1,10 @@
 import inspect
+import json
 
 import pytest
 
 from fairfox import errors
-from fairfox.errors import FairfoxError, did_you_mean
+from fairfox.errors import FairfoxError, MissingExtraError, did_you_mean, require
 
 KINDS = [
     kind

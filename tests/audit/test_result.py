@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from fairfox.errors import MissingExtraError, OptionError
+from fairfox.findings import FeatureEffect
 from fairfox.options import FAIR_TESTS
 from fairfox.report.card import result_card
 from fairfox.result import AuditResult

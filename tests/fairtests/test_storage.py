@@ -21,6 +21,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load, save
+from support import fitted_on
 from torch import Tensor, nn
 
 from fairfox.auxiliary.model import AuxiliaryModel
@@ -41,7 +42,6 @@ from fairfox.fairtests.storage import (
     try_out,
 )
 from fairfox.maps.ranks import Ranks
-from fairfox.pipeline import fit
 
 ALL = ("sex", "race", "age")
 CASES: dict[str, dict[str, Any]] = {
@@ -102,11 +102,11 @@ def people(size: int, seed: int) -> pa.Table:
     )
 
 
-def fit(**options: Any) -> FittedTest:
+def fitted(**options: Any) -> FittedTest:
     read = options["protected"] if isinstance(options["protected"], list) else [options["protected"]]
     unused = [] if "columns" in options else [name for name in ALL if name not in read]
     unused += [] if "weights" in options or "columns" in options else ["weight"]
-    return fit(people(160, 0), refits=2, drop=unused, **options)
+    return fitted_on(people(160, 0), refits=2, drop=unused, **options)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -133,7 +133,7 @@ def predict(table: Any) -> Any:
 
 
 def test_another_process_scores_a_new_table_exactly_as_the_test_in_memory_does(folder: Path):
-    tests = {name: fit(**options) for name, options in CASES.items()}
+    tests = {name: fitted(**options) for name, options in CASES.items()}
     for name, test in tests.items():
         save_test(test, folder / f"{name.replace('/', ' over ')}.fox")
     subprocess.run([sys.executable, "-c", ELSEWHERE, str(folder)], check=True, cwd=folder, timeout=300)
@@ -150,7 +150,7 @@ def _beside(folder: Path, name: str) -> Path:
 
 @pytest.fixture(scope="module")
 def test() -> FittedTest:
-    return fit(protected="sex")
+    return fitted(protected="sex")
 
 
 @pytest.fixture(scope="module")
@@ -164,18 +164,18 @@ def test_gradients_of_a_network_are_the_same_too():
     for name in ("faux", "faux+ig", "rank", "unfair_map"):
         label = {"label": "y"} if name == "unfair_map" else {}
         table = numbers.append_column("y", pa.array([0, 1] * 50)) if label else numbers
-        one = fit(table, protected="sex", test=name, refits=2, **label)
+        one = fitted(table, protected="sex", test=name, refits=2, **label)
         assert torch.equal(from_bytes(to_bytes(one)).measure(net, table).each, one.measure(net, table).each), name
 
 
 def test_the_same_fit_gives_the_same_file(content: bytes):
-    assert to_bytes(fit(protected="sex")) == content
+    assert to_bytes(fitted(protected="sex")) == content
     assert to_bytes(from_bytes(content)) == content
 
 
 def test_many_people_are_fitted_together_and_stored_all_the_same(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("fairfox.fitting._MANY", 100)
-    one, new = fit(protected="sex"), people(60, 1)
+    one, new = fitted(protected="sex"), people(60, 1)
     first = one.measure(predict, new)
     assert torch.equal(from_bytes(to_bytes(one)).measure(predict, new).each, first.each)
 
@@ -294,7 +294,7 @@ def test_sizes_that_a_file_does_not_have_are_refused_before_they_are_allocated(c
 
 
 def test_sizes_that_would_take_all_memory_are_refused(tmp_path: Path):
-    given = to_bytes(fit(protected="sex", legitimate=["job"]))
+    given = to_bytes(fitted(protected="sex", legitimate=["job"]))
     changed = rewritten(given, lambda about: node_of(about, "maps.surfaces.Own").update(classes=10**9))
     refused(changed, tmp_path / "test.fox", "'classes' in it is not within 0 and")
 
@@ -324,7 +324,7 @@ TWO = ["sex", "age"]
 
 @pytest.fixture(scope="module")
 def two() -> FittedTest:
-    return fit(protected=TWO)
+    return fitted(protected=TWO)
 
 
 def test_made_up_people_are_of_all_groups_and_some_unknown_and_always_the_same(two: FittedTest):
@@ -346,7 +346,7 @@ def test_parts_that_do_not_fit_together_are_refused(two: FittedTest, change: dic
 
 
 def test_crossings_of_crossings_are_refused(two: FittedTest):
-    crossing = fit(protected=["sex", "race"], intersections=True).encoding.sources[-1].reader
+    crossing = fitted(protected=["sex", "race"], intersections=True).encoding.sources[-1].reader
     nested = replace(crossing, parts=(replace(crossing.parts[0], reader=crossing),) * 2)  # costs double each time
     check_consistent(two, [crossing])
     with pytest.raises(FileError, match="do not fit together"):
