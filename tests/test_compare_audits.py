@@ -160,7 +160,7 @@ def test_one_refit_leaves_open_whether_it_is_worse():
             "protected variables is sex in .* and race in",
         ),
         ({"deltas": {"sex=Female": 0.03}}, "deltas of single groups is none in .* and sex=Female: 0.03 in"),
-        ({"settings": {**SETTINGS, "legitimate": ["job", "age"]}}, "legitimate columns is none in .* and age, job in"),
+        ({"settings": {**SETTINGS, "given": ["job", "age"]}}, "given columns is none in .* and age, job in"),
         ({"settings": {**SETTINGS, "hold_others": True}}, "setting hold_others is False in .* and True in"),
         ({"settings": {**SETTINGS, "intersections": True}}, "setting intersections is False in .* and True in"),
         ({"settings": {**SETTINGS, "merge_rare": 0.1}}, "setting merge_rare is none in .* and 0.1 in"),

@@ -208,7 +208,7 @@ def _largest_first(strengths: Mapping[str, float]) -> dict[str, float]:
 
 
 def next_steps(
-    target: Model, readings: Readings, contributions: Mapping[str, float], *, seed: int, batch_size: int
+    target: Model, readings: Readings, effect: FeatureEffect | None, *, seed: int, batch_size: int
 ) -> NextSteps | None:
     """Return what dropping or repairing single features would do, estimated by further predictions of the same model.
 
@@ -217,7 +217,7 @@ def next_steps(
     both sides. The features with the largest contributions to the effect are tried. None where nobody is moved.
     """
     moved, data = readings.moved, readings.people
-    if moved.counterfactual is None:
+    if moved.counterfactual is None or effect is None:
         return None
     judged = (~moved.abstained.cpu()).nonzero()[:, 0]
     order = torch.randperm(len(judged), generator=torch.Generator().manual_seed(seed))
@@ -233,11 +233,11 @@ def next_steps(
     def mean(values: Tensor) -> float:
         return float((values * weights).sum() / weights.sum())
 
-    before, effect = answers(here, there)
-    size = mean(effect.abs())
+    before, apart = answers(here, there)
+    size = mean(apart.abs())
     named = {f.name: f for f in data.features}
     steps = []
-    for name in [name for name, value in _largest_first(contributions).items() if value > 0][:_CANDIDATES]:
+    for name in [name for name, value in effect.total.items() if value > 0][:_CANDIDATES]:
         columns = named[name].columns
         for action, block in (
             ("repaired", (here[:, columns] + there[:, columns]) / 2),

@@ -452,33 +452,20 @@ def _result(
     skipped: Mapping[str, str] | None = None,
 ) -> AuditResult:
     """Return what was found, with all that statistics say about it."""
-    options, info = inputs.options, inputs.options.info
-    delta = delta_for(options, inputs.predictions, inputs.target.unit)
-    if options.delta_from_null and null is not None and not isnan(null.delta):  # somebody was judged
-        delta = null.delta
-    deltas, limits = inputs.by_group(options.delta_by_group), inputs.by_group(options.limits)
-    everyones = own_deltas(readings.people, delta, deltas)
-    trust = _reliability(inputs, readings, delta)
+    options, limits = inputs.options, _limits(inputs, readings.people, null)
+    trust = _reliability(inputs, readings, limits.delta)
     before = readings.main
     if options.abstain:
         readings = leave_out(readings, trust.left_out, test=measured_name(options))
     main = readings.main
-    rule = Rule(
-        decision_threshold=options.decision_threshold,
-        fdr=options.fdr,
-        allowed=limits.get(EVERYONE, ALLOWED),
-        folds=None if inputs.known is not None else options.folds,
-        seed=options.seed,
-    )
-    certainty = rule.certainty(before, everyones, inputs.predictions, readings.people.protected)
-    certainty = certainty.without(main.abstained)
     if main.counterfactuals is not None and inputs.known is inputs.fitting:
         trust = replace(trust, rows=main.counterfactual)
+    certainty = limits.rule.certainty(before, limits.everyones, inputs.predictions, readings.people.protected)
+    certainty = certainty.without(main.abstained)
     progress("explaining", 0.92)
-    seed, batch_size = options.seed, options.batch_size
-    features = explain(inputs.target, readings, seed=seed, batch_size=batch_size, aligned=info.aligned)
-    contributions = {} if features.effect is None else features.effect.total
-    checks = map_checks(inputs, readings, support, delta)
+    asked = {"seed": options.seed, "batch_size": options.batch_size}
+    features = explain(inputs.target, readings, aligned=options.info.aligned, **asked)
+    checks = map_checks(inputs, readings, support, limits.delta)
     mapped = readings.moved.counterfactual
     return AuditResult(
         scores=main.score,
@@ -490,12 +477,12 @@ def _result(
         reasons=main.reasons,
         predictions=inputs.predictions,
         worst=main.variable,
-        findings=_findings(inputs, readings, before, everyones, rule),
+        findings=_findings(inputs, readings, before, limits),
         counterfactual=mapped,
         ids=inputs.data.ids,
         features=features,
-        delta=delta,
-        deltas=deltas,
+        delta=limits.delta,
+        deltas=limits.by_group,
         test=options.main,
         meaning=_meaning(options),
         unit=score_unit(options, inputs.target.unit),
@@ -503,32 +490,55 @@ def _result(
         weights=inputs.data.weights,
         checks=readings.checks.get(measured_name(options), {}),
         comparison=_comparison(readings, skipped or {}) if options.runs_all else None,
-        settings=_settings(type(model).__name__, inputs, limits, seconds=perf_counter() - started),
+        settings=_settings(type(model).__name__, inputs, limits.shares, seconds=perf_counter() - started),
         counterfactual_table=None if mapped is None else inputs.encoding.own_table(mapped),
-        certificates=_certificates(model, inputs, readings, delta, everyones, progress) if options.certify else None,
+        certificates=_certificates(model, inputs, readings, limits, progress) if options.certify else None,
         reliability=trust,
         p_values=certainty.p_values,
         significant=certainty.significant,
         null=null,
-        steps=next_steps(inputs.target, readings, contributions, seed=seed, batch_size=batch_size)
-        if options.next_steps
-        else None,
+        steps=next_steps(inputs.target, readings, features.effect, **asked) if options.next_steps else None,
         map_checks=checks,
     )
 
 
-def _findings(
-    inputs: Inputs, readings: Readings, before: Measurement, delta: float | Tensor, rule: Rule
-) -> tuple[Finding, ...]:
+@dataclass(frozen=True)
+class Limits:
+    """What effects and shares of people are compared with."""
+
+    delta: float
+    by_group: dict[str, float]  # deltas of single groups, by their full names
+    everyones: float | Tensor  # delta of each person (N,), where groups have their own
+    shares: dict[str, float]  # largest shares of flagged people, by the full names of groups; "" is everyone
+    rule: Rule
+
+
+def _limits(inputs: Inputs, people: Dataset, null: Null | None) -> Limits:
+    options = inputs.options
+    delta = delta_for(options, inputs.predictions, inputs.target.unit)
+    if options.delta_from_null and null is not None and not isnan(null.delta):  # somebody was judged
+        delta = null.delta
+    by_group, shares = inputs.by_group(options.delta_by_group), inputs.by_group(options.limits)
+    rule = Rule(
+        decision_threshold=options.decision_threshold,
+        fdr=options.fdr,
+        allowed=shares.get(EVERYONE, ALLOWED),
+        folds=None if inputs.known is not None else options.folds,
+        seed=options.seed,
+    )
+    return Limits(delta, by_group, own_deltas(people, delta, by_group), shares, rule)
+
+
+def _findings(inputs: Inputs, readings: Readings, before: Measurement, limits: Limits) -> tuple[Finding, ...]:
     return tuple(
         finding_of(
             readings,
             v,
             predictions=inputs.predictions,
-            delta=delta,
+            delta=limits.everyones,
             fitted=inputs.fitting_values,
             merged=dict(source.merged),
-            rule=rule,
+            rule=limits.rule,
             before=before,
         )
         for v, source in enumerate(inputs.encoding.sources)
@@ -579,10 +589,10 @@ def _comparison(readings: Readings, skipped: Mapping[str, str]) -> TestCompariso
 
 
 def _certificates(
-    model: object, inputs: Inputs, readings: Readings, delta: float, everyones: float | Tensor, progress: Progress
+    model: object, inputs: Inputs, readings: Readings, limits: Limits, progress: Progress
 ) -> Certificates:
     """Return what is proved about everyone's path to their counterfactual row, compared with delta."""
-    moves = readings.main.counterfactuals is not None
+    moves, delta, everyones = readings.main.counterfactuals is not None, limits.delta, limits.everyones
     if not moves:  # the total reading has its own delta
         delta = everyones = default_delta(lookup_test(TOTAL), inputs.predictions, unit=inputs.target.unit)
     main, moved = readings.main, readings.moved

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isnan
 from pathlib import Path
@@ -139,31 +139,8 @@ def finding_of(
     words = contrast_words(main, p, spread)
     names, codes = _groups(p, own, fitted.c[:, variable])
     share = readings.alignment[variable]
-    flags, confident = shown.flags, shown.confident_flags
     effects = contrast_effects(main, p, own)
-    weights = torch.ones(len(data), dtype=torch.float64) if data.weights is None else data.weights.double().cpu()
-
-    def group(code: int, name: str) -> Group:
-        members = codes == code
-        judged = members & ~main.abstained.cpu()
-
-        def mean(values: Tensor | None) -> float | None:
-            return None if values is None else group_mean(values, weights, judged)
-
-        towards = {word: mean(effects[:, q]) for q, word in enumerate(words) if word != name}
-        return Group(
-            variable=p.name,
-            level=name,
-            people=int(members.sum()),
-            mean_prediction=group_mean(predictions, weights, members),
-            mean_signed=mean(main.signed),
-            share_flagged=group_mean(flags, weights, judged),
-            share_confident=mean(confident),
-            inferred=int((members & readings.inferred[:, variable]).sum()),
-            towards={word: value for word, value in towards.items() if value is not None and not isnan(value)},
-        )
-
-    return Finding(
+    finding = Finding(
         name=p.name,
         kind=p.kind,
         levels=p.levels,
@@ -172,8 +149,8 @@ def finding_of(
         scores=main.score,
         signed=main.signed,
         interval=shown.interval,
-        flags=flags,
-        confident_flags=confident,
+        flags=shown.flags,
+        confident_flags=shown.confident_flags,
         abstained=main.abstained,
         towards=_towards(main, p, own, words),
         group=tuple(UNKNOWN if code < 0 else names[code] for code in codes.tolist()),
@@ -184,13 +161,37 @@ def finding_of(
         alignment_error=share.error,
         proxy=readings.proxy[variable],
         quality=readings.quality[variable],
-        groups=tuple(group(code, name) for code, name in enumerate(names)),
+        groups=(),
         parts=p.parts,
         reference=None if p.reference is None else p.levels[p.reference],
         second=None if p.second is None else p.levels[p.second],
         merged=dict(merged),
         is_own=bool(main.contrasts),
         verdict=rule.judge(whole, certainty, data.weights, p.name),
+    )
+    weights = torch.ones(len(data), dtype=torch.float64) if data.weights is None else data.weights.double().cpu()
+    groups = [_group(finding, name, codes == code, predictions, weights) for code, name in enumerate(names)]
+    return replace(finding, groups=tuple(groups))
+
+
+def _group(finding: Finding, name: str, members: Tensor, predictions: Tensor, weights: Tensor) -> Group:
+    """Return the people of one group together."""
+    judged = members & ~finding.abstained.cpu()
+
+    def mean(values: Tensor | None) -> float | None:
+        return None if values is None else group_mean(values, weights, judged)
+
+    towards = {word: mean(finding.effects[:, q]) for q, word in enumerate(finding.contrasts) if word != name}
+    return Group(
+        variable=finding.name,
+        level=name,
+        people=int(members.sum()),
+        mean_prediction=group_mean(predictions, weights, members),
+        mean_signed=mean(finding.signed),
+        share_flagged=group_mean(finding.flags, weights, judged),
+        share_confident=mean(finding.confident_flags),
+        inferred=int((members & finding.inferred).sum()),
+        towards={word: value for word, value in towards.items() if value is not None and not isnan(value)},
     )
 
 

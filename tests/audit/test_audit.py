@@ -332,7 +332,7 @@ def test_the_default_audit_of_a_black_box_asks_for_fourteen_predictions_a_person
 
 def test_a_function_that_leaves_the_range_of_probabilities_late_is_refused():
     people = table(1500)
-    with pytest.raises(OptionError, match="The first 1000 predictions lie within 0 and 1 and others do not"):
+    with pytest.raises(OptionError, match="probabilities lie within 0 and 1: say what they are"):
         audited(lambda t: np.where(t.index < 1000, 0.5, 2.0), people, **QUICK)
 
 

@@ -8,13 +8,13 @@ from torch import Tensor, nn
 
 from fairfox.auxiliary.linear import LinearMember
 from fairfox.auxiliary.model import FixedAuxiliary
+from fairfox.auxiliary.quality import proxy_strength
 from fairfox.data.dataset import Dataset, Feature, Protected
 from fairfox.explain import (
     contributions,
     effect_by_feature,
     group_distance,
     mean_gradients,
-    proxy_strength,
     random_orders,
     shapley,
     strength_by_feature,

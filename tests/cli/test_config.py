@@ -27,7 +27,7 @@ protected = ["sex"]
 refits = 1
 delta = [0.02, "sex=Male=0.5"]
 max_flagged = 0.9
-next-steps = false
+certify = false
 include-rows = true
 out = "found"
 """

@@ -26,16 +26,16 @@ def test_a_fit_writes_one_file_and_says_what_models_take(folder: Path):
     assert "Models take the columns income, debt_ratio." in done.stdout
     assert done.stderr == f"Written: {folder / 'test.fox'}\n"
     test = load_test(folder / "test.fox")
-    assert (test.name, test.seed, test.encoding.columns) == ("rank", 3, ("income", "debt_ratio"))
+    assert (test.options.main, test.options.seed, test.encoding.columns) == ("rank", 3, ("income", "debt_ratio"))
     assert sorted(path.name for path in folder.iterdir()) == ["people.csv", "test.fox"]
 
 
 def test_settings_of_the_test_are_kept(folder: Path):
-    given = ["--test", "move", "--set", "steps=2", "--legitimate", "sector,contract", "--label", "approved"]
+    given = ["--test", "move", "--set", "steps=2", "--given", "sector, contract", "--label", "approved"]
     done = run(folder, "--protected", "sex", "--refits", "1", *given)
     assert done.exit_code == 0, done.stderr
     test = load_test(folder / "test.fox")
-    assert (test.options, test.legitimate) == ({"steps": 2}, ("sector", "contract"))
+    assert (test.options.settings, test.options.given) == ({"steps": 2}, ("sector", "contract"))
     assert "approved" not in test.encoding.columns
 
 

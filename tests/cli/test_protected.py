@@ -347,16 +347,16 @@ def test_one_variable_has_no_others_to_hold(people: Path):
 
 
 @pytest.mark.parametrize("named", [["income, home"], ["income", "home"]])
-def test_legitimate_columns_are_named_with_commas_or_one_by_one(people: Path, named: list[str]):
+def test_given_columns_are_named_with_commas_or_one_by_one(people: Path, named: list[str]):
     given = ["--columns", "income,tenure,home", "--refits", "1", "--out", str(people / "out"), "-c", "sex"]
-    legitimate = [text for name in named for text in ("--legitimate", name)]
+    held = [text for name in named for text in ("--given", name)]
     tables = [str(people / "people.csv"), "--reference", str(people / "panel.csv")]
-    done = CliRunner().invoke(cli, ["audit", str(people / "model.py:score"), *tables, *given, *legitimate])
+    done = CliRunner().invoke(cli, ["audit", str(people / "model.py:score"), *tables, *given, *held])
     fields = finished(done, people)
-    assert fields["settings"]["legitimate"] == ["income", "home"]
+    assert fields["settings"]["given"] == ["income", "home"]
     assert fields["variables"][0]["readings"]["total"]["mean_absolute"] < 0.02  # tenure goes with age, not with sex
 
 
-def test_legitimate_columns_that_are_none_are_refused(people: Path):
-    assert "Did you mean 'income'" in refused(run(people, "-c", "sex", "--legitimate", "incme"), people)
-    assert "legitimate is ['']" in refused(run(people, "-c", "sex", "--legitimate", ""), people)
+def test_given_columns_that_are_none_are_refused(people: Path):
+    assert "Did you mean 'income'" in refused(run(people, "-c", "sex", "--given", "incme"), people)
+    assert "given is ('',)" in refused(run(people, "-c", "sex", "--given", ""), people)
