@@ -34,6 +34,7 @@ nitpicky = True
 nitpick_ignore_regex = [  # the site is built without a network, so that nobody else's pages are known
     ("py:.*", r"(altair|collections|jax|narwhals|numpy|os|pandas|pathlib|polars|pyarrow|torch|types|typing)\..*"),
     ("py:.*", r"Charts|Path|dict\[str"),  # of signatures with names that only type checkers import
+    ("py:.*", r"fairfox\..*"),  # types in signatures that are not public
 ]
 
 # Pages outside of docs/ that the site has a page for
