@@ -33,7 +33,7 @@ LEFT_OUT = {
     "fairfox demo": "tests/test_demo.py runs it, and the folder has the people it writes",
     "make": ".ci/run runs lint, docs, test, test-browser and test-engines, and tests/test_demo.py what demo does",
     "pip install": "it changes the environment the tests run in",
-    "python experiments/": "hours; tests/experiments runs each of them on few people",
+    "python experiments/": "hours; tests/research runs each of them on few people",
 }
 # Blocks with the comment `<!-- not run: reason -->`, as the pages give the reasons
 NOT_RUN = {
