@@ -11,7 +11,6 @@ from fairfox.report.sentences import (
     alignment_line,
     check_lines,
     flip_lines,
-    map_lines,
     proxy_lines,
     quality_line,
     reading_lines,
@@ -51,8 +50,6 @@ def print_result(result: AuditResult, console: Console) -> None:
         _print_evidence(result, result.findings[0], console)
     for line in check_lines(result):
         console.print(_text(f"{line}."))
-    for line in map_lines(result):
-        console.print(_text(line))
     if result.comparison is not None:
         _print_comparison(result, result.comparison, console)
 
