@@ -1,13 +1,16 @@
-"""How the docs site is built: `sphinx-build -W --keep-going -b html docs docs/_build/html`."""
+"""How the docs site is built: `make docs`."""
 
 from __future__ import annotations
 
+from dataclasses import fields
 from importlib.metadata import version as version_of
 
 from docutils import nodes
 from latex2mathml.converter import convert
 from sphinx.application import Sphinx
 from sphinx.writers.html5 import HTML5Translator
+
+from fairfox.options import GROUPS
 
 project = "fairfox"
 author = "The fairfox authors"
@@ -29,8 +32,9 @@ python_maximum_signature_line_length = 90
 ASIDE: dict[str, list[str]] = {}  # docstrings of attributes, by name
 nitpicky = True
 nitpick_ignore_regex = [  # the site is built without a network, so that nobody else's pages are known
-    ("py:.*", r"(altair|collections|jax|narwhals|numpy|os|pandas|pathlib|polars|pyarrow|torch|typing)\..*"),
+    ("py:.*", r"(altair|collections|jax|narwhals|numpy|os|pandas|pathlib|polars|pyarrow|torch|types|typing)\..*"),
     ("py:.*", r"Charts|Path|dict\[str"),  # of signatures with names that only type checkers import
+    ("py:.*", r"fairfox\..*"),  # types in signatures that are not public
 ]
 
 # Pages outside of docs/ that the site has a page for
@@ -75,6 +79,13 @@ def _written_plainly(app: Sphinx, what: str, name: str, obj: object, options: ob
     lines[:] = [line if line.lstrip().startswith((">>>", "...")) else line.replace("|", r"\|") for line in lines]
 
 
+def _with_options(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
+    """Add to a group of options what each of them means, as `fairfox audit --help` has it."""
+    for group in GROUPS:
+        if obj is group:
+            lines += [f":param {f.name}: {f.metadata['help']}" for f in fields(group)]
+
+
 def _inside(app: Sphinx, page: str, source: list[str]) -> None:
     """Let links to files outside of docs/ lead to the page of the site that includes them."""
     for path, name in OUTSIDE.items():
@@ -86,4 +97,5 @@ def setup(app: Sphinx) -> None:
     app.add_html_math_renderer("mathml", (_inline_math, None), (_display_math, None))
     app.connect("source-read", _inside)
     app.connect("autodoc-process-docstring", _set_aside, priority=400)  # napoleon has 500
+    app.connect("autodoc-process-docstring", _with_options)
     app.connect("autodoc-process-docstring", _written_plainly, priority=600)

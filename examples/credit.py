@@ -34,8 +34,8 @@ def investigate(rows=1000, refits=3, seed=0):
     fair = fairfox.train_fair(past, label=GERMAN_LABEL, protected=PROTECTED, seed=seed)
     models = {PLAIN: make_pipeline(encode, booster).fit(inputs, past[GERMAN_LABEL]), FAIR: fair}
     ask = {"protected": PROTECTED, "label": GERMAN_LABEL, "reference": past, "seed": seed}
-    audits = {name: fairfox.audit(model, new, refits=refits, **ask) for name, model in models.items()}
-    aware = fairfox.audit(models[PLAIN], new, test="fta", refits=1, **ask)  # it has nothing to fit
+    audits = {name: fairfox.audit(model, new, options={"refits": refits}, **ask) for name, model in models.items()}
+    aware = fairfox.audit(models[PLAIN], new, test="fta", options={"refits": 1}, **ask)  # it has nothing to fit
     return {
         "summary": audits[PLAIN].summary(),
         "through": {group: carriers(each) for group, each in audits[PLAIN].effect_by_group.items()},

@@ -52,7 +52,7 @@ def investigate(rows=4500, refits=5, seed=0):
         unaware = fairfox.audit(models[PLAIN], new, test="unawareness", **ask).summary()
     except OptionError as error:  # race is no input
         unaware = str(error)
-    audits = {each: fairfox.audit(model, new, refits=refits, **ask) for each, model in models.items()}
+    audits = {each: fairfox.audit(model, new, options={"refits": refits}, **ask) for each, model in models.items()}
     worst = audits[PLAIN].scores_table().to_pandas().nlargest(3, "score")[["row_id", "signed", "lower", "upper"]]
     return {
         "table": title,

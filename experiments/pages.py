@@ -13,7 +13,7 @@ from runner import RESULTS, read_json
 from wording import about
 
 DOCS = Path(__file__).parents[1] / "docs"
-NAMES = ("benchmark", "real_data", "use_cases", "beyond", "legitimate", "intervals", "verdicts")
+NAMES = ("benchmark", "real_data", "use_cases", "beyond", "given", "intervals", "verdicts")
 PAGES = tuple(DOCS / f"{name}.md" for name in NAMES)
 SECTION = re.compile(r"(<!-- results: ([\w-]+) -->\n).*?(<!-- /results -->)", re.DOTALL)
 NOT_YET = "There is no full run of this experiment yet."

@@ -77,7 +77,7 @@ def test_the_audit_of_a_pipeline_shows_a_card_charts_people_and_a_comparison(tmp
 @pytest.mark.slow
 def test_the_benchmark_of_an_own_test_shows_it_beside_others(tmp_path: Path):
     done = executed(NOTEBOOKS[1], tmp_path)
-    assert "500 people" in only(shown(done, "text/html"), "fairfox dataset")
+    assert "500 people" in only(shown(done, "text/plain"), "<Dataset of ")
     rows = only(shown(done, "text/plain"), "mean shift").splitlines()
     assert rows[0].split() == ["ap", "by", "chance", "rho"]
     found = {row[:10].strip(): [float(number) for number in row[10:].split()] for row in rows[1:]}

@@ -9,7 +9,8 @@ from fairfox.cli.options import TYPED, FiniteRange, Once, typed_command
 @click.option("--label", cls=Once)
 @click.option("--seed", cls=Once, type=int, default=7, show_default=True)
 @click.option("--delta", cls=Once, type=FiniteRange(min=0))
-def command(label: str | None, seed: int, delta: float | None) -> None:
+@click.option("--cut", cls=Once, type=FiniteRange())
+def command(label: str | None, seed: int, delta: float | None, cut: float | None) -> None:
     click.echo(f"{label!r} {seed!r} {delta!r}")
 
 
@@ -38,8 +39,11 @@ def test_numbers_out_of_range_are_refused(value: str):
     assert "'--delta'" in done.stderr
 
 
-def test_defaults_are_shown():
-    assert "[default: 7]" in CliRunner().invoke(command, ["--help"]).stdout
+def test_defaults_and_bounds_are_shown():
+    shown = CliRunner().invoke(command, ["--help"]).stdout
+    assert "[default: 7]" in shown
+    assert "[x>=0]" in shown
+    assert "None" not in shown  # of the option without bounds
 
 
 def test_the_command_is_kept_as_it_was_typed_but_for_words_that_may_not_be_shown():

@@ -51,6 +51,9 @@ class FiniteRange(click.FloatRange):
             self.fail(f"{number} is not a finite number.", param, ctx)
         return number
 
+    def _describe_range(self) -> str:
+        return "" if self.min is None and self.max is None else super()._describe_range()  # click writes x<=None
+
 
 class ByGroup(FiniteRange):
     """A number for everyone, or for one group as GROUP=NUMBER: (group, number), with group "" for everyone."""
