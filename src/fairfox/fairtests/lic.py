@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -33,8 +33,6 @@ class LIC:
         tensor([1., 1.])
     """
 
-    has_sign: ClassVar[bool] = True
-
     batch_size: int = 4096
 
     def fit(self, data: Dataset) -> Self:
@@ -46,7 +44,7 @@ class LIC:
         return self.measure(model, data).score
 
     def measure(self, model: Model, data: Dataset) -> Measurement:
-        """Return the score with its sign; there are no re-fits."""
+        """Return the score with its sign; there are no refits."""
         contrasts = derivatives(data.protected)
         values = self._slopes(model, data.x, _true_direction(data, outputs=len(contrasts)))
         return combine((values * away_from_own(data, contrasts))[None], data, contrasts=contrasts, signed=True)

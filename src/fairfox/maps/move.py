@@ -31,7 +31,7 @@ from fairfox.maps.protocol import (
     who_counts,
 )
 from fairfox.maps.rank import RankMap, ranks_of
-from fairfox.maps.ranks import kept_missing
+from fairfox.maps.ranks import kept_missing, weighted_least_squares
 from fairfox.models.protocol import Model, row_blocks
 
 Metric = Literal["identity", "covariance", "between"]
@@ -80,9 +80,8 @@ class MoveMap:
 
     def fit(self, data: Dataset) -> Self:
         """Train the auxiliary and read off the metric and the group statistics; uses the first member."""
-        fitted = self._fit_variable(data, self.variable, self._train(data, 1, seed=0), 1, seed=0)[0]
-        self.model, self.geometry = fitted.model, fitted.geometry
-        self.logits, self.line, self.shifts = fitted.logits, fitted.line, fitted.shifts
+        (fitted,) = self._fit_variable(data, self.variable, self._train(data, 1, seed=0), 1, seed=0)
+        vars(self).update(vars(fitted))
         return self
 
     def fit_many(self, data: Dataset, refits: int, *, seed: int) -> list[list[CounterfactualMap]]:
@@ -243,7 +242,13 @@ class MoveMap:
     def _moving(self, protected: Sequence[Protected], pair: tuple[int, int]) -> Model:
         """Return what moves as a model (N, D) -> (N, 1): one output, or the difference of two classes' logits."""
         assert self.model is not None
-        return combine_outputs(self.model, _row(protected, self.variable, pair)[None])
+        start = sum(p.outputs for p in protected[: self.variable])
+        row = torch.zeros(1, sum(p.outputs for p in protected), dtype=torch.float64)
+        if protected[self.variable].kind == "categorical":
+            row[0, start + pair[1]], row[0, start + pair[0]] = 1.0, -1.0
+        else:
+            row[0, start] = 1.0
+        return combine_outputs(self.model, row)
 
     def _output(self, data: Dataset, pair: tuple[int, int] = (0, 1)) -> Tensor:
         model = self._moving(data.protected, pair)
@@ -380,17 +385,6 @@ def _check_outputs(model: Model, data: Dataset) -> None:
         )
 
 
-def _row(protected: Sequence[Protected], variable: int, pair: tuple[int, int]) -> Tensor:
-    """Return what moves as a combination (K,) of the outputs: one output, or the difference of two classes'."""
-    start = sum(p.outputs for p in protected[:variable])
-    row = torch.zeros(sum(p.outputs for p in protected), dtype=torch.float64)
-    if protected[variable].kind == "categorical":
-        row[start + pair[1]], row[start + pair[0]] = 1.0, -1.0
-    else:
-        row[start] = 1.0
-    return row
-
-
 def _held_columns(data: Dataset, others: Sequence[int], given: ColumnTerms) -> Tensor:
     """Return what is held as columns (N, H): other protected variables, and given features.
 
@@ -406,9 +400,7 @@ def _held_columns(data: Dataset, others: Sequence[int], given: ColumnTerms) -> T
 
 def _regression(values: Tensor, own: Tensor, held: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
     """Return the least-squares coefficients of values (n, D) on own (n, G) and held columns (n, H), both at once."""
-    root = _counts(weights, values).sqrt()[:, None].double()
-    design = torch.cat([own, held], dim=1).to(root)
-    solution = torch.linalg.lstsq(root * design, root * values.to(root), driver="gelsd").solution.to(values)
+    solution = weighted_least_squares(torch.cat([own, held], dim=1), values, _counts(weights, values)).to(values)
     return solution[: own.shape[1]], solution[own.shape[1] :]
 
 
