@@ -32,7 +32,6 @@ def test_the_score_is_the_gradient_along_the_true_direction_and_its_sign_leads_o
     assert found.signed.tolist() == [1.0, 1.0, 0.0]
     assert found.klass.tolist() == [1, 0, 0]
     assert not found.abstained.any()
-    assert found.interval is None
 
 
 class Box:

@@ -148,18 +148,21 @@ class FAux:
                 for m in members:
                     pieces[m].append(pairing.pieces(grad, pairing.jacobian(m, block)))
             products = [whole_products(each) for each in pieces]
-            values = torch.stack([each.cosine() if self.normalise else each.sensitivity() for each in products])
-            dead = torch.zeros(len(data), len(heads), dtype=torch.bool, device=data.x.device)
+            whole = torch.stack([each.cosine() if self.normalise else each.sensitivity() for each in products])
+            flat = torch.zeros(len(data), len(heads), dtype=torch.bool, device=data.x.device)
             inexact = torch.stack([each.doubtful() for each in products]).any(0).nonzero()[:, 0]
             for rows in inexact.split(self.batch_size) if len(inexact) else ():
-                values[:, rows], dead[rows] = _block_values(self, model, data.x[rows], heads, None)
-            return measurement(self, values, dead, data)
+                whole[:, rows], flat[rows] = _block_values(self, model, data.x[rows], heads, None)
+            return measurement(self, whole, flat, data)
         found = []
         for block in blocks:
             grad = pairing.gradient(block)
-            both = [pairing.whole(grad, pairing.jacobian(m, block)) for m in members]
-            flat = torch.stack([dead_variables(jac, heads) for _, jac in both]).any(0)
-            found.append((torch.stack([self._values(slope, jac, None) for slope, jac in both]), flat))
+            values, dead = [], []
+            for m in members:  # the next one overwrites what it returns
+                slope, jac = pairing.whole(grad, pairing.jacobian(m, block))
+                values.append(self._values(slope, jac, None))
+                dead.append(dead_variables(jac, heads))
+            found.append((torch.stack(values), torch.stack(dead).any(0)))
         return measurement(self, *_joined(found), data)
 
     def _measure_integrated(self, model: Model, data: Dataset) -> Measurement:

@@ -119,6 +119,7 @@ def combine(
     contrasts: Sequence[Contrast],
     signed: bool,
     reasons: str | Sequence[str | None] = "",
+    counterfactuals: Tensor | None = None,
     overshoot: Tensor | None = None,
 ) -> Measurement:
     """Return the Measurement of values (M, N, Q): averaged over refits, then the worst contrast counts.
@@ -148,6 +149,7 @@ def combine(
         each=values,
         worst=worst,
         contrasts=tuple(contrasts),
+        counterfactuals=counterfactuals,
         overshoot=overshoot,
     )
 
