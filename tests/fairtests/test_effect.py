@@ -2,7 +2,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 from populations import individuals, linear, people
 from torch import Tensor
@@ -12,9 +11,7 @@ from fairfox.data.dataset import Dataset
 from fairfox.data.encoding import fit_encoding
 from fairfox.data.table import load_table
 from fairfox.fairtests.effect import Effect, model_alignment
-from fairfox.maps.move import MoveMap
 from fairfox.maps.protocol import Mapped
-from fairfox.maps.rank import RankMap
 from fairfox.models.adapters import as_model
 
 DATA = individuals(torch.tensor([[0.0], [1.0], [5.0], [7.0]]).double(), c=[0, 0, 1, 1])
@@ -73,15 +70,6 @@ def test_who_is_not_mapped_is_abstained_with_the_reason():
     assert found.abstained.tolist() == [False, False, True, False]
     assert found.reasons == (None, None, "has no counterpart", None)
     assert found.score.tolist() == [2.0, 2.0, 0.0, 2.0]
-
-
-@pytest.mark.parametrize("chosen", [RankMap(), MoveMap(auxiliary=FixedAuxiliary([linear(1.0)]))])
-def test_people_whose_group_is_unknown_are_abstained_with_the_reason(chosen: Any):
-    data = individuals(torch.arange(9.0).double()[:, None], c=[0.0, 1.0] * 4 + [float("nan")])
-    found = measured(linear(1.0), data, map=chosen)
-    assert found.abstained.tolist() == [False] * 8 + [True]
-    assert found.reasons[-1] == "protected value unknown"
-    assert (found.score[-1], found.signed[-1]) == (0, 0)
 
 
 def test_refits_are_averaged_with_their_sign():

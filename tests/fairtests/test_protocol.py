@@ -53,13 +53,6 @@ def test_values_are_averaged_with_their_signs_before_the_worst_counts():
     assert measured.values.tolist() == [[0.0, 1.5]]
 
 
-def test_the_sign_of_the_worst_output_is_kept():
-    measured = measured_of(torch.tensor([[[0.2], [-0.7]]]), people(0, 1))
-    torch.testing.assert_close(measured.score, torch.tensor([0.2, 0.7]))
-    torch.testing.assert_close(measured.signed, torch.tensor([0.2, -0.7]))
-    assert measured.klass.tolist() == [1, 0]
-
-
 def test_the_class_that_attained_the_score_is_named():
     values = torch.tensor([[[0.1, 0.2, -0.9, 0.3, 0.0], [0.1, 0.2, 0.0, 0.3, -2.0]]])
     measured = measured_of(values, people([0, 0, 30], [1, 2, 50], protected=(SEX, RACE, AGE)))
@@ -123,13 +116,6 @@ def test_people_without_a_known_group_are_abstained_for_that_reason():
     measured = measured_of(values, people(0, NAN, 1), reasons="flat")
     assert measured.reasons == (None, UNKNOWN, "flat")
     assert measured.score.tolist() == [1.0, 0.0, 0.0]
-
-
-def test_counterfactual_is_the_mean_of_the_refits():
-    rows = torch.tensor([[[1.0, 0.0]], [[3.0, 1.0]]])
-    measured = measured_of(torch.ones(2, 1, 1), people(0), counterfactuals=rows)
-    assert measured.counterfactual.tolist() == [[2.0, 0.5]]
-    assert measured_of(torch.ones(2, 1, 1), people(0)).counterfactual is None
 
 
 @pytest.mark.parametrize("signed", [True, False])

@@ -81,26 +81,6 @@ def test_only_changes_above_the_tolerance_count():
         assert test.verdict(test.measure(model, data), data) == {"changed by sex": share}
 
 
-def test_a_cut_goes_to_the_same_rank_on_the_other_side():
-    frame = pd.DataFrame({"age": [22, 50, 20, 40, 24, 30], "income": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]})
-    model, data, encoding = encoded(frame, lambda t: t["age"].to_numpy() / 100, ["age<25"])
-    measured = Unawareness().fit(data).measure(model, data)
-    # ranks: 20 22 24 and 30 40 50
-    expected = torch.tensor([0.18, -0.26, 0.10, -0.18, 0.26, -0.10]).double()
-    torch.testing.assert_close(measured.signed, expected)
-    assert encoding.table(measured.counterfactual)["age"].tolist() == [40, 24, 30, 22, 50, 20]
-    assert encoding.table(measured.counterfactual)["income"].tolist() == frame["income"].tolist()
-
-
-def test_a_number_is_moved_by_its_standard_deviation_and_points_up():
-    frame = pd.DataFrame({"age": np.linspace(20, 60, 81), "income": np.zeros(81)})
-    model, data, _ = encoded(frame, lambda t: t["age"].to_numpy() / 100, ["age"], continuous=["age"])
-    measured = Unawareness().fit(data).measure(model, data)
-    middle = slice(30, 51)
-    sd = float(frame["age"].std(ddof=0))
-    torch.testing.assert_close(measured.signed[middle], torch.full((21,), sd / 100).double(), atol=1e-6, rtol=0)
-
-
 def test_a_variable_that_the_target_does_not_take_changes_nothing():
     model, data, _ = encoded(cars(240), male_and_red, ["sex", "income"], columns=["sex", "colour"])
     test = Unawareness().fit(data)

@@ -11,8 +11,7 @@ from populations import people
 from fairfox.data.dataset import Dataset
 from fairfox.data.encoding import Encoding, fit_encoding
 from fairfox.data.table import load_table
-from fairfox.errors import NotFittedError
-from fairfox.maps.protocol import OFF_RANGE, UNKNOWN, ManyGroupMap
+from fairfox.maps.protocol import OFF_RANGE, UNKNOWN
 from fairfox.maps.rank import LACKING, SwapMap, lacks_own_column, own_columns
 
 
@@ -94,15 +93,6 @@ def test_a_model_without_the_column_sees_the_same_row():
     assert not own_columns(data, 0).any()
 
 
-def test_people_of_unknown_group_are_abstained():
-    frame = people()
-    frame.loc[3, "sex"] = None
-    _, data = encoded(frame, ["sex"], ["income", "sex"])
-    mapped = SwapMap().fit(data).map(data)
-    assert mapped.abstained.nonzero()[:, 0].tolist() == [3]
-    assert mapped.reason == UNKNOWN
-
-
 def told(data: Dataset, codes: dict[int, float], *, variable: int = 0) -> Dataset:
     """Return people of whom some had their group inferred."""
     c = data.c.clone()
@@ -157,10 +147,3 @@ def test_a_crossing_needs_all_its_columns():
     frame.loc[2, "red"] = None
     _, data = encoded(frame, ["sex", "red"], ["sex", "red", "income"], intersections=True)
     assert [lacks_own_column(data, v).nonzero()[:, 0].tolist() for v in range(3)] == [[], [2], [2]]
-
-
-def test_doors():
-    _, data = encoded(people(), ["sex"], ["income", "sex"])
-    assert isinstance(SwapMap(), ManyGroupMap)
-    with pytest.raises(NotFittedError, match="This SwapMap is not fitted; call fit first"):
-        SwapMap().map(data)

@@ -92,8 +92,6 @@ class FTA:
 
     def values(self, grad_tar: Tensor, jac_aux: Tensor | None) -> Tensor:
         """Return the norm (n, 1)."""
-        if self.epsilon is not None:
-            raise OptionError("fta with epsilon is no function of the gradient alone; call its own measure or score")
         return gradient_norm(grad_tar, order=self.order)[:, None]
 
 

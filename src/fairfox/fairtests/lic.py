@@ -46,15 +46,13 @@ class LIC:
     def measure(self, model: Model, data: Dataset) -> Measurement:
         """Return the score with its sign; there are no refits."""
         contrasts = derivatives(data.protected)
-        values = self._slopes(model, data.x, _true_direction(data, outputs=len(contrasts)))
-        return combine((values * away_from_own(data, contrasts))[None], data, contrasts=contrasts, signed=True)
-
-    def _slopes(self, model: Model, x: Tensor, dx_dc: Tensor) -> Tensor:
-        """Return df/dc (N, K)."""
-        step = None if model.differentiable else suited_step(model, x)
+        dx_dc = _true_direction(data, outputs=len(contrasts))
+        step = None if model.differentiable else suited_step(model, data.x)
         if model.differentiable or len(getattr(model, "blocks", ())) > 0:
-            return sensitivity(jacobian(model, x, batch_size=self.batch_size, step=step)[:, 0], dx_dc)
-        return torch.stack([slope(model, x, along, step=step) for along in dx_dc.unbind(2)], dim=1)
+            values = sensitivity(jacobian(model, data.x, batch_size=self.batch_size, step=step)[:, 0], dx_dc)
+        else:
+            values = torch.stack([slope(model, data.x, along, step=step) for along in dx_dc.unbind(2)], dim=1)
+        return combine((values * away_from_own(data, contrasts))[None], data, contrasts=contrasts, signed=True)
 
 
 def _true_direction(data: Dataset, *, outputs: int) -> Tensor:

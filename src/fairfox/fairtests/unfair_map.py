@@ -99,9 +99,11 @@ class UnfairMap:
         gone = measured.abstained if data.y is None else measured.abstained & ~data.y.cpu().isnan()
         weights = torch.ones(len(judged)) if data.weights is None else data.weights.cpu()
         mean, error = _mean_and_error(measured.score.cpu()[judged].double(), weights[judged].double())
+        above = mean - self.tolerated
+        chance = 0.5 * math.erfc(above / error / math.sqrt(2)) if error != 0 else float(above <= 0)
         return {
             "bound": mean - _ONE_SIDED * error,
-            "p_value": _upper_tail(mean - self.tolerated, error),
+            "p_value": chance,
             "mean": mean,
             "non_finite": float(gone.sum()),
         }
@@ -218,10 +220,3 @@ def _mean_and_error(values: Tensor, weights: Tensor) -> tuple[float, float]:
     mean = (share * values).sum() if len(values) else torch.tensor(math.nan)
     spread = (share * (values - mean).square()).sum().sqrt()
     return float(mean), float(spread * share.square().sum().sqrt())
-
-
-def _upper_tail(distance: float, error: float) -> float:
-    """Return the chance of a normal variable with this standard error to lie above the distance."""
-    if error == 0:
-        return 0.0 if distance > 0 else 1.0
-    return 0.5 * math.erfc(distance / error / math.sqrt(2))

@@ -185,10 +185,7 @@ class Explained:
             rows[:, f.start] = stair.same_rank(x[:, f.start].contiguous(), as_shares(p), as_shares(q))
         for f, (p, q) in zip(self.categories, pairs[len(self.stairs) :], strict=True):
             rows[:, f.columns] = couple_rows(x[:, f.columns], p, q)
-        self._leave_gaps(rows, x, here, there)
-
-    def _leave_gaps(self, rows: Tensor, x: Tensor, here: Tensor, there: Tensor) -> None:
-        """Set the numbers of people who lack them, or whose group here or there shows none, back to those of x."""
+        # who lacks a number, or whose group here or there shows none, keeps what is there
         for f in [*self.numbers, *(f for f, _ in self.stairs)]:
             if f.has_missing:
                 stay = x[:, f.start + 1] > 0.5

@@ -168,7 +168,8 @@ class GraphMap:
         check_groups_present(data, self.variable)
         self.shift = Shift.of(data, self.variable)
         features = {f.name: f for f in data.features}
-        sources = features | {q.name: Cause.of(data, v) for v, q in enumerate(data.protected)}
+        scales = [Scale.of(data.c[:, v]) if q.is_continuous else None for v, q in enumerate(data.protected)]
+        sources = features | {q.name: Cause(v, len(q.levels), scales[v]) for v, q in enumerate(data.protected)}
         self.nodes = [
             Node.of(features[child], [sources[name] for name in graph.parents[child]], data, self.variable)
             for child in moved
@@ -258,14 +259,8 @@ class Cause:
     """A protected variable as a parent: its place in c, and how many classes it has or the scale of its numbers."""
 
     place: int
-    classes: int = 0
-    scale: Scale | None = None
-
-    @classmethod
-    def of(cls, data: Dataset, place: int) -> Cause:
-        """Return a protected variable as the fitting rows show it."""
-        p = data.protected[place]
-        return cls(place, len(p.levels), Scale.of(data.c[:, place]) if p.is_continuous else None)
+    classes: int
+    scale: Scale | None
 
 
 @dataclass(frozen=True)

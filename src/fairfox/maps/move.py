@@ -100,12 +100,14 @@ class MoveMap:
         to = where_to(data, self.variable, to)
         unknown = data.c[:, [self.variable, *self._others(data.protected)]].isnan().any(1)
         going = ~(unknown | to.isnan() | (to == c if not p.is_continuous else to == 0))
-        there = self.geometry.reached(c, to)
+        there, geometry = to, self.geometry
+        if geometry.values is not None:
+            there = number_reached(c.contiguous(), to * geometry.spread, geometry.values)
         off = going & there.isnan()
         kept = self.geometry.given.among(data.x.shape[1])
         x, flat = data.x.clone(), torch.zeros(len(c), dtype=torch.bool, device=c.device)
         for end in self._destinations(data, there, going & ~off):
-            x[end.rows], flat[end.rows] = _walk(
+            x[end.rows], flat[end.rows] = _moved_rows(
                 end,
                 data.x,
                 self._moving(data.protected, end.pair),
@@ -177,7 +179,12 @@ class MoveMap:
         """Learn the outputs of each group: from unseen rows, or from all known ones where these lack a group."""
         p = known.protected[self.variable]
         assert self.model is not None
-        _check_outputs(self.model, known)
+        found, expected = self.model(known.x[:1]).shape[1], sum(each.outputs for each in known.protected)
+        if found != expected:
+            raise ShapeError(
+                f"The auxiliary has {found} outputs; expected {expected}: one for two groups or a number, one per "
+                "class of many, variable after variable"
+            )
         self.logits, self.shifts = {}, {}
         if p.is_continuous:
             many = unseen is not None and len(unseen.c[:, self.variable].unique()) > 1
@@ -268,13 +275,6 @@ class Geometry:
     spread: float = 1.0  # of a number
     values: Tensor | None = None  # of a number, in order
 
-    def reached(self, c: Tensor, to: Tensor) -> Tensor:
-        """Return the class (N,) that people go to, or the number that is so many standard deviations away from c (N,).
-
-        NaN for numbers beyond those of the fitting rows.
-        """
-        return to if self.values is None else number_reached(c.contiguous(), to * self.spread, self.values)
-
     def metric(self, kind: Metric, gap: Tensor) -> Tensor | None:
         """Return S (D, D) for people who cross a gap (D,); None for the identity."""
         if self.covariance is None:
@@ -351,7 +351,7 @@ class Destination(NamedTuple):
     gap: Tensor  # (D,)
 
 
-def _walk(
+def _moved_rows(
     end: Destination, rows: Tensor, model: Model, *, metric: Tensor | None, still: Tensor, steps: int, batch_size: int
 ) -> tuple[Tensor, Tensor]:
     """Return people of some rows (N, D) at their destination (n, D), and who (n,) found no direction to go on.
@@ -373,16 +373,6 @@ def _walk(
         moved.append(x)
         stuck.append(lost)
     return torch.cat(moved), torch.cat(stuck)
-
-
-def _check_outputs(model: Model, data: Dataset) -> None:
-    """Refuse an auxiliary that has other outputs than the protected variables."""
-    found, expected = model(data.x[:1]).shape[1], sum(p.outputs for p in data.protected)
-    if found != expected:
-        raise ShapeError(
-            f"The auxiliary has {found} outputs; expected {expected}: one for two groups or a number, one per "
-            "class of many, variable after variable"
-        )
 
 
 def _held_columns(data: Dataset, others: Sequence[int], given: ColumnTerms) -> Tensor:

@@ -62,7 +62,11 @@ class Ranks:
         before = F.pad(counts.cumsum(0), (1, 0))  # how many values lie below each distinct one, and in all
         below, upto = before[:-1], before[1:]
         twice = torch.cat([torch.stack([2 * below, below + upto], dim=1).flatten(), 2 * before[-1:]])
-        low, scale, cells = _grid(distinct)
+        # the grid covers what lies between the outermost hundredths, which may be far out
+        cells, tail = min(2 * len(distinct), _MOST_CELLS), len(distinct) // 100
+        low, high = distinct[tail], distinct[-1 - tail]
+        scale = cells / float(high - low) if high > low else 0.0
+        scale = scale if math.isfinite(scale) else 0.0
         first = torch.searchsorted(_cell(distinct, low, scale, cells), torch.arange(cells, device=values.device))
         end = values.new_full((1,), torch.nan)
         return cls(ordered, torch.cat([distinct, end]), twice.double(), first.to(torch.int32), low, scale)
@@ -93,17 +97,6 @@ class Ranks:
         """Return the values (k,) that stand at these shares."""
         place = (share * len(self.ordered) + 1e-9).long()  # the product may fall just short of a whole number
         return self.ordered.index_select(0, place.clamp(max=len(self.ordered) - 1))
-
-
-def _grid(distinct: Tensor) -> tuple[Tensor, float, int]:
-    """Return where a grid over sorted values begins, its cells per unit, and how many it has.
-
-    It covers what lies between the outermost hundredths, which may be far out.
-    """
-    cells, tail = min(2 * len(distinct), _MOST_CELLS), len(distinct) // 100
-    low, high = distinct[tail], distinct[-1 - tail]
-    scale = cells / float(high - low) if high > low else 0.0
-    return low, scale if math.isfinite(scale) else 0.0, cells
 
 
 def _cell(x: Tensor, low: Tensor, scale: float, cells: int) -> Tensor:
@@ -378,10 +371,12 @@ def weighted_least_squares(columns: Tensor, values: Tensor, counts: Tensor) -> T
 
 def two_sample_ks(here: Tensor, there: Tensor) -> Tensor:
     """Return the largest distance between the empirical distributions of numbers (n,) and (m,)."""
-    from scipy.stats import ks_2samp
-
-    found = ks_2samp(here.numpy(force=True), there.numpy(force=True), method="asymp")
-    return torch.tensor(float(found.statistic), dtype=torch.float64)
+    order = torch.cat([here, there]).sort()
+    own = (order.indices < len(here)).double()
+    gap = (own.cumsum(0) / len(here) - (1 - own).cumsum(0) / len(there)).abs()
+    tied = order.values[1:] == order.values[:-1]  # the distance counts after the last of equal values
+    gap[:-1][tied] = 0.0
+    return gap.max()
 
 
 def numbers_among(features: Sequence[Feature]) -> list[Feature]:
