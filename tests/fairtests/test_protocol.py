@@ -19,7 +19,7 @@ def people(*c, protected=(SEX,)):
 
 
 def measured_of(values, data, **options):
-    """Return the Measurement of derivatives, signed unless told."""
+    """Return the Measurement of derivatives, signed by default."""
     return combine(values, data, **{"contrasts": derivatives(data.protected), "signed": True} | options)
 
 

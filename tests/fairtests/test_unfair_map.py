@@ -22,7 +22,7 @@ NAN = float("nan")
 
 
 def crowd(n: int = 200, features: int = 2, *, seed: int = 0) -> Dataset:
-    """Return people whose group is told by x1 (the first column) alone, and their labels by all columns."""
+    """Return people whose group x1 decides (the first column) alone, and their labels by all columns."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(n, features))
     c = (x[:, 0] + 0.5 * rng.normal(size=n) > 0).astype(float)

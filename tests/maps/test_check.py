@@ -119,7 +119,7 @@ def test_people_who_were_not_mapped_do_not_count(incomes):
     assert women.gap == pytest.approx(0.725 - 0.1)  # the five poorest women
 
 
-def test_every_group_is_checked_on_its_way_to_a_class_of_many():
+def test_every_group_is_checked_for_each_class_it_goes_to():
     race = Protected("race", "categorical", ("a", "b", "c"))
     data = people([[0.0], [0.1], [1.0], [1.1], [2.0], [2.1]], [0.0, 0.0, 1.0, 1.0, 2.0, 2.0], race)
     here = data.x[:, 0]
@@ -188,7 +188,7 @@ def test_real_people_with_a_rare_pair_are_subtracted():
 NAN = float("nan")
 
 
-def test_flips_are_told_by_group_and_direction():
+def test_flips_are_counted_by_group_and_direction():
     c = torch.tensor([0.0, 0.0, 0.0, 0.0, 1.0, 1.0, NAN, 0.0])
     here = torch.tensor([0.2, 0.5, 0.9, 0.1, 0.7, 0.4, 0.2, 0.1])
     there = torch.tensor([0.5, 0.4, 0.6, 0.3, 0.3, 0.1, 0.9, NAN])

@@ -195,17 +195,17 @@ def test_where_all_columns_are_withheld_there_is_nothing_to_map():
         GanMap(**BRIEF).fit(mixed(withheld=torch.ones(7, dtype=torch.bool)))
 
 
-def test_re_fits_of_all_variables_train_together_and_differ(monkeypatch: pytest.MonkeyPatch):
+def test_refits_of_all_variables_train_together_and_differ(monkeypatch: pytest.MonkeyPatch):
     one = three_groups()
     sex = (torch.arange(240) // 3 % 2).double()
     two = replace(
         one, c=torch.stack([one.c[:, 0], sex], dim=1), protected=(RACE, Protected("sex", "binary", ("f", "m")))
     )
-    told: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
     monkeypatch.setitem(gan._TOGETHER, "cpu", 24)
-    maps = fit_maps(GanMap(**BRIEF, progress=lambda *at: told.append(at)), two, 3, seed=0)
+    maps = fit_maps(GanMap(**BRIEF, progress=lambda *at: reported.append(at)), two, 3, seed=0)
     assert [[each.variable for each in refits] for refits in maps] == [[0] * 3, [1] * 3]
-    assert told[-1] == (20, 20)  # 3 refits of 6 and of 2 pairs at once
+    assert reported[-1] == (20, 20)  # 3 refits of 6 and of 2 pairs at once
     rows = [each.map(two, torch.zeros(240)).rows for each in maps[1]]
     assert not torch.allclose(rows[0], rows[1], atol=1e-3)
     again = fit_maps(GanMap(**BRIEF), two, 3, seed=0)
@@ -218,10 +218,10 @@ def test_too_many_generators_for_one_network_train_in_parts(monkeypatch: pytest.
     data, to = three_groups(), torch.zeros(240)
     whole = GanMap(**BRIEF).fit(data).map(data, to).rows
     monkeypatch.setitem(gan._TOGETHER, "cpu", 4)
-    told: list[tuple[int, int]] = []
-    parts = GanMap(**BRIEF, progress=lambda *at: told.append(at)).fit(data).map(data, to).rows
+    reported: list[tuple[int, int]] = []
+    parts = GanMap(**BRIEF, progress=lambda *at: reported.append(at)).fit(data).map(data, to).rows
     torch.testing.assert_close(parts, whole, atol=1e-4, rtol=0)
-    assert (told[0], told[-1]) == ((1, 40), (40, 40))  # 4 and 2 generators
+    assert (reported[0], reported[-1]) == ((1, 40), (40, 40))  # 4 and 2 generators
 
 
 def test_people_without_weight_are_not_learnt_from():

@@ -304,7 +304,7 @@ def test_a_person_who_counts_twice_is_there_twice(variable: int):
     assert float((rows[0] - plain).abs().max()) > 1e-3
 
 
-def test_blocks_are_put_back_into_shares_and_the_overshoot_is_told():
+def test_blocks_are_put_back_into_shares_and_the_overshoot_is_reported():
     x = one_hot([0, 0, 1, 0, 1, 1], 2)
     data = individuals(x, c=[0, 0, 0, 1, 1, 1], features=(block("job", "ab"),))
     out = MoveMap(auxiliary=FixedAuxiliary([linear(-3.0, 3.0)]), metric="identity", carry=1.0).fit(data).map(data)

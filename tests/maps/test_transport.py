@@ -165,7 +165,7 @@ def three_groups(**changes: Any) -> Dataset:
     return individuals(torch.cat([x, x + 1, x - 2]), c=c.double(), **changes)
 
 
-def test_between_many_groups_everyone_goes_where_they_are_told():
+def test_between_many_groups_everyone_goes_to_their_destination():
     data = replace(three_groups(), protected=(RACE,))
     fitted = TransportMap().fit(data)
     own, shift = data.c[:, 0], torch.tensor([0.0, 1.0, -2.0]).double()

@@ -74,11 +74,11 @@ def test_minibatches_come_from_the_own_rows_only():
         assert set(seen[:, member, 4:].flatten().tolist()) == set(passage.target.tolist())
 
 
-def test_progress_is_told_up_to_the_end():
-    told = []
-    train_generators(rows(), passages(), SMALL, progress=lambda done, total: told.append((done, total)))
-    assert told[-1] == (60, 60)
-    assert [done for done, _ in told] == sorted({done for done, _ in told})
+def test_progress_is_reported_up_to_the_end():
+    reported = []
+    train_generators(rows(), passages(), SMALL, progress=lambda done, total: reported.append((done, total)))
+    assert reported[-1] == (60, 60)
+    assert [done for done, _ in reported] == sorted({done for done, _ in reported})
 
 
 @pytest.mark.gpu
