@@ -28,11 +28,9 @@ from torch.nn import functional as F
 from fairfox.auxiliary.mlp import MLP
 from fairfox.auxiliary.model import AuxiliaryModel
 from fairfox.auxiliary.training import binary_loss, train
-from fairfox.fairtests.faux import FAux, block_rows, score_together
-from fairfox.fairtests.fta import FTA
+from fairfox.fairtests.faux import FAux
 from fairfox.gradients.alignment import Head, inverse_direction, pseudo_solve
 from fairfox.gradients.integrated import choose_path, integrated_jacobian
-from fairfox.gradients.relu import pairing_of
 from fairfox.models.protocol import Output
 from fairfox.models.torch import TorchModel
 
@@ -76,23 +74,21 @@ QUICK = Settings(
 
 
 def gradient_tests(settings: Settings) -> list[Ratio]:
-    """Return the cost of three gradient tests in forward passes, at each size."""
-    return [_together(*size, settings.laps if size[1] < 512 else settings.long_laps) for size in settings.sizes]
+    """Return the cost of `faux` in forward passes, at each size."""
+    return [_faux(*size, settings.laps if size[1] < 512 else settings.long_laps) for size in settings.sizes]
 
 
-def _together(features: int, width: int, depth: int, rows: int, laps: int) -> Ratio:
+def _faux(features: int, width: int, depth: int, rows: int, laps: int) -> Ratio:
     data = population(rows, features)
     target = MLP(features, width=width, depth=depth, seed=1).member(0)
     model = TorchModel(target, output=Output("logit"))
     auxiliary = AuxiliaryModel(refits=1, width=width, depth=depth, max_epochs=1, seed=SEED)
-    tests = [FAux(auxiliary=auxiliary).fit(data[:2048]), FAux(auxiliary=auxiliary, normalise=True), FTA()]
-    pairing = pairing_of(model, auxiliary.members, data.x)
-    assert pairing is not None
-    block = block_rows(data.x, pairing, 4096)
-    found = compare(lambda: score_together(tests, model, data), lambda: forward_pass(target, data.x, block), laps=laps)
+    test = FAux(auxiliary=auxiliary).fit(data[:2048])
+    block = test.batch_size
+    found = compare(lambda: test.score(model, data), lambda: forward_pass(target, data.x, block), laps=laps)
     return Ratio(
         f"gradient tests ({features}, {width}, {depth})",
-        f"faux, faux+ng and fta together, {features} features, width {width}, depth {depth}",
+        f"faux, {features} features, width {width}, depth {depth}",
         f"a forward pass of the target, blocks of {block}",
         BARS.get((features, width, depth), 5.0), True, *found,
     )  # fmt: skip

@@ -24,7 +24,6 @@ from torch import Tensor
 from fairfox.auxiliary.mlp import MLP
 from fairfox.data.dataset import Dataset
 from fairfox.data.table import load_table
-from fairfox.fairtests.faux import score_together
 from fairfox.fairtests.storage import from_bytes, to_bytes
 from fairfox.models.protocol import Output
 from fairfox.models.torch import TorchModel
@@ -126,7 +125,7 @@ def target(settings: Settings, device: str) -> TorchModel:
 
 def scores_of(test: Any, model: TorchModel, data: Dataset) -> Tensor:
     """Return everyone's score, once the device is done."""
-    (found,) = score_together([test], model, data)
+    found: Tensor = test.score(model, data)
     wait()
     return found
 

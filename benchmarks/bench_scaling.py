@@ -24,7 +24,7 @@ from torch import Tensor
 from fairfox.auxiliary.mlp import MLP
 from fairfox.auxiliary.model import AuxiliaryMember, FixedAuxiliary
 from fairfox.data.dataset import Dataset, Protected
-from fairfox.fairtests.faux import FAux, score_together
+from fairfox.fairtests.faux import FAux
 from fairfox.models.protocol import Output
 from fairfox.models.torch import TorchModel
 
@@ -92,7 +92,7 @@ def point(
     target = MLP(features, width=width, seed=SEED).member(0)
     model = TorchModel(target, output=Output("logit"))
     data = Dataset.from_arrays(x, c.float(), protected=(variable,))
-    return Point(size, lambda: score_together([test], model, data)[0], lambda: forward_pass(target, x, BLOCK))
+    return Point(size, lambda: test.score(model, data), lambda: forward_pass(target, x, BLOCK))
 
 
 def points(axis: str, s: Settings) -> Iterable[Point]:

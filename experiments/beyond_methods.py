@@ -25,7 +25,7 @@ from fairfox.fairtests.registry import make_test
 from fairfox.fairtests.unfair_map import UnfairMap
 from fairfox.maps.gan import GanMap
 from fairfox.maps.move import MoveMap
-from fairfox.maps.protocol import CounterfactualMap, ManyGroupMap
+from fairfox.maps.protocol import CounterfactualMap
 from fairfox.maps.rank import RankMap
 from fairfox.maps.transport import TransportMap
 from fairfox.maps.wgan import GanSettings
@@ -118,7 +118,7 @@ def worst_effects(one: CounterfactualMap, targets: Sequence[Model], people: Data
         to = destinations(people, contrast)
         rows = (~to.isnan()).nonzero()[:, 0]
         part = people[rows]
-        mapped = one.map(part, to[rows]) if isinstance(one, ManyGroupMap) else one.map(part)
+        mapped = one.map(part, to[rows])
         for place, target in enumerate(targets):
             effect = (predict(target, mapped.rows) - here[place][rows]).abs()
             known = torch.where(mapped.abstained, torch.nan, effect)

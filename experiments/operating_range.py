@@ -29,7 +29,7 @@ from fairfox.benchmark.judge import average_precision, precision_recall, spearma
 from fairfox.benchmark.truth import biased_labels, individual_fairness_score
 from fairfox.data.dataset import Dataset
 from fairfox.fairtests.effect import model_alignment
-from fairfox.fairtests.faux import FAux, GradientTest, measure_together
+from fairfox.fairtests.faux import FAux, GradientTest
 from fairfox.fairtests.fta import FTA
 from fairfox.fairtests.lic import LIC
 from fairfox.gradients.alignment import covariance_metric
@@ -337,8 +337,7 @@ def all_scores(
     faux, ng = (FAux(auxiliary=auxiliary, normalise=normalise).fit(fitting) for normalise in (False, True))
     ig = FAux(auxiliary=auxiliary, normalise=True, integrated=True, steps=sizes.steps).fit(fitting)
     tests: dict[str, GradientTest] = {"faux": faux, "faux+ng": ng, "fta": FTA()}
-    each = [measure_together(list(tests.values()), target, people) for target in targets]
-    found: Scores = {name: [known_scores(one[place]) for one in each] for place, name in enumerate(tests)}
+    found: Scores = {name: [known_scores(test.measure(one, people)) for one in targets] for name, test in tests.items()}
     found |= integrated_scores({"faux+ig": ig}, targets, people)
     found["rank"] = effects(RankMap().fit(fitting), targets, people)
     metric, sharing = covariance_metric(fitting.x), people[: sizes.wide_share] if wide else people

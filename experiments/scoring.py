@@ -14,7 +14,7 @@ from fairfox.auxiliary.model import FixedAuxiliary, heads_of
 from fairfox.benchmark.judge import Judged, Trial, judge
 from fairfox.data.dataset import Dataset, resample
 from fairfox.fairtests.effect import model_alignment
-from fairfox.fairtests.faux import FAux, GradientTest, dead_variables, measure_together, measurement
+from fairfox.fairtests.faux import FAux, GradientTest, dead_variables, measurement
 from fairfox.fairtests.fta import FTA, FTALinear
 from fairfox.fairtests.lic import LIC
 from fairfox.fairtests.protocol import Measurement
@@ -124,8 +124,7 @@ def integrated_scores(tests: Mapping[str, FAux], targets: Sequence[Model], peopl
 
 
 def _gradient_scores(tests: Mapping[str, GradientTest], targets: Sequence[Model], people: Dataset) -> Scores:
-    each = [measure_together(list(tests.values()), target, people) for target in targets]
-    return {name: [known_scores(found[place]) for found in each] for place, name in enumerate(tests)}
+    return {name: [known_scores(test.measure(target, people)) for target in targets] for name, test in tests.items()}
 
 
 def _faux(name: str, auxiliary: FixedAuxiliary) -> FAux:

@@ -22,9 +22,9 @@ from fairfox.models.torch import TorchModel
 from fairfox.options import FAIR_TESTS, lookup_test
 
 WITHOUT_FITTING = ("fta", "lic")  # have nothing to learn
-
-
-OPTIONS: dict[str, dict[str, object]] = {  # what a test needs, and less work than it would do
+# of the names with /a and /s one each: they change a factor or a metric
+NAMES = [name for name in FAIR_TESTS if "/" not in name or name in ("rank/a", "faux/s")]
+SETTINGS: dict[str, dict[str, object]] = {  # what a test needs, and less work than it would do
     "fliptest": {"steps": 20, "width": 8},
     "counterfactual": {"graph": {"income": ["sex", "age"], "job": ["sex"]}},
     "unfair_map": {"steps": 5},
@@ -58,8 +58,7 @@ def target(name: str) -> Model:
 
 def made(name: str, **options: Any) -> MeasuringTest:
     auxiliary = AuxiliaryModel(refits=2, width=8, depth=1, max_epochs=4, seed=options.get("seed", 0))
-    own = OPTIONS.get(name.removesuffix("/a"))
-    return make_test(name, **({"auxiliary": auxiliary, "refits": 2, "options": own} | options))
+    return make_test(name, **({"auxiliary": auxiliary, "refits": 2, "settings": SETTINGS.get(name)} | options))
 
 
 @cache
@@ -72,12 +71,7 @@ def measured(name: str) -> Any:
     return fitted(name).measure(target(name), individuals(name))
 
 
-pytestmark = pytest.mark.parametrize("name", list(FAIR_TESTS))
-
-
-def test_fit_returns_the_test_itself(name: str):
-    test = made(name)
-    assert test.fit(individuals(name)) is test
+pytestmark = pytest.mark.parametrize("name", NAMES)
 
 
 def test_everyone_gets_one_finite_score_that_is_not_negative(name: str):
@@ -86,10 +80,7 @@ def test_everyone_gets_one_finite_score_that_is_not_negative(name: str):
     assert torch.isfinite(score).all()
     assert (score >= 0).all()
     assert float(score.max()) > 0
-
-
-def test_the_score_is_the_one_that_was_measured(name: str):
-    assert torch.equal(fitted(name).score(target(name), individuals(name)), measured(name).score)
+    assert torch.equal(score, measured(name).score)
 
 
 def test_what_stands_behind_a_score_fits_together(name: str):
@@ -102,9 +93,6 @@ def test_what_stands_behind_a_score_fits_together(name: str):
     else:
         torch.testing.assert_close(found.signed.abs(), found.score)
         torch.testing.assert_close(found.refits.mean(1), found.signed)
-    if found.interval is not None:
-        assert found.interval.shape == (80, 2)
-        assert (found.interval[:, 0] <= found.interval[:, 1]).all()
 
 
 def test_scores_follow_their_rows(name: str):
@@ -113,8 +101,7 @@ def test_scores_follow_their_rows(name: str):
     torch.testing.assert_close(score, measured(name).score[order], atol=1e-6, rtol=0)
 
 
-@pytest.mark.parametrize("size", [1, 7])
-def test_scores_do_not_depend_on_the_batch(name: str, size: int):
+def test_scores_do_not_depend_on_the_batch(name: str):
     rows = slice(0, 21)
     trained = AuxiliaryModel(refits=2, width=8, depth=1, max_epochs=4).fit(individuals(name))
     auxiliary = FixedAuxiliary(trained.members, trained.held_out)
@@ -122,14 +109,21 @@ def test_scores_do_not_depend_on_the_batch(name: str, size: int):
         made(name, auxiliary=auxiliary, batch_size=batch)
         .fit(individuals(name))
         .score(target(name), individuals(name)[rows])
-        for batch in (4096, size)
+        for batch in (4096, 7)
     )
     torch.testing.assert_close(parts, whole, atol=1e-6, rtol=0)
 
 
-def test_the_same_seed_gives_the_same_scores(name: str):
-    again = made(name, seed=0).fit(individuals(name)).score(target(name), individuals(name))
-    assert torch.equal(again, measured(name).score)
+def test_the_same_seed_gives_the_same_scores_and_nothing_else_changes(name: str):
+    data, test = individuals(name), made(name, seed=0)
+    x, c = data.x.clone(), data.c.clone()
+    state, numpy_state = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
+    assert test.fit(data) is test
+    assert torch.equal(test.score(target(name), data), measured(name).score)
+    assert torch.equal(data.x, x)
+    assert torch.equal(data.c, c)
+    assert torch.equal(state, torch.get_rng_state())
+    np.testing.assert_array_equal(np.random.get_state()[1], numpy_state)  # noqa: NPY002
 
 
 def test_labels_are_never_learned_from(name: str):
@@ -184,9 +178,8 @@ def test_people_of_unknown_group_are_abstained_where_there_is_a_direction(name: 
 
 
 def test_settings_that_a_test_does_not_have_are_refused(name: str):
-    own = OPTIONS.get(name.removesuffix("/a"), {})
     with pytest.raises(OptionError, match=r"and not 'stepz'"):
-        made(name, options={**own, "stepz": 3})
+        made(name, settings={**SETTINGS.get(name, {}), "stepz": 3})
 
 
 def test_a_test_that_is_not_fitted_says_so(name: str):
@@ -195,21 +188,6 @@ def test_a_test_that_is_not_fitted_says_so(name: str):
         return
     with pytest.raises(NotFittedError, match=r"call fit first"):
         made(name).score(target(name), individuals(name))
-
-
-def test_the_global_generators_are_left_alone(name: str):
-    before, numpy_before = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
-    made(name).fit(individuals(name)).score(target(name), individuals(name))
-    assert torch.equal(before, torch.get_rng_state())
-    np.testing.assert_array_equal(np.random.get_state()[1], numpy_before)  # noqa: NPY002
-
-
-def test_data_and_model_are_left_as_they_were(name: str):
-    data = individuals(name)
-    x, c = data.x.clone(), data.c.clone()
-    made(name).fit(data).score(target(name), data)
-    assert torch.equal(data.x, x)
-    assert torch.equal(data.c, c)
 
 
 def test_every_name_says_what_its_number_means(name: str):

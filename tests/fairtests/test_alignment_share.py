@@ -157,19 +157,6 @@ def test_people_where_the_auxiliary_is_flat_do_not_count():
     assert share(target, data[1:], member) == [0.0]
 
 
-def test_the_same_seed_gives_the_same_share_and_the_global_generator_is_left_alone():
-    data = people(200)
-    metric = covariance_metric(data.x)
-    before = torch.get_rng_state()
-    first, second, other = (
-        share(Function(curve, differentiable=False), data, Function(bend), metric=metric, seed=seed)
-        for seed in (1, 1, 2)
-    )
-    assert torch.equal(torch.get_rng_state(), before)
-    assert first == second
-    assert first != other
-
-
 def test_the_standard_error_is_that_of_a_ratio_of_sums():
     # one member, g and a per person: A = sum(along) / sum(whole); error = sqrt(sum((along - A whole)^2)) / sum(whole)
     generator = torch.Generator().manual_seed(0)

@@ -5,15 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from populations import block, individuals, one_hot
 from scipy.stats import ks_2samp
 from sklearn.linear_model import LinearRegression
 
 from fairfox.data.contrasts import HIGHER, Contrast
 from fairfox.data.dataset import Dataset, Feature, Protected
-from fairfox.errors import ShapeError
 from fairfox.maps.check import MapCheck, Support, check_map, flip_sets, transparency
 from fairfox.maps.gan import mean_distance, mean_regression_error
 from fairfox.maps.rank import RankMap
@@ -122,7 +119,7 @@ def test_people_who_were_not_mapped_do_not_count(incomes):
     assert women.gap == pytest.approx(0.725 - 0.1)  # the five poorest women
 
 
-def test_every_group_is_checked_on_its_way_to_a_class_of_many():
+def test_every_group_is_checked_for_each_class_it_goes_to():
     race = Protected("race", "categorical", ("a", "b", "c"))
     data = people([[0.0], [0.1], [1.0], [1.1], [2.0], [2.1]], [0.0, 0.0, 1.0, 1.0, 2.0, 2.0], race)
     here = data.x[:, 0]
@@ -188,19 +185,10 @@ def test_real_people_with_a_rare_pair_are_subtracted():
     assert (found.unseen, found.unseen_real, found.warnings) == (0.0, 1.0, ())
 
 
-def test_shares_of_pairs_count_people_by_weight():
-    weights = torch.tensor([3.0, 1.0, 1.0, 1.0] * 25)
-    data = categories(COUPLES, [0.0, 0.0, 1.0, 1.0] * 25, 2, 2, 2, weights=weights)
-    rows = data.x.clone()
-    rows[::4, :2] = torch.tensor([0.0, 1.0])
-    assert checked(data, rows, data.x[:, 0], data.x[:, 0])[0].unseen == pytest.approx(0.75)
-
-
 NAN = float("nan")
-GRID = st.integers(-3, 3).map(float)  # few values, many ties
 
 
-def test_flips_are_told_by_group_and_direction():
+def test_flips_are_counted_by_group_and_direction():
     c = torch.tensor([0.0, 0.0, 0.0, 0.0, 1.0, 1.0, NAN, 0.0])
     here = torch.tensor([0.2, 0.5, 0.9, 0.1, 0.7, 0.4, 0.2, 0.1])
     there = torch.tensor([0.5, 0.4, 0.6, 0.3, 0.3, 0.1, 0.9, NAN])
@@ -211,20 +199,6 @@ def test_flips_are_told_by_group_and_direction():
     assert flips[0].people == 4
     assert flips[0].share == 0.5
     assert (flips[1].negative.tolist(), flips[1].positive.tolist(), flips[1].people) == ([], [4], 2)
-
-
-@given(st.lists(st.tuples(GRID, GRID, st.sampled_from([0.0, 1.0, 2.0])), min_size=1, max_size=20))
-def test_going_back_turns_every_flip_around(people: list[tuple[float, float, float]]):
-    here, there, c = (torch.tensor(each) for each in zip(*people, strict=True))
-    there_and_back = flip_sets(here, there, c, 0.5), flip_sets(there, here, c, 0.5)
-    for group, flips in there_and_back[0].items():
-        assert torch.equal(flips.negative, there_and_back[1][group].positive)
-        assert torch.equal(flips.positive, there_and_back[1][group].negative)
-
-
-def test_predictions_that_do_not_fit_together_are_refused():
-    with pytest.raises(ShapeError, match=r"shapes \(2,\), \(3,\), \(2,\); give one number per person"):
-        flip_sets(torch.zeros(2), torch.zeros(3), torch.zeros(2), 0.5)
 
 
 def mixed(**fields):
@@ -248,17 +222,6 @@ def test_people_count_as_often_as_their_weights_say_and_others_can_be_asked_for(
     rows[:, 0] += torch.tensor([1.0, 5.0, -4.0])
     assert float(transparency(data, rows).signed[0]) == 2.0  # (3 · 1 + 1 · 5) / 4
     assert float(transparency(data, rows, among=data.c[:, 0] == 1).signed[0]) == -4.0
-
-
-def test_rows_of_another_shape_are_refused():
-    with pytest.raises(ShapeError, match=r"shape \(3, 2\); expected \(3, 4\)"):
-        transparency(mixed(), torch.zeros(3, 2))
-
-
-@given(st.lists(GRID, min_size=1, max_size=20), st.lists(GRID, min_size=1, max_size=20))
-def test_ks_is_the_largest_gap_between_shares_below_a_value(here: list[float], there: list[float]):
-    gaps = [abs(np.mean(np.array(here) <= value) - np.mean(np.array(there) <= value)) for value in [*here, *there]]
-    assert float(two_sample_ks(torch.tensor(here), torch.tensor(there))) == pytest.approx(max(gaps), abs=1e-12)
 
 
 def test_ks_is_scipy_s():

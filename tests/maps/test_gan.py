@@ -10,7 +10,7 @@ from populations import block, individuals, one_hot
 from torch import Tensor
 
 from fairfox.data.dataset import Dataset, Feature, Protected
-from fairfox.errors import DataError, NotFittedError, OptionError, ShapeError
+from fairfox.errors import DataError, OptionError, ShapeError
 from fairfox.maps import gan
 from fairfox.maps.gan import NOT_FINITE, GanMap
 from fairfox.maps.protocol import UNKNOWN, fit_maps
@@ -79,7 +79,8 @@ def test_generators_that_have_not_learnt_are_warned_about_with_their_numbers():
     found = GanMap(**BRIEF).fit(individuals(x))
     checks = found.checks()
     distances, errors = found.warnings(found.checks())
-    assert f"{checks['ks']:.2f} (chance 0.12, before mapping" in distances  # 0.87 · sqrt(2 / 100)
+    assert f"features {checks['ks']:.2f}, " in distances
+    assert "(chance 0.12, before mapping" in distances  # 0.87 · sqrt(2 / 100)
     assert f"miss by {checks['mse']:.3f} on them and by {checks['mse_real']:.3f} on real people" in errors
 
 
@@ -101,19 +102,6 @@ def test_generators_that_diverged_are_warned_about_and_judge_nobody():
     assert found.map(some).reason == f"{UNKNOWN} or {NOT_FINITE}"
 
 
-def test_where_one_generator_diverged_the_other_direction_is_still_judged():
-    found = GanMap(**BRIEF).fit(shifted())
-    assert found.fitted is not None
-    found.fitted.nets[0, 1][-1].bias.data.fill_(NAN)
-    mapped = found.map(shifted()[:6])
-    assert mapped.abstained.tolist() == [True, False] * 3
-    assert torch.equal(mapped.rows[0::2], shifted().x[:6:2])
-    assert mapped.rows.isfinite().all()
-    checks = gan._checks(found, shifted())
-    assert math.isnan(checks["ks"])
-    assert math.isnan(checks["ks_worst"])
-
-
 def test_one_poor_direction_among_good_ones_is_warned_about():
     data = replace(three_groups(), protected=(replace(RACE, reference=1),))
     found = GanMap(**BRIEF).fit(data)
@@ -132,7 +120,7 @@ def test_one_poor_direction_among_good_ones_is_warned_about():
     near = {"ks": 0.1, "ks_unmapped": 0.4, "ks_chance": 0.05, "mse": 0.5, "mse_real": 0.5}
     assert found.warnings({**near, "ks_worst": 0.24}) == []
     (warning,) = found.warnings({**near, "ks_worst": 0.26})
-    assert "in one direction at least: mean KS distance of the features 0.26 (chance 0.05, before" in warning
+    assert "features 0.10, 0.26 in the worst direction (chance 0.05, before" in warning
     (warning,) = found.warnings({**near, "ks": 0.16, "ks_worst": 0.26})
     assert "mean KS distance of the features 0.16" in warning
     (warning,) = found.warnings({**near, "ks_worst": 0.1, "mse": NAN})
@@ -166,14 +154,6 @@ def test_with_a_reference_group_only_pairs_with_it_are_trained():
         found.map(data, torch.full((240,), 2.0))
 
 
-def test_a_number_is_refused():
-    data = Dataset.from_arrays(normal(50), c=normal(50, 1)[:, 0], protected=[Protected("age", "continuous", ())])
-    with pytest.raises(
-        OptionError, match=r"'age' is a number, and FlipTest maps between groups; use rank or move.*'age<25'"
-    ):
-        GanMap(**BRIEF).fit(data)
-
-
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -185,31 +165,6 @@ def test_settings_that_cannot_be_are_refused(wrong: dict[str, float]):
     ((name, value),) = wrong.items()
     with pytest.raises(OptionError, match=rf"{name}.* {value}"):
         GanMap(**wrong)
-
-
-def test_a_group_without_people_is_refused():
-    data = replace(three_groups(), c=torch.arange(240).double()[:, None] % 2)
-    with pytest.raises(DataError, match=r"Nobody in the fitting rows belongs to 'c'"):
-        GanMap(**BRIEF).fit(data)
-
-
-@pytest.mark.parametrize("c", [NAN, 1.0])
-def test_who_goes_nowhere_stays_and_is_abstained(c: float):
-    data = shifted()[:6]
-    groups = data.c.clone()
-    groups[2] = c
-    mapped = trained().map(replace(data, c=groups), torch.ones(6))
-    assert mapped.abstained.tolist() == [False, True, True, True, False, True]
-    assert mapped.reason == UNKNOWN
-    assert torch.equal(mapped.rows[mapped.abstained], data.x[mapped.abstained])
-
-
-@pytest.mark.parametrize(("scale", "level"), [(8.0, 0.0), (2.0**-10, 0.5)])
-def test_units_do_not_matter(scale: float, level: float):
-    data = replace(shifted(), x=shifted().x.round(decimals=3))[:200]
-    there = replace(data, x=data.x * scale + level)
-    plain, scaled = (GanMap(**BRIEF).fit(each).map(each).rows for each in (data, there))
-    torch.testing.assert_close((scaled - level) / scale, plain, atol=1e-3, rtol=0)
 
 
 def test_categories_become_shares_and_what_is_missing_stays_missing():
@@ -240,17 +195,17 @@ def test_where_all_columns_are_withheld_there_is_nothing_to_map():
         GanMap(**BRIEF).fit(mixed(withheld=torch.ones(7, dtype=torch.bool)))
 
 
-def test_re_fits_of_all_variables_train_together_and_differ(monkeypatch: pytest.MonkeyPatch):
+def test_refits_of_all_variables_train_together_and_differ(monkeypatch: pytest.MonkeyPatch):
     one = three_groups()
     sex = (torch.arange(240) // 3 % 2).double()
     two = replace(
         one, c=torch.stack([one.c[:, 0], sex], dim=1), protected=(RACE, Protected("sex", "binary", ("f", "m")))
     )
-    told: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
     monkeypatch.setitem(gan._TOGETHER, "cpu", 24)
-    maps = fit_maps(GanMap(**BRIEF, progress=lambda *at: told.append(at)), two, 3, seed=0)
+    maps = fit_maps(GanMap(**BRIEF, progress=lambda *at: reported.append(at)), two, 3, seed=0)
     assert [[each.variable for each in refits] for refits in maps] == [[0] * 3, [1] * 3]
-    assert told[-1] == (20, 20)  # 3 re-fits of 6 and of 2 pairs at once
+    assert reported[-1] == (20, 20)  # 3 refits of 6 and of 2 pairs at once
     rows = [each.map(two, torch.zeros(240)).rows for each in maps[1]]
     assert not torch.allclose(rows[0], rows[1], atol=1e-3)
     again = fit_maps(GanMap(**BRIEF), two, 3, seed=0)
@@ -263,10 +218,10 @@ def test_too_many_generators_for_one_network_train_in_parts(monkeypatch: pytest.
     data, to = three_groups(), torch.zeros(240)
     whole = GanMap(**BRIEF).fit(data).map(data, to).rows
     monkeypatch.setitem(gan._TOGETHER, "cpu", 4)
-    told: list[tuple[int, int]] = []
-    parts = GanMap(**BRIEF, progress=lambda *at: told.append(at)).fit(data).map(data, to).rows
+    reported: list[tuple[int, int]] = []
+    parts = GanMap(**BRIEF, progress=lambda *at: reported.append(at)).fit(data).map(data, to).rows
     torch.testing.assert_close(parts, whole, atol=1e-4, rtol=0)
-    assert (told[0], told[-1]) == ((1, 40), (40, 40))  # 4 and 2 generators
+    assert (reported[0], reported[-1]) == ((1, 40), (40, 40))  # 4 and 2 generators
 
 
 def test_people_without_weight_are_not_learnt_from():
@@ -274,14 +229,3 @@ def test_people_without_weight_are_not_learnt_from():
     wrong = replace(data, x=torch.where(torch.arange(100)[:, None] < 50, 99.0, data.x))
     first, again = (GanMap(**BRIEF).fit(each).map(shifted()).rows for each in (data, wrong))
     assert torch.equal(first, again)
-
-
-def test_a_map_that_is_not_fitted_says_so():
-    for use in (lambda: GanMap().map(shifted()), GanMap().checks):
-        with pytest.raises(NotFittedError, match=r"call fit first"):
-            use()
-
-
-def test_where_all_columns_are_constant_there_is_nothing_to_learn():
-    with pytest.raises(DataError, match="all are withheld or constant; use rank instead"):
-        GanMap(**BRIEF).fit(individuals(torch.ones(8, 2)))

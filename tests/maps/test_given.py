@@ -36,7 +36,6 @@ from fairfox.maps.protocol import TOO_FEW, UNSHARED
 from fairfox.maps.rank import RankMap
 
 PEOPLE = 6000  # half to learn from, half to score
-NAN = float("nan")
 
 
 class Sklearn:
@@ -156,11 +155,6 @@ def test_nine_tenths_of_the_score_are_gone_where_the_whole_effect_is_given(world
 
 
 @pytest.mark.parametrize("kind", ["linear", "network"])
-def test_half_of_the_score_is_gone_where_half_of_the_effect_is_given(kind: str):
-    assert 0.4 <= fall(HALF, kind) <= 0.6
-
-
-@pytest.mark.parametrize("kind", ["linear", "network"])
 def test_the_score_stays_where_what_is_given_is_the_same_in_all_groups(kind: str):
     assert abs(fall(UNRELATED, kind)) < 0.05
 
@@ -274,17 +268,6 @@ def test_other_protected_variables_are_held_and_small_strata_are_not_compared():
     assert (int(out.abstained.sum()), out.reason) == (6, TOO_FEW)
 
 
-def test_people_of_unknown_groups_are_not_learnt_from():
-    data = sampled(HALF).people[:600]
-    c = data.c.clone()
-    c[:50] = NAN
-    blind = Dataset(data.x, c, data.protected, data.features)
-    out = RankMap(given=("hours",)).fit(blind).map(blind)
-    assert out.abstained.tolist() == [True] * 50 + [False] * 550
-    alone = RankMap(given=("hours",)).fit(data[50:]).map(data[50:]).rows
-    torch.testing.assert_close(out.rows[50:], alone)
-
-
 def test_a_given_category_that_nobody_there_has_leaves_nobody_to_compare_with():
     level = torch.tensor([0, 1, 0, 1] * 50 + [2, 0, 2, 0])  # the third level in the first group alone
     pay = torch.randn(204, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -374,21 +357,6 @@ def test_the_columns_of_a_block_have_the_same_terms_and_sum_to_one():
     assert float((found(x, c)[:, 1] - share).abs().mean()) < 0.05
 
 
-def test_of_columns_that_depend_on_each_other_any_solution_will_do():
-    level = torch.arange(300) % 3
-    c = (torch.arange(300) % 2).double()
-    values = torch.tensor([1.0, 2.0, 5.0], dtype=torch.float64)[level][:, None]
-    x = one_hot(level, 3)
-    found = fitted(values, x, c, [block("job", "abc")])
-    torch.testing.assert_close(found(x, c), values)
-
-
-def test_few_people_get_straight_lines_only():
-    x, c, _ = drawn(40)
-    found = fitted(torch.sin(3 * x[:, :1]), x, c)
-    assert [len(t.columns.knots[0]) for t in found.terms] == [2]
-
-
 def test_few_values_or_one_that_stands_out_make_a_staircase():
     many = torch.linspace(0, 1, 300)
     assert is_stepped(torch.arange(300).double() % 15)
@@ -409,13 +377,3 @@ def test_many_values_are_cut_into_steps_of_about_equally_many():
     assert len(stairs.size) == 20
     assert int(stairs.size.max() - stairs.size.min()) <= 2
     assert stairs.one_hot(torch.tensor([0.0, 999.0]).double()).argmax(1).tolist() == [0, 19]
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.lists(st.integers(-5, 60), min_size=2, max_size=80), st.integers(0, 1000))
-def test_equal_shares_leave_everyone_where_they_are(values: list[int], seed: int):
-    numbers = torch.tensor(values).double()
-    stairs = Stairs.of(numbers)
-    weights = torch.rand(len(numbers), len(stairs.size), generator=torch.Generator().manual_seed(seed)).double() + 0.01
-    shares = weights / weights.sum(1, keepdim=True)
-    assert torch.equal(stairs.same_rank(numbers, shares, shares), numbers)

@@ -11,8 +11,7 @@ from populations import people
 from fairfox.data.dataset import Dataset
 from fairfox.data.encoding import Encoding, fit_encoding
 from fairfox.data.table import load_table
-from fairfox.errors import NotFittedError
-from fairfox.maps.protocol import OFF_RANGE, UNKNOWN, ManyGroupMap
+from fairfox.maps.protocol import OFF_RANGE, UNKNOWN
 from fairfox.maps.rank import LACKING, SwapMap, lacks_own_column, own_columns
 
 
@@ -94,16 +93,7 @@ def test_a_model_without_the_column_sees_the_same_row():
     assert not own_columns(data, 0).any()
 
 
-def test_people_of_unknown_group_are_abstained():
-    frame = people()
-    frame.loc[3, "sex"] = None
-    _, data = encoded(frame, ["sex"], ["income", "sex"])
-    mapped = SwapMap().fit(data).map(data)
-    assert mapped.abstained.nonzero()[:, 0].tolist() == [3]
-    assert mapped.reason == UNKNOWN
-
-
-def told(data: Dataset, codes: dict[int, float], *, variable: int = 0) -> Dataset:
+def with_codes(data: Dataset, codes: dict[int, float], *, variable: int = 0) -> Dataset:
     """Return people of whom some had their group inferred."""
     c = data.c.clone()
     for row, code in codes.items():
@@ -115,13 +105,13 @@ def test_who_lacks_the_column_is_abstained_although_their_group_is_inferred():
     frame = people()
     frame.loc[3, "sex"] = None
     _, data = encoded(frame, ["sex"], ["income", "sex"])
-    some = told(data, {3: 1.0})
+    some = with_codes(data, {3: 1.0})
     mapped = SwapMap().fit(data).map(some)
     assert mapped.abstained.nonzero()[:, 0].tolist() == [3]
     assert mapped.reason == LACKING
     assert torch.equal(mapped.rows[3], data.x[3])
     assert lacks_own_column(some, 0).nonzero()[:, 0].tolist() == [3]
-    two = SwapMap().fit(data).map(told(some, {5: float("nan")}))
+    two = SwapMap().fit(data).map(with_codes(some, {5: float("nan")}))
     assert two.abstained.nonzero()[:, 0].tolist() == [3, 5]
     assert two.reason == f"{UNKNOWN} or {LACKING}"
 
@@ -130,7 +120,7 @@ def test_a_missing_value_that_the_encoding_has_no_level_for_is_missing_too():
     encoding, data = encoded(people(), ["sex"], ["income", "sex"])
     frame = people()
     frame.loc[4, "sex"] = None
-    some = told(encoding.encode(load_table(frame)), {4: 0.0})
+    some = with_codes(encoding.encode(load_table(frame)), {4: 0.0})
     assert some.x.shape == data.x.shape
     mapped = SwapMap().fit(data).map(some)
     assert mapped.abstained.nonzero()[:, 0].tolist() == [4]
@@ -142,7 +132,7 @@ def test_who_lacks_the_number_is_abstained_although_it_is_inferred(protected: st
     frame = people(400)
     frame.loc[7, "debt"] = np.nan
     _, data = encoded(frame, [protected], ["debt", "income"])
-    some = told(data, {7: float(data.c[:, 0].nanmedian())})
+    some = with_codes(data, {7: float(data.c[:, 0].nanmedian())})
     to = torch.ones(len(data)) if protected == "debt" else None
     swap = SwapMap().fit(data)
     before, after = swap.map(data, to), swap.map(some, to)
@@ -157,10 +147,3 @@ def test_a_crossing_needs_all_its_columns():
     frame.loc[2, "red"] = None
     _, data = encoded(frame, ["sex", "red"], ["sex", "red", "income"], intersections=True)
     assert [lacks_own_column(data, v).nonzero()[:, 0].tolist() for v in range(3)] == [[], [2], [2]]
-
-
-def test_doors():
-    _, data = encoded(people(), ["sex"], ["income", "sex"])
-    assert isinstance(SwapMap(), ManyGroupMap)
-    with pytest.raises(NotFittedError, match="This SwapMap is not fitted; call fit first"):
-        SwapMap().map(data)

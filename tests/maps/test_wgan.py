@@ -74,28 +74,11 @@ def test_minibatches_come_from_the_own_rows_only():
         assert set(seen[:, member, 4:].flatten().tolist()) == set(passage.target.tolist())
 
 
-def test_the_same_seed_gives_the_same_generators_and_leaves_the_global_one_alone():
-    before = torch.get_rng_state()
-    first, again = (train_generators(rows(), passages(), SMALL)(rows()) for _ in range(2))
-    assert torch.equal(first, again)
-    assert torch.equal(before, torch.get_rng_state())
-
-
-def test_a_heavy_distance_keeps_people_where_they_are():
-    x = rows()
-    settings = {**vars(SMALL), "steps": 300, "width": 16, "rate": 4e-3}
-    near, far = (
-        (train_generators(x, passages()[:1], GanSettings(**{**settings, "weight": weight}))(x)[0] - x).abs().mean()
-        for weight in (10.0, 0.0)
-    )
-    assert near < 0.25 * far
-
-
-def test_progress_is_told_up_to_the_end():
-    told = []
-    train_generators(rows(), passages(), SMALL, progress=lambda done, total: told.append((done, total)))
-    assert told[-1] == (60, 60)
-    assert [done for done, _ in told] == sorted({done for done, _ in told})
+def test_progress_is_reported_up_to_the_end():
+    reported = []
+    train_generators(rows(), passages(), SMALL, progress=lambda done, total: reported.append((done, total)))
+    assert reported[-1] == (60, 60)
+    assert [done for done, _ in reported] == sorted({done for done, _ in reported})
 
 
 @pytest.mark.gpu

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from statistics import fmean
-from typing import ClassVar, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
 
 from fairfox.auxiliary.model import Auxiliary, AuxiliaryModel, heads_of
-from fairfox.data.contrasts import LOWER, Contrast, destinations, moves
+from fairfox.data.contrasts import LOWER, destinations, moves
 from fairfox.data.dataset import Dataset
 from fairfox.errors import NotFittedError
 from fairfox.fairtests.protocol import Measurement, combine
@@ -26,7 +26,7 @@ from fairfox.gradients.alignment import (
 )
 from fairfox.gradients.finite_difference import WIDE_STEP, directional_derivative, finite_difference_jacobian
 from fairfox.gradients.jacobian import jacobian
-from fairfox.maps.protocol import CheckedMap, CounterfactualMap, ManyGroupMap, Mapped, fit_maps
+from fairfox.maps.protocol import CheckedMap, CounterfactualMap, fit_maps
 from fairfox.maps.rank import RankMap
 from fairfox.models.protocol import Model, predict
 
@@ -38,7 +38,7 @@ _ROWS = 4_000  # that a black box is asked for, about
 class Effect:
     """How the prediction would change if the person were a member of another group, by a counterfactual map.
 
-    One extra prediction per person, re-fit and contrast (the other of two groups; each other class of many; a number
+    One extra prediction per person, refit and contrast (the other of two groups; each other class of many; a number
     one standard deviation up and down), so that any model will do. The largest effect counts. With `aligned` the
     effect is multiplied by the model's alignment share (the names with /a): that compares people across models.
 
@@ -49,8 +49,6 @@ class Effect:
         >>> Effect(map=RankMap(), refits=1).fit(data).measure(half, data).signed
         tensor([ 2.5000,  3.0000, -2.5000, -3.0000])
     """
-
-    has_sign: ClassVar[bool] = True
 
     map: CounterfactualMap = field(default_factory=RankMap)
     refits: int = 5
@@ -76,7 +74,7 @@ class Effect:
     def measure(
         self, model: Model, data: Dataset, *, predictions: Tensor | None = None, rows: bool = True
     ) -> Measurement:
-        """Return the signed effect with the value of each re-fit and, with `rows`, its counterfactual rows.
+        """Return the signed effect with the value of each refit and, with `rows`, its counterfactual rows.
 
         `predictions` are f(x) where they are known already.
         """
@@ -88,9 +86,21 @@ class Effect:
         overshoot = here.new_full((len(data),), torch.nan)
         reasons: list[str | None] = [None] * len(data)
         for q, contrast in enumerate(contrasts):
-            self._fill(values[:, :, q], overshoot, reasons, model, data, contrast, here)
-        if self.aligned:
-            values *= self._shares(model, data, contrasts)
+            to = destinations(data, contrast)
+            going = (~to.isnan()).nonzero()[:, 0]
+            if len(going) == 0:
+                continue
+            people = data if len(going) == len(data) else data[going]
+            falls = data.protected[contrast.variable].is_continuous and contrast.towards == LOWER
+            for m, fitted in enumerate(self.fitted[contrast.variable]):
+                mapped = fitted.map(people, to[going])
+                effect = predict(model, mapped.rows, batch_size=self.batch_size) - here[going]
+                gone = mapped.abstained.to(effect.device)
+                values[m, going, q] = torch.where(gone, torch.nan, -effect if falls else effect)
+                for row in going[gone.to(going.device)].tolist():
+                    reasons[row] = mapped.reason
+                if mapped.overshoot is not None:
+                    overshoot[going] = torch.fmax(overshoot[going], mapped.overshoot)
         found = combine(
             values,
             data,
@@ -99,13 +109,19 @@ class Effect:
             reasons=reasons,
             overshoot=None if bool(overshoot.isnan().all()) else overshoot.nan_to_num(),
         )
+        if self.aligned:
+            assert self.metric is not None
+            shares = model_alignment(
+                model, data, self.auxiliary, self.metric, seed=self.seed, batch_size=self.batch_size
+            )
+            found = found.scaled([share.value for share in shares], data)
         if not rows:
             return found
         judged = torch.where(found.abstained.to(found.worst.device), -1, found.worst)
         return replace(found, counterfactuals=self.counterfactuals(data, judged))
 
     def counterfactuals(self, data: Dataset, worst: Tensor) -> Tensor:
-        """Return the rows x' of each re-fit (M, N, D): everyone where the contrast at their place `worst` takes them.
+        """Return the rows x' of each refit (M, N, D): everyone where the contrast at their place `worst` takes them.
 
         Places count the contrasts of the protected variables; who has -1 keeps their row.
         """
@@ -116,7 +132,7 @@ class Effect:
                 continue
             people, to = data[rows], destinations(data, contrast)[rows]
             for m, fitted in enumerate(self.fitted[contrast.variable]):
-                out[m, rows] = _mapped(fitted, people, to).rows
+                out[m, rows] = fitted.map(people, to).rows
         return out
 
     def checks(self) -> dict[str, float]:
@@ -127,43 +143,6 @@ class Effect:
     def warnings(self, checks: Mapping[str, float]) -> list[str]:
         """Return a sentence for each check that is poor."""
         return self.map.warnings(checks) if isinstance(self.map, CheckedMap) else []
-
-    def _fill(
-        self,
-        values: Tensor,
-        overshoot: Tensor,
-        reasons: list[str | None],
-        model: Model,
-        data: Dataset,
-        contrast: Contrast,
-        here: Tensor,
-    ) -> None:
-        """Put the effects of one contrast (M, N) where they go, and why the maps leave people out."""
-        to = destinations(data, contrast)
-        rows = (~to.isnan()).nonzero()[:, 0]
-        if len(rows) == 0:
-            return
-        people = data if len(rows) == len(data) else data[rows]
-        sign = -1.0 if data.protected[contrast.variable].is_continuous and contrast.towards == LOWER else 1.0
-        for m, fitted in enumerate(self.fitted[contrast.variable]):
-            mapped = _mapped(fitted, people, to[rows])
-            effect = sign * (predict(model, mapped.rows, batch_size=self.batch_size) - here[rows])
-            gone = mapped.abstained.to(effect.device)
-            values[m, rows] = torch.where(gone, torch.nan, effect)
-            for row in rows[gone.to(rows.device)].tolist():
-                reasons[row] = mapped.reason
-            if mapped.overshoot is not None:
-                overshoot[rows] = torch.fmax(overshoot[rows], mapped.overshoot)
-
-    def _shares(self, model: Model, data: Dataset, contrasts: Sequence[Contrast]) -> Tensor:
-        assert self.metric is not None
-        shares = model_alignment(model, data, self.auxiliary, self.metric, seed=self.seed, batch_size=self.batch_size)
-        return data.x.new_tensor([shares[contrast.variable].value for contrast in contrasts])
-
-
-def _mapped(fitted: CounterfactualMap, data: Dataset, to: Tensor) -> Mapped:
-    """Return the people where they go; a map between two groups takes no destination."""
-    return fitted.map(data, to) if isinstance(fitted, ManyGroupMap) else fitted.map(data)
 
 
 class Share(NamedTuple):
@@ -188,11 +167,10 @@ def model_alignment(
         asked = 2 * (_DIRECTIONS + len(auxiliary.members)) if by_directions else 2 * data.x.shape[1]
         order = torch.randperm(len(data), generator=torch.Generator().manual_seed(seed))
         data = data[order[: max(50, _ROWS // asked)].sort().values]
-    gradient, whole = None, None
-    if model.differentiable:
-        gradient = jacobian(model, data.x, batch_size=batch_size)[:, 0]
-    elif by_directions:
+    if by_directions:
         whole = _random_slopes(model, data.x, metric, seed)
+    elif model.differentiable:
+        gradient = jacobian(model, data.x, batch_size=batch_size)[:, 0]
     else:
         gradient = finite_difference_jacobian(model, data.x, step=WIDE_STEP)[:, 0]
     shares = []
@@ -200,11 +178,10 @@ def model_alignment(
         jac = jacobian(member, data.x, batch_size=batch_size)
         row = []
         for own, head in zip(jac.split([h.outputs for h in heads], dim=1), heads, strict=True):
-            if gradient is not None:
-                along, total = alignment_parts(gradient, own, metric, heads=[head])
-            else:
-                assert whole is not None
+            if by_directions:
                 along, total = _slopes_along(model, data.x, own, metric, head), whole
+            else:
+                along, total = alignment_parts(gradient, own, metric, heads=[head])
             counts = (~dead_rows(own)).to(total) if data.weights is None else data.weights * ~dead_rows(own)
             row.append(_share(along * counts, total * counts))
         shares.append(row)

@@ -21,10 +21,9 @@ from fairfox.auxiliary.training import centre_and_spread
 from fairfox.data.dataset import Dataset, assign_folds, rows_sha256
 from fairfox.data.encoding import Encoding
 from fairfox.errors import DataError, FairfoxError, OptionError, installed_versions
-from fairfox.fairtests.effect import Share, model_alignment
-from fairfox.fairtests.faux import SteppedTest
+from fairfox.fairtests.effect import Effect, Share, model_alignment
+from fairfox.fairtests.faux import GradientTest
 from fairfox.fairtests.protocol import (
-    CheckedTest,
     CounterfactualTest,
     JudgingTest,
     Measurement,
@@ -175,7 +174,7 @@ class FittedTest:
         test = self.tests[name]
         if isinstance(test, CounterfactualTest):
             return test.measure(model, people, predictions=predictions, rows=False)
-        if isinstance(test, SteppedTest):
+        if isinstance(test, GradientTest):
             return test.measure(model, people, step=step)
         return test.measure(model, people)
 
@@ -424,8 +423,8 @@ def _checks(
     first = folds[0].test.tests[name]
     checks: dict[str, float] = {}
     warnings: list[str] = []
-    if isinstance(first, CheckedTest):
-        found = [one.checks() for fold in folds if isinstance(one := fold.test.tests[name], CheckedTest)]
+    if isinstance(first, Effect):
+        found = [one.checks() for fold in folds if isinstance(one := fold.test.tests[name], Effect)]
         checks = {key: fmean(each[key] for each in found) for key in found[0]}
         warnings = first.warnings(checks) if checks else []
     if isinstance(first, JudgingTest):

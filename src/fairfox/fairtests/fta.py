@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
 
 from fairfox.auxiliary.linear import LinearAuxiliary
 from fairfox.auxiliary.model import Auxiliary, heads_of
-from fairfox.data.contrasts import Contrast, derivatives
+from fairfox.data.contrasts import Contrast
 from fairfox.data.dataset import Dataset, Protected
 from fairfox.errors import NotFittedError, OptionError
-from fairfox.fairtests.faux import measure_together
+from fairfox.fairtests.faux import measure_gradients
 from fairfox.fairtests.protocol import Measurement, combine
-from fairfox.gradients.alignment import Head, Products, gradient_norm, sensitive_subspace
+from fairfox.gradients.alignment import Head, gradient_norm, sensitive_subspace
 from fairfox.gradients.jacobian import ORDERS, largest_change
 from fairfox.models.protocol import Model
 
@@ -39,6 +39,7 @@ class FTA:
     """
 
     has_sign: ClassVar[bool] = False
+    auxiliary: ClassVar[None] = None
 
     order: float = 2.0
     epsilon: float | None = None
@@ -66,9 +67,9 @@ class FTA:
         return self.measure(model, data).score
 
     def measure(self, model: Model, data: Dataset, *, step: float | None = None) -> Measurement:
-        """Return the score; there are no re-fits. `step` is that of finite differences of a black box."""
+        """Return the score; there are no refits. `step` is that of finite differences of a black box."""
         if self.epsilon is None:
-            return measure_together([self], model, data, batch_size=self.batch_size, step=step)[0]
+            return measure_gradients(self, model, data, batch_size=self.batch_size, step=step)
         if not model.differentiable:
             raise OptionError(
                 "fta with epsilon needs a model that autograd sees through; leave epsilon out for a black box"
@@ -85,58 +86,27 @@ class FTA:
         )
         return combine(change[None, :, None], data, contrasts=(), signed=False)
 
-    @property
-    def gradients_of(self) -> None:
-        """None: no auxiliary is asked."""
-        return None
-
     def contrasts(self, protected: Sequence[Protected]) -> tuple[Contrast, ...]:
         """Return none: it knows no protected variable."""
         return ()
 
     def values(self, grad_tar: Tensor, jac_aux: Tensor | None) -> Tensor:
         """Return the norm (n, 1)."""
-        if self.epsilon is not None:
-            raise OptionError("fta with epsilon is no function of the gradient alone; call its own measure or score")
         return gradient_norm(grad_tar, order=self.order)[:, None]
-
-    @property
-    def matrix(self) -> None:
-        """None: lengths are those of x."""
-        return None
-
-    @property
-    def by_products(self) -> bool:
-        """Whether the length of the gradient is all it needs."""
-        return self.order == 2 and self.epsilon is None
-
-    def in_coordinates(self, grad_tar: Tensor, jac_aux: Tensor) -> Tensor:
-        """Return `values` from coordinates in which inner products are those of x."""
-        return self.values(grad_tar, jac_aux)
-
-    def of_products(self, found: Products) -> Tensor:
-        """Return `values` (n, 1)."""
-        return found.length()
 
 
 @dataclass(kw_only=True)
 class FTALinear:
-    """The part of the target's gradient that a linear auxiliary takes for the protected variable.
+    """The length of the target's gradient inside the span of a linear auxiliary's coefficients.
 
-    `projection`: the length of the gradient inside the span of a variable's coefficients. `weighted`: the gradient
-    weighted by |coefficient|, feature by feature, for each class. The largest counts. No sign.
+    That is the part of it that the auxiliary takes for the protected variable. The largest of several counts. No sign.
     """
 
     has_sign: ClassVar[bool] = False
 
     auxiliary: Auxiliary = field(default_factory=lambda: LinearAuxiliary(refits=5))
-    form: Literal["projection", "weighted"] = "projection"
     batch_size: int = 4096
     heads: tuple[Head, ...] = field(default=(), init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        if self.form not in ("projection", "weighted"):
-            raise OptionError(f"The form is '{self.form}'; expected 'projection' or 'weighted'")
 
     def fit(self, data: Dataset) -> Self:
         """Fit the linear auxiliary on x and c, never y."""
@@ -149,20 +119,13 @@ class FTALinear:
         return self.measure(model, data).score
 
     def measure(self, model: Model, data: Dataset, *, step: float | None = None) -> Measurement:
-        """Return the score and the value of each re-fitted auxiliary; `step` as for FTA."""
+        """Return the score and the value of each refitted auxiliary; `step` as for FTA."""
         if not self.auxiliary.members:
             raise NotFittedError("This fairness test is not fitted; call fit first")
-        return measure_together([self], model, data, batch_size=self.batch_size, step=step)[0]
-
-    @property
-    def gradients_of(self) -> Auxiliary:
-        """The linear auxiliary: its Jacobian is its coefficients."""
-        return self.auxiliary
+        return measure_gradients(self, model, data, batch_size=self.batch_size, step=step)
 
     def contrasts(self, protected: Sequence[Protected]) -> tuple[Contrast, ...]:
-        """Return one contrast per protected variable for `projection`, one per protected output for `weighted`."""
-        if self.form == "weighted":
-            return derivatives(protected)
+        """Return one contrast per protected variable."""
         return tuple(Contrast(v) for v in range(len(protected)))
 
     def values(self, grad_tar: Tensor, jac_aux: Tensor | None) -> Tensor:
@@ -170,7 +133,5 @@ class FTALinear:
         assert jac_aux is not None
         weights = jac_aux[0]  # (K, D), the same for everyone
         weights = weights / weights.norm(dim=1, keepdim=True).clamp(min=torch.finfo(weights.dtype).tiny)
-        if self.form == "weighted":
-            return torch.stack([gradient_norm(grad_tar * each.abs()) for each in weights], dim=1)
         heads = weights.split([h.outputs for h in self.heads] if self.heads else len(weights))
         return torch.stack([gradient_norm(grad_tar @ sensitive_subspace(own)) for own in heads], dim=1)

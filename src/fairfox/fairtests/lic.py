@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -33,8 +33,6 @@ class LIC:
         tensor([1., 1.])
     """
 
-    has_sign: ClassVar[bool] = True
-
     batch_size: int = 4096
 
     def fit(self, data: Dataset) -> Self:
@@ -46,17 +44,15 @@ class LIC:
         return self.measure(model, data).score
 
     def measure(self, model: Model, data: Dataset) -> Measurement:
-        """Return the score with its sign; there are no re-fits."""
+        """Return the score with its sign; there are no refits."""
         contrasts = derivatives(data.protected)
-        values = self._slopes(model, data.x, _true_direction(data, outputs=len(contrasts)))
-        return combine((values * away_from_own(data, contrasts))[None], data, contrasts=contrasts, signed=True)
-
-    def _slopes(self, model: Model, x: Tensor, dx_dc: Tensor) -> Tensor:
-        """Return df/dc (N, K)."""
-        step = None if model.differentiable else suited_step(model, x)
+        dx_dc = _true_direction(data, outputs=len(contrasts))
+        step = None if model.differentiable else suited_step(model, data.x)
         if model.differentiable or len(getattr(model, "blocks", ())) > 0:
-            return sensitivity(jacobian(model, x, batch_size=self.batch_size, step=step)[:, 0], dx_dc)
-        return torch.stack([slope(model, x, along, step=step) for along in dx_dc.unbind(2)], dim=1)
+            values = sensitivity(jacobian(model, data.x, batch_size=self.batch_size, step=step)[:, 0], dx_dc)
+        else:
+            values = torch.stack([slope(model, data.x, along, step=step) for along in dx_dc.unbind(2)], dim=1)
+        return combine((values * away_from_own(data, contrasts))[None], data, contrasts=contrasts, signed=True)
 
 
 def _true_direction(data: Dataset, *, outputs: int) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol, Self, runtime_checkable
 
@@ -30,10 +30,10 @@ class FairnessTest(Protocol):
 
 
 class MeasuringTest(FairnessTest, Protocol):
-    """A fairness test that also measures the direction and the re-fits of each score, and who has none."""
+    """A fairness test that also measures the direction and the refits of each score, and who has none."""
 
     def measure(self, model: Model, data: Dataset) -> Measurement:
-        """Return the score with its sign, its re-fits, and for whom there is none."""
+        """Return the score with its sign, its refits, and for whom there is none."""
         ...
 
 
@@ -48,20 +48,7 @@ class CounterfactualTest(Protocol):
         ...
 
     def counterfactuals(self, data: Dataset, worst: Tensor) -> Tensor:
-        """Return the rows x' of each re-fit (M, N, D): everyone where the contrast at their place takes them."""
-        ...
-
-
-@runtime_checkable
-class CheckedTest(Protocol):
-    """A fairness test that says how far its fits can be trusted."""
-
-    def checks(self) -> dict[str, float]:
-        """Return what was checked, by name."""
-        ...
-
-    def warnings(self, checks: Mapping[str, float]) -> list[str]:
-        """Return a sentence for each check that is poor."""
+        """Return the rows x' of each refit (M, N, D): everyone where the contrast at their place takes them."""
         ...
 
 
@@ -76,34 +63,34 @@ class JudgingTest(Protocol):
 
 @dataclass(frozen=True)
 class Measurement:
-    """One value per person, with the contrasts and re-fits it comes from.
+    """One value per person, with the contrasts and refits it comes from.
 
     Signed values point from the person's own group to another: above zero they would get a higher prediction as a
     member of that group (of a number: they would get it with a higher value). Every contrast is averaged over the
-    re-fits, and the largest counts. Abstained people have 0.0 everywhere but in `each`.
+    refits, and the largest counts. Abstained people have 0.0 everywhere but in `each`.
     """
 
     score: Tensor  # (N,)
     signed: Tensor | None  # (N,); None for tests without a direction
     variable: Tensor  # (N,) which protected variable attained the score
     klass: Tensor  # (N,) towards which of its classes; -1 where there is none
-    refits: Tensor  # (N, M) value of each re-fit, signed where there is a sign
+    refits: Tensor  # (N, M) value of each refit, signed where there is a sign
     abstained: Tensor  # (N,) bool
     reasons: tuple[str | None, ...]
-    each: Tensor  # (M, N, Q) value of each re-fit for each contrast; NaN where it does not concern the person
+    each: Tensor  # (M, N, Q) value of each refit for each contrast; NaN where it does not concern the person
     worst: Tensor  # (N,) the place of the largest among the contrasts
     contrasts: tuple[Contrast, ...] = ()  # Q; () for tests that know no protected variable
-    counterfactuals: Tensor | None = None  # (M, N, D) the rows x' of each re-fit, for the contrast that counts
+    counterfactuals: Tensor | None = None  # (M, N, D) the rows x' of each refit, for the contrast that counts
     overshoot: Tensor | None = None  # (N,) how far one-hot entries left [0, 1] before they were put back
 
     @property
     def counterfactual(self) -> Tensor | None:
-        """The mean of the rows x' over re-fits (N, D)."""
+        """The mean of the rows x' over refits (N, D)."""
         return None if self.counterfactuals is None else self.counterfactuals.mean(0)
 
     @property
     def values(self) -> Tensor:
-        """The mean over re-fits of every contrast (N, Q); NaN where it does not concern the person."""
+        """The mean over refits of every contrast (N, Q); NaN where it does not concern the person."""
         return self.each.mean(0)
 
     def of_variable(self, variable: int, data: Dataset) -> Measurement:
@@ -111,27 +98,18 @@ class Measurement:
         if not self.contrasts:
             return self
         places = [q for q, contrast in enumerate(self.contrasts) if contrast.variable == variable]
-        return combine(
-            self.each[:, :, places],
-            data,
-            contrasts=[self.contrasts[q] for q in places],
-            signed=self.signed is not None,
-            reasons=self.reasons,
-        )
+        return self._with(self.each[:, :, places], [self.contrasts[q] for q in places], data)
 
     def scaled(self, factors: Sequence[float], data: Dataset) -> Measurement:
         """Return the same people with the values of each protected variable times its factor."""
         if not self.contrasts:
             return self
         factor = torch.tensor([factors[contrast.variable] for contrast in self.contrasts]).to(self.each)
-        scaled = combine(
-            self.each * factor,
-            data,
-            contrasts=self.contrasts,
-            signed=self.signed is not None,
-            reasons=self.reasons,
-        )
-        return replace(scaled, overshoot=self.overshoot)
+        return replace(self._with(self.each * factor, self.contrasts, data), overshoot=self.overshoot)
+
+    def _with(self, values: Tensor, contrasts: Sequence[Contrast], data: Dataset) -> Measurement:
+        """Return the Measurement of the same people with other values (M, N, Q)."""
+        return combine(values, data, contrasts=contrasts, signed=self.signed is not None, reasons=self.reasons)
 
 
 def combine(
@@ -144,27 +122,21 @@ def combine(
     counterfactuals: Tensor | None = None,
     overshoot: Tensor | None = None,
 ) -> Measurement:
-    """Return the Measurement of values (M, N, Q): averaged over re-fits, then the worst contrast counts.
+    """Return the Measurement of values (M, N, Q): averaged over refits, then the worst contrast counts.
 
-    A value that is NaN in any re-fit does not count; who has no other is abstained, for the reason given (one for
+    A value that is NaN in any refit does not count; who has no other is abstained, for the reason given (one for
     all, or one each), or because no protected value is known. Tests that know no protected variable have one column
     and no contrasts.
     """
     mean = values.mean(0)  # (N, Q)
     lacking = mean.isnan()
-    size = mean.abs()
-    if bool(lacking.any()):
-        size = torch.where(lacking, -1.0, size)
-        abstained = lacking.all(1).cpu()
-    else:
-        abstained = torch.zeros(len(mean), dtype=torch.bool)
-    score, worst = size.max(dim=1)
+    score, worst = torch.where(lacking, -1.0, mean.abs()).max(dim=1)
+    gone = lacking.all(1)
     refits = values.gather(2, worst.expand(len(values), -1)[..., None])[..., 0].T  # (N, M)
+    refits = torch.where(gone[:, None], 0.0, refits)
     attained = mean.gather(1, worst[:, None])[:, 0]
-    if bool(abstained.any()):
-        gone = abstained.to(score.device)
-        score, attained = (torch.where(gone, 0.0, part) for part in (score, attained))
-        refits = torch.where(gone[:, None], 0.0, refits)
+    score, attained = (torch.where(gone, 0.0, part) for part in (score, attained))
+    abstained = gone.cpu()
     variable, klass = _attained(worst.cpu(), data, contrasts)
     return Measurement(
         score=score,

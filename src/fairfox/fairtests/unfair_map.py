@@ -6,7 +6,8 @@ import copy
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Self
+from functools import cached_property
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +20,7 @@ from fairfox.errors import DataError, NotFittedError, OptionError
 from fairfox.fairtests.protocol import Measurement, combine
 from fairfox.gradients.alignment import sensitive_subspace
 from fairfox.gradients.jacobian import gradient_flow, jacobian
-from fairfox.models.protocol import Model, Output, predict, row_blocks
+from fairfox.models.protocol import Model, Output, predict
 from fairfox.models.torch import Affine, Tail, TorchModel
 
 NOT_FINITE = "the loss is 0 or infinite here, so that nothing can be said about its growth"
@@ -45,15 +46,13 @@ class UnfairMap:
         tensor([2.1969, 1.7295])
     """
 
-    has_sign: ClassVar[bool] = False
-
     auxiliary: Auxiliary = field(default_factory=lambda: LinearAuxiliary(refits=5))
     weight: float = 50.0  # of the squared distance outside the protected directions
     rate: float = 0.01
     steps: int = 200
     tolerated: float = 1.25  # the mean growth that the p-value speaks against
     batch_size: int = 4096
-    bases: list[Tensor] = field(default_factory=list, init=False, repr=False)  # (D, R) orthonormal, of each re-fit
+    bases: list[Tensor] = field(default_factory=list, init=False, repr=False)  # (D, R) orthonormal, of each refit
 
     def __post_init__(self) -> None:
         for name in ("weight", "rate", "tolerated"):
@@ -77,7 +76,7 @@ class UnfairMap:
         return self.measure(model, data).score
 
     def measure(self, model: Model, data: Dataset) -> Measurement:
-        """Return the growth of the loss and its value for each re-fit of the protected directions."""
+        """Return the growth of the loss and its value for each refit of the protected directions."""
         if not self.bases:
             raise NotFittedError("This fairness test is not fitted; call fit first")
         if not model.differentiable:
@@ -85,11 +84,8 @@ class UnfairMap:
         y = labels(model, data).to(data.x)
         target = _on_logits(model)
         _check_output(target, data.x, self.batch_size)
-        affine = getattr(target, "first_affine", None)
-        blocks = [
-            self._growth(Loss(target, y[rows], affine), data.x[rows]) for rows in row_blocks(len(y), self.batch_size)
-        ]
-        growth = torch.cat(blocks, dim=1) if blocks else data.x.new_zeros(len(self.bases), 0)
+        blocks = zip(data.x.split(self.batch_size), y.split(self.batch_size), strict=True)
+        growth = torch.cat([self._growth(Loss(target, own), x) for x, own in blocks], dim=1)
         reasons = [UNLABELLED if gone else NOT_FINITE for gone in y.isnan().tolist()]
         finite = torch.where(growth.isfinite(), growth, torch.nan)
         return combine(finite[..., None], data, contrasts=(), signed=False, reasons=reasons)
@@ -103,9 +99,11 @@ class UnfairMap:
         gone = measured.abstained if data.y is None else measured.abstained & ~data.y.cpu().isnan()
         weights = torch.ones(len(judged)) if data.weights is None else data.weights.cpu()
         mean, error = _mean_and_error(measured.score.cpu()[judged].double(), weights[judged].double())
+        above = mean - self.tolerated
+        chance = 0.5 * math.erfc(above / error / math.sqrt(2)) if error != 0 else float(above <= 0)
         return {
             "bound": mean - _ONE_SIDED * error,
-            "p_value": _upper_tail(mean - self.tolerated, error),
+            "p_value": chance,
             "mean": mean,
             "non_finite": float(gone.sum()),
         }
@@ -125,21 +123,21 @@ class Loss:
 
     differentiable = True
 
-    def __init__(self, model: Model, y: Tensor, affine: Affine | None = None) -> None:
+    def __init__(self, model: Model, y: Tensor) -> None:
         self.model = model  # a probability or, where it has an output that says so, a logit
         self.y = y  # (n,) 0 and 1, NaN where it is unknown
-        self.affine = affine  # the model's first layer and what follows: made once, asked for at every step
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return (n, 1)."""
         return self._of(self.model(x))
 
-    @property
+    @cached_property
     def first_affine(self) -> Affine | None:
-        """The model's first layer and what follows, up to the loss."""
-        if self.affine is None:
+        """The model's first layer and what follows, up to the loss; read at every step."""
+        affine: Affine | None = getattr(self.model, "first_affine", None)
+        if affine is None:
             return None
-        weight, bias, rest = self.affine
+        weight, bias, rest = affine
         if isinstance(rest, Tail):
             return weight, bias, Tail(rest.layers, _then(rest.finish, self._of))
         return weight, bias, _then(rest, self._of)
@@ -222,10 +220,3 @@ def _mean_and_error(values: Tensor, weights: Tensor) -> tuple[float, float]:
     mean = (share * values).sum() if len(values) else torch.tensor(math.nan)
     spread = (share * (values - mean).square()).sum().sqrt()
     return float(mean), float(spread * share.square().sum().sqrt())
-
-
-def _upper_tail(distance: float, error: float) -> float:
-    """Return the chance of a normal variable with this standard error to lie above the distance."""
-    if error == 0:
-        return 0.0 if distance > 0 else 1.0
-    return 0.5 * math.erfc(distance / error / math.sqrt(2))

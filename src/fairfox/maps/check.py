@@ -11,7 +11,6 @@ from torch import Tensor
 
 from fairfox.data.contrasts import HIGHER, Contrast, destinations
 from fairfox.data.dataset import Dataset, Feature, group_name
-from fairfox.errors import ShapeError
 
 _LEAST, _MOST = 0.6, 1.4  # of the gap that a map should account for
 _OFF_DATA = 0.05  # the share of rows that may lie off the data
@@ -115,8 +114,8 @@ def check_map(
         data: the people who were mapped.
         contrast: where they went.
         here: their predictions f(x) (N,).
-        effects: f(T(x)) - f(x) (N,), mean over re-fits; NaN for people who were not mapped.
-        rows: their counterfactual rows (M, N, D), of one or more re-fits.
+        effects: f(T(x)) - f(x) (N,), mean over refits; NaN for people who were not mapped.
+        rows: their counterfactual rows (M, N, D), of one or more refits.
         support: what the fitting rows show.
         delta: the effect that matters; a gap of less than half of it is not compared with.
         shown: whose rows (N,) bool are those of this contrast; None: everyone's.
@@ -190,9 +189,6 @@ def flip_sets(here: Tensor, there: Tensor, c: Tensor, cut: float) -> dict[int, F
         >>> flips[0].negative, flips[1].positive
         (tensor([0]), tensor([1]))
     """
-    if not (here.shape == there.shape == c.shape and here.ndim == 1):
-        found = ", ".join(str(tuple(each.shape)) for each in (here, there, c))
-        raise ShapeError(f"Predictions here, there and groups have shapes {found}; give one number per person each")
     mapped = ~there.isnan() & ~here.isnan()
     good, good_there = here >= cut, there >= cut
     out = {}
@@ -210,8 +206,6 @@ def transparency(data: Dataset, rows: Tensor, *, among: Tensor | None = None) ->
     a time: over both, what one gains the other loses. The displacements of a category's levels are summed as absolute
     values, since with their signs they always add up to zero.
     """
-    if rows.shape != data.x.shape:
-        raise ShapeError(f"The mapped rows have shape {tuple(rows.shape)}; expected {tuple(data.x.shape)}, as x")
     among = data.c[:, 0] == 0 if among is None else among
     weight = among.to(data.x) if data.weights is None else among.to(data.x) * data.weights.to(data.x)
     signed = (weight / weight.sum().clamp(min=1e-30)) @ (rows - data.x)  # (D,)

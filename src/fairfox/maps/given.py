@@ -30,7 +30,7 @@ from fairfox.maps.ranks import (
 _SIZES = (2, 4, 7, 11)  # knots of every number: a straight line, then more and more bent
 _NUMBER_KNOTS = 4  # of the protected number
 _PEOPLE_PER_TERM = 20  # for anything beyond the straight lines
-_REPEATED = 2.0  # how much heavier a term weighs than by the BIC, since re-fits repeat rows
+_REPEATED = 2.0  # how much heavier a term weighs than by the BIC, since refits repeat rows
 _ROUNDING = 1e-10  # of a variance
 _MOST_STEPS = 20
 RankRows = Callable[[Tensor, Tensor, list[Feature]], ConditionalRanks]  # rows (n, D), c (n,), what to rank -> how
@@ -97,7 +97,7 @@ class GivenRanks:
         rows, group = x[known].double(), c[known]
         at = group.double() if scale is None else scale(group)
         terms = bending_terms(GroupTerms.of(at, classes), given, rows)
-        if len(rows) < fewest_people(terms[0]):
+        if len(rows) < 2 * (max(classes, 2) + sum(f.stop - f.start for f in given)):  # two for each straight line
             return None
         sets = [[f for f in features if not f.has_missing], *([f] for f in features if f.has_missing)]
         shown = [(own, without_gaps(rows, own)) for own in sets if own]
@@ -159,7 +159,9 @@ class Explained:
         blocks = [1] * len(numbers) + [share.shape[1] for share in shares]
         means = Regressions.of(values, x, c, terms, blocks)
         size = (values - means(x, c))[:, : len(numbers)].abs()
-        spreads = Regressions.of(size, x, c, [terms[0].flattened(), *terms], [1] * len(numbers)) if numbers else None
+        spreads = (
+            Regressions.of(size, x, c, [replace(terms[0], flat=True), *terms], [1] * len(numbers)) if numbers else None
+        )
         floor = (size.mean(0) / 10).clamp(min=1e-30)
         groups = c.unique() if terms[0].own.classes else None
         return cls(numbers, stairs, categories, means, spreads, floor, blocks, groups)
@@ -183,10 +185,7 @@ class Explained:
             rows[:, f.start] = stair.same_rank(x[:, f.start].contiguous(), as_shares(p), as_shares(q))
         for f, (p, q) in zip(self.categories, pairs[len(self.stairs) :], strict=True):
             rows[:, f.columns] = couple_rows(x[:, f.columns], p, q)
-        self._leave_gaps(rows, x, here, there)
-
-    def _leave_gaps(self, rows: Tensor, x: Tensor, here: Tensor, there: Tensor) -> None:
-        """Set the numbers of people who lack them, or whose group here or there shows none, back to those of x."""
+        # who lacks a number, or whose group here or there shows none, keeps what is there
         for f in [*self.numbers, *(f for f, _ in self.stairs)]:
             if f.has_missing:
                 stay = x[:, f.start + 1] > 0.5
@@ -331,10 +330,6 @@ class Terms:
             columns.append(_products(self.own.tilt(c), terms))
         return torch.cat(columns, dim=1)
 
-    def flattened(self) -> Terms:
-        """Return the terms of the own group alone."""
-        return replace(self, flat=True)
-
 
 @dataclass(frozen=True)
 class Regressions:
@@ -383,11 +378,6 @@ def bending_terms(own: GroupTerms, features: Sequence[Feature], x: Tensor) -> li
     columns = [ColumnTerms.of(features, x, size) for size in (_SIZES if numbers_among(features) else _SIZES[:1])]
     several = [False, True] if len(features) > 1 else [False]
     return [Terms(own, *how) for how in product(columns, several, [False, True])]
-
-
-def fewest_people(terms: Terms) -> int:
-    """Return how many people these terms need, as straight lines: two for each."""
-    return 2 * (max(terms.own.classes, 2) + sum(f.stop - f.start for f in terms.columns.features))
 
 
 def _products(a: Tensor, b: Tensor) -> Tensor:

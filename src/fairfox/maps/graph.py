@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal, Self
+from typing import Self
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from fairfox.data.dataset import Dataset, Feature, expand_blocks
+from fairfox.data.dataset import Dataset, Feature
 from fairfox.errors import ColumnError, FileError, NotFittedError, OptionError, did_you_mean
-from fairfox.maps.protocol import OFF_RANGE, UNKNOWN, Mapped, check_groups_present, number_reached, where_to, who_counts
+from fairfox.maps.protocol import (
+    OFF_RANGE,
+    UNKNOWN,
+    Mapped,
+    check_groups_present,
+    number_reached,
+    total_variance,
+    where_to,
+    who_counts,
+)
 from fairfox.maps.rank import RankMap, own_columns, ranks_of, with_ranks
-from fairfox.maps.ranks import Scale, couple_rows
+from fairfox.maps.ranks import Scale, couple_rows, weighted_least_squares
 
-MechanismKind = Literal["linear", "boosted"]
-Mechanism = Callable[[Tensor], Tensor]  # parents (n, P) -> mean of a number (n, 1), or shares of L categories (n, L)
 MERGED = "the group there puts several together"
 _UNEVEN = 1.5  # how many times the spread of one group's noise may be that of another's
 _FEWEST = 10  # people of a group, to speak of the spread of their noise
@@ -33,11 +40,6 @@ class Graph:
     """Which columns act on which: the parents of every column that has any, parents before their children."""
 
     parents: Mapping[str, tuple[str, ...]]
-
-    @property
-    def names(self) -> list[str]:
-        """All columns that the graph names."""
-        return list(dict.fromkeys(name for child, parents in self.parents.items() for name in (*parents, child)))
 
     def descendants(self, names: Iterable[str], *, held: Iterable[str] = ()) -> list[str]:
         """Return what these act on, directly or through others, parents first; nothing acts on what is held."""
@@ -89,7 +91,7 @@ def _check_names(graph: Graph, data: Dataset) -> None:
     """Refuse a graph that names what is neither a column of the model nor a protected variable."""
     variables = {p.name: p for p in data.protected}
     columns = [f.name for f in data.features]
-    for name in graph.names:
+    for name in dict.fromkeys(name for child, parents in graph.parents.items() for name in (*parents, child)):
         if name in variables and not variables[name].parts:
             continue
         if name in variables:
@@ -124,10 +126,10 @@ def _read_parents(path: Path) -> Mapping[str, Sequence[str]]:
 class GraphMap:
     """Everyone as they would be with another protected value, in the causal model of a graph of columns.
 
-    Every column that the protected variable acts on is taken for a function of its parents plus noise. The function is
-    learnt from people, "linear" (least squares) or "boosted" (gradient-boosted trees); the noise is what is left of a
-    person's own value. Set the protected variable, keep the noise, and children follow, parents first. All other
-    columns stay, and so do the other protected variables, whatever acts on them.
+    Every column that the protected variable acts on is taken for a linear function of its parents plus noise. The
+    function is learnt from people by least squares; the noise is what is left of a person's own value. Set the
+    protected variable, keep the noise, and children follow, parents first. All other columns stay, and so do the other
+    protected variables, whatever acts on them.
 
     A category has shares in place of a mean: it stays with probability min(1, p'/p), p and p' its share given the
     parents before and after, and what leaves is spread over the categories that gain (maximal coupling), so that the
@@ -142,7 +144,6 @@ class GraphMap:
     """
 
     graph: GraphSource | None = None  # {column: [parents]}, a TOML file, or what read_graph returns
-    mechanism: MechanismKind = "linear"
     variable: int = 0  # which protected variable
     seed: int = 0
     nodes: list[Node] = field(default_factory=list, init=False, repr=False)  # what is acted on, parents first
@@ -152,8 +153,6 @@ class GraphMap:
 
     def fit(self, data: Dataset) -> Self:
         """Learn the mechanism of every column that the protected variable acts on."""
-        if self.mechanism not in ("linear", "boosted"):
-            raise OptionError(f"The mechanism is '{self.mechanism}'; expected 'linear' or 'boosted'")
         graph = read_graph(self.graph)
         _check_names(graph, data)
         p = data.protected[self.variable]
@@ -169,12 +168,11 @@ class GraphMap:
         check_groups_present(data, self.variable)
         self.shift = Shift.of(data, self.variable)
         features = {f.name: f for f in data.features}
-        sources = features | {q.name: Cause.of(data, v) for v, q in enumerate(data.protected)}
+        scales = [Scale.of(data.c[:, v]) if q.is_continuous else None for v, q in enumerate(data.protected)]
+        sources = features | {q.name: Cause(v, len(q.levels), scales[v]) for v, q in enumerate(data.protected)}
         self.nodes = [
-            Node.of(
-                f, [sources[name] for name in graph.parents[f.name]], data, self.variable, self.mechanism, self.seed
-            )
-            for f in (features[child] for child in moved)
+            Node.of(features[child], [sources[name] for name in graph.parents[child]], data, self.variable)
+            for child in moved
         ]
         self.withheld_map = ranks_of(data, self.variable, own_columns(data, self.variable), seed=self.seed)
         return self
@@ -192,9 +190,12 @@ class GraphMap:
         still = data.c[:, self.needed].isnan().any(1) | to.isnan() | (there == data.c)[:, self.variable]
         going = (~(still | there[:, self.needed].isnan().any(1))).nonzero()[:, 0]
         stay = torch.ones_like(still).index_fill_(0, going, False)
-        rows = data.x.clone()
-        if len(going):
-            rows[going] = self._followed(data.x[going], data.c[going], there[going])
+        rows, before = data.x.clone(), data.x[going].double()
+        after = before.clone()
+        for node in self.nodes if len(going) else ():
+            values = node.values_after(before, data.c[going], after, there[going])
+            after[:, _value_columns(node.feature)] = values
+        rows[going] = after.to(rows)
         reason = lost if bool((stay & ~still).any()) else UNKNOWN if bool(stay.any()) else ""
         return with_ranks(Mapped(rows, stay, reason), self.withheld_map, data, to)
 
@@ -217,14 +218,6 @@ class GraphMap:
             f"Around what its parents say, a column spreads {checks['unevenness']:.1f} times as far in one group as in "
             "another, where the graph's additive noise spreads alike; compare with rank, which takes over the spread."
         ]
-
-    def _followed(self, x: Tensor, c: Tensor, there: Tensor) -> Tensor:
-        """Return rows x (n, D) of people with protected values c (n, V) as they follow from the values `there`."""
-        before = x.double()
-        after = before.clone()
-        for node in self.nodes:
-            after[:, node.columns] = node.values_after(before, c, after, there)
-        return after.to(x)
 
 
 @dataclass(frozen=True)
@@ -266,14 +259,8 @@ class Cause:
     """A protected variable as a parent: its place in c, and how many classes it has or the scale of its numbers."""
 
     place: int
-    classes: int = 0
-    scale: Scale | None = None
-
-    @classmethod
-    def of(cls, data: Dataset, place: int) -> Cause:
-        """Return a protected variable as the fitting rows show it."""
-        p = data.protected[place]
-        return cls(place, len(p.levels), Scale.of(data.c[:, place]) if p.is_continuous else None)
+    classes: int
+    scale: Scale | None
 
 
 @dataclass(frozen=True)
@@ -282,48 +269,21 @@ class Node:
 
     feature: Feature
     parents: Sequence[Feature | Cause]
-    mechanism: Mechanism
+    mechanism: Linear
     explained: float  # the share of the variance that its parents explain
     unevenness: float  # how many times one group's noise spreads as far as another's
 
     @classmethod
-    def of(
-        cls,
-        feature: Feature,
-        parents: Sequence[Feature | Cause],
-        data: Dataset,
-        variable: int,
-        kind: MechanismKind,
-        seed: int,
-    ) -> Node:
+    def of(cls, feature: Feature, parents: Sequence[Feature | Cause], data: Dataset, variable: int) -> Node:
         """Return the node that people show who do not lack its value."""
         data = data[~_lacking(feature, data.x)]
         columns, child = design(parents, data.x, data.c), data.x[:, _value_columns(feature)].double()
-        weights = None if data.weights is None else data.weights.double()
-        categorical = feature.kind == "categorical"
-        mechanism = fit_mechanism(kind, columns, child, categorical=categorical, weights=weights, seed=seed)
+        counts = torch.ones_like(child[:, 0]) if data.weights is None else data.weights.double()
+        mechanism = Linear.of(columns, child, counts)
         noise = child - mechanism(columns)
-        counts = torch.ones_like(noise[:, 0]) if weights is None else weights
-        total = _variance(child, counts)
-        explained = 1 - _variance(noise, counts) / total if total > 0 else 1.0
+        total = total_variance(child, counts)
+        explained = 1 - total_variance(noise, counts) / total if total > 0 else 1.0
         return cls(feature, parents, mechanism, explained, _unevenness(noise, counts, data, variable))
-
-    def expected(self, x: Tensor, c: Tensor) -> Tensor:
-        """Return the mean or the shares (n, L) given the parents in rows x (n, D) and c (n, V).
-
-        Parents that are a distribution over categories give the mean over it, as a line does by itself.
-        """
-        blocks = [p.columns for p in self.parents if isinstance(p, Feature) and p.kind == "categorical"]
-        if isinstance(self.mechanism, Linear) or not blocks:
-            return self.mechanism(design(self.parents, x, c))
-        rows, weights, whose = expand_blocks(x, blocks, seed=0)
-        found = self.mechanism(design(self.parents, rows, c[whose]))
-        return found.new_zeros(len(x), found.shape[1]).index_add_(0, whose, weights.to(found)[:, None] * found)
-
-    @property
-    def columns(self) -> slice:
-        """The columns of x that follow."""
-        return _value_columns(self.feature)
 
     def values_after(self, x: Tensor, c: Tensor, new_x: Tensor, new_c: Tensor) -> Tensor:
         """Return the values (n, L) of people with rows x and protected values c, once their parents are the new ones.
@@ -331,13 +291,12 @@ class Node:
         The noise stays: x' = x + (mean' - mean). Categories move as little as their shares allow, and what is missing
         stays missing.
         """
-        own, new, values = self.expected(x, c), self.expected(new_x, new_c), x[:, self.columns]
+        own, new = self.mechanism(design(self.parents, x, c)), self.mechanism(design(self.parents, new_x, new_c))
+        values = x[:, _value_columns(self.feature)]
         if self.feature.kind == "categorical":
             return couple_rows(values, own, new)
-        moved = values + (new - own)
-        return (
-            torch.where(x[:, self.feature.start + 1, None] > 0.5, values, moved) if self.feature.has_missing else moved
-        )
+        missing = _lacking(self.feature, x)[:, None]
+        return torch.where(missing, values, values + (new - own))
 
 
 def design(parents: Sequence[Feature | Cause], x: Tensor, c: Tensor) -> Tensor:
@@ -357,15 +316,6 @@ def design(parents: Sequence[Feature | Cause], x: Tensor, c: Tensor) -> Tensor:
     return torch.cat(columns, dim=1)
 
 
-def fit_mechanism(
-    kind: MechanismKind, parents: Tensor, child: Tensor, *, categorical: bool, weights: Tensor | None, seed: int
-) -> Mechanism:
-    """Return the mechanism of a child (n, 1), or of a one-hot block (n, L), given its parents (n, P), all float64."""
-    if kind == "linear":
-        return Linear.of(parents, child, weights)
-    return (BoostedShares if categorical else BoostedMean).of(parents, child, weights, seed=seed)
-
-
 @dataclass(frozen=True)
 class Linear:
     """The least-squares line; of a one-hot block, linear probabilities, which sum to one."""
@@ -374,71 +324,14 @@ class Linear:
     level: Tensor  # (L,) where all parents are 0
 
     @classmethod
-    def of(cls, parents: Tensor, child: Tensor, weights: Tensor | None) -> Linear:
-        """Return the line through people with these parents (n, P) and children (n, L).
-
-        Of the many lines where parents depend on each other, as the columns of a one-hot block do, the flattest.
-        """
-        root = torch.ones_like(parents[:, :1]) if weights is None else weights.to(parents).sqrt()[:, None]
-        design = root * torch.cat([parents, torch.ones_like(parents[:, :1])], dim=1)
-        # on the CPU: the solver that knows dependent columns runs nowhere else
-        solution = torch.linalg.lstsq(design.cpu(), (root * child).cpu(), driver="gelsd").solution.to(parents)
+    def of(cls, parents: Tensor, child: Tensor, counts: Tensor) -> Linear:
+        """Return the line through people with these parents (n, P) and children (n, L), so many (n,) each."""
+        solution = weighted_least_squares(torch.cat([parents, torch.ones_like(parents[:, :1])], dim=1), child, counts)
         return cls(solution[:-1], solution[-1])
 
     def __call__(self, parents: Tensor) -> Tensor:
         """Return the mean or the shares (n, L) at parents (n, P)."""
         return parents @ self.coefficients.to(parents.device) + self.level.to(parents.device)
-
-
-@dataclass(frozen=True)
-class BoostedMean:
-    """The mean of a number by gradient-boosted trees."""
-
-    trees: Any  # HistGradientBoostingRegressor
-
-    @classmethod
-    def of(cls, parents: Tensor, child: Tensor, weights: Tensor | None, *, seed: int) -> BoostedMean:
-        """Return the trees of people with these parents (n, P) and children (n, 1)."""
-        from sklearn.ensemble import HistGradientBoostingRegressor
-
-        return cls(_trained(HistGradientBoostingRegressor(random_state=seed), parents, child[:, 0], weights))
-
-    def __call__(self, parents: Tensor) -> Tensor:
-        """Return the mean (n, 1) at parents (n, P)."""
-        return torch.as_tensor(self.trees.predict(parents.numpy(force=True))).to(parents)[:, None]
-
-
-@dataclass(frozen=True)
-class BoostedShares:
-    """The shares of categories by gradient-boosted trees."""
-
-    trees: Any  # HistGradientBoostingClassifier; None where there is one category only
-    seen: Tensor  # which categories there are
-    levels: int
-
-    @classmethod
-    def of(cls, parents: Tensor, child: Tensor, weights: Tensor | None, *, seed: int) -> BoostedShares:
-        """Return the trees of people with these parents (n, P) and one-hot children (n, L)."""
-        from sklearn.ensemble import HistGradientBoostingClassifier
-
-        code = child.argmax(1)
-        seen = code.unique()
-        trees = HistGradientBoostingClassifier(random_state=seed) if len(seen) > 1 else None
-        return cls(trees and _trained(trees, parents, code, weights), seen, child.shape[1])
-
-    def __call__(self, parents: Tensor) -> Tensor:
-        """Return the shares (n, L) at parents (n, P)."""
-        out = parents.new_zeros(len(parents), self.levels)
-        found = torch.ones(len(parents), 1)
-        if self.trees is not None:
-            found = torch.as_tensor(self.trees.predict_proba(parents.numpy(force=True)))
-        out[:, self.seen.to(out.device)] = found.to(out)
-        return out
-
-
-def _trained(trees: Any, parents: Tensor, child: Tensor, weights: Tensor | None) -> Any:
-    counts = None if weights is None else weights.numpy(force=True)
-    return trees.fit(parents.numpy(force=True), child.numpy(force=True), sample_weight=counts)
 
 
 def _value_columns(feature: Feature) -> slice:
@@ -453,16 +346,10 @@ def _lacking(feature: Feature, x: Tensor) -> Tensor:
     return x[:, feature.start + 1] > 0.5 if feature.has_missing else torch.zeros_like(x[:, 0], dtype=torch.bool)
 
 
-def _variance(values: Tensor, counts: Tensor) -> float:
-    """Return the variance of values (n, L), which stand for so many people each, summed over the columns."""
-    share = (counts / counts.sum())[:, None]
-    return float((share * (values - (share * values).sum(0)).square()).sum())
-
-
 def _unevenness(noise: Tensor, counts: Tensor, data: Dataset, variable: int) -> float:
     """Return the largest standard deviation of a group's noise (n, L) over the smallest; of a number: of two halves."""
     c = data.c[:, variable]
     group = (c > c.median()).long() if data.protected[variable].is_continuous else c.long()
     groups = [group == g for g in group.unique()]
-    spreads = [_variance(noise[own], counts[own]) ** 0.5 for own in groups if float(counts[own].sum()) >= _FEWEST]
+    spreads = [total_variance(noise[own], counts[own]) ** 0.5 for own in groups if float(counts[own].sum()) >= _FEWEST]
     return max(spreads) / min(spreads) if len(spreads) > 1 and min(spreads) > 0 else 1.0

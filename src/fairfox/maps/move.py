@@ -31,7 +31,7 @@ from fairfox.maps.protocol import (
     who_counts,
 )
 from fairfox.maps.rank import RankMap, ranks_of
-from fairfox.maps.ranks import kept_missing
+from fairfox.maps.ranks import kept_missing, weighted_least_squares
 from fairfox.models.protocol import Model, row_blocks
 
 Metric = Literal["identity", "covariance", "between"]
@@ -80,9 +80,8 @@ class MoveMap:
 
     def fit(self, data: Dataset) -> Self:
         """Train the auxiliary and read off the metric and the group statistics; uses the first member."""
-        fitted = self._fit_variable(data, self.variable, self._train(data, 1, seed=0), 1, seed=0)[0]
-        self.model, self.geometry = fitted.model, fitted.geometry
-        self.logits, self.line, self.shifts = fitted.logits, fitted.line, fitted.shifts
+        (fitted,) = self._fit_variable(data, self.variable, self._train(data, 1, seed=0), 1, seed=0)
+        vars(self).update(vars(fitted))
         return self
 
     def fit_many(self, data: Dataset, refits: int, *, seed: int) -> list[list[CounterfactualMap]]:
@@ -101,12 +100,14 @@ class MoveMap:
         to = where_to(data, self.variable, to)
         unknown = data.c[:, [self.variable, *self._others(data.protected)]].isnan().any(1)
         going = ~(unknown | to.isnan() | (to == c if not p.is_continuous else to == 0))
-        there = self.geometry.reached(c, to)
+        there, geometry = to, self.geometry
+        if geometry.values is not None:
+            there = number_reached(c.contiguous(), to * geometry.spread, geometry.values)
         off = going & there.isnan()
         kept = self.geometry.given.among(data.x.shape[1])
         x, flat = data.x.clone(), torch.zeros(len(c), dtype=torch.bool, device=c.device)
         for end in self._destinations(data, there, going & ~off):
-            x[end.rows], flat[end.rows] = _walk(
+            x[end.rows], flat[end.rows] = _moved_rows(
                 end,
                 data.x,
                 self._moving(data.protected, end.pair),
@@ -178,7 +179,12 @@ class MoveMap:
         """Learn the outputs of each group: from unseen rows, or from all known ones where these lack a group."""
         p = known.protected[self.variable]
         assert self.model is not None
-        _check_outputs(self.model, known)
+        found, expected = self.model(known.x[:1]).shape[1], sum(each.outputs for each in known.protected)
+        if found != expected:
+            raise ShapeError(
+                f"The auxiliary has {found} outputs; expected {expected}: one for two groups or a number, one per "
+                "class of many, variable after variable"
+            )
         self.logits, self.shifts = {}, {}
         if p.is_continuous:
             many = unseen is not None and len(unseen.c[:, self.variable].unique()) > 1
@@ -243,7 +249,13 @@ class MoveMap:
     def _moving(self, protected: Sequence[Protected], pair: tuple[int, int]) -> Model:
         """Return what moves as a model (N, D) -> (N, 1): one output, or the difference of two classes' logits."""
         assert self.model is not None
-        return combine_outputs(self.model, _row(protected, self.variable, pair)[None])
+        start = sum(p.outputs for p in protected[: self.variable])
+        row = torch.zeros(1, sum(p.outputs for p in protected), dtype=torch.float64)
+        if protected[self.variable].kind == "categorical":
+            row[0, start + pair[1]], row[0, start + pair[0]] = 1.0, -1.0
+        else:
+            row[0, start] = 1.0
+        return combine_outputs(self.model, row)
 
     def _output(self, data: Dataset, pair: tuple[int, int] = (0, 1)) -> Tensor:
         model = self._moving(data.protected, pair)
@@ -262,13 +274,6 @@ class Geometry:
     given: ColumnTerms
     spread: float = 1.0  # of a number
     values: Tensor | None = None  # of a number, in order
-
-    def reached(self, c: Tensor, to: Tensor) -> Tensor:
-        """Return the class (N,) that people go to, or the number that is so many standard deviations away from c (N,).
-
-        NaN for numbers beyond those of the fitting rows.
-        """
-        return to if self.values is None else number_reached(c.contiguous(), to * self.spread, self.values)
 
     def metric(self, kind: Metric, gap: Tensor) -> Tensor | None:
         """Return S (D, D) for people who cross a gap (D,); None for the identity."""
@@ -346,7 +351,7 @@ class Destination(NamedTuple):
     gap: Tensor  # (D,)
 
 
-def _walk(
+def _moved_rows(
     end: Destination, rows: Tensor, model: Model, *, metric: Tensor | None, still: Tensor, steps: int, batch_size: int
 ) -> tuple[Tensor, Tensor]:
     """Return people of some rows (N, D) at their destination (n, D), and who (n,) found no direction to go on.
@@ -370,27 +375,6 @@ def _walk(
     return torch.cat(moved), torch.cat(stuck)
 
 
-def _check_outputs(model: Model, data: Dataset) -> None:
-    """Refuse an auxiliary that has other outputs than the protected variables."""
-    found, expected = model(data.x[:1]).shape[1], sum(p.outputs for p in data.protected)
-    if found != expected:
-        raise ShapeError(
-            f"The auxiliary has {found} outputs; expected {expected}: one for two groups or a number, one per "
-            "class of many, variable after variable"
-        )
-
-
-def _row(protected: Sequence[Protected], variable: int, pair: tuple[int, int]) -> Tensor:
-    """Return what moves as a combination (K,) of the outputs: one output, or the difference of two classes'."""
-    start = sum(p.outputs for p in protected[:variable])
-    row = torch.zeros(sum(p.outputs for p in protected), dtype=torch.float64)
-    if protected[variable].kind == "categorical":
-        row[start + pair[1]], row[start + pair[0]] = 1.0, -1.0
-    else:
-        row[start] = 1.0
-    return row
-
-
 def _held_columns(data: Dataset, others: Sequence[int], given: ColumnTerms) -> Tensor:
     """Return what is held as columns (N, H): other protected variables, and given features.
 
@@ -406,9 +390,7 @@ def _held_columns(data: Dataset, others: Sequence[int], given: ColumnTerms) -> T
 
 def _regression(values: Tensor, own: Tensor, held: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
     """Return the least-squares coefficients of values (n, D) on own (n, G) and held columns (n, H), both at once."""
-    root = _counts(weights, values).sqrt()[:, None].double()
-    design = torch.cat([own, held], dim=1).to(root)
-    solution = torch.linalg.lstsq(root * design, root * values.to(root), driver="gelsd").solution.to(values)
+    solution = weighted_least_squares(torch.cat([own, held], dim=1), values, _counts(weights, values)).to(values)
     return solution[: own.shape[1]], solution[own.shape[1] :]
 
 

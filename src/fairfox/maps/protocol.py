@@ -37,19 +37,6 @@ class Mapped:
 class CounterfactualMap(Protocol):
     """Says how each person would look as a member of another group."""
 
-    def fit(self, data: Dataset) -> Self:
-        """Learn from x and c, never y."""
-        ...
-
-    def map(self, data: Dataset) -> Mapped:
-        """Return everyone as a member of the other group."""
-        ...
-
-
-@runtime_checkable
-class ManyGroupMap(Protocol):
-    """A map for any protected variable: many classes, a number, one of several."""
-
     variable: int  # which protected variable
 
     def fit(self, data: Dataset) -> Self:
@@ -155,20 +142,14 @@ def fit_maps(prototype: CounterfactualMap, data: Dataset, refits: int, *, seed: 
     """
     if isinstance(prototype, RefittableMap):
         return prototype.fit_many(data, refits, seed=seed)
-    many = isinstance(prototype, ManyGroupMap)
-    if not many and (len(data.protected) > 1 or data.protected[0].kind != "binary"):
-        raise OptionError(
-            f"{type(prototype).__name__} maps between two groups; use rank or move for many classes, numbers or several"
-            " protected variables"
-        )
     generator = torch.Generator().manual_seed(seed)
     as_they_are = refits == 1 and data.weights is None
     samples = [data] if as_they_are else [resample(data, generator=generator) for _ in range(refits)]
     maps: list[list[CounterfactualMap]] = []
     for v in range(len(data.protected)):
         copies = [copy.copy(prototype) for _ in samples]
-        for own in copies if many else ():
-            own.variable = v  # type: ignore[attr-defined]
+        for own in copies:
+            own.variable = v
         maps.append([own.fit(sample) for own, sample in zip(copies, samples, strict=True)])
     return maps
 
@@ -191,3 +172,9 @@ def features_among(features: Sequence[Feature], columns: Tensor) -> tuple[Featur
             out.append(replace(f, start=start, stop=start + f.stop - f.start))
             start = out[-1].stop
     return tuple(out)
+
+
+def total_variance(values: Tensor, counts: Tensor) -> float:
+    """Return the variance of values (n, L), of which there are so many (n,) each, summed over the columns."""
+    share = (counts / counts.sum())[:, None]
+    return float((share * (values - (share * values).sum(0)).square()).sum())

@@ -17,7 +17,6 @@ from fairfox.maps.ranks import (
     ConditionalRanks,
     NumberRanks,
     Ranks,
-    SameRank,
     Scale,
     categories_among,
     maximal_coupling,
@@ -132,24 +131,18 @@ class RankMap:
         left = abstained & ~c.isnan() & ~to.isnan() & ((to != c) | p.is_continuous)
         if not bool(left.any()):
             return UNKNOWN
-        alone = left & self._unshared(data, to)
+        stratum, alone = self.strata.place(data.c), torch.zeros_like(left)
+        for code, ranks in self.fitted.items():
+            if isinstance(ranks, GivenRanks):
+                alone |= left & (stratum == code) & ranks.unshared(data.x, c, to)
         left = left & ~alone
-        compared = torch.isin(self.strata.place(data.c), torch.tensor(list(self.fitted), device=c.device))
+        compared = torch.isin(stratum, torch.tensor(list(self.fitted), device=c.device))
         if not p.is_continuous:
             compared = torch.zeros_like(compared)
         elif not self.strata.others:
             compared = torch.ones_like(compared)
         found = {OFF_RANGE: left & compared, TOO_FEW: left & ~compared, UNSHARED: alone}
         return " or ".join(reason for reason, people in found.items() if bool(people.any()))
-
-    def _unshared(self, data: Dataset, to: Tensor) -> Tensor:
-        """Return who (N,) is alone with their given values, as far as their stratum was learnt from."""
-        assert self.strata is not None
-        out, stratum = torch.zeros_like(to, dtype=torch.bool), self.strata.place(data.c)
-        for code, ranks in self.fitted.items():
-            if isinstance(ranks, GivenRanks):
-                out |= (stratum == code) & ranks.unshared(data.x, data.c[:, self.variable], to)
-        return out
 
 
 @dataclass(frozen=True)
@@ -188,19 +181,14 @@ class Strata:
 class ClassRanks:
     """The same ranks in another class, for people of K classes."""
 
-    groups: list[_Group | None]  # K; None: too few
-    pairs: dict[tuple[int, int], _Pair]  # computed beforehand where there are two classes
+    groups: list[ClassValues | None]  # K; None: too few
     features: list[Feature]
 
     @classmethod
     def of(cls, x: Tensor, c: Tensor, classes: int, features: list[Feature], fewest: int) -> ClassRanks:
         """Return what the rows x (n, D) of classes c (n,) show; classes with fewer people are left out."""
-        groups = [_Group.of(rows, features) if len(rows := x[c == g]) >= fewest else None for g in range(classes)]
-        first = cls(groups, {}, features)
-        if classes > 2:  # so many tables would outgrow the data
-            return first
-        pairs = {(g, 1 - g): first._pair(g, 1 - g) for g in (0, 1) if groups[0] is not None and groups[1] is not None}
-        return cls(groups, {key: pair.tabled() for key, pair in pairs.items() if pair is not None}, features)
+        rows = [x[c == code] for code in range(classes)]
+        return cls([ClassValues.of(own, features) if len(own) >= fewest else None for own in rows], features)
 
     def map(self, x: Tensor, c: Tensor, to: Tensor) -> tuple[Tensor, Tensor]:
         """Return the rows in the classes `to` and who could be mapped (N,)."""
@@ -208,60 +196,38 @@ class ClassRanks:
         out, moved = x.clone(), ~(c.isnan() | to.isnan())
         both = torch.where(moved, c * classes + to, -1).long()
         for key in (torch.bincount(both + 1, minlength=1)[1:] > 0).nonzero()[:, 0].tolist():
-            own, other = divmod(key, classes)
+            own, other = (self.groups[code] for code in divmod(key, classes))
             people = (both == key).nonzero()[:, 0]
-            pair = self._pair(own, other)
-            if pair is None:
+            if own is None or other is None or own is other:
                 moved.index_fill_(0, people, False)
             else:
-                out.index_copy_(0, people, pair.map(x.index_select(0, people), self.features))
+                out.index_copy_(0, people, own.mapped(x.index_select(0, people), other, self.features))
         return out, moved
-
-    def _pair(self, own: int, other: int) -> _Pair | None:
-        if (own, other) in self.pairs:
-            return self.pairs[own, other]
-        a, b = self.groups[own], self.groups[other]
-        return None if a is None or b is None or own == other else _Pair.between(a, b)
 
 
 @dataclass(frozen=True)
-class _Group:
-    """One class: where its numbers stand, and the shares of its categories; None for what it never shows."""
+class ClassValues:
+    """One class: the ranks of its numbers, None for what it never shows, and the shares of its categories."""
 
     ranks: list[Ranks | None]  # of each continuous feature
     shares: list[Tensor]  # (L,) of each categorical one
 
     @classmethod
-    def of(cls, rows: Tensor, features: Sequence[Feature]) -> _Group:
+    def of(cls, rows: Tensor, features: Sequence[Feature]) -> ClassValues:
+        """Return what the rows (n, D) of a class show."""
         numbers = [present(rows, f) for f in numbers_among(features)]
         ranks = [Ranks.of(values) if len(values) else None for values in numbers]
         return cls(ranks, [rows[:, f.columns].mean(0) for f in categories_among(features)])
 
-
-@dataclass(frozen=True)
-class _Pair:
-    """From one class to another, feature by feature."""
-
-    ranks: list[SameRank | None]
-    moves: list[Tensor]  # (L, L)
-
-    @classmethod
-    def between(cls, own: _Group, other: _Group) -> _Pair:
-        ranks = [SameRank(a, b) if a and b else None for a, b in zip(own.ranks, other.ranks, strict=True)]
-        return cls(ranks, [maximal_coupling(p, q) for p, q in zip(own.shares, other.shares, strict=True)])
-
-    def tabled(self) -> _Pair:
-        return _Pair([ranks and ranks.tabled() for ranks in self.ranks], self.moves)
-
-    def map(self, rows: Tensor, features: Sequence[Feature]) -> Tensor:
-        """Return rows, which are overwritten, in the other class."""
-        for f, same_rank in zip(numbers_among(features), self.ranks, strict=True):
-            if same_rank is not None:
+    def mapped(self, rows: Tensor, other: ClassValues, features: Sequence[Feature]) -> Tensor:
+        """Return rows of this class, which are overwritten, in another one."""
+        for f, own, there in zip(numbers_among(features), self.ranks, other.ranks, strict=True):
+            if own is not None and there is not None:
                 x = rows[:, f.start].contiguous()
-                mapped = same_rank(x)
-                rows[:, f.start] = torch.where(rows[:, f.start + 1] > 0.5, x, mapped) if f.has_missing else mapped
-        for f, move in zip(categories_among(features), self.moves, strict=True):
-            rows[:, f.columns] = rows[:, f.columns] @ move
+                value = own.same_rank(x, there)
+                rows[:, f.start] = torch.where(rows[:, f.start + 1] > 0.5, x, value) if f.has_missing else value
+        for f, p, q in zip(categories_among(features), self.shares, other.shares, strict=True):
+            rows[:, f.columns] = rows[:, f.columns] @ maximal_coupling(p, q)
         return rows
 
 

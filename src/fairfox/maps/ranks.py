@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
@@ -16,7 +16,6 @@ from fairfox.data.dataset import Feature
 from fairfox.maps.protocol import number_reached
 
 _MOST_CELLS = 2**20  # of a column's grid
-_MOST_REMEMBERED = 2**14  # people of a class, whose places are kept for the next class they go to
 _STEPS = 2  # from value to value inside a cell, before giving up and searching
 _MOST_WINDOWS, _FEWEST_IN_WINDOW = 10, 250  # but two windows where there are fewer people
 _MEAN_KNOTS, _SPREAD_KNOTS = (2, 3, 4, 6, 8, 11, 15), (0, 2, 3, 4)
@@ -44,19 +43,16 @@ class Ranks:
         >>> ranks = Ranks.of(torch.tensor([3.0, 1.0, 3.0]))
         >>> ranks.twice[ranks.place(torch.tensor([0.0, 1.0, 2.0, 3.0, 4.0]))].tolist()
         [0.0, 1.0, 2.0, 4.0, 6.0]
+        >>> ranks.same_rank(torch.tensor([0.0, 1.0, 2.0, 3.0, 4.0]), Ranks.of(torch.tensor([10.0, 20.0, 30.0])))
+        tensor([10., 10., 20., 30., 30.])
     """
 
     ordered: Tensor  # (n,) the group's values in order
     distinct: Tensor  # (U + 1,) the distinct ones, then NaN, which is neither below nor equal to anything
-    twice: (
-        Tensor  # (2 U + 1,) whole: mid-ranks, twice, of what is below the first, equal to it, between it and the next
-    )
+    twice: Tensor  # (2 U + 1,) whole: twice the mid-rank of what is below the first, equal to it, and so on
     first: Tensor  # (cells,) the first distinct value that is in the cell or above it
     low: Tensor  # where the grid begins
     scale: float  # cells per unit
-    last: list[tuple[Tensor, Tensor]] = field(
-        default_factory=list, repr=False, compare=False
-    )  # numbers and places of the last call
 
     @classmethod
     def of(cls, values: Tensor) -> Ranks:
@@ -66,7 +62,11 @@ class Ranks:
         before = F.pad(counts.cumsum(0), (1, 0))  # how many values lie below each distinct one, and in all
         below, upto = before[:-1], before[1:]
         twice = torch.cat([torch.stack([2 * below, below + upto], dim=1).flatten(), 2 * before[-1:]])
-        low, scale, cells = _grid(distinct)
+        # the grid covers what lies between the outermost hundredths, which may be far out
+        cells, tail = min(2 * len(distinct), _MOST_CELLS), len(distinct) // 100
+        low, high = distinct[tail], distinct[-1 - tail]
+        scale = cells / float(high - low) if high > low else 0.0
+        scale = scale if math.isfinite(scale) else 0.0
         first = torch.searchsorted(_cell(distinct, low, scale, cells), torch.arange(cells, device=values.device))
         end = values.new_full((1,), torch.nan)
         return cls(ordered, torch.cat([distinct, end]), twice.double(), first.to(torch.int32), low, scale)
@@ -82,17 +82,12 @@ class Ranks:
         found[left] = self.distinct[place[left]]
         return place.mul_(2).add_(found == x)
 
-    def place_again(self, x: Tensor) -> Tensor:
-        """Return the same as `place`, at once if these are the numbers of the last call.
-
-        People of one class go to many others, one after the other, and stand where they stand in their own.
-        """
-        for numbers, place in self.last:
-            if numbers.shape == x.shape and torch.equal(numbers, x):
-                return place
-        place = self.place(x)
-        self.last[:] = [(x.clone(), place)] if len(x) <= _MOST_REMEMBERED else []
-        return place
+    def same_rank(self, x: Tensor, other: Ranks) -> Tensor:
+        """Return the values (k,) of another group at the mid-rank that numbers x (k,) have in this one."""
+        values = other.ordered
+        twice = self.twice.index_select(0, self.place(x))
+        place = (twice * len(values)).div_(2 * len(self.ordered)).long()  # exact: whole numbers below 2**53
+        return values.index_select(0, place.clamp_(max=len(values) - 1))
 
     def share(self, x: Tensor) -> Tensor:
         """Return the mid-rank of numbers x (k,), as a share of all, in float64."""
@@ -102,52 +97,6 @@ class Ranks:
         """Return the values (k,) that stand at these shares."""
         place = (share * len(self.ordered) + 1e-9).long()  # the product may fall just short of a whole number
         return self.ordered.index_select(0, place.clamp(max=len(self.ordered) - 1))
-
-
-@dataclass(frozen=True)
-class SameRank:
-    """From a number in one group to the value at the same mid-rank in another.
-
-    Example:
-        >>> same_rank = SameRank.between(torch.tensor([3.0, 1.0, 3.0]), torch.tensor([10.0, 20.0, 30.0]))
-        >>> same_rank(torch.tensor([0.0, 1.0, 2.0, 3.0, 4.0]))
-        tensor([10., 10., 20., 30., 30.])
-    """
-
-    own: Ranks
-    other: Ranks
-    answers: Tensor | None = None  # (2 U + 1,) the other group's value at each place, if computed beforehand
-
-    @classmethod
-    def between(cls, own: Tensor, other: Tensor) -> SameRank:
-        """Return the map from values `own` (n,) to values `other` (m,); neither may be empty."""
-        return cls(Ranks.of(own), Ranks.of(other)).tabled()
-
-    def tabled(self) -> SameRank:
-        """Return the same map with all answers computed beforehand, which is faster and takes more memory."""
-        return SameRank(self.own, self.other, self._values(self.own.twice))
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """Return the values for numbers x (k,)."""
-        if self.answers is not None:
-            return self.answers.index_select(0, self.own.place(x))
-        return self._values(self.own.twice.index_select(0, self.own.place_again(x)))
-
-    def _values(self, twice: Tensor) -> Tensor:
-        values = self.other.ordered
-        place = (twice * len(values)).div_(2 * len(self.own.ordered)).long()  # exact: whole numbers below 2**53
-        return values.index_select(0, place.clamp_(max=len(values) - 1))
-
-
-def _grid(distinct: Tensor) -> tuple[Tensor, float, int]:
-    """Return where a grid over sorted values begins, its cells per unit, and how many it has.
-
-    It covers what lies between the outermost hundredths, which may be far out.
-    """
-    cells, tail = min(2 * len(distinct), _MOST_CELLS), len(distinct) // 100
-    low, high = distinct[tail], distinct[-1 - tail]
-    scale = cells / float(high - low) if high > low else 0.0
-    return low, scale if math.isfinite(scale) else 0.0, cells
 
 
 def _cell(x: Tensor, low: Tensor, scale: float, cells: int) -> Tensor:
@@ -407,6 +356,17 @@ def spline_knots(ordered: Tensor, most: int) -> Tensor:
     places = (torch.linspace(beyond, 1 - beyond, most, dtype=torch.float64) * (len(ordered) - 1)).round().long()
     knots = ordered[places.to(ordered.device)].unique()
     return knots if len(knots) > 1 else torch.stack([ordered[0], ordered[-1]])
+
+
+def weighted_least_squares(columns: Tensor, values: Tensor, counts: Tensor) -> Tensor:
+    """Return the coefficients (P, V) of values (n, V) on columns (n, P), in float64, of rows that count (n,) each.
+
+    Of the many solutions where columns depend on each other, as those of a one-hot block do, the smallest.
+    """
+    root = counts.double().sqrt()[:, None]
+    # on the CPU: the solver that takes dependent columns runs nowhere else
+    solved: Tensor = torch.linalg.lstsq((root * columns).cpu(), (root * values).cpu(), driver="gelsd").solution
+    return solved.to(values.device)
 
 
 def two_sample_ks(here: Tensor, there: Tensor) -> Tensor:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -23,18 +21,16 @@ from fairfox.maps.protocol import (
     check_is_grouped,
     compared_pairs,
     features_among,
+    total_variance,
     where_to,
     who_counts,
 )
 from fairfox.maps.rank import RankMap, ranks_of, with_ranks
 
 Solver = Literal["auto", "pot", "scipy"]
-_LOG = logging.getLogger("fairfox")
 _POOR_SPREAD = 0.6
 _CELLS = 2**24  # of a distance matrix that are worked on at once
 _MOST_PIVOTS = 10**9  # of the network simplex: more than any size needs that is solved exactly
-_MOST_ROUNDS, _CLOSE = 500, 1e-2  # of Sinkhorn's iteration; how much of the mass may lie where it should not
-_STEP = 1.6  # of its updates: longer than one, they arrive sooner
 
 
 @dataclass
@@ -43,11 +39,9 @@ class TransportMap:
 
     The cost of a pair is the squared L1 distance of their rows, numbers in standard deviations. Who has several
     partners, because groups differ in size or rows are alike, gets their mean; one-hot blocks become distributions.
-    Groups of more than `exact_up_to` people are sampled to so many. Where a group has more than `entropic_above`,
-    entropic transport between up to `entropic_rows` people of each takes the place of the exact one; its
-    `regularisation` is a share of the mean cost. `solver`: the package POT, or SciPy, which pairs people one to one
-    after those of the smaller group are repeated as evenly as can be (exact where one size is a multiple of the
-    other); auto: POT where it is installed.
+    Groups of more than `exact_up_to` people are sampled to so many. `solver`: the package POT, or SciPy, which pairs
+    people one to one after those of the smaller group are repeated as evenly as can be (exact where one size is a
+    multiple of the other); auto: POT where it is installed.
 
     Who is not among the paired ones moves as the nearest of their own group does: x' = x + (T(near) - near). What sets
     them apart from that person stays, so that groups that do not differ leave everyone alone; T(near) itself would
@@ -62,9 +56,6 @@ class TransportMap:
 
     variable: int = 0  # which protected variable
     exact_up_to: int = 5_000
-    entropic_above: int = 50_000
-    entropic_rows: int = 10_000
-    regularisation: float = 0.005
     standardise: bool = True  # numbers, by their spread in the fitting rows
     solver: Solver = "auto"
     seed: int = 0
@@ -74,11 +65,8 @@ class TransportMap:
     withheld_map: RankMap | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        for name in ("exact_up_to", "entropic_above", "entropic_rows"):
-            if getattr(self, name) < 1:
-                raise OptionError(f"{name} is {getattr(self, name)}; give a number of people of at least 1")
-        if not 0 < self.regularisation < math.inf:
-            raise OptionError(f"The regularisation is {self.regularisation}; give a share of the mean cost above 0")
+        if self.exact_up_to < 1:
+            raise OptionError(f"exact_up_to is {self.exact_up_to}; give a number of people of at least 1")
         if self.solver not in ("auto", "pot", "scipy"):
             raise OptionError(f"The solver is '{self.solver}'; expected 'auto', 'pot' or 'scipy'")
 
@@ -157,19 +145,14 @@ class TransportMap:
 
     def _solve(self, low: Members, high: Members) -> tuple[Pairs, Pairs]:
         assert self.scale is not None
-        entropic = max(low.people, high.people) > self.entropic_above
-        most = self.entropic_rows if entropic else self.exact_up_to
         start = float(torch.rand((), generator=torch.Generator().manual_seed(self.seed), dtype=torch.float64))
-        a, b = low.sampled(most, start), high.sampled(most, start)
-        near, far = ((part.rows if entropic else part.rows.double()) / self.scale for part in (a, b))
-        cost = torch.cdist(near, far, p=1).square_()  # (n, m)
-        if entropic:
-            plan = entropic_plan(cost, a.counts, b.counts, regularisation=self.regularisation)
-        elif self.solver == "pot" or (self.solver == "auto" and find_spec("ot") is not None):
+        a, b = (group.sampled(self.exact_up_to, start) for group in (low, high))
+        cost = torch.cdist(a.rows.double() / self.scale, b.rows.double() / self.scale, p=1).square_()  # (n, m)
+        if self.solver == "pot" or (self.solver == "auto" and find_spec("ot") is not None):
             plan = simplex_plan(cost, a.counts, b.counts)
         else:
             weighed = round(max(float(part.counts.sum()) for part in (a, b)))  # whole weights are people
-            size = max(a.people, b.people, min(weighed, most))
+            size = max(a.people, b.people, min(weighed, self.exact_up_to))
             plan = assigned_plan(cost, a.counts, b.counts, size, start)
         mean_cost = float((plan * cost).sum())
         sampled = (a.people + b.people) / (low.people + high.people)
@@ -219,7 +202,7 @@ class Pairs:
         shares = plan[kept] / mass[kept]  # a single partner has exactly 1
         rows, counts = own.rows[kept], own.counts[kept]
         images = (shares @ other.rows.to(plan)).to(rows)
-        before, after = _variance(other.rows, other.counts), _variance(images, counts)
+        before, after = total_variance(other.rows, other.counts), total_variance(images, counts)
         paired *= float(counts.sum() / own.counts.sum())
         return cls(rows, images, cost, paired, after / before if before > 0 else 1.0)
 
@@ -261,13 +244,6 @@ def _spreads(x: Tensor, features: Sequence[Feature]) -> Tensor:
     return out
 
 
-def _variance(rows: Tensor, counts: Tensor) -> float:
-    """Return the variance of rows (n, P), of which there are so many each, summed over the columns."""
-    share = (counts / counts.sum())[:, None]
-    mean = (share * rows).sum(0)
-    return float((share * (rows - mean).square()).sum())
-
-
 def evenly(counts: Tensor, size: int, start: float) -> Tensor:
     """Return `size` places in proportion to counts (n,), no place with one more or less than its part, rounded.
 
@@ -304,38 +280,3 @@ def assigned_plan(cost: Tensor, a: Tensor, b: Tensor, size: int, start: float) -
     pair = left * cost.shape[1] + right[torch.as_tensor(order)]
     times = torch.bincount(pair, minlength=cost.numel()).reshape(cost.shape)
     return times.double().div_(size).to(cost.device)
-
-
-def entropic_plan(cost: Tensor, a: Tensor, b: Tensor, *, regularisation: float) -> Tensor:
-    """Return the entropic plan (n, m) between counts a (n,) and b (m,): Sinkhorn's iteration on logarithms.
-
-    The entropy's weight is `regularisation` times the mean cost, reached by halving it from the mean cost itself.
-    """
-    log_a, log_b = ((part / part.sum()).log().to(cost) for part in (a, b))
-    weight = max(float(cost.mean()), torch.finfo(cost.dtype).tiny)
-    goal = regularisation * weight
-    f, g = torch.zeros_like(log_a), torch.zeros_like(log_b)
-    for _ in range(_MOST_ROUNDS):
-        step = _STEP if weight == goal else 1.0
-        f = f.lerp(-weight * _log_sums(cost, g / weight + log_b, weight), step)
-        weight = max(weight / 2, goal)
-        sums = _log_sums(cost.mT, f / weight + log_a, weight)
-        off = float(((sums + g / weight + log_b).exp() - log_b.exp()).abs().sum())
-        g = g.lerp(-weight * sums, step)
-        if weight == goal and off < _CLOSE:
-            break
-    else:
-        _LOG.warning("Entropic transport stopped with %.1f %% of its mass in the wrong place", 100 * off)
-    g = -weight * _log_sums(cost.mT, f / weight + log_a, weight)
-    return cost.neg().add_(f[:, None]).add_(g).div_(weight).add_(log_a[:, None]).add_(log_b).exp_()
-
-
-def _log_sums(cost: Tensor, add: Tensor, weight: float) -> Tensor:
-    """Return log Σ_j exp(add_j - cost_ij / weight) of every row (n,), block by block."""
-    out = []
-    for block in cost.split(max(_CELLS // cost.shape[1], 1)):
-        terms = add - block / weight
-        largest = terms.amax(1, keepdim=True)
-        # what is below e^-80 counts for nothing, and numbers near the least a float can hold are slow
-        out.append(terms.sub_(largest).clamp_(min=-80.0).exp_().sum(1).log_().add_(largest[:, 0]))
-    return torch.cat(out)

@@ -16,7 +16,6 @@ Steps = Callable[[int, int], None]  # steps done, and of how many
 _DECAY, _EPSILON = 0.9, 1e-7  # of RMSprop, as Black et al. had them
 _AHEAD = 50  # steps whose minibatches are drawn at once
 _REPORTS = 100  # how often progress is reported, about
-_IN_CACHE = 2**15  # numbers that the optimiser goes through at once on a CPU
 _EAGER = 3  # steps before one is recorded on a GPU
 
 
@@ -120,7 +119,8 @@ class _Trained:
     net: MLP
     layers: list[Layer]
     parameters: Tensor  # (P,)
-    chunks: list[tuple[Tensor, Tensor, Tensor, Tensor]]  # of parameters, gradients, mean squares, and room to work
+    gradient: Tensor  # (P,)
+    square: Tensor  # (P,) its mean square
 
     @classmethod
     def of(cls, net: MLP) -> _Trained:
@@ -133,17 +133,12 @@ class _Trained:
             parameter.data = view
         half = len(each) // 2  # weights come first, then biases
         parts = zip(values[:half], values[half:], slopes[:half], slopes[half:], strict=True)
-        size = len(flat) if flat.is_cuda else _IN_CACHE
-        state = (flat, gradient, torch.zeros_like(flat), torch.empty_like(flat))
-        chunks = list(zip(*(part.split(size) for part in state), strict=True))
-        return cls(net, [Layer(*part) for part in parts], flat, chunks)
+        return cls(net, [Layer(*part) for part in parts], flat, gradient, torch.zeros_like(flat))
 
     def descend(self, rate: float) -> None:
-        """Take one step of RMSprop, chunk by chunk: what is in the cache is not fetched again."""
-        for parameter, gradient, square, room in self.chunks:
-            square.mul_(_DECAY).addcmul_(gradient, gradient, value=1 - _DECAY)
-            torch.sqrt(square, out=room)
-            parameter.addcdiv_(gradient, room.add_(_EPSILON), value=-rate)
+        """Take one step of RMSprop."""
+        self.square.mul_(_DECAY).addcmul_(self.gradient, self.gradient, value=1 - _DECAY)
+        self.parameters.addcdiv_(self.gradient, self.square.sqrt().add_(_EPSILON), value=-rate)
 
 
 def _views(flat: Tensor, like: Sequence[Tensor]) -> list[Tensor]:

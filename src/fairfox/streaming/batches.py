@@ -29,7 +29,7 @@ from fairfox.data.dataset import Dataset, Protected, group_name
 from fairfox.data.protected import NumberGroups
 from fairfox.data.table import load_table
 from fairfox.errors import ColumnError, DataError, FairfoxError, FileError
-from fairfox.fairtests.faux import SteppedTest
+from fairfox.fairtests.faux import GradientTest
 from fairfox.fairtests.fitted import FittedTest, measured_name
 from fairfox.fairtests.protocol import Measurement, combine
 from fairfox.fairtests.storage import from_bytes, load_test, to_bytes
@@ -92,7 +92,7 @@ def population_constants(fitted: FittedTest, seen: Scored, *, delta: float | Non
     shares = step = None
     if fitted.options.info.aligned:
         shares = tuple(share.value for share in fitted.alignment(seen.target, seen.people))
-    if isinstance(fitted.test, SteppedTest) and not seen.target.differentiable:
+    if isinstance(fitted.test, GradientTest) and not seen.target.differentiable:
         step = suited_step(seen.target, seen.people.x)
     main = _measured(fitted, seen, step)
     each = [main.of_variable(v, seen.people) for v in range(len(seen.people.protected))]

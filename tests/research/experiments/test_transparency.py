@@ -27,7 +27,7 @@ class Shift:
     def __init__(self, by, abstained):
         self.by, self.abstained = torch.tensor(by), torch.tensor(abstained)
 
-    def map(self, data):
+    def map(self, data, to=None):
         return Mapped(data.x + self.by, self.abstained)
 
 
