@@ -16,7 +16,7 @@ from hashlib import sha256
 from pathlib import Path
 from socket import gethostname
 from time import monotonic
-from typing import IO, Any, Literal, cast
+from typing import IO, Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,11 +28,10 @@ from fairfox.report.text import strict_json
 from fairfox.streaming.batches import (
     PILOT,
     Job,
-    ModelOptions,
     PopulationConstants,
     check_table,
     columns_of,
-    describe_test,
+    model_options,
     open_test,
     prepare_job,
 )
@@ -54,7 +53,6 @@ MANIFEST, SUMMARY, SCORES = "manifest.json", "summary.json", "scores.parquet"
 _LOCK = ".lock"  # names the process that writes
 _FORMAT = 2  # of manifest.json
 _IDENTITY = ("file", "size", "stamp", "row_groups", "first_row", "rows")  # of the people of a part
-_DEFAULTS = {"positive": None, "output": "probability", "returns": None, "kind": None}
 _MOST = 3  # failures that a message names one by one
 _GPU_SHARE = 4 << 30  # bytes of its memory for each process that uses it
 _ANEW = "choose another folder, or begin anew with --overwrite"
@@ -96,13 +94,13 @@ def score_files(
     """
     _check_device(device, engine)
     folder, started = Path(out), monotonic()
-    read_as = cast(ModelOptions, {**_DEFAULTS, **(options or {})})
     fitted, content = open_test(test)
     people, failed = split_tables(find_tables(tables), part_rows)
     if not people and failed:
         raise FileError(_failures(failed))
     if not people:
         raise DataError("The tables have column names and no rows, or scores that fairfox wrote; give tables of people")
+    read_as = model_options(fitted, options or {})
     settings = {
         "test": {"name": Path(test).name, "sha256": sha256(content).hexdigest()},
         "model": model.identity,
@@ -116,57 +114,31 @@ def score_files(
     pilot = read_pilot(people, columns_of(fitted), fitted.encoding.columns, PILOT, partial(check_table, fitted))
     constants = None if before is None else PopulationConstants.from_json(before.constants)
     job = prepare_job((fitted, content), model, pilot, delta=delta, constants=constants, options=read_as, device=device)
-    manifest = Manifest(settings, asdict(job.constants)) if before is None else before
-    manifest = manifest.planned(people, folder, failed)
+    manifest = (before or Manifest(settings, asdict(job.constants))).planned(people, folder, failed)
     with only_run_in(folder):
         if not overwrite and read_manifest(folder) != before:
             raise OptionError(f"Another run has just written to '{folder}'; give the same command again")
         tasks, records = _open_folder(folder, manifest, people, anew=before is None)
-        meter = ProgressMeter(sum(p.rows for p in people), sum(task.people.rows for task in tasks), progress)
-        try:
-            with closing(_run(job, tasks, engine, worker_count(workers, device), meter.tick)) as results:
-                for result in results:
-                    if result.fatal:
-                        raise FileError(f"{result.error}; once that is put right, the same command resumes the run")
-                    if result.record is None:
-                        failed.setdefault(result.task.people.file.name, result.error)
-                    else:
-                        records[Path(result.task.path).name] = result.record
-        finally:
-            _remove_unfinished(folder / SCORES)
-        manifest = _complete(folder, manifest, records, failed)
-        numbers = {"pilot_rows": job.constants.people, "seconds": round(monotonic() - started, 3)}
-        return _summarise(
-            folder, manifest, records, describe_test(fitted, job.constants), {"tables": list(tables), **numbers}
-        )
-
-
-def _summarise(
-    folder: Path,
-    manifest: Manifest,
-    records: Mapping[str, PartRecord],
-    test: Mapping[str, Any],
-    more: Mapping[str, Any],
-) -> dict[str, Any]:
-    """Return the summary of a complete run, which is written with the manifest."""
-    spent = {
-        name: sum(round(record.seconds[name], 3) for record in records.values()) for name in ("read", "score", "write")
-    }
-    settings = {
-        **manifest.settings,
-        **more,
-        "protected": [p.name for p in test["protected"]],
-        "columns": test["columns"],
-        "reference_rows": test["reference_rows"],
-        "parts": len(records),
-        "seconds_of_workers": spent,
-    }
-    totals = [pa.Table.from_pylist(records[part["name"]].totals, schema=TOTALS) for part in manifest.parts]
-    summary = summary_of(add_totals(totals), test, settings)
-    with _writing_to(folder):
-        with written_whole(folder / SUMMARY) as path:
-            path.write_text(strict_json(summary), encoding="utf-8")
-        manifest.write(folder)
+        tick = _meter(sum(p.rows for p in people), sum(task.people.rows for task in tasks), progress)
+        results = _run(job, tasks, engine, worker_count(workers, device), tick)
+        manifest = _finish(folder, manifest, results, records, failed)
+        totals = add_totals(pa.table(records[part["name"]].totals, schema=TOTALS) for part in manifest.parts)
+        more = {
+            **manifest.settings,
+            "tables": list(tables),
+            "pilot_rows": job.constants.people,
+            "parts": len(records),
+            "seconds": round(monotonic() - started, 3),
+            "seconds_of_workers": {
+                name: sum(round(record.seconds[name], 3) for record in records.values())
+                for name in ("read", "score", "write")
+            },
+        }
+        summary = summary_of(totals, fitted, job.constants, more)
+        with _writing_to(folder):
+            with written_whole(folder / SUMMARY) as path:
+                path.write_text(strict_json(summary), encoding="utf-8")
+            manifest.write(folder)
     return summary
 
 
@@ -212,22 +184,21 @@ def _run(
         yield from run_pool(job, tasks, min(workers, len(tasks)), tick)
 
 
-class ProgressMeter:
-    """Reports how many people are scored, how fast, and how long the rest will take."""
+def _meter(people: int, left: int, progress: Progress | None) -> Tick:
+    """Return what counts people who are scored, and reports how many they are, how fast, and the time left."""
+    scored, start = 0, monotonic()
 
-    def __init__(self, people: int, left: int, progress: Progress | None) -> None:
-        self.people, self.before, self.progress = people, people - left, progress
-        self.scored, self.start = 0, monotonic()
-
-    def tick(self, rows: int) -> None:
-        """Count more people."""
-        self.scored += rows
-        if self.progress is None:
+    def tick(rows: int) -> None:
+        nonlocal scored
+        scored += rows
+        if progress is None:
             return
-        rate = self.scored / max(monotonic() - self.start, 1e-9)
-        done = min(self.before + self.scored, self.people)  # what a lost worker did is done again
-        left = f", {timedelta(seconds=round((self.people - done) / rate))} left" if rate else ""
-        self.progress(f"{done:,} of {self.people:,} people, {rate:,.0f} a second{left}", done / self.people)
+        rate = scored / max(monotonic() - start, 1e-9)
+        done = min(people - left + scored, people)  # what a lost worker did is done again
+        rest = f", {timedelta(seconds=round((people - done) / rate))} left" if rate else ""
+        progress(f"{done:,} of {people:,} people, {rate:,.0f} a second{rest}", done / people)
+
+    return tick
 
 
 # --- the folder ----------------------------------------------------------------------------------------------------
@@ -278,10 +249,25 @@ def _remove_unfinished(scores: Path) -> None:
         left.unlink()
 
 
-def _complete(
-    folder: Path, manifest: Manifest, records: Mapping[str, PartRecord], failed: Mapping[str, str]
+def _finish(
+    folder: Path,
+    manifest: Manifest,
+    results: Generator[PartResult, None, None],
+    records: dict[str, PartRecord],
+    failed: dict[str, str],
 ) -> Manifest:
-    """Return the manifest of a run with all its parts; where some are missing, write it and say why."""
+    """Return the manifest of a run with all its parts, once all results are there; say why where some are missing."""
+    try:
+        with closing(results):
+            for result in results:
+                if result.fatal:
+                    raise FileError(f"{result.error}; once that is put right, the same command resumes the run")
+                if result.record is None:
+                    failed.setdefault(result.task.people.file.name, result.error)
+                else:
+                    records[Path(result.task.path).name] = result.record
+    finally:
+        _remove_unfinished(folder / SCORES)
     hashes = {name: record.sha256 for name, record in records.items()}
     parts = tuple({**entry, "sha256": hashes.get(entry["name"], entry["sha256"])} for entry in manifest.parts)
     complete = not failed and len(records) == len(parts)

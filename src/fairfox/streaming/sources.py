@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from hashlib import sha256
-from importlib.machinery import PathFinder
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -254,24 +254,9 @@ def read_pilot(
 ) -> pa.Table:
     """Return people from across all row groups, everyone where there are no more than `rows`.
 
-    Row groups that cannot be read, lack one of the needed columns or have other types than those before them are left
-    out, and so are those that `check` refuses, where it refuses all people together: scoring them will say why.
+    Row groups that cannot be read, lack one of the needed columns, have other types than those before them or are
+    refused by `check` are left out: scoring them will say why.
     """
-    try:
-        pilot = _pilot(runs, columns, needed, rows, len)
-        check(pilot)
-    except FairfoxError:
-        return _pilot(runs, columns, needed, rows, check)
-    return pilot
-
-
-def _pilot(
-    runs: Sequence[RowGroups],
-    columns: Sequence[str],
-    needed: Sequence[str],
-    rows: int,
-    check: Callable[[pa.Table], object],
-) -> pa.Table:
     everyone = sum(run.rows for run in runs) <= rows
     share = -(-rows // min(max(len(runs), 1), _SPREAD))
     tables: dict[int, pa.Table] = {}
@@ -319,10 +304,10 @@ def _first_people(groups: RowGroups, columns: Sequence[str], rows: int) -> pa.Ta
         count += len(batches[-1])
         if count >= rows:
             break
-    return plain(pa.Table.from_batches(batches))
+    return decoded(pa.Table.from_batches(batches))
 
 
-def plain(table: pa.Table) -> pa.Table:
+def decoded(table: pa.Table) -> pa.Table:
     """Return the table with dictionaries as the values they stand for, and views as copies.
 
     Each batch would have its own dictionary, and Arrow takes no rows from views.
@@ -344,21 +329,17 @@ def first_line(error: BaseException) -> str:
 
 # --- ids and weights -----------------------------------------------------------------------------------------------
 
-_ID_FAMILIES = (  # of types that Arrow casts to one another without a change of the ids, or refuses
-    lambda kind: pa.types.is_integer(kind) or pa.types.is_floating(kind),
-    pa.types.is_decimal,
-    (pa.string(), pa.large_string()).__contains__,
-)
-
 
 def ids_of(table: pa.Table, column: str, kind: pa.DataType) -> pa.Array:
     """Return everyone's id in the type of those read first, or refuse ids that the cast would change."""
     ids = table[column].combine_chunks()
-    if pa.types.is_timestamp(ids.type) and pa.types.is_timestamp(kind):
-        alike = ids.type.tz == kind.tz
-    else:
-        alike = ids.type in (kind, pa.null()) or any(among(ids.type) and among(kind) for among in _ID_FAMILIES)
-    if not alike:
+
+    def family(each: pa.DataType) -> object:  # of types that Arrow casts to one another without a change, or refuses
+        if pa.types.is_integer(each) or pa.types.is_floating(each):
+            return "number"
+        return pa.string() if each == pa.large_string() else each
+
+    if ids.type != pa.null() and family(ids.type) != family(kind):
         raise DataError(
             f"The ids '{column}' are {ids.type} here and {kind} in the tables read first; score them apart, or give "
             "ids of one type"
@@ -456,23 +437,10 @@ def hash_of(spec: str) -> str | None:
         files = sorted(path for path in folder.rglob("*") if path.is_file())
         lines = [f"{path.relative_to(folder).as_posix()}:{file_sha256(path)}" for path in files]
         return sha256("\n".join(lines).encode()).hexdigest()
-    module = module_file(spec.rpartition(":")[0])
-    return None if module is None else file_sha256(module)
-
-
-def module_file(name: str) -> Path | None:
-    """Return the file that importing a module would run, without running it or the packages it lies in.
-
-    None where there is no such module, or it has no file: one that is part of Python itself, or in an archive.
-    """
-    names, here = name.split("."), str(Path.cwd())
-    if not all(each.isidentifier() for each in names):
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))  # as models are imported
+    try:
+        module = find_spec(spec.rpartition(":")[0])
+    except Exception:  # of a package that fails to import; loading the model says it
         return None
-    folders = [*sys.path] if here in sys.path else [here, *sys.path]  # as models are imported
-    finders = [finder for finder in sys.meta_path if hasattr(finder, "find_spec")]
-    spec = next((spec for finder in finders if (spec := finder.find_spec(names[0], folders)) is not None), None)
-    for inner in names[1:]:
-        spec = spec and PathFinder.find_spec(inner, list(spec.submodule_search_locations or ()))
-    if spec is None or not spec.has_location or spec.origin is None or not Path(spec.origin).is_file():
-        return None
-    return Path(spec.origin)
+    return None if module is None or module.origin is None else file_sha256(module.origin)
