@@ -12,8 +12,8 @@ from sklearn.linear_model import LogisticRegression
 from fairfox.benchmark.worlds import LENDING
 from fairfox.cli.main import cli
 from fairfox.fairtests.storage import save_test
-from fairfox.pipeline import fit
 from tests.schemas import assert_valid_summary
+from tests.support import fitted_on
 
 COLUMNS = ["income", "debt_ratio"]
 MODEL = """
@@ -26,7 +26,9 @@ def predict(table):
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a fitted test, a model, and people to be scored."""
     out = tmp_path_factory.mktemp("score")
-    save_test(fit(LENDING.sample(200, seed=0).table, protected="sex", columns=COLUMNS, refits=2), out / "test.fox")
+    save_test(
+        fitted_on(LENDING.sample(200, seed=0).table, protected="sex", columns=COLUMNS, refits=2), out / "test.fox"
+    )
     (out / "model.py").write_text(MODEL)
     pyarrow.csv.write_csv(LENDING.sample(100, seed=1).table, out / "new.csv")
     return out
@@ -102,36 +104,35 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(folder: Path, tmp_path: Pa
     assert not (tmp_path / "out").exists()
 
 
-def test_drift_and_plan_take_its_output(folder: Path, tmp_path: Path):
+def test_compare_and_plan_take_its_output(folder: Path, tmp_path: Path):
     assert run(folder, tmp_path / "out").exit_code == 0
-    for command in (["drift", str(tmp_path / "out"), str(tmp_path / "out")], ["plan", str(tmp_path / "out")]):
+    for command in (["compare", str(tmp_path / "out"), str(tmp_path / "out")], ["plan", str(tmp_path / "out")]):
         done = CliRunner().invoke(cli, command)
         assert done.exit_code == 0, done.stderr
 
 
-@pytest.mark.parametrize("name", ["scores.parquet", "summary.json"])
-def test_both_files_are_written_or_none(folder: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch):
-    (tmp_path / "taken" / name).mkdir(parents=True)
+def test_both_files_are_written_or_none(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "taken/summary.json").mkdir(parents=True)
     done = run(folder, tmp_path / "taken")
     assert done.exit_code == 2
-    assert f"{name}' is a folder, not a file" in done.stderr
-    assert [path.name for path in (tmp_path / "taken").iterdir()] == [name]
+    assert "summary.json' is a folder, not a file" in done.stderr
+    assert [path.name for path in (tmp_path / "taken").iterdir()] == ["summary.json"]
 
     def full(*given: object, **options: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(*((pq, "write_table") if name == "scores.parquet" else (Path, "write_text")), full)
+    monkeypatch.setattr(Path, "write_bytes", full)
     done = run(folder, tmp_path / "full")
     assert done.exit_code == 2
     assert "(No space left on device); choose another folder" in done.stderr
-    assert list((tmp_path / "full").iterdir()) == []
+    assert not (tmp_path / "full").exists()
 
 
 def test_a_test_that_fails_on_people_is_one_sentence(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    def fails(*given: object) -> None:
+    def fails(*given: object, **options: object) -> None:
         raise IndexError("index out of range")
 
-    monkeypatch.setattr("fairfox.fitted.infer_groups", fails)
+    monkeypatch.setattr("fairfox.pipeline.measure_folds", fails)
     done = run(folder, tmp_path / "out")
     assert done.exit_code == 2
     assert "test.fox' is inconsistent (IndexError); write it again with fairfox fit" in done.stderr

@@ -129,7 +129,7 @@ def _histogram(scores: pa.RecordBatch, column: str, weight: np.ndarray) -> pa.Ta
     first = buckets.min(initial=0)
     weights, there = (np.bincount(buckets - first, weights=each) for each in (weight[known], None))
     rows = there.nonzero()[0]
-    return pa.table({"of": [column] * len(rows), "bucket": rows + first, "weight": weights[rows]})
+    return pa.table({"of": [column] * len(rows), "bucket": rows + first, "weight": weights[rows].astype(np.float64)})
 
 
 def _grouped(keys: Mapping[str, pa.Array], sums: Mapping[str, np.ndarray], **same: str) -> pa.Table:
