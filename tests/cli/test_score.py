@@ -128,16 +128,6 @@ def test_both_files_are_written_or_none(folder: Path, tmp_path: Path, monkeypatc
     assert not (tmp_path / "full").exists()
 
 
-def test_a_test_that_fails_on_people_is_one_sentence(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    def fails(*given: object, **options: object) -> None:
-        raise IndexError("index out of range")
-
-    monkeypatch.setattr("fairfox.pipeline.measure_folds", fails)
-    done = run(folder, tmp_path / "out")
-    assert done.exit_code == 2
-    assert "test.fox' is inconsistent (IndexError); write it again with fairfox fit" in done.stderr
-
-
 def test_a_folder_that_cannot_be_written_is_one_sentence(folder: Path, tmp_path: Path):
     (tmp_path / "file").write_text("")
     done = run(folder, tmp_path / "file" / "out")

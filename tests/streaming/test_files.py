@@ -295,11 +295,10 @@ def test_a_part_that_changed_since_is_refused_until_it_is_deleted(folder: Path):
 def test_two_runs_do_not_write_to_one_folder(folder: Path):
     with (
         only_run_in(folder / "out"),
-        pytest.raises(OptionError, match=rf"run \(process {os.getpid()} on .*\) is writing"),
+        pytest.raises(OptionError, match="Another run is writing to"),
     ):
         run(folder)
     assert list((folder / "out").iterdir()) == []
-    (folder / "out/.lock").write_text("of a run that was killed")
     assert run(folder)["counts"]["people"] == 1000
     assert sorted(path.name for path in (folder / "out").iterdir()) == [
         "manifest.json",

@@ -135,11 +135,8 @@ def _score_table(
     from fairfox.pipeline import score as score_people
     from fairfox.report.files import write_files
     from fairfox.report.sentences import verdict_lines
-    from fairfox.streaming.batches import consistent
 
-    fitted = load_test(test)
-    with consistent(f"The test '{test}'"):
-        result = score_people(fitted, model, Path(table), delta=delta, options=options)
+    result = score_people(load_test(test), model, Path(table), delta=delta, options=options)
     result.settings.update({"model_source": getattr(model, "shown", spec), "table": table, "fitted": str(test)})
     scores = pa.BufferOutputStream()
     pq.write_table(result.scores_table(), scores)

@@ -8,8 +8,7 @@ once, on a pilot sample, and go to every worker with the job.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property, lru_cache
 from hashlib import sha256
@@ -28,7 +27,7 @@ from fairfox.auxiliary.training import centre_and_spread
 from fairfox.data.dataset import Dataset, group_name
 from fairfox.data.protected import NumberGroups
 from fairfox.data.table import load_table
-from fairfox.errors import ColumnError, DataError, FairfoxError, FileError, OptionError
+from fairfox.errors import ColumnError, DataError, OptionError
 from fairfox.fairtests.faux import SteppedTest
 from fairfox.fairtests.fitted import FittedTest, measured_name
 from fairfox.fairtests.protocol import Measurement
@@ -180,17 +179,6 @@ def open_test(test: str | Path | bytes | FittedTest) -> tuple[FittedTest, bytes]
     return load_test(test), Path(test).read_bytes()
 
 
-@contextmanager
-def consistent(test: str) -> Iterator[None]:
-    """Refuse a test whose tensors turn out to be of wrong shapes: `fairfox fit` has not written it."""
-    try:
-        yield
-    except (RuntimeError, IndexError) as error:
-        if isinstance(error, FairfoxError):
-            raise
-        raise FileError(f"{test} is inconsistent ({type(error).__name__}); write it again with fairfox fit") from error
-
-
 def prepare_job(
     test: tuple[FittedTest, bytes],
     source: ModelSource,
@@ -214,11 +202,11 @@ def prepare_job(
     if not len(pilot):
         raise DataError("The table has column names and no rows; give at least one row per individual")
     pilot, options = decoded(pilot), model_options(fitted, options)
-    with consistent("The test"):
-        inputs = Inputs.scored(fitted, source.load(), pilot, fitted.options.scoring(options, delta=delta))
+    inputs = Inputs.scored(fitted, source.load(), pilot, fitted.options.scoring(options, delta=delta))
+    if constants is None:
         groups = infer_groups(inputs.data, fitted.auxiliary, fitted.known)
         seen = Scored(inputs.target, *groups, inputs.predictions)
-        constants = PopulationConstants.of(fitted, seen, delta=delta) if constants is None else constants
+        constants = PopulationConstants.of(fitted, seen, delta=delta)
     # the first people, and one for each column that misses values: the types of a data frame depend on that
     holes = [column.is_null().index(True).as_py() for column in pilot.columns]
     rows = sorted({*range(min(len(pilot), _EXAMPLE)), *(row for row in holes if row >= 0)})

@@ -10,19 +10,9 @@ from typing import Any
 import pyarrow as pa
 
 from fairfox.errors import require
-from fairfox.streaming.batches import (
-    BATCH_ROWS,
-    PILOT,
-    BatchScorer,
-    Job,
-    columns_of,
-    group_names,
-    job_for,
-    open_test,
-    scorer_for,
-)
+from fairfox.streaming.batches import BATCH_ROWS, PILOT, BatchScorer, Job, columns_of, job_for, scorer_for
 from fairfox.streaming.sources import first_line, spread_order
-from fairfox.streaming.summary import TOTALS, add_totals, summary_numbers, totals_of
+from fairfox.streaming.summary import TOTALS, summarise, totals_of
 from fairfox.streaming.workers import PartResult, PartTask, Tick, arrived, lost, run_task, stopped_engine, unfit_workers
 
 _RETRIES = 2  # of a task that failed with an error that was not expected
@@ -51,8 +41,7 @@ def score_dask(df: Any, test: Any, model: object, **options: Any) -> Any:
 def summarise_dask(scores: Any, test: Any) -> dict[str, Any]:
     """Return the counts, shares, means and quantiles of a DataFrame that `score_dask` returned."""
     dask = require("dask", extra="dask", why="to sum up a Dask DataFrame")
-    found = dask.compute(*(dask.delayed(_totals)(part) for part in scores.to_delayed()))
-    return summary_numbers(add_totals(found), group_names(open_test(test)[0]))
+    return summarise(dask.compute(*(dask.delayed(_totals)(part) for part in scores.to_delayed())), test)
 
 
 def _read_pilot(df: Any) -> pa.Table:

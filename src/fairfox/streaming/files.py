@@ -14,9 +14,8 @@ from datetime import timedelta
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from socket import gethostname
 from time import monotonic
-from typing import IO, Any, Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,6 +23,7 @@ import torch
 
 from fairfox.data.files import file_sha256, written_whole
 from fairfox.errors import DataError, FileError, OptionError, installed_versions
+from fairfox.fairtests.fitted import FittedTest
 from fairfox.report.text import strict_json
 from fairfox.streaming.batches import (
     PILOT,
@@ -50,7 +50,6 @@ from fairfox.streaming.workers import PartRecord, PartResult, PartTask, Tick, ru
 Engine = Literal["files", "spark", "dask"]
 Progress = Callable[[str, float], None]  # called with what is done, and which fraction of the whole that is
 MANIFEST, SUMMARY, SCORES = "manifest.json", "summary.json", "scores.parquet"
-_LOCK = ".lock"  # names the process that writes
 _FORMAT = 2  # of manifest.json
 _IDENTITY = ("file", "size", "stamp", "row_groups", "first_row", "rows")  # of the people of a part
 _MOST = 3  # failures that a message names one by one
@@ -111,7 +110,7 @@ def score_files(
         "version of fairfox": installed_versions("fairfox")["fairfox"],
     }
     before = None if overwrite else _resumable(folder, settings)
-    pilot = read_pilot(people, columns_of(fitted), fitted.encoding.columns, PILOT, partial(check_table, fitted))
+    pilot = read_pilot(people, columns_of(fitted), PILOT, partial(check_table, fitted))
     constants = None if before is None else PopulationConstants.from_json(before.constants)
     job = prepare_job((fitted, content), model, pilot, delta=delta, constants=constants, options=read_as, device=device)
     manifest = (before or Manifest(settings, asdict(job.constants))).planned(people, folder, failed)
@@ -122,23 +121,28 @@ def score_files(
         tick = _meter(sum(p.rows for p in people), sum(task.people.rows for task in tasks), progress)
         results = _run(job, tasks, engine, worker_count(workers, device), tick)
         manifest = _finish(folder, manifest, results, records, failed)
-        totals = add_totals(pa.table(records[part["name"]].totals, schema=TOTALS) for part in manifest.parts)
-        more = {
-            **manifest.settings,
-            "tables": list(tables),
-            "pilot_rows": job.constants.people,
-            "parts": len(records),
-            "seconds": round(monotonic() - started, 3),
-            "seconds_of_workers": {
-                name: sum(round(record.seconds[name], 3) for record in records.values())
-                for name in ("read", "score", "write")
-            },
-        }
-        summary = summary_of(totals, fitted, job.constants, more)
-        with _writing_to(folder):
-            with written_whole(folder / SUMMARY) as path:
-                path.write_text(strict_json(summary), encoding="utf-8")
-            manifest.write(folder)
+        numbers = {"pilot_rows": job.constants.people, "seconds": round(monotonic() - started, 3)}
+        more = {**manifest.settings, "tables": list(tables), **numbers}
+        return _summarise(folder, manifest, [records[part["name"]] for part in manifest.parts], fitted, job, more)
+
+
+def _summarise(
+    folder: Path,
+    manifest: Manifest,
+    records: Sequence[PartRecord],
+    fitted: FittedTest,
+    job: Job,
+    settings: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return the summary of a complete run, which is written with the manifest."""
+    spent = {name: sum(round(record.seconds[name], 3) for record in records) for name in ("read", "score", "write")}
+    totals = add_totals(pa.table(record.totals, schema=TOTALS) for record in records)
+    more = {**settings, "parts": len(records), "seconds_of_workers": spent}
+    summary = summary_of(totals, fitted, job.constants, more)
+    with _writing_to(folder):
+        with written_whole(folder / SUMMARY) as path:
+            path.write_text(strict_json(summary), encoding="utf-8")
+        manifest.write(folder)
     return summary
 
 
@@ -302,36 +306,23 @@ def only_run_in(folder: Path) -> Iterator[None]:
     """Keep other runs out of a folder, which is made where there is none, until the end, also that of the process."""
     with _writing_to(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / _LOCK).open("a+", encoding="utf-8")
-    with file:
-        _lock(file, folder)
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {gethostname()}")
-        file.flush()
-        try:
-            yield
-        finally:
-            if os.name == "posix":  # others delete no file that is open
-                (folder / _LOCK).unlink(missing_ok=True)
-
-
-def _lock(file: IO[str], folder: Path) -> None:
     if os.name != "posix":
+        yield
         return
     import fcntl
 
+    handle = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
-        file.seek(0)
-        raise OptionError(
-            f"Another run ({file.read()}) is writing to '{folder}'; wait for it, or choose another folder"
-        ) from error
+        os.close(handle)
+        raise OptionError(f"Another run is writing to '{folder}'; wait for it, or choose another folder") from error
     except OSError as error:  # some file systems of networks have no locks
         _LOG.warning("'%s' cannot be locked (%s): take care that no other run writes to it", folder, error.strerror)
-    here = folder / _LOCK
-    if not (here.exists() and os.path.samestat(here.stat(), os.fstat(file.fileno()))):
-        raise OptionError(f"Another run in '{folder}' has just ended; give the same command again")
+    try:
+        yield
+    finally:
+        os.close(handle)
 
 
 # --- the manifest --------------------------------------------------------------------------------------------------

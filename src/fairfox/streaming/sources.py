@@ -246,21 +246,16 @@ def _unreadable(file: TableFile, error: BaseException) -> FileError:
 
 
 def read_pilot(
-    runs: Sequence[RowGroups],
-    columns: Sequence[str],
-    needed: Sequence[str],
-    rows: int,
-    check: Callable[[pa.Table], object],
+    runs: Sequence[RowGroups], columns: Sequence[str], rows: int, check: Callable[[pa.Table], object]
 ) -> pa.Table:
     """Return people from across all row groups, everyone where there are no more than `rows`.
 
-    Row groups that cannot be read, lack one of the needed columns, have other types than those before them or are
-    refused by `check` are left out: scoring them will say why.
+    Row groups that cannot be read, have other types than those before them or are refused by `check` are left out:
+    scoring them will say why.
     """
     everyone = sum(run.rows for run in runs) <= rows
     share = -(-rows // min(max(len(runs), 1), _SPREAD))
     tables: dict[int, pa.Table] = {}
-    narrow: pa.Table | None = None
     fault: FairfoxError | None = None
     schema = pa.schema([])
     for n in spread_order(len(runs)):
@@ -269,9 +264,6 @@ def read_pilot(
         name = runs[n].file.name
         try:
             table = _first_people(runs[n], columns, runs[n].rows if everyone else share)
-            if not set(needed) <= set(table.column_names):
-                narrow = table
-                continue
             check(table)
             schema = pa.unify_schemas([schema, table.schema], promote_options="permissive")
             tables[n] = table
@@ -279,11 +271,9 @@ def read_pilot(
             fault = fault or (error if name in str(error) else type(error)(f"'{name}': {error}"))
         except pa.ArrowException as error:  # a number in one file and a text in another
             fault = fault or FileError(f"'{name}': {first_line(error)}")
-    if tables:
-        return pa.concat_tables([tables[n] for n in sorted(tables)], promote_options="permissive")
-    if narrow is not None:
-        return narrow
-    raise fault or FileError("The tables have column names and no rows; give at least one row per individual")
+    if not tables:
+        raise fault or FileError("The tables have column names and no rows; give at least one row per individual")
+    return pa.concat_tables([tables[n] for n in sorted(tables)], promote_options="permissive")
 
 
 def spread_order(count: int) -> list[int]:

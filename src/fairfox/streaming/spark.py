@@ -16,17 +16,8 @@ from uuid import uuid4
 import pyarrow as pa
 
 from fairfox.errors import FileError, require
-from fairfox.streaming.batches import (
-    PILOT,
-    BatchScorer,
-    Job,
-    columns_of,
-    group_names,
-    job_for,
-    open_test,
-    scorer_for,
-)
-from fairfox.streaming.summary import TOTALS, add_totals, summary_numbers, totals_of
+from fairfox.streaming.batches import PILOT, BatchScorer, Job, columns_of, job_for, scorer_for
+from fairfox.streaming.summary import TOTALS, add_totals, summarise, totals_of
 from fairfox.streaming.workers import PartResult, PartTask, Tick, arrived, lost, run_task, stopped_engine, unfit_workers
 
 _ROW = "__fairfox_row"
@@ -83,8 +74,7 @@ def summarise_spark(scores: Any, test: Any) -> dict[str, Any]:
     def totals(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from add_totals(totals_of(batch) for batch in batches if len(batch)).to_batches()
 
-    found = scores.mapInArrow(totals, types.from_arrow_schema(TOTALS)).toArrow()
-    return summary_numbers(add_totals([found]), group_names(open_test(test)[0]))
+    return summarise([scores.mapInArrow(totals, types.from_arrow_schema(TOTALS)).toArrow()], test)
 
 
 # --- files ---------------------------------------------------------------------------------------------------------

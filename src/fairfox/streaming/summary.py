@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, product, takewhile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from fairfox.fairtests.fitted import FittedTest
 from fairfox.fairtests.protocol import CheckedTest
 from fairfox.report.text import FORMAT, amount, people, percent
 from fairfox.statistics.diagnostics import group_warnings
-from fairfox.streaming.batches import PopulationConstants, group_names
+from fairfox.streaming.batches import PopulationConstants, group_names, open_test
 
 ACCURACY = 0.005  # of a quantile, relative to its size
 SMALLEST = 1e-9
@@ -188,6 +189,11 @@ def summary_numbers(totals: pa.Table, groups: Mapping[str, Sequence[str]]) -> di
         },
         "variables": [_variable(name, names, _where(rows, variable=name)) for name, names in groups.items()],
     }
+
+
+def summarise(totals: Iterable[pa.Table], test: str | Path | bytes | FittedTest) -> dict[str, Any]:
+    """Return the numbers of everyone, with the groups of the test that scored them."""
+    return summary_numbers(add_totals(totals), group_names(open_test(test)[0]))
 
 
 def _variable(name: str, groups: Sequence[str], rows: Rows) -> dict[str, Any]:
