@@ -135,16 +135,6 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(folder: Path, tmp_path:
     assert "cannot be written" in done.stderr
 
 
-def test_a_protected_column_that_is_misspelt_is_warned_of(folder: Path, tmp_path: Path):
-    people = pyarrow.csv.read_csv(folder / "new.csv")
-    names = ["Sex" if name == "sex" else name for name in people.column_names]
-    pq.write_table(people.rename_columns(names), tmp_path / "x.parquet")
-    done = run(folder, tmp_path / "out", "--workers", "1", table=str(tmp_path / "x.parquet"))
-    assert done.exit_code == 0, done.stderr
-    assert "Warning: 'sex' is unknown for 100 of 100 people: the most probable value" in done.stderr
-    assert len(json.loads((tmp_path / "out/summary.json").read_text())["warnings"]) == 1
-
-
 def test_parquet_is_streamed_to_the_scores_of_the_same_people_in_memory(folder: Path, tmp_path: Path):
     assert run(folder, tmp_path / "memory").exit_code == 0
     people = pyarrow.csv.read_csv(folder / "new.csv")
@@ -163,24 +153,9 @@ def test_parquet_is_streamed_to_the_scores_of_the_same_people_in_memory(folder: 
     assert found["score"].to_pylist() == pytest.approx(expected["score"].to_pylist(), abs=1e-12)
     assert found["flag"].equals(expected["flag"])
     assert len(list((tmp_path / "out/scores.parquet").iterdir())) == 3  # 40 and 20 people of a, 40 of b
-    whole = run(folder, tmp_path / "whole", "--engine", "memory", table=str(tmp_path / "in/a.parquet"))
-    assert whole.exit_code == 0, whole.stderr
-    assert pq.read_table(tmp_path / "whole/scores.parquet")["score"].equals(expected["score"].slice(0, 60))
     again = run(folder, tmp_path / "out", "--delta", "0.5", table=str(tmp_path / "in"))
     assert (again.exit_code, len(again.stderr.splitlines())) == (2, 1)
     assert "holds scores with another delta" in again.stderr
-
-
-def test_a_damaged_parquet_file_is_named_once_the_others_are_done(folder: Path, tmp_path: Path):
-    (tmp_path / "in").mkdir()
-    for name in ("a", "b"):
-        pq.write_table(pyarrow.csv.read_csv(folder / "new.csv"), tmp_path / "in" / f"{name}.parquet")
-    path = tmp_path / "in/a.parquet"
-    path.write_bytes(path.read_bytes()[:-9])
-    done = run(folder, tmp_path / "out", "--workers", "1", table=str(tmp_path / "in"))
-    assert (done.exit_code, len(done.stderr.splitlines())) == (2, 1)
-    assert f"'{path}' cannot be read and may be damaged" in done.stderr
-    assert pq.read_table(tmp_path / "out/scores.parquet").num_rows == 100
 
 
 @pytest.mark.parametrize(
@@ -189,6 +164,7 @@ def test_a_damaged_parquet_file_is_named_once_the_others_are_done(folder: Path, 
         (["--workers", "2"], "--workers is for Parquet"),
         (["--overwrite"], "--overwrite is for Parquet"),
         (["--engine", "dask"], "new.csv' is no Parquet"),
+        (["other.csv"], "is no Parquet; give one table of another kind at a time"),
     ],
 )
 def test_what_is_for_parquet_alone_is_refused_for_other_tables(
@@ -198,10 +174,3 @@ def test_what_is_for_parquet_alone_is_refused_for_other_tables(
     assert (done.exit_code, len(done.stderr.splitlines())) == (2, 1)
     assert message in done.stderr
     assert not (tmp_path / "out").exists()
-
-
-def test_two_tables_of_another_kind_are_refused(folder: Path, tmp_path: Path):
-    given = [str(folder / name) for name in ("test.fox", "model.py:predict", "new.csv", "new.csv")]
-    done = CliRunner().invoke(cli, ["score", *given, "-o", str(tmp_path / "out")])
-    assert done.exit_code == 2
-    assert "is no Parquet; give one table of another kind at a time" in done.stderr

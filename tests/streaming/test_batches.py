@@ -163,14 +163,14 @@ def test_the_example_has_somebody_for_every_column_that_misses_values(tmp_path: 
     assert example["sex"].to_pylist()[-1] is None
 
 
-def test_a_test_comes_as_a_file_as_bytes_or_fitted(tmp_path: Path):
+def test_a_test_comes_as_a_file_or_fitted(tmp_path: Path):
     fitted = fitted_on(lending(60), protected="sex", columns=COLUMNS, refits=1)
     save_test(fitted, tmp_path / "test.fox")
     (tmp_path / "model.py").write_text(MODEL)
     source = ModelSource(str(tmp_path / "model.py:predict"))
     jobs = [
         job_for(test, source.spec, lambda columns: lending(20).select(["sex", *COLUMNS]), dumps=pickle.dumps)
-        for test in (fitted, to_bytes(fitted), tmp_path / "test.fox")
+        for test in (fitted, tmp_path / "test.fox")
     ]
     assert len({job.digest for job in jobs}) == 1
     with pytest.raises(DataError, match="no rows"):

@@ -170,13 +170,9 @@ def check_table(fitted: FittedTest, table: pa.Table) -> None:
     replace(fitted.encoding.for_table(frame), weights=None).encode(frame)  # weights may be 0 for all of some people
 
 
-def open_test(test: str | Path | bytes | FittedTest) -> tuple[FittedTest, bytes]:
-    """Return a fitted test and the content of its file, from either of them or the file's path."""
-    if isinstance(test, FittedTest):
-        return test, to_bytes(test)
-    if isinstance(test, bytes):
-        return from_bytes(test), test
-    return load_test(test), Path(test).read_bytes()
+def open_test(test: str | Path | FittedTest) -> tuple[FittedTest, bytes]:
+    """Return a fitted test and the content of its file, from the test or the file's path."""
+    return (test, to_bytes(test)) if isinstance(test, FittedTest) else (load_test(test), Path(test).read_bytes())
 
 
 def prepare_job(
@@ -217,7 +213,7 @@ def prepare_job(
 
 
 def job_for(
-    test: str | Path | bytes | FittedTest,
+    test: str | Path | FittedTest,
     model: object,
     read_pilot: Callable[[tuple[str, ...]], pa.Table],
     *,
@@ -230,7 +226,7 @@ def job_for(
     """Return the job of scoring people that an engine has as a DataFrame.
 
     Args:
-        test: a fitted test, or the path of a file that `fairfox fit` wrote, or that file's content.
+        test: a fitted test, or the path of a file that `fairfox fit` wrote.
         model: what `fairfox score` takes (a file goes to the workers with the job), or a model that pickles.
         read_pilot: reads some people: those of these columns that the table has.
         dumps: pickles a model, also one of a notebook, as the engine's workers read it.

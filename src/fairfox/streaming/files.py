@@ -211,10 +211,16 @@ def _meter(people: int, left: int, progress: Progress | None) -> Tick:
 def _resumable(folder: Path, settings: Mapping[str, Any]) -> Manifest | None:
     """Return the manifest of a run to resume; None for a new one. Refuses a folder that holds something else."""
     manifest = read_manifest(folder)
-    if manifest is None and (folder / SCORES).exists():
-        raise OptionError(f"'{folder / SCORES}' is there already, and not from a run that can be resumed; {_ANEW}")
-    if manifest is not None:
-        manifest.check_same(settings, folder)
+    if manifest is None:
+        if (folder / SCORES).exists():
+            raise OptionError(f"'{folder / SCORES}' is there already, and not from a run that can be resumed; {_ANEW}")
+        return None
+    before = manifest.settings
+    changed = [name for name in {**before, **settings} if before.get(name) != settings.get(name)]
+    if changed:
+        was, now = (_shown(each.get(changed[0])) for each in (before, settings))
+        more = f" (and {len(changed) - 1} more)" if len(changed) > 1 else ""
+        raise OptionError(f"'{folder}' holds scores with another {changed[0]}{more}: {was} there, {now} now; {_ANEW}")
     return manifest
 
 
@@ -349,15 +355,6 @@ class Manifest:
         fields = {"format": _FORMAT, "kind": "score", "complete": self.complete, "rows": rows, **vars(self)}
         with written_whole(folder / MANIFEST) as path:
             path.write_text(strict_json(fields), encoding="utf-8")
-
-    def check_same(self, settings: Mapping[str, Any], folder: Path) -> None:
-        """Refuse other settings than those of the manifest, and say which differ."""
-        changed = [name for name in {**self.settings, **settings} if self.settings.get(name) != settings.get(name)]
-        if changed:
-            name = changed[0]
-            was, now = (_shown(each.get(name)) for each in (self.settings, settings))
-            more = f" (and {len(changed) - 1} more)" if len(changed) > 1 else ""
-            raise OptionError(f"'{folder}' holds scores with another {name}{more}: {was} there, {now} now; {_ANEW}")
 
     def planned(self, people: Sequence[RowGroups], folder: Path, failed: Mapping[str, str]) -> Manifest:
         """Return the manifest with parts for all people: those that it has keep their names, new ones follow.

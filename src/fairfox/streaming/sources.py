@@ -370,13 +370,8 @@ class ModelSource:
 
     def shipped(self) -> ModelSource:
         """Return the same with the file's content beside its name, where it names one file."""
-        path = self._file
-        return self if self.content is not None or path is None else replace(self, content=path.read_bytes())
-
-    @property
-    def _file(self) -> Path | None:
-        """The model's file, or the Python file of `file.py:function`; None for anything else."""
-        return None if is_url(self.spec) or self.pickled is not None else file_of(self.spec)[0]
+        path = file_of(self.spec)[0] if self.content is None and self.pickled is None else None
+        return self if path is None else replace(self, content=path.read_bytes())
 
     @property
     def identity(self) -> dict[str, str]:
@@ -384,12 +379,10 @@ class ModelSource:
 
         What a module imports is not in its hash.
         """
-        path = self._file
-        if self.pickled is None and self.content is None and path is None:
-            digest = hash_of(self.spec)
-            return {"name": self.spec} | ({} if digest is None else {"sha256": digest})
-        content = self.pickled or self.content or (b"" if path is None else path.read_bytes())
-        return {"name": Path(self.spec).name, "sha256": sha256(content).hexdigest()}
+        content = self.pickled or self.content
+        digest = hash_of(self.spec) if content is None else sha256(content).hexdigest()
+        is_file = content is not None or file_of(self.spec)[0] is not None
+        return {"name": Path(self.spec).name if is_file else self.spec} | ({} if digest is None else {"sha256": digest})
 
     def load(self) -> object:
         """Return the model."""
@@ -419,10 +412,12 @@ def file_of(spec: str) -> tuple[Path | None, str]:
 
 
 def hash_of(spec: str) -> str | None:
-    """Return a hash of the folder or module that is named; None for URLs, and modules without a file of their own."""
+    """Return a hash of the file, folder or module that is named; None for URLs, and modules without a file."""
     if is_url(spec):
         return None
-    folder = Path(spec)
+    path, folder = file_of(spec)[0], Path(spec)
+    if path is not None:
+        return file_sha256(path)
     if folder.is_dir():
         files = sorted(path for path in folder.rglob("*") if path.is_file())
         lines = [f"{path.relative_to(folder).as_posix()}:{file_sha256(path)}" for path in files]

@@ -191,7 +191,7 @@ def summary_numbers(totals: pa.Table, groups: Mapping[str, Sequence[str]]) -> di
     }
 
 
-def summarise(totals: Iterable[pa.Table], test: str | Path | bytes | FittedTest) -> dict[str, Any]:
+def summarise(totals: Iterable[pa.Table], test: str | Path | FittedTest) -> dict[str, Any]:
     """Return the numbers of everyone, with the groups of the test that scored them."""
     return summary_numbers(add_totals(totals), group_names(open_test(test)[0]))
 
