@@ -80,8 +80,8 @@ def score(test: Path, model: str, tables: tuple[str, ...], *, out: Path, trust_m
             raise OptionError(
                 f"--{next(iter(streamed)).replace('_', '-')} is for Parquet that is streamed; leave it out"
             )
-        found = find_model(model, trust=trust_model, endpoint=endpoint)
-        _score_table(test, found, model, tables[0], out, delta, read_as)
+        loaded = find_model(model, trust=trust_model, endpoint=endpoint)
+        _score_table(test, loaded, model, tables[0], out, delta, read_as)
         return
     from fairfox.models.http import is_url
     from fairfox.streaming.sources import ModelSource

@@ -47,7 +47,7 @@ BATCH_ROWS = 16_384  # people at a time: enough for tree ensembles to be quick, 
 GPU_ROWS = 262_144
 _ON_GPU = 1 << 30  # bytes there for people's features, at most
 _EXAMPLE = 50  # people that go with a job, so that every worker hands models the same kind of table
-_Record = TypeVar("_Record", "Scored", Measurement)
+_Record = TypeVar("_Record", "Encoded", Measurement)
 _MODEL = ("positive", "output", "returns", "kind")  # options that say how the model is read
 
 
@@ -55,8 +55,8 @@ _MODEL = ("positive", "output", "returns", "kind")  # options that say how the m
 
 
 @dataclass(frozen=True)
-class Scored:
-    """A model and people as a fitted test sees them."""
+class Encoded:
+    """A model and people as a fitted test reads them."""
 
     target: TargetModel
     people: Dataset  # with the most probable group of those whose own is unknown
@@ -66,8 +66,8 @@ class Scored:
     def measured(self, fitted: FittedTest, *, step: float | None, shares: Sequence[float] | None) -> Measurement:
         """Return what the test measures, with the population's step and alignment shares."""
         name = measured_name(fitted.options)
-        found = fitted.measure_one(name, self.target, self.people, predictions=self.predictions, step=step)
-        return found if shares is None else found.scaled(shares, self.people)
+        measured = fitted.measure_one(name, self.target, self.people, predictions=self.predictions, step=step)
+        return measured if shares is None else measured.scaled(shares, self.people)
 
 
 @dataclass(frozen=True)
@@ -83,23 +83,23 @@ class PopulationConstants:
     step: float | None = None  # of finite differences; None for models with gradients, and tests that need none
 
     @classmethod
-    def of(cls, fitted: FittedTest, seen: Scored, *, delta: float | None = None) -> Self:
+    def of(cls, fitted: FittedTest, encoded: Encoded, *, delta: float | None = None) -> Self:
         """Return the constants of the people of a pilot; with the delta that is given, if any."""
         shares = step = None
         if fitted.options.info.aligned:
-            shares = tuple(share.value for share in fitted.alignment(seen.target, seen.people))
-        if isinstance(fitted.test, SteppedTest) and not seen.target.differentiable:
-            step = suited_step(seen.target, seen.people.x)
-        main = seen.measured(fitted, step=step, shares=shares)
-        each = [main.of_variable(v, seen.people) for v in range(len(seen.people.protected))]
-        output = getattr(seen.target, "output", None)
+            shares = tuple(share.value for share in fitted.alignment(encoded.target, encoded.people))
+        if isinstance(fitted.test, SteppedTest) and not encoded.target.differentiable:
+            step = suited_step(encoded.target, encoded.people.x)
+        main = encoded.measured(fitted, step=step, shares=shares)
+        each = [main.of_variable(v, encoded.people) for v in range(len(encoded.people.protected))]
+        output = getattr(encoded.target, "output", None)
         return cls(
-            delta=delta_for(fitted.options, seen.predictions, seen.target.unit) if delta is None else delta,
-            unit=score_unit(fitted.options, seen.target.unit),
+            delta=delta_for(fitted.options, encoded.predictions, encoded.target.unit) if delta is None else delta,
+            unit=score_unit(fitted.options, encoded.target.unit),
             output=None if output is None else asdict(output),
             common=tuple(common_variance(measured.refits.cpu()) for measured in (main, *each)),
             shares=shares,
-            people=len(seen.people),
+            people=len(encoded.people),
             step=step,
         )
 
@@ -201,8 +201,8 @@ def prepare_job(
     inputs = Inputs.scored(fitted, source.load(), pilot, fitted.options.scoring(options, delta=delta))
     if constants is None:
         groups = infer_groups(inputs.data, fitted.auxiliary, fitted.known)
-        seen = Scored(inputs.target, *groups, inputs.predictions)
-        constants = PopulationConstants.of(fitted, seen, delta=delta)
+        encoded = Encoded(inputs.target, *groups, inputs.predictions)
+        constants = PopulationConstants.of(fitted, encoded, delta=delta)
     # the first people, and one for each column that misses values: the types of a data frame depend on that
     holes = [column.is_null().index(True).as_py() for column in pilot.columns]
     rows = sorted({*range(min(len(pilot), _EXAMPLE)), *(row for row in holes if row >= 0)})
@@ -315,29 +315,29 @@ class BatchScorer:
         else:
             ids = pa.array(np.arange(len(table))) if row_numbers is None else row_numbers
         with self._one_at_a_time:
-            seen = self._see(table)
-            measured = seen.measured(self.fitted, step=self.constants.step, shares=self.constants.shares)
+            encoded = self._encode(table)
+            measured = encoded.measured(self.fitted, step=self.constants.step, shares=self.constants.shares)
         if self.device != "cpu":  # features stay, as nothing needs them any more
-            seen = _on_cpu(replace(seen, people=replace(seen.people, c=seen.people.c.cpu())))
+            encoded = _on_cpu(replace(encoded, people=replace(encoded.people, c=encoded.people.c.cpu())))
             measured = _on_cpu(measured)
-        columns = {"row_id": ids, **self._columns(table, seen, measured)}
+        columns = {"row_id": ids, **self._columns(table, encoded, measured)}
         if not coded:
             columns = {n: c.dictionary_decode() if pa.types.is_dictionary(c.type) else c for n, c in columns.items()}
         return pa.RecordBatch.from_pydict(columns)
 
-    def _see(self, table: pa.Table) -> Scored:
+    def _encode(self, table: pa.Table) -> Encoded:
         frame = load_table(table)
         check_columns(self.encoding, None, frame)
         data = self.encoding.encode(frame, device=self.device)
         data = data if self.device == "cpu" else replace(data, c=data.c.to(self.device))
         predictions = check_predictions(predict(self.target, data.x, batch_size=self.batch_rows), self.target.unit)
-        return Scored(self.target, *infer_groups(data, self.fitted.auxiliary, self.fitted.known), predictions)
+        return Encoded(self.target, *infer_groups(data, self.fitted.auxiliary, self.fitted.known), predictions)
 
-    def _columns(self, table: pa.Table, seen: Scored, measured: Measurement) -> dict[str, pa.Array]:
+    def _columns(self, table: pa.Table, encoded: Encoded, measured: Measurement) -> dict[str, pa.Array]:
         """Return the columns of the worst case over all protected variables, then those of each."""
         variables, common = range(len(self.protected)), self.constants.common
-        each = [measured] if len(variables) == 1 else [measured.of_variable(v, seen.people) for v in variables]
-        towards = [self._towards(v, seen.people, own) for v, own in enumerate(each)]
+        each = [measured] if len(variables) == 1 else [measured.of_variable(v, encoded.people) for v in variables]
+        towards = [self._towards(v, encoded.people, own) for v, own in enumerate(each)]
         away, worst = measured.abstained.numpy(), measured.variable.numpy()
         numbers = self._numbers(measured, common[0])
         if len(variables) > 1:
@@ -349,20 +349,20 @@ class BatchScorer:
                 [p.name for p in self.protected], worst, away if measured.contrasts else np.ones_like(away)
             ),
             "towards": towards[0] if len(variables) == 1 else attained,
-            "prediction": pa.array(seen.predictions.double().numpy()),
+            "prediction": pa.array(encoded.predictions.double().numpy()),
             **({} if self.weights is None else {"weight": weights_of(table, self.weights)}),
-            "group_inferred": pa.array(seen.inferred.any(1).numpy()),
+            "group_inferred": pa.array(encoded.inferred.any(1).numpy()),
             "abstained": pa.array(away),
             "reason": pa.array(measured.reasons, pa.string()),
         }
         for v, p in enumerate(self.protected):
-            own, ranges = seen.people.c[:, v], self.ranges[v]
+            own, ranges = encoded.people.c[:, v], self.ranges[v]
             codes = (torch.where(own.isnan(), -1.0, own).long() if ranges is None else ranges.assign(own)).numpy()
             more = {f"group[{p.name}]": _words(p.levels if ranges is None else ranges.names, codes, codes < 0)}
             if len(variables) > 1 or len(p.levels) != 2:
                 mine = numbers if len(variables) == 1 else self._numbers(each[v], common[1 + v])
                 more |= {f"{name}[{p.name}]": mine[name] for name in ("score", "signed", "flag", "confident")}
-                more[f"inferred[{p.name}]"] = pa.array(seen.inferred[:, v].numpy())
+                more[f"inferred[{p.name}]"] = pa.array(encoded.inferred[:, v].numpy())
                 more[f"towards[{p.name}]"] = towards[v]
                 words, gone = contrast_words(each[v], p, self.spreads[v]), each[v].abstained.numpy()
                 for word, values in zip(words, contrast_effects(each[v], p, own).unbind(1), strict=True):

@@ -191,9 +191,9 @@ def split_tables(files: Sequence[TableFile], part_rows: int) -> tuple[list[RowGr
         return [] if RECORD in (footer.metadata or {}) else list(_runs(file, rows, part_rows))
 
     with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
-        found = list(zip(files, pool.map(runs_of, files), strict=True))
-    runs = [run for _, each in found if not isinstance(each, FileError) for run in each]
-    return runs, {file.name: str(each) for file, each in found if isinstance(each, FileError)}
+        opened = list(zip(files, pool.map(runs_of, files), strict=True))
+    runs = [run for _, each in opened if not isinstance(each, FileError) for run in each]
+    return runs, {file.name: str(each) for file, each in opened if isinstance(each, FileError)}
 
 
 def _runs(file: TableFile, row_counts: Sequence[int], part_rows: int) -> Iterator[RowGroups]:
@@ -404,8 +404,8 @@ def file_of(spec: str) -> tuple[Path | None, str]:
     if Path(spec).is_file():
         return Path(spec), ""
     for ending, mark in ((".onnx", "#"), (".py", ":")):
-        stem, found, rest = spec.partition(ending + mark)
-        if found:
+        stem, separator, rest = spec.partition(ending + mark)
+        if separator:
             path = Path(stem + ending)
             return (path if path.is_file() else None), mark + rest
     return None, ""

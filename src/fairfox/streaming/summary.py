@@ -55,22 +55,22 @@ def totals_of(scores: pa.RecordBatch) -> pa.Table:
     weight = _floats(scores["weight"]) if "weight" in names else np.ones(len(scores))
     sums = _sums(scores, "", weight)
     keys = {"variable": scores["variable"], "reason": scores["reason"]}
-    found = [
+    tables = [
         _grouped(keys, sums, of="everyone"),
         *(_histogram(scores, name, weight) for name in ("score", "prediction")),
     ]
     for name in names:
         if name.startswith("group["):
-            found += _totals_of_variable(scores, name[len("group[") : -1], weight, sums)
-    return pa.concat_tables([TOTALS.empty_table(), *found], promote_options="default")
+            tables += _totals_of_variable(scores, name[len("group[") : -1], weight, sums)
+    return pa.concat_tables([TOTALS.empty_table(), *tables], promote_options="default")
 
 
 def add_totals(totals: Iterable[pa.Table]) -> pa.Table:
     """Return the totals of everyone, from those of disjoint people, added in order."""
     table = pa.concat_tables([TOTALS.empty_table(), *totals])
     sums = [name for name in TOTALS.names if name not in _KEYS]
-    found = table.group_by(list(_KEYS), use_threads=False).aggregate([(name, "sum", _NONE_IS_0) for name in sums])
-    return pa.table([found[f"{name}_sum" if name in sums else name] for name in TOTALS.names], schema=TOTALS)
+    summed = table.group_by(list(_KEYS), use_threads=False).aggregate([(name, "sum", _NONE_IS_0) for name in sums])
+    return pa.table([summed[f"{name}_sum" if name in sums else name] for name in TOTALS.names], schema=TOTALS)
 
 
 def _totals_of_variable(
@@ -143,10 +143,10 @@ def _grouped(keys: Mapping[str, pa.Array], sums: Mapping[str, np.ndarray], **sam
         names.append(words)
     groups = list(product(*names))
     there = np.bincount(codes, minlength=len(groups)).nonzero()[0]
-    found: dict[str, Any] = {name: [text] * len(there) for name, text in same.items()}
-    found |= {name: [groups[n][k] for n in there] for k, name in enumerate(keys)}
-    found |= {name: np.bincount(codes, values, len(groups))[there] for name, values in sums.items()}
-    return pa.table({name: pa.array(values).cast(TOTALS.field(name).type) for name, values in found.items()})
+    columns: dict[str, Any] = {name: [text] * len(there) for name, text in same.items()}
+    columns |= {name: [groups[n][k] for n in there] for k, name in enumerate(keys)}
+    columns |= {name: np.bincount(codes, values, len(groups))[there] for name, values in sums.items()}
+    return pa.table({name: pa.array(values).cast(TOTALS.field(name).type) for name, values in columns.items()})
 
 
 # --- numbers -------------------------------------------------------------------------------------------------------
