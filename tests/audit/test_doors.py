@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,46 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 
 import fairfox
+from fairfox.cli.main import cli
 from fairfox.errors import FairfoxError
+from fairfox.fairtests.fitted import FittedTest
+from fairfox.report.text import strict_json
+from fairfox.streaming.files import score_files
+from fairfox.streaming.sources import ModelSource
+from fairfox.streaming.summary import ACCURACY
+from tests.schemas import assert_valid_summary
 
 SAME = ["score", "signed", "lower", "upper", "flag", "confident", "towards", "variable", "abstained", "group_inferred"]
+COLUMNS = ["income", "debt", "job"]
+CODE = '''
+import numpy as np
+
+def rule(table):
+    """Return the probability of a loan."""
+    income, debt, clerk = (np.asarray(table[name]) for name in ("income", "debt", "job"))
+    return 1 / (1 + np.exp(-(income - 43 - debt + 3 * (clerk == "clerk")) / 6))
+
+def over(table):
+    """Return probabilities that are a rounding error above 1."""
+    return np.where(np.asarray(table["income"]) > 40, 1 + 1e-7, 0.5)
+
+def late(table):
+    """Return a probability for everyone of the first thousand, and then none."""
+    return np.where(np.asarray(table["number"]) > 1000, 1.5, 0.5)
+
+def hole(table):
+    """Return no number for everyone."""
+    return np.full(len(table["income"]), np.nan)
+
+def worth(table):
+    """Return an amount of money."""
+    return 1000.0 * np.asarray(table["income"])
+'''
+MODELS: dict[str, Any] = {}
+exec(CODE, MODELS)  # the stream reads the same functions from a file
 
 
 def people(count: int, seed: int) -> pd.DataFrame:
@@ -30,59 +66,71 @@ def people(count: int, seed: int) -> pd.DataFrame:
             "debt": np.exp(rng.normal(size=count) - 0.3 * sex),
             "job": np.where(rng.random(count) < 0.3 + 0.4 * sex, "clerk", "smith"),
             "weight": rng.uniform(0.5, 2.0, count),
+            "number": np.arange(count),
         }
     )
 
 
 REFERENCE, PEOPLE = people(400, 0), people(150, 1)
-COLUMNS = ["income", "debt", "job"]
-
-
-def rule(table: Any) -> np.ndarray:
-    """Return the probability of a loan."""
-    wanted = np.asarray(table["income"]) - 43 - np.asarray(table["debt"]) + 3 * (np.asarray(table["job"]) == "clerk")
-    return 1 / (1 + np.exp(-wanted / 6))
-
-
-def unknown_sex(table: pd.DataFrame) -> pd.DataFrame:
-    return table.assign(sex=[None if i % 5 == 0 else sex for i, sex in enumerate(table["sex"])])
-
-
+PEOPLE.loc[:39, "weight"] = 0.0  # all of the first batch of the stream
+MANY = pd.concat([PEOPLE] * 10, ignore_index=True).assign(number=np.arange(1500))
+UNKNOWN = PEOPLE.assign(sex=[None if i % 5 == 0 else sex for i, sex in enumerate(PEOPLE["sex"])])
 KINDS: dict[str, dict[str, Any]] = {
     "two groups": {"protected": "sex"},
+    "unknown values": {"protected": "sex"},
+    "a column that is not there": {"protected": "sex"},
     "many classes": {"protected": "race"},
     "every class with every other": {"protected": "race", "options": {"contrasts": "all"}},
     "a number": {"protected": "age"},
-    "several variables": {"protected": ["sex", "age"]},
+    "several variables": {"protected": ["sex", "age"], "weights": "weight"},
+    "groups of two variables": {"protected": ["sex", "race"], "options": {"intersections": True, "merge_rare": 0.12}},
     "weights": {"protected": "sex", "weights": "weight"},
     "given": {"protected": "sex", "given": "debt"},
     "aligned": {"protected": "sex", "test": "rank/a"},
+    "several aligned": {"protected": ["sex", "race"], "test": "rank/a"},
     "gradients": {"protected": "sex", "test": "faux+ng"},
+    "gradients and a step": {"protected": "sex", "test": "faux+ng/s"},
+    "networks": {"protected": "sex", "test": "move"},
+    "without a direction": {"protected": "sex", "test": "fta"},
+    "one refit": {"protected": "race", "options": {"refits": 1}},
+    "values": {"protected": "sex"},
+    "log-odds": {"protected": "sex", "options": {"output": "logit", "returns": "probability"}},
 }
+TABLES = {"unknown values": UNKNOWN, "a column that is not there": PEOPLE.drop(columns="sex")}
 
 
-def by_stream(folder: Path, table: pd.DataFrame, test: Any, **options: Any) -> tuple[pa.Table, dict[str, Any]]:
-    """Return the scores and the summary of a stream over the people in two batches."""
-    from fairfox.streaming.files import score_files
+def by_stream(
+    folder: Path, test: FittedTest, model: str, table: pd.DataFrame, **given: Any
+) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Return the scores and the summary of a stream over people in two parts and more batches."""
+    (folder / "models.py").write_text(CODE)
+    fairfox.save_test(test, folder / "test.fox")
+    half = len(table) // 2
+    for name, rows in (("a", table[:half]), ("b", table[half:])):
+        rows.to_parquet(folder / f"{name}.parquet", row_group_size=40)
+    source, tables = ModelSource(f"{folder}/models.py:{model}"), [f"{folder}/*.parquet"]
+    summary = score_files(folder / "test.fox", source, tables, folder / "out", workers=1, part_rows=60, **given)
+    found = pq.read_table(folder / "out/scores.parquet")
+    return found.to_pandas(types_mapper={pa.bool_(): pd.BooleanDtype()}.get), summary
 
-    source = folder / "people.parquet"
-    table.to_parquet(source, row_group_size=100)
-    summary = score_files(test, rule, [source], folder / "scores", **options)
-    parts = sorted((folder / "scores").glob("*.parquet"))
-    return pa.concat_tables([pq.read_table(part) for part in parts]), summary
+
+def assert_same(found: pd.DataFrame, expected: pd.DataFrame, within: float = 1e-9) -> None:
+    more = [name for name in expected.columns if "[" in name and name in found.columns]
+    for name in [*SAME, *more]:
+        pd.testing.assert_series_equal(
+            found[name], expected[name], rtol=within, atol=within, check_dtype=False, check_names=False
+        )
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "unknown values"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_three_doors_agree(kind: str, tmp_path: Path):
-    given = {"columns": COLUMNS, **KINDS.get(kind, {"protected": "sex"})}
+    given = {"columns": COLUMNS, **KINDS[kind]}
     more = {"refits": 3, **given.pop("options", {})}
-    table = unknown_sex(PEOPLE) if kind == "unknown values" else PEOPLE
-    audited = fairfox.audit(rule, table, reference=REFERENCE, **given, options=more)
+    table, name = TABLES.get(kind, PEOPLE), "worth" if kind == "values" else "rule"
+    audited = fairfox.audit(MODELS[name], table, reference=REFERENCE, **given, options=more)
     test = fairfox.fit(REFERENCE, **given, options=more)
-    scored = fairfox.score(test, rule, table)
-    expected, found = audited.to_pandas(), scored.to_pandas()
-    for name in SAME:
-        pd.testing.assert_series_equal(found[name], expected[name], rtol=1e-9, atol=1e-9)
+    scored = fairfox.score(test, MODELS[name], table)
+    assert_same(scored.to_pandas(), audited.to_pandas())
     assert scored.warnings == audited.warnings
     assert scored.verdict == audited.verdict
     for one, other in zip(scored.findings, audited.findings, strict=True):
@@ -90,39 +138,94 @@ def test_the_three_doors_agree(kind: str, tmp_path: Path):
         assert [group.name for group in one.groups] == [group.name for group in other.groups]
     assert {**scored.settings, "seconds": 0} == {**audited.settings, "seconds": 0}
 
+    frame, summary = by_stream(tmp_path, test, name, table)
+    # networks of 32-bit numbers round by the size of what they are given
+    assert_same(frame, audited.to_pandas(), within=1e-5 if kind == "networks" else 1e-9)
+    assert (summary["unit"], summary["delta"]) == (audited.unit, audited.delta)
+    about = [text for text in audited.warnings if text in summary["warnings"]]
+    assert summary["warnings"] == about  # those that need nobody's row
+    assert any("is unknown for" in text for text in about) == any("is unknown for" in w for w in audited.warnings)
+    assert_same_summary(summary, json.loads(audited.to_json()), within=1e-5 if kind == "networks" else 1e-9)
+    for finding in audited.findings:
+        levels = [None if level == "unknown" else level for level in finding.group]
+        assert [None if pd.isna(level) else level for level in frame[f"group[{finding.name}]"]] == levels
+    exact = audited.to_pandas()["score"].dropna().sort_values().to_numpy()
+    for share, found in summary["quantiles"]["score"].items() if "weights" not in given else ():
+        near = exact[[max(round(float(share) * len(exact)) + step, 0) for step in (-2, -1, 0)]]  # by rounding
+        assert np.isclose(found, near, rtol=ACCURACY * 1.001, atol=1e-9).any()
 
-@pytest.mark.parametrize("door", ["audit", "score"])
+
+def assert_same_summary(found: dict[str, Any], expected: dict[str, Any], within: float) -> None:
+    """Fail unless a stream's summary has the numbers of an audit's."""
+    assert_valid_summary(strict_json(found), "score")
+    assert found["counts"] == {name: count for name, count in expected["counts"].items() if name != "listed"}
+    for name in ("test", "weighted", "abstained_by_reason"):
+        assert found[name] == expected[name], name
+    for name in ("share_flagged", "share_confident", "share_abstained", "worst_case"):
+        assert found[name] == pytest.approx(expected[name], abs=within), name
+    for own, other in zip(found["variables"], expected["variables"], strict=True):
+        assert (own["counts"], own["worst"]) == (other["counts"], other["worst"])
+        assert own["mean_score"] == pytest.approx(other["mean_score"], abs=within)
+        for mine, theirs in zip(own["groups"], other["groups"], strict=True):
+            assert [mine[n] for n in ("level", "people", "inferred")] == [
+                theirs[n] for n in ("level", "people", "inferred")
+            ]
+            for name in ("mean_prediction", "mean_signed", "share_flagged", "share_confident", "towards"):
+                assert mine[name] == pytest.approx(theirs[name], abs=within), name
+
+
+def test_the_command_in_memory_is_the_same_door(tmp_path: Path):
+    test = fairfox.fit(REFERENCE, protected="sex", columns=COLUMNS, options={"refits": 2})
+    frame, _ = by_stream(tmp_path, test, "rule", PEOPLE)
+    PEOPLE.to_parquet(tmp_path / "all.parquet")
+    given = [str(tmp_path / name) for name in ("test.fox", "models.py:rule", "all.parquet")]
+    done = CliRunner().invoke(cli, ["score", *given, "--engine", "memory", "-o", str(tmp_path / "memory")])
+    assert done.exit_code == 0, done.stderr
+    assert_same(frame, pq.read_table(tmp_path / "memory/scores.parquet").to_pandas())
+
+
+@pytest.mark.parametrize("door", ["audit", "score", "stream"])
 @pytest.mark.parametrize(
-    ("model", "options", "message"),
+    ("model", "options", "table", "message"),
     [
-        (
-            lambda table: np.full(len(table), 0.5) + 1.0 * (np.arange(len(table)) > 1000),
-            {},
-            "say what the model returns",
-        ),
-        (rule, {"returns": "odds"}, "returns is 'odds'"),
-        (rule, {"fdr": 2}, "fdr is 2"),
-        (lambda table: np.full(len(table), np.nan), {}, "nan|NaN|finite"),
+        ("late", {}, MANY, "say what they are with returns="),
+        ("rule", {"returns": "odds"}, MANY, "returns is 'odds'"),
+        ("hole", {}, MANY, "NaN or infinity"),
+        ("rule", {}, MANY.drop(columns="debt"), "no column 'debt'"),
+        ("rule", {}, MANY.assign(debt="much"), "debt"),
+        ("rule", {}, MANY.assign(sex="x"), "x"),
+        ("rule", {}, MANY[:0], "no rows"),
     ],
 )
-def test_the_doors_refuse_alike(door: str, model: Any, options: dict[str, Any], message: str):
-    many = pd.concat([PEOPLE] * 10, ignore_index=True)
-    test = fairfox.fit(REFERENCE, protected="sex", columns=COLUMNS, options={"refits": 1})
-    with pytest.raises(FairfoxError, match=message):  # noqa: PT012  # one of two calls
+def test_the_doors_refuse_alike(
+    door: str, model: str, options: dict[str, Any], table: pd.DataFrame, message: str, tmp_path: Path
+):
+    given = {"protected": "sex", "columns": ["number", *COLUMNS]}
+    test = fairfox.fit(REFERENCE, **given, options={"refits": 1})
+    with pytest.raises(FairfoxError, match=message):  # noqa: PT012  # one of three calls
         if door == "audit":
-            fairfox.audit(
-                model, many, protected="sex", columns=COLUMNS, reference=REFERENCE, options={"refits": 1, **options}
-            )
+            fairfox.audit(MODELS[model], table, reference=REFERENCE, **given, options={"refits": 1, **options})
+        elif door == "score":
+            fairfox.score(test, MODELS[model], table, options=options)
         else:
-            fairfox.score(test, model, many, options=options)
+            by_stream(tmp_path, test, model, table, options=options)
 
 
-def test_a_probability_a_rounding_error_above_one_is_a_probability_at_every_door():
-    def over(table: Any) -> np.ndarray:
-        return np.where(np.asarray(table["income"]) > 40, 1 + 1e-7, 0.5)
+def test_too_few_people_to_learn_from_are_refused_by_audit_and_fit():
+    few = pd.concat([REFERENCE[REFERENCE["sex"] == "f"], REFERENCE[REFERENCE["sex"] == "m"][:3]])
+    given, message = {"protected": "sex", "columns": COLUMNS}, "'m' of 'sex' has 3 people to learn from"
+    with pytest.raises(FairfoxError, match=message):
+        fairfox.audit(MODELS["rule"], PEOPLE, reference=few, **given)
+    with pytest.raises(FairfoxError, match=message):
+        fairfox.fit(few, **given)
 
-    audited = fairfox.audit(over, PEOPLE, protected="sex", columns=COLUMNS, reference=REFERENCE, options={"refits": 1})
-    test = fairfox.fit(REFERENCE, protected="sex", columns=COLUMNS, options={"refits": 1})
-    scored = fairfox.score(test, over, PEOPLE)
+
+def test_a_probability_a_rounding_error_above_one_is_a_probability_at_every_door(tmp_path: Path):
+    given = {"protected": "sex", "columns": COLUMNS, "options": {"refits": 1}}
+    audited = fairfox.audit(MODELS["over"], PEOPLE, reference=REFERENCE, **given)
+    test = fairfox.fit(REFERENCE, **given)
+    scored = fairfox.score(test, MODELS["over"], PEOPLE)
+    frame, summary = by_stream(tmp_path, test, "over", PEOPLE)
     assert audited.effect_unit == scored.effect_unit == "probability"
-    assert float(audited.predictions.max()) == 1.0
+    assert summary["unit"] == audited.unit
+    assert float(audited.predictions.max()) == float(scored.predictions.max()) == frame["prediction"].max() == 1.0

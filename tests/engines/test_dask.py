@@ -73,7 +73,7 @@ def test_the_summary_of_a_dataframe_is_that_of_one_machine(world: Path):
     people = dask.dataframe.from_pandas(frame, npartitions=3)
     scores = score_dask(people, world / "test.fox", model_of(world).load(), delta=0.1)
     assert scores.compute(scheduler="threads").index.tolist() == list(range(10, PEOPLE + 10))
-    found = summarise_dask(scores)
+    found = summarise_dask(scores, world / "test.fox")
     out = world / "delta"
     local = score_files(world / "test.fox", model_of(world), [str(world / "in")], out, workers=1, delta=0.1)
     assert found["counts"] == local["counts"]

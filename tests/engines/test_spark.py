@@ -75,7 +75,8 @@ def test_a_dataframe_is_scored_although_a_worker_dies(world: Path, session: Any)
 
 def test_the_summary_of_a_dataframe_is_that_of_one_machine(world: Path, session: Any):
     people = session.createDataFrame(lending(PEOPLE).to_pylist())
-    found = summarise_spark(score_spark(people, world / "test.fox", model_of(world).load(), delta=0.1))
+    scored = score_spark(people, world / "test.fox", model_of(world).load(), delta=0.1)
+    found = summarise_spark(scored, world / "test.fox")
     out = world / "delta"
     local = score_files(world / "test.fox", model_of(world), [str(world / "in")], out, workers=1, delta=0.1)
     assert found["counts"] == local["counts"]

@@ -8,18 +8,13 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
-import torch
 from torch import nn
 
 from fairfox.benchmark.worlds import LENDING
-from fairfox.data.dataset import Dataset
-from fairfox.errors import ColumnError, DataError
-from fairfox.fairtests.protocol import Measurement, combine
+from fairfox.errors import ColumnError, DataError, OptionError
 from fairfox.fairtests.storage import save_test, to_bytes
 from fairfox.gradients.finite_difference import WIDE_STEP, default_step, suited_step
-from fairfox.pipeline import fit
-from fairfox.statistics.groups import certainty
-from fairfox.statistics.intervals import common_variance
+from fairfox.pipeline import Inputs, score
 from fairfox.streaming.batches import (
     BATCH_ROWS,
     GPU_ROWS,
@@ -32,6 +27,7 @@ from fairfox.streaming.batches import (
 )
 from fairfox.streaming.sources import ModelSource
 from tests.streaming.world import COLUMNS, MODEL, assert_same_columns, at_once, job_of, lending
+from tests.support import fitted_on
 
 PEOPLE = lending(600)
 STAIRS = """
@@ -47,39 +43,26 @@ def in_batches(scorer: BatchScorer, people: pa.Table, rows: int) -> pa.Table:
     return pa.Table.from_batches([scorer.score(batch) for batch in people.to_batches(max_chunksize=rows)])
 
 
-@pytest.mark.parametrize("test", ["rank", "rank/a", "move", "faux+ng/s", "fta"])
-def test_batches_give_everyone_the_numbers_that_all_at_once_give(test: str, tmp_path: Path):
-    fitted = fit(LENDING.sample(120, seed=0).table, protected="sex", columns=COLUMNS, refits=3, test=test)
-    job = job_of(fitted, PEOPLE, tmp_path)
-    found = in_batches(BatchScorer(job), PEOPLE, 250)
-    expected = at_once(fitted, PEOPLE, tmp_path)
-    # networks of 32-bit numbers round by the size of what they are given
-    assert_same_columns(found, expected.scores_table(), within=1e-6 if test == "move" else 1e-12)
-    assert job.constants.delta == expected.delta
-    assert found["prediction"].to_pylist() == pytest.approx(expected.predictions.tolist(), abs=1e-12)
-    assert found["group[sex]"].to_pylist() == PEOPLE["sex"].to_pylist()
-
-
 @pytest.mark.parametrize("test", ["faux", "faux+ng", "fta", "fta+linear"])
 def test_a_black_box_is_asked_at_the_same_step_in_every_batch(test: str, tmp_path: Path):
     # stairs for the poor and smooth for the rich: in a sorted table every batch by itself would choose another step
     people = lending(900).sort_by("income")
-    fitted = fit(lending(200, seed=0), protected="sex", columns=COLUMNS, refits=2, test=test)
+    fitted = fitted_on(lending(200, seed=0), protected="sex", columns=COLUMNS, refits=2, test=test)
     (tmp_path / "stairs.py").write_text(STAIRS)
     source = ModelSource(str(tmp_path / "stairs.py:predict"))
     job = prepare_job((fitted, to_bytes(fitted)), source, people, options={})
     assert job.constants.step == WIDE_STEP
-    x = fitted.seen(source.load(), people.slice(600)).people.x
-    assert suited_step(fitted.seen(source.load(), people.slice(600)).target, x) == default_step(x)
-    expected = fitted.score(source.load(), people).scores_table()
+    rich = Inputs.scored(fitted, source.load(), people.slice(600), fitted.options)
+    assert suited_step(rich.target, rich.data.x) == default_step(rich.data.x)
+    expected = score(fitted, source.load(), people).scores_table()
     for rows in (150, 900):
         assert_same_columns(in_batches(BatchScorer(job), people, rows), expected)
 
 
 def test_models_with_gradients_and_tests_that_ask_for_none_have_no_step(tmp_path: Path):
-    rank = fit(lending(100, seed=0), protected="sex", columns=COLUMNS, refits=2)
+    rank = fitted_on(lending(100, seed=0), protected="sex", columns=COLUMNS, refits=2)
     assert job_of(rank, PEOPLE, tmp_path).constants.step is None
-    faux = fit(lending(100, seed=0), protected="sex", columns=COLUMNS, refits=2, test="faux")
+    faux = fitted_on(lending(100, seed=0), protected="sex", columns=COLUMNS, refits=2, test="faux")
     net = nn.Linear(len(COLUMNS), 1)
     source = ModelSource("net", pickled=pickle.dumps(net))
     assert prepare_job((faux, to_bytes(faux)), source, PEOPLE, options={"returns": "value"}).constants.step is None
@@ -94,37 +77,13 @@ def test_names_of_any_type_come_back_as_they_are(kind: pa.DataType, tmp_path: Pa
     values = [b"%04d" % n for n in range(60)] if kind == pa.binary(4) else range(60)
     names = pa.array(values, kind) if kind == pa.binary(4) else pa.array(values, pa.int64()).cast(kind)
     people = PEOPLE.slice(0, 60).drop_columns(["name"]).append_column("name", names)
-    fitted = fit(lending(100, seed=0), protected="sex", columns=COLUMNS, refits=2, id="name")
+    fitted = fitted_on(lending(100, seed=0), protected="sex", columns=COLUMNS, refits=2, id="name")
     found = in_batches(BatchScorer(job_of(fitted, people, tmp_path)), people, 25)
     assert found["row_id"].combine_chunks().equals(names)
 
 
-def test_several_variables_numbers_and_weights_have_their_columns(tmp_path: Path):
-    people = PEOPLE.append_column("count", pa.array([float(n % 4) for n in range(len(PEOPLE))]))
-    people = people.set_column(
-        people.column_names.index("sex"), "sex", pa.array([None, *PEOPLE["sex"].to_pylist()[1:]])
-    )
-    reference = LENDING.sample(300, seed=0).table.append_column("count", pa.array([1.0] * 300))
-    fitted = fit(
-        reference, protected=["sex", "tenure_years"], columns=COLUMNS, refits=2, weights="count", merge_rare=0.01
-    )
-    scorer = BatchScorer(job_of(fitted, people, tmp_path))
-    alone = in_batches(scorer, people.slice(0, 1), 1)  # whose weight is 0, so that nobody counts
-    found = pa.concat_tables([alone, in_batches(scorer, people.slice(1), 300)])
-    expected = at_once(fitted, people, tmp_path)
-    assert_same_columns(found, expected.scores_table())
-    assert {"score[sex]", "effect[sex=Male]", "score[tenure_years]"} <= set(found.column_names)
-    assert found["weight"].equals(people["count"])
-    assert found["group_inferred"].to_pylist() == [True] + [False] * 599
-    own = found["confident[tenure_years]"].to_pylist()
-    assert own == expected.findings[1].confident_flags.tolist()
-    groups = found["group[tenure_years]"].value_counts().to_pylist()
-    assert len(groups) == 4
-    assert all(130 <= group["counts"] <= 170 for group in groups)  # quarters of 600, with ties
-
-
 def test_batches_have_the_columns_that_are_promised_and_rows_have_their_names(tmp_path: Path):
-    fitted = fit(lending(100, seed=0), protected="sex", columns=COLUMNS, refits=2, id="name")
+    fitted = fitted_on(lending(100, seed=0), protected="sex", columns=COLUMNS, refits=2, id="name")
     scorer = BatchScorer(job_of(fitted, PEOPLE, tmp_path))
     batch = PEOPLE.slice(10, 5).to_batches()[0]
     found = scorer.score(batch)
@@ -135,53 +94,33 @@ def test_batches_have_the_columns_that_are_promised_and_rows_have_their_names(tm
 
 
 def test_dictionaries_and_a_column_that_misses_values_only_in_later_batches_are_read(tmp_path: Path):
-    fitted = fit(LENDING.sample(120, seed=0).table, protected="sex", columns=COLUMNS, refits=2)
+    fitted = fitted_on(LENDING.sample(120, seed=0).table, protected="sex", columns=COLUMNS, refits=2)
     people = PEOPLE.set_column(PEOPLE.column_names.index("sex"), "sex", PEOPLE["sex"].dictionary_encode())
     found = in_batches(BatchScorer(job_of(fitted, people, tmp_path)), people, 200)
     assert_same_columns(found, at_once(fitted, PEOPLE, tmp_path).scores_table())
 
 
-def measured(refits: torch.Tensor) -> Measurement:
-    """People of two groups with these effects (N, M)."""
-    data = Dataset.from_arrays(torch.zeros(len(refits), 1), torch.arange(len(refits)) % 2)
-    return combine(refits.T[..., None], data, contrasts=(), signed=True)
-
-
-@pytest.mark.parametrize("fits", [2, 5])
-def test_with_what_refits_have_in_common_some_people_are_as_certain_as_among_everyone(fits: int):
-    refits = torch.randn(400, fits, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 0.005 + 0.08
-    refits[0] = 0.1  # re-fits that do not differ
-    refits[1] = torch.nan  # abstained
-    refits[2:50] -= 0.06
-    everyone = measured(refits)
-    expected, common = certainty(everyone, 0.05, 0.1), common_variance(everyone.refits)
-    first, last = (certainty(measured(part), 0.05, 0.1, common=common) for part in (refits[:50], refits[50:]))
-    known = ~everyone.abstained
-    for name in ("interval", "p_values", "confident_flags"):
-        both = torch.cat([getattr(first, name), getattr(last, name)])
-        torch.testing.assert_close(both[known], getattr(expected, name)[known], rtol=1e-12, atol=1e-12)
-    assert 0 < int(expected.confident_flags.sum()) < 400
-    alone = certainty(measured(refits[50:]), 0.05, 0.1)  # without the others, another variance is common
-    assert not torch.allclose(alone.interval, last.interval)
-
-
 def test_population_constants_survive_json(tmp_path: Path):
-    fitted = fit(lending(100, seed=0), protected=["sex", "tenure_years"], columns=COLUMNS, refits=2, test="rank/a")
+    fitted = fitted_on(
+        lending(100, seed=0), protected=["sex", "tenure_years"], columns=COLUMNS, refits=2, test="rank/a"
+    )
     constants = job_of(fitted, PEOPLE, tmp_path).constants
     assert len(constants.common) == 3  # of the worst case and of two variables
     assert PopulationConstants.from_json(json.loads(json.dumps(asdict(constants)))) == constants
 
 
 def test_a_scorer_is_made_once_for_the_same_job(tmp_path: Path):
-    fitted = fit(LENDING.sample(60, seed=0).table, protected="sex", columns=COLUMNS, refits=2)
+    fitted = fitted_on(LENDING.sample(60, seed=0).table, protected="sex", columns=COLUMNS, refits=2)
     job, again, other = (job_of(fitted, PEOPLE, tmp_path, **options) for options in ({}, {}, {"delta": 0.2}))
     assert scorer_for(job) is scorer_for(again)
     assert scorer_for(job) is not scorer_for(other)
+    sources = [replace(job.model, **given) for given in ({}, {"trust": True}, {"endpoint": {"timeout": 3.0}})]
+    assert len({replace(job, model=source).digest for source in sources}) == 3
 
 
 def test_a_batch_that_lacks_a_column_is_refused(tmp_path: Path):
     people = PEOPLE.append_column("count", pa.array([1.0] * 600))
-    fitted = fit(people.slice(0, 100), protected="sex", columns=COLUMNS, refits=2, weights="count")
+    fitted = fitted_on(people.slice(0, 100), protected="sex", columns=COLUMNS, refits=2, weights="count")
     scorer = BatchScorer(job_of(fitted, people, tmp_path))
     for name, kind, message in (
         ("income", ColumnError, "has no column 'income'"),
@@ -193,7 +132,7 @@ def test_a_batch_that_lacks_a_column_is_refused(tmp_path: Path):
 
 def test_a_gpu_takes_as_many_people_as_fit(tmp_path: Path):
     people = lending(100)
-    fitted = fit(people, protected="sex", columns=COLUMNS, refits=1)
+    fitted = fitted_on(people, protected="sex", columns=COLUMNS, refits=1)
     scorer = BatchScorer(job_of(fitted, people, tmp_path))
     assert scorer.batch_rows == BATCH_ROWS
     scorer.device = "cuda"
@@ -208,15 +147,9 @@ def predict_half(table):
     return [0.5] * len(table)
 
 
-def test_jobs_with_other_options_of_an_endpoint_are_others(tmp_path: Path):
-    job = job_of(fit(lending(60), protected="sex", columns=COLUMNS, refits=1), lending(20), tmp_path)
-    sources = [replace(job.model, **given) for given in ({}, {"trust": True}, {"endpoint": {"timeout": 3.0}})]
-    assert len({replace(job, model=source).digest for source in sources}) == 3
-
-
 def test_only_columns_that_count_are_read(tmp_path: Path):
     given = {"columns": COLUMNS, "refits": 1}
-    fitted = fit(lending(60), protected=["sex", "tenure_years<5"], label="approved", id="name", **given)
+    fitted = fitted_on(lending(60), protected=["sex", "tenure_years<5"], label="approved", id="name", **given)
     assert columns_of(fitted) == ("income", "debt_ratio", "sex", "tenure_years", "approved", "name")
 
 
@@ -224,30 +157,32 @@ def test_the_example_has_somebody_for_every_column_that_misses_values(tmp_path: 
     people = lending(200)
     holes = pa.array([None if n == 150 else text for n, text in enumerate(people["sex"].to_pylist())])
     people = people.set_column(people.column_names.index("sex"), "sex", holes)
-    fitted = fit(lending(60), protected="sex", columns=COLUMNS, refits=1)
+    fitted = fitted_on(lending(60), protected="sex", columns=COLUMNS, refits=1)
     example = BatchScorer(job_of(fitted, people, tmp_path)).example
     assert len(example) == 51
     assert example["sex"].to_pylist()[-1] is None
 
 
-def test_a_test_comes_as_a_file_as_bytes_or_fitted(tmp_path: Path):
-    fitted = fit(lending(60), protected="sex", columns=COLUMNS, refits=1)
+def test_a_test_comes_as_a_file_or_fitted(tmp_path: Path):
+    fitted = fitted_on(lending(60), protected="sex", columns=COLUMNS, refits=1)
     save_test(fitted, tmp_path / "test.fox")
     (tmp_path / "model.py").write_text(MODEL)
     source = ModelSource(str(tmp_path / "model.py:predict"))
     jobs = [
         job_for(test, source.spec, lambda columns: lending(20).select(["sex", *COLUMNS]), dumps=pickle.dumps)
-        for test in (fitted, to_bytes(fitted), tmp_path / "test.fox")
+        for test in (fitted, tmp_path / "test.fox")
     ]
     assert len({job.digest for job in jobs}) == 1
     with pytest.raises(DataError, match="no rows"):
         prepare_job((fitted, to_bytes(fitted)), source, lending(0), options={})
     with pytest.raises(ColumnError, match="no column that the test was fitted on, such as 'income'"):
         prepare_job((fitted, to_bytes(fitted)), source, lending(5).select([]), options={})
+    with pytest.raises(OptionError, match="fdr is no option of a stream; give positive, output, returns, kind"):
+        prepare_job((fitted, to_bytes(fitted)), source, lending(5), options={"fdr": 0.1})
 
 
 def test_a_model_comes_as_a_name_a_path_or_an_object(tmp_path: Path):
-    fitted = fit(lending(60), protected="sex", columns=COLUMNS, refits=1)
+    fitted = fitted_on(lending(60), protected="sex", columns=COLUMNS, refits=1)
     (tmp_path / "model.py").write_text(MODEL)
     name = str(tmp_path / "model.py:predict")
     given = {"dumps": pickle.dumps, "delta": 0.3, "trust": True}

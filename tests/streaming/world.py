@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +10,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from jsonschema import Draft202012Validator
 
 from fairfox.benchmark.worlds import LENDING
 from fairfox.data.files import file_sha256
 from fairfox.fairtests.fitted import FittedTest
 from fairfox.fairtests.storage import save_test, to_bytes
 from fairfox.models.loading import load_model
-from fairfox.pipeline import fit
+from fairfox.pipeline import score
 from fairfox.result import AuditResult
 from fairfox.streaming.batches import Job, prepare_job
 from fairfox.streaming.sources import ModelSource
-from tests.schemas import closed
+from tests.support import fitted_on
 
 COLUMNS = ["income", "debt_ratio"]
 MODEL = """
@@ -71,7 +69,7 @@ def lending(people: int, seed: int = 1) -> pa.Table:
 def make_world(folder: Path, *, people: int = 1000, row_group: int = 100, **options: Any) -> Path:
     """Write test.fox, model.py, and people in two files of the folder `in`; return the folder."""
     given = {"protected": "sex", "columns": COLUMNS, "refits": 2, **options}
-    save_test(fit(lending(200, seed=0), **given), folder / "test.fox")
+    save_test(fitted_on(lending(200, seed=0), **given), folder / "test.fox")
     (folder / "model.py").write_text(MODEL)
     (folder / "in").mkdir()
     table = lending(people)
@@ -93,7 +91,7 @@ def job_of(fitted: FittedTest, people: pa.Table, folder: Path, **options: Any) -
 
 def at_once(fitted: FittedTest, people: pa.Table, folder: Path, **options: Any) -> AuditResult:
     """Return everyone's scores from memory."""
-    return fitted.score(load_model(str(folder / "model.py:predict")), people, **options)
+    return score(fitted, load_model(str(folder / "model.py:predict")), people, **options)
 
 
 def scores_of(out: Path) -> pa.Table:
@@ -136,12 +134,3 @@ def write_deadly(folder: Path) -> ModelSource:
         (folder / name).unlink(missing_ok=True)
     (folder / "deadly.py").write_text(deadly(folder))
     return ModelSource(str(folder / "deadly.py:predict"))
-
-
-def assert_valid_score(text: str) -> dict[str, Any]:
-    """Return the fields of a summary.json that is as its schema says, and has no field the schema does not name."""
-    schema = json.loads((files("fairfox.report") / "schemas/score.schema.json").read_text("utf-8"))
-    fields: dict[str, Any] = json.loads(text)
-    for each in (schema, closed(schema)):
-        assert [f"{error.json_path}: {error.message}" for error in Draft202012Validator(each).iter_errors(fields)] == []
-    return fields

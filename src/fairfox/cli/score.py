@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from fairfox.cli.endpoints import endpoint_options, find_model, take_endpoint_options
-from fairfox.cli.options import FiniteRange, Once, audit_options
-from fairfox.errors import FileError, OptionError
-
-if TYPE_CHECKING:
-    from fairfox.result import AuditResult
-
+from fairfox.cli.options import FiniteRange, Once, audit_options, given_options
+from fairfox.errors import OptionError
 
 _STREAMED = ("workers", "part_rows", "overwrite", "device")  # options that mean nothing where all people are in memory
 _ENGINES = ("memory", "files", "spark", "dask")
@@ -79,12 +74,14 @@ def score(test: Path, model: str, tables: tuple[str, ...], *, out: Path, trust_m
     engine = _engine(options.pop("engine"), tables)
     streamed = {name: value for name in _STREAMED if (value := options.pop(name))}
     endpoint = take_endpoint_options(options)
+    delta, read_as = options.pop("delta"), given_options(options)
     if engine == "memory":
         if streamed:
             raise OptionError(
                 f"--{next(iter(streamed)).replace('_', '-')} is for Parquet that is streamed; leave it out"
             )
-        _score_table(test, find_model(model, trust=trust_model, endpoint=endpoint), model, tables[0], out, options)
+        loaded = find_model(model, trust=trust_model, endpoint=endpoint)
+        _score_table(test, loaded, model, tables[0], out, delta, read_as)
         return
     from fairfox.models.http import is_url
     from fairfox.streaming.sources import ModelSource
@@ -95,7 +92,8 @@ def score(test: Path, model: str, tables: tuple[str, ...], *, out: Path, trust_m
         if engine != "files":
             raise OptionError("--max-calls counts the calls of one process; leave it out, or --engine")
         streamed["workers"] = 1
-    _score_files(test, ModelSource(model, trust_model, endpoint), tables, out, options, engine=engine, **streamed)
+    source = ModelSource(model, trust_model, endpoint)
+    _score_files(test, source, tables, out, delta=delta, options=read_as, engine=engine, **streamed)
 
 
 def _engine(given: str | None, tables: tuple[str, ...]) -> str:
@@ -112,35 +110,38 @@ def _engine(given: str | None, tables: tuple[str, ...]) -> str:
     return given or "files"
 
 
-def _score_files(
-    test: Path, model: Any, tables: tuple[str, ...], out: Path, options: dict[str, Any], **streamed: Any
-) -> None:
+def _score_files(test: Path, model: Any, tables: tuple[str, ...], out: Path, **given: Any) -> None:
     """Score Parquet in parts, and print the results."""
     from rich.console import Console
 
     from fairfox.cli.progress import progress_bar
     from fairfox.streaming.files import MANIFEST, SCORES, SUMMARY, score_files
 
-    delta = options.pop("delta")
     with progress_bar(Console(stderr=True)) as progress:
-        summary = score_files(test, model, tables, out, delta=delta, options=options, progress=progress, **streamed)
+        summary = score_files(test, model, tables, out, progress=progress, **given)
     people, protected = summary["counts"]["people"], summary["settings"]["protected"]
     files = [out / name for name in (SCORES, SUMMARY, MANIFEST)]
     _print(people, summary["test"], protected, summary["in_words"], summary["warnings"], files)
 
 
-def _score_table(test: Path, model: object, spec: str, table: str, out: Path, options: dict[str, Any]) -> None:
+def _score_table(
+    test: Path, model: object, spec: str, table: str, out: Path, delta: float | None, options: dict[str, Any]
+) -> None:
     """Score one table that fits into memory, and print the results."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     from fairfox.fairtests.storage import load_test
     from fairfox.pipeline import score as score_people
+    from fairfox.report.files import write_files
     from fairfox.report.sentences import verdict_lines
-    from fairfox.streaming.batches import consistent
 
-    fitted = load_test(test)
-    with consistent(f"The test '{test}'"):
-        result = score_people(fitted, model, Path(table), delta=options.pop("delta"), options=options)
+    result = score_people(load_test(test), model, Path(table), delta=delta, options=options)
     result.settings.update({"model_source": getattr(model, "shown", spec), "table": table, "fitted": str(test)})
-    files = _write(result, out)
+    scores = pa.BufferOutputStream()
+    pq.write_table(result.scores_table(), scores)
+    contents = {"scores.parquet": bytes(scores.getvalue()), "summary.json": result.to_json().encode()}
+    files = write_files(out, contents)
     _print(len(result), result.test, result.variables, verdict_lines(result), result.warnings, files)
 
 
@@ -160,25 +161,3 @@ def _print(
     for warning in warnings:
         click.echo(f"Warning: {warning}", err=True)
     click.echo(f"Written: {', '.join(map(str, files))}", err=True)
-
-
-def _write(result: AuditResult, folder: Path) -> list[Path]:
-    """Write scores.parquet and summary.json, both or none, and return their paths."""
-    import pyarrow.parquet as pq
-
-    from fairfox.data.files import written_whole
-
-    paths = [folder / "scores.parquet", folder / "summary.json"]
-    taken = next((path for path in paths if path.is_dir()), None)
-    if taken is not None:  # noticed before the first rename
-        raise FileError(f"'{taken}' is a folder, not a file; move it away or choose another folder")
-    table, text = result.scores_table(), result.to_json()
-    try:
-        with ExitStack() as stack:  # both are complete under temporary names before the first is renamed
-            first, second = (stack.enter_context(written_whole(path)) for path in paths)
-            pq.write_table(table, first)
-            second.write_text(text, encoding="utf-8")
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise FileError(f"The results cannot be written to '{folder}' ({reason}); choose another folder") from error
-    return paths

@@ -14,7 +14,7 @@ import torch
 from scipy.stats import spearmanr
 from torch import Tensor
 
-from fairfox.auxiliary.quality import quality_warnings
+from fairfox.auxiliary.quality import AuxiliaryQuality, quality_warnings
 from fairfox.data.dataset import Dataset
 from fairfox.errors import OptionError, ShapeError
 from fairfox.fairtests.fitted import Readings
@@ -214,7 +214,11 @@ def find_warnings(
     """Return the warnings of an audit, a sentence each; with distances (N,) also how many rows look like nobody."""
     fitting = data if reference is None else reference
     return [
-        *(text for v in range(len(data.protected)) for text in _group_warnings(data, fitting, readings, v)),
+        *(
+            text
+            for v, quality in enumerate(readings.quality)
+            for text in group_warnings(fitting, v, quality, int(readings.inferred[:, v].sum()), len(data))
+        ),
         *_model_warnings(target, data, predictions),
         *(text for quality in readings.quality for text in quality_warnings(quality)),
         *readings.warnings,
@@ -223,8 +227,11 @@ def find_warnings(
     ]
 
 
-def _group_warnings(data: Dataset, fitting: Dataset, readings: Readings, variable: int) -> Iterator[str]:
-    p, c = data.protected[variable], fitting.c[:, variable]
+def group_warnings(
+    fitting: Dataset, variable: int, quality: AuxiliaryQuality, inferred: int, people: int
+) -> Iterator[str]:
+    """Yield a sentence where groups to learn from are small, and where the groups of people are inferred."""
+    p, c = fitting.protected[variable], fitting.c[:, variable]
     weights = torch.ones(len(fitting)) if fitting.weights is None else fitting.weights
     total = weights[~c.isnan()].double().sum()
     shares = {level: float(weights[c == code].double().sum() / total) for code, level in enumerate(p.levels)}
@@ -237,10 +244,9 @@ def _group_warnings(data: Dataset, fitting: Dataset, readings: Readings, variabl
         )
     elif small:
         yield f"Small group of '{p.name}' in the fitting rows: {small[0]}; readings are coarse."
-    inferred, quality = int(readings.inferred[:, variable].sum()), readings.quality[variable]
     if inferred:
         yield (
-            f"'{p.name}' is unknown for {inferred} of {len(data)} people: the most probable value, predicted from the "
+            f"'{p.name}' is unknown for {inferred} of {people} people: the most probable value, predicted from the "
             f"other columns ({'AUC' if quality.metric == 'auc' else 'R2'} {quality.value:.2f}), takes its place."
         )
 

@@ -103,12 +103,13 @@ class Certainty:
 
 
 def certainty(
-    measured: Measurement, limit: float | Tensor, fdr: float, *, common: CommonVariance | None = None
+    measured: Measurement, limit: float | Tensor, fdr: float | None, *, common: CommonVariance | None = None
 ) -> Certainty:
     """Return how sure everyone's effect is, and who is significantly over the limit.
 
     The largest of several contrasts is large by chance more often than one alone, so that p-values count their number.
-    `common` is the variance that refits have in common, where these are only some of the people.
+    `common` is the variance that refits have in common, where these are only some of the people; a list of some says
+    nothing and is left out without `fdr`.
     """
     gone = measured.abstained
     interval = interval_of(measured.refits, gone, common=common)
@@ -124,7 +125,7 @@ def certainty(
         confident_flags=confident_flag(interval, limit, abstained=gone),
         perhaps=((interval[:, 1] > limit) | (interval[:, 0] < -limit)) & ~gone,
         p_values=p,
-        significant=benjamini_hochberg(p, fdr),
+        significant=None if fdr is None else benjamini_hochberg(p, fdr),
     )
 
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 import logging
 import pickle
 from collections.abc import Iterator, Sequence
-from typing import Any, Unpack
+from typing import Any
 
 import pyarrow as pa
 
 from fairfox.errors import require
-from fairfox.streaming.batches import BATCH_ROWS, PILOT, BatchScorer, Job, ScoreOptions, columns_of, job_for, scorer_for
+from fairfox.streaming.batches import BATCH_ROWS, PILOT, BatchScorer, Job, columns_of, job_for, scorer_for
 from fairfox.streaming.sources import first_line, spread_order
-from fairfox.streaming.summary import TOTALS, add_totals, summary_numbers, totals_of
+from fairfox.streaming.summary import TOTALS, summarise, totals_of
 from fairfox.streaming.workers import PartResult, PartTask, Tick, arrived, lost, run_task, stopped_engine, unfit_workers
 
 _RETRIES = 2  # of a task that failed with an error that was not expected
 
 
-def score_dask(df: Any, test: Any, model: object, **options: Unpack[ScoreOptions]) -> Any:
+def score_dask(df: Any, test: Any, model: object, **options: Any) -> Any:
     """Return a Dask DataFrame with one row per person of another, with its index, computed when it is needed.
 
     Test, model and options are those of `fairfox.streaming.batches.job_for`; the population constants are those of
@@ -38,10 +38,10 @@ def score_dask(df: Any, test: Any, model: object, **options: Unpack[ScoreOptions
     return people.map_partitions(_score_partition, dask.delayed(job, traverse=False), meta, meta=meta)
 
 
-def summarise_dask(scores: Any) -> dict[str, Any]:
+def summarise_dask(scores: Any, test: Any) -> dict[str, Any]:
     """Return the counts, shares, means and quantiles of a DataFrame that `score_dask` returned."""
     dask = require("dask", extra="dask", why="to sum up a Dask DataFrame")
-    return summary_numbers(add_totals(dask.compute(*(dask.delayed(_totals)(part) for part in scores.to_delayed()))))
+    return summarise(dask.compute(*(dask.delayed(_totals)(part) for part in scores.to_delayed())), test)
 
 
 def _read_pilot(df: Any) -> pa.Table:
@@ -78,7 +78,8 @@ def _frame(table: pa.Table) -> Any:
 
 
 def _totals(frame: Any) -> pa.Table:
-    return totals_of(pa.Table.from_pandas(frame, preserve_index=False)) if len(frame) else TOTALS.empty_table()
+    people = pa.RecordBatch.from_pandas(frame, preserve_index=False)
+    return totals_of(people) if len(people) else TOTALS.empty_table()
 
 
 # --- files ---------------------------------------------------------------------------------------------------------

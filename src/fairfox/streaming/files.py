@@ -14,9 +14,8 @@ from datetime import timedelta
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from socket import gethostname
 from time import monotonic
-from typing import IO, Any, Literal, cast
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,15 +23,15 @@ import torch
 
 from fairfox.data.files import file_sha256, written_whole
 from fairfox.errors import DataError, FileError, OptionError, installed_versions
+from fairfox.fairtests.fitted import FittedTest
 from fairfox.report.text import strict_json
 from fairfox.streaming.batches import (
     PILOT,
     Job,
-    ModelOptions,
     PopulationConstants,
     check_table,
     columns_of,
-    describe_test,
+    model_options,
     open_test,
     prepare_job,
 )
@@ -51,10 +50,8 @@ from fairfox.streaming.workers import PartRecord, PartResult, PartTask, Tick, ru
 Engine = Literal["files", "spark", "dask"]
 Progress = Callable[[str, float], None]  # called with what is done, and which fraction of the whole that is
 MANIFEST, SUMMARY, SCORES = "manifest.json", "summary.json", "scores.parquet"
-_LOCK = ".lock"  # names the process that writes
 _FORMAT = 2  # of manifest.json
 _IDENTITY = ("file", "size", "stamp", "row_groups", "first_row", "rows")  # of the people of a part
-_DEFAULTS = {"positive": None, "output": "probability", "returns": None, "kind": None}
 _MOST = 3  # failures that a message names one by one
 _GPU_SHARE = 4 << 30  # bytes of its memory for each process that uses it
 _ANEW = "choose another folder, or begin anew with --overwrite"
@@ -96,13 +93,13 @@ def score_files(
     """
     _check_device(device, engine)
     folder, started = Path(out), monotonic()
-    read_as = cast(ModelOptions, {**_DEFAULTS, **(options or {})})
     fitted, content = open_test(test)
     people, failed = split_tables(find_tables(tables), part_rows)
     if not people and failed:
         raise FileError(_failures(failed))
     if not people:
         raise DataError("The tables have column names and no rows, or scores that fairfox wrote; give tables of people")
+    read_as = model_options(fitted, options or {})
     settings = {
         "test": {"name": Path(test).name, "sha256": sha256(content).hexdigest()},
         "model": model.identity,
@@ -113,56 +110,35 @@ def score_files(
         "version of fairfox": installed_versions("fairfox")["fairfox"],
     }
     before = None if overwrite else _resumable(folder, settings)
-    pilot = read_pilot(people, columns_of(fitted), fitted.encoding.columns, PILOT, partial(check_table, fitted))
+    pilot = read_pilot(people, columns_of(fitted), PILOT, partial(check_table, fitted))
     constants = None if before is None else PopulationConstants.from_json(before.constants)
     job = prepare_job((fitted, content), model, pilot, delta=delta, constants=constants, options=read_as, device=device)
-    manifest = Manifest(settings, asdict(job.constants)) if before is None else before
-    manifest = manifest.planned(people, folder, failed)
+    manifest = (before or Manifest(settings, asdict(job.constants))).planned(people, folder, failed)
     with only_run_in(folder):
         if not overwrite and read_manifest(folder) != before:
             raise OptionError(f"Another run has just written to '{folder}'; give the same command again")
         tasks, records = _open_folder(folder, manifest, people, anew=before is None)
-        meter = ProgressMeter(sum(p.rows for p in people), sum(task.people.rows for task in tasks), progress)
-        try:
-            with closing(_run(job, tasks, engine, worker_count(workers, device), meter.tick)) as results:
-                for result in results:
-                    if result.fatal:
-                        raise FileError(f"{result.error}; once that is put right, the same command resumes the run")
-                    if result.record is None:
-                        failed.setdefault(result.task.people.file.name, result.error)
-                    else:
-                        records[Path(result.task.path).name] = result.record
-        finally:
-            _remove_unfinished(folder / SCORES)
-        manifest = _complete(folder, manifest, records, failed)
+        tick = _meter(sum(p.rows for p in people), sum(task.people.rows for task in tasks), progress)
+        results = _run(job, tasks, engine, worker_count(workers, device), tick)
+        manifest = _finish(folder, manifest, results, records, failed)
         numbers = {"pilot_rows": job.constants.people, "seconds": round(monotonic() - started, 3)}
-        return _summarise(
-            folder, manifest, records, describe_test(fitted, job.constants), {"tables": list(tables), **numbers}
-        )
+        more = {**manifest.settings, "tables": list(tables), **numbers}
+        return _summarise(folder, manifest, [records[part["name"]] for part in manifest.parts], fitted, job, more)
 
 
 def _summarise(
     folder: Path,
     manifest: Manifest,
-    records: Mapping[str, PartRecord],
-    test: Mapping[str, Any],
-    more: Mapping[str, Any],
+    records: Sequence[PartRecord],
+    fitted: FittedTest,
+    job: Job,
+    settings: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return the summary of a complete run, which is written with the manifest."""
-    spent = {
-        name: sum(round(record.seconds[name], 3) for record in records.values()) for name in ("read", "score", "write")
-    }
-    settings = {
-        **manifest.settings,
-        **more,
-        "protected": [p.name for p in test["protected"]],
-        "columns": test["columns"],
-        "reference_rows": test["reference_rows"],
-        "parts": len(records),
-        "seconds_of_workers": spent,
-    }
-    totals = [pa.Table.from_pylist(records[part["name"]].totals, schema=TOTALS) for part in manifest.parts]
-    summary = summary_of(add_totals(totals), test, settings)
+    spent = {name: sum(round(record.seconds[name], 3) for record in records) for name in ("read", "score", "write")}
+    totals = add_totals(pa.table(record.totals, schema=TOTALS) for record in records)
+    more = {**settings, "parts": len(records), "seconds_of_workers": spent}
+    summary = summary_of(totals, fitted, job.constants, more)
     with _writing_to(folder):
         with written_whole(folder / SUMMARY) as path:
             path.write_text(strict_json(summary), encoding="utf-8")
@@ -212,22 +188,21 @@ def _run(
         yield from run_pool(job, tasks, min(workers, len(tasks)), tick)
 
 
-class ProgressMeter:
-    """Reports how many people are scored, how fast, and how long the rest will take."""
+def _meter(people: int, left: int, progress: Progress | None) -> Tick:
+    """Return what counts people who are scored, and reports how many they are, how fast, and the time left."""
+    scored, start = 0, monotonic()
 
-    def __init__(self, people: int, left: int, progress: Progress | None) -> None:
-        self.people, self.before, self.progress = people, people - left, progress
-        self.scored, self.start = 0, monotonic()
-
-    def tick(self, rows: int) -> None:
-        """Count more people."""
-        self.scored += rows
-        if self.progress is None:
+    def tick(rows: int) -> None:
+        nonlocal scored
+        scored += rows
+        if progress is None:
             return
-        rate = self.scored / max(monotonic() - self.start, 1e-9)
-        done = min(self.before + self.scored, self.people)  # what a lost worker did is done again
-        left = f", {timedelta(seconds=round((self.people - done) / rate))} left" if rate else ""
-        self.progress(f"{done:,} of {self.people:,} people, {rate:,.0f} a second{left}", done / self.people)
+        rate = scored / max(monotonic() - start, 1e-9)
+        done = min(people - left + scored, people)  # what a lost worker did is done again
+        rest = f", {timedelta(seconds=round((people - done) / rate))} left" if rate else ""
+        progress(f"{done:,} of {people:,} people, {rate:,.0f} a second{rest}", done / people)
+
+    return tick
 
 
 # --- the folder ----------------------------------------------------------------------------------------------------
@@ -236,10 +211,16 @@ class ProgressMeter:
 def _resumable(folder: Path, settings: Mapping[str, Any]) -> Manifest | None:
     """Return the manifest of a run to resume; None for a new one. Refuses a folder that holds something else."""
     manifest = read_manifest(folder)
-    if manifest is None and (folder / SCORES).exists():
-        raise OptionError(f"'{folder / SCORES}' is there already, and not from a run that can be resumed; {_ANEW}")
-    if manifest is not None:
-        manifest.check_same(settings, folder)
+    if manifest is None:
+        if (folder / SCORES).exists():
+            raise OptionError(f"'{folder / SCORES}' is there already, and not from a run that can be resumed; {_ANEW}")
+        return None
+    before = manifest.settings
+    changed = [name for name in {**before, **settings} if before.get(name) != settings.get(name)]
+    if changed:
+        was, now = (_shown(each.get(changed[0])) for each in (before, settings))
+        more = f" (and {len(changed) - 1} more)" if len(changed) > 1 else ""
+        raise OptionError(f"'{folder}' holds scores with another {changed[0]}{more}: {was} there, {now} now; {_ANEW}")
     return manifest
 
 
@@ -278,10 +259,25 @@ def _remove_unfinished(scores: Path) -> None:
         left.unlink()
 
 
-def _complete(
-    folder: Path, manifest: Manifest, records: Mapping[str, PartRecord], failed: Mapping[str, str]
+def _finish(
+    folder: Path,
+    manifest: Manifest,
+    results: Generator[PartResult, None, None],
+    records: dict[str, PartRecord],
+    failed: dict[str, str],
 ) -> Manifest:
-    """Return the manifest of a run with all its parts; where some are missing, write it and say why."""
+    """Return the manifest of a run with all its parts, once all results are there; say why where some are missing."""
+    try:
+        with closing(results):
+            for result in results:
+                if result.fatal:
+                    raise FileError(f"{result.error}; once that is put right, the same command resumes the run")
+                if result.record is None:
+                    failed.setdefault(result.task.people.file.name, result.error)
+                else:
+                    records[Path(result.task.path).name] = result.record
+    finally:
+        _remove_unfinished(folder / SCORES)
     hashes = {name: record.sha256 for name, record in records.items()}
     parts = tuple({**entry, "sha256": hashes.get(entry["name"], entry["sha256"])} for entry in manifest.parts)
     complete = not failed and len(records) == len(parts)
@@ -316,36 +312,23 @@ def only_run_in(folder: Path) -> Iterator[None]:
     """Keep other runs out of a folder, which is made where there is none, until the end, also that of the process."""
     with _writing_to(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / _LOCK).open("a+", encoding="utf-8")
-    with file:
-        _lock(file, folder)
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {gethostname()}")
-        file.flush()
-        try:
-            yield
-        finally:
-            if os.name == "posix":  # others delete no file that is open
-                (folder / _LOCK).unlink(missing_ok=True)
-
-
-def _lock(file: IO[str], folder: Path) -> None:
     if os.name != "posix":
+        yield
         return
     import fcntl
 
+    handle = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
-        file.seek(0)
-        raise OptionError(
-            f"Another run ({file.read()}) is writing to '{folder}'; wait for it, or choose another folder"
-        ) from error
+        os.close(handle)
+        raise OptionError(f"Another run is writing to '{folder}'; wait for it, or choose another folder") from error
     except OSError as error:  # some file systems of networks have no locks
         _LOG.warning("'%s' cannot be locked (%s): take care that no other run writes to it", folder, error.strerror)
-    here = folder / _LOCK
-    if not (here.exists() and os.path.samestat(here.stat(), os.fstat(file.fileno()))):
-        raise OptionError(f"Another run in '{folder}' has just ended; give the same command again")
+    try:
+        yield
+    finally:
+        os.close(handle)
 
 
 # --- the manifest --------------------------------------------------------------------------------------------------
@@ -372,15 +355,6 @@ class Manifest:
         fields = {"format": _FORMAT, "kind": "score", "complete": self.complete, "rows": rows, **vars(self)}
         with written_whole(folder / MANIFEST) as path:
             path.write_text(strict_json(fields), encoding="utf-8")
-
-    def check_same(self, settings: Mapping[str, Any], folder: Path) -> None:
-        """Refuse other settings than those of the manifest, and say which differ."""
-        changed = [name for name in {**self.settings, **settings} if self.settings.get(name) != settings.get(name)]
-        if changed:
-            name = changed[0]
-            was, now = (_shown(each.get(name)) for each in (self.settings, settings))
-            more = f" (and {len(changed) - 1} more)" if len(changed) > 1 else ""
-            raise OptionError(f"'{folder}' holds scores with another {name}{more}: {was} there, {now} now; {_ANEW}")
 
     def planned(self, people: Sequence[RowGroups], folder: Path, failed: Mapping[str, str]) -> Manifest:
         """Return the manifest with parts for all people: those that it has keep their names, new ones follow.

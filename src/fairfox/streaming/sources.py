@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from hashlib import sha256
-from importlib.machinery import PathFinder
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -191,9 +191,9 @@ def split_tables(files: Sequence[TableFile], part_rows: int) -> tuple[list[RowGr
         return [] if RECORD in (footer.metadata or {}) else list(_runs(file, rows, part_rows))
 
     with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
-        found = list(zip(files, pool.map(runs_of, files), strict=True))
-    runs = [run for _, each in found if not isinstance(each, FileError) for run in each]
-    return runs, {file.name: str(each) for file, each in found if isinstance(each, FileError)}
+        opened = list(zip(files, pool.map(runs_of, files), strict=True))
+    runs = [run for _, each in opened if not isinstance(each, FileError) for run in each]
+    return runs, {file.name: str(each) for file, each in opened if isinstance(each, FileError)}
 
 
 def _runs(file: TableFile, row_counts: Sequence[int], part_rows: int) -> Iterator[RowGroups]:
@@ -246,36 +246,16 @@ def _unreadable(file: TableFile, error: BaseException) -> FileError:
 
 
 def read_pilot(
-    runs: Sequence[RowGroups],
-    columns: Sequence[str],
-    needed: Sequence[str],
-    rows: int,
-    check: Callable[[pa.Table], object],
+    runs: Sequence[RowGroups], columns: Sequence[str], rows: int, check: Callable[[pa.Table], object]
 ) -> pa.Table:
     """Return people from across all row groups, everyone where there are no more than `rows`.
 
-    Row groups that cannot be read, lack one of the needed columns or have other types than those before them are left
-    out, and so are those that `check` refuses, where it refuses all people together: scoring them will say why.
+    Row groups that cannot be read, have other types than those before them or are refused by `check` are left out:
+    scoring them will say why.
     """
-    try:
-        pilot = _pilot(runs, columns, needed, rows, len)
-        check(pilot)
-    except FairfoxError:
-        return _pilot(runs, columns, needed, rows, check)
-    return pilot
-
-
-def _pilot(
-    runs: Sequence[RowGroups],
-    columns: Sequence[str],
-    needed: Sequence[str],
-    rows: int,
-    check: Callable[[pa.Table], object],
-) -> pa.Table:
     everyone = sum(run.rows for run in runs) <= rows
     share = -(-rows // min(max(len(runs), 1), _SPREAD))
     tables: dict[int, pa.Table] = {}
-    narrow: pa.Table | None = None
     fault: FairfoxError | None = None
     schema = pa.schema([])
     for n in spread_order(len(runs)):
@@ -284,9 +264,6 @@ def _pilot(
         name = runs[n].file.name
         try:
             table = _first_people(runs[n], columns, runs[n].rows if everyone else share)
-            if not set(needed) <= set(table.column_names):
-                narrow = table
-                continue
             check(table)
             schema = pa.unify_schemas([schema, table.schema], promote_options="permissive")
             tables[n] = table
@@ -294,11 +271,9 @@ def _pilot(
             fault = fault or (error if name in str(error) else type(error)(f"'{name}': {error}"))
         except pa.ArrowException as error:  # a number in one file and a text in another
             fault = fault or FileError(f"'{name}': {first_line(error)}")
-    if tables:
-        return pa.concat_tables([tables[n] for n in sorted(tables)], promote_options="permissive")
-    if narrow is not None:
-        return narrow
-    raise fault or FileError("The tables have column names and no rows; give at least one row per individual")
+    if not tables:
+        raise fault or FileError("The tables have column names and no rows; give at least one row per individual")
+    return pa.concat_tables([tables[n] for n in sorted(tables)], promote_options="permissive")
 
 
 def spread_order(count: int) -> list[int]:
@@ -319,10 +294,10 @@ def _first_people(groups: RowGroups, columns: Sequence[str], rows: int) -> pa.Ta
         count += len(batches[-1])
         if count >= rows:
             break
-    return plain(pa.Table.from_batches(batches))
+    return decoded(pa.Table.from_batches(batches))
 
 
-def plain(table: pa.Table) -> pa.Table:
+def decoded(table: pa.Table) -> pa.Table:
     """Return the table with dictionaries as the values they stand for, and views as copies.
 
     Each batch would have its own dictionary, and Arrow takes no rows from views.
@@ -344,21 +319,17 @@ def first_line(error: BaseException) -> str:
 
 # --- ids and weights -----------------------------------------------------------------------------------------------
 
-_ID_FAMILIES = (  # of types that Arrow casts to one another without a change of the ids, or refuses
-    lambda kind: pa.types.is_integer(kind) or pa.types.is_floating(kind),
-    pa.types.is_decimal,
-    (pa.string(), pa.large_string()).__contains__,
-)
-
 
 def ids_of(table: pa.Table, column: str, kind: pa.DataType) -> pa.Array:
     """Return everyone's id in the type of those read first, or refuse ids that the cast would change."""
     ids = table[column].combine_chunks()
-    if pa.types.is_timestamp(ids.type) and pa.types.is_timestamp(kind):
-        alike = ids.type.tz == kind.tz
-    else:
-        alike = ids.type in (kind, pa.null()) or any(among(ids.type) and among(kind) for among in _ID_FAMILIES)
-    if not alike:
+
+    def family(each: pa.DataType) -> object:  # of types that Arrow casts to one another without a change, or refuses
+        if pa.types.is_integer(each) or pa.types.is_floating(each):
+            return "number"
+        return pa.string() if each == pa.large_string() else each
+
+    if ids.type != pa.null() and family(ids.type) != family(kind):
         raise DataError(
             f"The ids '{column}' are {ids.type} here and {kind} in the tables read first; score them apart, or give "
             "ids of one type"
@@ -399,13 +370,8 @@ class ModelSource:
 
     def shipped(self) -> ModelSource:
         """Return the same with the file's content beside its name, where it names one file."""
-        path = self._file
-        return self if self.content is not None or path is None else replace(self, content=path.read_bytes())
-
-    @property
-    def _file(self) -> Path | None:
-        """The model's file, or the Python file of `file.py:function`; None for anything else."""
-        return None if is_url(self.spec) or self.pickled is not None else file_of(self.spec)[0]
+        path = file_of(self.spec)[0] if self.content is None and self.pickled is None else None
+        return self if path is None else replace(self, content=path.read_bytes())
 
     @property
     def identity(self) -> dict[str, str]:
@@ -413,12 +379,10 @@ class ModelSource:
 
         What a module imports is not in its hash.
         """
-        path = self._file
-        if self.pickled is None and self.content is None and path is None:
-            digest = hash_of(self.spec)
-            return {"name": self.spec} | ({} if digest is None else {"sha256": digest})
-        content = self.pickled or self.content or (b"" if path is None else path.read_bytes())
-        return {"name": Path(self.spec).name, "sha256": sha256(content).hexdigest()}
+        content = self.pickled or self.content
+        digest = hash_of(self.spec) if content is None else sha256(content).hexdigest()
+        is_file = content is not None or file_of(self.spec)[0] is not None
+        return {"name": Path(self.spec).name if is_file else self.spec} | ({} if digest is None else {"sha256": digest})
 
     def load(self) -> object:
         """Return the model."""
@@ -440,39 +404,28 @@ def file_of(spec: str) -> tuple[Path | None, str]:
     if Path(spec).is_file():
         return Path(spec), ""
     for ending, mark in ((".onnx", "#"), (".py", ":")):
-        stem, found, rest = spec.partition(ending + mark)
-        if found:
+        stem, separator, rest = spec.partition(ending + mark)
+        if separator:
             path = Path(stem + ending)
             return (path if path.is_file() else None), mark + rest
     return None, ""
 
 
 def hash_of(spec: str) -> str | None:
-    """Return a hash of the folder or module that is named; None for URLs, and modules without a file of their own."""
+    """Return a hash of the file, folder or module that is named; None for URLs, and modules without a file."""
     if is_url(spec):
         return None
-    folder = Path(spec)
+    path, folder = file_of(spec)[0], Path(spec)
+    if path is not None:
+        return file_sha256(path)
     if folder.is_dir():
         files = sorted(path for path in folder.rglob("*") if path.is_file())
         lines = [f"{path.relative_to(folder).as_posix()}:{file_sha256(path)}" for path in files]
         return sha256("\n".join(lines).encode()).hexdigest()
-    module = module_file(spec.rpartition(":")[0])
-    return None if module is None else file_sha256(module)
-
-
-def module_file(name: str) -> Path | None:
-    """Return the file that importing a module would run, without running it or the packages it lies in.
-
-    None where there is no such module, or it has no file: one that is part of Python itself, or in an archive.
-    """
-    names, here = name.split("."), str(Path.cwd())
-    if not all(each.isidentifier() for each in names):
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))  # as models are imported
+    try:
+        module = find_spec(spec.rpartition(":")[0])
+    except Exception:  # of a package that fails to import; loading the model says it
         return None
-    folders = [*sys.path] if here in sys.path else [here, *sys.path]  # as models are imported
-    finders = [finder for finder in sys.meta_path if hasattr(finder, "find_spec")]
-    spec = next((spec for finder in finders if (spec := finder.find_spec(names[0], folders)) is not None), None)
-    for inner in names[1:]:
-        spec = spec and PathFinder.find_spec(inner, list(spec.submodule_search_locations or ()))
-    if spec is None or not spec.has_location or spec.origin is None or not Path(spec.origin).is_file():
-        return None
-    return Path(spec.origin)
+    return None if module is None or module.origin is None else file_sha256(module.origin)

@@ -10,14 +10,14 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
 from time import sleep
-from typing import Any, Unpack
+from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
 
 from fairfox.errors import FileError, require
-from fairfox.streaming.batches import PILOT, BatchScorer, Job, ScoreOptions, columns_of, job_for, scorer_for
-from fairfox.streaming.summary import TOTALS, add_totals, summary_numbers, totals_of
+from fairfox.streaming.batches import PILOT, BatchScorer, Job, columns_of, job_for, scorer_for
+from fairfox.streaming.summary import TOTALS, add_totals, summarise, totals_of
 from fairfox.streaming.workers import PartResult, PartTask, Tick, arrived, lost, run_task, stopped_engine, unfit_workers
 
 _ROW = "__fairfox_row"
@@ -34,7 +34,7 @@ _LOST = r"Task (\d+) in stage \S+ failed \d+ times.*(?:Python worker exited unex
 _UNFIT = r"ModuleNotFoundError|ImportError|PYTHON_VERSION_MISMATCH|Cannot run program"
 
 
-def score_spark(df: Any, test: Any, model: object, **options: Unpack[ScoreOptions]) -> Any:
+def score_spark(df: Any, test: Any, model: object, **options: Any) -> Any:
     """Return a DataFrame with one row per person of a Spark DataFrame, computed when it is needed.
 
     Test, model and options are those of `fairfox.streaming.batches.job_for`; the population constants are those of
@@ -67,14 +67,14 @@ def _quoted(columns: Sequence[str], df: Any) -> list[str]:
     return [f"`{name.replace('`', '``')}`" for name in columns if name in df.columns]
 
 
-def summarise_spark(scores: Any) -> dict[str, Any]:
+def summarise_spark(scores: Any, test: Any) -> dict[str, Any]:
     """Return the counts, shares, means and quantiles of a DataFrame that `score_spark` returned, or of its files."""
     types = require("pyspark.sql.pandas.types", extra="spark", why="to sum up a Spark DataFrame")
 
     def totals(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from add_totals(totals_of(batch) for batch in batches if len(batch)).to_batches()
 
-    return summary_numbers(add_totals([scores.mapInArrow(totals, types.from_arrow_schema(TOTALS)).toArrow()]))
+    return summarise([scores.mapInArrow(totals, types.from_arrow_schema(TOTALS)).toArrow()], test)
 
 
 # --- files ---------------------------------------------------------------------------------------------------------

@@ -8,17 +8,21 @@ Quantiles come from a histogram whose buckets grow by a constant factor, so that
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import accumulate, takewhile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, product, takewhile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fairfox.auxiliary.quality import quality_warnings
+from fairfox.fairtests.fitted import FittedTest
+from fairfox.fairtests.protocol import CheckedTest
 from fairfox.report.text import FORMAT, amount, people, percent
-from fairfox.streaming.sources import plain
+from fairfox.statistics.diagnostics import group_warnings
+from fairfox.streaming.batches import PopulationConstants, group_names, open_test
 
 ACCURACY = 0.005  # of a quantile, relative to its size
 SMALLEST = 1e-9
@@ -45,87 +49,104 @@ _NONE_IS_0 = pc.ScalarAggregateOptions(min_count=0)
 # --- sums ----------------------------------------------------------------------------------------------------------
 
 
-def totals_of(scores: pa.RecordBatch | pa.Table) -> pa.Table:
+def totals_of(scores: pa.RecordBatch) -> pa.Table:
     """Return the totals of people whose scores `BatchScorer.score` returned."""
-    weight = scores["weight"] if "weight" in scores.schema.names else pa.array(np.ones(len(scores)))
-    variables = [match[1] for name in scores.schema.names if (match := re.fullmatch(r"(?s)group\[(.*)\]", name))]
+    names = scores.schema.names
+    weight = _floats(scores["weight"]) if "weight" in names else np.ones(len(scores))
+    sums = _sums(scores, "", weight)
     keys = {"variable": scores["variable"], "reason": scores["reason"]}
-    found = [
-        _grouped(keys, _sums(scores, "", weight, scores["group_inferred"]), of="everyone"),
+    tables = [
+        _grouped(keys, sums, of="everyone"),
         *(_histogram(scores, name, weight) for name in ("score", "prediction")),
     ]
-    for name in variables:
-        found += _totals_of_variable(scores, name, weight)
-    return pa.concat_tables([TOTALS.empty_table(), *found], promote_options="default")
+    for name in names:
+        if name.startswith("group["):
+            tables += _totals_of_variable(scores, name[len("group[") : -1], weight, sums)
+    return pa.concat_tables([TOTALS.empty_table(), *tables], promote_options="default")
 
 
 def add_totals(totals: Iterable[pa.Table]) -> pa.Table:
     """Return the totals of everyone, from those of disjoint people, added in order."""
     table = pa.concat_tables([TOTALS.empty_table(), *totals])
     sums = [name for name in TOTALS.names if name not in _KEYS]
-    found = table.group_by(list(_KEYS), use_threads=False).aggregate([(name, "sum", _NONE_IS_0) for name in sums])
-    return pa.table([found[f"{name}_sum" if name in sums else name] for name in TOTALS.names], schema=TOTALS)
+    summed = table.group_by(list(_KEYS), use_threads=False).aggregate([(name, "sum", _NONE_IS_0) for name in sums])
+    return pa.table([summed[f"{name}_sum" if name in sums else name] for name in TOTALS.names], schema=TOTALS)
 
 
-def _totals_of_variable(scores: pa.RecordBatch | pa.Table, variable: str, weight: pa.Array) -> Iterator[pa.Table]:
+def _totals_of_variable(
+    scores: pa.RecordBatch, variable: str, weight: np.ndarray, sums: Mapping[str, np.ndarray]
+) -> Iterator[pa.Table]:
     """Yield the totals of one protected variable, from its own columns, or from the only ones there are."""
     names = scores.schema.names
     own = f"[{variable}]" if f"score[{variable}]" in names else ""
     group, towards = scores[f"group[{variable}]"], scores[f"towards{own}"]
-    sums = _sums(scores, own, weight, scores[f"inferred{own}" if own else "group_inferred"])
-    yield _grouped({"group": group, "towards": towards}, sums, of="variable", variable=variable)
+    keys = {"group": group, "towards": towards}
+    yield _grouped(keys, _sums(scores, own, weight) if own else sums, of="variable", variable=variable)
     for column in takewhile(lambda name: name.startswith("effect["), names[names.index(f"towards{own}") + 1 :]):
         word = column[len("effect[") : -1].removeprefix(f"{variable}=")
-        known = pc.and_(scores[column].is_valid(), scores[f"score{own}"].is_valid())
-        effect = {"signed": _times(scores[column], weight, known), "signed_weight": _times(weight, known)}
+        values = _floats(scores[column])
+        known = ~np.isnan(values) & scores[f"score{own}"].is_valid().to_numpy(zero_copy_only=False)
+        effect = {"signed": np.where(known, values * weight, 0.0), "signed_weight": weight * known}
         yield _grouped({"group": group}, effect, of="effect", variable=variable, towards=word)
 
 
-def _sums(scores: pa.RecordBatch | pa.Table, own: str, weight: pa.Array, inferred: pa.Array) -> dict[str, pa.Array]:
+def _sums(scores: pa.RecordBatch, own: str, weight: np.ndarray) -> dict[str, np.ndarray]:
     """Return what is added up of everyone: counts, and weighted counts and numbers."""
-    score, signed, confident = (scores[f"{name}{own}"] for name in ("score", "signed", "confident"))
-    judged = score.is_valid()
+    score, signed = _floats(scores[f"score{own}"]), _floats(scores[f"signed{own}"])
+    flagged, confident = (scores[f"{name}{own}"] for name in ("flag", "confident"))
+    judged = ~np.isnan(score)
     marks = {
         "judged": judged,
-        "flagged": pc.and_(judged, pc.fill_null(scores[f"flag{own}"], False)),
-        "confident": pc.and_(judged, pc.fill_null(confident, False)),
+        "flagged": judged & flagged.fill_null(False).to_numpy(zero_copy_only=False),
+        "confident": judged & confident.fill_null(False).to_numpy(zero_copy_only=False),
     }
     return {
-        "people": pa.array(np.ones(len(scores), dtype=np.int64)),
-        "inferred": inferred.cast(pa.int64()),
-        **{name: mark.cast(pa.int64()) for name, mark in marks.items()},
-        "certain": confident.is_valid().cast(pa.int64()),
+        "people": np.ones(len(scores)),
+        "inferred": scores[f"inferred{own}" if own else "group_inferred"].to_numpy(zero_copy_only=False),
+        **marks,
+        "certain": confident.is_valid().to_numpy(zero_copy_only=False),
         "weight": weight,
-        **{f"{name}_weight": _times(weight, mark) for name, mark in marks.items()},
-        "signed_weight": _times(weight, signed.is_valid()),
-        "score": _times(score, weight, judged),
-        "signed": _times(signed, weight, signed.is_valid()),
-        "prediction": _times(scores["prediction"], weight),
+        **{f"{name}_weight": weight * mark for name, mark in marks.items()},
+        "signed_weight": weight * ~np.isnan(signed),
+        "score": np.where(judged, score * weight, 0.0),
+        "signed": np.where(np.isnan(signed), 0.0, signed * weight),
+        "prediction": _floats(scores["prediction"]) * weight,
     }
 
 
-def _times(values: pa.Array, *factors: pa.Array) -> pa.Array:
-    for factor in factors:
-        values = pc.multiply(values, factor.cast(pa.float64()))
-    return values
+def _floats(column: pa.Array) -> np.ndarray:
+    """Return a column's numbers, NaN where it has none."""
+    return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
-def _histogram(scores: pa.RecordBatch | pa.Table, column: str, weight: pa.Array) -> pa.Table:
+def _histogram(scores: pa.RecordBatch, column: str, weight: np.ndarray) -> pa.Table:
     """Return the weight in each bucket of a column's values; those of zero are in bucket 0."""
-    values = np.asarray(scores[column].to_numpy(zero_copy_only=False), dtype=np.float64)
+    values = _floats(scores[column])
+    known = ~np.isnan(values)
     size = np.minimum(np.abs(values), _LARGEST)
     far = size > SMALLEST  # not where there is no value
     level = np.ceil(np.log(np.where(far, size, 1.0) / SMALLEST) / math.log(_GROWTH))
-    buckets = np.where(far, np.sign(values) * np.maximum(level, 1), 0).astype(np.int64)
-    return _grouped({"bucket": pa.array(buckets, mask=np.isnan(values))}, {"weight": weight}, of=column)
+    buckets = np.where(far, np.sign(values) * np.maximum(level, 1), 0).astype(np.int64)[known]
+    first = buckets.min(initial=0)
+    weights, there = (np.bincount(buckets - first, weights=each) for each in (weight[known], None))
+    rows = there.nonzero()[0]
+    return pa.table({"of": [column] * len(rows), "bucket": rows + first, "weight": weights[rows].astype(np.float64)})
 
 
-def _grouped(keys: Mapping[str, pa.Array], sums: Mapping[str, pa.Array], **same: str) -> pa.Table:
+def _grouped(keys: Mapping[str, pa.Array], sums: Mapping[str, np.ndarray], **same: str) -> pa.Table:
     """Return sums by key, with keys that are the same for all of them."""
-    table = pa.table({**keys, **sums}).group_by(list(keys), use_threads=False)
-    found = plain(table.aggregate([(name, "sum", _NONE_IS_0) for name in sums]))
-    columns = {name: found[name] for name in keys} | {name: found[f"{name}_sum"] for name in sums}
-    return pa.table({**columns, **{name: pa.array([text] * len(found), pa.string()) for name, text in same.items()}})
+    codes, names = np.zeros(1, dtype=np.int64), []
+    for column in keys.values():
+        coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+        words = [*coded.dictionary.to_pylist(), None]
+        codes = codes * len(words) + coded.indices.fill_null(len(words) - 1).to_numpy(zero_copy_only=False)
+        names.append(words)
+    groups = list(product(*names))
+    there = np.bincount(codes, minlength=len(groups)).nonzero()[0]
+    columns: dict[str, Any] = {name: [text] * len(there) for name, text in same.items()}
+    columns |= {name: [groups[n][k] for n in there] for k, name in enumerate(keys)}
+    columns |= {name: np.bincount(codes, values, len(groups))[there] for name, values in sums.items()}
+    return pa.table({name: pa.array(values).cast(TOTALS.field(name).type) for name, values in columns.items()})
 
 
 # --- numbers -------------------------------------------------------------------------------------------------------
@@ -133,17 +154,17 @@ def _grouped(keys: Mapping[str, pa.Array], sums: Mapping[str, pa.Array], **same:
 Rows = list[dict[str, Any]]  # of totals
 
 
-def summary_numbers(totals: pa.Table) -> dict[str, Any]:
+def summary_numbers(totals: pa.Table, groups: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     """Return the counts, shares, means and quantiles of everyone and of each protected variable's groups.
 
-    Shares and means are weighted where people have weights, counts never; of nobody a mean is None.
+    Shares and means are weighted where people have weights, counts never; of nobody a mean is None. `groups` are the
+    names of all groups by variable, in order.
     """
     rows: Rows = totals.to_pylist()
     everyone = _where(rows, of="everyone")
     counted, judged = _total(everyone, "people"), _total(everyone, "judged_weight")
     reasons = {why: _total(_where(everyone, reason=why), "people") for why in _values(everyone, "reason")}
-    variables = _values(_where(rows, of="variable"), "variable")
-    attained = bool(_values(everyone, "variable"))  # not by tests that tell no protected variables apart
+    attained = _values(everyone, "variable")  # of nothing by tests that tell no protected variables apart
     return {
         "counts": {
             "people": counted,
@@ -156,7 +177,7 @@ def summary_numbers(totals: pa.Table) -> dict[str, Any]:
         "abstained_by_reason": dict(sorted(reasons.items(), key=lambda pair: (-pair[1], pair[0]))),
         "worst_case": {
             name: _over(_total(_where(everyone, variable=name), "judged_weight"), judged) or 0.0
-            for name in variables
+            for name in groups
             if attained
         },
         "mean_score": _mean(everyone, "score", "judged_weight"),
@@ -166,11 +187,16 @@ def summary_numbers(totals: pa.Table) -> dict[str, Any]:
             "relative_error": ACCURACY,
             **{of: _quantiles(_where(rows, of=of)) for of in ("score", "prediction")},
         },
-        "variables": [_variable(name, _where(rows, variable=name)) for name in variables],
+        "variables": [_variable(name, names, _where(rows, variable=name)) for name, names in groups.items()],
     }
 
 
-def _variable(name: str, rows: Rows) -> dict[str, Any]:
+def summarise(totals: Iterable[pa.Table], test: str | Path | FittedTest) -> dict[str, Any]:
+    """Return the numbers of everyone, with the groups of the test that scored them."""
+    return summary_numbers(add_totals(totals), group_names(open_test(test)[0]))
+
+
+def _variable(name: str, groups: Sequence[str], rows: Rows) -> dict[str, Any]:
     own = _where(rows, of="variable")
     effects = _where(rows, of="effect") or own  # of two groups: the only contrast is that of the score
     inferred, unknown = _total(own, "inferred"), _total(_where(own, group=None), "people")
@@ -186,10 +212,7 @@ def _variable(name: str, rows: Rows) -> dict[str, Any]:
         **_shares(own),
         "mean_score": _mean(own, "score", "judged_weight"),
         "worst": {word: count for word, count in worst.items() if count},
-        "groups": [
-            _group(name, level, _where(own, group=level), _where(effects, group=level))
-            for level in sorted(_values(own, "group"), key=_group_order)
-        ],
+        "groups": [_group(name, level, _where(own, group=level), _where(effects, group=level)) for level in groups],
     }
 
 
@@ -216,8 +239,8 @@ def _counts(rows: Rows) -> dict[str, int | None]:
 
 
 def _shares(rows: Rows) -> dict[str, float | None]:
-    flagged, confident = (_over(_total(rows, f"{name}_weight"), _total(rows, "judged_weight")) or 0.0
-                          for name in ("flagged", "confident"))  # fmt: skip
+    judged = _total(rows, "judged_weight")
+    flagged, confident = (_over(_total(rows, f"{name}_weight"), judged) or 0.0 for name in ("flagged", "confident"))
     return {"share_flagged": flagged, "share_confident": confident if _total(rows, "certain") else None}
 
 
@@ -243,7 +266,7 @@ def _over(part: float, whole: float) -> float | None:
 
 
 def _quantiles(rows: Rows) -> dict[str, float]:
-    weights = {row["bucket"]: row["weight"] for row in rows if row["bucket"] is not None}
+    weights = {row["bucket"]: row["weight"] for row in rows}
     return {f"{share:g}": quantile(weights, share) for share in _SHARES}
 
 
@@ -262,38 +285,33 @@ def quantile(weights: Mapping[int, float], share: float) -> float:
     return math.copysign(2 * upper / (1 + _GROWTH), bucket)  # as far from both ends, relatively
 
 
-# --- groups of protected numbers -----------------------------------------------------------------------------------
-
-
-def _group_order(name: str) -> tuple[float, str]:
-    """Return what sorts ranges by their numbers and classes by their names."""
-    if re.fullmatch(r"below \S+", name):
-        return -math.inf, ""
-    match = re.fullmatch(r"(-?[\d.]+(?:e[+-]?\d+)?) (?:to below \S+|and above)", name)
-    return (float(match[1]), "") if match else (math.inf, name)
-
-
 # --- words ---------------------------------------------------------------------------------------------------------
 
 
-def summary_of(totals: pa.Table, test: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all fields of summary.json: settings and results, in numbers and in words.
-
-    `test` is what `describe_test` of streaming.batches returns.
-    """
-    numbers = summary_numbers(totals)
-    protected = {p.name: p for p in test["protected"]}
-    for variable in numbers["variables"]:
-        p = protected[variable["name"]]
+def summary_of(
+    totals: pa.Table, fitted: FittedTest, constants: PopulationConstants, settings: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return all fields of summary.json: settings and results, in numbers and in words."""
+    numbers, known = summary_numbers(totals, group_names(fitted)), fitted.known
+    for variable, p in zip(numbers["variables"], known.protected, strict=True):
         variable.update({"kind": p.kind, "levels": list(p.levels)})
     return {
         "format": FORMAT,
         "kind": "score",
-        **{name: test[name] for name in ("test", "meaning", "unit", "delta", "weighted")},
+        "test": fitted.options.main,
+        "meaning": fitted.options.info.meaning,
+        "unit": constants.unit,
+        "delta": constants.delta,
+        "weighted": fitted.encoding.weights is not None,
         **numbers,
-        "in_words": in_words(numbers, test["delta"], test["unit"]),
-        "warnings": warnings_of(numbers),
-        "settings": dict(settings),
+        "in_words": in_words(numbers, constants.delta, constants.unit),
+        "warnings": warnings_of(numbers, fitted),
+        "settings": {
+            **settings,
+            "protected": [p.name for p in known.protected],
+            "columns": list(fitted.encoding.columns),
+            "reference_rows": len(known),
+        },
     }
 
 
@@ -315,11 +333,17 @@ def in_words(numbers: Mapping[str, Any], delta: float, unit: str) -> list[str]:
     return [*sentences, *(f"{people(n)} not judged: {why}." for why, n in numbers["abstained_by_reason"].items())]
 
 
-def warnings_of(numbers: Mapping[str, Any]) -> list[str]:
-    """Return a sentence for each protected variable that people lack, also because a column is misspelt."""
-    return [
-        f"'{variable['name']}' is unknown for {variable['counts']['inferred']:,} of "
-        f"{people(numbers['counts']['people'])}: the most probable value by the other columns takes its place."
-        for variable in numbers["variables"]
-        if variable["counts"]["inferred"]
+def warnings_of(numbers: Mapping[str, Any], fitted: FittedTest) -> list[str]:
+    """Return those warnings of an audit that need no one's row: about groups, the auxiliary model, and the fits."""
+    everyone = numbers["counts"]["people"]
+    inferred = [variable["counts"]["inferred"] for variable in numbers["variables"]]
+    out = [
+        text
+        for v, quality in enumerate(fitted.quality)
+        for text in group_warnings(fitted.known, v, quality, inferred[v], everyone)
     ]
+    out += [text for quality in fitted.quality for text in quality_warnings(quality)]
+    test = fitted.test
+    if isinstance(test, CheckedTest) and (checks := test.checks()):
+        out += test.warnings(checks)
+    return out

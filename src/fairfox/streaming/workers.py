@@ -28,7 +28,7 @@ from joblib.externals.loky.process_executor import ShutdownExecutorError
 from fairfox.data.files import file_sha256, written_whole
 from fairfox.errors import DataError, FairfoxError, FileError, MissingExtraError
 from fairfox.streaming.batches import BatchScorer, Job, columns_of, scorer_for
-from fairfox.streaming.sources import RECORD, RowGroups, plain, read_batches
+from fairfox.streaming.sources import RECORD, RowGroups, decoded, read_batches
 from fairfox.streaming.summary import add_totals, totals_of
 
 _SCHEMA = "ARROW:schema"  # where readers look for types: words, not the dictionaries they were written from
@@ -56,7 +56,7 @@ class PartRecord:
 
     people: Mapping[str, Any]  # the identity of their row groups
     run: str = ""  # the key of the manifest it belongs to
-    totals: Sequence[Mapping[str, Any]] = field(default=(), repr=False)  # rows of `summary.TOTALS`
+    totals: Mapping[str, Any] = field(default_factory=dict, repr=False)  # columns of `summary.TOTALS`
     seconds: Mapping[str, float] = field(default_factory=dict)  # that reading, scoring and writing took
     sha256: str = ""  # of the part file itself; not in its footer
 
@@ -78,15 +78,12 @@ class PartResult:
 # --- one part ------------------------------------------------------------------------------------------------------
 
 
-def run_task(job: Job, task: PartTask, tick: Tick = lambda rows: None, *, ahead: bool = False) -> PartResult:
-    """Return the record of a part whose scores were written, or why they were not; other errors are bugs.
-
-    With `ahead` people are read while those before them are scored, where another core has nothing to do.
-    """
+def run_task(job: Job, task: PartTask, tick: Tick = lambda rows: None) -> PartResult:
+    """Return the record of a part whose scores were written, or why they were not; other errors are bugs."""
     name = task.people.file.name
     where = f"'{name}', rows from {task.people.first_row}: "
     try:
-        return PartResult(task, _write(job, task, tick, ahead))
+        return PartResult(task, _write(job, task, tick))
     except FairfoxError as error:
         return PartResult(task, error=f"{'' if name in str(error) else where}{error}")
     except torch.OutOfMemoryError as error:
@@ -99,7 +96,7 @@ def run_task(job: Job, task: PartTask, tick: Tick = lambda rows: None, *, ahead:
         return PartResult(task, error=f"'{task.path}' cannot be written ({error.strerror or error})", fatal=True)
 
 
-def _write(job: Job, task: PartTask, tick: Tick, ahead: bool) -> PartRecord:
+def _write(job: Job, task: PartTask, tick: Tick) -> PartRecord:
     scorer, people = scorer_for(job), task.people
     schema = scorer.coded_schema.insert(0, pa.field("file", pa.dictionary(pa.int32(), pa.string())))
     texts = [f.name for f in schema if pa.types.is_string(f.type) or pa.types.is_dictionary(f.type)]
@@ -114,7 +111,7 @@ def _write(job: Job, task: PartTask, tick: Tick, ahead: bool) -> PartRecord:
     with written_whole(Path(task.path)) as temporary, temporary.open("wb") as handle:
         writer = pq.ParquetWriter(handle, schema, use_dictionary=texts, store_schema=False)
         try:
-            for batch in read_ahead(batches) if ahead else batches:
+            for batch in batches:
                 lap("read")
                 scores = _score(scorer, people, done, batch)
                 totals.append(totals_of(scores))
@@ -123,8 +120,8 @@ def _write(job: Job, task: PartTask, tick: Tick, ahead: bool) -> PartRecord:
                 lap("write")
                 done += len(batch)
                 tick(len(batch))
-            record = PartRecord(people.identity, task.run, add_totals(totals).to_pylist(), seconds)
-            words = b64encode(plain(schema.empty_table()).schema.serialize())
+            record = PartRecord(people.identity, task.run, add_totals(totals).to_pydict(), seconds)
+            words = b64encode(decoded(schema.empty_table()).schema.serialize())
             writer.add_key_value_metadata({RECORD: record.to_bytes(), _SCHEMA: words})
         finally:
             writer.close()
@@ -145,24 +142,15 @@ def _score(scorer: BatchScorer, people: RowGroups, done: int, batch: pa.RecordBa
     return scores.add_column(0, "file", files)
 
 
-def read_ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield batches; the next one is read while the last one is worked on."""
-    with ThreadPoolExecutor(1) as reader:
-        coming = reader.submit(next, batches, None)
-        while (batch := coming.result()) is not None:
-            coming = reader.submit(next, batches, None)
-            yield batch
-
-
 # --- processes of this machine -------------------------------------------------------------------------------------
 
 
 def run_here(job: Job, tasks: Sequence[PartTask], tick: Tick) -> Iterator[PartResult]:
-    """Yield the result of each task, done in this process with one thread, and one that reads ahead for a GPU."""
+    """Yield the result of each task, done in this process with one thread."""
     threads = torch.get_num_threads()
     try:
         for task in tasks:
-            yield run_task(job, task, tick, ahead=job.device != "cpu")
+            yield run_task(job, task, tick)
     finally:
         torch.set_num_threads(threads)
 
