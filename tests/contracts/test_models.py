@@ -24,14 +24,14 @@ from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from support import audited
 from torch import Tensor, nn
 
-import fairfox
 from fairfox.data.dataset import Dataset
 from fairfox.data.encoding import fit_encoding
 from fairfox.data.table import load_table
 from fairfox.fairtests.registry import make_test
-from fairfox.models.adapters import as_model, feature_names
+from fairfox.models.adapters import as_model, describe
 from fairfox.models.protocol import Model, predict
 
 KINDS = every_kind()
@@ -46,8 +46,9 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 @pytest.fixture(scope="module")
 def asked(kind: Kind) -> tuple[Model, Dataset]:
     """A kind as a Model, and the people it is asked about."""
-    table = load_table(kind.table)
-    encoding = fit_encoding(table, protected=["sex"], columns=feature_names(kind.model), dtype=torch.float64)
+    table, described = load_table(kind.table), describe(kind.model)
+    columns = None if described is None else described.names
+    encoding = fit_encoding(table, protected=["sex"], columns=columns, dtype=torch.float64)
     people = encoding.encode(table)
     return as_model(kind.model, encoding, example=people.x), people
 
@@ -95,8 +96,8 @@ def test_models_say_whether_autograd_sees_through_them(asked: tuple[Model, Datas
 
 
 def scores(model: object, table: pd.DataFrame, test: str, **options: Any) -> Tensor:
-    audited = {"protected": "sex", "test": test, "refits": 1, "folds": 2, "seed": 1} | options
-    result = fairfox.audit(model, table, **audited)
+    given = {"protected": "sex", "test": test, "refits": 1, "folds": 2, "seed": 1} | options
+    result = audited(model, table, **given)
     assert result.signed is not None
     assert float(result.signed.abs().max()) > 1e-3  # there is something to agree on
     return result.signed.double()

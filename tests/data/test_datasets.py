@@ -22,6 +22,7 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from support import audited
 
 import fairfox
 from fairfox.data import datasets
@@ -81,7 +82,7 @@ def columns_of(data: fairfox.Dataset) -> set[str]:
 
 
 def test_every_loader_of_a_real_table_is_listed_and_public():
-    public = {name for name in fairfox.__all__ if name.startswith("load_")} - {"load_model"}
+    public = {name for name in fairfox.__all__ if name.startswith("load_")} - {"load_model", "load_test"}
     assert {DATASETS[name].loader for name in REAL} == public
     for name in public:
         assert callable(getattr(fairfox, name))
@@ -199,7 +200,7 @@ def test_a_pipeline_on_the_raw_table_is_audited(data_file):
     encoder = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), categories), (StandardScaler(), numbers))
     model = make_pipeline(encoder, LogisticRegression(max_iter=300))
     model.fit(people[categories + numbers][:2000], people[ADULT_LABEL][:2000])
-    result = fairfox.audit(model, people[-400:], protected="sex", label=ADULT_LABEL, positive=">50K", refits=2)
+    result = audited(model, people[-400:], protected="sex", label=ADULT_LABEL, positive=">50K", refits=2)
     women = torch.tensor((people["sex"][-400:] == "Female").tolist())
     assert float(result.signed[women].mean()) > 0  # a higher prediction as men
 

@@ -9,13 +9,13 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
+from support import audited
 from torch import Tensor, nn
 
-import fairfox
 from fairfox.data.encoding import fit_encoding
 from fairfox.data.table import load_table
 from fairfox.errors import ColumnError, ModelError, OptionError
-from fairfox.models.adapters import BlackBoxModel, as_model, feature_names
+from fairfox.models.adapters import BlackBoxModel, as_model
 from fairfox.models.protocol import predict
 from fairfox.models.torch import TorchModel
 
@@ -194,11 +194,6 @@ def test_an_unknown_kind_is_refused():
         wrapped(len, kind="frame")
 
 
-def test_the_columns_of_a_model_are_its_own():
-    assert feature_names(classifier(RICH)) == ("income", "age")
-    assert feature_names(nn.Linear(2, 1)) is None
-
-
 @pytest.mark.parametrize("library", ["xgboost.XGBClassifier", "lightgbm.LGBMClassifier", "catboost.CatBoostClassifier"])
 def test_boosted_trees_without_names_must_get_as_many_columns_too(library: str):
     package, _, name = library.partition(".")
@@ -207,11 +202,7 @@ def test_boosted_trees_without_names_must_get_as_many_columns_too(library: str):
     model.fit(COLUMNS.to_numpy(), RICH)
     assert wrapped(model).kind == "matrix"
     with pytest.raises(ColumnError, match="trained on 2 columns without names, and gets 3: income, age, debt"):
-        fairfox.audit(model, people()[["sex", "income", "age", "debt"]], protected="sex")
-
-
-def audited(model: object, **options: Any) -> fairfox.AuditResult:
-    return fairfox.audit(model, FRAME, **({"protected": "sex", "refits": 1, "folds": 2} | options))
+        audited(model, people()[["sex", "income", "age", "debt"]], protected="sex")
 
 
 @pytest.mark.parametrize(
@@ -228,4 +219,4 @@ def audited(model: object, **options: Any) -> fairfox.AuditResult:
 )
 def test_an_audit_says_what_is_wrong_with_a_model(model: object, error: type[Exception], message: str):
     with pytest.raises(error, match=message):
-        audited(model)
+        audited(model, FRAME, protected="sex", refits=1, folds=2)

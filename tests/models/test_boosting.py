@@ -7,8 +7,8 @@ import pandas as pd
 import polars as pl
 import pytest
 from contracts.kinds import CATBOOST, GRANTED, PEOPLE, categories, mixed, numeric
+from support import audited
 
-import fairfox
 from fairfox.errors import DataError, FileError, OptionError
 from fairfox.models.boosting import describe_booster, load_catboost, load_lightgbm, load_xgboost
 
@@ -81,7 +81,7 @@ def test_xgboost_boosters_that_answer_with_class_numbers_are_refused(objective: 
 
 def test_an_xgboost_classifier_has_probabilities_of_class_numbers_too():
     fitted = xgb.XGBClassifier(n_estimators=5, objective="multi:softmax", n_jobs=1).fit(NUMBERS, PLACES)
-    result = fairfox.audit(fitted, mixed(), protected="sex", positive=1, refits=1, folds=2)
+    result = audited(fitted, mixed(), protected="sex", positive=1, refits=1, folds=2)
     np.testing.assert_allclose(result.predictions, fitted.predict_proba(NUMBERS)[:, 1], atol=1e-6)
 
 
@@ -170,7 +170,7 @@ def test_wrappers_know_their_classes():
     fitted = lgb.LGBMClassifier(n_estimators=3, n_jobs=1, verbose=-1).fit(NUMBERS, names)
     assert about(fitted) == ("matrix", "probability", ["no", "yes"])
     for positive, column in (("no", 0), ("yes", 1)):
-        result = fairfox.audit(fitted, mixed(), protected="sex", positive=positive, refits=1, folds=2)
+        result = audited(fitted, mixed(), protected="sex", positive=positive, refits=1, folds=2)
         np.testing.assert_allclose(result.predictions, fitted.predict_proba(NUMBERS)[:, column], atol=1e-12)
 
 
@@ -232,8 +232,8 @@ def test_models_on_categories_take_a_table_and_name_them(model: Any):
 def test_a_file_with_texts_is_as_good_as_the_categories_it_was_written_from(model: Any, tmp_path: Path):
     mixed().to_csv(tmp_path / "people.csv", index=False)
     options: dict[str, Any] = {"protected": "sex", "refits": 1, "folds": 2}
-    whole = fairfox.audit(model, mixed(), **options)
-    read = fairfox.audit(model, tmp_path / "people.csv", categorical=["code"], **options)
+    whole = audited(model, mixed(), **options)
+    read = audited(model, tmp_path / "people.csv", categorical=["code"], **options)
     np.testing.assert_array_equal(read.predictions, whole.predictions)
     np.testing.assert_allclose(read.scores, whole.scores, atol=1e-9)
     assert float(whole.scores.max()) > 0.01
@@ -344,7 +344,7 @@ def test_columns_that_are_really_named_by_counting_are_found_by_name():
     table = pd.DataFrame(rng.normal(size=(300, 3)), columns=["f0", "f1", "f2"])
     model = xgb.XGBClassifier(n_estimators=5, n_jobs=1).fit(table, table["f2"] > 0)
     people = table[["f2", "f0", "f1"]].assign(sex=np.arange(300) % 2)
-    result = fairfox.audit(model, people, protected="sex", refits=1, folds=2)
+    result = audited(model, people, protected="sex", refits=1, folds=2)
     assert result.settings["columns"] == ["f0", "f1", "f2"]
     np.testing.assert_allclose(result.predictions.numpy(), model.predict_proba(table)[:, 1], atol=1e-6)
 

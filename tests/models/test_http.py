@@ -23,8 +23,8 @@ from contracts.kinds import pipeline
 from contracts.kinds_http import mlflow_server
 from populations import people
 from servers import Asked, HangUp, Reply, free_address, open_inference, serving
+from support import audited
 
-import fairfox
 from fairfox.errors import ColumnError, DataError, ModelError, OptionError
 from fairfox.models import http_client
 from fairfox.models.http import Endpoint, load_endpoint
@@ -85,8 +85,8 @@ def test_mlflows_server_predicts_what_the_model_predicts_whatever_the_batches(ml
 
 def test_an_audit_of_mlflows_server_is_that_of_the_model(mlflow_url: str):
     options: dict[str, Any] = {"protected": "sex", "drop": ["job"], "refits": 1, "folds": 2}
-    expected = fairfox.audit(pipeline(), FRAME, **options)
-    found = fairfox.audit(Endpoint(mlflow_url), FRAME, **options)
+    expected = audited(pipeline(), FRAME, **options)
+    found = audited(Endpoint(mlflow_url), FRAME, **options)
     torch.testing.assert_close(found.scores, expected.scores, atol=1e-9, rtol=0)
     assert float(found.scores.abs().max()) > 1e-3
 
@@ -249,9 +249,9 @@ def test_an_audit_of_a_v2_server_with_categories_is_that_of_the_same_function():
         return on_columns(inputs | {"age": np.zeros(len(inputs["job"]))})
 
     options: dict[str, Any] = {"protected": "sex", "refits": 1, "folds": 2}
-    expected = fairfox.audit(direct, frame, **options)
+    expected = audited(direct, frame, **options)
     with serving(open_inference(served, EACH[1:])) as server:
-        found = fairfox.audit(v2(server.root), frame, **options)
+        found = audited(v2(server.root), frame, **options)
     torch.testing.assert_close(found.scores, expected.scores, atol=1e-9, rtol=0)
     assert float(found.scores.abs().max()) > 1e-3
 
@@ -299,7 +299,7 @@ def test_text_where_a_v2_server_takes_numbers_is_refused_before_the_call():
 )
 def test_a_table_with_other_columns_than_the_server_takes_is_refused(inputs: Any, message: str):
     with serving(open_inference(on_columns, inputs)) as server, pytest.raises(ColumnError, match=message):
-        fairfox.audit(v2(server.root), FRAME[["sex", *NUMBERS]], protected="sex")
+        audited(v2(server.root), FRAME[["sex", *NUMBERS]], protected="sex")
     assert server.predictions == 0
 
 

@@ -11,8 +11,8 @@ from populations import people
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from support import audited
 
-import fairfox
 from fairfox.errors import FairfoxError, FileError, MissingExtraError, ModelError, OptionError, UntrustedModelError
 from fairfox.models.adapters import describe
 from fairfox.models.loading import load_model, needs_trust
@@ -240,7 +240,7 @@ def test_an_mlflow_function_takes_the_columns_of_its_signature(tmp_path: Path):
     assert described is not None
     assert described.kind == "table"
     assert described.names == ("debt", "income")
-    result = fairfox.audit(model, PEOPLE, protected="sex", refits=1)
+    result = audited(model, PEOPLE, protected="sex", refits=1)
     np.testing.assert_allclose(result.predictions.numpy(), 1 / (1 + np.exp(-(NUMBERS["income"] - 3100) / 300)))
 
 

@@ -13,8 +13,8 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from support import audited
 
-import fairfox
 from fairfox.errors import ColumnError, FileError, ModelError, OptionError
 from fairfox.models.loading import load_model
 from fairfox.models.onnx import OnnxModel
@@ -70,9 +70,7 @@ def test_probabilities_are_read_in_the_order_of_the_classes(path: Path, model: A
 def test_the_audited_class_can_be_named(path: Path):
     fitted = LogisticRegression(max_iter=2000).fit(MATRIX, LABELS)
     model = converted(path, fitted, zipmap=False)
-    yes, no = (
-        fairfox.audit(model, PEOPLE.drop(columns="job"), protected="sex", refits=1, positive=p) for p in ("yes", "no")
-    )
+    yes, no = (audited(model, PEOPLE.drop(columns="job"), protected="sex", refits=1, positive=p) for p in ("yes", "no"))
     np.testing.assert_allclose(yes.predictions.numpy(), fitted.predict_proba(MATRIX)[:, 1], atol=1e-5)
     np.testing.assert_allclose(no.predictions.numpy(), fitted.predict_proba(MATRIX)[:, 0], atol=1e-5)
 
@@ -124,12 +122,12 @@ def test_inputs_of_one_column_take_the_columns_of_their_names(path: Path, pipe: 
 
 def test_an_audit_takes_the_columns_of_the_file_from_a_larger_table(path: Path, pipe: Any):
     model = converted(path, pipe, COLUMNS[:1])
-    result = fairfox.audit(model, PEOPLE.drop(columns="age").assign(age=PEOPLE["age"]), protected="sex", refits=1)
+    result = audited(model, PEOPLE.drop(columns="age").assign(age=PEOPLE["age"]), protected="sex", refits=1)
     np.testing.assert_allclose(result.predictions.numpy(), pipe.predict_proba(COLUMNS)[:, 1], atol=1e-5)
     assert result.settings["columns"] == ["income", "age", "job"]
     assert float(result.scores.max()) > 0.01
     with pytest.raises(ColumnError, match="takes column 'age', which the table does not have"):
-        fairfox.audit(model, PEOPLE.drop(columns="age"), protected="sex")
+        audited(model, PEOPLE.drop(columns="age"), protected="sex")
 
 
 def echo(path: Path, **kinds: int) -> OnnxModel:

@@ -7,9 +7,9 @@ import pytest
 import torch
 from populations import people, table_of
 from safetensors.torch import save_file
+from support import audited
 from torch import Tensor, nn
 
-import fairfox
 from fairfox.data.encoding import fit_encoding
 from fairfox.data.table import load_table
 from fairfox.errors import DataError, FairfoxError, FileError, ModelError, OptionError, UntrustedModelError
@@ -257,7 +257,7 @@ def test_networks_from_files_are_audited_as_they_were_before(
     for net, path in (exported, scripted):
         model = load_model(str(path), trust=True)
         found, expected = (
-            fairfox.audit(m, table, protected="sex", test=test, refits=1, folds=2).scores for m in (model, net)
+            audited(m, table, protected="sex", test=test, refits=1, folds=2).scores for m in (model, net)
         )
         torch.testing.assert_close(found, expected)
 

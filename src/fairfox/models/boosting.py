@@ -254,12 +254,11 @@ rows = np.array([0.0, 1e9, -1e9, np.nan])[:, None]
 try:
     if library == "xgboost":
         model = package.Booster(model_file=path)
-        width = model.num_features()
-        model.predict(package.DMatrix(np.repeat(rows, width, axis=1)), validate_features=False)
+        model.predict(package.DMatrix(rows.repeat(model.num_features(), axis=1)), validate_features=False)
         model.save_config()
     elif library == "lightgbm":
         model = package.Booster(model_file=path)
-        model.predict(np.repeat(rows, model.num_feature(), axis=1))
+        model.predict(rows.repeat(model.num_feature(), axis=1))
         model.model_to_string(num_iteration=1)
     else:
         model = package.CatBoost().load_model(path, format=form)

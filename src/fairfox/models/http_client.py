@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
-import ssl
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -94,9 +92,16 @@ class JsonClient:
 
         def count() -> None:
             nonlocal tries
-            if body is not None:
-                self._count()
             tries += 1
+            if body is None:
+                return
+            if self.max_calls is not None and self.calls >= self.max_calls:
+                raise OptionError(
+                    f"The endpoint {self.shown} was called {self.calls} times, repeated tries included, which is all "
+                    "that --max-calls (max_calls=...) allows; allow more, raise --batch-rows, or audit fewer people "
+                    "(--sample)"
+                )
+            self.calls += 1
 
         count()
         try:
@@ -111,19 +116,10 @@ class JsonClient:
             return json.loads(content)
         except (ValueError, RecursionError):
             begins = self.quoted(content.decode(errors="replace"), 60)
-            found = f"it begins with '{begins}'" if begins else "it is empty"
             raise ModelError(
-                f"The endpoint {self.shown} answered with something that is not JSON ({found}); "
+                f"The endpoint {self.shown} answered with something that is not JSON ('{begins}'); "
                 "give the address that predicts"
             ) from None
-
-    def _count(self) -> None:
-        if self.max_calls is not None and self.calls >= self.max_calls:
-            raise OptionError(
-                f"The endpoint {self.shown} was called {self.calls} times, repeated tries included, which is all that "
-                "--max-calls (max_calls=...) allows; allow more, raise --batch-rows, or audit fewer people (--sample)"
-            )
-        self.calls += 1
 
     def _answer(self, method: str, url: str, body: bytes | None, count: Callable[[], None]) -> tuple[int, bytes]:
         """Return the status and content of an answer; broken connections and busy servers are tried again."""
@@ -169,22 +165,18 @@ class JsonClient:
         """Return the error for a call that got no HTTP answer."""
         refused = isinstance(reason, NewConnectionError)
         cause = reason.__cause__ if refused else reason.args[-1] if reason.args else None
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            return ModelError(
-                f"The certificate of {self.shown} cannot be trusted ({cause.verify_message}); "
-                "name your own authority's certificate in the environment variable SSL_CERT_FILE"
-            )
         if isinstance(reason, SSLError):
-            return ModelError(f"No secure connection to {self.shown} ({cause}); does this port speak https?")
-        if isinstance(cause, http.client.BadStatusLine) and not isinstance(cause, ConnectionError):
-            return ModelError(f"What listens at {self.shown} does not speak HTTP; give the address of a model server")
+            return ModelError(
+                f"No secure connection to {self.shown} ({getattr(cause, 'verify_message', cause)}); name your own "
+                "authority's certificate in the environment variable SSL_CERT_FILE, or check that the port speaks https"
+            )
         what = f"cannot be reached ({getattr(cause, 'strerror', None) or type(reason).__name__})"
         if isinstance(cause, ConnectionRefusedError):
             what = "refused the connection"
         elif isinstance(reason, TimeoutError) and not refused:
             what = f"did not answer within {self.timeout:g} s (--timeout)"
         elif isinstance(reason, ProtocolError):
-            what = "broke the connection off"
+            what = "broke the connection off, or does not speak HTTP"
         return self._given_up(what, tries)
 
     def _refusal(self, status: int, content: bytes, tries: int, sent: str) -> ModelError:
@@ -192,6 +184,9 @@ class JsonClient:
         said = self._said(content)
         if status in _BUSY:
             return self._given_up(f"was busy or away (HTTP {status})", tries)
+        if status >= 500 and status not in _ABSENT:
+            return self._given_up(f"failed (HTTP {status}){said}", tries)
+        what = f"refused the request (HTTP {status}){said.rstrip('.')}{sent and f'; it was sent {sent}'}"
         if status < 400:
             what = f"redirects (HTTP {status}), which is not followed; give the address that answers"
         elif status in _ABSENT:
@@ -203,10 +198,6 @@ class JsonClient:
             )
         elif status == 413:
             what = "found the batch too large (HTTP 413); lower --batch-rows (batch_rows=...)"
-        elif status < 500:
-            what = f"refused the request (HTTP {status}){said.rstrip('.')}{sent and f'; it was sent {sent}'}"
-        else:
-            return self._given_up(f"failed (HTTP {status}){said}", tries)
         return ModelError(f"The endpoint {self.shown} {what}")
 
     def _given_up(self, what: str, tries: int) -> ModelError:

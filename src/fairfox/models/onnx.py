@@ -11,7 +11,7 @@ import narwhals as nw
 import numpy as np
 
 from fairfox.data.table import Series, column, floats, missing, objects
-from fairfox.errors import FileError, ModelError, OptionError, UntrustedModelError, did_you_mean, require
+from fairfox.errors import FileError, ModelError, OptionError, UntrustedModelError, did_you_mean, first_line, require
 from fairfox.models.protocol import Description
 
 _DTYPES: dict[str, type[np.generic]] = {
@@ -169,21 +169,16 @@ def _as_input(series: Series, given: Any) -> np.ndarray:
     """Return a column as the input declares it."""
     if given.type == "tensor(string)":
         values = _as_text(series)
-    else:
-        if not (series.dtype.is_numeric() or series.dtype == nw.Boolean):
-            series = _as_numeric(series, given)
+    elif series.dtype.is_numeric() or series.dtype == nw.Boolean:
         values = _as_numbers(floats(series), given)
+    else:  # categories or objects
+        try:
+            numbers = np.array([np.nan if v is None else float(v) for v in objects(series)])
+        except (TypeError, ValueError):
+            first = next(v for v in objects(series) if isinstance(v, str))
+            raise ModelError(f"The model takes '{given.name}' as numbers; the column holds '{first}'") from None
+        values = _as_numbers(numbers, given)
     return values if len(given.shape) == 1 else values[:, None]
-
-
-def _as_numeric(series: Series, given: Any) -> Series:
-    """Return the numbers in a column of categories or objects."""
-    try:
-        values = np.array([np.nan if v is None else float(v) for v in objects(series)])
-    except (TypeError, ValueError):
-        first = next(v for v in objects(series) if isinstance(v, str))
-        raise ModelError(f"The model takes '{given.name}' as numbers; the column holds '{first}'") from None
-    return nw.new_series(series.name, values, backend=series.implementation)
 
 
 def _as_numbers(values: np.ndarray, given: Any) -> np.ndarray:
@@ -205,8 +200,7 @@ def _as_text(series: Series) -> np.ndarray:
 
 def _reason(error: Exception) -> str:
     """Return the first line of the runtime's message without its codes."""
-    first = (str(error).splitlines() or [type(error).__name__])[0]
-    return first.rsplit(" : ", 1)[-1].strip()
+    return first_line(error).rsplit(" : ", 1)[-1].strip()
 
 
 # --- graphs --------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fairfox.data.frames import as_categories
-from fairfox.errors import FileError, OptionError, UntrustedModelError, require
+from fairfox.errors import FileError, OptionError, UntrustedModelError, first_line, require
 from fairfox.models.protocol import Description, Kind, Returns, Wanted
 
 # Types of scikit-learn that skops does not know as harmless. None of them runs code of the file's choosing; a function
@@ -93,9 +93,9 @@ def load_skops(path: Path) -> Any:
     except FileError:
         raise
     except Exception as error:  # a damaged file may raise anything
-        detail = (str(error).splitlines() or [""])[0]
         raise FileError(
-            f"'{path.name}' could not be read as a skops file: {type(error).__name__}: {detail}; save it again"
+            f"'{path.name}' could not be read as a skops file: {type(error).__name__}: {first_line(error)}; "
+            "save it again"
         ) from error
     raise UntrustedModelError(
         f"'{path.name}' holds types that fairfox does not know as harmless: {', '.join(sorted(foreign))}; load it in a "
