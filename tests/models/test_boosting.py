@@ -79,12 +79,6 @@ def test_xgboost_boosters_that_answer_with_class_numbers_are_refused(objective: 
         describe_booster(booster, wanted="probability")
 
 
-def test_an_xgboost_classifier_has_probabilities_of_class_numbers_too():
-    fitted = xgb.XGBClassifier(n_estimators=5, objective="multi:softmax", n_jobs=1).fit(NUMBERS, PLACES)
-    result = audited(fitted, mixed(), protected="sex", positive=1, refits=1, folds=2)
-    np.testing.assert_allclose(result.predictions, fitted.predict_proba(NUMBERS)[:, 1], atol=1e-6)
-
-
 def test_what_an_estimator_takes_as_missing_is_kept():
     coded = NUMBERS.fillna(-1)
     fitted = xgb.XGBClassifier(n_estimators=5, missing=-1, n_jobs=1).fit(coded, GRANTED)
@@ -188,15 +182,6 @@ def test_wrappers_know_their_classes():
 def test_what_cannot_predict_is_refused(obj: object, message: str):
     with pytest.raises(OptionError, match=message):
         describe_booster(obj, wanted="probability")
-
-
-def test_catboost_on_texts_is_refused():
-    notes = pd.DataFrame({"note": ["good and kind", "bad and rude"] * 80, "income": PEOPLE["income"]})
-    model = cat(notes, text_features=["note"])
-    with pytest.raises(
-        OptionError, match=r"takes texts or embeddings, .*; give a function from a table to predictions"
-    ):
-        describe_booster(model, wanted="probability")
 
 
 # --- columns -------------------------------------------------------------------------------------------------------
@@ -322,18 +307,6 @@ def test_a_file_that_would_end_the_process_is_refused(tmp_path: Path):
     path.write_text(json.dumps(model))
     with pytest.raises(FileError, match=r"^'model.json' is damaged or cut short: xgboost [^\n]+; copy or save it"):
         load_xgboost(path)
-
-
-def test_only_a_trial_that_ends_says_something_about_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    path = tmp_path / "model.cbm"
-    cat().save_model(str(path))
-    for name, value in (("boosting._TRIAL", "import a_package_that_is_not_there"), ("boosting.sys.executable", "")):
-        monkeypatch.setattr(f"fairfox.models.{name}", value)
-        assert load_catboost(path).is_fitted()
-        monkeypatch.undo()
-    monkeypatch.setattr("fairfox.models.boosting._SECONDS", 0.01)
-    with pytest.raises(FileError, match="catboost does not come to an end with it"):
-        load_catboost(path)
 
 
 # --- corners -------------------------------------------------------------------------------------------------------

@@ -83,14 +83,6 @@ def test_mlflows_server_predicts_what_the_model_predicts_whatever_the_batches(ml
     assert asked.calls == calls
 
 
-def test_an_audit_of_mlflows_server_is_that_of_the_model(mlflow_url: str):
-    options: dict[str, Any] = {"protected": "sex", "drop": ["job"], "refits": 1, "folds": 2}
-    expected = audited(pipeline(), FRAME, **options)
-    found = audited(Endpoint(mlflow_url), FRAME, **options)
-    torch.testing.assert_close(found.scores, expected.scores, atol=1e-9, rtol=0)
-    assert float(found.scores.abs().max()) > 1e-3
-
-
 def sent(rows: Any) -> Any:
     """Return the body in which rows arrive at an MLflow server."""
     with serving(mlflow_like(lambda rows: [0.5] * len(rows))) as server:
@@ -120,17 +112,6 @@ def test_values_keep_their_types_and_missing_ones_are_null():
     assert sent(np.array([[1.5, np.nan], [0.0, 2.0]])) == {"inputs": [[1.5, None], [0.0, 2.0]]}
 
 
-def test_rows_that_json_cannot_hold_are_refused_before_the_call():
-    with serving(first(GOOD)) as server, pytest.raises(ModelError, match="cannot be sent"):
-        endpoint(server.root).predict(np.array([[np.inf]]))
-    assert server.asked == []
-
-
-def test_columns_by_name_are_the_models_own():
-    described = Endpoint("http://127.0.0.1:1/invocations", columns=["age", "income"]).describe()
-    assert (described.kind, described.names) == ("table", ("age", "income"))
-
-
 TWO = np.array([[0.1, 0.9], [0.8, 0.2]])
 
 
@@ -139,12 +120,11 @@ TWO = np.array([[0.1, 0.9], [0.8, 0.2]])
     [
         (TWO.tolist(), TWO),
         ([{"no": 0.1, "yes": 0.9}, {"yes": 0.2, "no": 0.8}], TWO),
-        ({"no": [0.1, 0.8], "yes": [0.9, 0.2]}, TWO),
         (Reply(TWO.tolist()), TWO),
         (Reply({"predictions": TWO.tolist(), "model_version": "3"}), TWO),
         ([0.25, 1], np.array([[0.25], [1.0]])),
         ([{"p": 0.25}, {"p": 1}], np.array([[0.25], [1.0]])),
-        ({"p": [0.25, None]}, np.array([[0.25], [np.nan]])),  # refused where predictions are checked, for all models
+        ([0.25, None], np.array([[0.25], [np.nan]])),  # refused where predictions are checked, for all models
     ],
 )
 def test_every_form_of_predictions_is_understood(predictions: Any, expected: np.ndarray):
@@ -155,13 +135,12 @@ def test_every_form_of_predictions_is_understood(predictions: Any, expected: np.
 @pytest.mark.parametrize(
     ("predictions", "message"),
     [
-        ([0.5], "1 predictions for 2 rows"),
-        ([], "0 predictions for 2 rows"),
-        (0.5, "a single number for 2 rows"),
+        ([0.5], "1 predictions for 2 individuals"),
+        ([], "0 predictions for 2 individuals"),
+        (0.5, "a single number for 2 individuals"),
         (["yes", "no"], "text such as 'yes'.*predict_proba"),
         ([[0.1, 0.9], [0.5]], "uneven"),
         ([{"a": 1}, {"b": 1}], "uneven"),
-        ({"a": 1, "b": [2]}, "uneven"),
         ({"a": [1, 2], "b": [2]}, "uneven"),
         (Reply({"outputs": []}), "without 'predictions'"),
         (Reply("well"), "without 'predictions'"),
@@ -179,12 +158,6 @@ def test_columns_that_come_and_go_are_refused():
 
     with serving(mlflow_like(narrower)) as server, pytest.raises(ModelError, match="number of columns per batch"):
         endpoint(server.root, batch_rows=2).predict(NUMBERS[:3])
-
-
-def test_no_rows_need_no_call():
-    asked = Endpoint("http://127.0.0.1:1/invocations")
-    assert asked.predict(NUMBERS[:0]).shape == (0, 1)
-    assert asked.calls == 0
 
 
 # --- the Open Inference Protocol --------------------------------------------------------------------------------------
@@ -274,12 +247,6 @@ def test_the_audited_output_is_found_by_name_or_kind(outputs: Any, name: str | N
     assert found.tolist() == expected.tolist()
 
 
-def test_outputs_that_leave_it_open_are_refused_by_name():
-    both = open_inference(lambda inputs: {"up": TWO, "down": TWO}, MATRIX)
-    with serving(both) as server, pytest.raises(ModelError, match=r"up, down; .*output_name"):
-        v2(server.root).predict(NUMBERS[:2].to_numpy())
-
-
 def test_text_where_a_v2_server_takes_numbers_is_refused_before_the_call():
     inputs = [("income", "FP64", [-1]), ("job", "FP32", [-1])]
     with (
@@ -293,7 +260,7 @@ def test_text_where_a_v2_server_takes_numbers_is_refused_before_the_call():
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [
-        (EACH, r"'job' \(and 1 more: member\), which the table does not have"),
+        (EACH, "has no column 'job'.* The model takes it"),
         ([("x", "FP64", [-1, 5])], "trained on 5 columns without names, and gets 3"),
     ],
 )
@@ -332,19 +299,13 @@ def answering(**output: Any) -> Callable[[Asked], Reply]:
         (answering(shape=[2]), "without 'data'"),
         (answering(shape=[2, 2], data=[1, 2]), "2 numbers for the shape"),
         (answering(shape=["two", 2], data=[1, 2]), "for the shape"),
-        (answering(shape=[1], data=[0.5]), "1 predictions for 2 rows"),
+        (answering(shape=[1], data=[0.5]), "1 predictions for 2 individuals"),
         (answering(shape=[2], data=["y", "n"]), "text such as 'y'"),
     ],
 )
 def test_v2_answers_that_are_no_predictions_are_refused(answer: Callable[[Asked], Reply], message: str):
     with serving(answer) as server, pytest.raises(ModelError, match=message):
         v2(server.root).predict(NUMBERS[:2].to_numpy())
-
-
-@pytest.mark.parametrize("data", [TWO.tolist(), TWO.reshape(-1).tolist()])
-def test_nested_and_flat_data_are_understood(data: Any):
-    with serving(answering(shape=[2, 2], data=data)) as server:
-        assert v2(server.root).predict(NUMBERS[:2].to_numpy()).tolist() == TWO.tolist()
 
 
 # --- addresses and options ------------------------------------------------------------------------------------------
@@ -386,15 +347,8 @@ def test_urls_that_cannot_be_asked_are_refused_without_being_repeated(url: str, 
     [("timeout", 0), ("timeout", np.nan), ("timeout", np.inf), ("retries", -1), ("max_calls", 0), ("pause", -1)],
 )
 def test_numbers_that_make_no_sense_are_refused(name: str, value: Any):
-    with pytest.raises(OptionError, match=f"{name} is {value}; expected"):
+    with pytest.raises(OptionError, match=f"{name} is {value}.*; expected"):
         Endpoint("http://127.0.0.1/invocations", **{name: value})
-
-
-def test_an_endpoint_travels_to_other_processes_without_its_connections():
-    with serving(first(GOOD)) as server:
-        asked = endpoint(server.root)
-        asked.predict(ONE)
-        assert pickle.loads(pickle.dumps(asked)).predict(ONE).tolist() == [[0.5]]
 
 
 # --- further tries ----------------------------------------------------------------------------------------------------
@@ -468,15 +422,6 @@ def test_rows_are_not_sent_on_to_where_a_server_redirects(monkeypatch: pytest.Mo
 # --- answers that are none ------------------------------------------------------------------------------------------
 
 
-def test_a_server_that_does_not_answer_is_given_up():
-    def slow(asked: Asked) -> Reply:
-        time.sleep(0.5)
-        return GOOD
-
-    with serving(slow) as server, pytest.raises(ModelError, match=r"did not answer within 0\.1 s \(--timeout\)$"):
-        endpoint(server.root, timeout=0.1, retries=0).predict(ONE)
-
-
 @contextmanager
 def raw(content: bytes, *, drips: int = 0) -> Iterator[str]:
     """Run a server that sends these bytes whatever it is asked, then some more, a byte at a time."""
@@ -523,8 +468,8 @@ def test_what_gives_no_whole_answer_is_given_up_at_the_deadline(content: bytes, 
 @pytest.mark.parametrize(
     ("content", "found"),
     [
-        (b"<html>\n<body>Log in", "it begins with '<html> <body>Log in'"),
-        (b"", "it is empty"),
+        (b"<html>\n<body>Log in", r"not JSON \('<html> <body>Log in'\)"),
+        (b"", "not JSON"),
         (b"\xff\xfe\xfa", "not JSON"),
         (b"[" * 200_000, "not JSON"),
         (b"\x1b[31mred", r"' ?\[31mred'"),
@@ -605,20 +550,7 @@ def test_a_variable_that_holds_no_header_is_refused_without_its_value(
     assert "caf" not in str(caught.value)
 
 
-def test_the_query_is_sent_and_never_shown():
-    with serving(first(Reply(status=500))) as server, pytest.raises(ModelError) as caught:
-        Endpoint(f"{server.root}/invocations?key=hunter2").predict(ONE)
-    assert server.asked[0].path == "/invocations?key=hunter2"
-    assert "hunter2" not in str(caught.value)
-
-
 # --- TLS ------------------------------------------------------------------------------------------------------------
-
-
-def test_https_where_http_is_spoken_is_one_sentence():
-    with serving(first(GOOD)) as server, pytest.raises(ModelError, match=r"^No secure .*; does this port speak https"):
-        endpoint(server.root.replace("http:", "https:")).predict(ONE)
-    assert server.asked == []
 
 
 def test_a_certificate_that_nobody_vouches_for_is_refused_until_it_is_named(
@@ -630,7 +562,7 @@ def test_a_certificate_that_nobody_vouches_for_is_refused_until_it_is_named(
     context.load_cert_chain(*files)
     monkeypatch.delenv("SSL_CERT_FILE", raising=False)
     with serving(first(GOOD), tls=context) as server:
-        with pytest.raises(ModelError, match=r"cannot be trusted.*SSL_CERT_FILE"):
+        with pytest.raises(ModelError, match=r"No secure connection .*self.signed.*SSL_CERT_FILE"):
             endpoint(server.root).predict(ONE)
         assert server.asked == []
         monkeypatch.setenv("SSL_CERT_FILE", str(files[0]))

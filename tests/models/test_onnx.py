@@ -126,7 +126,7 @@ def test_an_audit_takes_the_columns_of_the_file_from_a_larger_table(path: Path, 
     np.testing.assert_allclose(result.predictions.numpy(), pipe.predict_proba(COLUMNS)[:, 1], atol=1e-5)
     assert result.settings["columns"] == ["income", "age", "job"]
     assert float(result.scores.max()) > 0.01
-    with pytest.raises(ColumnError, match="takes column 'age', which the table does not have"):
+    with pytest.raises(ColumnError, match=r"has no column 'age'.* The model takes it"):
         audited(model, PEOPLE.drop(columns="age"), protected="sex")
 
 
@@ -156,12 +156,6 @@ def test_columns_become_numbers(path: Path, values: Any, kind: int, seen: list[f
     np.testing.assert_array_equal(out[:, 0], seen)
 
 
-def test_text_in_a_column_of_numbers_is_refused(path: Path):
-    model = echo(path, a=T.FLOAT, b=T.FLOAT)
-    with pytest.raises(ModelError, match="The model takes 'a' as numbers; the column holds 'smith'"):
-        model.describe().predict(pd.DataFrame({"a": ["smith"], "b": [0.0]}))
-
-
 @pytest.mark.parametrize(
     ("values", "seen"),
     [
@@ -186,22 +180,6 @@ def test_columns_become_text_and_what_is_missing_is_empty(path: Path, values: An
     model = OnnxModel(written(path, [code], inputs, [("y", T.FLOAT, [None, 1])]))
     out = model.describe().predict(pd.DataFrame({"a": values, "b": np.zeros(3)}))
     np.testing.assert_array_equal(out[:, 0], seen)
-
-
-def test_a_matrix_of_text_takes_all_columns_of_the_table(path: Path):
-    code = of.make_node(
-        "LabelEncoder",
-        ["x"],
-        ["y"],
-        domain="ai.onnx.ml",
-        keys_strings=[b"nurse", b"clerk"],
-        values_floats=[1.0, 2.0],
-        default_float=0.0,
-    )
-    model = OnnxModel(written(path, [code], [("x", T.STRING, [None, 2])], [("y", T.FLOAT, [None, 2])]))
-    assert model.describe().kind == "table"
-    out = model.describe().predict(pd.DataFrame({"job": ["nurse", "smith"], "second": ["clerk", "nurse"]}))
-    np.testing.assert_array_equal(out, [[1, 2], [0, 1]])
 
 
 @pytest.mark.parametrize(

@@ -19,10 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from fairfox.data.catalog import CHICAGO, COMPAS, DATASETS, GERMAN, GERMAN_CODES, LAW
+from fairfox.data.catalog import CHICAGO, DATASETS, GERMAN_CODES
 from fairfox.data.dataset import Dataset
 from fairfox.data.encoding import fit_encoding
-from fairfox.data.files import fetch_file
+from fairfox.data.files import fetch_file, find_file
 from fairfox.data.table import Table
 from fairfox.errors import ColumnError, DataError, FileError, OptionError, first_line
 
@@ -72,14 +72,8 @@ def adult_table(*, complete: bool = True) -> Table:
     ]
     table = pa.concat_tables(parts).combine_chunks()
     table = table.drop_null() if complete else table
-    # the labels of the test rows end in a full stop
-    return (
-        nw.from_native(table, eager_only=True)
-        .with_columns(
-            nw.selectors.string().str.strip_chars(),
-        )
-        .with_columns(nw.col(ADULT_LABEL).str.strip_chars("."))
-    )
+    people: Table = nw.from_native(table, eager_only=True).with_columns(nw.selectors.string().str.strip_chars())
+    return people.with_columns(nw.col(ADULT_LABEL).str.strip_chars("."))  # those of the test rows end in a full stop
 
 
 def load_bank(*, duration: bool = True, complete: bool = False, protected: str | Sequence[str] = "age>=25") -> Dataset:
@@ -188,7 +182,7 @@ def load_compas(*, filtered: bool = True, protected: str | Sequence[str] = "race
 
 def compas_table(*, filtered: bool = True) -> Table:
     """Return the defendants as a table in its own units, with COMPAS's scores; see `load_compas`."""
-    table: Table = nw.from_native(read_columns(fetch_file(COMPAS[0]), "compas"), eager_only=True)
+    table: Table = nw.from_native(read_columns(fetch_file(DATASETS["compas"].files[0]), "compas"), eager_only=True)
     if filtered:
         table = table.filter(
             nw.col("days_b_screening_arrest").is_between(-30, 30),
@@ -218,7 +212,7 @@ def load_german(*, protected: str | Sequence[str] = GERMAN_SEX) -> Dataset:
 
 def german_table() -> Table:
     """Return the applicants as a table: amounts in marks, codes in words, `sex` as a column; see `load_german`."""
-    path = fetch_file(GERMAN[0])
+    path = fetch_file(DATASETS["german"].files[0])
     table, columns = read_columns(path, "german", header=False, delimiter=" "), {}
     for name, words in GERMAN_CODES.items():
         columns[name] = table[name]
@@ -256,7 +250,7 @@ def load_law_school(*, label: str = "first_pf", protected: str | Sequence[str] =
 
 def law_school_table() -> Table:
     """Return the law students as a table in its own units; see `load_law_school`."""
-    path = fetch_file(LAW[0])
+    path = fetch_file(DATASETS["law"].files[0])
     table: Table = nw.from_native(read_columns(path, "law"), eager_only=True)
     sexes = {1: "Female", 2: "Male"}  # as the code of Kusner et al. reads them
     strange = [code for code in table["sex"].unique().to_list() if code not in sexes]
@@ -287,8 +281,17 @@ def load_australian() -> Dataset:
 
 
 def load_wdbc() -> Dataset:
-    """Return 569 breast tumours (Wisconsin), 30 columns about their cells; y is 1 for malignant (212)."""
-    return _load_pmlb("wdbc")
+    """Return 569 breast tumours (Wisconsin), 30 columns about their cells; y is 1 for malignant (212).
+
+    Where the file is not on this machine, scikit-learn has the same table: there is nothing to download.
+    """
+    if find_file(DATASETS["wdbc"].files[0]):
+        return _load_pmlb("wdbc")
+    from sklearn.datasets import load_breast_cancer
+
+    x, benign = load_breast_cancer(return_X_y=True)
+    y = 1.0 - benign  # PMLB's label: malignant; and its digits
+    return Dataset.from_arrays(np.round(x, 3), None, y, names=DATASETS["wdbc"].columns)
 
 
 def load_magic() -> Dataset:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -133,7 +133,7 @@ class BlackBoxModel:
     decoder: Encoding | None
     kind: Kind
     output: Output = field(default_factory=Output)
-    differentiable: ClassVar[bool] = False
+    differentiable = False
 
     @property
     def unit(self) -> Returns:
