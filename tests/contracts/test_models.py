@@ -53,17 +53,9 @@ def asked(kind: Kind) -> tuple[Model, Dataset]:
     return as_model(kind.model, encoding, example=people.x), people
 
 
-def test_everyone_gets_one_finite_number(asked: tuple[Model, Dataset]):
-    model, people = asked
-    out = predict(model, people.x)
-    assert out.shape == (len(people),)
-    assert out.dtype == people.x.dtype
-    assert torch.isfinite(out).all()
-    assert model(people.x).shape == (len(people), 1)
-
-
 def test_predictions_are_those_of_the_library_on_the_raw_table(kind: Kind, asked: tuple[Model, Dataset]):
     model, people = asked
+    assert model(people.x).shape == (len(people), 1)
     found = predict(model, people.x).numpy()
     if kind.exact:
         np.testing.assert_array_equal(found, kind.expected.astype(float))
@@ -195,15 +187,6 @@ def test_a_linear_rule_over_categories_is_scored_alike_on_its_logit(test: str):
     torch.testing.assert_close(on_raw_tables, expected, atol=1e-4, rtol=0)
     on_tensors = scores(encoded_module(), table, test, output="logit", returns="logit", kind="encoded")
     torch.testing.assert_close(on_tensors, expected, atol=1e-4, rtol=0)
-
-
-@pytest.mark.parametrize("test", ["rank", "move"])
-def test_a_logistic_rule_over_categories_is_scored_almost_alike(test: str):
-    # a module sees the mean of the categories, a table model gives the mean over them: the sigmoid bends between
-    table, fitted = mixed()
-    on_raw_tables = scores(fitted, table, test)
-    on_tensors = scores(encoded_module(), table, test, returns="logit", kind="encoded")
-    assert float((on_raw_tables - on_tensors).abs().mean()) < 0.02
 
 
 @pytest.mark.parametrize("test", TESTS)

@@ -241,13 +241,6 @@ def test_a_crossing_is_merged_after_crossing():
     assert (two.variable.kind, two.variable.levels) == ("binary", ("M & a", "other (F & a, F & b, M & b)"))
 
 
-def test_a_new_cell_joins_the_merged_one():
-    table = table_of(sex=["F"] * 50 + ["M"] * 50, race=["a"] * 45 + ["b"] * 5 + ["a"] * 40 + ["c"] * 10)
-    both = read_variables(["sex", "race"], table, intersections=True, merge_rare=0.12)[-1]
-    assert both.variable.levels == ("F & a", "M & a", "other (F & other (b, c), M & other (b, c))")
-    np.testing.assert_array_equal(both.encode(table_of(sex=["M", "M"], race=["d", "a"])), [2, 1])
-
-
 @pytest.mark.parametrize(
     ("specs", "error", "message"),
     [

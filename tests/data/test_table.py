@@ -106,14 +106,6 @@ def test_the_columns_of_an_array_are_named_by_number(make):
     assert table.to_dict(as_series=False) == {"x0": [1.0, 3.0, 5.0], "x1": [2.0, None, 6.0]}
 
 
-def test_arrays_of_whole_numbers_booleans_and_texts_keep_their_kind():
-    assert load_table(np.array([[1, 2]])).schema["x0"].is_integer()
-    assert load_table(torch.tensor([[True, False]])).schema["x0"] == nw.Boolean
-    assert load_table(np.array([["a", "b"]])).schema["x0"] == nw.String
-    mixed = load_table(np.array([["a", 1], [None, 2]], dtype=object))
-    assert mixed.to_dict(as_series=False) == {"x0": ["a", None], "x1": [1, 2]}
-
-
 # --- how the columns of a text file are understood
 
 
@@ -238,11 +230,6 @@ def test_a_header_without_rows_is_refused_in_files_and_frames(tmp_path):
 def test_a_quote_that_is_never_closed_does_not_swallow_the_rows_after_it(tmp_path):
     message = complaint(written(tmp_path, "t.csv", 'a,b\n1,x\n2,"y\n3,z\n'), DataError)
     assert message.endswith("t.csv' opens a quote on line 3 and never closes it; close or remove it")
-
-
-def test_a_single_quote_mark_inside_a_value_is_only_a_character(tmp_path):
-    path = written(tmp_path, "t.csv", 'size,n\n5" disk,1\n7,2\n')
-    assert load_table(path)["size"].to_list() == ['5" disk', "7"]
 
 
 def test_a_cell_of_many_characters_is_no_trouble(tmp_path):

@@ -152,11 +152,6 @@ def test_a_catboost_loss_says_what_the_model_gives(loss: str, wanted: Any, retur
     np.testing.assert_array_equal(found, model.predict(NUMBERS, prediction_type=asked))
 
 
-def test_catboost_that_says_how_sure_it_is_is_asked_for_its_mean():
-    model = cat(base=cb.CatBoostRegressor, y=GRANTED.astype(float), loss_function="RMSEWithUncertainty")
-    np.testing.assert_array_equal(answers(model, NUMBERS.to_numpy(dtype=float)), model.predict(NUMBERS)[:, 0])
-
-
 def test_wrappers_know_their_classes():
     names = np.where(GRANTED, "yes", "no")
     assert about(cat(y=names)) == ("matrix", "probability", ["no", "yes"])
@@ -256,16 +251,6 @@ def test_xgboost_that_knows_a_category_by_numbers_only_takes_no_texts():
     np.testing.assert_array_equal(found.predict(table.assign(job=PLACES)), booster.predict(rows))
     with pytest.raises(DataError, match="knows 'job' by numbers only, and the table has texts there; give a pandas"):
         found.predict(table.assign(job=JOBS))
-
-
-def test_lightgbm_on_codes_takes_a_matrix_and_names_what_is_a_category():
-    coded = NUMBERS.assign(job=PLACES.astype(float))
-    booster = lgb.train(
-        LIGHT | {"objective": "binary"}, lgb.Dataset(coded, GRANTED.astype(float), categorical_feature=["job"]), 5
-    )
-    found = describe_booster(booster, wanted="probability")
-    assert (found.kind, found.as_category) == ("matrix", {"job"})
-    np.testing.assert_array_equal(found.predict(coded.to_numpy(dtype=float)), booster.predict(coded))
 
 
 # --- files ---------------------------------------------------------------------------------------------------------

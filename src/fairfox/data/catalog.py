@@ -39,20 +39,16 @@ def find_dataset(name: str) -> PublicDataset:
 
 # --- the files, and the columns that are read of them --------------------------------------------------------------
 
-_UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases"
+
+def _uci(path: str, sha256: str) -> DataFile:
+    name = path.rpartition("/")[2]
+    return DataFile((name, f"{name}.gz"), f"https://archive.ics.uci.edu/ml/machine-learning-databases/{path}", sha256)
+
 
 # The checksums are those of the gzipped copies' content, which has UCI's bytes: others publish the same two sums.
 ADULT = (
-    DataFile(
-        ("adult.data", "adult.data.gz"),
-        f"{_UCI}/adult/adult.data",
-        "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d",
-    ),
-    DataFile(
-        ("adult.test", "adult.test.gz"),
-        f"{_UCI}/adult/adult.test",
-        "a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05",
-    ),
+    _uci("adult/adult.data", "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d"),
+    _uci("adult/adult.test", "a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05"),
 )
 _ADULT_COLUMNS = (
     *("age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation", "relationship"),
@@ -110,13 +106,7 @@ _COMPAS_COLUMNS = (
 )
 
 # The checksum is that of a gzipped copy's content, which has UCI's bytes: others publish the same sum.
-GERMAN = (
-    DataFile(
-        ("german.data", "german.data.gz"),
-        f"{_UCI}/statlog/german/german.data",
-        "b21f3d81db8071257d5ff1deaeba1fd4303b62712e6fcc9715c7a86202cb5871",
-    ),
-)
+GERMAN = (_uci("statlog/german/german.data", "b21f3d81db8071257d5ff1deaeba1fd4303b62712e6fcc9715c7a86202cb5871"),)
 
 
 def _codes(stem: str, *words: str, start: int = 1) -> dict[str, str]:

@@ -13,14 +13,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import torch
 from torch import Tensor
 
-from fairfox.data.contrasts import CONTRASTS
 from fairfox.data.dataset import MOST_DECIMALS, Dataset, Feature, FeatureKind, expand_blocks, project_blocks
 from fairfox.data.frames import Template
 from fairfox.data.protected import column_of, compare_with_largest, read_variables
@@ -201,7 +200,7 @@ def fit_encoding(
     intersections: bool = False,
     merge_rare: float | None = None,
     reference_group: str | Sequence[str] = (),
-    contrasts: str = "largest",
+    contrasts: Literal["largest", "all"] = "largest",
     weights: str | None = None,
     hidden: Sequence[str] = (),
     dtype: torch.dtype = torch.float32,
@@ -231,10 +230,11 @@ def fit_encoding(
         [n] if isinstance(n, str) else n for n in (drop, categorical, continuous, reference_group)
     )
     tables = [table] if also is None else [table, also]
-    _check_options(tables, [label, *drop], categorical, continuous)
-    _check_given(tables, protected, id_column, weights)
-    if contrasts not in CONTRASTS:
-        raise OptionError(f"contrasts is {contrasts!r}; expected 'largest' or 'all'")
+    _check_given(tables, [label, *drop, *categorical, *continuous], protected, weights)
+    if id_column is not None:
+        column(tables[-1], id_column)  # the audited table's
+    if both := set(categorical) & set(continuous):
+        raise OptionError(f"Column '{min(both)}' is given as categorical and as continuous; choose one")
     sources = read_variables(
         protected,
         table,
@@ -281,27 +281,18 @@ def _fit_features(
     return tuple(features)
 
 
-def _check_options(
-    tables: Sequence[Table], named: Sequence[str | None], categorical: Sequence[str], continuous: Sequence[str]
-) -> None:
-    """Refuse options that name a column no table has, or two kinds for one column."""
-    for name in [*named, *categorical, *continuous]:
-        if name is not None:
-            _first_with(tables, name)
-    both = set(categorical) & set(continuous)
-    if both:
-        raise OptionError(f"Column '{min(both)}' is given as categorical and as continuous; choose one")
-
-
 def _first_with(tables: Sequence[Table], name: str) -> Series:
     """Return a column of the first table that has it."""
     return column(next((table for table in tables if name in table.columns), tables[-1]), name)
 
 
-def _check_given(tables: Sequence[Table], protected: Sequence[str], id_column: str | None, weights: str | None) -> None:
-    """Refuse an audited table (the last) without the id, any without the weights, a reference without the groups."""
-    if id_column is not None:
-        column(tables[-1], id_column)
+def _check_given(
+    tables: Sequence[Table], named: Sequence[str | None], protected: Sequence[str], weights: str | None
+) -> None:
+    """Refuse names of columns that no table has, and tables without weights or, a reference, without groups."""
+    for name in named:
+        if name is not None:
+            _first_with(tables, name)
     for table in tables:
         if weights is not None:
             check_column(table, weights, role="column of weights")

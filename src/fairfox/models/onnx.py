@@ -65,14 +65,10 @@ class OnnxModel:
 
     def describe(self) -> Description:
         """Return how the file is called: with a matrix, or with the columns that its inputs are named after."""
-        if self._is_matrix:
+        if len(self.inputs) == 1 and self.inputs[0].type != "tensor(string)":
             return Description(self._on_matrix, "matrix", classes=self.classes, width=_width(self.inputs[0]))
-        names = None if len(self.inputs) == 1 else tuple(str(i.name) for i in self.inputs)
+        names = tuple(str(i.name) for i in self.inputs)
         return Description(self._on_table, "table", classes=self.classes, names=names)
-
-    @property
-    def _is_matrix(self) -> bool:
-        return len(self.inputs) == 1 and self.inputs[0].type != "tensor(string)"
 
     def _check_inputs(self) -> None:
         for i in self.inputs:
@@ -81,10 +77,10 @@ class OnnxModel:
                     f"Input '{i.name}' of '{self.path.name}' is a {i.type} with {len(i.shape)} dimensions; expected "
                     f"one or two dimensions of numbers or text: {_WRAP}"
                 )
-            if len(self.inputs) > 1 and _width(i) not in (None, 1):
+            if (len(self.inputs) > 1 or i.type == "tensor(string)") and _width(i) not in (None, 1):
                 raise OptionError(
-                    f"Input '{i.name}' of '{self.path.name}' takes {_width(i)} columns beside other inputs; expected "
-                    f"one matrix, or inputs of one column each: {_WRAP}"
+                    f"Input '{i.name}' of '{self.path.name}' takes {_width(i)} columns of text or beside other inputs; "
+                    f"expected one matrix of numbers, or inputs of one column each: {_WRAP}"
                 )
 
     def _on_matrix(self, matrix: np.ndarray) -> np.ndarray:
@@ -93,9 +89,6 @@ class OnnxModel:
 
     def _on_table(self, frame: Any) -> np.ndarray:
         table = nw.from_native(frame, eager_only=True)
-        if len(self.inputs) == 1:  # a matrix of text
-            texts = np.stack([_as_text(column(table, name)) for name in table.columns], axis=1)
-            return self._ask({self.inputs[0].name: texts}, len(table))
         feed = {i.name: _as_input(column(table, i.name), i) for i in self.inputs}
         return self._ask(feed, len(table))
 
