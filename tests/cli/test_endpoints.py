@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 from populations import people
-from servers import Asked, HangUp, Reply, open_inference, serving
+from servers import Asked, Reply, open_inference, serving
 
 from fairfox.cli.main import cli
 
@@ -113,19 +113,6 @@ def test_the_limit_of_calls_is_hard_and_repeated_tries_count(folder: Path):
 # --- what is refused ------------------------------------------------------------------------------------------------
 
 
-def half(answer: Callable[[Asked], Reply]) -> Callable[[Asked], Reply]:
-    """Return a server that dies after twenty calls: about half of those an audit takes."""
-    answered = []
-
-    def dying(asked: Asked) -> Reply:
-        answered.append(asked)
-        if len(answered) > 20:
-            raise HangUp
-        return answer(asked)
-
-    return dying
-
-
 def replies(reply: Any) -> Callable[[Asked], Reply]:
     return lambda asked: reply
 
@@ -136,7 +123,6 @@ def replies(reply: Any) -> Callable[[Asked], Reply]:
         (replies(Reply(b"<html>")), "not JSON"),
         (replies(Reply({"predictions": [0.5] * 79})), "79 predictions for 80 individuals"),
         (replies(Reply({"predictions": [0.5] * 79 + [None]})), "NaN or infinity for 1 of 80 individuals"),
-        (half(score), "broke the connection off, or does not speak HTTP, after 20 answered calls"),
     ],
 )
 def test_a_server_that_disappoints_is_one_sentence_and_no_files(

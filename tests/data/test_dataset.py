@@ -184,13 +184,6 @@ def test_every_group_of_all_variables_together_keeps_its_size():
     assert set(drawn.x[:, 0].tolist()) <= set(data.x[:, 0].tolist())
 
 
-def test_people_with_a_number_alone_are_drawn_from_everyone():
-    data = several(torch.rand(200, 1, generator=torch.Generator().manual_seed(0)), (AGE,))
-    drawn = resample(data, generator=torch.Generator().manual_seed(1))
-    assert len(drawn) == 200
-    assert 100 < len(drawn.x.unique()) < 150  # about 1 - 1/e of 200 = 126
-
-
 def test_groups_are_drawn_by_their_part_of_all_weights():
     # cells (0, 0), (0, 1), (1, 0), (1, 1) of 100 each with weights 1, 8, 1, 0
     c = torch.cartesian_prod(torch.arange(2.0), torch.arange(2.0)).repeat_interleave(100, 0)
@@ -248,15 +241,6 @@ def test_a_source_has_labels_and_no_protected_variable():
     assert source.names == ("a", "b")
     assert source[1:].y.tolist() == [1, 1]
     assert source.to(torch.float64).c.dtype == torch.float64
-
-
-def test_a_source_is_split_at_random():
-    source = Dataset.from_arrays(torch.arange(100.0)[:, None], None, torch.arange(100))
-    first, second = source.split(0.8, seed=1)
-    assert (len(first), len(second)) == (80, 20)
-    assert sorted([*first.y.tolist(), *second.y.tolist()]) == list(range(100))
-    assert not torch.equal(source.split(0.8, seed=2)[1].y, second.y)
-    assert torch.equal(source.split(0.8, seed=1)[1].y, second.y)
 
 
 def test_a_dataset_shows_how_many_people_are_in_each_group_and_no_value_of_theirs():

@@ -107,7 +107,7 @@ OTHER = "The table with the protected columns"
         ({}, ["v", "v<3"], OptionError, f"{OTHER} has none of 'v', which the audited table has; leave out"),
         (
             {"register": pd.DataFrame({"nr": [1, 2, 2, 2], "sex": list("FMFM")})},
-            *(["sex"], DataError, "The id '2' stands in 3 rows of the table with the protected columns"),
+            *(["sex"], DataError, "The id '2' is in 3 rows of the table with the protected columns"),
         ),
         (
             {"register": pd.DataFrame({"nr": ["p-1", "p-2"], "sex": ["F", "M"]})},

@@ -1,5 +1,4 @@
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -51,27 +50,6 @@ def test_all_rare_classes_go_and_one_never_goes_alone(counts: list[int], limit: 
     assert min(kept) >= limit or len(counts) == 2
     assert (shares[gone] < limit).sum() >= len(gone) - 1  # at most one that is not rare joins
     assert not gone or shares[gone].max() <= min(kept)  # the smallest go
-
-
-@settings(deadline=None, max_examples=50)
-@given(
-    values=st.lists(st.sampled_from("aaaaaabbbbccdefgh"), min_size=3, max_size=60).filter(lambda v: len(set(v)) > 1),
-    limit=st.floats(0.01, 0.3),
-)
-def test_everyone_keeps_exactly_one_class(values: list[str], limit: float):
-    table = table_of(v=values)
-    try:
-        source = merged(table, limit)
-    except DataError:
-        counts = pd.Series(values).value_counts() / len(values)
-        assert (counts < limit).all()
-        return
-    c = source.encode(table).astype(int)
-    names = sorted(set(values))
-    gone = {names[k] for k in classes_to_merge([values.count(name) for name in names], limit)}
-    (new,) = source.merged or ("none",)
-    assert [source.variable.levels[k] for k in c] == [new if value in gone else value for value in values]
-    assert set(c) == set(range(len(source.variable.levels)))
 
 
 def test_the_new_class_is_the_last_and_remembers_what_it_is_made_of():

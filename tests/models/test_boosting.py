@@ -120,20 +120,6 @@ def test_several_classes_give_a_column_each(fit: Any, logit: str):
     assert about(booster, "logit")[1] == logit
 
 
-def half_square(predicted: np.ndarray, rows: Any) -> tuple[np.ndarray, np.ndarray]:
-    return predicted - rows.get_label(), np.ones(len(predicted))
-
-
-def test_an_objective_of_ones_own_gives_values():
-    assert about(light(half_square))[1] == "value"
-    fitted = lgb.LGBMClassifier(
-        n_estimators=3, objective=lambda y, p: (p - y, np.ones(len(y))), n_jobs=1, verbose=-1
-    ).fit(NUMBERS, GRANTED)
-    assert about(fitted) == ("matrix", "value", None)
-    own = xgb.XGBRegressor(n_estimators=3, objective=lambda y, p: (p - y, np.ones(len(y))), n_jobs=1)
-    assert about(own.fit(NUMBERS, GRANTED.astype(float)))[1] == "value"
-
-
 @pytest.mark.parametrize(
     ("loss", "wanted", "returns", "asked"),
     [

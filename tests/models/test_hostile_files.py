@@ -118,6 +118,7 @@ def a_keras_file() -> str:
     "make",
     [
         a_pickle,
+        lambda: a_pickle("model.safetensors", protocol=5),
         lambda: a_pickle("model.onnx"),
         lambda: a_pickle("model.cbm", protocol=2),
         lambda: a_pickle("model.pt2"),

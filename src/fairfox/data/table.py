@@ -199,7 +199,7 @@ def join_columns(table: Table, other: Table, names: Sequence[str], *, on: str) -
     key, times = max(counted.items(), key=lambda item: item[1], default=("", 1))
     if times > 1:
         raise DataError(
-            f"The id '{key}' stands in {times} rows of the table with the protected columns; "
+            f"The id '{key}' is in {times} rows of the table with the protected columns; "
             f"'{on}' must name every person there once"
         )
     place = {key: row for row, key in enumerate(others) if key is not None}

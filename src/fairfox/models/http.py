@@ -238,13 +238,12 @@ class _OpenInference:
         if not isinstance(outputs, list) or not outputs or not all(isinstance(out, dict) for out in outputs):
             raise ModelError(f"The endpoint {self.shown} answered without 'outputs'; {_KNOWN}")
         chosen = self._chosen(outputs)
-        data, shape = chosen.get("data"), chosen.get("shape")
-        if not isinstance(data, list):
-            raise ModelError(f"The endpoint {self.shown} returned an output without 'data'; expected JSON numbers")
         try:
-            return np.reshape(data, shape) if isinstance(shape, list) else data
-        except (ValueError, TypeError):
-            raise ModelError(f"The endpoint {self.shown} returned {len(data)} numbers for the shape {shape}") from None
+            return np.reshape(chosen["data"], chosen.get("shape", -1))
+        except (KeyError, ValueError, TypeError):
+            raise ModelError(
+                f"The endpoint {self.shown} returned an output whose data do not have its shape; expected JSON numbers"
+            ) from None
 
     def _chosen(self, outputs: list[dict[str, Any]]) -> dict[str, Any]:
         """Return the named output, else the only one, the one named after probabilities, or the only real one."""
@@ -268,20 +267,15 @@ def _declared_inputs(declared: Any, shown: str) -> tuple[_Input, ...]:
     inputs = declared.get("inputs") if isinstance(declared, dict) else None
     try:
         found = tuple(_Input(str(i["name"]), str(i["datatype"]), tuple(map(int, i["shape"]))) for i in inputs or ())
+        narrow = len(found) == 1 or all(given.shape[1:] in ((), (1,), (-1,)) for given in found)
+        right = all(re.fullmatch(_DATATYPES, given.datatype) and 1 <= len(given.shape) <= 2 for given in found)
     except (TypeError, KeyError, ValueError):
+        right = False
+    if not (right and narrow):
         raise ModelError(
-            f"The metadata of {shown} cannot be read; expected inputs with name, datatype and shape"
-        ) from None
-    for given in found:
-        if not re.fullmatch(_DATATYPES, given.datatype):
-            raise ModelError(
-                f"The endpoint {shown} takes '{given.name}' as {given.datatype}, which fairfox cannot send"
-            )
-        if not 1 <= len(given.shape) <= 2 or (len(found) > 1 and given.shape[1:] not in ((), (1,), (-1,))):
-            raise ModelError(
-                f"The endpoint {shown} takes '{given.name}' in the shape {list(given.shape)}; fairfox sends one "
-                "matrix, or one input per column"
-            )
+            f"The endpoint {shown} declares inputs that fairfox cannot send, {inputs}; expected name, "
+            "datatype and shape of one matrix, or of one input per column"
+        )
     return found or (_Input("input-0", "FP64", (-1, -1)),)
 
 

@@ -20,6 +20,7 @@ from fairfox.errors import FairfoxError, ModelError, OptionError
 
 _MOST_BYTES = 64 * 2**20  # of an answer; a batch of predictions takes far less
 _CHUNK = 2**16
+_LONGEST_ERROR = 1000  # letters
 _LONGEST_PAUSE = 60.0  # seconds between two tries
 _BUSY = (429, 502, 503, 504)  # worth another try
 _ABSENT = (404, 405, 501)
@@ -181,16 +182,16 @@ class JsonClient:
 
     def _refusal(self, status: int, content: bytes, tries: int, sent: str) -> ModelError:
         """Return the error for an answer with an error's status."""
-        said = self._said(content)
+        words = self._server_words(content)
         if status in _BUSY:
             return self._given_up(f"was busy or away (HTTP {status})", tries)
         if status >= 500 and status not in _ABSENT:
-            return self._given_up(f"failed (HTTP {status}){said}", tries)
-        what = f"refused the request (HTTP {status}){said.rstrip('.')}{sent and f'; it was sent {sent}'}"
+            return self._given_up(f"failed (HTTP {status}){words}", tries)
+        what = f"refused the request (HTTP {status}){words.rstrip('.')}{sent and f'; it was sent {sent}'}"
         if status < 400:
             what = f"redirects (HTTP {status}), which is not followed; give the address that answers"
         elif status in _ABSENT:
-            what = f"has no model there (HTTP {status}){said}; check the address"
+            what = f"has no model there (HTTP {status}){words}; check the address"
         elif status in (401, 403, 407):
             what = (
                 f"did not let us in (HTTP {status}); name the environment variable that holds the Authorization "
@@ -205,8 +206,8 @@ class JsonClient:
         progress = f", after {self.answered} answered calls" if self.answered else ""
         return ModelError(f"The endpoint {self.shown} {what}{often}{progress}")
 
-    def _said(self, content: bytes) -> str:
-        """Return ": " and what a server said about its error, on one line; empty where it said nothing."""
+    def _server_words(self, content: bytes) -> str:
+        """Return ": " and a server's words about its error, on one line; empty where there are none."""
         text = content[:_CHUNK].decode(errors="replace")
         with suppress(ValueError, RecursionError, AttributeError):
             found = json.loads(content)
@@ -230,7 +231,7 @@ class JsonClient:
         try:
             yield
         except FairfoxError as error:
-            raise type(error)(self._redacted(str(error))) from None
+            raise type(error)(self.quoted(str(error), _LONGEST_ERROR)) from None
 
     def _redacted(self, text: str) -> str:
         """Return a text that may be a server's as one printable line without the credentials."""

@@ -131,15 +131,11 @@ def _audited(outputs: list[Any], wanted: str | None, name: str) -> Any:
     if not readable:
         kinds = ", ".join(f"{o.name}: {o.type}" for o in outputs)
         raise OptionError(f"'{name}' returns no numbers ({kinds}); export the model with its probabilities")
-
-    def preference(output: Any) -> int:
-        if output.type.startswith(_MAPS):
-            return 0
-        if output.type in _FLOATS:
-            return 1 if "prob" in output.name.casefold() else 2
-        return 3
-
-    return min(readable, key=preference)
+    # a map of classes, then floats, then whole numbers; of those the ones named after probabilities
+    return min(
+        readable,
+        key=lambda o: (not o.type.startswith(_MAPS), o.type not in _FLOATS, "prob" not in o.name.casefold()),
+    )
 
 
 def _classes(graph: Any, outputs: list[Any], audited: Any) -> list[Any] | None:
