@@ -1,6 +1,5 @@
 """One suite over every kind of model; `kinds.py` lists them."""
 
-from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -12,13 +11,10 @@ from contracts.kinds import (
     GRANTED,
     PEOPLE,
     Kind,
-    catboost_classifier,
     every_kind,
-    lgbm_classifier,
     module,
     on_tables,
     pipeline,
-    xgb_classifier,
 )
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression
@@ -126,31 +122,6 @@ def test_a_rule_on_numbers_is_scored_alike_whether_or_not_autograd_sees_through_
     for model in (module(), on_tables):
         found = scores(model, PEOPLE[["sex", "income", "age", "debt"]], test)
         torch.testing.assert_close(found, expected_scores(test), atol=1e-4, rtol=0)
-
-
-def cut(predict: Callable[[np.ndarray], np.ndarray]) -> float:
-    """Return the income at which a rule on income alone changes its mind."""
-    low, high = float(PEOPLE["income"].min()), float(PEOPLE["income"].max())
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if predict(np.array([[middle]])) == predict(np.array([[low]])) else (low, middle)
-    return high
-
-
-@pytest.mark.parametrize("library", ["xgboost", "lightgbm", "catboost"])
-@pytest.mark.parametrize("test", ["rank", "move"])
-def test_a_tree_with_one_split_is_scored_like_the_rule_it_is(library: str, test: str):
-    pytest.importorskip(library)
-    build = {"xgboost": xgb_classifier, "lightgbm": lgbm_classifier, "catboost": catboost_classifier}[library]
-    depth = {"n_estimators": 1, "max_depth": 1} if library != "catboost" else {"iterations": 1, "depth": 1}
-    table = PEOPLE[["sex", "income"]]
-    stump = build().set_params(**depth).fit(table[["income"]].to_numpy(), GRANTED)
-    edge = cut(lambda rows: stump.predict_proba(rows)[0, 1])
-    below, above = (float(stump.predict_proba(np.array([[income]]))[0, 1]) for income in (edge - 1, edge + 1))
-    found, expected = (
-        scores(model, table, test) for model in (stump, lambda t: np.where(t["income"] < edge, below, above))
-    )
-    torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)
 
 
 # --- rules over categories -----------------------------------------------------------------------------------------

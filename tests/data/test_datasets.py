@@ -261,15 +261,6 @@ def test_of_the_bank_25_counts_as_older_and_duration_can_be_left_out(home: Path)
     assert bank_table(complete=True)["age"].to_list() == [24, 74]
 
 
-def test_the_archive_of_the_bank_is_downloaded_once_and_read(home: Path, monkeypatch: pytest.MonkeyPatch):
-    content = archive()
-    with serving(lambda asked: Reply(content)) as server:
-        serve(monkeypatch, "bank", server.root, content)
-        ages = [bank_table()["age"].to_list() for _ in range(2)]
-    assert ages == [[24, 25, 74]] * 2
-    assert [asked.path for asked in server.asked] == ["/0"]
-
-
 def test_the_archive_of_the_bank_may_lie_in_the_data_home(home: Path):
     (home / "bank+marketing.zip").write_bytes(archive())
     assert bank_table()["y"].to_list() == ["yes", "no", "no"]

@@ -290,11 +290,6 @@ def test_an_unknown_path_is_refused_with_the_two_that_are_known(path: str):
         Endpoint(f"http://127.0.0.1:1{path}")
 
 
-@pytest.mark.parametrize("path", ["/invocations", "/serving/rule/invocations/", "/gateway/v2/models/rule/infer"])
-def test_an_endpoint_shows_its_address_without_the_query(path: str):
-    assert repr(Endpoint(f"http://127.0.0.1:1{path}?key=k")) == f"Endpoint('http://127.0.0.1:1{path}')"
-
-
 @pytest.mark.parametrize(
     ("url", "message"),
     [

@@ -185,7 +185,10 @@ def test_columns_become_text_and_what_is_missing_is_empty(path: Path, values: An
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [
-        ([("x", T.FLOAT, [None, 2]), ("z", T.FLOAT, [None, 1])], "Input 'x' .* takes 2 columns beside other inputs"),
+        (
+            [("x", T.FLOAT, [None, 2]), ("z", T.FLOAT, [None, 1])],
+            "Input 'x' .* takes 2 columns of text or beside other inputs",
+        ),
         ([("x", T.FLOAT, [None, 2, 3])], "Input 'x' .* is a tensor.float. with 3 dimensions; expected one or two"),
         ([("x", T.UINT8, [None, 2])], "Input 'x' .* is a tensor.uint8. with 2 dimensions"),
     ],
@@ -245,12 +248,6 @@ def test_a_file_that_returns_names_only_is_refused(path: Path):
 def test_a_file_that_is_no_model_is_refused(path: Path, content: bytes):
     path.write_bytes(content)
     with pytest.raises(FileError, match=r"'model.onnx' (is no ONNX model|holds no ONNX graph)"):
-        OnnxModel(path)
-
-
-def test_a_graph_that_cannot_run_is_refused(path: Path):
-    written(path, [of.make_node("Neg", ["gone"], ["y"])], [("x", T.FLOAT, [None, 1])], [("y", T.FLOAT, [None, 1])])
-    with pytest.raises(FileError, match=r"ONNX Runtime cannot read 'model.onnx': (?!\[ONNXRuntimeError)"):
         OnnxModel(path)
 
 

@@ -60,12 +60,6 @@ def test_two_columns_audit_the_second_by_default():
     assert detect_output(two, returns=None, wanted="probability", positive="yes", classes=["yes", "no"]).column == 0
 
 
-def test_a_class_of_three_must_be_chosen():
-    with pytest.raises(OptionError, match=r"The model has 3 classes \(a, b, c\); say which is audited with positive="):
-        detect_output(THREE, returns=None, wanted="probability", classes=["a", "b", "c"])
-    assert detect_output(THREE, returns=None, wanted="probability", positive="c", classes=["a", "b", "c"]).column == 2
-
-
 @pytest.mark.parametrize(
     ("raw", "options", "message"),
     [
