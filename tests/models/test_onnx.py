@@ -187,7 +187,7 @@ def test_columns_become_text_and_what_is_missing_is_empty(path: Path, values: An
     [
         (
             [("x", T.FLOAT, [None, 2]), ("z", T.FLOAT, [None, 1])],
-            "Input 'x' .* takes 2 columns of text or beside other inputs",
+            "Input 'x' .* takes 2 columns of text or beside",
         ),
         ([("x", T.FLOAT, [None, 2, 3])], "Input 'x' .* is a tensor.float. with 3 dimensions; expected one or two"),
         ([("x", T.UINT8, [None, 2])], "Input 'x' .* is a tensor.uint8. with 2 dimensions"),
