@@ -107,7 +107,7 @@ def rank_on_trees(settings: Settings) -> list[Ratio]:
     trees = HistGradientBoostingClassifier(random_state=SEED).fit(matrix[:20_000], chances[:20_000] > 0)
     names = [f"x{j}" for j in range(settings.table_columns)]
     table = load_table(pa.table({**dict(zip(names, matrix.T, strict=True)), "group": c.astype(int)}))
-    encoding = fit_encoding(table, protected=["group"], dtype=torch.float64, seed=SEED)
+    encoding = fit_encoding(table, protected=["group"], dtype=torch.float64)
     people = encoding.encode(table)
     model = as_model(trees, encoding, example=people.x[:1000])
     test = Effect(map=RankMap(), refits=1).fit(people)

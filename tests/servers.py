@@ -58,7 +58,7 @@ class Server:
 
 
 @contextmanager
-def serving(answer: Callable[[Asked], Reply], *, tls: Any = None) -> Iterator[Server]:
+def serving(answer: Callable[[Asked], Reply]) -> Iterator[Server]:
     """Run a server that answers every request by a function, until the block ends."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -93,9 +93,7 @@ def serving(answer: Callable[[Asked], Reply], *, tls: Any = None) -> Iterator[Se
             """Print nothing: clients that give up are part of the tests."""
 
     with Quiet(("127.0.0.1", 0), Handler) as http:
-        if tls is not None:
-            http.socket = tls.wrap_socket(http.socket, server_side=True)
-        server = Server(f"{'http' if tls is None else 'https'}://127.0.0.1:{http.server_port}")
+        server = Server(f"http://127.0.0.1:{http.server_port}")
         thread = threading.Thread(target=http.serve_forever, args=(0.02,), daemon=True)
         thread.start()
         try:

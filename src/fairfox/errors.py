@@ -62,6 +62,11 @@ def did_you_mean(name: str, known: list[str]) -> str:
     return f" There are: {shown}."
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of what an error says without its full stop, or the error's kind where it says nothing."""
+    return (str(error) or type(error).__name__).splitlines()[0].rstrip(". ")
+
+
 def require(package: str, *, extra: str | None = None, why: str = "") -> ModuleType:
     """Return the imported package, or raise with the command that installs it."""
     try:

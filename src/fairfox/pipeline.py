@@ -362,7 +362,7 @@ def _encoding(people: Table, fitting: Table | None, described: Description | Non
         columns = described.columns_among(people.columns) if columns is None else columns
         own = described.as_category & set(people.columns) - {*categorical, *options.continuous}
         categorical += sorted(own)
-    return fit_encoding(
+    encoding = fit_encoding(
         people if fitting is None else fitting,
         protected=list(options.protected),
         label=options.label,
@@ -379,8 +379,8 @@ def _encoding(people: Table, fitting: Table | None, described: Description | Non
         contrasts=options.contrasts,
         also=None if fitting is None else people,
         dtype=torch.float64,
-        seed=options.seed,
     )
+    return replace(encoding, seed=options.seed)
 
 
 def check_columns(encoding: Encoding, described: Description | None, people: Table) -> None:

@@ -45,7 +45,7 @@ def test_settings_of_the_test_are_kept(folder: Path):
         (["--protected", "sx"], "Did you mean 'sex'?"),
         (["--protected", "sex", "--test", "fliptest"], "fliptest cannot be stored in a file"),
         (["--protected", "sex", "--test", "move", "--set", "stpes=2"], "Did you mean 'steps'?"),
-        (["--protected", "sex", "--columns", "income,debt"], "The model takes column 'debt'"),
+        (["--protected", "sex", "--columns", "income,debt"], "has no column 'debt'"),
         ([], "Missing option '-c' / '--protected'"),
     ],
 )

@@ -17,10 +17,10 @@ from fairfox.data.dataset import Dataset
 from fairfox.data.encoding import fit_encoding
 from fairfox.data.table import load_table
 from fairfox.errors import OptionError
-from fairfox.fairtests.registry import check_direction, make_test
+from fairfox.fairtests.registry import make_test
 from fairfox.models.protocol import Model
 from fairfox.models.torch import TorchModel
-from fairfox.options import FAIR_TESTS, lookup_test
+from fairfox.options import FAIR_TESTS, check_compares, lookup_test
 
 PEOPLE = 240
 KINDS: dict[str, dict[str, Any]] = {
@@ -31,7 +31,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "crossed": {"protected": ["sex", "race"], "intersections": True},
     "a reference group": {"protected": ["race"], "reference_group": ["b"]},
 }
-CANNOT_HOLD = [name for name, lookup_test in FAIR_TESTS.items() if not lookup_test.holds]
+CANNOT_HOLD = [name for name, what in FAIR_TESTS.items() if not what.holds]
 
 
 OPTIONS: dict[str, dict[str, object]] = {  # what a test needs, and less work than it would do
@@ -82,7 +82,7 @@ def made(name: str, kind: str, **more: Any) -> Any:
     own = OPTIONS.get(name.removesuffix("/a"))
     if lookup_test(name).needs_graph:  # all that is protected causes all that is not
         own = {"graph": dict.fromkeys(["income", "years", "job"], KINDS[kind]["protected"])}
-    return make_test(name, auxiliary=auxiliary(name, kind), refits=2, options=own, **more)
+    return make_test(name, auxiliary=auxiliary(name, kind), refits=2, settings=own, **more)
 
 
 @cache
@@ -161,13 +161,13 @@ def test_others_are_held_or_a_test_that_can_is_named(name: str):
 
 
 @pytest.mark.parametrize(("name", "kind"), [(name, kind) for name, kind in CASES if not name.endswith("/a")])
-def test_legitimate_columns_are_kept_or_a_test_that_keeps_them_is_named(name: str, kind: str):
-    if not lookup_test(name).explains:
-        with pytest.raises(OptionError, match=r"takes no legitimate columns.*rank"):
-            made(name, kind, legitimate=["income", "job"])
+def test_given_columns_are_kept_or_a_test_that_keeps_them_is_named(name: str, kind: str):
+    if not lookup_test(name).gives:
+        with pytest.raises(OptionError, match=r"takes no given columns.*rank"):
+            made(name, kind, given=["income", "job"])
         return
     data = individuals(name, kind)
-    test = made(name, kind, legitimate=["income", "job"]).fit(data)
+    test = made(name, kind, given=["income", "job"]).fit(data)
     found = test.measure(target(data.x.shape[1]), data)
     assert torch.isfinite(found.score).all()
     assert float(found.abstained.double().mean()) < 0.2
@@ -182,7 +182,7 @@ def test_with_a_reference_group_people_are_compared_with_it_only(name: str):
     data, found = individuals(name, "a reference group"), measured(name, "a reference group")
     if found.signed is None:
         with pytest.raises(OptionError, match="use rank, move or faux with a reference group"):
-            check_direction(name)
+            check_compares(name)
         return
     own = data.c[:, 0]
     assert (found.klass[own != 1] == 1).all()

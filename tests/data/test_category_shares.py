@@ -81,14 +81,6 @@ def test_beyond_32_combinations_everyone_gets_32_equal_draws():
     assert float((shares - x[0]).abs().max()) <= 1.5 / COMBINATIONS  # evenly spread draws
 
 
-def test_an_empty_block_among_many_stays_empty_in_every_draw():
-    x, places = random_shares(2, 6, 3)
-    x[0, places[2]] = 0.0
-    rows, weights, owner = expand_blocks(x, places, seed=0)
-    assert torch.equal(rows[owner == 0][:, places[2]].unique(), torch.zeros(1).double())
-    torch.testing.assert_close(mean_of(torch.ones_like(weights), weights, owner, 2), torch.ones(2).double())
-
-
 def test_draws_depend_neither_on_the_order_nor_on_the_batch():
     x, places = random_shares(5, 6, 3)
     rows, _, owner = expand_blocks(x, places, seed=0)
@@ -96,12 +88,6 @@ def test_draws_depend_neither_on_the_order_nor_on_the_batch():
     assert torch.equal(alone, rows[owner == 3])
     turned, _, turned_owner = expand_blocks(x.flip(0), places, seed=0)
     assert torch.equal(turned[turned_owner == 1], rows[owner == 3])
-
-
-def test_two_equal_people_get_the_same_draws():
-    x, places = random_shares(1, 6, 3)
-    rows, _, owner = expand_blocks(x.repeat(2, 1), places, seed=0)
-    assert torch.equal(rows[owner == 0], rows[owner == 1])
 
 
 def test_no_category_without_a_share_is_ever_drawn():

@@ -1,5 +1,3 @@
-import csv
-import io
 import math
 
 import numpy as np
@@ -22,10 +20,8 @@ from fairfox.data.table import (
     objects,
     places_of,
     same_text,
-    sorted_levels,
-    split_columns,
 )
-from fairfox.errors import ColumnError, OptionError
+from fairfox.errors import ColumnError
 
 
 def series_of(values: object):
@@ -55,12 +51,6 @@ def test_what_is_missing_is_found_in_every_dtype(values: object):
     assert objects(series_of(values))[1] is None
 
 
-def test_nan_and_null_of_polars_are_missing():
-    series = column(load_table(pl.DataFrame({"v": [1.0, float("nan"), None]})), "v")
-    assert missing(series).tolist() == [False, True, True]
-    assert objects(series).tolist() == [1.0, None, None]
-
-
 def test_numbers_are_floats_with_nan_where_missing():
     out = floats(series_of(pd.array([3, None], dtype="Int64")))
     assert out.dtype == float
@@ -71,13 +61,13 @@ def test_levels_come_in_a_fixed_order_without_what_is_missing():
     assert levels_of(series_of(["b", None, "a", "b"])) == ["a", "b"]
     assert levels_of(series_of([10, 9, 10])) == [9, 10]
     assert levels_of(series_of(["b"]), series_of(["a"])) == ["a", "b"]
-    assert sorted_levels(["x", 2, float("nan"), None, 1]) == [1, 2, "x"]
+    assert levels_of(series_of(pd.Series(["x", 2, np.nan, None, 1], dtype=object))) == [1, 2, "x"]
 
 
 def test_one_and_true_are_the_same_level():
     assert level_key(1) == level_key(True) == level_key(1.0) == level_key(np.bool_(True)) == level_key(np.int64(1))
     assert level_key("1") != level_key(1)
-    assert sorted_levels([1, True, 1.0]) == [1]
+    assert levels_of(series_of([1]), series_of([True]), series_of([1.0])) == [1]
 
 
 @pytest.mark.parametrize(
@@ -159,33 +149,3 @@ def test_places_are_those_found_value_by_value(values: list[object], levels: lis
 )
 def test_a_value_is_compared_with_what_was_written(value: object, text: str, same: bool):
     assert same_text(value, text) is same
-
-
-@pytest.mark.parametrize(
-    ("given", "names"),
-    [
-        ("income", ["income"]),
-        ("income,age", ["income", "age"]),
-        (" income , age ", ["income", "age"]),
-        ('income, "debt, in all", age', ["income", "debt, in all", "age"]),
-        (["income", "debt, in all"], ["income", "debt, in all"]),
-        (("income", "age"), ["income", "age"]),
-        ([], []),
-    ],
-)
-def test_lists_of_columns_are_texts_with_commas_or_lists(given: object, names: list[str]):
-    assert split_columns(given) == names
-
-
-@pytest.mark.parametrize("given", ["", " ", ",", "income,,age", "income,"])
-def test_a_list_with_a_nameless_column_is_refused(given: str):
-    with pytest.raises(OptionError, match="names a column that has no name; give names with one comma between two"):
-        split_columns(given)
-
-
-@given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\r\n\0"), min_size=1), min_size=1))
-def test_every_list_of_names_comes_back_from_its_csv_line(names: list[str]):
-    names = [name.strip() or "x" for name in names]
-    line = io.StringIO()
-    csv.writer(line, lineterminator="", quoting=csv.QUOTE_ALL).writerow(names)
-    assert split_columns(line.getvalue()) == names

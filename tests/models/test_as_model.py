@@ -9,13 +9,13 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
+from support import audited
 from torch import Tensor, nn
 
-import fairfox
 from fairfox.data.encoding import fit_encoding
 from fairfox.data.table import load_table
-from fairfox.errors import ColumnError, ModelError, OptionError
-from fairfox.models.adapters import BlackBoxModel, as_model, feature_names
+from fairfox.errors import ColumnError, OptionError
+from fairfox.models.adapters import BlackBoxModel, as_model
 from fairfox.models.protocol import predict
 from fairfox.models.torch import TorchModel
 
@@ -124,13 +124,6 @@ def test_a_pipeline_gives_the_probability_of_its_second_class():
     )
 
 
-def test_a_pipeline_gives_its_logit():
-    fitted = classifier(RICH)
-    torch.testing.assert_close(
-        predict(wrapped(fitted, output="logit"), X), torch.tensor(fitted.decision_function(COLUMNS))
-    )
-
-
 def test_a_class_of_several_is_chosen_by_its_name():
     fitted = classifier(CLASS)
     for place, name in enumerate(("high", "low", "middle")):
@@ -186,17 +179,9 @@ def test_the_class_is_found_without_example_rows_too():
 )
 def test_what_is_no_model_is_refused(obj: object, message: str):
     with pytest.raises(OptionError, match=message):
-        wrapped(obj)
-
-
-def test_an_unknown_kind_is_refused():
+        audited(obj, FRAME, protected="sex")
     with pytest.raises(OptionError, match="kind is 'frame'; expected 'table', 'matrix' or 'encoded'"):
-        wrapped(len, kind="frame")
-
-
-def test_the_columns_of_a_model_are_its_own():
-    assert feature_names(classifier(RICH)) == ("income", "age")
-    assert feature_names(nn.Linear(2, 1)) is None
+        wrapped(obj, kind="frame")
 
 
 @pytest.mark.parametrize("library", ["xgboost.XGBClassifier", "lightgbm.LGBMClassifier", "catboost.CatBoostClassifier"])
@@ -207,25 +192,4 @@ def test_boosted_trees_without_names_must_get_as_many_columns_too(library: str):
     model.fit(COLUMNS.to_numpy(), RICH)
     assert wrapped(model).kind == "matrix"
     with pytest.raises(ColumnError, match="trained on 2 columns without names, and gets 3: income, age, debt"):
-        fairfox.audit(model, people()[["sex", "income", "age", "debt"]], protected="sex")
-
-
-def audited(model: object, **options: Any) -> fairfox.AuditResult:
-    return fairfox.audit(model, FRAME, **({"protected": "sex", "refits": 1, "folds": 2} | options))
-
-
-@pytest.mark.parametrize(
-    ("model", "error", "message"),
-    [
-        (lambda t: np.full(len(t), np.nan), ModelError, "NaN or infinity for 120 of 120 individuals"),
-        (lambda t: np.full((len(t), 2), np.nan), ModelError, "NaN or infinity for 120 of 120 individuals"),
-        (lambda t: np.zeros(3), ModelError, "returned 3 predictions for 120 individuals"),
-        (lambda t: np.where(t["age"] > 30, "yes", "no"), ModelError, "not a class name"),
-        (nn.Linear(5, 1), ModelError, r"failed on a \(120, 2\) tensor with columns income, age"),
-        (object(), OptionError, "This is a object, not a model"),
-    ],
-    ids=["nan", "two columns of nan", "rows", "classes", "columns", "object"],
-)
-def test_an_audit_says_what_is_wrong_with_a_model(model: object, error: type[Exception], message: str):
-    with pytest.raises(error, match=message):
-        audited(model)
+        audited(model, people()[["sex", "income", "age", "debt"]], protected="sex")

@@ -7,8 +7,8 @@ import pandas as pd
 import polars as pl
 import pytest
 from contracts.kinds import CATBOOST, GRANTED, PEOPLE, categories, mixed, numeric
+from support import audited
 
-import fairfox
 from fairfox.errors import DataError, FileError, OptionError
 from fairfox.models.boosting import describe_booster, load_catboost, load_lightgbm, load_xgboost
 
@@ -79,12 +79,6 @@ def test_xgboost_boosters_that_answer_with_class_numbers_are_refused(objective: 
         describe_booster(booster, wanted="probability")
 
 
-def test_an_xgboost_classifier_has_probabilities_of_class_numbers_too():
-    fitted = xgb.XGBClassifier(n_estimators=5, objective="multi:softmax", n_jobs=1).fit(NUMBERS, PLACES)
-    result = fairfox.audit(fitted, mixed(), protected="sex", positive=1, refits=1, folds=2)
-    np.testing.assert_allclose(result.predictions, fitted.predict_proba(NUMBERS)[:, 1], atol=1e-6)
-
-
 def test_what_an_estimator_takes_as_missing_is_kept():
     coded = NUMBERS.fillna(-1)
     fitted = xgb.XGBClassifier(n_estimators=5, missing=-1, n_jobs=1).fit(coded, GRANTED)
@@ -126,20 +120,6 @@ def test_several_classes_give_a_column_each(fit: Any, logit: str):
     assert about(booster, "logit")[1] == logit
 
 
-def half_square(predicted: np.ndarray, rows: Any) -> tuple[np.ndarray, np.ndarray]:
-    return predicted - rows.get_label(), np.ones(len(predicted))
-
-
-def test_an_objective_of_ones_own_gives_values():
-    assert about(light(half_square))[1] == "value"
-    fitted = lgb.LGBMClassifier(
-        n_estimators=3, objective=lambda y, p: (p - y, np.ones(len(y))), n_jobs=1, verbose=-1
-    ).fit(NUMBERS, GRANTED)
-    assert about(fitted) == ("matrix", "value", None)
-    own = xgb.XGBRegressor(n_estimators=3, objective=lambda y, p: (p - y, np.ones(len(y))), n_jobs=1)
-    assert about(own.fit(NUMBERS, GRANTED.astype(float)))[1] == "value"
-
-
 @pytest.mark.parametrize(
     ("loss", "wanted", "returns", "asked"),
     [
@@ -158,11 +138,6 @@ def test_a_catboost_loss_says_what_the_model_gives(loss: str, wanted: Any, retur
     np.testing.assert_array_equal(found, model.predict(NUMBERS, prediction_type=asked))
 
 
-def test_catboost_that_says_how_sure_it_is_is_asked_for_its_mean():
-    model = cat(base=cb.CatBoostRegressor, y=GRANTED.astype(float), loss_function="RMSEWithUncertainty")
-    np.testing.assert_array_equal(answers(model, NUMBERS.to_numpy(dtype=float)), model.predict(NUMBERS)[:, 0])
-
-
 def test_wrappers_know_their_classes():
     names = np.where(GRANTED, "yes", "no")
     assert about(cat(y=names)) == ("matrix", "probability", ["no", "yes"])
@@ -170,7 +145,7 @@ def test_wrappers_know_their_classes():
     fitted = lgb.LGBMClassifier(n_estimators=3, n_jobs=1, verbose=-1).fit(NUMBERS, names)
     assert about(fitted) == ("matrix", "probability", ["no", "yes"])
     for positive, column in (("no", 0), ("yes", 1)):
-        result = fairfox.audit(fitted, mixed(), protected="sex", positive=positive, refits=1, folds=2)
+        result = audited(fitted, mixed(), protected="sex", positive=positive, refits=1, folds=2)
         np.testing.assert_allclose(result.predictions, fitted.predict_proba(NUMBERS)[:, column], atol=1e-12)
 
 
@@ -188,15 +163,6 @@ def test_wrappers_know_their_classes():
 def test_what_cannot_predict_is_refused(obj: object, message: str):
     with pytest.raises(OptionError, match=message):
         describe_booster(obj, wanted="probability")
-
-
-def test_catboost_on_texts_is_refused():
-    notes = pd.DataFrame({"note": ["good and kind", "bad and rude"] * 80, "income": PEOPLE["income"]})
-    model = cat(notes, text_features=["note"])
-    with pytest.raises(
-        OptionError, match=r"takes texts or embeddings, .*; give a function from a table to predictions"
-    ):
-        describe_booster(model, wanted="probability")
 
 
 # --- columns -------------------------------------------------------------------------------------------------------
@@ -232,8 +198,8 @@ def test_models_on_categories_take_a_table_and_name_them(model: Any):
 def test_a_file_with_texts_is_as_good_as_the_categories_it_was_written_from(model: Any, tmp_path: Path):
     mixed().to_csv(tmp_path / "people.csv", index=False)
     options: dict[str, Any] = {"protected": "sex", "refits": 1, "folds": 2}
-    whole = fairfox.audit(model, mixed(), **options)
-    read = fairfox.audit(model, tmp_path / "people.csv", categorical=["code"], **options)
+    whole = audited(model, mixed(), **options)
+    read = audited(model, tmp_path / "people.csv", categorical=["code"], **options)
     np.testing.assert_array_equal(read.predictions, whole.predictions)
     np.testing.assert_allclose(read.scores, whole.scores, atol=1e-9)
     assert float(whole.scores.max()) > 0.01
@@ -271,16 +237,6 @@ def test_xgboost_that_knows_a_category_by_numbers_only_takes_no_texts():
     np.testing.assert_array_equal(found.predict(table.assign(job=PLACES)), booster.predict(rows))
     with pytest.raises(DataError, match="knows 'job' by numbers only, and the table has texts there; give a pandas"):
         found.predict(table.assign(job=JOBS))
-
-
-def test_lightgbm_on_codes_takes_a_matrix_and_names_what_is_a_category():
-    coded = NUMBERS.assign(job=PLACES.astype(float))
-    booster = lgb.train(
-        LIGHT | {"objective": "binary"}, lgb.Dataset(coded, GRANTED.astype(float), categorical_feature=["job"]), 5
-    )
-    found = describe_booster(booster, wanted="probability")
-    assert (found.kind, found.as_category) == ("matrix", {"job"})
-    np.testing.assert_array_equal(found.predict(coded.to_numpy(dtype=float)), booster.predict(coded))
 
 
 # --- files ---------------------------------------------------------------------------------------------------------
@@ -324,18 +280,6 @@ def test_a_file_that_would_end_the_process_is_refused(tmp_path: Path):
         load_xgboost(path)
 
 
-def test_only_a_trial_that_ends_says_something_about_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    path = tmp_path / "model.cbm"
-    cat().save_model(str(path))
-    for name, value in (("boosting._TRIAL", "import a_package_that_is_not_there"), ("boosting.sys.executable", "")):
-        monkeypatch.setattr(f"fairfox.models.{name}", value)
-        assert load_catboost(path).is_fitted()
-        monkeypatch.undo()
-    monkeypatch.setattr("fairfox.models.boosting._SECONDS", 0.01)
-    with pytest.raises(FileError, match="catboost does not come to an end with it"):
-        load_catboost(path)
-
-
 # --- corners -------------------------------------------------------------------------------------------------------
 
 
@@ -344,7 +288,7 @@ def test_columns_that_are_really_named_by_counting_are_found_by_name():
     table = pd.DataFrame(rng.normal(size=(300, 3)), columns=["f0", "f1", "f2"])
     model = xgb.XGBClassifier(n_estimators=5, n_jobs=1).fit(table, table["f2"] > 0)
     people = table[["f2", "f0", "f1"]].assign(sex=np.arange(300) % 2)
-    result = fairfox.audit(model, people, protected="sex", refits=1, folds=2)
+    result = audited(model, people, protected="sex", refits=1, folds=2)
     assert result.settings["columns"] == ["f0", "f1", "f2"]
     np.testing.assert_allclose(result.predictions.numpy(), model.predict_proba(table)[:, 1], atol=1e-6)
 

@@ -8,7 +8,7 @@ from populations import people, table_of
 
 from fairfox.data.encoding import Encoding, fit_encoding
 from fairfox.data.table import load_table
-from fairfox.errors import DataError, ModelError
+from fairfox.errors import ModelError
 from fairfox.models.adapters import BlackBoxModel
 from fairfox.models.protocol import Output
 
@@ -27,19 +27,6 @@ def test_a_table_is_what_its_owner_had():
     model = on_tables(lambda table: seen.append(table) or table["income"])
     torch.testing.assert_close(model(X)[:, 0], torch.tensor(people()["income"]))
     pd.testing.assert_frame_equal(seen[0], people().drop(columns=["sex"]), rtol=1e-14)
-
-
-def test_a_matrix_is_an_array_of_numbers():
-    encoding = fit_encoding(TABLE, protected=["sex"], drop=["job"], dtype=torch.float64)
-    x = encoding.encode(TABLE).x
-    model = BlackBoxModel(lambda matrix: matrix[:, 1], decoder=encoding, kind="matrix")
-    assert model(x)[:, 0].tolist() == people()["age"].tolist()
-
-
-def test_encoded_rows_are_handed_on():
-    model = BlackBoxModel(lambda rows: rows[:, 0], decoder=ENCODING, kind="encoded")
-    assert torch.equal(model(X)[:, 0], X[:, 0])
-    assert torch.equal(BlackBoxModel(lambda rows: rows[:, 0], decoder=None, kind="encoded")(X)[:, 0], X[:, 0])
 
 
 def test_a_distribution_over_categories_gives_the_expected_prediction():
@@ -90,8 +77,3 @@ def raising(table: pd.DataFrame) -> np.ndarray:
 def test_what_is_no_prediction_is_refused(function: Any, message: str):
     with pytest.raises(ModelError, match=message):
         on_tables(function)(X)
-
-
-def test_text_where_the_model_needs_numbers_is_refused():
-    with pytest.raises(DataError, match="Column 'job' holds text such as 'clerk', and the model takes a matrix"):
-        BlackBoxModel(lambda m: m[:, 0], decoder=ENCODING, kind="matrix")(X)

@@ -1,32 +1,25 @@
 """Endpoints against real servers: MLflow's own, one that insists on the Open Inference Protocol, and bad ones."""
 
-import datetime
-import ipaddress
 import json
 import pickle
 import socket
-import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-import torch
 from contracts.kinds import pipeline
 from contracts.kinds_http import mlflow_server
 from populations import people
 from servers import Asked, HangUp, Reply, free_address, open_inference, serving
+from support import audited
 
-import fairfox
 from fairfox.errors import ColumnError, DataError, ModelError, OptionError
-from fairfox.models import http_client
 from fairfox.models.http import Endpoint, load_endpoint
 
 FRAME = people(60)
@@ -83,14 +76,6 @@ def test_mlflows_server_predicts_what_the_model_predicts_whatever_the_batches(ml
     assert asked.calls == calls
 
 
-def test_an_audit_of_mlflows_server_is_that_of_the_model(mlflow_url: str):
-    options: dict[str, Any] = {"protected": "sex", "drop": ["job"], "refits": 1, "folds": 2}
-    expected = fairfox.audit(pipeline(), FRAME, **options)
-    found = fairfox.audit(Endpoint(mlflow_url), FRAME, **options)
-    torch.testing.assert_close(found.scores, expected.scores, atol=1e-9, rtol=0)
-    assert float(found.scores.abs().max()) > 1e-3
-
-
 def sent(rows: Any) -> Any:
     """Return the body in which rows arrive at an MLflow server."""
     with serving(mlflow_like(lambda rows: [0.5] * len(rows))) as server:
@@ -120,17 +105,6 @@ def test_values_keep_their_types_and_missing_ones_are_null():
     assert sent(np.array([[1.5, np.nan], [0.0, 2.0]])) == {"inputs": [[1.5, None], [0.0, 2.0]]}
 
 
-def test_rows_that_json_cannot_hold_are_refused_before_the_call():
-    with serving(first(GOOD)) as server, pytest.raises(ModelError, match="cannot be sent"):
-        endpoint(server.root).predict(np.array([[np.inf]]))
-    assert server.asked == []
-
-
-def test_columns_by_name_are_the_models_own():
-    described = Endpoint("http://127.0.0.1:1/invocations", columns=["age", "income"]).describe()
-    assert (described.kind, described.names) == ("table", ("age", "income"))
-
-
 TWO = np.array([[0.1, 0.9], [0.8, 0.2]])
 
 
@@ -139,12 +113,11 @@ TWO = np.array([[0.1, 0.9], [0.8, 0.2]])
     [
         (TWO.tolist(), TWO),
         ([{"no": 0.1, "yes": 0.9}, {"yes": 0.2, "no": 0.8}], TWO),
-        ({"no": [0.1, 0.8], "yes": [0.9, 0.2]}, TWO),
         (Reply(TWO.tolist()), TWO),
         (Reply({"predictions": TWO.tolist(), "model_version": "3"}), TWO),
         ([0.25, 1], np.array([[0.25], [1.0]])),
         ([{"p": 0.25}, {"p": 1}], np.array([[0.25], [1.0]])),
-        ({"p": [0.25, None]}, np.array([[0.25], [np.nan]])),  # refused where predictions are checked, for all models
+        ([0.25, None], np.array([[0.25], [np.nan]])),  # refused where predictions are checked, for all models
     ],
 )
 def test_every_form_of_predictions_is_understood(predictions: Any, expected: np.ndarray):
@@ -155,13 +128,12 @@ def test_every_form_of_predictions_is_understood(predictions: Any, expected: np.
 @pytest.mark.parametrize(
     ("predictions", "message"),
     [
-        ([0.5], "1 predictions for 2 rows"),
-        ([], "0 predictions for 2 rows"),
-        (0.5, "a single number for 2 rows"),
+        ([0.5], "1 predictions for 2 individuals"),
+        ([], "0 predictions for 2 individuals"),
+        (0.5, "a single number for 2 individuals"),
         (["yes", "no"], "text such as 'yes'.*predict_proba"),
         ([[0.1, 0.9], [0.5]], "uneven"),
         ([{"a": 1}, {"b": 1}], "uneven"),
-        ({"a": 1, "b": [2]}, "uneven"),
         ({"a": [1, 2], "b": [2]}, "uneven"),
         (Reply({"outputs": []}), "without 'predictions'"),
         (Reply("well"), "without 'predictions'"),
@@ -171,20 +143,6 @@ def test_every_form_of_predictions_is_understood(predictions: Any, expected: np.
 def test_answers_that_are_no_predictions_are_refused(predictions: Any, message: str):
     with serving(mlflow_like(predictions)) as server, pytest.raises(ModelError, match=message):
         endpoint(server.root).predict(NUMBERS[:2])
-
-
-def test_columns_that_come_and_go_are_refused():
-    def narrower(rows: list[Any]) -> Any:
-        return [[0.5, 0.5]] * 2 if len(rows) == 2 else [0.5]
-
-    with serving(mlflow_like(narrower)) as server, pytest.raises(ModelError, match="number of columns per batch"):
-        endpoint(server.root, batch_rows=2).predict(NUMBERS[:3])
-
-
-def test_no_rows_need_no_call():
-    asked = Endpoint("http://127.0.0.1:1/invocations")
-    assert asked.predict(NUMBERS[:0]).shape == (0, 1)
-    assert asked.calls == 0
 
 
 # --- the Open Inference Protocol --------------------------------------------------------------------------------------
@@ -239,23 +197,6 @@ def test_a_v2_server_gets_one_input_per_column_in_its_own_types():
     assert inputs["member"]["data"][:2] == [True, False]
 
 
-def test_an_audit_of_a_v2_server_with_categories_is_that_of_the_same_function():
-    frame = FRAME.assign(member=np.arange(60) % 3 == 0)[["sex", "income", "job", "member"]]
-
-    def direct(table: pd.DataFrame) -> np.ndarray:
-        return on_columns({name: table[name].to_numpy() for name in table} | {"age": np.zeros(len(table))})["score"]
-
-    def served(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        return on_columns(inputs | {"age": np.zeros(len(inputs["job"]))})
-
-    options: dict[str, Any] = {"protected": "sex", "refits": 1, "folds": 2}
-    expected = fairfox.audit(direct, frame, **options)
-    with serving(open_inference(served, EACH[1:])) as server:
-        found = fairfox.audit(v2(server.root), frame, **options)
-    torch.testing.assert_close(found.scores, expected.scores, atol=1e-9, rtol=0)
-    assert float(found.scores.abs().max()) > 1e-3
-
-
 LABEL = np.array([1, 0])
 
 
@@ -274,12 +215,6 @@ def test_the_audited_output_is_found_by_name_or_kind(outputs: Any, name: str | N
     assert found.tolist() == expected.tolist()
 
 
-def test_outputs_that_leave_it_open_are_refused_by_name():
-    both = open_inference(lambda inputs: {"up": TWO, "down": TWO}, MATRIX)
-    with serving(both) as server, pytest.raises(ModelError, match=r"up, down; .*output_name"):
-        v2(server.root).predict(NUMBERS[:2].to_numpy())
-
-
 def test_text_where_a_v2_server_takes_numbers_is_refused_before_the_call():
     inputs = [("income", "FP64", [-1]), ("job", "FP32", [-1])]
     with (
@@ -293,24 +228,27 @@ def test_text_where_a_v2_server_takes_numbers_is_refused_before_the_call():
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [
-        (EACH, r"'job' \(and 1 more: member\), which the table does not have"),
+        (EACH, "has no column 'job'.* The model takes it"),
         ([("x", "FP64", [-1, 5])], "trained on 5 columns without names, and gets 3"),
     ],
 )
 def test_a_table_with_other_columns_than_the_server_takes_is_refused(inputs: Any, message: str):
     with serving(open_inference(on_columns, inputs)) as server, pytest.raises(ColumnError, match=message):
-        fairfox.audit(v2(server.root), FRAME[["sex", *NUMBERS]], protected="sex")
+        audited(v2(server.root), FRAME[["sex", *NUMBERS]], protected="sex")
     assert server.predictions == 0
 
 
 @pytest.mark.parametrize(
     ("metadata", "message"),
     [
-        ({"inputs": [{"name": "x", "datatype": "IMAGE", "shape": [-1, 3]}]}, "IMAGE, which fairfox cannot send"),
-        ({"inputs": [{"name": "x", "datatype": "FP32", "shape": [-1, 3, 3]}]}, "one matrix"),
+        (
+            {"inputs": [{"name": "x", "datatype": "IMAGE", "shape": [-1, 3]}]},
+            "fairfox cannot send, .*IMAGE",
+        ),
+        ({"inputs": [{"name": "x", "datatype": "FP32", "shape": [-1, 3, 3]}]}, "expected .* one matrix"),
         ({"inputs": [{"name": n, "datatype": "FP32", "shape": [-1, 3]} for n in "xy"]}, "one input per column"),
-        ({"inputs": [{"name": "x"}]}, "metadata"),
-        ({"inputs": 7}, "metadata"),
+        ({"inputs": [{"name": "x"}]}, "expected name, datatype and shape"),
+        ({"inputs": 7}, "expected name, datatype and shape"),
     ],
 )
 def test_metadata_that_cannot_be_met_are_refused(metadata: Any, message: str):
@@ -329,22 +267,16 @@ def answering(**output: Any) -> Callable[[Asked], Reply]:
     [
         (first(Reply({"inputs": []}), Reply({"outputs": []})), "without 'outputs'"),
         (first(Reply({"inputs": []}), Reply({"outputs": [7]})), "without 'outputs'"),
-        (answering(shape=[2]), "without 'data'"),
-        (answering(shape=[2, 2], data=[1, 2]), "2 numbers for the shape"),
-        (answering(shape=["two", 2], data=[1, 2]), "for the shape"),
-        (answering(shape=[1], data=[0.5]), "1 predictions for 2 rows"),
+        (answering(shape=[2]), "do not have its shape"),
+        (answering(shape=[2, 2], data=[1, 2]), "do not have its shape"),
+        (answering(shape=["two", 2], data=[1, 2]), "do not have its shape"),
+        (answering(shape=[1], data=[0.5]), "1 predictions for 2 individuals"),
         (answering(shape=[2], data=["y", "n"]), "text such as 'y'"),
     ],
 )
 def test_v2_answers_that_are_no_predictions_are_refused(answer: Callable[[Asked], Reply], message: str):
     with serving(answer) as server, pytest.raises(ModelError, match=message):
         v2(server.root).predict(NUMBERS[:2].to_numpy())
-
-
-@pytest.mark.parametrize("data", [TWO.tolist(), TWO.reshape(-1).tolist()])
-def test_nested_and_flat_data_are_understood(data: Any):
-    with serving(answering(shape=[2, 2], data=data)) as server:
-        assert v2(server.root).predict(NUMBERS[:2].to_numpy()).tolist() == TWO.tolist()
 
 
 # --- addresses and options ------------------------------------------------------------------------------------------
@@ -356,11 +288,6 @@ def test_an_unknown_path_is_refused_with_the_two_that_are_known(path: str):
         OptionError, match=r"MLflow .*/invocations.* Open Inference Protocol v2 .*/v2/models/NAME/infer"
     ):
         Endpoint(f"http://127.0.0.1:1{path}")
-
-
-@pytest.mark.parametrize("path", ["/invocations", "/serving/rule/invocations/", "/gateway/v2/models/rule/infer"])
-def test_an_endpoint_shows_its_address_without_the_query(path: str):
-    assert repr(Endpoint(f"http://127.0.0.1:1{path}?key=k")) == f"Endpoint('http://127.0.0.1:1{path}')"
 
 
 @pytest.mark.parametrize(
@@ -386,15 +313,8 @@ def test_urls_that_cannot_be_asked_are_refused_without_being_repeated(url: str, 
     [("timeout", 0), ("timeout", np.nan), ("timeout", np.inf), ("retries", -1), ("max_calls", 0), ("pause", -1)],
 )
 def test_numbers_that_make_no_sense_are_refused(name: str, value: Any):
-    with pytest.raises(OptionError, match=f"{name} is {value}; expected"):
+    with pytest.raises(OptionError, match=f"{name} is {value}.*; expected"):
         Endpoint("http://127.0.0.1/invocations", **{name: value})
-
-
-def test_an_endpoint_travels_to_other_processes_without_its_connections():
-    with serving(first(GOOD)) as server:
-        asked = endpoint(server.root)
-        asked.predict(ONE)
-        assert pickle.loads(pickle.dumps(asked)).predict(ONE).tolist() == [[0.5]]
 
 
 # --- further tries ----------------------------------------------------------------------------------------------------
@@ -408,20 +328,6 @@ def test_what_may_pass_is_tried_again(trouble: Any):
         asked = endpoint(server.root)
         assert asked.predict(ONE).tolist() == [[0.5]]
     assert len(server.asked) == asked.calls == 3
-
-
-def test_pauses_double_and_do_not_vary():
-    times: list[float] = []
-
-    def answer(asked: Asked) -> Reply:
-        times.append(time.monotonic())
-        return Reply(status=503)
-
-    with serving(answer) as server, pytest.raises(ModelError, match=r"busy or away \(HTTP 503\), 4 times in a row"):
-        endpoint(server.root, retries=3, pause=0.05).predict(ONE)
-    pauses = [after - before for before, after in pairwise(times)]
-    for pause, expected in zip(pauses, (0.0, 0.1, 0.2), strict=True):
-        assert expected <= pause < expected + 0.5
 
 
 def test_a_server_that_names_a_pause_gets_it():
@@ -466,15 +372,6 @@ def test_rows_are_not_sent_on_to_where_a_server_redirects(monkeypatch: pytest.Mo
 
 
 # --- answers that are none ------------------------------------------------------------------------------------------
-
-
-def test_a_server_that_does_not_answer_is_given_up():
-    def slow(asked: Asked) -> Reply:
-        time.sleep(0.5)
-        return GOOD
-
-    with serving(slow) as server, pytest.raises(ModelError, match=r"did not answer within 0\.1 s \(--timeout\)$"):
-        endpoint(server.root, timeout=0.1, retries=0).predict(ONE)
 
 
 @contextmanager
@@ -523,8 +420,8 @@ def test_what_gives_no_whole_answer_is_given_up_at_the_deadline(content: bytes, 
 @pytest.mark.parametrize(
     ("content", "found"),
     [
-        (b"<html>\n<body>Log in", "it begins with '<html> <body>Log in'"),
-        (b"", "it is empty"),
+        (b"<html>\n<body>Log in", r"not JSON \('<html> <body>Log in'\)"),
+        (b"", "not JSON"),
         (b"\xff\xfe\xfa", "not JSON"),
         (b"[" * 200_000, "not JSON"),
         (b"\x1b[31mred", r"' ?\[31mred'"),
@@ -532,12 +429,6 @@ def test_what_gives_no_whole_answer_is_given_up_at_the_deadline(content: bytes, 
 )
 def test_an_answer_that_is_no_json_is_said_so(content: bytes, found: str):
     with serving(first(Reply(content))) as server, pytest.raises(ModelError, match=found):
-        endpoint(server.root).predict(ONE)
-
-
-def test_an_endless_answer_is_not_read(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(http_client, "_MOST_BYTES", 1000)
-    with serving(first(Reply([0] * 1000))) as server, pytest.raises(ModelError, match="more than 0 MiB"):
         endpoint(server.root).predict(ONE)
 
 
@@ -605,60 +496,13 @@ def test_a_variable_that_holds_no_header_is_refused_without_its_value(
     assert "caf" not in str(caught.value)
 
 
-def test_the_query_is_sent_and_never_shown():
-    with serving(first(Reply(status=500))) as server, pytest.raises(ModelError) as caught:
-        Endpoint(f"{server.root}/invocations?key=hunter2").predict(ONE)
-    assert server.asked[0].path == "/invocations?key=hunter2"
-    assert "hunter2" not in str(caught.value)
-
-
 # --- TLS ------------------------------------------------------------------------------------------------------------
 
 
 def test_https_where_http_is_spoken_is_one_sentence():
-    with serving(first(GOOD)) as server, pytest.raises(ModelError, match=r"^No secure .*; does this port speak https"):
+    with (
+        serving(first(GOOD)) as server,
+        pytest.raises(ModelError, match=r"^No secure .*; name your own authority"),
+    ):
         endpoint(server.root.replace("http:", "https:")).predict(ONE)
     assert server.asked == []
-
-
-def test_a_certificate_that_nobody_vouches_for_is_refused_until_it_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    pytest.importorskip("cryptography")
-    files = self_signed(tmp_path)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*files)
-    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
-    with serving(first(GOOD), tls=context) as server:
-        with pytest.raises(ModelError, match=r"cannot be trusted.*SSL_CERT_FILE"):
-            endpoint(server.root).predict(ONE)
-        assert server.asked == []
-        monkeypatch.setenv("SSL_CERT_FILE", str(files[0]))
-        assert endpoint(server.root).predict(ONE).tolist() == [[0.5]]
-
-
-def self_signed(folder: Path) -> tuple[Path, Path]:
-    """Write a certificate of 127.0.0.1 and its key."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
-    now = datetime.datetime.now(datetime.UTC)
-    built = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    certificate, secret = folder / "certificate.pem", folder / "key.pem"
-    certificate.write_bytes(built.public_bytes(serialization.Encoding.PEM))
-    encoding, plain = serialization.Encoding.PEM, serialization.NoEncryption()
-    secret.write_bytes(key.private_bytes(encoding, serialization.PrivateFormat.PKCS8, plain))
-    return certificate, secret

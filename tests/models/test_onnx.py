@@ -13,8 +13,8 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from support import audited
 
-import fairfox
 from fairfox.errors import ColumnError, FileError, ModelError, OptionError
 from fairfox.models.loading import load_model
 from fairfox.models.onnx import OnnxModel
@@ -70,9 +70,7 @@ def test_probabilities_are_read_in_the_order_of_the_classes(path: Path, model: A
 def test_the_audited_class_can_be_named(path: Path):
     fitted = LogisticRegression(max_iter=2000).fit(MATRIX, LABELS)
     model = converted(path, fitted, zipmap=False)
-    yes, no = (
-        fairfox.audit(model, PEOPLE.drop(columns="job"), protected="sex", refits=1, positive=p) for p in ("yes", "no")
-    )
+    yes, no = (audited(model, PEOPLE.drop(columns="job"), protected="sex", refits=1, positive=p) for p in ("yes", "no"))
     np.testing.assert_allclose(yes.predictions.numpy(), fitted.predict_proba(MATRIX)[:, 1], atol=1e-5)
     np.testing.assert_allclose(no.predictions.numpy(), fitted.predict_proba(MATRIX)[:, 0], atol=1e-5)
 
@@ -124,12 +122,12 @@ def test_inputs_of_one_column_take_the_columns_of_their_names(path: Path, pipe: 
 
 def test_an_audit_takes_the_columns_of_the_file_from_a_larger_table(path: Path, pipe: Any):
     model = converted(path, pipe, COLUMNS[:1])
-    result = fairfox.audit(model, PEOPLE.drop(columns="age").assign(age=PEOPLE["age"]), protected="sex", refits=1)
+    result = audited(model, PEOPLE.drop(columns="age").assign(age=PEOPLE["age"]), protected="sex", refits=1)
     np.testing.assert_allclose(result.predictions.numpy(), pipe.predict_proba(COLUMNS)[:, 1], atol=1e-5)
     assert result.settings["columns"] == ["income", "age", "job"]
     assert float(result.scores.max()) > 0.01
-    with pytest.raises(ColumnError, match="takes column 'age', which the table does not have"):
-        fairfox.audit(model, PEOPLE.drop(columns="age"), protected="sex")
+    with pytest.raises(ColumnError, match=r"has no column 'age'.* The model takes it"):
+        audited(model, PEOPLE.drop(columns="age"), protected="sex")
 
 
 def echo(path: Path, **kinds: int) -> OnnxModel:
@@ -158,12 +156,6 @@ def test_columns_become_numbers(path: Path, values: Any, kind: int, seen: list[f
     np.testing.assert_array_equal(out[:, 0], seen)
 
 
-def test_text_in_a_column_of_numbers_is_refused(path: Path):
-    model = echo(path, a=T.FLOAT, b=T.FLOAT)
-    with pytest.raises(ModelError, match="The model takes 'a' as numbers; the column holds 'smith'"):
-        model.describe().predict(pd.DataFrame({"a": ["smith"], "b": [0.0]}))
-
-
 @pytest.mark.parametrize(
     ("values", "seen"),
     [
@@ -190,26 +182,13 @@ def test_columns_become_text_and_what_is_missing_is_empty(path: Path, values: An
     np.testing.assert_array_equal(out[:, 0], seen)
 
 
-def test_a_matrix_of_text_takes_all_columns_of_the_table(path: Path):
-    code = of.make_node(
-        "LabelEncoder",
-        ["x"],
-        ["y"],
-        domain="ai.onnx.ml",
-        keys_strings=[b"nurse", b"clerk"],
-        values_floats=[1.0, 2.0],
-        default_float=0.0,
-    )
-    model = OnnxModel(written(path, [code], [("x", T.STRING, [None, 2])], [("y", T.FLOAT, [None, 2])]))
-    assert model.describe().kind == "table"
-    out = model.describe().predict(pd.DataFrame({"job": ["nurse", "smith"], "second": ["clerk", "nurse"]}))
-    np.testing.assert_array_equal(out, [[1, 2], [0, 1]])
-
-
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [
-        ([("x", T.FLOAT, [None, 2]), ("z", T.FLOAT, [None, 1])], "Input 'x' .* takes 2 columns beside other inputs"),
+        (
+            [("x", T.FLOAT, [None, 2]), ("z", T.FLOAT, [None, 1])],
+            "Input 'x' .* takes 2 columns of text or beside",
+        ),
         ([("x", T.FLOAT, [None, 2, 3])], "Input 'x' .* is a tensor.float. with 3 dimensions; expected one or two"),
         ([("x", T.UINT8, [None, 2])], "Input 'x' .* is a tensor.uint8. with 2 dimensions"),
     ],
@@ -269,12 +248,6 @@ def test_a_file_that_returns_names_only_is_refused(path: Path):
 def test_a_file_that_is_no_model_is_refused(path: Path, content: bytes):
     path.write_bytes(content)
     with pytest.raises(FileError, match=r"'model.onnx' (is no ONNX model|holds no ONNX graph)"):
-        OnnxModel(path)
-
-
-def test_a_graph_that_cannot_run_is_refused(path: Path):
-    written(path, [of.make_node("Neg", ["gone"], ["y"])], [("x", T.FLOAT, [None, 1])], [("y", T.FLOAT, [None, 1])])
-    with pytest.raises(FileError, match=r"ONNX Runtime cannot read 'model.onnx': (?!\[ONNXRuntimeError)"):
         OnnxModel(path)
 
 

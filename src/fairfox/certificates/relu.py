@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from fairfox.certificates.path import PathChange, point_at, worst_points
+from fairfox.data.encoding import Encoding
 from fairfox.errors import OptionError
-from fairfox.models.protocol import Decoder, Output, predict
+from fairfox.models.protocol import Output, predict
 from fairfox.models.torch import TorchModel
 
 _IDLE = (nn.Identity, nn.Dropout, nn.Flatten)  # layers that change no number once a network is trained
@@ -99,7 +100,7 @@ def _is_monotone(last: nn.Module | None, width: int, output: Output) -> bool:
     return output.returns != "logit" or (last is None and width == 2)
 
 
-def _inner_path(here: Tensor, there: Tensor, decoder: Decoder | None) -> tuple[Tensor, Tensor]:
+def _inner_path(here: Tensor, there: Tensor, decoder: Encoding | None) -> tuple[Tensor, Tensor]:
     """Return the ends of the path as the model sees it: one-hot blocks projected.
 
     A block that is empty at one end (a category nobody knows) is the other end's at every point in between.

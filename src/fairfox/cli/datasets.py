@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from inspect import getdoc
+
 import click
 from rich.console import Console
 from rich.table import Table
@@ -27,14 +29,12 @@ def datasets(names: tuple[str, ...]) -> None:
             table.add_row(name, dataset.availability, dataset.purpose)
         Console(highlight=False).print(table)
         return
+    from fairfox.data import datasets as loaders
+
     errors = Console(stderr=True, soft_wrap=True, markup=False, highlight=False)
     for name, dataset in [(name, find_dataset(name)) for name in names]:  # before any is fetched
-        if dataset.availability == "with scikit-learn":
-            errors.print(f"{name}: there is nothing to fetch, scikit-learn has it.")
-        else:
-            for file in dataset.files:
-                click.echo(fetch_file(file))
-        errors.print(f"{name}: {dataset.people}.")
-        errors.print(f"For: {dataset.purpose}.")
-        errors.print(f"What is wrong with it: {dataset.trouble}.")
-        errors.print(f"In Python: from fairfox.data.datasets import {dataset.loader}")
+        for file in dataset.files:
+            click.echo(fetch_file(file))
+        about = getdoc(getattr(loaders, dataset.loader)) or ""
+        errors.print(f"{name}: from fairfox.data.datasets import {dataset.loader}")
+        errors.print(about.partition("\n\nArgs:")[0])

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from fairfox.data.dataset import Dataset, Protected
 
-CONTRASTS = ("largest", "all")  # which classes are compared: with the largest one (default), or each with every other
 LOWER, HIGHER = 0, 1  # where a continuous variable goes: one standard deviation down or up
 
 

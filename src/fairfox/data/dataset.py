@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Literal
@@ -16,6 +16,7 @@ from fairfox.errors import DataError, ShapeError
 
 FeatureKind = Literal["continuous", "categorical"]
 ProtectedKind = Literal["binary", "categorical", "continuous"]
+MOST_DECIMALS = 9  # of a number that decoding restores exactly
 COMBINATIONS = 32  # of categories in `expand_blocks`: exact up to here, else as many draws
 
 
@@ -35,6 +36,10 @@ class Feature:
     mean: float = 0.0
     scale: float = 1.0
     decimals: int | None = None  # that the fitting values had at most, 0: whole numbers; None: more than nine
+
+    def __post_init__(self) -> None:
+        if self.decimals is not None and not 0 <= self.decimals <= MOST_DECIMALS:
+            raise DataError(f"'{self.name}' has {self.decimals} decimals; expected 0 to {MOST_DECIMALS}")
 
     @property
     def columns(self) -> slice:
@@ -89,6 +94,10 @@ class Truth:
 
     counterfactual: Tensor  # (N, D), or (N, Q, D): of each of Q other groups
     dx_dc: Tensor | None = None  # (N, D, K)
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> Truth:
+        """Return it with a change applied to each tensor."""
+        return Truth(change(self.counterfactual), None if self.dx_dc is None else change(self.dx_dc))
 
 
 @dataclass(frozen=True, repr=False)
@@ -166,11 +175,7 @@ class Dataset:
         """Return the chosen individuals."""
         index = torch.as_tensor(rows) if isinstance(rows, np.ndarray) else rows
         ids = None if self.ids is None else self.ids[index if isinstance(index, slice) else index.numpy(force=True)]
-        truth = self.truth and replace(
-            self.truth,
-            counterfactual=self.truth.counterfactual[index],
-            dx_dc=None if self.truth.dx_dc is None else self.truth.dx_dc[index],
-        )
+        truth = self.truth and self.truth.each(lambda tensor: tensor[index])
         y = None if self.y is None else self.y[index]
         weights = None if self.weights is None else self.weights[index]
         return replace(self, x=self.x[index], c=self.c[index], y=y, ids=ids, truth=truth, weights=weights)
@@ -188,11 +193,7 @@ class Dataset:
 
     def to(self, target: torch.dtype | torch.device | str) -> Dataset:
         """Return the same individuals with another dtype or on another device."""
-        truth = self.truth and replace(
-            self.truth,
-            counterfactual=self.truth.counterfactual.to(target),
-            dx_dc=None if self.truth.dx_dc is None else self.truth.dx_dc.to(target),
-        )
+        truth = self.truth and self.truth.each(lambda tensor: tensor.to(target))
         withheld = self.withheld if isinstance(target, torch.dtype) else self.withheld.to(target)
         y = self.y if self.y is None or isinstance(target, torch.dtype) else self.y.to(target)
         weights = None if self.weights is None else self.weights.to(target)

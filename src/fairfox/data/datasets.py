@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 from zipfile import BadZipFile, ZipFile
@@ -23,8 +23,8 @@ from fairfox.data.catalog import CHICAGO, DATASETS, GERMAN_CODES
 from fairfox.data.dataset import Dataset
 from fairfox.data.encoding import fit_encoding
 from fairfox.data.files import fetch_file, find_file
-from fairfox.data.table import Table, check_column, load_table
-from fairfox.errors import ColumnError, DataError, FileError, OptionError
+from fairfox.data.table import Table
+from fairfox.errors import ColumnError, DataError, FileError, OptionError, first_line
 
 _log = logging.getLogger("fairfox")
 
@@ -67,16 +67,13 @@ def adult_table(*, complete: bool = True) -> Table:
     """Return Adult as a table in its own units, UCI's training rows before its test rows; see `load_adult`."""
     paths = [fetch_file(file) for file in DATASETS["adult"].files]
     parts = [
-        read_columns(path, DATASETS["adult"].columns, header=False, missing=("?", " ?"), skip=skip)
+        read_columns(path, "adult", header=False, missing=("?", " ?"), skip=skip)
         for skip, path in enumerate(paths)  # the first line of the test rows is a comment
     ]
     table = pa.concat_tables(parts).combine_chunks()
-    for name, kind in DATASETS["adult"].columns.items():
-        if kind == pa.string():
-            table = _with_column(table, name, pc.utf8_trim_whitespace(table[name]))
-    labels = pc.utf8_rtrim(table[ADULT_LABEL], ".")  # those of the test rows end in a full stop
-    table = _with_column(table, ADULT_LABEL, labels)
-    return nw.from_native(table.drop_null() if complete else table, eager_only=True)
+    table = table.drop_null() if complete else table
+    people: Table = nw.from_native(table, eager_only=True).with_columns(nw.selectors.string().str.strip_chars())
+    return people.with_columns(nw.col(ADULT_LABEL).str.strip_chars("."))  # those of the test rows end in a full stop
 
 
 def load_bank(*, duration: bool = True, complete: bool = False, protected: str | Sequence[str] = "age>=25") -> Dataset:
@@ -111,11 +108,9 @@ def bank_table(*, complete: bool = False) -> Table:
                 f"'{source}' has no '{_BANK_MEMBER}' in a '{_BANK_ARCHIVE}' ({error}); give UCI's archive, or the "
                 "table itself"
             ) from error
-    table: Table = nw.from_native(read_columns(source, DATASETS["bank"].columns, delimiter=";"), eager_only=True)
-    if complete:
-        texts = [name for name, kind in DATASETS["bank"].columns.items() if kind == pa.string()]
-        table = table.filter(~nw.any_horizontal(*(nw.col(name) == "unknown" for name in texts), ignore_nulls=False))
-    return table
+    table: Table = nw.from_native(read_columns(source, "bank", delimiter=";"), eager_only=True)
+    unknown = nw.selectors.string() == "unknown"
+    return table.filter(~nw.any_horizontal(unknown, ignore_nulls=False)) if complete else table
 
 
 def load_chicago_ssl(
@@ -153,20 +148,17 @@ def chicago_ssl_table(path: str | os.PathLike[str] | None = None) -> Table:
     source = fetch_file(DATASETS["chicago"].files[0]) if path is None else Path(path).expanduser()
     if not source.is_file():
         raise FileError(f"There is no file '{source}'; check the path, or {CHICAGO[0].by_hand}")
-    read = read_columns(source, DATASETS["chicago"].columns)
+    read = read_columns(source, "chicago")
     known = read.filter(pc.field(CHICAGO_RACE).isin(("BLK", "WHI"))).drop_null()
     _log.info("%d of %d people of the list are Black or White and without gaps", len(known), len(read))
     if len(known) == 0:
         raise DataError(f"'{source}' has nobody with the race BLK or WHI and no gaps; give the file as it is")
-    bands, youngest = known[CHICAGO_AGE], "less than 20"
-    try:
-        years = pc.utf8_slice_codeunits(pc.if_else(pc.equal(bands, youngest), "10-20", bands), 0, 2).cast(pa.int64())
-    except pa.ArrowInvalid as error:
-        strange = next(band for band in bands.to_pylist() if band != youngest and not band[:2].isdigit())
-        raise DataError(
-            f"'{source}' has the age '{strange}'; expected '{youngest}' or a band such as '20-30'"
-        ) from error
-    return nw.from_native(_with_column(known, CHICAGO_AGE, years).combine_chunks(), eager_only=True)
+    bands = ["10-20" if band == "less than 20" else band for band in known[CHICAGO_AGE].to_pylist()]
+    strange = next((band for band in bands if not band[:2].isdigit()), None)
+    if strange is not None:
+        raise DataError(f"'{source}' has the age '{strange}'; expected 'less than 20' or a band such as '20-30'")
+    years, place = pa.array([int(band[:2]) for band in bands]), known.column_names.index(CHICAGO_AGE)
+    return nw.from_native(known.set_column(place, CHICAGO_AGE, years).combine_chunks(), eager_only=True)
 
 
 def load_compas(*, filtered: bool = True, protected: str | Sequence[str] = "race=African-American") -> Dataset:
@@ -190,8 +182,7 @@ def load_compas(*, filtered: bool = True, protected: str | Sequence[str] = "race
 
 def compas_table(*, filtered: bool = True) -> Table:
     """Return the defendants as a table in its own units, with COMPAS's scores; see `load_compas`."""
-    read = read_columns(fetch_file(DATASETS["compas"].files[0]), DATASETS["compas"].columns)
-    table: Table = nw.from_native(read, eager_only=True)
+    table: Table = nw.from_native(read_columns(fetch_file(DATASETS["compas"].files[0]), "compas"), eager_only=True)
     if filtered:
         table = table.filter(
             nw.col("days_b_screening_arrest").is_between(-30, 30),
@@ -222,17 +213,19 @@ def load_german(*, protected: str | Sequence[str] = GERMAN_SEX) -> Dataset:
 def german_table() -> Table:
     """Return the applicants as a table: amounts in marks, codes in words, `sex` as a column; see `load_german`."""
     path = fetch_file(DATASETS["german"].files[0])
-    table = read_columns(path, DATASETS["german"].columns, header=False, delimiter=" ")
+    table, columns = read_columns(path, "german", header=False, delimiter=" "), {}
     for name, words in GERMAN_CODES.items():
+        columns[name] = table[name]
         if words is not None:
-            codes = table[name].to_pylist()
+            codes = [str(code) for code in table[name].to_pylist()]
             strange = next((code for code in codes if code not in words), None)
             if strange is not None:
                 raise DataError(f"'{path}' has the code '{strange}' for {name}; expected one of {', '.join(words)}")
-            table = _with_column(table, name, [words[code] for code in codes])
-    sexes = [status.partition(",")[0] for status in table[GERMAN_STATUS].to_pylist()]
-    place = table.column_names.index(GERMAN_STATUS)
-    return nw.from_native(table.add_column(place, GERMAN_SEX, pa.array(sexes)), eager_only=True)
+            values = [words[code] for code in codes]
+            if name == GERMAN_STATUS:
+                columns[GERMAN_SEX] = [status.partition(",")[0] for status in values]
+            columns[name] = values
+    return nw.from_native(pa.table(columns), eager_only=True)
 
 
 def load_law_school(*, label: str = "first_pf", protected: str | Sequence[str] = "race=White") -> Dataset:
@@ -258,12 +251,12 @@ def load_law_school(*, label: str = "first_pf", protected: str | Sequence[str] =
 def law_school_table() -> Table:
     """Return the law students as a table in its own units; see `load_law_school`."""
     path = fetch_file(DATASETS["law"].files[0])
-    table = read_columns(path, DATASETS["law"].columns)
-    codes, sexes = table["sex"].to_pylist(), {1: "Female", 2: "Male"}  # as the code of Kusner et al. reads them
-    strange = next((code for code in codes if code not in sexes), None)
-    if strange is not None or None in codes:
-        raise DataError(f"'{path}' has the sex {strange}; expected 1 or 2: give the file as it was published")
-    return nw.from_native(_with_column(table, "sex", [sexes[code] for code in codes]), eager_only=True)
+    table: Table = nw.from_native(read_columns(path, "law"), eager_only=True)
+    sexes = {1: "Female", 2: "Male"}  # as the code of Kusner et al. reads them
+    strange = [code for code in table["sex"].unique().to_list() if code not in sexes]
+    if strange:
+        raise DataError(f"'{path}' has the sex {strange[0]}; expected 1 or 2: give the file as it was published")
+    return table.with_columns(nw.col("sex").replace_strict(sexes, return_dtype=nw.String))
 
 
 # --- benchmarks: continuous columns in their own units, and a label -------------------------------------------------
@@ -297,7 +290,8 @@ def load_wdbc() -> Dataset:
     from sklearn.datasets import load_breast_cancer
 
     x, benign = load_breast_cancer(return_X_y=True)
-    return _benchmark("wdbc", np.round(x, 3), 1 - benign)  # PMLB's digits, and its label: malignant
+    y = 1.0 - benign  # PMLB's label: malignant; and its digits
+    return Dataset.from_arrays(np.round(x, 3), None, y, names=DATASETS["wdbc"].columns)
 
 
 def load_magic() -> Dataset:
@@ -306,16 +300,10 @@ def load_magic() -> Dataset:
 
 
 def _load_pmlb(name: str) -> Dataset:
-    table = load_table(fetch_file(DATASETS[name].files[0]))
-    columns = list(DATASETS[name].columns)
-    for one in (*columns, "target"):
-        check_column(table, one)
-    return _benchmark(name, table.select(columns).to_numpy(), table["target"].to_numpy())
-
-
-def _benchmark(name: str, x: np.ndarray, y: np.ndarray) -> Dataset:
-    names = list(DATASETS[name].columns)
-    return Dataset.from_arrays(x.astype(np.float64), None, y.astype(np.float64), names=names)
+    path, columns = fetch_file(DATASETS[name].files[0]), DATASETS[name].columns
+    table: Table = nw.from_native(read_columns(path, name, also=("target",), delimiter="\t"), eager_only=True)
+    numbers = table.to_numpy().astype(np.float64)
+    return Dataset.from_arrays(numbers[:, :-1], None, numbers[:, -1], names=columns)
 
 
 # --- reading and encoding ------------------------------------------------------------------------------------------
@@ -323,43 +311,31 @@ def _benchmark(name: str, x: np.ndarray, y: np.ndarray) -> Dataset:
 
 def read_columns(
     source: Path | IO[bytes],
-    columns: Mapping[str, pa.DataType],
+    dataset: str,
     *,
+    also: Sequence[str] = (),
     header: bool = True,
     skip: int = 0,
     delimiter: str = ",",
     missing: Sequence[str] = ("",),
 ) -> pa.Table:
-    """Return these columns of a delimited text, gzipped or not; of two with one name the first.
+    """Return the columns of a dataset in a delimited text, gzipped or not; of two with one name the first.
 
     A text without a header has exactly these columns, in this order.
     """
-    name = source if isinstance(source, Path) else getattr(source, "name", "the file")
+    name = source if isinstance(source, Path) else "the file"
+    columns = [*DATASETS[dataset].columns, *also]
     try:
         return pyarrow.csv.read_csv(
             str(source) if isinstance(source, Path) else source,
-            pyarrow.csv.ReadOptions(skip_rows=skip, column_names=None if header else list(columns)),
+            pyarrow.csv.ReadOptions(skip_rows=skip, column_names=None if header else columns),
             pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-            pyarrow.csv.ConvertOptions(
-                include_columns=list(columns),
-                column_types=dict(columns),
-                null_values=list(missing),
-                strings_can_be_null=True,
-            ),
+            pyarrow.csv.ConvertOptions(include_columns=columns, null_values=list(missing), strings_can_be_null=True),
         )
     except pa.ArrowKeyError as error:
         raise ColumnError(f"'{name}' is not the file it should be: {error.args[0]}") from error
     except (pa.ArrowException, OSError, EOFError) as error:
-        reason = (str(error) or type(error).__name__).splitlines()[0]
-        raise FileError(f"'{name}' cannot be read and may be damaged: {reason}") from error
-
-
-def _with_column(table: pa.Table, name: str, values: Iterable[Any]) -> pa.Table:
-    """Return the table with this column replaced, or added at the end."""
-    column = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(list(values))
-    if name not in table.column_names:
-        return table.append_column(name, column)
-    return table.set_column(table.column_names.index(name), name, column)
+        raise FileError(f"'{name}' cannot be read and may be damaged: {first_line(error)}") from error
 
 
 def encode_people(table: Table, *, protected: str | Sequence[str], label: str, **options: Any) -> Dataset:

@@ -13,15 +13,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import torch
 from torch import Tensor
 
-from fairfox.data.contrasts import CONTRASTS
-from fairfox.data.dataset import Dataset, Feature, FeatureKind, expand_blocks, project_blocks
+from fairfox.data.dataset import MOST_DECIMALS, Dataset, Feature, FeatureKind, expand_blocks, project_blocks
 from fairfox.data.frames import Template
 from fairfox.data.protected import column_of, compare_with_largest, read_variables
 from fairfox.data.sources import ProtectedSource
@@ -29,7 +28,9 @@ from fairfox.data.table import (
     Level,
     Series,
     Table,
+    check_column,
     column,
+    fitted_numbers,
     floats,
     levels_of,
     load_table,
@@ -37,9 +38,8 @@ from fairfox.data.table import (
     objects,
     places_of,
 )
-from fairfox.errors import ColumnError, DataError, OptionError, did_you_mean
+from fairfox.errors import DataError, OptionError
 
-_MOST_DECIMALS = 9
 _FEW_LEVELS = 50  # that many categories are always allowed
 _LARGE = 1 << 21  # values, from which on threads are worth their start
 
@@ -200,11 +200,10 @@ def fit_encoding(
     intersections: bool = False,
     merge_rare: float | None = None,
     reference_group: str | Sequence[str] = (),
-    contrasts: str = "largest",
+    contrasts: Literal["largest", "all"] = "largest",
     weights: str | None = None,
     hidden: Sequence[str] = (),
     dtype: torch.dtype = torch.float32,
-    seed: int = 0,
 ) -> Encoding:
     """Return the encoding of a table.
 
@@ -226,18 +225,16 @@ def fit_encoding(
         weights: the column that says how many people each row stands for, never a feature; both tables need it.
         hidden: columns that are no features unless `columns` names them.
         dtype: of x.
-        seed: of the draws over category distributions.
     """
     drop, categorical, continuous, groups = (
         [n] if isinstance(n, str) else n for n in (drop, categorical, continuous, reference_group)
     )
     tables = [table] if also is None else [table, also]
-    _check_options(tables, [label, *drop], categorical, continuous)
-    _check_id_and_weights(tables, id_column, weights)
-    if contrasts not in CONTRASTS:
-        raise OptionError(f"contrasts is {contrasts!r}; expected 'largest' or 'all'")
-    if also is not None:
-        _check_reference(table, protected)
+    _check_given(tables, [label, *drop, *categorical, *continuous], protected, weights)
+    if id_column is not None:
+        column(tables[-1], id_column)  # the audited table's
+    if both := set(categorical) & set(continuous):
+        raise OptionError(f"Column '{min(both)}' is given as categorical and as continuous; choose one")
     sources = read_variables(
         protected,
         table,
@@ -254,7 +251,10 @@ def fit_encoding(
     _check_roles(label, id_column, weights, drop, read, columns)
     left_out = {label, id_column, weights, *drop, *hidden, *read}
     columns = [name for name in table.columns if name not in left_out] if columns is None else columns
-    _check_columns(table, columns)
+    for name in columns:
+        check_column(table, name, advice=" The model takes it.")
+    if not columns:
+        raise DataError("No column is left for the model once protected, label, id and dropped columns are taken out")
     forced: dict[str, FeatureKind] = dict.fromkeys(categorical, "categorical")
     forced |= dict.fromkeys(continuous, "continuous")
     return Encoding(
@@ -265,7 +265,6 @@ def fit_encoding(
         id_column=id_column,
         fitted_on=table.select(list(columns)),
         dtype=dtype,
-        seed=seed,
         weights=weights,
     )
 
@@ -282,42 +281,25 @@ def _fit_features(
     return tuple(features)
 
 
-def _check_options(
-    tables: Sequence[Table], named: Sequence[str | None], categorical: Sequence[str], continuous: Sequence[str]
-) -> None:
-    """Refuse options that name a column no table has, or two kinds for one column."""
-    for name in [*named, *categorical, *continuous]:
-        if name is not None:
-            _first_with(tables, name)
-    both = set(categorical) & set(continuous)
-    if both:
-        raise OptionError(f"Column '{min(both)}' is given as categorical and as continuous; choose one")
-
-
 def _first_with(tables: Sequence[Table], name: str) -> Series:
     """Return a column of the first table that has it."""
     return column(next((table for table in tables if name in table.columns), tables[-1]), name)
 
 
-def _check_id_and_weights(tables: Sequence[Table], id_column: str | None, weights: str | None) -> None:
-    """Refuse an audited table (the last one) without the id, and any without the weights."""
-    if id_column is not None:
-        column(tables[-1], id_column)
-    lacking = [table for table in tables if weights is not None and weights not in table.columns]
-    if weights is not None and lacking:
-        hint = did_you_mean(weights, list(lacking[0].columns))
-        both = "" if len(tables) == 1 else " The reference and the audited table both need it."
-        raise ColumnError(f"There is no column '{weights}' with the weights.{hint}{both}")
-
-
-def _check_reference(reference: Table, protected: Sequence[str]) -> None:
-    for name in (column_of(spec, reference.columns) for spec in protected):
-        if name not in reference.columns:
-            hint = did_you_mean(name, list(reference.columns))
-            raise ColumnError(
-                f"The reference table has no protected column '{name}'.{hint} People are compared by it: "
-                "give a reference that has it"
-            )
+def _check_given(
+    tables: Sequence[Table], named: Sequence[str | None], protected: Sequence[str], weights: str | None
+) -> None:
+    """Refuse names of columns that no table has, and tables without weights or, a reference, without groups."""
+    for name in named:
+        if name is not None:
+            _first_with(tables, name)
+    for table in tables:
+        if weights is not None:
+            check_column(table, weights, role="column of weights")
+    if len(tables) > 1:
+        advice = " People are compared by it: give a reference that has it"
+        for name in (column_of(spec, tables[0].columns) for spec in protected):
+            check_column(tables[0], name, role="protected column", where="The reference table", advice=advice)
 
 
 def _check_roles(
@@ -338,16 +320,6 @@ def _check_roles(
         # a protected column may be an input of the model, and one that a cut goes through may be dropped
         if both and one != "protected":
             raise OptionError(f"Column '{min(both)}' is given as {one} and as {two}; choose one")
-
-
-def _check_columns(table: Table, columns: Sequence[str]) -> None:
-    absent = [name for name in columns if name not in table.columns]
-    if absent:
-        hint = did_you_mean(absent[0], list(table.columns))
-        more = f" (and {len(absent) - 1} more: {', '.join(absent[1:6])})" if len(absent) > 1 else ""
-        raise ColumnError(f"The model takes column '{absent[0]}'{more}, which the table does not have.{hint}")
-    if not columns:
-        raise DataError("No column is left for the model once protected, label, id and dropped columns are taken out")
 
 
 def _matrix_column(f: Feature, x: Tensor) -> Tensor:
@@ -418,7 +390,7 @@ def fit_feature(name: str, series: Series, also: Series | None, start: int, forc
             f"Column '{name}' is given as continuous and holds {series.dtype}; give numbers, or leave it categorical"
         )
     if series.dtype.is_numeric():
-        _refuse_infinite(name, floats(series))
+        fitted_numbers(series, f"Column '{name}'")
     gone = any(bool(missing(part).any()) for part in (series, also) if part is not None)
     if kind == "continuous":
         return _fit_continuous(name, floats(series)[~missing(series)], start, gone)
@@ -439,14 +411,8 @@ def encode_feature(f: Feature, series: Series, x: np.ndarray) -> None:
         known = (place >= 0).nonzero()[0]
         x[known, f.start + place[known]] = 1.0
         return
-    if series.dtype.is_numeric():
-        values = floats(series)
-        gone = np.isnan(values)
-    elif missing(series).all():
-        values, gone = np.zeros(len(series)), np.ones(len(series), dtype=bool)
-    else:
-        raise DataError(f"Column '{f.name}' holds {series.dtype} here and was numeric in the fitting rows")
-    _refuse_infinite(f.name, values)
+    values = fitted_numbers(series, f"Column '{f.name}'")
+    gone = np.isnan(values)
     x[:, f.start] = (values - f.mean) / f.scale
     if gone.any():
         x[gone, f.start] = 0.0
@@ -500,12 +466,6 @@ def _drop(name: str) -> str:
     return f"drop it (drop=['{name}'], --drop {name})"
 
 
-def _refuse_infinite(name: str, values: np.ndarray) -> None:
-    infinite = int(np.isinf(values).sum())
-    if infinite:
-        raise DataError(f"Column '{name}' holds {infinite} infinite value(s); numbers must be finite or missing")
-
-
 def _fit_continuous(name: str, values: np.ndarray, start: int, gone: bool) -> Feature:
     mean, scale = float(values.mean()), float(values.std())
     if scale <= 1e-12 * max(abs(mean), 1.0):
@@ -517,7 +477,7 @@ def _fit_continuous(name: str, values: np.ndarray, start: int, gone: bool) -> Fe
 def _decimals(values: np.ndarray) -> int | None:
     """Return how many decimals the values have, 0 for whole numbers; None where they have more than nine."""
     largest = float(np.abs(values).max())
-    for decimals in range(_MOST_DECIMALS + 1):
+    for decimals in range(MOST_DECIMALS + 1):
         if largest * 10.0**decimals >= 2**53:
             return None
         if all((np.round(part, decimals) == part).all() for part in (values[:100], values)):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -64,13 +63,9 @@ def data_home() -> Path | None:
 
 
 def cache_home() -> Path:
-    """Return the folder of downloads: FAIRFOX_CACHE, else a folder `fairfox` where the platform keeps caches."""
+    """Return the folder of downloads: FAIRFOX_CACHE, else a folder `fairfox` in XDG_CACHE_HOME or ~/.cache."""
     if own := os.environ.get("FAIRFOX_CACHE"):
         return Path(own).expanduser()
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "fairfox" / "Cache"
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "fairfox"
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fairfox"
 
 

@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fairfox.data.dataset import Protected, ProtectedKind, group_name
-from fairfox.data.sources import COMPARE, Crossing, Cut, Number, ProtectedSource, Values
+from fairfox.data.sources import Crossing, Cut, NumberColumn, ProtectedSource, Values
 from fairfox.data.table import (
     Level,
     Series,
@@ -28,7 +27,7 @@ from fairfox.data.table import (
     listed,
     missing,
 )
-from fairfox.errors import ColumnError, DataError, OptionError, did_you_mean
+from fairfox.errors import DataError, OptionError, did_you_mean
 
 MOST_CLASSES = 50
 LEAST_NAMED = 5  # people of a class whose name is shown where it is merged
@@ -38,6 +37,7 @@ _SEVERAL = 5  # people who have a number that may be shown
 _MOST_CODES = 10  # whole numbers with as many values at most are classes
 _OPERATOR = "<=|>=|==|!=|<|>|="
 _CUT = re.compile(rf"^(?P<column>.+?)\s*(?P<op>{_OPERATOR})\s*(?P<value>.+)$")
+_OTHER = "The table with the protected columns"
 _REMEDY = (
     "give a reference table that has it (reference, --reference), "
     "or read it from another table (protected_from, --protected-from TABLE --on ID)"
@@ -88,9 +88,7 @@ def read_protected(
     """
     cut = _parse_cut(spec, table.columns)
     name = spec if cut is None else cut.column
-    if name not in table.columns:
-        hint = did_you_mean(name, list(table.columns))
-        raise ColumnError(f"The table has no column '{name}'.{hint} If it is not meant to have it, {_REMEDY}")
+    check_column(table, name, advice=f" If it is not meant to have it, {_REMEDY}")
     if missing(column(table, name)).all():
         raise DataError(f"The protected column '{name}' has no values: nobody's group is known; {_REMEDY}")
     if cut is not None:
@@ -99,15 +97,19 @@ def read_protected(
     if series.dtype.is_temporal():
         raise DataError(f"The protected column '{name}' holds dates or times; turn it into a number, such as a year")
     if _is_continuous(name, series, categorical, continuous):
-        number = ProtectedSource(Protected(name, "continuous", (), name), Number(name))
-        if len(np.unique(number.encode(table)[~missing(series)])) < 2:
-            raise DataError(_one_value(name, levels_of(series)))
+        number = ProtectedSource(Protected(name, "continuous", (), name), NumberColumn(name))
+        number.encode(table)  # refuses infinite ones
+        _two_values(name, levels_of(series))
         return number
     source = _read_classes(name, levels_of(series))
     if merge_rare is not None:
         source = merge_rare_classes(source, source.encode(table), merge_rare)
     if len(source.variable.levels) > MOST_CLASSES:
-        raise DataError(_too_many(name, series, len(source.variable.levels)))
+        raise DataError(
+            f"The protected column '{name}' has {len(source.variable.levels)} different values, more than "
+            f"{MOST_CLASSES} groups; if it is no id, put rare ones together (merge_rare, --merge-rare 0.01), give a "
+            f"cut such as '{name}=VALUE', or read numbers as numbers (continuous, --continuous {name})"
+        )
     return source
 
 
@@ -117,23 +119,13 @@ def column_of(spec: str, columns: Sequence[str]) -> str:
     return spec if cut is None else cut.column
 
 
-class Joined(NamedTuple):
-    """The people with their protected columns, and how many of them were found in the other table."""
-
-    table: Table
-    matched: int
-
-
-def join_protected(table: Table, other: Table, *, on: str, specs: Sequence[str]) -> Joined:
+def join_protected(table: Table, other: Table, *, on: str, specs: Sequence[str]) -> tuple[Table, int]:
     """Return the people of `table`, in order, with the protected columns that `other` has for their ids.
 
-    `specs` are protected columns or cuts; how ids are compared is in `join_columns`.
+    `specs` are protected columns or cuts; how ids are compared, and what is returned besides, is in `join_columns`.
     """
     check_column(table, on, role="id column")
-    if on not in other.columns:
-        raise ColumnError(
-            f"The table with the protected columns has no id column '{on}'.{did_you_mean(on, list(other.columns))}"
-        )
+    check_column(other, on, role="id column", where=_OTHER)
     every = [*table.columns, *other.columns]
     wanted = list(dict.fromkeys(column_of(spec, every) for spec in specs))
     for name in wanted:
@@ -142,17 +134,15 @@ def join_protected(table: Table, other: Table, *, on: str, specs: Sequence[str])
                 f"The protected column '{name}' is in the audited table and in the one it should be read from; "
                 "choose one: leave it out of the other"
             )
-        if name not in every:
-            raise ColumnError(
-                f"The table with the protected columns has no column '{name}'.{did_you_mean(name, list(other.columns))}"
-            )
+        if name not in table.columns:
+            check_column(other, name, where=_OTHER)
     taken = [name for name in wanted if name in other.columns]
     if not taken:
         raise OptionError(
-            f"The table with the protected columns has none of {listed([repr(name) for name in wanted], most=5)}, "
+            f"{_OTHER} has none of {listed([repr(name) for name in wanted], most=5)}, "
             "which the audited table has; leave out protected_from (--protected-from), or name a column of that table"
         )
-    return Joined(*join_columns(table, other, taken, on=on))
+    return join_columns(table, other, taken, on=on)
 
 
 def cross(sources: Sequence[ProtectedSource], table: Table, *, merge_rare: float | None = None) -> ProtectedSource:
@@ -374,8 +364,7 @@ def _is_continuous(name: str, series: Series, categorical: Sequence[str], contin
 
 
 def _read_classes(name: str, values: Sequence[Level]) -> ProtectedSource:
-    if len(values) == 1:
-        raise DataError(_one_value(name, values))
+    _two_values(name, values)
     levels = tuple(map(level_name, values))
     if len(set(levels)) < len(levels):
         twice = next(level for level in levels if levels.count(level) > 1)
@@ -384,20 +373,10 @@ def _read_classes(name: str, values: Sequence[Level]) -> ProtectedSource:
     return ProtectedSource(Protected(name, kind_of(levels), levels, name), reader)
 
 
-def _too_many(name: str, series: Series, classes: int) -> str:
-    cut, number = f"{name}={level_name(levels_of(series)[0])}", ""
-    if series.dtype.is_numeric():
-        cut = f"{name}<{np.nanmedian(floats(series)):g}"
-        number = f", or read it as a number (continuous, --continuous {name})"
-    return (
-        f"The protected column '{name}' has {classes} different values, more than {MOST_CLASSES} groups; if it is no "
-        f"id, put rare ones together (merge_rare, --merge-rare 0.01), or give a cut such as '{cut}'{number}"
-    )
-
-
-def _one_value(name: str, values: Sequence[Level]) -> str:
-    value = level_name(values[0])
-    return f"The protected column '{name}' has one value only ({value}); two groups are needed to compare"
+def _two_values(name: str, values: Sequence[Level]) -> None:
+    if len(values) < 2:
+        value = level_name(values[0])
+        raise DataError(f"The protected column '{name}' has one value only ({value}); two groups are needed to compare")
 
 
 def _parse_cut(spec: str, columns: Sequence[str]) -> Cut | None:
@@ -408,23 +387,13 @@ def _parse_cut(spec: str, columns: Sequence[str]) -> Cut | None:
 
 
 def _read_cut(cut: Cut, table: Table) -> ProtectedSource:
-    group = f"{cut.column}{cut.operator}{cut.value}"
-    if cut.operator in COMPARE and not _is_number(cut.value):
-        raise OptionError(f"The cut '{group}' needs a number after '{cut.operator}'")
+    group = cut.group
     source = ProtectedSource(Protected(group, "binary", (f"not {group}", group), cut.column), cut)
     c = source.encode(table)
     members, known = int((c == 1).sum()), int((~np.isnan(c)).sum())
     if members in (0, known):
         raise DataError(f"The cut '{group}' puts {members} of {known} people into one group; both groups need people")
     return source
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 # --- groups by name ------------------------------------------------------------------------------------------------
@@ -452,18 +421,14 @@ def _tidy(text: str) -> str:
 
 def _no_group(protected: Sequence[Protected], text: str) -> str:
     """Return what to say of a text that names no group."""
-    variables = {p.name: p for p in protected}
-    named = variables.get(column_of(_tidy(text), list(variables)))
-    if named is not None and named.is_continuous:
+    named = {p.name: p for p in protected}
+    own = named.get(column_of(_tidy(text), list(named)))
+    if own is not None and own.is_continuous:
         return (
-            f"'{text}' names no group: '{named.name}' is a number; "
-            f"give a cut such as '{named.name}<VALUE' as a protected variable"
+            f"'{text}' names no group: '{own.name}' is a number; "
+            f"give a cut such as '{own.name}<VALUE' as a protected variable"
         )
-    if named is not None and named.name == _tidy(text):
-        return f"'{text}' is a protected variable; name one of its groups: {listed(named.levels, most=12)}"
-    known = [level for p in protected for level in p.levels]
-    if named is not None:
-        known = [f"{named.name}={level}" for level in named.levels]
+    known = [f"{own.name}={level}" for level in own.levels] if own else [k for p in protected for k in p.levels]
     if not known:
         return f"There is no group '{text}': the protected variables are numbers; give a cut such as 'age<40'"
     return f"There is no group '{text}'.{did_you_mean(text, known)}"

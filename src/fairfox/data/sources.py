@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from fairfox.data.table import (
     Level,
     Table,
     column,
+    fitted_numbers,
     floats,
     level_name,
     listed,
@@ -21,22 +21,9 @@ from fairfox.data.table import (
     places_of,
     same_text,
 )
-from fairfox.errors import DataError
+from fairfox.errors import DataError, OptionError
 
 COMPARE = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal}
-
-
-class Reader(Protocol):
-    """Reads one protected variable off a table."""
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns it reads."""
-        ...
-
-    def read(self, table: Table) -> np.ndarray:
-        """Return the class or number of everyone (N,), NaN where it is unknown."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -44,13 +31,15 @@ class ProtectedSource:
     """A protected variable, what reads it off a table, and which rare classes were put together."""
 
     variable: Protected
-    reader: Reader
+    reader: Values | NumberColumn | Cut | Crossing
     merged: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # new class -> the classes it is made of
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of a table that it is read from."""
-        return self.reader.columns
+        """The columns of a table that it is read from: those of all variables that are crossed."""
+        if isinstance(self.reader, Crossing):
+            return tuple(dict.fromkeys(name for part in self.reader.parts for name in part.columns))
+        return (self.reader.column,)
 
     def encode(self, table: Table) -> np.ndarray:
         """Return the class or number of everyone (N,); NaN where it is unknown, as in a table without the column."""
@@ -68,10 +57,9 @@ class Values:
     classes: tuple[int, ...]  # of each value
     rest: int | None = None  # the class of values that the fitting rows do not have
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns it reads."""
-        return (self.column,)
+    def __post_init__(self) -> None:
+        if len(self.values) != len(self.classes):
+            raise DataError(f"'{self.column}' has {len(self.values)} values and {len(self.classes)} classes for them")
 
     def read(self, table: Table) -> np.ndarray:
         """Return the class of everyone (N,), NaN where the value is missing."""
@@ -88,34 +76,14 @@ class Values:
 
 
 @dataclass(frozen=True)
-class Number:
+class NumberColumn:
     """A column of numbers, as they are."""
 
     column: str
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns it reads."""
-        return (self.column,)
-
     def read(self, table: Table) -> np.ndarray:
         """Return everyone's number (N,), NaN where it is missing."""
-        series = column(table, self.column)
-        gone = missing(series)
-        if gone.all():
-            return np.full(len(series), np.nan)
-        if not series.dtype.is_numeric():
-            raise DataError(
-                f"The protected column '{self.column}' holds {series.dtype} here and was numeric in the fitting rows"
-            )
-        values = np.where(gone, np.nan, floats(series))
-        infinite = int(np.isinf(values).sum())
-        if infinite:
-            raise DataError(
-                f"The protected column '{self.column}' holds {infinite} infinite value(s); "
-                "numbers must be finite or missing"
-            )
-        return values
+        return fitted_numbers(column(table, self.column), f"The protected column '{self.column}'")
 
 
 @dataclass(frozen=True)
@@ -126,10 +94,17 @@ class Cut:
     operator: str
     value: str
 
+    def __post_init__(self) -> None:
+        try:
+            if self.operator in COMPARE:
+                float(self.value)
+        except ValueError:
+            raise OptionError(f"The cut '{self.group}' needs a number after '{self.operator}'") from None
+
     @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns it reads."""
-        return (self.column,)
+    def group(self) -> str:
+        """The group that the cut makes, as it is written: "age<25"."""
+        return f"{self.column}{self.operator}{self.value}"
 
     def read(self, table: Table) -> np.ndarray:
         """Return the side of everyone (N,): 0 or 1, NaN where the value is missing."""
@@ -140,8 +115,8 @@ class Cut:
             return np.where(gone, np.nan, equal if self.operator == "=" else ~equal)
         if not series.dtype.is_numeric() and not gone.all():
             raise DataError(
-                f"The cut '{self.column}{self.operator}{self.value}' compares numbers, and column '{self.column}' "
-                f"holds {series.dtype}; use {self.column}=VALUE"
+                f"The cut '{self.group}' compares numbers, and column '{self.column}' holds {series.dtype}; "
+                f"use {self.column}=VALUE"
             )
         values = np.full(len(series), np.nan) if gone.all() else floats(series)
         return np.where(gone, np.nan, COMPARE[self.operator](values, float(self.value)))
@@ -156,10 +131,9 @@ class Crossing:
     classes: tuple[int, ...]  # of each cell
     rest: int | None = None  # the class of cells that the fitting rows do not have; None: they are unknown
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns it reads, those of all parts."""
-        return tuple(dict.fromkeys(name for part in self.parts for name in part.columns))
+    def __post_init__(self) -> None:
+        if len(self.cells) != len(self.classes) or {len(cell) for cell in self.cells} - {len(self.parts)}:
+            raise DataError("A crossing has cells that are no combinations of its variables' classes")
 
     def read(self, table: Table) -> np.ndarray:
         """Return the class of everyone (N,), NaN where a part is unknown or nobody of the fitting rows is alike."""

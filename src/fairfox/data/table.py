@@ -7,9 +7,10 @@ import gzip
 import io
 import os
 import zlib
-from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
+from codecs import BOM_UTF8
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
-from fairfox.errors import ColumnError, DataError, FileError, OptionError, ShapeError, did_you_mean
+from fairfox.errors import ColumnError, DataError, FileError, ShapeError, did_you_mean, first_line
 
 Table = nw.DataFrame[Any]
 Series = nw.Series[Any]
@@ -72,30 +73,13 @@ def column_names(table: Any) -> list[str]:
     return list(table.column_names if isinstance(table, pa.Table) else getattr(table, "columns", ()))
 
 
-def check_column(table: Table, name: str, *, role: str = "column") -> None:
+def check_column(table: Table, name: str, *, role: str = "column", where: str = "The table", advice: str = "") -> None:
     """Raise a ColumnError that suggests the closest name when `name` is no column of the table."""
     native = table.to_native()
     if isinstance(native, pa.Table) and native.schema.get_field_index(name) >= 0:  # it writes down no list of all names
         return
     if name not in table.columns:
-        raise ColumnError(f"The table has no {role} '{name}'.{did_you_mean(name, table.columns)}")
-
-
-def split_columns(given: str | Iterable[str]) -> list[str]:
-    """Return the column names in a text with commas between them, without the blanks around them.
-
-    A name with a comma in it stands in quotes, as in a CSV file. A list of names is returned as it is.
-
-    Example:
-        >>> split_columns('income, "debt, in all", age')
-        ['income', 'debt, in all', 'age']
-    """
-    if not isinstance(given, str):
-        return list(given)
-    names = [name.strip() for name in next(csv.reader([given], skipinitialspace=True), [])]
-    if not (names and all(names)):
-        raise OptionError(f"{given!r} names a column that has no name; give names with one comma between two of them")
-    return names
+        raise ColumnError(f"{where} has no {role} '{name}'.{did_you_mean(name, table.columns)}{advice}")
 
 
 # --- columns -------------------------------------------------------------------------------------------------------
@@ -125,6 +109,19 @@ def floats(series: Series) -> np.ndarray:
     return np.asarray(series.cast(nw.Float64).to_numpy(), dtype=float)
 
 
+def fitted_numbers(series: Series, what: str) -> np.ndarray:
+    """Return a column that was numeric in the fitting rows as finite floats (N,), NaN where a value is missing."""
+    if not series.dtype.is_numeric():
+        if missing(series).all():
+            return np.full(len(series), np.nan)
+        raise DataError(f"{what} holds {series.dtype} here and was numeric in the fitting rows")
+    values = floats(series)
+    infinite = int(np.isinf(values).sum())
+    if infinite:
+        raise DataError(f"{what} holds {infinite} infinite value(s); numbers must be finite or missing")
+    return values
+
+
 def objects(series: Series) -> np.ndarray:
     """Return the values as Python objects (N,), None where one is missing."""
     out = np.empty(len(series), dtype=object)
@@ -135,12 +132,7 @@ def objects(series: Series) -> np.ndarray:
 
 def levels_of(*columns: Series) -> list[Level]:
     """Return the distinct values of one or several columns in a fixed order: numbers by size, text by alphabet."""
-    return sorted_levels(value for series in columns for value in objects(series.unique()))
-
-
-def sorted_levels(values: Iterable[Any]) -> list[Level]:
-    """Return the distinct values that are not missing in a fixed order: numbers by size, text by alphabet."""
-    found = {level_key(v): v for v in values if v is not None and v == v}
+    found = {level_key(v): v for series in columns for v in objects(series.unique()) if v is not None}
     return sorted(found.values(), key=lambda v: (isinstance(v, str), v))
 
 
@@ -166,7 +158,9 @@ def places_of(series: Series, levels: Iterable[Level]) -> np.ndarray:
     """Return the place of every value among the levels (N,), -1 where it is not among them."""
     place = {level_key(level): j for j, level in enumerate(levels)}
     native = series.to_native()
-    if isinstance(native, pa.ChunkedArray) and _is_plain(native.type):  # without an object for everyone
+    # without an object for everyone, where Arrow tells values apart as Python does: NaN, for one, is none it knows of
+    plain = (pa.types.is_string, pa.types.is_large_string, pa.types.is_integer)
+    if isinstance(native, pa.ChunkedArray) and any(test(native.type) for test in plain):
         coded = native.combine_chunks().dictionary_encode()
         codes = coded.indices.fill_null(len(coded.dictionary)).to_numpy(zero_copy_only=False)
         own = [*coded.dictionary.to_pylist(), None]
@@ -174,11 +168,6 @@ def places_of(series: Series, levels: Iterable[Level]) -> np.ndarray:
     values = objects(series)
     found = {value: place.get(level_key(value), -1) for value in set(values)}  # a column has few different ones
     return np.fromiter(map(found.__getitem__, values), dtype=int, count=len(values))
-
-
-def _is_plain(kind: pa.DataType) -> bool:
-    """Return whether Arrow tells values of this type apart as Python does: NaN, for one, is none it knows of."""
-    return any(test(kind) for test in (pa.types.is_string, pa.types.is_large_string, pa.types.is_integer))
 
 
 def same_text(value: object, text: str) -> bool:
@@ -210,7 +199,7 @@ def join_columns(table: Table, other: Table, names: Sequence[str], *, on: str) -
     key, times = max(counted.items(), key=lambda item: item[1], default=("", 1))
     if times > 1:
         raise DataError(
-            f"The id '{key}' stands in {times} rows of the table with the protected columns; "
+            f"The id '{key}' is in {times} rows of the table with the protected columns; "
             f"'{on}' must name every person there once"
         )
     place = {key: row for row, key in enumerate(others) if key is not None}
@@ -301,63 +290,40 @@ def _from_array(source: Any) -> pa.Table:
 
 def _read_file(path: Path) -> pa.Table:
     """Return the table in a file, or say why it cannot be read."""
+    if not os.path.exists(path):  # unlike Path.exists, also for names the system does not allow
+        raise FileError(f"There is no file '{path}'; check the path")
+    if path.is_dir():
+        raise FileError(f"'{path}' is a folder; give one CSV, Parquet, Arrow or Feather file")
+    name = path.name.lower()
+    reader = next((reader for extension, reader in _READERS.items() if name.endswith(extension)), None)
+    if reader is None:
+        raise FileError(f"'{path}' is of no kind fairfox reads; give a file that ends in {', '.join(_READERS)}")
     try:
-        return _find_reader(path)(path)
+        return reader(path)
     except FileError:
         raise
     except (pa.ArrowException, OSError, EOFError, zlib.error) as error:
-        raise FileError(f"'{path}' cannot be read and may be damaged: {_first_line(error)}") from error
-
-
-def _find_reader(path: Path) -> Callable[[Path], pa.Table]:
-    """Return what reads the file, by its extension."""
-    if not os.path.exists(path):  # unlike Path.exists, also for names the system does not allow
-        raise FileError(_missing(path))
-    if path.is_dir():
-        raise FileError(f"'{path}' is a folder; give one CSV, Parquet, Arrow or Feather file")
-    reader = _reader(path)
-    if reader is None:
-        raise FileError(f"'{path}' is of no kind fairfox reads; give a file that ends in {', '.join(_READERS)}")
-    return reader
-
-
-def _missing(path: Path) -> str:
-    """Return what to say of a file that does not exist."""
-    if not os.path.isdir(path.parent):
-        return f"There is no file '{path}': its folder does not exist either; check the path"
-    others = sorted(p.name for p in path.parent.iterdir() if _reader(p) and p.is_file())
-    return f"There is no file '{path}'." + (did_you_mean(path.name, others) if others else " Check the path.")
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error) or type(error).__name__).splitlines()[0].rstrip(". ")
+        raise FileError(f"'{path}' cannot be read and may be damaged: {first_line(error)}") from error
 
 
 def _read_parquet(path: Path) -> pa.Table:
-    _refuse_empty(path, path.stat().st_size == 0)
     with pa.OSFile(str(path)) as file:  # a path alone would have its folders' names read as columns
         return pyarrow.parquet.ParquetFile(file).read()
 
 
 def _read_arrow(path: Path) -> pa.Table:
-    _refuse_empty(path, path.stat().st_size == 0)
     with pa.OSFile(str(path)) as file:
         is_file_format = file.read(6) == b"ARROW1"
         file.seek(0)
         return (pa.ipc.open_file(file) if is_file_format else pa.ipc.open_stream(file)).read_all()
 
 
-def _refuse_empty(path: Path, empty: bool) -> None:
-    if empty:
-        raise FileError(f"'{path}' is empty; give a table with a row of column names and one row per individual")
-
-
 def _read_csv(path: Path) -> pa.Table:
     """Return a delimited text file as a table, every column typed by all of its values."""
     with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
         content = file.read().removeprefix(BOM_UTF8)
-    _refuse_empty(path, not content or content.isspace())
-    delimiter = ","
+    if not content.strip():
+        raise FileError(f"'{path}' is empty; give a table with a row of column names and one row per individual")
     try:
         delimiter, names = _sniff(content, "\t" if ".tsv" in path.name.lower() else DELIMITERS)
         table = pyarrow.csv.read_csv(
@@ -366,22 +332,14 @@ def _read_csv(path: Path) -> pa.Table:
             convert_options=pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),
         )
     except (pa.ArrowInvalid, UnicodeDecodeError) as error:
-        raise DataError(f"'{path}' {_fault(content, delimiter) or _first_line(error)}") from error
+        try:
+            content.decode()
+        except UnicodeDecodeError as wrong:
+            line = content.count(b"\n", 0, wrong.start) + 1
+            raise DataError(f"'{path}' is not UTF-8 text on line {line}; save it again as UTF-8") from error
+        raise DataError(f"'{path}': {first_line(error)}; give every line as many fields as the header has") from error
     _refuse_open_quote(path, content, table)
     return pa.table([_typed(column) for column in table.columns], names=table.column_names)
-
-
-def _records(content: bytes, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the line each record starts on and its fields, blank lines left out."""
-    reader = csv.reader(io.TextIOWrapper(io.BytesIO(content), encoding="utf-8", newline=""), delimiter=delimiter)
-    line = 1
-    try:
-        for fields in reader:
-            if fields:
-                yield line, fields
-            line = reader.line_num + 1
-    except csv.Error:  # a cell of more than 128 KiB: enough was seen
-        return
 
 
 def _sniff(content: bytes, delimiters: str) -> tuple[str, list[str]]:
@@ -389,27 +347,15 @@ def _sniff(content: bytes, delimiters: str) -> tuple[str, list[str]]:
     best: tuple[bool, int] = (False, 0)
     found: tuple[str, list[str]] = (delimiters[0], [])
     for delimiter in delimiters:
-        rows = [fields for _, fields in islice(_records(content, delimiter), 20)] or [[]]
+        text = io.TextIOWrapper(io.BytesIO(content), encoding="utf-8", newline="")
+        rows: list[list[str]] = []
+        with suppress(csv.Error):  # a cell of more than 128 KiB: enough was read
+            rows.extend(islice(filter(None, csv.reader(text, delimiter=delimiter)), 20))
+        rows = rows or [[]]
         rank = (len(rows[0]) > 1 and all(len(row) == len(rows[0]) for row in rows), len(rows[0]))
         if rank > best:
             best, found = rank, (delimiter, rows[0])
     return found
-
-
-def _fault(content: bytes, delimiter: str) -> str | None:
-    """Return what is wrong with a CSV that could not be parsed, and on which line."""
-    try:
-        content.decode()
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        kind = " (it looks like UTF-16)" if content.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) else ""
-        return f"is not UTF-8 text{kind}: byte 0x{content[error.start]:02x} on line {line}; save it again as UTF-8"
-    width = 0
-    for line, fields in _records(content, delimiter):
-        width = width or len(fields)
-        if len(fields) != width:
-            return f"has {len(fields)} field(s) on line {line} and {width} in its header; give every line as many"
-    return None
 
 
 def _refuse_open_quote(path: Path, content: bytes, table: pa.Table) -> None:
@@ -441,8 +387,3 @@ _READERS: dict[str, Callable[[Path], pa.Table]] = {
     **dict.fromkeys((".parquet", ".pq"), _read_parquet),
     **dict.fromkeys((".arrow", ".feather", ".ipc"), _read_arrow),
 }
-
-
-def _reader(path: Path) -> Callable[[Path], pa.Table] | None:
-    name = path.name.lower()
-    return next((reader for extension, reader in _READERS.items() if name.endswith(extension)), None)

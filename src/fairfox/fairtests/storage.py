@@ -42,7 +42,7 @@ _CLASSES: dict[str, tuple[str, ...]] = {
     "fairtests.fitted": ("FittedTest",),
     "data.dataset": ("Dataset", "Feature", "Protected"),
     "data.encoding": ("Encoding",),
-    "data.sources": ("ProtectedSource", "Values", "Number", "Cut", "Crossing"),
+    "data.sources": ("ProtectedSource", "Values", "NumberColumn", "Cut", "Crossing"),
     "gradients.alignment": ("Head",),
     "auxiliary.model": ("AuxiliaryModel", "FixedAuxiliary", "AuxiliaryMember"),
     "auxiliary.linear": ("LinearAuxiliary", "LinearMember"),

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fairfox.errors import ColumnError, FairfoxError, ModelError, OptionError
+from fairfox.data.encoding import Encoding
+from fairfox.errors import ColumnError, FairfoxError, ModelError, OptionError, first_line
 from fairfox.models.boosting import describe_booster, library_of
 from fairfox.models.protocol import (
-    Decoder,
     Described,
     Description,
     Kind,
@@ -22,6 +23,7 @@ from fairfox.models.protocol import (
     Returns,
     TargetModel,
     Wanted,
+    check_rows,
     class_index,
     detect_output,
     row_blocks,
@@ -44,15 +46,9 @@ def describe(obj: object, *, wanted: Wanted = "probability") -> Description | No
     return None
 
 
-def feature_names(obj: object, *, wanted: Wanted = "probability") -> tuple[str, ...] | None:
-    """Return the columns a model was trained on, where it knows them."""
-    described = describe(obj, wanted=wanted)
-    return None if described is None else described.names
-
-
 def as_model(
     obj: object,
-    decoder: Decoder | None = None,
+    decoder: Encoding | None = None,
     *,
     kind: Kind | None = None,
     positive: Any = None,
@@ -124,6 +120,7 @@ class OwnModel:
         return self.model(x)
 
 
+@dataclass(eq=False)
 class BlackBoxModel:
     """A prediction function on tables, matrices or encoded rows that autograd cannot see through.
 
@@ -131,15 +128,12 @@ class BlackBoxModel:
     exact up to 32 combinations of categories, else 32 draws with common random numbers.
     """
 
+    predict: Callable[[Any], Any]
+    _: KW_ONLY
+    decoder: Encoding | None
+    kind: Kind
+    output: Output = field(default_factory=Output)
     differentiable = False
-
-    def __init__(
-        self, predict: Callable[[Any], Any], *, decoder: Decoder | None, kind: Kind, output: Output | None = None
-    ) -> None:
-        self.predict = predict
-        self.decoder = decoder
-        self.kind = kind
-        self.output = output or Output()
 
     @property
     def unit(self) -> Returns:
@@ -187,22 +181,20 @@ class BlackBoxModel:
             raise
         except (Exception, SystemExit) as error:  # a model may raise anything, and must not end the audit
             columns = ", ".join(self.decoder.columns) if self.decoder is not None else f"{x.shape[1]} columns"
-            detail = (str(error).splitlines() or [""])[0]
             raise ModelError(
-                f"The model failed on a {self.kind} of {len(x)} rows ({columns}): {type(error).__name__}: {detail}"
+                f"The model failed on a {self.kind} of {len(x)} rows ({columns}): "
+                f"{type(error).__name__}: {first_line(error)}"
             ) from error
         if out.dtype.kind not in "fiub":
             raise ModelError(
                 f"The model returned {out.dtype} values such as {out.reshape(-1)[:1].tolist()}; expected numbers: "
                 "return a probability or a value per individual, not a class name"
             )
-        if out.ndim == 0 or len(out) != len(x):
-            found = "a single number" if out.ndim == 0 else f"{len(out)} predictions"
-            raise ModelError(f"The model returned {found} for {len(x)} individuals; return one row each, in order")
+        check_rows(out, len(x))
         return torch.as_tensor(out.astype(np.float64)).reshape(len(x), -1)
 
 
-def _check_width(described: Description, decoder: Decoder) -> None:
+def _check_width(described: Description, decoder: Encoding) -> None:
     """Raise unless the model gets as many columns as it was trained on; some libraries would take more in silence."""
     found = len(decoder.columns)
     if described.names is None and described.width not in (None, found):

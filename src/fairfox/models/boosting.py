@@ -125,12 +125,17 @@ def _xgboost_levels(booster: Any) -> dict[str, list[Any]]:
 # --- LightGBM ------------------------------------------------------------------------------------------------------
 
 
+_GIVES_PROBABILITY = ("binary", "multiclass", "multiclassova", "cross_entropy")
+
+
 def _describe_lightgbm(obj: Any, wanted: Wanted) -> Description:
     native = isinstance(obj, require("lightgbm").Booster)
     booster = obj if native else obj.booster_
     text = booster.model_to_string(num_iteration=1)
     objective, *options = (_line(r"^objective=(.*)$", text) or "custom").split()
-    returns, raw = _lightgbm_output(objective, options, wanted)
+    scaled = any(option.startswith("sigmoid:") and option != "sigmoid:1" for option in options)
+    raw = wanted == "logit" and objective in ("binary", "multiclass", "cross_entropy") and not scaled
+    returns: Returns = "logit" if raw else "probability" if objective in _GIVES_PROBABILITY else "value"
     classes = None if native or returns == "value" else getattr(obj, "classes_", None)
     if returns != "value" and classes is None:
         classes = range(max(int(_line(r"^num_class=(\d+)$", text) or 1), 2))
@@ -157,16 +162,6 @@ def _describe_lightgbm(obj: Any, wanted: Wanted) -> Description:
         frozenset(coded if names else ()),
         booster.num_feature(),
     )
-
-
-def _lightgbm_output(objective: str, options: list[str], wanted: Wanted) -> tuple[Returns, bool]:
-    """Return what the model gives, and whether it is asked for its raw score."""
-    if objective not in ("binary", "multiclass", "multiclassova", "cross_entropy"):
-        return "value", False
-    scaled = any(option.startswith("sigmoid:") and option != "sigmoid:1" for option in options)
-    if wanted == "logit" and objective != "multiclassova" and not scaled:
-        return "logit", True
-    return "probability", False
 
 
 def _line(pattern: str, text: str) -> str | None:
@@ -254,12 +249,11 @@ rows = np.array([0.0, 1e9, -1e9, np.nan])[:, None]
 try:
     if library == "xgboost":
         model = package.Booster(model_file=path)
-        width = model.num_features()
-        model.predict(package.DMatrix(np.repeat(rows, width, axis=1)), validate_features=False)
+        model.predict(package.DMatrix(rows.repeat(model.num_features(), axis=1)), validate_features=False)
         model.save_config()
     elif library == "lightgbm":
         model = package.Booster(model_file=path)
-        model.predict(np.repeat(rows, model.num_feature(), axis=1))
+        model.predict(rows.repeat(model.num_feature(), axis=1))
         model.model_to_string(num_iteration=1)
     else:
         model = package.CatBoost().load_model(path, format=form)

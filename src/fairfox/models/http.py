@@ -16,7 +16,7 @@ import numpy as np
 from fairfox.data.table import objects
 from fairfox.errors import DataError, ModelError, OptionError
 from fairfox.models.http_client import JsonClient
-from fairfox.models.protocol import Description, row_blocks
+from fairfox.models.protocol import Description, check_rows, row_blocks
 
 _DATATYPES = "BOOL|BYTES|U?INT(8|16|32|64)|FP(16|32|64)"
 _KNOWN = (
@@ -70,9 +70,8 @@ class Endpoint:
         for name, least, value in (("batch_rows", 1, batch_rows), ("retries", 0, retries), ("max_calls", 1, max_calls)):
             if value is not None and value < least:
                 raise OptionError(f"{name} is {value}; expected at least {least}")
-        for name, seconds in (("timeout", timeout), ("pause", pause)):
-            if not (0 < seconds < math.inf or (name == "pause" and seconds == 0)):
-                raise OptionError(f"{name} is {seconds}; expected seconds above 0")
+        if not (0 < timeout < math.inf and 0 <= pause < math.inf):
+            raise OptionError(f"timeout is {timeout} and pause is {pause}; expected finite seconds above 0")
         self._client = JsonClient(url, timeout, retries, max_calls, auth_env, pause)
         self.batch_rows = batch_rows
         self.columns = None if columns is None else tuple(columns)
@@ -126,9 +125,11 @@ class Endpoint:
         """Return predictions as numbers (rows, K), null as NaN, or say what they are instead."""
         where = f"The endpoint {self.shown}"
         try:
-            found = np.asarray(_without_keys(predictions))
+            if isinstance(predictions, list) and predictions and isinstance(predictions[0], dict):  # records
+                predictions = [[row[key] for key in predictions[0]] for row in predictions]
+            found = np.asarray(predictions)
             numbers = found if found.dtype.kind in "US" else found.astype(float)
-        except (ValueError, TypeError, OverflowError):
+        except (ValueError, TypeError, KeyError, OverflowError):
             raise ModelError(f"{where} returned predictions of uneven kinds or lengths; expected numbers") from None
         if numbers.dtype.kind != "f":
             raise ModelError(
@@ -136,9 +137,7 @@ class Endpoint:
                 "numbers: serve the probabilities, not the class (for MLflow and scikit-learn: "
                 "pyfunc_predict_fn='predict_proba')"
             )
-        if numbers.ndim == 0 or len(numbers) != rows:
-            count = "a single number" if numbers.ndim == 0 else f"{len(numbers)} predictions"
-            raise ModelError(f"{where} returned {count} for {rows} rows; expected one for each, in order")
+        check_rows(numbers, rows, who=where)
         return numbers.reshape(rows, -1)
 
 
@@ -183,8 +182,22 @@ class _Input:
     datatype: str
     shape: tuple[int, ...]
 
-    def filled(self, shape: list[int], data: list[Any]) -> dict[str, Any]:
+    def filled(self, shape: list[int], columns: list[list[Any]]) -> dict[str, Any]:
+        """Return the input with rows of these columns, each value as the server's type, null where it is missing."""
+        data = [self._typed(value) for row in zip(*columns, strict=True) for value in row]
         return {"name": self.name, "shape": shape, "datatype": self.datatype, "data": data}
+
+    def _typed(self, value: Any) -> Any:
+        if value is None or self.datatype == "BYTES":
+            return None if value is None else str(value)
+        try:
+            number = float(value)
+        except (ValueError, TypeError):
+            raise DataError(
+                f"The endpoint takes '{self.name}' as {self.datatype}, and the table holds '{value}' there; "
+                "give numbers, or a server that takes text (BYTES)"
+            ) from None
+        return bool(number) if self.datatype == "BOOL" else number if self.datatype.startswith("FP") else round(number)
 
 
 @dataclass(frozen=True)
@@ -212,27 +225,12 @@ class _OpenInference:
         """Return the body of a call."""
         rows = len(columns[0])
         if self._is_matrix:
-            typed = [self._typed(values, self.inputs[0], f"column {i}") for i, values in enumerate(columns, 1)]
-            flat = [value for row in zip(*typed, strict=True) for value in row]
-            inputs = [self.inputs[0].filled([rows, len(columns)], flat)]
+            inputs = [self.inputs[0].filled([rows, len(columns)], columns)]
         else:
             values = dict(zip(names or [given.name for given in self.inputs], columns, strict=True))
-            inputs = [
-                given.filled([rows, 1][: len(given.shape)], self._typed(values[given.name], given, f"'{given.name}'"))
-                for given in self.inputs
-            ]
+            inputs = [given.filled([rows, 1][: len(given.shape)], [values[given.name]]) for given in self.inputs]
         wanted = {} if self.output_name is None else {"outputs": [{"name": self.output_name}]}
         return {"inputs": inputs, **wanted}
-
-    def _typed(self, values: list[Any], given: _Input, name: str) -> list[Any]:
-        try:
-            return [_converted(value, given.datatype) for value in values]
-        except (ValueError, TypeError):
-            text = next((value for value in values if isinstance(value, str)), None)
-            raise DataError(
-                f"The endpoint {self.shown} takes {name} as {given.datatype}, and the table holds '{text}' there; "
-                "give numbers, or a server that takes text (BYTES)"
-            ) from None
 
     def predictions(self, answer: Any) -> Any:
         """Return the rows of the audited output."""
@@ -240,13 +238,12 @@ class _OpenInference:
         if not isinstance(outputs, list) or not outputs or not all(isinstance(out, dict) for out in outputs):
             raise ModelError(f"The endpoint {self.shown} answered without 'outputs'; {_KNOWN}")
         chosen = self._chosen(outputs)
-        data, shape = chosen.get("data"), chosen.get("shape")
-        if not isinstance(data, list):
-            raise ModelError(f"The endpoint {self.shown} returned an output without 'data'; expected JSON numbers")
         try:
-            return np.reshape(data, shape) if isinstance(shape, list) else data
-        except (ValueError, TypeError):
-            raise ModelError(f"The endpoint {self.shown} returned {len(data)} numbers for the shape {shape}") from None
+            return np.reshape(chosen["data"], chosen.get("shape", -1))
+        except (KeyError, ValueError, TypeError):
+            raise ModelError(
+                f"The endpoint {self.shown} returned an output whose data do not have its shape; expected JSON numbers"
+            ) from None
 
     def _chosen(self, outputs: list[dict[str, Any]]) -> dict[str, Any]:
         """Return the named output, else the only one, the one named after probabilities, or the only real one."""
@@ -265,33 +262,20 @@ class _OpenInference:
         )
 
 
-def _converted(value: Any, datatype: str) -> Any:
-    """Return a value as the server's type, null where it is missing."""
-    if value is None or datatype == "BYTES":
-        return None if value is None else str(value)
-    number = float(value)
-    return bool(number) if datatype == "BOOL" else number if datatype.startswith("FP") else round(number)
-
-
 def _declared_inputs(declared: Any, shown: str) -> tuple[_Input, ...]:
     """Return the inputs that a v2 server's metadata declare; one matrix where it declares nothing."""
     inputs = declared.get("inputs") if isinstance(declared, dict) else None
     try:
         found = tuple(_Input(str(i["name"]), str(i["datatype"]), tuple(map(int, i["shape"]))) for i in inputs or ())
+        narrow = len(found) == 1 or all(given.shape[1:] in ((), (1,), (-1,)) for given in found)
+        right = all(re.fullmatch(_DATATYPES, given.datatype) and 1 <= len(given.shape) <= 2 for given in found)
     except (TypeError, KeyError, ValueError):
+        right = False
+    if not (right and narrow):
         raise ModelError(
-            f"The metadata of {shown} cannot be read; expected inputs with name, datatype and shape"
-        ) from None
-    for given in found:
-        if not re.fullmatch(_DATATYPES, given.datatype):
-            raise ModelError(
-                f"The endpoint {shown} takes '{given.name}' as {given.datatype}, which fairfox cannot send"
-            )
-        if not 1 <= len(given.shape) <= 2 or (len(found) > 1 and given.shape[1:] not in ((), (1,), (-1,))):
-            raise ModelError(
-                f"The endpoint {shown} takes '{given.name}' in the shape {list(given.shape)}; fairfox sends one "
-                "matrix, or one input per column"
-            )
+            f"The endpoint {shown} declares inputs that fairfox cannot send, {inputs}; expected name, "
+            "datatype and shape of one matrix, or of one input per column"
+        )
     return found or (_Input("input-0", "FP64", (-1, -1)),)
 
 
@@ -301,18 +285,3 @@ def _columns_of(rows: Any) -> tuple[list[str] | None, list[list[Any]]]:
         return None, [[None if v != v else v for v in values] for values in rows.T.tolist()]
     frame = nw.from_native(rows, eager_only=True)
     return list(frame.columns), [objects(frame.get_column(name)).tolist() for name in frame.columns]
-
-
-def _without_keys(predictions: Any) -> Any:
-    """Return a table written as records, or as columns by name, as a list of rows."""
-    if isinstance(predictions, dict):  # columns by name
-        columns = list(predictions.values())
-        if not all(isinstance(values, list) for values in columns):
-            raise TypeError
-        return list(zip(*columns, strict=True))
-    if isinstance(predictions, list) and predictions and all(isinstance(row, dict) for row in predictions):
-        keys = list(predictions[0])
-        if any(set(row) != set(keys) for row in predictions):
-            raise ValueError
-        return [[row[key] for key in keys] for row in predictions]
-    return predictions

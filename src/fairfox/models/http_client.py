@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
-import ssl
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -22,6 +20,7 @@ from fairfox.errors import FairfoxError, ModelError, OptionError
 
 _MOST_BYTES = 64 * 2**20  # of an answer; a batch of predictions takes far less
 _CHUNK = 2**16
+_LONGEST_ERROR = 1000  # letters
 _LONGEST_PAUSE = 60.0  # seconds between two tries
 _BUSY = (429, 502, 503, 504)  # worth another try
 _ABSENT = (404, 405, 501)
@@ -94,9 +93,16 @@ class JsonClient:
 
         def count() -> None:
             nonlocal tries
-            if body is not None:
-                self._count()
             tries += 1
+            if body is None:
+                return
+            if self.max_calls is not None and self.calls >= self.max_calls:
+                raise OptionError(
+                    f"The endpoint {self.shown} was called {self.calls} times, repeated tries included, which is all "
+                    "that --max-calls (max_calls=...) allows; allow more, raise --batch-rows, or audit fewer people "
+                    "(--sample)"
+                )
+            self.calls += 1
 
         count()
         try:
@@ -111,19 +117,10 @@ class JsonClient:
             return json.loads(content)
         except (ValueError, RecursionError):
             begins = self.quoted(content.decode(errors="replace"), 60)
-            found = f"it begins with '{begins}'" if begins else "it is empty"
             raise ModelError(
-                f"The endpoint {self.shown} answered with something that is not JSON ({found}); "
+                f"The endpoint {self.shown} answered with something that is not JSON ('{begins}'); "
                 "give the address that predicts"
             ) from None
-
-    def _count(self) -> None:
-        if self.max_calls is not None and self.calls >= self.max_calls:
-            raise OptionError(
-                f"The endpoint {self.shown} was called {self.calls} times, repeated tries included, which is all that "
-                "--max-calls (max_calls=...) allows; allow more, raise --batch-rows, or audit fewer people (--sample)"
-            )
-        self.calls += 1
 
     def _answer(self, method: str, url: str, body: bytes | None, count: Callable[[], None]) -> tuple[int, bytes]:
         """Return the status and content of an answer; broken connections and busy servers are tried again."""
@@ -169,33 +166,32 @@ class JsonClient:
         """Return the error for a call that got no HTTP answer."""
         refused = isinstance(reason, NewConnectionError)
         cause = reason.__cause__ if refused else reason.args[-1] if reason.args else None
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            return ModelError(
-                f"The certificate of {self.shown} cannot be trusted ({cause.verify_message}); "
-                "name your own authority's certificate in the environment variable SSL_CERT_FILE"
-            )
         if isinstance(reason, SSLError):
-            return ModelError(f"No secure connection to {self.shown} ({cause}); does this port speak https?")
-        if isinstance(cause, http.client.BadStatusLine) and not isinstance(cause, ConnectionError):
-            return ModelError(f"What listens at {self.shown} does not speak HTTP; give the address of a model server")
+            return ModelError(
+                f"No secure connection to {self.shown} ({getattr(cause, 'verify_message', cause)}); name your own "
+                "authority's certificate in the environment variable SSL_CERT_FILE, or check that the port speaks https"
+            )
         what = f"cannot be reached ({getattr(cause, 'strerror', None) or type(reason).__name__})"
         if isinstance(cause, ConnectionRefusedError):
             what = "refused the connection"
         elif isinstance(reason, TimeoutError) and not refused:
             what = f"did not answer within {self.timeout:g} s (--timeout)"
         elif isinstance(reason, ProtocolError):
-            what = "broke the connection off"
+            what = "broke the connection off, or does not speak HTTP"
         return self._given_up(what, tries)
 
     def _refusal(self, status: int, content: bytes, tries: int, sent: str) -> ModelError:
         """Return the error for an answer with an error's status."""
-        said = self._said(content)
+        words = self._server_words(content)
         if status in _BUSY:
             return self._given_up(f"was busy or away (HTTP {status})", tries)
+        if status >= 500 and status not in _ABSENT:
+            return self._given_up(f"failed (HTTP {status}){words}", tries)
+        what = f"refused the request (HTTP {status}){words.rstrip('.')}{sent and f'; it was sent {sent}'}"
         if status < 400:
             what = f"redirects (HTTP {status}), which is not followed; give the address that answers"
         elif status in _ABSENT:
-            what = f"has no model there (HTTP {status}){said}; check the address"
+            what = f"has no model there (HTTP {status}){words}; check the address"
         elif status in (401, 403, 407):
             what = (
                 f"did not let us in (HTTP {status}); name the environment variable that holds the Authorization "
@@ -203,10 +199,6 @@ class JsonClient:
             )
         elif status == 413:
             what = "found the batch too large (HTTP 413); lower --batch-rows (batch_rows=...)"
-        elif status < 500:
-            what = f"refused the request (HTTP {status}){said.rstrip('.')}{sent and f'; it was sent {sent}'}"
-        else:
-            return self._given_up(f"failed (HTTP {status}){said}", tries)
         return ModelError(f"The endpoint {self.shown} {what}")
 
     def _given_up(self, what: str, tries: int) -> ModelError:
@@ -214,8 +206,8 @@ class JsonClient:
         progress = f", after {self.answered} answered calls" if self.answered else ""
         return ModelError(f"The endpoint {self.shown} {what}{often}{progress}")
 
-    def _said(self, content: bytes) -> str:
-        """Return ": " and what a server said about its error, on one line; empty where it said nothing."""
+    def _server_words(self, content: bytes) -> str:
+        """Return ": " and a server's words about its error, on one line; empty where there are none."""
         text = content[:_CHUNK].decode(errors="replace")
         with suppress(ValueError, RecursionError, AttributeError):
             found = json.loads(content)
@@ -239,7 +231,7 @@ class JsonClient:
         try:
             yield
         except FairfoxError as error:
-            raise type(error)(self._redacted(str(error))) from None
+            raise type(error)(self.quoted(str(error), _LONGEST_ERROR)) from None
 
     def _redacted(self, text: str) -> str:
         """Return a text that may be a server's as one printable line without the credentials."""

@@ -12,14 +12,22 @@ import json
 import os
 import pickle
 import sys
-import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fairfox.errors import FairfoxError, FileError, ModelError, OptionError, UntrustedModelError, did_you_mean, require
+from fairfox.errors import (
+    FairfoxError,
+    FileError,
+    ModelError,
+    OptionError,
+    UntrustedModelError,
+    did_you_mean,
+    first_line,
+    require,
+)
 from fairfox.models.http import is_url, load_endpoint
 from fairfox.models.protocol import Description
 
@@ -90,7 +98,6 @@ def _load_mlflow(path: Path) -> object:
 
 
 _PICKLE = FileKind("a pickle", (".pkl", ".pickle", ".joblib", ".sav"), _load_pickle, runs_code=True)
-_SCRIPT = FileKind("a TorchScript archive", (), _by("torch:load_torchscript"), runs_code=True)
 _MLFLOW = FileKind("an MLflow model", (), _load_mlflow, runs_code=True)
 FILES = (
     FileKind("safetensors with a declared network", (".safetensors",), _by("torch:load_mlp")),
@@ -102,8 +109,9 @@ FILES = (
     FileKind("a skops file", (".skops",), _by("sklearn:load_skops")),
     _PICKLE,
     FileKind("a torch.export archive", (".pt2",), _by("torch:load_exported"), runs_code=True),
-    FileKind("a torch.save file", (".pt", ".pth", ".ckpt", ".bin"), _by("torch:load_saved"), runs_code=True),
-    _SCRIPT,  # distinguished from the kind above by its content
+    FileKind(
+        "a torch.save or TorchScript file", (".pt", ".pth", ".ckpt", ".bin"), _by("torch:load_saved"), runs_code=True
+    ),
     FileKind("a Keras model", (".keras", ".h5", ".hdf5"), _load_keras, runs_code=True),
     _MLFLOW,  # a folder
 )
@@ -135,8 +143,7 @@ def load_model(spec: str, *, trust: bool = False) -> object:
     except FairfoxError:
         raise
     except Exception as error:  # what a damaged file provokes in its library
-        detail = (str(error).splitlines() or [""])[0]
-        raise FileError(f"'{path.name}' could not be loaded: {type(error).__name__}: {detail}") from error
+        raise FileError(f"'{path.name}' could not be loaded: {type(error).__name__}: {first_line(error)}") from error
 
 
 def needs_trust(spec: str) -> bool:
@@ -161,7 +168,7 @@ def _path_of(spec: str) -> Path | None:
 
 
 def _kind_of(path: Path) -> FileKind:
-    """Return the kind of a file: by its content for a pickle or TorchScript, else by how its name ends."""
+    """Return the kind of a file: by its content for a pickle, else by how its name ends."""
     suffix = path.suffix.lower()
     if path.is_dir():
         if (path / "MLmodel").is_file():
@@ -171,7 +178,7 @@ def _kind_of(path: Path) -> FileKind:
         raise OptionError(f"'{path}' is code; name the function in it: {path}:function")
     named = next((kind for kind in FILES if suffix in kind.suffixes), None)
     if named is not None and named.runs_code:
-        return _SCRIPT if ".pt" in named.suffixes and _is_torchscript(path) else named
+        return named
     if _is_pickle(path):
         return _PICKLE
     if named is None:
@@ -192,16 +199,6 @@ def _is_pickle(path: Path) -> bool:
     return len(head) > 1 and head[0] == 0x80 and 2 <= head[1] <= pickle.HIGHEST_PROTOCOL and not declared
 
 
-def _is_torchscript(path: Path) -> bool:
-    """Return whether a file is a TorchScript archive: a zip with code and constants."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            members = {name.partition("/")[2] for name in archive.namelist()}
-    except (zipfile.BadZipFile, OSError, ValueError, RuntimeError, NotImplementedError):
-        return False
-    return "constants.pkl" in members and any(name.startswith("code/") for name in members)
-
-
 # --- code ----------------------------------------------------------------------------------------------------------
 
 
@@ -209,7 +206,15 @@ def _from_code(spec: str) -> object:
     source, _, name = spec.rpartition(":")
     if not source or not name:
         raise OptionError(f"'{spec}' does not name a function; write module:function or file.py:function")
-    module = _module_from_file(Path(source)) if source.endswith(".py") else _module_by_name(source)
+    try:
+        module = _module_from_file(Path(source)) if source.endswith(".py") else _module_by_name(source)
+    except FileError:
+        raise
+    except (Exception, SystemExit) as error:  # the user's code may raise anything
+        raise ModelError(
+            f"'{source}' failed when imported: {type(error).__name__}: {error}; "
+            "give an importable module, or a path as file.py:function"
+        ) from error
     if not hasattr(module, name):
         public = [n for n in vars(module) if not n.startswith("_")]
         raise OptionError(f"'{source}' has no '{name}'.{did_you_mean(name, public)}")
@@ -227,21 +232,11 @@ def _module_from_file(path: Path) -> Any:
     folder = str(path.resolve().parent)
     if folder not in sys.path:
         sys.path.append(folder)  # modules beside the file
-    try:
-        found.loader.exec_module(module)
-    except (Exception, SystemExit) as error:  # the user's code may raise anything
-        raise ModelError(f"'{path}' failed when imported: {type(error).__name__}: {error}") from error
+    found.loader.exec_module(module)
     return module
 
 
 def _module_by_name(name: str) -> Any:
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        raise OptionError(
-            f"No module '{name}' ({error}); give an importable module, or a path as file.py:function"
-        ) from error
-    except (Exception, SystemExit) as error:  # the user's code may raise anything
-        raise ModelError(f"The module '{name}' failed when imported: {type(error).__name__}: {error}") from error
+    return importlib.import_module(name)

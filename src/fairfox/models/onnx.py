@@ -11,7 +11,7 @@ import narwhals as nw
 import numpy as np
 
 from fairfox.data.table import Series, column, floats, missing, objects
-from fairfox.errors import FileError, ModelError, OptionError, UntrustedModelError, did_you_mean, require
+from fairfox.errors import FileError, ModelError, OptionError, UntrustedModelError, did_you_mean, first_line, require
 from fairfox.models.protocol import Description
 
 _DTYPES: dict[str, type[np.generic]] = {
@@ -65,14 +65,10 @@ class OnnxModel:
 
     def describe(self) -> Description:
         """Return how the file is called: with a matrix, or with the columns that its inputs are named after."""
-        if self._is_matrix:
+        if len(self.inputs) == 1 and self.inputs[0].type != "tensor(string)":
             return Description(self._on_matrix, "matrix", classes=self.classes, width=_width(self.inputs[0]))
-        names = None if len(self.inputs) == 1 else tuple(str(i.name) for i in self.inputs)
+        names = tuple(str(i.name) for i in self.inputs)
         return Description(self._on_table, "table", classes=self.classes, names=names)
-
-    @property
-    def _is_matrix(self) -> bool:
-        return len(self.inputs) == 1 and self.inputs[0].type != "tensor(string)"
 
     def _check_inputs(self) -> None:
         for i in self.inputs:
@@ -81,10 +77,10 @@ class OnnxModel:
                     f"Input '{i.name}' of '{self.path.name}' is a {i.type} with {len(i.shape)} dimensions; expected "
                     f"one or two dimensions of numbers or text: {_WRAP}"
                 )
-            if len(self.inputs) > 1 and _width(i) not in (None, 1):
+            if (len(self.inputs) > 1 or i.type == "tensor(string)") and _width(i) not in (None, 1):
                 raise OptionError(
-                    f"Input '{i.name}' of '{self.path.name}' takes {_width(i)} columns beside other inputs; expected "
-                    f"one matrix, or inputs of one column each: {_WRAP}"
+                    f"Input '{i.name}' of '{self.path.name}' takes {_width(i)} columns of text or beside other inputs; "
+                    f"expected one matrix of numbers, or inputs of one column each: {_WRAP}"
                 )
 
     def _on_matrix(self, matrix: np.ndarray) -> np.ndarray:
@@ -93,9 +89,6 @@ class OnnxModel:
 
     def _on_table(self, frame: Any) -> np.ndarray:
         table = nw.from_native(frame, eager_only=True)
-        if len(self.inputs) == 1:  # a matrix of text
-            texts = np.stack([_as_text(column(table, name)) for name in table.columns], axis=1)
-            return self._ask({self.inputs[0].name: texts}, len(table))
         feed = {i.name: _as_input(column(table, i.name), i) for i in self.inputs}
         return self._ask(feed, len(table))
 
@@ -138,15 +131,11 @@ def _audited(outputs: list[Any], wanted: str | None, name: str) -> Any:
     if not readable:
         kinds = ", ".join(f"{o.name}: {o.type}" for o in outputs)
         raise OptionError(f"'{name}' returns no numbers ({kinds}); export the model with its probabilities")
-
-    def preference(output: Any) -> int:
-        if output.type.startswith(_MAPS):
-            return 0
-        if output.type in _FLOATS:
-            return 1 if "prob" in output.name.casefold() else 2
-        return 3
-
-    return min(readable, key=preference)
+    # a map of classes, then floats, then whole numbers; of those the ones named after probabilities
+    return min(
+        readable,
+        key=lambda o: (not o.type.startswith(_MAPS), o.type not in _FLOATS, "prob" not in o.name.casefold()),
+    )
 
 
 def _classes(graph: Any, outputs: list[Any], audited: Any) -> list[Any] | None:
@@ -169,21 +158,16 @@ def _as_input(series: Series, given: Any) -> np.ndarray:
     """Return a column as the input declares it."""
     if given.type == "tensor(string)":
         values = _as_text(series)
-    else:
-        if not (series.dtype.is_numeric() or series.dtype == nw.Boolean):
-            series = _as_numeric(series, given)
+    elif series.dtype.is_numeric() or series.dtype == nw.Boolean:
         values = _as_numbers(floats(series), given)
+    else:  # categories or objects
+        try:
+            numbers = np.array([np.nan if v is None else float(v) for v in objects(series)])
+        except (TypeError, ValueError):
+            first = next(v for v in objects(series) if isinstance(v, str))
+            raise ModelError(f"The model takes '{given.name}' as numbers; the column holds '{first}'") from None
+        values = _as_numbers(numbers, given)
     return values if len(given.shape) == 1 else values[:, None]
-
-
-def _as_numeric(series: Series, given: Any) -> Series:
-    """Return the numbers in a column of categories or objects."""
-    try:
-        values = np.array([np.nan if v is None else float(v) for v in objects(series)])
-    except (TypeError, ValueError):
-        first = next(v for v in objects(series) if isinstance(v, str))
-        raise ModelError(f"The model takes '{given.name}' as numbers; the column holds '{first}'") from None
-    return nw.new_series(series.name, values, backend=series.implementation)
 
 
 def _as_numbers(values: np.ndarray, given: Any) -> np.ndarray:
@@ -205,8 +189,7 @@ def _as_text(series: Series) -> np.ndarray:
 
 def _reason(error: Exception) -> str:
     """Return the first line of the runtime's message without its codes."""
-    first = (str(error).splitlines() or [type(error).__name__])[0]
-    return first.rsplit(" : ", 1)[-1].strip()
+    return first_line(error).rsplit(" : ", 1)[-1].strip()
 
 
 # --- graphs --------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -45,41 +46,6 @@ class TargetModel(Model, Protocol):
     @property
     def unit(self) -> Returns:
         """What its predictions are."""
-        ...
-
-
-class Decoder(Protocol):
-    """The inverse of the encoding: from x to what a model's owner trained it on."""
-
-    @property
-    def blocks(self) -> tuple[slice, ...]:
-        """The one-hot blocks among x's columns."""
-        ...
-
-    @property
-    def width(self) -> int:
-        """How many columns x has."""
-        ...
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The names of the columns a model receives, in order."""
-        ...
-
-    def project(self, x: Tensor) -> Tensor:
-        """Return x with every one-hot block clipped at 0 and renormalised."""
-        ...
-
-    def matrix(self, x: Tensor) -> Tensor:
-        """Return the columns as numbers in their own units (N, C), differentiably."""
-        ...
-
-    def table(self, x: Tensor) -> Any:
-        """Return a data frame with the user's columns, units and dtypes."""
-        ...
-
-    def expand(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return rows with whole categories, the weight of each, and whose row each is."""
         ...
 
 
@@ -221,6 +187,13 @@ def row_blocks(rows: int, size: int) -> Iterator[slice]:
         yield slice(start, min(start + size, rows))
 
 
+def check_rows(out: Tensor | np.ndarray, people: int, *, who: str = "The model") -> None:
+    """Raise unless a model's outputs have one row per individual."""
+    if out.ndim == 0 or len(out) != people:
+        found = "a single number" if out.ndim == 0 else f"{len(out)} predictions"
+        raise ModelError(f"{who} returned {found} for {people} individuals; return one row each, in order")
+
+
 def predict(model: Model, x: Tensor, *, batch_size: int = 4096) -> Tensor:
     """Return one finite prediction per individual (N,), or say what the model returned instead."""
     # A black box batches its own calls: tree ensembles want large blocks.
@@ -231,10 +204,7 @@ def predict(model: Model, x: Tensor, *, batch_size: int = 4096) -> Tensor:
 
 
 def _one_each(out: Tensor, x: Tensor, first: int) -> Tensor:
-    if len(out) != len(x):
-        raise ShapeError(
-            f"The model returned {len(out)} predictions for {len(x)} individuals; return one each, in order"
-        )
+    check_rows(out, len(x))
     if out.ndim == 2 and out.shape[1] != 1:
         raise ShapeError(f"The model returned {out.shape[1]} columns; say which class is audited (positive=...)")
     out = out.reshape(len(x))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fairfox.data.frames import as_categories
-from fairfox.errors import FileError, OptionError, UntrustedModelError, require
+from fairfox.errors import FileError, OptionError, UntrustedModelError, first_line, require
 from fairfox.models.protocol import Description, Kind, Returns, Wanted
 
 # Types of scikit-learn that skops does not know as harmless. None of them runs code of the file's choosing; a function
@@ -53,26 +52,25 @@ def describe_estimator(obj: Any, *, wanted: Wanted) -> Description:
     # an estimator without column names was fitted on an array, unless it is a Pipeline that counted no columns
     on_array = columns is None and (not hasattr(obj, "named_steps") or hasattr(obj, "n_features_in_"))
     kind: Kind = "matrix" if on_array else "table"
-    levels = _category_levels(obj)
-
-    def described(ask: Callable[[Any], Any], returns: Returns, classes: list[Any] | None = None) -> Description:
-        def on_categories(rows: Any) -> Any:
-            return ask(rows if isinstance(rows, np.ndarray) else as_categories(rows, levels))
-
-        predict, width = on_categories if levels else ask, getattr(obj, "n_features_in_", None)
-        return Description(predict, kind, returns, classes, columns, frozenset(levels), width)
-
+    returns: Returns
     if not is_classifier(obj):
-        return described(obj.predict, "value")
-    classes = list(obj.classes_)
-    if hasattr(obj, "predict_proba"):
-        return described(obj.predict_proba, "probability", classes)
-    if wanted == "logit" and hasattr(obj, "decision_function"):
-        return described(obj.decision_function, "logit", classes)
-    raise OptionError(
-        f"This {type(obj).__name__} has no predict_proba; wrap it in CalibratedClassifierCV, "
-        "or audit its decision function with output='logit' (--output logit)"
-    )
+        ask, returns = obj.predict, "value"
+    elif hasattr(obj, "predict_proba"):
+        ask, returns = obj.predict_proba, "probability"
+    elif wanted == "logit" and hasattr(obj, "decision_function"):
+        ask, returns = obj.decision_function, "logit"
+    else:
+        raise OptionError(
+            f"This {type(obj).__name__} has no predict_proba; wrap it in CalibratedClassifierCV, "
+            "or audit its decision function with output='logit' (--output logit)"
+        )
+    classes, levels = None if returns == "value" else list(obj.classes_), _category_levels(obj)
+
+    def predict(rows: Any) -> Any:
+        return ask(as_categories(rows, levels) if levels and not isinstance(rows, np.ndarray) else rows)
+
+    width = getattr(obj, "n_features_in_", None)
+    return Description(predict, kind, returns, classes, columns, frozenset(levels), width)
 
 
 def load_skops(path: Path) -> Any:
@@ -93,9 +91,9 @@ def load_skops(path: Path) -> Any:
     except FileError:
         raise
     except Exception as error:  # a damaged file may raise anything
-        detail = (str(error).splitlines() or [""])[0]
         raise FileError(
-            f"'{path.name}' could not be read as a skops file: {type(error).__name__}: {detail}; save it again"
+            f"'{path.name}' could not be read as a skops file: {type(error).__name__}: {first_line(error)}; "
+            "save it again"
         ) from error
     raise UntrustedModelError(
         f"'{path.name}' holds types that fairfox does not know as harmless: {', '.join(sorted(foreign))}; load it in a "

@@ -7,26 +7,23 @@ for trust before it calls the functions for them.
 from __future__ import annotations
 
 import copy
-import io
 import json
 import logging
-import re
-import tomllib
 import warnings
-import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from fairfox.data.encoding import Encoding
 from fairfox.data.files import written_whole
-from fairfox.errors import FileError, ModelError, OptionError, UntrustedModelError
-from fairfox.models.protocol import Decoder, Kind, Output, Returns
+from fairfox.errors import FileError, ModelError, OptionError, first_line
+from fairfox.models.protocol import Kind, Output, Returns, check_rows
 
 Affine = tuple[Tensor, Tensor, Callable[[Tensor], Tensor]]  # weight (H, D), bias (H,), what follows: (N, H) -> (N, K)
 
@@ -43,20 +40,6 @@ class Tail:
         overwrites = len(self.layers) > 0 and getattr(self.layers[0], "inplace", False)
         out: Tensor = self.layers(hidden.clone() if overwrites else hidden)
         return out if self.finish is None else self.finish(out)
-
-    @property
-    def linears(self) -> list[nn.Linear] | None:
-        """The linear layers where ReLU, Linear, ..., ReLU, Linear is all there is; None for other networks."""
-        layers = list(self.layers)
-        kinds = [nn.ReLU, nn.Linear] * (len(layers) // 2)
-        if not layers or len(layers) % 2 or not all(map(_is_plain, layers, kinds)):
-            return None
-        return cast(list[nn.Linear], layers[1::2])
-
-
-def _is_plain(layer: nn.Module, kind: type[nn.Module]) -> bool:
-    """Return whether a layer does what its kind does and nothing else: no subclass, no hooks."""
-    return type(layer) is kind and not (layer._forward_hooks or layer._forward_pre_hooks)
 
 
 def _layers(module: nn.Module) -> list[nn.Module]:
@@ -80,7 +63,7 @@ class TorchModel:
         module: Callable[[Tensor], Tensor],
         *,
         output: Output | None = None,
-        decoder: Decoder | None = None,
+        decoder: Encoding | None = None,
         encoded: bool = False,
     ) -> None:
         if isinstance(module, nn.Module) and module.training:
@@ -120,15 +103,13 @@ class TorchModel:
             out: Any = self.module(inputs)
         except (RuntimeError, ValueError, TypeError, IndexError) as error:
             names = "" if self.decoder is None or self.encoded else f" with columns {', '.join(self.decoder.columns)}"
-            first_line = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise ModelError(
-                f"The model failed on a {tuple(inputs.shape)} tensor{names}: {first_line}; drop what it does not take"
+                f"The model failed on a {tuple(inputs.shape)} tensor{names}: {first_line(error)}; "
+                "drop what it does not take"
             ) from error
         if not isinstance(out, Tensor):
             raise ModelError(f"The model returned {type(out).__name__}; expected a tensor with one row per individual")
-        if out.ndim == 0 or len(out) != len(x):
-            found = "a single number" if out.ndim == 0 else f"{len(out)} predictions"
-            raise ModelError(f"The model returned {found} for {len(x)} individuals; return one row each, in order")
+        check_rows(out, len(x))
         return out.reshape(len(x), -1)
 
     @property
@@ -180,15 +161,14 @@ def save_mlp(net: nn.Sequential, path: str | Path, *, returns: str = "logit") ->
 
 
 def load_mlp(path: Path) -> nn.Module:
-    """Return the network in a safetensors file whose architecture is declared in a JSON or TOML file beside it."""
+    """Return the network in a safetensors file whose architecture is declared in a JSON file beside it."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    beside = next((b for b in (path.with_suffix(".json"), path.with_suffix(".toml")) if b.is_file()), None)
-    if beside is None:
+    beside = path.with_suffix(".json")
+    if not beside.is_file():
         raise FileError(
-            f"'{path.name}' has no '{path.stem}.json' or '{path.stem}.toml' beside it; "
-            "declare the architecture there: kind, sizes, returns"
+            f"'{path.name}' has no '{beside.name}' beside it; declare the architecture there: kind, sizes, returns"
         )
     sizes, returns = _declaration(beside)
     try:
@@ -197,8 +177,9 @@ def load_mlp(path: Path) -> nn.Module:
         net = nn.Sequential(*layers[:-1])
         net.load_state_dict(load_file(path), assign=True)
     except (SafetensorError, RuntimeError) as error:
-        first_line = str(error).splitlines()[0]
-        raise FileError(f"'{path.name}' does not hold the network declared in '{beside.name}': {first_line}") from error
+        raise FileError(
+            f"'{path.name}' does not hold the network declared in '{beside.name}': {first_line(error)}"
+        ) from error
     if returns == "logit":
         net.append(nn.Sigmoid() if sizes[-1] == 1 else nn.Softmax(dim=1))
     return net.eval()
@@ -207,47 +188,27 @@ def load_mlp(path: Path) -> nn.Module:
 def _declaration(beside: Path) -> tuple[list[int], str]:
     """Return the layer sizes that a file declares, and what the network returns."""
     try:
-        text = beside.read_text(encoding="utf-8")
-        declared = tomllib.loads(text) if beside.suffix == ".toml" else json.loads(text)
+        declared = json.loads(beside.read_text(encoding="utf-8"))
         sizes = [int(size) for size in declared["sizes"]]
+        kind, returns = (declared["kind"], declared.get("activation", "relu")), declared.get("returns", "logit")
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise FileError(
             f"'{beside.name}' does not declare an architecture: expected kind, sizes, returns ({error})"
         ) from error
-    known = declared.get("kind") == "mlp" and declared.get("activation", "relu") == "relu"
-    if not known or len(sizes) < 2 or min(sizes) < 1:
+    if kind != ("mlp", "relu") or returns not in _RETURNS or len(sizes) < 2 or min(sizes) < 1:
         raise FileError(
-            f"'{beside.name}' declares an unknown architecture; fairfox knows kind 'mlp' with activation 'relu'"
+            f"'{beside.name}' declares an unknown architecture; fairfox knows kind 'mlp' with activation 'relu', sizes "
+            f"of at least 1, and returns {', '.join(_RETURNS)}"
         )
-    returns = declared.get("returns", "logit")
-    if returns not in _RETURNS:
-        raise FileError(f"'{beside.name}' declares returns '{returns}'; expected one of {', '.join(_RETURNS)}")
     return sizes, returns
 
 
 # --- what torch writes ---------------------------------------------------------------------------------------------
 
-# what torch.export writes: the program, its weights as plain bytes, and pickles of tensors that are checked below
-_EXPORTED = re.compile(
-    r"(models/model\.json|data/weights/(weight_\d+|model_weights_config\.json)"
-    r"|data/constants/(tensor_\d+|model_constants_config\.json)|data/sample_inputs/model\.pt"
-    r"|extra/.*|archive_format|archive_version|version|byteorder|\.data/.*|\.format_version|\.storage_alignment)"
-)
-_CONFIGS = (("data/weights/", "model_weights_config.json"), ("data/constants/", "model_constants_config.json"))
-_MOST_UNPACKED = 100  # times its own size that an archive may unpack to
-
-
-def load_torchscript(path: Path) -> nn.Module:
-    """Return the module in a TorchScript file. It runs what the file says: only for files that are trusted."""
-    _check_zip(path, path.name)
-    with _torch_errors(path, "TorchScript"):
-        module: nn.Module = torch.jit.load(str(path), map_location="cpu")
-    return module.eval()
-
 
 def load_saved(path: Path) -> nn.Module:
-    """Return the module that `torch.save` wrote. It is a pickle: only for files that are trusted."""
-    with _torch_errors(path, "torch.save"):
+    """Return the module that `torch.save` or TorchScript wrote. It runs code: only for files that are trusted."""
+    with _torch_errors(path, "torch.save or TorchScript"):
         found = torch.load(path, map_location="cpu", weights_only=False)
     if not isinstance(found, nn.Module):
         raise OptionError(
@@ -258,81 +219,12 @@ def load_saved(path: Path) -> nn.Module:
 
 
 def load_exported(path: Path) -> nn.Module:
-    """Return the module that `torch.export.save` wrote, once the file holds nothing else.
-
-    Torch reads whatever is in such a file, and unpickles what its safe reader refuses. So a bare pickle, members that
-    torch.export does not write, and pickles of anything but tensors are refused even when the file is trusted.
-    """
-    _check_exported(path)
+    """Return the module that `torch.export.save` wrote. It may hold pickles: only for files that are trusted."""
     with _torch_errors(path, "torch.export"):
         module = torch.export.load(path).module()
     for part in module.modules():
         part.training = False  # eval() is not allowed: it has only the mode it was exported in
     return module
-
-
-def _check_exported(path: Path) -> None:
-    if not zipfile.is_zipfile(path):
-        raise UntrustedModelError(
-            f"'{path.name}' is not an archive of torch.export, and is not read even with --trust-model; "
-            "a pickle is loaded as .pkl"
-        )
-    members = {m.filename.partition("/")[2]: m for m in _check_zip(path, path.name, stored=True)}
-    with zipfile.ZipFile(path) as archive:
-        names = archive.namelist()
-        strange = [n for n in names if _EXPORTED.fullmatch(n.partition("/")[2]) is None]
-        one_root = len({n.partition("/")[0] for n in names}) == 1 and len(members) == len(names)
-        if strange or not one_root or "models/model.json" not in members or "archive_format" not in members:
-            what = f"the member '{strange[0]}'" if strange else "no exported program"
-            raise UntrustedModelError(
-                f"'{path.name}' holds {what}, unlike what torch.export writes, and is not read even with --trust-model"
-            )
-        for name in _pickled(path, archive, members):
-            if name not in members:
-                continue
-            content = io.BytesIO(archive.read(members[name]))
-            try:
-                _check_zip(content, name)
-                content.seek(0)
-                torch.load(content, map_location="cpu", weights_only=True)
-            except Exception as error:  # whatever a damaged or hostile pickle provokes
-                raise UntrustedModelError(
-                    f"'{path.name}' holds a pickle of more than tensors ('{name}'), and is not read even with "
-                    "--trust-model"
-                ) from error
-
-
-def _pickled(path: Path, archive: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo]) -> Iterator[str]:
-    """Yield the members that torch would unpickle: sample inputs, and what the configs say are pickles."""
-    yield "data/sample_inputs/model.pt"
-    for folder, config in _CONFIGS:
-        if folder + config not in members:
-            continue
-        try:
-            entries = json.loads(archive.read(members[folder + config]))["config"].values()
-            yield from [folder + entry["path_name"] for entry in entries if entry["use_pickle"]]
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, zipfile.BadZipFile) as error:
-            raise FileError(f"'{path.name}' is damaged: '{folder}{config}' cannot be read") from error
-
-
-def _check_zip(file: Path | BinaryIO, name: str, *, stored: bool = False) -> list[zipfile.ZipInfo]:
-    """Return the members of a zip archive; refuse what unpacks to far more than its size.
-
-    With `stored`, compressed members are refused as well.
-    """
-    try:
-        with zipfile.ZipFile(file) as archive:
-            members = archive.infolist()
-    except (zipfile.BadZipFile, OSError, ValueError, RuntimeError, NotImplementedError) as error:
-        raise FileError(f"'{name}' is no zip archive, or a damaged one: {error}") from error
-    if min((m.header_offset for m in members), default=1) != 0:  # an archive inside another file, or none at all
-        raise FileError(f"'{name}' is no zip archive, or a damaged one: it does not begin with a member")
-    size = file.stat().st_size if isinstance(file, Path) else file.seek(0, io.SEEK_END)
-    unpacked = sum(m.file_size for m in members)
-    squeezed = stored and any(m.compress_type != zipfile.ZIP_STORED for m in members)
-    if squeezed or unpacked > size * (1 if stored else _MOST_UNPACKED):
-        raise FileError(f"'{name}' would unpack its {size} bytes to {unpacked}, and is not read")
-    return members
 
 
 @contextmanager
@@ -343,11 +235,11 @@ def _torch_errors(path: Path, writer: str) -> Iterator[None]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
+            warnings.filterwarnings("ignore", ".*looks like a TorchScript archive")
             yield
     except Exception as error:  # torch raises many kinds
-        first_line = (str(error).splitlines() or [""])[0]
         raise FileError(
-            f"'{path.name}' is no {writer} file that torch can read: {type(error).__name__}: {first_line}"
+            f"'{path.name}' is no {writer} file that torch can read: {type(error).__name__}: {first_line(error)}"
         ) from error
     finally:
         log.disabled = disabled

@@ -9,9 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from fairfox.errors import require
+from fairfox.errors import first_line, require
 from fairfox.streaming.batches import BATCH_ROWS, PILOT, BatchScorer, Job, columns_of, job_for, scorer_for
-from fairfox.streaming.sources import first_line, spread_order
+from fairfox.streaming.sources import spread_order
 from fairfox.streaming.summary import TOTALS, summarise, totals_of
 from fairfox.streaming.workers import PartResult, PartTask, Tick, arrived, lost, run_task, stopped_engine, unfit_workers
 

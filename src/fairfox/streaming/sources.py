@@ -23,7 +23,7 @@ import pyarrow.fs
 import pyarrow.parquet as pq
 
 from fairfox.data.files import file_sha256
-from fairfox.errors import DataError, FairfoxError, FileError, require
+from fairfox.errors import DataError, FairfoxError, FileError, first_line, require
 from fairfox.models.http import is_url, load_endpoint
 from fairfox.models.loading import load_model
 
@@ -310,11 +310,6 @@ def decoded(table: pa.Table) -> pa.Table:
 
 def _scheme(table: str) -> str:
     return table.partition("://")[0] if "://" in table else "file"
-
-
-def first_line(error: BaseException) -> str:
-    """Return the first line of what an error says."""
-    return (str(error) or type(error).__name__).splitlines()[0].rstrip(". ")
 
 
 # --- ids and weights -----------------------------------------------------------------------------------------------
