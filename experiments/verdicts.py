@@ -45,7 +45,7 @@ class Verdicts:
 
 
 FULL = Verdicts()
-QUICK = Verdicts(seeds=1, people=500)
+QUICK = Verdicts(seeds=1, people=1000)
 
 
 def jobs(plan: Verdicts, seed: int) -> list[Job]:

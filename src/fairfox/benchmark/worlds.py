@@ -17,7 +17,6 @@ import numpy as np
 from fairfox.benchmark.scm import (
     ABILITY,
     SEX,
-    Graded,
     Mechanism,
     Noise,
     Values,
@@ -371,7 +370,10 @@ def _hired(
 
 
 def _hiring(name: str, protected: tuple[Variable, ...], head_start: Mechanism, remoteness: Mechanism) -> World:
-    """Return the world in which these protected variables act through these two mechanisms."""
+    """Return the world in which these protected variables act through these two mechanisms.
+
+    Its bias is that of the two latent variables: classes are names, and cannot be multiplied.
+    """
     variables = (
         *protected,
         ABILITY,
@@ -389,7 +391,8 @@ def _hiring(name: str, protected: tuple[Variable, ...], head_start: Mechanism, r
         Variable("distance", lambda remoteness, noise: remoteness + noise),
         Variable("hired", _hired, uniform),
     )
-    return World(name, variables, label="hired", protected=tuple(v.name for v in protected))
+    own = tuple(v.name for v in protected)
+    return World(name, variables, label="hired", protected=own, carriers=("head_start", "remoteness"))
 
 
 # Three classes: one group is far behind the two others.
@@ -463,16 +466,10 @@ CROSSING = _hiring(
 )
 
 
-# In the world of three classes race acts through two latent variables: classes are names, and cannot be multiplied.
-WORLDS: dict[str, Graded] = {
-    "additive": Graded(ADDITIVE),
-    SKEWED.name: Graded(SKEWED),
-    LONG_TAILED.name: Graded(LONG_TAILED),
-    LENDING.name: Graded(LENDING),
-    CATEGORICAL_PROXIES.name: Graded(CATEGORICAL_PROXIES),
-    HEAVY_TAILS.name: Graded(HEAVY_TAILS),
-    INTERACTION.name: Graded(INTERACTION),
-    THREE_CLASSES.name: Graded(THREE_CLASSES, ("head_start", "remoteness")),
-    CONFOUNDED.name: Graded(CONFOUNDED),
-    LABEL_BIAS.name: Graded(LABEL_BIAS),
+WORLDS: dict[str, World] = {
+    world.name: world
+    for world in (
+        *(ADDITIVE, SKEWED, LONG_TAILED, LENDING, CATEGORICAL_PROXIES, HEAVY_TAILS, INTERACTION, THREE_CLASSES),
+        *(CONFOUNDED, LABEL_BIAS),
+    )
 }

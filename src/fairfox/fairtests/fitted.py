@@ -298,7 +298,7 @@ def _measured(
             _keep_failure(failures, name, error, needed=names[:3])
         if name not in failures:
             out[name] = join_measurements(parts, [fold.rows for fold in folds], len(people))
-            seconds[name] = perf_counter() - start + sum(fold.test.seconds[name] for fold in folds)
+            seconds[name] = perf_counter() - start + sum(fold.test.seconds.get(name, 0.0) for fold in folds)
     return out, seconds, failures
 
 
