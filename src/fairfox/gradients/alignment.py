@@ -162,6 +162,11 @@ def alignment_parts(
     return along, _dots(moved, grad_tar)
 
 
+def alignment_share(grad_tar: Tensor, jac_aux: Tensor, metric: Tensor, *, heads: Sequence[Head] | None = None) -> float:
+    """Return A: the share of the target's local variation that lies along the protected direction."""
+    return ratio_of_sums(*alignment_parts(grad_tar, jac_aux, metric, heads=heads))
+
+
 def ratio_of_sums(along: Tensor, whole: Tensor) -> float:
     """Return sum / sum within [0, 1]; 0 when the target does not vary at all."""
     total = float(whole.double().sum())
