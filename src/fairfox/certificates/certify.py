@@ -133,7 +133,7 @@ def _check_rows(here: Tensor, there: Tensor) -> None:
 class Certificates:
     """How far the prediction changes at most on the path to the contrast that counts, one entry per person.
 
-    Averaged over the re-fits, which makes it no smaller than the size of the mean effect; of tests with /a times the
+    Averaged over the refits, which makes it no smaller than the size of the mean effect; of tests with /a times the
     alignment share, as the score is. People without a certificate have NaN and a reason.
     """
 
@@ -181,8 +181,8 @@ def certify(
         model: as it was given.
         target: as the audit sees it.
         x: encoded rows (N, D).
-        counterfactuals: the rows of each re-fit (M, N, D).
-        scores: of the same re-fits (N,); no certificate is smaller.
+        counterfactuals: the rows of each refit (M, N, D).
+        scores: of the same refits (N,); no certificate is smaller.
         factor: what effects are multiplied by, of each person (N,).
         judged: who gets a certificate (N,) bool.
         reasons: why the others get none.
@@ -215,5 +215,5 @@ def certify(
 
 
 def _mean(each: Iterable[Tensor]) -> Tensor:
-    """Return the mean over the re-fits (n,); NaN where one of them has no certificate."""
+    """Return the mean over the refits (n,); NaN where one of them has no certificate."""
     return torch.stack(list(each)).mean(0).cpu()
