@@ -119,7 +119,6 @@ def test_a_world_of_ones_own_needs_functions_only():
     )
     people = World("team", variables, label="picked").sample(5000)
     assert len(people) == 5000
-    assert people.descendants == ("height",)
     assert people.legitimate == ()
     assert male(people.table).mean() == pytest.approx(0.2, abs=0.03)
     np.testing.assert_array_equal(people.y == 1.0, column(people.table, "height") > 175.0)
@@ -144,7 +143,6 @@ def test_protected_variables_are_no_features_and_what_none_of_them_acts_on_is_le
     people = family().sample(10)
     assert people.table.column_names == ["race", "migrant", "age", "height", "income", "hired"]
     assert people.features == ("height", "income")
-    assert people.descendants == ("income",)
     assert people.legitimate == ("height",)
 
 

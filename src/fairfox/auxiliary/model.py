@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from fairfox.auxiliary.adversarial import HidingSettings, train_hiding
-from fairfox.auxiliary.mlp import MLP, behind, linear_layer
+from fairfox.auxiliary.mlp import MLP, behind, linear_layer, project
 from fairfox.auxiliary.training import (
     centre_and_spread,
     check_groups,
@@ -23,7 +23,6 @@ from fairfox.auxiliary.training import (
     usable_columns,
 )
 from fairfox.data.dataset import Dataset, Protected
-from fairfox.errors import ShapeError
 from fairfox.gradients.alignment import Head
 from fairfox.models.protocol import Model, row_blocks
 from fairfox.models.torch import Tail
@@ -173,12 +172,7 @@ class AuxiliaryModel:
         """Return networks that predict c, each with the weights that predicted the held-out rows best."""
         task = protected_task(fitting, known)
         net = MLP(
-            known.x.shape[1],
-            task.outputs,
-            width=self.width,
-            depth=self.depth,
-            members=self.refits,
-            seed=self.seed,
+            known.x.shape[1], task.outputs, width=self.width, depth=self.depth, members=self.refits, seed=self.seed
         ).to(known.x.device)
         train(
             net,
@@ -230,14 +224,10 @@ class ProjectedAuxiliary:
 
     def fit(self, data: Dataset) -> Self:
         """Train on the projected x and c, never y; withheld columns do not enter."""
-        if self.projection.ndim != 2 or len(self.projection) != data.x.shape[1]:
-            raise ShapeError(
-                f"The projection has shape {tuple(self.projection.shape)} and x has {data.x.shape[1]} columns; "
-                "give one row per column of x"
-            )
         used = ~data.withheld.to(data.x.device)
+        project(data.x[:0], self.projection)  # refuses one of other columns
         projection = torch.where(used[:, None], self.projection.to(data.x), 0.0)
-        projected = Dataset.from_arrays(data.x @ projection, data.c, protected=data.protected)
+        projected = Dataset.from_arrays(project(data.x, projection), data.c, protected=data.protected)
         self.auxiliary.fit(replace(projected, ids=np.arange(len(data)), weights=data.weights))
         inner = cast(Sequence[AuxiliaryMember], self.auxiliary.members)
         self.members = [member.after(projection, used) for member in inner]

@@ -65,10 +65,7 @@ class SyntheticBias:
         `fairfox.benchmark.source.source_of` makes a source of any table.
         """
         c, y = self.settings
-        self._sources = (
-            SourceModel.fit(source_c, c, seed=self.seed),
-            SourceModel.fit(source_y, y, seed=self.seed),
-        )
+        self._sources = (SourceModel.fit(source_c, c, seed=self.seed), SourceModel.fit(source_y, y, seed=self.seed))
         return self
 
     @property
@@ -110,10 +107,10 @@ class SyntheticBias:
         n, seed = whole_number("n", n), whole_number("seed", seed, least=0)
         source_c, source_y = self.sources
         z_c, z_y, c, y = _draw(n, self.joint(bias), (source_c.settings.latent, source_y.settings.latent), seed)
+        vae = source_c.vae
         with torch.no_grad():
             x_y = source_y.vae.decode(z_y, source_y.vae.code(y))
-            x = fuse(self._block_c(z_c, c), x_y, fusion)
-            other = fuse(self._block_c(z_c, 1 - c), x_y, fusion)
+            x, other = (fuse(vae.decode(z_c, vae.code(label)), x_y, fusion) for label in (c, 1 - c))
             dx_dc = self._derivative(z_c, c, x_y, fusion) if derivative else None
         names = fusions.fused_names(
             [f"c: {name}" for name in source_c.columns], [f"y: {name}" for name in source_y.columns], fusion
@@ -127,10 +124,6 @@ class SyntheticBias:
             y=y.to(x),
             truth=Truth(other, dx_dc),
         )
-
-    def _block_c(self, z: Tensor, c: Tensor) -> Tensor:
-        vae = self.sources[0].vae
-        return vae.decode(z, vae.code(c))
 
     def _derivative(self, z: Tensor, c: Tensor, x_y: Tensor, fusion: Fusion) -> Tensor:
         """Return the true dx/dc (N, D, 1) along the relaxed c, from class 0 to class 1."""

@@ -172,14 +172,8 @@ class Population:
         return tuple(v.name for v in self.world.variables if not v.latent and v.name not in apart)
 
     @property
-    def descendants(self) -> tuple[str, ...]:
-        """The features that a protected variable acts on, directly or through others."""
-        moved = self.world.moved()
-        return tuple(name for name in self.features if name in moved)
-
-    @property
     def legitimate(self) -> tuple[str, ...]:
-        """All other features: the same whatever the protected values."""
+        """The features that no protected variable acts on: the same whatever the protected values."""
         moved = self.world.moved()
         return tuple(name for name in self.features if name not in moved)
 

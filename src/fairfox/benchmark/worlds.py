@@ -116,8 +116,7 @@ ADDITIVE = World(
         DILIGENCE,
         Variable("experience", lambda sex, ability, noise: 1.0 * sex + 0.5 * ability + noise),
         Variable(
-            "salary",
-            lambda sex, ability, experience, noise: 0.6 * sex + 0.4 * ability + 0.5 * experience + 0.8 * noise,
+            "salary", lambda sex, ability, experience, noise: 0.6 * sex + 0.4 * ability + 0.5 * experience + 0.8 * noise
         ),
         Variable("distance", lambda sex, noise: noise - 0.8 * sex),
         Variable(
@@ -322,8 +321,7 @@ CONFOUNDED = World(
         Variable("schooling", lambda hometown, noise: 12.0 + 1.2 * hometown + 1.6 * noise),
         Variable("savings", lambda hometown, ability, noise: 0.5 * hometown + 0.5 * ability + 0.8 * noise),
         Variable(
-            "wage",
-            lambda origin, hometown, ability, noise: 0.9 * origin + 0.4 * hometown + 0.5 * ability + 0.8 * noise,
+            "wage", lambda origin, hometown, ability, noise: 0.9 * origin + 0.4 * hometown + 0.5 * ability + 0.8 * noise
         ),
         Variable("tenure", lambda origin, noise: 0.8 * origin + noise),
         Variable("granted", _granted, uniform),
@@ -442,10 +440,7 @@ SEX_AND_RACE = _hiring(
 # Two variables of which one says much about the other: who migrated depends on race. In the second world that is all:
 # migrants are as they are because of their race, and migrating does nothing.
 MIGRANT = Variable(
-    "migrant",
-    lambda race, noise: (noise < per_level(race, 0.2, 0.7, 0.1)).astype(np.float64),
-    uniform,
-    ("no", "yes"),
+    "migrant", lambda race, noise: (noise < per_level(race, 0.2, 0.7, 0.1)).astype(np.float64), uniform, ("no", "yes")
 )
 RACE_AND_MIGRANT = _hiring(
     "race and migrant",

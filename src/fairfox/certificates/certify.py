@@ -69,7 +69,13 @@ def largest_on_path(
         >>> path.largest.item(), path.at.item(), path.end.item()
         (1.0, 0.5, 0.0)
     """
-    _check_rows(here, there)
+    if here.ndim != 2 or here.shape != there.shape:
+        raise ShapeError(
+            f"The paths begin at {tuple(here.shape)} and end at {tuple(there.shape)}; "
+            "give encoded rows of one shape (N, D)"
+        )
+    if bool((here.isinf() | there.isinf()).any()):
+        raise DataError("An end of a path is infinite; numbers must be finite or missing")
     certify, (here, there) = certifier(model, target), (here.detach().double(), there.detach().double())
     blocks = list(row_blocks(len(here), batch_size)) or [slice(0)]
     return join_blocks([certify(here[rows], there[rows]) for rows in blocks])
@@ -114,16 +120,6 @@ def _table_certifier(model: TableNetwork, audited: BlackBoxModel) -> Certify:
         return model.encode_table(audited.decoder.table(x)).to(x)
 
     return lambda here, there: network_on_path(network, encoded(here), encoded(there))
-
-
-def _check_rows(here: Tensor, there: Tensor) -> None:
-    if here.ndim != 2 or here.shape != there.shape:
-        raise ShapeError(
-            f"The paths begin at {tuple(here.shape)} and end at {tuple(there.shape)}; "
-            "give encoded rows of one shape (N, D)"
-        )
-    if bool((here.isinf() | there.isinf()).any()):
-        raise DataError("An end of a path is infinite; numbers must be finite or missing")
 
 
 # --- Everyone in an audit --------------------------------------------------------------------------------------------
