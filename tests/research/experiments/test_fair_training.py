@@ -39,7 +39,7 @@ def found():
 
 
 def test_targets_that_hide_treat_people_less_differently(experiment, tmp_path):
-    if find_file(MAGIC.remote) is None or find_file(BACKACHE.remote) is None:
+    if find_file(MAGIC) is None or find_file(BACKACHE) is None:
         pytest.skip("the PMLB tables are not on this machine; FAIRFOX_DATA names the folder with the real data sets")
     out, before = tmp_path / "fair.json", torch.random.get_rng_state()
     plan = replace(

@@ -28,7 +28,7 @@ def found():
 
 
 def test_a_broken_pipeline_is_told_by_a_tiny_run(experiment, tmp_path, monkeypatch):
-    if find_file(MAGIC.remote) is None or find_file(BACKACHE.remote) is None:
+    if find_file(MAGIC) is None or find_file(BACKACHE) is None:
         pytest.skip("the PMLB tables are not on this machine; FAIRFOX_DATA names the folder with the real data sets")
     drawn = [GanSettings(steps=20), GanSettings(steps=30, weight=1e-2, width=8, depth=1, batch=16, n_critic=1)]
     monkeypatch.setattr(experiment, "configurations", lambda plan, seed: drawn)
