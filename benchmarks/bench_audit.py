@@ -8,11 +8,10 @@ README.md, from results/audit.json.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import partial, wraps
-from itertools import chain
+from functools import wraps
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -21,20 +20,19 @@ from unittest.mock import patch
 import pyarrow as pa
 import torch
 from baselines import forward_pass
-from fairfox.maps.resampled import forget
 from timing import Benchmark, Ratio, places
 from torch import Tensor, nn
 
 import fairfox
-from fairfox import crossfit
-from fairfox import pipeline as auditing
+from fairfox import pipeline
 from fairfox.auxiliary.mlp import MLP
-from fairfox.auxiliary.model import AuxiliaryModel
 from fairfox.data.dataset import Dataset
-from fairfox.fairtests.effect import Effect, model_alignment
+from fairfox.fairtests import fitted
+from fairfox.fairtests.fitted import Fold
 from fairfox.fairtests.protocol import Measurement, join_measurements
 from fairfox.models.protocol import Model, Output, predict
 from fairfox.models.torch import TorchModel
+from fairfox.statistics.intervals import interval_of
 
 SEED = 0
 
@@ -67,56 +65,51 @@ def population(people: int, features: int) -> tuple[Tensor, Tensor]:
 
 @dataclass
 class Watched:
-    """What an audit did: the seconds of its parts, and the calls that gave scores, fold by fold."""
+    """What an audit did: the seconds of its steps, the test of each fold, and the people."""
 
     seconds: dict[str, float] = field(default_factory=dict)
-    measured: list[tuple[Effect, Dataset]] = field(default_factory=list)
-    aligned: list[tuple[Any, ...]] = field(default_factory=list)
-    people: Dataset | None = None
+    folds: list[Fold] = field(default_factory=list)
+    people: list[Dataset] = field(default_factory=list)  # of each fold
 
-    def timed(self, name: str, call: Callable[..., Any], keep: Callable[..., None] | None = None) -> Callable[..., Any]:
-        """Return a function that does the same, and is counted."""
+    def timed(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function that does the same, and is timed."""
 
         @wraps(call)
         def watched(*args: Any, **kwargs: Any) -> Any:
             start = perf_counter()
             found = call(*args, **kwargs)
-            self.seconds[name] = self.seconds.get(name, 0.0) + perf_counter() - start
-            if keep is not None:
-                keep(*args, **kwargs)
+            self.seconds[name] = perf_counter() - start
             return found
 
         return watched
 
-    def keep_measured(self, test: Effect, target: Model, people: Dataset, **known: Any) -> None:
-        """Remember which fitted test measured whom."""
-        self.measured.append((test, people))
+    def measured(self, folds: Sequence[Fold], target: Model, data: Dataset, *rest: Any, **more: Any) -> Any:
+        """Return the readings as `measure_folds` does, and remember who was measured by what."""
+        self.folds, self.people = list(folds), [data[fold.rows] for fold in folds]
+        return fitted.measure_folds(folds, target, data, *rest, **more)
 
-    def keep_aligned(self, target: Model, people: Dataset, *rest: Any, **settings: Any) -> None:
-        """Remember what the alignment share was read off."""
-        self.aligned.append((people, *rest))
-
-    @contextmanager
-    def watching(self) -> Iterator[None]:
-        """Watch an audit while this lasts."""
+    def audit(self, *given: Any, **options: Any) -> None:
+        """Do an audit and watch it."""
         with ExitStack() as watched:
-            for owner, attribute, name, keep in (
-                (AuxiliaryModel, "fit", "training", None),
-                (crossfit, "_fit", "fitting maps", None),
-                (Effect, "measure", "scoring", self.keep_measured),
-                (crossfit, "model_alignment", "scoring", self.keep_aligned),
-                (crossfit, "join", "scoring", None),
-                (crossfit, "_counterfactuals", "counterfactual rows", None),
-                (auditing, "_explain", "explaining", None),
+            for attribute, name, call in (
+                ("fit_folds", "fitting", pipeline.fit_folds),
+                ("measure_folds", "measuring", self.measured),
+                ("explain", "explaining", pipeline.explain),
             ):
-                call = getattr(owner, attribute)
-                watched.enter_context(patch.object(owner, attribute, self.timed(name, call, keep)))
-            yield
+                watched.enter_context(patch.object(pipeline, attribute, self.timed(name, call)))
+            start = perf_counter()
+            fairfox.audit(*given, **options)
+            self.seconds["all"] = perf_counter() - start
+
+    @property
+    def training(self) -> float:
+        """The seconds in which the auxiliaries of all folds were trained."""
+        return sum(fold.test.training_seconds for fold in self.folds)
 
 
 @dataclass(frozen=True)
 class Scoring:
-    """The work of an audit between fitted tests and scores with intervals, part by part, for any target."""
+    """The work of an audit between fitted tests and scores with intervals, step by step, for any target."""
 
     watched: Watched
     target: Model
@@ -125,54 +118,41 @@ class Scoring:
     @property
     def everyone(self) -> Tensor:
         """The people of all folds (N, D)."""
-        return torch.cat([people.x for people in self.folds])
+        return torch.cat([people.x for people in self.watched.people])
 
-    @property
-    def folds(self) -> list[Dataset]:
-        """The people of each fold."""
-        return [people for _, people in self.readings("rank")]
-
-    def readings(self, name: str) -> list[tuple[Effect, Dataset]]:
-        """Return the tests of one reading, fold by fold, with the people they measured."""
-        kind = {"rank": "RankMap", "move-direct": "MoveMap"}[name]
-        return [each for each in self.watched.measured if type(each[0].map).__name__ == kind]
-
-    def measure(self, name: str, here: list[Tensor]) -> list[Measurement]:
-        """Return one reading of everyone, as if nobody had been seen before."""
-        found = []
-        for (test, people), known in zip(self.readings(name), here, strict=True):
-            forget([*chain.from_iterable(test.fitted)])
-            found.append(test.measure(self.target, people, predictions=known, rows=False))
-        return found
+    def measure(self, name: str, predictions: Sequence[Tensor]) -> list[Measurement]:
+        """Return one reading of everyone, fold by fold."""
+        each = zip(self.watched.folds, self.watched.people, predictions, strict=True)
+        return [fold.test.measure_one(name, self.target, people, predictions=own) for fold, people, own in each]
 
     def once(self) -> dict[str, float]:
-        """Return the seconds of each part of one whole scoring."""
-        people, seconds, start = self.everyone, {}, perf_counter()
+        """Return the seconds of each step of one whole scoring."""
+        folds, groups, everyone = self.watched.folds, self.watched.people, self.everyone
+        counts, seconds, start = [len(people) for people in groups], dict[str, float](), perf_counter()
 
         def lap(name: str) -> None:
             nonlocal start
             seconds[name], start = perf_counter() - start, perf_counter()
 
-        start = perf_counter()
-        here = predict(self.target, people, batch_size=self.batch_size).split([len(each) for each in self.folds])
+        predictions = predict(self.target, everyone, batch_size=self.batch_size).split(counts)
         lap("predictions")
         found = {}
-        for name in ("rank", "move-direct"):
-            found[name] = self.measure(name, [*here])
+        for name in (fitted.TOTAL, fitted.DIRECT):
+            found[name] = self.measure(name, predictions)
             lap(name)
-        for each in self.watched.aligned:
-            model_alignment(self.target, *each, seed=SEED, batch_size=self.batch_size)
+        for fold, people in zip(folds, groups, strict=True):
+            fold.test.alignment(self.target, people, most=fitted._ALIGNED // len(folds))
         lap("alignment share")
-        places = [*torch.arange(len(people)).split([len(each) for each in self.folds])]
+        rows = torch.arange(len(everyone)).split(counts)
         for parts in found.values():
-            interval = join_measurements(parts, places, len(people)).interval
-            assert interval is not None
+            joined = join_measurements(parts, rows, len(everyone))
+            assert interval_of(joined.refits, joined.abstained) is not None
         lap("intervals")
         return seconds
 
 
 def scores(watched: Watched, settings: Settings, width: int, depth: int) -> Ratio:
-    """Return what all scores cost in forward passes of a target, with the parts in words."""
+    """Return what all scores cost in forward passes of a target, with its steps in words."""
     net = MLP(settings.features, width=width, depth=depth, seed=1).member(0)
     scoring = Scoring(watched, TorchModel(net, output=Output("logit")), settings.block)
     people = scoring.everyone
@@ -191,27 +171,26 @@ def scores(watched: Watched, settings: Settings, width: int, depth: int) -> Rati
     ratios = [sum(parts.values()) / unit for parts, unit in laps]
     each = {name: median(parts[name] / unit for parts, unit in laps) for name in laps[0][0]}
     units, whole = [unit for _, unit in laps], [sum(parts.values()) for parts, _ in laps]
-    told = ", ".join(f"{name} {passes:.1f}" for name, passes in each.items())
+    words = ", ".join(f"{name} {passes:.1f}" for name, passes in each.items())
     return Ratio(
         f"scores, {width} x {depth}",
-        f"scores with intervals and both readings, target of width {width}, depth {depth}: {told}",
+        f"scores with intervals and both readings, target of width {width}, depth {depth}: {words}",
         f"a forward pass of the target ({1e3 * median(units):.1f} ms)",
         40.0, True, median(ratios), min(whole) / min(units), median(whole), median(units),
     )  # fmt: skip
 
 
-def watched_audit(settings: Settings) -> tuple[Watched, float]:
-    """Return what a default audit did, and its seconds in all."""
+def watched_audit(settings: Settings) -> Watched:
+    """Return what a default audit did."""
     x, c = population(settings.people, settings.features)
     width, depth = settings.targets[0]
     target: nn.Sequential = MLP(settings.features, width=width, depth=depth, seed=1).member(0)
     table = pa.table({**{f"x{j}": column.numpy() for j, column in enumerate(x.T)}, "group": c.long().numpy()})
     watched = Watched()
-    few = partial(patch.object, crossfit, "_MANY", crossfit._MANY if settings.many is None else settings.many)
-    start = perf_counter()
-    with few(), watched.watching():
-        fairfox.audit(target, table, protected="group", returns="logit", seed=SEED, batch_size=settings.block)
-    return watched, perf_counter() - start
+    options = {"returns": "logit", "batch_size": settings.block}
+    with patch.object(fitted, "_MANY", fitted._MANY if settings.many is None else settings.many):
+        watched.audit(target, table, protected="group", seed=SEED, options=options)
+    return watched
 
 
 def measure(settings: Settings) -> list[Ratio]:
@@ -219,11 +198,12 @@ def measure(settings: Settings) -> list[Ratio]:
     before = torch.get_num_threads()
     torch.set_num_threads(settings.threads)
     try:
-        watched, whole = watched_audit(settings)
-        training = watched.seconds["training"]
-        told = ", ".join(f"{name} {spent:.1f} s" for name, spent in watched.seconds.items() if name != "training")
+        watched = watched_audit(settings)
+        whole, training = watched.seconds["all"], watched.training
+        steps = watched.seconds | {"fitting maps": watched.seconds["fitting"] - training}
+        words = ", ".join(f"{name} {steps[name]:.1f} s" for name in ("fitting maps", "measuring", "explaining"))
         first = Ratio(
-            "training", f"training all auxiliaries; the whole audit takes {whole:.1f} s, of which {told}",
+            "training", f"training all auxiliaries; the whole audit takes {whole:.1f} s, of which {words}",
             "a second", 60.0, True, training, training, training, 1.0,
         )  # fmt: skip
         return [first, *(scores(watched, settings, *target) for target in settings.targets)]

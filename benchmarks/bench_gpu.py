@@ -175,7 +175,7 @@ def measure(settings: Settings) -> list[Ratio]:
     if DEVICE == "cpu" and settings != QUICK:
         raise SystemExit("There is no GPU here; --quick runs everything at small sizes on the processor")
     reference = people(settings.reference, settings.features, 0, dtype=np.float32)
-    fitted = fit(reference, protected="group", test="faux+ng", refits=1, seed=SEED)
+    fitted = fit(reference, protected="group", test="faux+ng", seed=SEED, options={"refits": 1})
     test = to_bytes(fitted)
     with TemporaryDirectory(prefix="fairfox-") as folder:
         return [*resident(settings, test), *end_to_end(settings, test, Path(folder))]

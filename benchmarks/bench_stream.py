@@ -237,8 +237,9 @@ def measure(settings: Settings) -> list[Ratio]:
         folder = Path(name)
         reference = named(people(settings.reference, settings.features, SEED), 0)
         columns = [f"x{j}" for j in range(settings.features)]
-        given = {"protected": "group", "columns": columns, "refits": settings.refits, "id": "name", "seed": SEED}
-        save_test(fit(reference, **given), folder / "test.fox")
+        more = {"refits": settings.refits, "id": "name"}
+        fitted = fit(reference, protected="group", columns=columns, seed=SEED, options=more)
+        save_test(fitted, folder / "test.fox")
         sizes = {"features": settings.features, "width": settings.width, "depth": settings.depth}
         (folder / "model.py").write_text(MODEL.format(folder=name, **sizes))
         return [*streams(settings, folder), *engines(settings, folder)]

@@ -164,6 +164,7 @@ def probabilities(model: Any, rows: Any) -> np.ndarray:
 
 SHOWN = 5  # features that the effect goes through
 CLEAR = 2.0  # standard errors
+CHECKED = ("group", "towards", "people", "accounted", "gap", "effect", "outside", "unseen", "unseen_real")  # of a map
 
 
 @dataclass(frozen=True)
@@ -238,8 +239,8 @@ def audit_one(
         protected=source.protected,
         label=source.label,
         reference=frame.iloc[fitting],
-        refits=size.refits,
         seed=seed,
+        options={"refits": size.refits},
     )
     predictions = torch.as_tensor(probabilities(trained, frame.iloc[unseen][inputs]), dtype=torch.float64)
     return {
@@ -286,6 +287,7 @@ def treatment(result: AuditResult, c: torch.Tensor) -> dict[str, Any]:
             "auxiliary_auc": finding.quality.value,
         },
         "through": dict(list(result.features.effect.total.items())[:SHOWN]),
+        "map_checks": [{name: getattr(check, name) for name in CHECKED} for check in result.map_checks],
         "warnings": list(result.warnings),
     }
 
@@ -334,11 +336,29 @@ def show(found: dict[str, Any]) -> str:
         cells += [f"{one['flagged']:.1%}", f"{one['confident']:.1%}", ", ".join(one["through"])]
         cells += [f"{one['people']:,}", f"{one['seconds']:.1f}"]
         rows.append(cells)
-    lines = [markdown_table(heads, rows), "", *(f"- {_title(name)}: {why}" for name, why in found["not_run"].items())]
+    tables = [markdown_table(heads, rows), map_table(found["results"])]
+    lines = [line for table in tables if table for line in (table, "")]
+    lines += [f"- {_title(name)}: {why}" for name, why in found["not_run"].items()]
     lines += [
         f"- {'holds' if b['holds'] else '**fails**'}: {b['bar']}: {_exceptions(b['value'])}" for b in found["bars"]
     ]
     return "\n".join(lines)
+
+
+def map_table(results: Sequence[dict[str, Any]]) -> str:
+    """Return how much of the gap between groups the map of each audit accounts for, and whether it stays on the data.
+
+    No share is given of a gap that may be chance.
+    """
+    heads = ["table", "model", "group", "gap", "effect", "accounted for", "outside the range", "unseen pairs"]
+    rows = []
+    for one in results:
+        for check in one.get("map_checks", []):  # audits of before have none
+            accounted = "" if check["accounted"] is None else f"{check['accounted']:.0%}"
+            rows.append([SOURCES[one["table"]].title, MODELS[one["model"]].title, check["group"]])
+            rows[-1] += ["" if check["gap"] is None else f"{check['gap']:+.3f}", f"{check['effect']:+.3f}", accounted]
+            rows[-1] += [f"{check['outside']:.1%}", f"{check['unseen']:.1%} (real: {check['unseen_real']:.1%})"]
+    return markdown_table(heads, rows) if rows else ""
 
 
 def _title(name: str) -> str:
@@ -347,12 +367,12 @@ def _title(name: str) -> str:
 
 
 def _exceptions(value: Sequence[dict[str, Any]]) -> str:
-    told = [
+    words = [
         f"{SOURCES[one['table']].title}, {MODELS[one['model']].title} (gap {one['gap']:+.3f} ± {one['gap_error']:.3f}, "
         f"effect {one['effect_towards']:+.3f})"
         for one in value
     ]
-    return "; ".join(told) or "none"
+    return "; ".join(words) or "none"
 
 
 EXPERIMENT = Experiment(

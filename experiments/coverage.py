@@ -311,7 +311,7 @@ def judged(refits: Tensor, truth: Tensor, deltas: Sequence[float]) -> dict[str, 
 
 
 def _by_the_error_of_the_mean(refits: Tensor, truth: Tensor) -> Tensor:
-    """Return whether mean ± t(.95, M-1) sd/√M holds the truth (N,): how sure re-fits are of their mean."""
+    """Return whether mean ± t(.95, M-1) sd/√M holds the truth (N,): how sure refits are of their mean."""
     fits = refits.shape[1]
     half = refits.std(1) * (float(t.ppf(0.95, fits - 1)) / fits**0.5)
     held: Tensor = (refits.mean(1) - truth).abs() <= half

@@ -104,7 +104,7 @@ def _scored(
         auxiliary = FixedAuxiliary(trained.members, trained.held_out)
     each = []
     for names in ((), legitimate):
-        test = make_test(name, legitimate=names, auxiliary=auxiliary, refits=refits, seed=seed).fit(fitting)
+        test = make_test(name, given=names, auxiliary=auxiliary, refits=refits, seed=seed).fit(fitting)
         assert isinstance(test, CounterfactualTest)
         each.append(test.measure(model, people, rows=False))
     without, held = each

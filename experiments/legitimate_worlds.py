@@ -177,7 +177,12 @@ class SampledWorld:
         past, new = (world.sample(n, seed=2 * seed + place) for place, n in enumerate((fitting, people)))
         tables = [load_table(one.table) for one in (past, new)]
         encoding = fit_encoding(
-            tables[0], protected=past.protected, label=past.label, columns=past.features, also=tables[1]
+            tables[0],
+            protected=past.protected,
+            label=past.label,
+            columns=past.features,
+            contrasts="all",
+            also=tables[1],
         )
         own = torch.as_tensor(past.values[past.protected[0]])
         fit, judged = (encoding.encode(table) for table in tables)

@@ -360,7 +360,7 @@ def judged(scores: Scores, ifs: Sequence[Tensor], threshold: float) -> dict[str,
         values = torch.cat(list(each))
         rho = spearman(each[0].nan_to_num(nan=-torch.inf, posinf=torch.inf), ifs[0])
         out["rho"][test] = rho if rho == rho else None  # NaN: a constant
-        out["ap"][test] = average_precision(labels, values, abstained=values.isnan()) if mixed else None
+        out["ap"][test] = average_precision(labels, torch.where(values.isnan(), -torch.inf, values)) if mixed else None
         out["precisions"][test] = curves_of(labels, values) if mixed else None
     return out
 
@@ -381,7 +381,7 @@ def gather(plan: Range, found: Found, about: dict[str, Any]) -> dict[str, Any]:
 
 def curves_of(labels: Tensor, scores: Tensor) -> list[float]:
     """Return the precision at the first place where each of RECALLS is reached; NaN scores come last."""
-    curve = precision_recall(labels, scores, abstained=scores.isnan())
+    curve = precision_recall(labels, torch.where(scores.isnan(), -torch.inf, scores))
     recall, precision = curve.recall[-2::-1], curve.precision[-2::-1]  # from the highest score down
     places = np.searchsorted(recall, RECALLS - 1e-9)
     return [round(float(one), 4) for one in precision[places]]

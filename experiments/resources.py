@@ -91,8 +91,8 @@ def measure_resources(
     """
     fitting, people = ground.people()
     (model,) = load_targets(needed[0], (None,))
-    options = {} if gan is None else asdict(gan)
-    test = make_test(name, refits=1, seed=ground.seed_for(name), options=options)
+    settings = {} if gan is None else asdict(gan)
+    test = make_test(name, refits=1, seed=ground.seed_for(name), settings=settings)
     training = [seconds(lambda: test.fit(fitting)) for _ in range(1 if gan is not None else laps + 1)]
     scoring = [seconds(lambda: test.score(model, people)) for _ in range(laps + 1)]
     return {
@@ -118,8 +118,8 @@ def _of_gan(fitted: GanMap) -> int:
     """Return the weights of all generators and of the critics, which are not kept, that they were trained against."""
     assert fitted.fitted is not None
     critic = MLP(len(fitted.fitted.columns), 1, width=fitted.width, depth=fitted.depth)
-    generators = sum(p.numel() for net in fitted.fitted.generators.values() for p in net.parameters())
-    return generators + len(fitted.fitted.generators) * sum(p.numel() for p in critic.parameters())
+    generators = sum(p.numel() for net in fitted.fitted.nets.values() for p in net.parameters())
+    return generators + len(fitted.fitted.nets) * sum(p.numel() for p in critic.parameters())
 
 
 def seconds(call: Callable[[], object]) -> float:

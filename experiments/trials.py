@@ -8,7 +8,6 @@ from zlib import crc32
 
 import torch
 from runner import Folders, Job, read_json
-from safetensors.torch import load_file, save_file
 from settings import SOURCES, Rows, Setting, Sources, Target
 from torch import Tensor, nn
 
@@ -61,21 +60,17 @@ def fit_source(
     """Model a table, save it, and return how well the model reproduces it."""
     table = _some_rows(SOURCES[name](), sources.rows, seed)
     model = SourceModel.fit(table, how, seed=seed, training=Training(max_steps=sources.steps))
-    save_file({key: tensor.contiguous() for key, tensor in model.tensors().items()}, folder / "source.safetensors")
-    return {
-        "description": model.description(),
-        "spread": model.spread,
-        "model_score": generator_score(model, pairs=sources.pairs),
-    }
+    torch.save(model.state(), folder / "source.pt")
+    return {"spread": model.spread, "model_score": generator_score(model, pairs=sources.pairs)}
 
 
 def join_sources(folder: Path, needed: Folders, pair: tuple[str, str], draws: int) -> dict[str, Any]:
     """Save the generator of the two tables' median models; return how they reproduce their tables."""
     halves = [sorted(part, key=_model_score) for part in (needed[:draws], needed[draws:])]
     chosen = [half[draws // 2] for half in halves]
-    SyntheticBias.of(*map(_load_source, chosen)).save(folder / "generator")
+    SyntheticBias.of(*map(_load_source, chosen)).save(folder / "generator.pt")
     return {
-        name: {k: v for k, v in _result(place).items() if k != "description"} | {"draws": [*map(_model_score, half)]}
+        name: _result(place) | {"draws": [*map(_model_score, half)]}
         for name, place, half in zip(pair, chosen, halves, strict=True)
     }
 
@@ -86,7 +81,7 @@ def _model_score(place: Path) -> float:
 
 
 def _load_source(place: Path) -> SourceModel:
-    return SourceModel.restored(_result(place)["description"], load_file(place / "source.safetensors"))
+    return SourceModel.restored(torch.load(place / "source.pt", weights_only=True))
 
 
 def _result(place: Path) -> dict[str, Any]:
@@ -146,7 +141,7 @@ def train_shape(
 
 def load_generator(folder: Path) -> SyntheticBias:
     """Return what `join_sources` saved."""
-    return SyntheticBias.load(folder / "generator")
+    return SyntheticBias.load(folder / "generator.pt")
 
 
 def generate(folder: Path, fusion: Fusion, bias: float, rows: Rows, seed: int) -> tuple[Dataset, Dataset]:

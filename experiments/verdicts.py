@@ -45,7 +45,7 @@ class Verdicts:
 
 
 FULL = Verdicts()
-QUICK = Verdicts(seeds=1, people=500)
+QUICK = Verdicts(seeds=1, people=1000)
 
 
 def jobs(plan: Verdicts, seed: int) -> list[Job]:
@@ -69,7 +69,7 @@ def judge_seed(folder: Path, needed: Folders, people: int, few: int, cases: Sequ
         }
         for case in [case for case in tables if case in cases]:
             table, reference = tables[case]
-            result = audit_lending(net, new, table, reference, columns, seed=seed, next_steps=False)
+            result = audit_lending(net, new, table, reference, columns, seed=seed)
             assert result.verdict is not None
             counts = {"surely": result.verdict.surely, "perhaps": result.verdict.perhaps}
             found[case] = {"word": result.verdict.word, "judged": result.verdict.judged, **counts}

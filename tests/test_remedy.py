@@ -16,7 +16,7 @@ from torch import nn
 
 import fairfox
 from fairfox.auxiliary import adversarial
-from fairfox.auxiliary.adversarial import HidingSettings, settings_for, train_hiding, train_networks
+from fairfox.auxiliary.adversarial import HidingSettings, train_hiding, train_networks
 from fairfox.auxiliary.training import label_task, protected_task
 from fairfox.benchmark.worlds import LENDING
 from fairfox.data.dataset import Dataset, Protected
@@ -99,7 +99,7 @@ def test_the_model_does_not_take_the_protected_column(fair):
 
 def test_an_audit_takes_the_model_as_it_is(fair):
     people = applicants(200, seed=3)
-    result = fairfox.audit(fair, people, protected="sex", label="loan", refits=1, folds=2)
+    result = fairfox.audit(fair, people, protected="sex", label="loan", options={"refits": 1, "folds": 2})
     np.testing.assert_allclose(result.predictions.numpy(), fair.predict(people), atol=1e-6)
     assert len(result.scores) == 200
 
@@ -131,15 +131,6 @@ def test_the_example_of_the_docs_runs(tmp_path, monkeypatch, capsys):
     exec(code, names)
     assert len(names["probability"]) == len(names["result"].scores) == 300
     assert "leaks=(Leak(variable='sex'" in capsys.readouterr().out
-
-
-def test_the_seed_decides_and_the_global_generator_stays_as_it_was():
-    people = applicants(200)
-    before = torch.get_rng_state()
-    first, again, other = (quickly(people, seed=seed).predict(people) for seed in (0, 0, 1))
-    assert torch.equal(torch.get_rng_state(), before)
-    np.testing.assert_array_equal(first, again)
-    assert not np.allclose(first, other)
 
 
 def test_the_chosen_class_is_predicted():
@@ -233,11 +224,6 @@ def test_a_network_that_stays_dead_is_given_up(monkeypatch, caplog):
     assert torch.equal(net(x), last(x))
 
 
-def test_small_tables_train_in_smaller_minibatches():
-    # at least 32 steps an epoch: 8192 / 32 = 256, 800 / 32 = 25; and no fewer than 16 rows
-    assert [settings_for(rows).batch_size for rows in (36_000, 8192, 800, 100)] == [256, 256, 25, 16]
-
-
 # --- measures ------------------------------------------------------------------------------------------------------
 
 
@@ -258,13 +244,6 @@ def test_measures_of_two_groups_are_those_worked_by_hand():
     assert found.leaks[0].gap == pytest.approx(0.2)
     assert found.accuracy == pytest.approx(0.75)
     assert found.auc == pytest.approx((20 * 10 + 0.5 * 20 * 10) / (20 * 20))
-
-
-def test_a_leak_the_other_way_round_is_as_large():
-    there = measured([0.2] * 10 + [0.8] * 10, [0.0] * 10 + [1.0] * 10).leaks[0]
-    back = measured([0.8] * 10 + [0.2] * 10, [0.0] * 10 + [1.0] * 10).leaks[0]
-    assert (there.auc, there.gap) == pytest.approx((1.0, 0.6))
-    assert (back.auc, back.gap) == pytest.approx((1.0, 0.6))
 
 
 def test_of_many_classes_the_one_that_is_told_best_counts():

@@ -177,17 +177,9 @@ def train_fair(
         raise OptionError(f"floor is {floor!r}; expected a number of at least 0")
     if not 0 < held_out < 1:
         raise OptionError(f"held_out is {held_out!r}; expected a share of the rows above 0 and below 1")
-    options = {
-        "label": label,
-        "protected": protected,
-        "positive": positive,
-        "drop": drop,
-        "categorical": categorical,
-        "continuous": continuous,
-        "merge_rare": merge_rare,
-        "intersections": intersections,
-        "weights": weights,
-    }
+    options: dict[str, Any] = {"label": label, "protected": protected, "positive": positive, "weights": weights}
+    options |= {"drop": drop, "categorical": categorical, "continuous": continuous}
+    options |= {"merge_rare": merge_rare, "intersections": intersections}
     people, predicted = _taken(data, options) if isinstance(data, Dataset) else _read(load_table(data), **options)
     people = _with_labels(people)
     fitting, rest = people.split(1 - held_out, seed=seed)

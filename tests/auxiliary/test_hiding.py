@@ -8,7 +8,6 @@ import torch
 from sklearn.metrics import roc_auc_score
 from torch.nn import functional as F
 
-from fairfox.auxiliary import adversarial
 from fairfox.auxiliary.adversarial import HidingSettings, train_hiding
 from fairfox.auxiliary.mlp import MLP
 from fairfox.auxiliary.training import LearningTask, binary_loss
@@ -153,13 +152,6 @@ def test_one_step_is_what_autograd_says():
     for layer in range(3):
         torch.testing.assert_close(ours.weights[layer].detach()[0].T, expected[2 * layer], rtol=1e-3, atol=1e-6)
         torch.testing.assert_close(ours.biases[layer].detach()[0, 0], expected[2 * layer + 1], rtol=1e-3, atol=1e-6)
-
-
-def test_alpha_falls_to_its_floor():
-    s = HidingSettings()
-    # 100 · 0.8² = 64; 100 · 0.8^25 = 0.378
-    assert [adversarial._alpha(f, 2, s) for f in (None, 0.0, 3.0)] == pytest.approx([0.0, 64.0, 64.0])
-    assert [adversarial._alpha(f, 25, s) for f in (None, 0.0, 3.0)] == pytest.approx([0.0, 0.3778, 3.0], rel=1e-3)
 
 
 @pytest.mark.gpu

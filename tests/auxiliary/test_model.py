@@ -72,21 +72,19 @@ def test_columns_that_never_vary_have_exactly_zero_derivatives():
         torch.testing.assert_close(member(elsewhere), member(data.x))
 
 
-@pytest.mark.parametrize("output", ["logit", "probability"])
 @pytest.mark.parametrize("depth", [0, 1, 2])
-def test_the_jacobian_by_layers_is_that_of_the_member_itself(output, depth):
+def test_the_jacobian_by_layers_is_that_of_the_member_itself(depth):
     protected = [SEX, RACE, AGE, TWO]
     net = MLP(4, 6, width=8, depth=depth).member(0)
-    member = AuxiliaryMember(net, torch.tensor([True, False, True, True]), protected, output=output)
+    member = AuxiliaryMember(net, torch.tensor([True, False, True, True]), protected)
     x = people(20)[0]
     oracle = torch.func.vmap(torch.func.jacrev(lambda row: member(row[None])[0]))(x)
     assert oracle.shape == (20, 7, 4)
     torch.testing.assert_close(autograd_jacobian(member, x), oracle, atol=1e-6, rtol=1e-5)
 
 
-@pytest.mark.parametrize("output", ["logit", "probability"])
-def test_combined_outputs_are_those_of_the_member_combined(output):
-    member = AuxiliaryMember(MLP(4, 4, width=8).member(0), torch.ones(4, dtype=torch.bool), [SEX, RACE], output=output)
+def test_combined_outputs_are_those_of_the_member_combined():
+    member = AuxiliaryMember(MLP(4, 4, width=8).member(0), torch.ones(4, dtype=torch.bool), [SEX, RACE])
     x, matrix = people(20)[0], torch.tensor([[0.0, -1.0, 0.0, 1.0], [1.0, 0.0, 0.0, 0.0]])
     for model in (member, lambda x: member(x)):
         combined = combine_outputs(model, matrix)
@@ -216,13 +214,6 @@ def test_a_row_of_weight_two_is_the_row_twice(protected):
     torch.testing.assert_close(loss(out, weighted), loss(*twice))
 
 
-def test_equal_weights_change_nothing():
-    data = all_three()
-    plain, equal = (quick().fit(replace(data, weights=w)).members for w in (None, torch.full((300,), 3.0)))
-    for first, second in zip(plain, equal, strict=True):
-        assert torch.equal(first(data.x), second(data.x))
-
-
 def test_people_of_weight_zero_are_not_learned_from():
     data = women_and_men(600)
     wrong = torch.arange(600) % 3 > 0
@@ -256,16 +247,15 @@ def test_outputs_of_a_categorical_variable_are_centred():
     assert float((out.argmax(1) == race).float().mean()) > 0.75
 
 
-@pytest.mark.parametrize("output", ["logit", "probability"])
-def test_two_classes_are_learned_as_a_binary_variable_is(output):
+def test_two_classes_are_learned_as_a_binary_variable_is():
     data = all_three()
     both = replace(data, protected=(TWO, RACE, AGE))
-    binary = quick(max_epochs=8, output=output).fit(data).members
-    pairs = quick(max_epochs=8, output=output).fit(both).members
+    binary = quick(max_epochs=8).fit(data).members
+    pairs = quick(max_epochs=8).fit(both).members
     for one, other in zip(binary, pairs, strict=True):
         single, pair = one(data.x).detach(), other(data.x).detach()
         z = single[:, :1]
-        expected = torch.cat([1 - z, z] if output == "probability" else [-z / 2, z / 2], dim=1)
+        expected = torch.cat([-z / 2, z / 2], dim=1)
         torch.testing.assert_close(pair[:, :2], expected, atol=1e-6, rtol=1e-6)
         torch.testing.assert_close(pair[:, 2:], single[:, 1:], atol=1e-6, rtol=1e-6)
     assert heads_of(both.protected)[0] == Head(2, centred=True)
@@ -290,15 +280,6 @@ def test_heads_stand_one_after_the_other():
     assert heads_of(data.protected) == (Head(1), Head(3, centred=True), Head(1))
 
 
-def test_probabilities_are_offered_instead_of_logits():
-    data = all_three()
-    logit = quick(refits=1).fit(data).members[0](data.x).detach()
-    probability = quick(refits=1, output="probability").fit(data).members[0](data.x).detach()
-    torch.testing.assert_close(probability[:, 0], logit[:, 0].sigmoid())
-    torch.testing.assert_close(probability[:, 1:4], logit[:, 1:4].softmax(1))
-    torch.testing.assert_close(probability[:, 4], logit[:, 4])
-
-
 def test_outputs_follow_the_precision_of_the_rows():
     data = women_and_men()
     member = quick(refits=1).fit(data.to(torch.float64)).members[0]
@@ -308,18 +289,6 @@ def test_outputs_follow_the_precision_of_the_rows():
 
 
 # Seeds
-
-
-def test_a_precise_auxiliary_is_the_same_network_in_float64():
-    data = women_and_men()
-    plain, precise = (quick(refits=1, precise=each).fit(data) for each in (False, True))
-    (one,), (other,) = plain.members, precise.members
-    for a, b in zip(one.net.parameters(), other.net.parameters(), strict=True):
-        assert b.dtype == torch.float64
-        assert torch.equal(a.double(), b)
-    x = data.x.double()
-    assert torch.equal(other(x), other.net(x))
-    torch.testing.assert_close(one(x), other(x), rtol=0, atol=1e-5)
 
 
 def test_the_same_seed_gives_the_same_auxiliary_and_another_seed_another_one():

@@ -63,21 +63,6 @@ def test_weights_are_scikit_learn_s_sample_weights():
     assert quality.rows == 300
 
 
-def test_weighted_numbers_are_scikit_learn_s():
-    c, weights = 40 + 10 * draw(300), draw(300, seed=2).square()
-    out = c + 5 * draw(300, seed=1)
-    quality = measure_quality(out[:, None], c, AGE, weights)
-    assert quality.value == pytest.approx(r2_score(c, out, sample_weight=weights))
-
-
-def test_two_classes_are_judged_as_a_binary_variable_is():
-    logit = draw(300, 1)
-    c = (logit[:, 0] + draw(300, seed=1) > 0.5).double()
-    pair = measure_quality(torch.cat([-logit / 2, logit / 2], dim=1), c, Protected("sex", "categorical"))
-    binary = measure_quality(logit, c, SEX)
-    assert (pair.value, pair.log_loss) == pytest.approx((binary.value, binary.log_loss))
-
-
 def test_confident_logits_do_not_overflow():
     c = torch.tensor([0.0, 1.0, 1.0])
     quality = measure_quality(torch.tensor([[-2000.0], [2000.0], [-1000.0]]), c, SEX)

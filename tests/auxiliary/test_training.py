@@ -130,15 +130,6 @@ def test_a_network_that_never_improves_keeps_its_first_weights():
         assert torch.equal(now, then)
 
 
-def test_the_same_seed_gives_the_same_weights_and_another_seed_others():
-    first, second, other = network(), network(), network()
-    fit(first, epochs=2)
-    fit(second, epochs=2)
-    fit(other, epochs=2, seed=6)
-    assert torch.equal(first.weights[0], second.weights[0])
-    assert not torch.equal(first.weights[0], other.weights[0])
-
-
 def test_the_global_generators_are_left_alone():
     before, numpy_before = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
     fit(network(), epochs=1)

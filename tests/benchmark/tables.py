@@ -10,10 +10,10 @@ SMALL = SourceSettings(modes=2, width=32, depth=1, latent=4, kl_weight=0.5)
 SHORT = Training(max_steps=400, patience=10)
 
 
-def table(rows=400, *, columns=3, classes=2, shift=2.0, seed=0):
+def table(rows=400, *, columns=3, shift=2.0, seed=0):
     """Columns of two humps; the label moves the first of them by `shift`."""
     generator = torch.Generator().manual_seed(seed)
-    y = torch.randint(classes, (rows,), generator=generator)
+    y = torch.randint(2, (rows,), generator=generator)
     x = torch.randn(rows, columns, generator=generator)
     x = x + 4.0 * (torch.rand(rows, columns, generator=generator) < 0.4)
     x[:, 0] += shift * y

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 from fused import KEEP_Y, Fused, fused, trial
-from sklearn.metrics import average_precision_score
 
 from fairfox.auxiliary.linear import LinearMember
 from fairfox.benchmark.judge import Trial, average_precision, judge, make_trial, ndcg, precision_recall, spearman
@@ -42,28 +41,6 @@ def test_precision_recall_by_hand():
     np.testing.assert_allclose(curve.thresholds, [1.0, 2.0, 3.0])
     np.testing.assert_allclose(curve.precision, [2 / 3, 1 / 2, 1.0, 1.0])
     np.testing.assert_allclose(curve.recall, [1.0, 1 / 2, 1 / 2, 0.0])
-
-
-def test_abstained_people_rank_last_and_count():
-    truth, scores, abstained = [1, 1, 0, 0], [0.9, 0.8, 0.5, 0.1], [False, True, False, False]
-    # order: 1, 0, 0, then the abstained 1 -> half the recall at precision 1, half at 2/4
-    assert average_precision(truth, scores, abstained=abstained) == pytest.approx(0.5 * 1 + 0.5 * 2 / 4)
-    curve = precision_recall(truth, scores, abstained=abstained)
-    assert curve.thresholds[0] == -np.inf
-    assert curve.precision[0] == 0.5
-
-
-def test_what_an_abstained_score_says_does_not_matter():
-    truth, scores = noisy_scores(7)
-    abstained = np.arange(len(truth)) % 5 == 0
-    unknown = np.where(abstained, np.nan, scores)
-    assert average_precision(truth, unknown, abstained=abstained) == average_precision(
-        truth, scores, abstained=abstained
-    )
-    lowest = np.where(abstained, scores.min() - 1, scores)
-    assert average_precision(truth, unknown, abstained=abstained) == pytest.approx(
-        average_precision_score(truth, lowest)
-    )
 
 
 def test_average_precision_without_positives_is_nan():
@@ -249,29 +226,6 @@ def test_a_trial_is_made_of_different_people_and_a_threshold_from_bias_zero():
     assert made.threshold == pytest.approx(unbiased_spread(plain, people))
 
 
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        ((200, 50), r"rows is \(200, 50\); give three numbers of people"),
-        (200, "rows is 200; give three"),
-        ((200, 50, 0), r"rows\[2\] is 0; expected a whole number of at least 1"),
-        ((200, 50.5, 50), r"rows\[1\] is 50\.5"),
-    ],
-)
-def test_rows_are_three_whole_numbers(rows, message):
-    with pytest.raises(OptionError, match=message):
-        make_trial(Fused(), bias=0.5, fusion="concat", rows=rows)
-
-
-def test_more_than_two_classes_make_no_trial():
-    class Three(Fused):
-        def sample(self, n, **options):
-            return Dataset.from_arrays(torch.zeros(n, 5), torch.arange(n) % 3, torch.arange(n) % 2)
-
-    with pytest.raises(DataError, match=r"Protected is 'c' \(3 classes\); a trial needs one variable of two classes"):
-        make_trial(Three(), bias=0.5, fusion="concat", rows=(30, 10, 10))
-
-
 def test_what_cannot_be_judged_is_refused():
     with pytest.raises(OptionError, match=r"Foreign is a class; give an object of it: judge\(Foreign\(\), trial\)"):
         judge(Foreign, four_people())
@@ -291,16 +245,3 @@ def test_trained_targets_are_told_apart_by_lic_and_rank_and_not_by_chance():
     assert rank.rho > 0.9
     shuffled = np.random.default_rng(0).permutation(lic.labels)
     assert average_precision(shuffled, lic.scores) == pytest.approx(lic.prevalence, abs=0.03)
-
-
-def test_a_test_that_knows_nothing_has_the_prevalence_as_average_precision():
-    class Blind:
-        def fit(self, data):
-            self.generator = np.random.default_rng(0)
-
-        def score(self, model, data):
-            return self.generator.random(len(data))
-
-    found = judge(Blind(), trial())
-    assert found.ap == pytest.approx(found.prevalence, abs=0.03)
-    assert found.rho == pytest.approx(0.0, abs=0.08)

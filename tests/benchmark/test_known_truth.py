@@ -159,8 +159,8 @@ def two_groups(kind: str) -> tuple[Dataset, Dataset, FixedAuxiliary]:
 
 def scores(name: str, kind: str) -> Tensor:
     fitting, people, auxiliary = two_groups(kind)
-    options = BRIEF.get(name.removesuffix("/a"))
-    test = make_test(name, auxiliary=auxiliary, refits=2, options=options).fit(fitting)
+    settings = BRIEF.get(name.removesuffix("/a"))
+    test = make_test(name, auxiliary=auxiliary, refits=2, settings=settings).fit(fitting)
     return test.score(audited(ADDITIVE).model, people)
 
 

@@ -118,7 +118,7 @@ def test_strong_decay_keeps_a_target_that_has_no_reason_to_from_using_c():
         ({"max_epochs": 0}, "max_epochs is 0"),
         ({"patience": "5"}, "patience is '5'"),
         ({"rate": 0.0}, "rate is 0.0; expected a number above 0"),
-        ({"decay": -1.0}, "decay is -1.0; expected a number from 0 upwards"),
+        ({"decay": -1.0}, "decay is -1.0; expected a number of at least 0"),
         ({"decay": float("nan")}, "decay is nan"),
     ],
 )

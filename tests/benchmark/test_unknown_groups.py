@@ -71,8 +71,7 @@ def hidden(world: World) -> Hidden:
         protected=name,
         label=world.label,
         columns=list(found.population.features),
-        returns="probability",
-        refits=1,
+        options={"returns": "probability", "refits": 1, "contrasts": "all"},
     )
     effects = torch.stack([found.effect(contrast)[:PEOPLE].abs() for contrast in found.contrasts], dim=1)
     right = [taken == str(truly) for taken, truly in zip(result.findings[0].group, own, strict=True)]

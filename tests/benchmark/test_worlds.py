@@ -12,7 +12,7 @@ from fairfox.auxiliary.linear import LinearMember
 from fairfox.benchmark.judge import Trial, judge
 from fairfox.benchmark.scm import Drawn, draw_people
 from fairfox.benchmark.truth import TargetTraining, individual_fairness_score, train_target
-from fairfox.benchmark.worlds import AGE, DELTA, IDLE_MIGRANT, RACE_AND_MIGRANT, THREE_CLASSES, WORLDS
+from fairfox.benchmark.worlds import DELTA, IDLE_MIGRANT, RACE_AND_MIGRANT, THREE_CLASSES, WORLDS
 from fairfox.errors import OptionError
 from fairfox.fairtests.lic import LIC
 from fairfox.fairtests.registry import make_test
@@ -73,7 +73,7 @@ def test_all_that_the_protected_variable_acts_on_moves_and_nothing_else(name: st
     others = people.truth.counterfactual.reshape(300, -1, people.x.shape[1])
     for f in people.features:
         gone = (others[:, :, f.columns] != people.x[:, None, f.columns]).any()
-        assert bool(gone) is (f.name in population.descendants), f.name
+        assert bool(gone) is (f.name not in population.legitimate), f.name
 
 
 @pytest.mark.parametrize("name", ["lending", "categorical proxies", "heavy tails"])
@@ -106,15 +106,6 @@ def test_the_true_score_of_three_classes_is_the_worst_over_the_two_others():
     torch.testing.assert_close(
         individual_fairness_score(LinearMember(weights, torch.zeros(1)), people[10:20]), worst[10:20], atol=1e-4, rtol=0
     )
-
-
-def test_what_sex_does_for_pay_depends_on_ability():
-    population = WORLDS["interaction"].at(0.5).sample(200)
-    men, women = (population.as_if({"sex": sex}) for sex in ("Male", "Female"))
-    ratio = np.asarray(men["pay"]) / np.asarray(women["pay"])
-    more_hours = np.asarray(men["weekly_hours"]) - np.asarray(women["weekly_hours"])
-    expected = np.exp(0.01 * more_hours + 0.5 * (0.15 + 0.15 * population.values["ability"]))
-    np.testing.assert_allclose(ratio, expected, rtol=1e-9)
 
 
 def test_confounded_people_differ_by_more_than_another_origin_would_change():
@@ -178,13 +169,6 @@ def test_another_race_shifts_everyone_by_the_difference_of_the_head_starts():
     # salary: 0.6 of the head start, and half of what it does for experience
     shift = values_of(moved, "salary") - values_of(people.table, "salary")
     np.testing.assert_allclose(shift, 1.1 * (-1.0 - own), atol=1e-9)
-
-
-def test_a_standard_deviation_of_age_shifts_everyone_alike():
-    people = AGE.sample(500)
-    moved = people.as_if({"age": values_of(people.table, "age") + 12.0})
-    for name, shift in {"experience": 0.6, "salary": 0.66, "distance": 0.4, "aptitude": 0.0}.items():
-        np.testing.assert_allclose(values_of(moved, name) - values_of(people.table, name), shift, atol=1e-9)
 
 
 def test_migrating_says_much_about_race_and_does_nothing_in_one_of_the_worlds():

@@ -74,6 +74,7 @@ def audited(world: World, *, intersections: bool = False) -> Audited:
         columns=past.features,
         also=load_table(new.table),
         intersections=intersections,
+        contrasts="all",
     )
     fitting, people = (encoding.encode(load_table(p.table)) for p in (past, new))
     return Audited(encoding, fitting, people, new, train_target(fitting, training=TargetTraining(decay=0.0)))

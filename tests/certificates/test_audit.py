@@ -10,9 +10,9 @@ import pytest
 import torch
 from populations import people
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from support import audited
 from torch import Tensor, nn
 
-import fairfox
 from fairfox.certificates.certify import Certificates, certify
 from fairfox.certificates.path import MIXES
 from fairfox.errors import OptionError
@@ -33,7 +33,7 @@ def tent() -> nn.Module:
     return net
 
 
-# two re-fits take the people from 0 to 2 and 1, to 1/2 and 1/2, and the third nowhere
+# two refits take the people from 0 to 2 and 1, to 1/2 and 1/2, and the third nowhere
 ROWS = torch.tensor([[[2.0], [0.5], [0.0]], [[1.0], [0.5], [0.0]]])
 SCORES = torch.tensor([0.5, 0.5, 0.0])  # mean effects
 
@@ -63,7 +63,7 @@ def assert_equal(found: Tensor, expected: list[float]) -> None:
 def test_a_certificate_is_the_mean_over_the_refits_of_the_largest_change():
     proved = certified()
     assert_equal(proved.largest, [1.0, 0.5, torch.nan])  # the top is on both paths of the first
-    assert_equal(proved.inside, [0.5, 0.0, torch.nan])  # 1 more than the end of the first re-fit, 0 of the second
+    assert_equal(proved.inside, [0.5, 0.0, torch.nan])  # 1 more than the end of the first refit, 0 of the second
     assert proved.certified.tolist() == [True, True, False]
     assert proved.within.tolist() == [False, True, False]
     assert proved.worse_inside.tolist() == [False, False, False]
@@ -89,11 +89,10 @@ def test_a_score_that_rounding_has_made_larger_is_the_certificate():
 
 
 def test_a_certified_audit_has_the_same_scores_and_proves_no_less_than_they_say():
-    plain, proved = (fairfox.audit(TREES, PEOPLE, **QUICK, certify=c) for c in (False, True))
+    plain, proved = (audited(TREES, PEOPLE, **QUICK, certify=c) for c in (False, True))
     assert torch.equal(plain.scores, proved.scores)
     assert (plain.certificates, plain.share_certified, plain.uncertified_by_reason) == (None, None, {})
-    assert "certify" not in plain.settings
-    assert proved.settings["certify"] is True
+    assert (plain.settings["certify"], proved.settings["certify"]) == (False, True)
     assert proved.certificates is not None
     assert bool((proved.certificates.largest >= proved.scores).all())
     assert proved.share_certified == 1.0
@@ -101,7 +100,7 @@ def test_a_certified_audit_has_the_same_scores_and_proves_no_less_than_they_say(
 
 
 def test_brute_force_on_the_path_never_exceeds_the_certificate_and_attains_most():
-    result = fairfox.audit(TREES, PEOPLE, **(QUICK | {"refits": 1}), certify=True)
+    result = audited(TREES, PEOPLE, **(QUICK | {"refits": 1}), certify=True)
     here, there = PEOPLE[NUMBERS].to_numpy(float), result.counterfactual_table[NUMBERS].to_numpy(float)
     before = TREES.predict_proba(PEOPLE[NUMBERS])[:, 1]
     rows = [pd.DataFrame(here + t * (there - here), columns=NUMBERS) for t in np.linspace(0, 1, 201)]
@@ -111,13 +110,13 @@ def test_brute_force_on_the_path_never_exceeds_the_certificate_and_attains_most(
     assert (changes <= largest + 1e-12).all()
     assert (changes >= largest - 1e-12).mean() > 0.9  # some steps are narrower than the grid
     inside = largest - result.scores.numpy()
-    np.testing.assert_allclose(result.certificates.inside.numpy(), inside, atol=1e-12)  # of one re-fit
+    np.testing.assert_allclose(result.certificates.inside.numpy(), inside, atol=1e-12)  # of one refit
 
 
 def test_people_whose_category_changes_have_the_reason_instead():
     frame = PEOPLE.assign(job=(PEOPLE["job"] == "nurse").astype(int))
     model = RandomForestClassifier(10, random_state=0).fit(frame[[*NUMBERS, "job"]], GRANTED)
-    result = fairfox.audit(model, frame, **QUICK, categorical=["job"], certify=True)
+    result = audited(model, frame, **QUICK, categorical=["job"], certify=True)
     proved = result.certificates
     assert proved is not None
     missing = int((~proved.certified).sum())
@@ -128,7 +127,7 @@ def test_people_whose_category_changes_have_the_reason_instead():
 
 
 def test_of_several_contrasts_the_path_of_the_one_that_counts_is_certified():
-    result = fairfox.audit(TREES, PEOPLE, **(QUICK | {"protected": ["sex", "job", "age"]}), certify=True)
+    result = audited(TREES, PEOPLE, **(QUICK | {"protected": ["sex", "job", "age"]}), certify=True)
     assert result.certificates is not None
     assert bool((result.certificates.largest >= result.scores).all())
     assert len(set(result.worst.tolist())) > 1
@@ -137,7 +136,7 @@ def test_of_several_contrasts_the_path_of_the_one_that_counts_is_certified():
 def test_of_the_total_reading_delta_is_that_of_rank():
     net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1))
     options = QUICK | {"columns": NUMBERS, "kind": "encoded", "returns": "value"}
-    proved, rank = (fairfox.audit(net, PEOPLE, **options, test=t, certify=True) for t in ("faux+ng", "rank"))
+    proved, rank = (audited(net, PEOPLE, **options, test=t, certify=True) for t in ("faux+ng", "rank"))
     assert proved.certificates is not None
     assert rank.certificates is not None
     assert (proved.certificates.total, rank.certificates.total) == (True, False)
@@ -155,7 +154,5 @@ def test_of_the_total_reading_delta_is_that_of_rank():
 def test_what_cannot_be_certified_is_refused_before_anything_is_fitted(model: object, found: str):
     steps: list[str] = []
     with pytest.raises(OptionError, match=found):
-        fairfox.audit(
-            model, PEOPLE, **QUICK, columns=NUMBERS, certify=True, progress=lambda text, done: steps.append(text)
-        )
+        audited(model, PEOPLE, **QUICK, columns=NUMBERS, certify=True, progress=lambda text, done: steps.append(text))
     assert steps == ["reading the table"]

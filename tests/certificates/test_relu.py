@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from fairfox.auxiliary.mlp import MLP
 from fairfox.certificates.certify import largest_on_path
-from fairfox.certificates.relu import _bends, network_on_path, read_network
+from fairfox.certificates.relu import _bends, read_network
 from fairfox.errors import OptionError
 from fairfox.models.protocol import Output
 from fairfox.models.torch import TorchModel
@@ -129,18 +129,6 @@ def test_two_log_odds_are_one_and_a_column_of_values_is_its_own():
         brute = at_points(model, here, there, torch.cat([torch.linspace(0, 1, 10_000).double(), path.at]))
         torch.testing.assert_close(path.largest, brute, atol=1e-9, rtol=0)
     torch.testing.assert_close(largest_on_path(odds, here, there).largest, largest_on_path(soft, here, there).largest)
-
-
-def test_a_network_in_float32_is_certified_in_float64():
-    net = MLP(5, width=16, depth=2, seed=3).member(0)
-    model = TorchModel(net, output=Output("logit"))
-    here, there = paths(6, 5)
-    path = network_on_path(read_network(model), here, there)
-    assert path.largest.dtype == torch.float64
-    assert net[0].weight.dtype == torch.float32
-    torch.testing.assert_close(path.end, (model(there) - model(here))[:, 0], atol=1e-6, rtol=0)
-    double = TorchModel(net.double(), output=Output("logit"))
-    torch.testing.assert_close(largest_on_path(double, here, there).largest, path.largest, atol=0, rtol=0)
 
 
 @pytest.mark.parametrize(

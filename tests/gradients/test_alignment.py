@@ -79,12 +79,6 @@ def test_direction_of_several_heads_is_the_pseudo_inverse(heads):
     assert relative_error(inverse_direction(jac, heads=heads), pinv(jac)) < 1e-6
 
 
-@pytest.mark.parametrize(("outputs", "features"), [(2, 1), (3, 1), (5, 2), (5, 3), (5, 4), (10, 1), (10, 7), (10, 9)])
-def test_direction_with_fewer_features_than_outputs_is_the_pseudo_inverse(outputs, features):
-    jac = jacobians(one_head(outputs), features)
-    assert relative_error(inverse_direction(jac, heads=one_head(outputs)), pinv(jac)) < 1e-6
-
-
 @pytest.mark.parametrize(("outputs", "features"), [(3, 1), (5, 3), (10, 8)])
 def test_rank_lost_by_one_is_never_mistaken_for_full_rank(outputs, features):
     # One pivot of the factor is rounding noise here; in about one row of a hundred it is large enough to look real.
@@ -96,12 +90,6 @@ def test_nearly_equal_outputs_keep_their_digits():
     first, second = jacobians([Head(1), Head(1)], 6).split(1, dim=1)
     jac = torch.cat([first, first + 1e-5 * second], dim=1)  # J Jᵀ has a condition number around 1e10
     assert relative_error(inverse_direction(jac), pinv(jac)) < 1e-6
-
-
-def test_two_equal_outputs_share_the_move():
-    jac = torch.tensor([[[3.0, 4.0], [3.0, 4.0]]])
-    expected = torch.tensor([[[0.06, 0.06], [0.08, 0.08]]])  # half of (3, 4) / 25 each
-    torch.testing.assert_close(inverse_direction(jac), expected)
 
 
 @pytest.mark.parametrize("outputs", [1, 2, 5, 10])
@@ -170,13 +158,6 @@ def test_direction_in_a_metric_follows_its_formula(outputs, features):
     assert relative_error(found, pinv_in(metric, jac)) < 1e-6
 
 
-@pytest.mark.parametrize("heads", SEVERAL_HEADS.values(), ids=SEVERAL_HEADS)
-@pytest.mark.parametrize("features", [2, 24])
-def test_direction_of_several_heads_in_a_metric_follows_its_formula(heads, features):
-    jac, metric = jacobians(heads, features), spread(features)
-    assert relative_error(inverse_direction(jac, metric=metric, heads=heads), pinv_in(metric, jac)) < 1e-6
-
-
 @pytest.mark.parametrize("features", [4, 12])
 def test_a_metric_may_forbid_columns(features):
     jac, metric = jacobians([Head(5, centred=True)], features), spread(features)
@@ -192,14 +173,6 @@ def test_direction_of_two_features_by_hand():
     # S J = (12, 4), J S J = 36 + 16 = 52
     in_metric = inverse_direction(jac, metric=torch.diag(torch.tensor([4.0, 1.0])))
     torch.testing.assert_close(in_metric, torch.tensor([[[12 / 52], [4 / 52]]]))
-
-
-@pytest.mark.parametrize("outputs", [2, 5, 10])
-def test_a_step_along_the_direction_changes_its_output_and_keeps_the_sum(outputs):
-    jac = jacobians(one_head(outputs), 20)
-    centring = torch.eye(outputs, dtype=FLOAT64) - 1 / outputs  # all that centred logits can do
-    changed = jac @ inverse_direction(jac, heads=one_head(outputs))
-    torch.testing.assert_close(changed, centring.expand_as(changed))
 
 
 @given(features=st.integers(1, 8), outputs=st.integers(1, 6), seed=st.integers(0, 999))
@@ -244,13 +217,6 @@ def test_cosine_by_hand():
     torch.testing.assert_close(found, torch.tensor([[2 / 5**0.5, 0.0]]))
 
 
-def test_cosine_in_a_metric_by_hand():
-    # g S a = 4 - 1, g S g = a S a = 5
-    metric = torch.diag(torch.tensor([4.0, 1.0]))
-    found = cosine(torch.tensor([[1.0, 1.0]]), torch.tensor([[[1.0, -1.0]]]), metric=metric)
-    torch.testing.assert_close(found, torch.tensor([[0.6]]))
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, FLOAT64])
 @pytest.mark.parametrize("size", [1e-20, 1e-3, 1e20])
 @pytest.mark.parametrize("metric", [None, spread(6)], ids=["identity", "covariance"])
@@ -285,15 +251,6 @@ def test_share_of_two_people_by_hand():
     torch.testing.assert_close(whole, torch.tensor([5.0, 1.0]))
     assert alignment_share(grad, jac, metric) == pytest.approx(0.3)  # 1.8 / 6
     assert alignment_share(grad[:1], jac[:1], metric) == pytest.approx(0.36)  # the squared cosine, 0.6²
-
-
-def test_share_of_one_output_is_the_weighted_mean_of_squared_cosines():
-    generator = torch.Generator().manual_seed(4)
-    grad = torch.randn(30, 5, dtype=FLOAT64, generator=generator)
-    jac, metric = jacobians([Head(1)], 5, rows=30), spread(5)
-    weight = ((grad @ metric) * grad).sum(1)
-    expected = (cosine(grad, jac, metric=metric)[:, 0].square() * weight).sum() / weight.sum()
-    assert alignment_share(grad, jac, metric) == pytest.approx(float(expected))
 
 
 @pytest.mark.parametrize("outputs", [1, 2, 5])
@@ -347,9 +304,3 @@ def test_products_by_hand_give_what_the_vectors_do():
     assert float(found.sensitivity()) == pytest.approx(10 / 169)
     assert float(found.cosine()) == pytest.approx(10 / (13 * 5**0.5))
     assert float(found.length()) == pytest.approx(5**0.5)
-
-
-def test_products_near_the_limits_of_floats_are_doubtful():
-    grads = torch.tensor([[1.0], [0.0], [1e-12], [1e12], [torch.nan]])
-    assert products(grads, torch.ones(5, 1)).doubtful().tolist() == [False, True, True, True, True]
-    assert products(torch.ones(5, 1), grads).doubtful().tolist() == [False, True, True, True, True]

@@ -69,20 +69,6 @@ def test_nobody_has_an_empty_jacobian():
     assert autograd_jacobian(Differentiable(network(1)), X[:0]).shape == (0, 1, 4)
 
 
-def test_the_model_s_own_weights_get_no_gradient():
-    net = network(2)
-    autograd_jacobian(Differentiable(net), X)
-    assert all(p.grad is None for p in net.parameters())
-
-
-def test_gradients_are_taken_where_they_are_switched_off():
-    model = Differentiable(network(1))
-    with torch.no_grad():
-        found = autograd_jacobian(model, X)
-    torch.testing.assert_close(found, autograd_jacobian(model, X))
-    assert not found.requires_grad
-
-
 SEX, RACE = Protected("sex"), Protected("race", "categorical", ("a", "b", "c"))
 STARTING_LINEARLY = {
     "our auxiliary": lambda: AuxiliaryMember(network(4), torch.tensor([True, False, True, True]), [SEX, RACE]),

@@ -14,14 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from fairfox.auxiliary.mlp import MLP, Layer, backward, forward, layers_of, outputs_of, slope_by_inputs, take
-from fairfox.auxiliary.training import (
-    LearningTask,
-    label_task,
-    loss_slope,
-    one_thread,
-    protected_task,
-    usable_columns,
-)
+from fairfox.auxiliary.training import LearningTask, label_task, loss_slope, one_thread, protected_task, usable_columns
 from fairfox.data.dataset import Dataset
 from fairfox.gradients.relu import through_relu
 

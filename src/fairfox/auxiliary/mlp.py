@@ -10,6 +10,7 @@ from typing import NamedTuple, Self, cast
 import torch
 from torch import Tensor, nn
 
+from fairfox.errors import ShapeError
 from fairfox.gradients.relu import through_relu
 
 
@@ -77,6 +78,16 @@ def linear_layer(weight: Tensor, bias: Tensor) -> nn.Linear:
         layer.weight.copy_(weight)
         layer.bias.copy_(bias)
     return layer
+
+
+def project(x: Tensor, projection: Tensor) -> Tensor:
+    """Return x @ projection (N, P), or refuse a projection (D, P) of other columns."""
+    if projection.ndim != 2 or len(projection) != x.shape[1]:
+        raise ShapeError(
+            f"The projection has shape {tuple(projection.shape)} and x has {x.shape[1]} columns; "
+            "give one row per column of x"
+        )
+    return x @ projection.to(x)
 
 
 def behind(projection: Tensor, net: nn.Sequential) -> nn.Sequential:

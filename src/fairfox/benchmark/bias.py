@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from functools import cache
-from math import log
 from numbers import Real
 
 import torch
 from torch import Tensor
 
-from fairfox.errors import OptionError, ShapeError
-
-_MOST_CLASSES = 9  # classes of c and y together: with more, the search for the best vertex takes minutes
-_NOTHING = 1e-13  # what rounding leaves of a probability that is used up
-
-_Marginal = tuple[float, ...]
-_Cells = tuple[tuple[int, int, float], ...]  # (c, y, probability)
+from fairfox.errors import OptionError
 
 
 def joint_distribution(p_c: Tensor, p_y: Tensor, bias: float) -> Tensor:
-    """Return P(c, y) (K_c, K_y) with the given marginals: independent at bias 0, as dependent as can be at bias 1.
+    """Return P(c, y) (2, 2) with the given marginals: independent at bias 0, as dependent as can be at bias 1.
 
     In between it is a mixture of the two ends, so that the marginals are kept.
 
@@ -34,31 +26,11 @@ def joint_distribution(p_c: Tensor, p_y: Tensor, bias: float) -> Tensor:
 
 
 def most_dependent(p_c: Tensor, p_y: Tensor) -> Tensor:
-    """Return the joint distribution (K_c, K_y) with these marginals whose mutual information is largest.
+    """Return the joint distribution (2, 2) with these marginals whose mutual information is largest.
 
-    Mutual information is convex in the joint distribution: the largest lies at a vertex of the polytope of all joint
-    distributions with these marginals. For two classes each that is an end of the interval that P(1, 1) can lie in.
+    Mutual information is convex in the joint distribution, so that the largest lies at an end of the interval that
+    P(1, 1) can lie in: as many people as can be with c = y = 1 (these if equal), or as few.
     """
-    p_c, p_y = p_c.double(), p_y.double()
-    if len(p_c) == len(p_y) == 2:
-        return _best_end(p_c, p_y)
-    if len(p_c) + len(p_y) > _MOST_CLASSES:
-        raise OptionError(
-            f"c has {len(p_c)} classes and y {len(p_y)}; the most dependent joint distribution is searched for up to "
-            f"{_MOST_CLASSES} together: merge rare classes"
-        )
-    return _best_vertex(p_c, p_y)
-
-
-def mutual_information(joint: Tensor) -> Tensor:
-    """Return the mutual information of a joint distribution (K_c, K_y), in nats: 0 where it is independent."""
-    independent = torch.outer(joint.sum(1), joint.sum(0))
-    ratio = torch.where(joint > 0, joint / independent, 1.0)
-    return (joint * ratio.log()).sum()
-
-
-def _best_end(p_c: Tensor, p_y: Tensor) -> Tensor:
-    """Return the better of the two ends: as many people as can be with c = y = 1 (these if equal), or as few."""
     c, y = float(p_c[1]), float(p_y[1])
     most, fewest = min(c, y), max(0.0, c + y - 1.0)
     high, low = (
@@ -68,43 +40,15 @@ def _best_end(p_c: Tensor, p_y: Tensor) -> Tensor:
     return high if mutual_information(high) >= mutual_information(low) - 1e-12 else low
 
 
-def _best_vertex(p_c: Tensor, p_y: Tensor) -> Tensor:
-    """Return the best vertex of the polytope of joint distributions with these marginals.
-
-    The cells of a vertex that are above zero form no cycle, so that one of them always holds all that is left of its
-    row or column: every vertex is reached by filling one cell after the other as far as it goes. What the rest can add
-    depends only on what is left of the marginals, and is worked out once for each.
-    """
-
-    @cache
-    def best(left_c: _Marginal, left_y: _Marginal) -> tuple[float, _Cells]:
-        highest: tuple[float, _Cells] = (0.0, ())
-        for i, row in enumerate(left_c):
-            for j, column in enumerate(left_y):
-                p = min(row, column)
-                if p <= _NOTHING:
-                    continue
-                rest, cells = best(_without(left_c, i, p), _without(left_y, j, p))
-                value = p * log(p / float(p_c[i] * p_y[j])) + rest
-                if not highest[1] or value > highest[0] + 1e-12:
-                    highest = value, ((i, j, p), *cells)
-        return highest
-
-    joint = torch.zeros(len(p_c), len(p_y), dtype=torch.float64)
-    for i, j, p in best(tuple(p_c.tolist()), tuple(p_y.tolist()))[1]:
-        joint[i, j] = p
-    return joint
-
-
-def _without(marginal: _Marginal, index: int, p: float) -> _Marginal:
-    left = round(marginal[index] - p, 15)  # equal states must be equal numbers
-    return (*marginal[:index], left if left > _NOTHING else 0.0, *marginal[index + 1 :])
+def mutual_information(joint: Tensor) -> Tensor:
+    """Return the mutual information of a joint distribution (2, 2), in nats: 0 where it is independent."""
+    independent = torch.outer(joint.sum(1), joint.sum(0))
+    ratio = torch.where(joint > 0, joint / independent, 1.0)
+    return (joint * ratio.log()).sum()
 
 
 def _checked(p: Tensor, name: str) -> Tensor:
-    if p.ndim != 1 or len(p) < 2:
-        raise ShapeError(f"{name} has shape {tuple(p.shape)}; expected one probability for each of two or more classes")
     p = p.double()
-    if not bool((p > 0).all()) or abs(float(p.sum()) - 1.0) > 1e-6:
-        raise OptionError(f"{name} is {p.tolist()}; expected probabilities above 0 that sum to 1")
+    if p.shape != (2,) or not bool((p > 0).all()) or abs(float(p.sum()) - 1.0) > 1e-6:
+        raise OptionError(f"{name} is {p.tolist()}; expected two probabilities above 0 that sum to 1")
     return p / p.sum()

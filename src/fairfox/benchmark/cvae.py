@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from fairfox.auxiliary.mlp import MLP
 from fairfox.errors import ShapeError
@@ -16,40 +15,32 @@ from fairfox.errors import ShapeError
 class ConditionalVAE(nn.Module):
     """From a latent z and a label to F blocks of G probabilities: the decoder ends in one softmax per feature.
 
-    A label enters as a code of K - 1 numbers: all 0 for the first class, a 1 at its position for any other. Between two
-    codes lie the relaxed labels along which the features can be differentiated.
+    A label of two classes enters as one number, 0 or 1. Between both lie the relaxed labels along which the features
+    can be differentiated.
 
     Example:
-        >>> vae = ConditionalVAE(features=3, modes=2, classes=2, width=16, depth=1)
+        >>> vae = ConditionalVAE(features=3, modes=2, width=16, depth=1)
         >>> vae.decode(torch.zeros(5, 8), vae.code(torch.tensor([0, 1, 1, 0, 1]))).shape
         torch.Size([5, 6])
     """
 
     def __init__(
-        self,
-        *,
-        features: int,
-        modes: int,
-        classes: int,
-        width: int = 128,
-        depth: int = 2,
-        latent: int = 8,
-        seed: int = 0,
+        self, *, features: int, modes: int, width: int = 128, depth: int = 2, latent: int = 8, seed: int = 0
     ) -> None:
         super().__init__()
-        self.features, self.modes, self.classes, self.latent = features, modes, classes, latent
-        columns, code = features * modes, classes - 1
-        self.encoder = MLP(columns + code, 2 * latent, width=width, depth=depth, seed=2 * seed)
-        self.decoder = MLP(latent + code, columns, width=width, depth=depth, seed=2 * seed + 1)
+        self.features, self.modes, self.latent = features, modes, latent
+        columns = features * modes
+        self.encoder = MLP(columns + 1, 2 * latent, width=width, depth=depth, seed=2 * seed)
+        self.decoder = MLP(latent + 1, columns, width=width, depth=depth, seed=2 * seed + 1)
         _widen(self.encoder)
         _widen(self.decoder)
 
     def code(self, labels: Tensor) -> Tensor:
-        """Return what the networks see of class numbers (N,): (N, K - 1)."""
-        return F.one_hot(labels, self.classes)[:, 1:].to(self.decoder.weights[0])
+        """Return what the networks see of class numbers (N,): (N, 1)."""
+        return labels[:, None].to(self.decoder.weights[0])
 
     def decode(self, z: Tensor, code: Tensor) -> Tensor:
-        """Return mode probabilities (N, F * G) for latents (N, L) and codes of labels (N, K - 1)."""
+        """Return mode probabilities (N, F * G) for latents (N, L) and codes of labels (N, 1)."""
         return self._logits(z, code).softmax(2).flatten(1)
 
     def encode(self, x: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
@@ -95,22 +86,25 @@ def train_vae(vae: ConditionalVAE, x: Tensor, labels: Tensor, training: Training
             f"x has shape {tuple(x.shape)} for {len(labels)} labels; expected {vae.features * vae.modes} columns and "
             "one label per row"
         )
-    rows = _Rows.split(vae, x, vae.code(labels), seed=seed)
+    generator = torch.Generator().manual_seed(seed)
+    code, order = vae.code(labels), torch.randperm(len(x), generator=generator)
+    held_out, fitting = order[: max(1, len(x) // 5)], order[max(1, len(x) // 5) :]
+    held_out = held_out.repeat(max(1, 1000 // len(held_out)))  # few rows: several draws each, or luck decides
+    held_out_noise = torch.randn(len(held_out), vae.latent, generator=generator).to(x)  # the same in every epoch
     parameters = list(vae.parameters())
     optimizer = torch.optim.Adam(parameters, lr=training.rate, fused=True)
-    batch = max(training.batch_size, len(rows.x) // 60)
+    batch = max(training.batch_size, len(fitting) // 60)
     best_loss, best_epoch, best = math.inf, 0, [p.detach().clone() for p in parameters]
-    for epoch in range(1, max(1, training.max_steps * batch // len(rows.x)) + 1):
-        order = torch.randperm(len(rows.x), generator=rows.generator)
-        for chosen in order.split(batch):
-            noise = torch.randn(len(chosen), vae.latent, generator=rows.generator).to(x)
-            loss = vae.loss(rows.x[chosen], rows.code[chosen], noise, kl_weight=training.kl_weight).mean()
+    for epoch in range(1, max(1, training.max_steps * batch // len(fitting)) + 1):
+        shuffled = fitting[torch.randperm(len(fitting), generator=generator)]
+        for rows in shuffled.split(batch):
+            noise = torch.randn(len(rows), vae.latent, generator=generator).to(x)
             optimizer.zero_grad()
-            loss.backward()
+            vae.loss(x[rows], code[rows], noise, kl_weight=training.kl_weight).mean().backward()
             optimizer.step()
         with torch.no_grad():
-            held_out = vae.loss(rows.valid_x, rows.valid_code, rows.valid_noise, kl_weight=training.kl_weight)
-        current = float(held_out.mean())
+            losses = vae.loss(x[held_out], code[held_out], held_out_noise, kl_weight=training.kl_weight)
+        current = float(losses.mean())
         if current < best_loss:
             best_loss, best_epoch, best = current, epoch, [p.detach().clone() for p in parameters]
         if epoch - best_epoch >= training.patience:
@@ -120,28 +114,6 @@ def train_vae(vae: ConditionalVAE, x: Tensor, labels: Tensor, training: Training
             now.copy_(kept)
     vae.requires_grad_(False)
     return best_loss
-
-
-@dataclass(frozen=True)
-class _Rows:
-    """Rows to train on, and held-out rows with noise that stays the same from epoch to epoch."""
-
-    x: Tensor
-    code: Tensor
-    valid_x: Tensor
-    valid_code: Tensor
-    valid_noise: Tensor
-    generator: torch.Generator = field(repr=False)
-
-    @classmethod
-    def split(cls, vae: ConditionalVAE, x: Tensor, code: Tensor, *, seed: int) -> _Rows:
-        generator = torch.Generator().manual_seed(seed)
-        order = torch.randperm(len(x), generator=generator)
-        valid, fitting = order[: max(1, len(x) // 5)], order[max(1, len(x) // 5) :]
-        draws = max(1, 1000 // len(valid))  # few rows: several draws each, or luck decides when to stop
-        valid = valid.repeat(draws)
-        noise = torch.randn(len(valid), vae.latent, generator=generator).to(x)
-        return cls(x[fitting], code[fitting], x[valid], code[valid], noise, generator)
 
 
 def relative_spread(generated: Tensor, labels: Tensor, real: Tensor, real_labels: Tensor) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from dataclasses import dataclass, field, replace
 from numbers import Integral
@@ -16,13 +15,12 @@ from fairfox.benchmark import fusion as fusions
 from fairfox.benchmark.bias import joint_distribution
 from fairfox.benchmark.fusion import Fusion, fuse
 from fairfox.benchmark.modes import whole_number
-from fairfox.benchmark.source import SourceModel, SourceSettings, tune, with_prefix
+from fairfox.benchmark.source import SourceModel, SourceSettings
 from fairfox.data.dataset import Dataset, Feature, Protected, Truth
 from fairfox.data.files import written_whole
 from fairfox.errors import FileError, NotFittedError, OptionError, installed_versions
 
-_FORMAT = 1  # of saved folders
-_TENSORS, _ABOUT = "generator.safetensors", "generator.json"
+_FORMAT = 2  # of saved files
 
 
 @dataclass(kw_only=True)
@@ -67,10 +65,7 @@ class SyntheticBias:
         `fairfox.benchmark.source.source_of` makes a source of any table.
         """
         c, y = self.settings
-        self._sources = (
-            SourceModel.fit(source_c, c, seed=self.seed),
-            SourceModel.fit(source_y, y, seed=self.seed),
-        )
+        self._sources = (SourceModel.fit(source_c, c, seed=self.seed), SourceModel.fit(source_y, y, seed=self.seed))
         return self
 
     @property
@@ -79,11 +74,6 @@ class SyntheticBias:
         if self._sources is None:
             raise NotFittedError("This SyntheticBias has not been fitted; call fit(source_c, source_y) first")
         return self._sources
-
-    @staticmethod
-    def tune(source: Dataset, *, trials: int = 8, fits: int = 3, seed: int = 0) -> SourceSettings:
-        """Return the modes, width and depth for a new table, chosen as the paper does (`source.tune`)."""
-        return tune(source, trials=trials, fits=fits, seed=seed)
 
     def keep_c(self, fusion: Fusion) -> Tensor:
         """Return the matrix (D, D_c) with which x @ matrix is the block that depends on c."""
@@ -105,24 +95,22 @@ class SyntheticBias:
     ) -> Dataset:
         """Return n people with c (N, 1), y, and their truth.
 
-        The same seed draws the same latents whatever the bias and the fusion. With more than two classes of c the
-        counterfactual is the next class, and after the last the first: the true score is then about that one other
-        class, not the worst of all, and `fairfox.benchmark.judge.make_trial` refuses such people.
+        The same seed draws the same latents whatever the bias and the fusion.
 
         Args:
             n: how many people.
             bias: from 0, c and y independent, to 1, as dependent as their frequencies allow.
             fusion: "concat" puts the two blocks side by side, "outer" multiplies them out.
             seed: same seed, same people.
-            derivative: whether to work out the true dx/dc too, (N, D, 1), or one column per class.
+            derivative: whether to work out the true dx/dc too, (N, D, 1).
         """
         n, seed = whole_number("n", n), whole_number("seed", seed, least=0)
         source_c, source_y = self.sources
         z_c, z_y, c, y = _draw(n, self.joint(bias), (source_c.settings.latent, source_y.settings.latent), seed)
+        vae = source_c.vae
         with torch.no_grad():
             x_y = source_y.vae.decode(z_y, source_y.vae.code(y))
-            x = fuse(self._block_c(z_c, c), x_y, fusion)
-            other = fuse(self._block_c(z_c, (c + 1) % len(source_c.levels)), x_y, fusion)
+            x, other = (fuse(vae.decode(z_c, vae.code(label)), x_y, fusion) for label in (c, 1 - c))
             dx_dc = self._derivative(z_c, c, x_y, fusion) if derivative else None
         names = fusions.fused_names(
             [f"c: {name}" for name in source_c.columns], [f"y: {name}" for name in source_y.columns], fusion
@@ -131,75 +119,48 @@ class SyntheticBias:
         return Dataset(
             x=x,
             c=c[:, None].to(x),
-            protected=(Protected("c", "binary" if len(levels) == 2 else "categorical", levels),),
+            protected=(Protected("c", "binary", levels),),
             features=tuple(Feature(name, "continuous", j, j + 1) for j, name in enumerate(names)),
             y=y.to(x),
             truth=Truth(other, dx_dc),
         )
 
-    def _block_c(self, z: Tensor, c: Tensor) -> Tensor:
-        vae = self.sources[0].vae
-        return vae.decode(z, vae.code(c))
-
     def _derivative(self, z: Tensor, c: Tensor, x_y: Tensor, fusion: Fusion) -> Tensor:
-        """Return the true dx/dc (N, D, 1) along the relaxed c, from class 0 to class 1.
-
-        With K classes (N, D, K): column k points from the person's own class to class k, and is 0 for their own.
-        """
+        """Return the true dx/dc (N, D, 1) along the relaxed c, from class 0 to class 1."""
         vae = self.sources[0].vae
-        own, codes = vae.code(c), vae.code(torch.arange(vae.classes))  # (N, K - 1), (K, K - 1)
+        own = vae.code(c)
 
         def features(code: Tensor) -> Tensor:
             return fuse(vae.decode(z, code), x_y, fusion)
 
-        directions = [codes[1:].expand_as(own)] if vae.classes == 2 else [code - own for code in codes]
-        with (
-            warnings.catch_warnings()
-        ):  # torch compiles its rules of differentiation with what it calls deprecated itself
+        with warnings.catch_warnings():  # torch compiles its rules of differentiation with what it calls deprecated
             warnings.filterwarnings("ignore", category=DeprecationWarning, module="torch")
             # forward mode: one pass for all D features
-            return torch.stack(
-                [torch.func.jvp(features, (own,), (towards.contiguous(),))[1] for towards in directions], dim=2
-            )
+            slope: Tensor = torch.func.jvp(features, (own,), (torch.ones_like(own),))[1]
+        return slope[:, :, None]
 
-    def save(self, folder: str | Path) -> None:
-        """Write the fitted generator into a folder: tensors as safetensors, everything else as JSON."""
-        from safetensors.torch import save_file
-
-        if taken := next((path for path in (Path(folder), *Path(folder).parents) if path.is_file()), None):
-            raise FileError(f"'{taken}' is a file; give a folder to save the generator in")
-        tensors = {f"{side}.{k}": v for side, s in self._by_side() for k, v in s.tensors().items()}
-        about = {
-            "format": _FORMAT,
-            "versions": installed_versions("fairfox", "torch", "scikit-learn"),
-            "seed": self.seed,
-            "sources": {side: s.description() for side, s in self._by_side()},
-        }
-        with written_whole(Path(folder) / _TENSORS) as temporary:
-            save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, temporary)
-        with written_whole(Path(folder) / _ABOUT) as temporary:
-            temporary.write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+    def save(self, path: str | Path) -> None:
+        """Write the fitted generator into a file of tensors and plain values; `load` reads it and runs no code."""
+        c, y = (source.state() for source in self.sources)
+        state = {"format": _FORMAT, "versions": installed_versions("fairfox", "torch", "scikit-learn")}
+        with written_whole(Path(path)) as temporary:
+            torch.save({**state, "seed": self.seed, "c": c, "y": y}, temporary)
 
     @classmethod
-    def load(cls, folder: str | Path) -> Self:
-        """Return the generator that was saved in a folder."""
-        about, tensors = _read(Path(folder))
+    def load(cls, path: str | Path) -> Self:
+        """Return the generator that was saved in a file."""
+        if not Path(path).is_file():
+            raise FileError(f"There is no file '{path}'; give one that SyntheticBias.save wrote")
         try:
-            c, y = (
-                SourceModel.restored(about["sources"][side], with_prefix(tensors, f"{side}.")) for side in ("c", "y")
-            )
-            restored = cls.of(c, y)
-            restored.seed = whole_number("seed", about["seed"], least=0)
-        except (LookupError, ArithmeticError, TypeError, ValueError, AttributeError, RuntimeError) as error:
-            first_line = (str(error) or type(error).__name__).splitlines()[0]
-            raise FileError(
-                f"'{_ABOUT}' and '{_TENSORS}' in {folder} do not describe one generator ({first_line}); save it again"
-            ) from error
-        return restored
-
-    def _by_side(self) -> tuple[tuple[str, SourceModel], tuple[str, SourceModel]]:
-        c, y = self.sources
-        return ("c", c), ("y", y)
+            state = torch.load(path, weights_only=True)
+            found = state["format"]
+            if found == _FORMAT:
+                restored = cls.of(SourceModel.restored(state["c"]), SourceModel.restored(state["y"]))
+                restored.seed = state["seed"]
+                return restored
+        except Exception as error:  # whatever a damaged file makes of it
+            raise FileError(f"'{path}' holds no generator ({type(error).__name__}); save it again") from error
+        raise FileError(f"'{path}' has format {found}; this version of fairfox reads {_FORMAT}")
 
 
 def _draw(n: int, joint: Tensor, latents: tuple[int, int], seed: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -217,20 +178,3 @@ def _pair(name: str, given: object, kind: type, example: str) -> tuple[Any, Any]
     if not isinstance(given, tuple | list) or len(given) != 2 or not all(isinstance(item, kind) for item in given):
         raise OptionError(f"{name} is {given!r}; expected two, for c's table and for y's: {name}={example}")
     return given[0], given[1]
-
-
-def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    if missing := [name for name in (_ABOUT, _TENSORS) if not (folder / name).is_file()]:
-        raise FileError(f"There is no '{missing[0]}' in {folder}; give a folder that SyntheticBias.save wrote")
-    try:
-        about = json.loads((folder / _ABOUT).read_text(encoding="utf-8"))
-        tensors = load_file(folder / _TENSORS)
-    except (ValueError, RecursionError, SafetensorError) as error:
-        raise FileError(f"The generator in {folder} is damaged ({error}); save it again") from error
-    if not isinstance(about, dict) or about.get("format") != _FORMAT:
-        version = about.get("format") if isinstance(about, dict) else None
-        raise FileError(f"'{_ABOUT}' in {folder} has format {version}; this version of fairfox reads {_FORMAT}")
-    return about, tensors

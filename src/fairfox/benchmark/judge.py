@@ -7,13 +7,14 @@ rank, so the order of the rows never matters. `judge` puts any fairness test bef
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from fairfox.benchmark.fusion import Fusion
+from fairfox.benchmark.generator import SyntheticBias
 from fairfox.benchmark.modes import whole_number
 from fairfox.benchmark.truth import (
     TargetTraining,
@@ -24,34 +25,11 @@ from fairfox.benchmark.truth import (
 )
 from fairfox.data.dataset import Dataset
 from fairfox.errors import DataError, OptionError, ShapeError
+from fairfox.fairtests.protocol import FairnessTest
 from fairfox.models.protocol import Model
 
 Values = NDArray[np.float64]
 Given = Tensor | ArrayLike
-
-
-class Judgeable(Protocol):
-    """Anything with `fit` and `score`: what `fit` returns does not matter, scores may be tensors, arrays or lists."""
-
-    def fit(self, data: Dataset, /) -> object:
-        """Learn from the fitting rows (x and c)."""
-        ...
-
-    def score(self, model: Model, data: Dataset, /) -> Given:
-        """Return (N,): higher is less fair; NaN for people about whom the test cannot say anything."""
-        ...
-
-
-class Generator(Protocol):
-    """Where people with a known truth come from (`fairfox.benchmark.generator.SyntheticBias`)."""
-
-    def sample(self, n: int, *, bias: float, fusion: Fusion, seed: int, derivative: bool) -> Dataset:
-        """Return n people with labels, a protected variable and their truth, with or without the true dx/dc."""
-        ...
-
-    def keep_y(self, fusion: Fusion) -> Tensor:
-        """Return the projection (D, P) that leaves nothing of the protected variable."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -96,17 +74,16 @@ class PrecisionRecall(NamedTuple):
     thresholds: Values
 
 
-def precision_recall(truth: Given, scores: Given, *, abstained: Given | None = None) -> PrecisionRecall:
+def precision_recall(truth: Given, scores: Given) -> PrecisionRecall:
     """Return precision and recall at every score that occurs.
 
     Args:
         truth: 1 or True for the people who are treated unfairly, 0 or False for the others.
-        scores: higher means less fair.
-        abstained: True for people without a score: they come last, at the threshold -inf, whatever their score says.
+        scores: higher means less fair; -inf for people without a score, who come last.
     """
     from sklearn.metrics import precision_recall_curve
 
-    positive, thresholds, ranks = _order(truth, scores, abstained)
+    positive, thresholds, ranks = _order(truth, scores)
     if not positive.any():
         return PrecisionRecall(
             np.append(np.zeros(len(thresholds)), 1.0), np.append(np.full(len(thresholds), np.nan), 0.0), thresholds
@@ -115,14 +92,14 @@ def precision_recall(truth: Given, scores: Given, *, abstained: Given | None = N
     return PrecisionRecall(precision, recall, thresholds)
 
 
-def average_precision(truth: Given, scores: Given, *, abstained: Given | None = None) -> float:
+def average_precision(truth: Given, scores: Given) -> float:
     """Return the mean precision over the recall gained at each threshold; NaN when the truth holds no positive.
 
     The arguments are those of `precision_recall`; a perfect order gives 1, a random one the share of positives.
     """
     from sklearn.metrics import average_precision_score
 
-    positive, _, ranks = _order(truth, scores, abstained)
+    positive, _, ranks = _order(truth, scores)
     return float(average_precision_score(positive, ranks)) if positive.any() else float("nan")
 
 
@@ -151,7 +128,7 @@ def ndcg(relevance: Given, scores: Given) -> float:
 
 
 def make_trial(
-    generator: Generator,
+    generator: SyntheticBias,
     *,
     bias: float,
     fusion: Fusion,
@@ -164,8 +141,7 @@ def make_trial(
     """Return a trial over generated people: an unfair target, a perfectly fair one, and the threshold of bias 0.
 
     Targets are trained and tests fitted as in Table 1: tests learn from all the people that targets are trained or
-    stopped on. The protected variable must have two classes: with more, the truth knows one counterfactual of each
-    person, while tests give the worst over all other classes.
+    stopped on.
 
     Args:
         generator: what people are drawn from.
@@ -177,12 +153,11 @@ def make_trial(
         seed: same seed, same machine, same trial.
         training: how targets are trained; by default as in Table 1.
     """
-    train, valid, tested = _checked_rows(rows)
+    train, valid, tested = (whole_number(f"rows[{index}]", count) for index, count in enumerate(rows))
 
     def draw(bias: float, *, derivative: bool) -> tuple[Dataset, Dataset]:
         """Return people to learn from, and people to test on, these with the true dx/dc where it is asked for."""
         fitting = generator.sample(train + valid, bias=bias, fusion=fusion, seed=2 * seed, derivative=False)
-        _check_two_classes(fitting)
         return fitting, generator.sample(tested, bias=bias, fusion=fusion, seed=2 * seed + 1, derivative=derivative)
 
     def target(fitting: Dataset, projection: Tensor | None = None) -> Model:
@@ -199,23 +174,7 @@ def make_trial(
     )
 
 
-def _checked_rows(rows: tuple[int, int, int]) -> tuple[int, int, int]:
-    if not isinstance(rows, tuple | list) or len(rows) != 3:
-        raise OptionError(f"rows is {rows!r}; give three numbers of people: to learn from, to stop on, to test on")
-    train, valid, tested = (whole_number(f"rows[{index}]", count) for index, count in enumerate(rows))
-    return train, valid, tested
-
-
-def _check_two_classes(people: Dataset) -> None:
-    if [p.kind for p in people.protected] != ["binary"]:
-        classes = " and ".join(f"'{p.name}' ({len(p.levels)} classes)" for p in people.protected) or "nothing"
-        raise DataError(
-            f"Protected is {classes}; a trial needs one variable of two classes, as only then |f(x) - f(x')| is what "
-            "tests measure: merge the classes of the table that gives c"
-        )
-
-
-def judge(test: Judgeable, trial: Trial, *, fitted: bool = False) -> Judged:
+def judge(test: FairnessTest, trial: Trial, *, fitted: bool = False) -> Judged:
     """Return how well a fairness test finds the people who are truly treated unfairly.
 
     Pooled protocol: the same people are scored for the unfair and for the fair target, and average precision is taken
@@ -258,7 +217,7 @@ def _check_judgeable(test: object, methods: tuple[str, ...]) -> None:
             )
 
 
-def _scores(test: Judgeable, model: Model, people: Dataset) -> Values:
+def _scores(test: FairnessTest, model: Model, people: Dataset) -> Values:
     """Return a test's scores (N,), -inf for people without one."""
     measure = getattr(test, "measure", None)
     measured = None if measure is None else measure(model, people)
@@ -271,36 +230,20 @@ def _scores(test: Judgeable, model: Model, people: Dataset) -> Values:
     return np.where(gone, -np.inf, values)
 
 
-def _order(truth: Given, scores: Given, abstained: Given | None) -> tuple[Values, Values, NDArray[np.int64]]:
+def _order(truth: Given, scores: Given) -> tuple[Values, Values, NDArray[np.int64]]:
     """Return the truth, every score that occurs in rising order, and the position among them of each person's."""
-    positive = _binary(truth)
-    if abstained is None:
-        values = _numbers(scores, "scores")
-    else:
-        mask, values = _binary(abstained, "abstained") == 1.0, _array(scores, "scores")
-        _same_length(scores=values, abstained=mask)
-        values = _complete(np.where(mask, -np.inf, values), "scores")
+    positive, values = _numbers(truth, "truth"), _numbers(scores, "scores")
+    if not np.isin(positive, (0.0, 1.0)).all():
+        raise DataError("truth holds values other than 0 and 1; give one 0 or 1 (or False or True) per individual")
     _same_length(truth=positive, scores=values)
-    thresholds, ranks = np.unique(values, return_inverse=True)  # -inf, who abstained, is a rank like any other
+    thresholds, ranks = np.unique(values, return_inverse=True)
     return positive, thresholds, ranks
 
 
-def _binary(values: Given, name: str = "truth") -> Values:
-    numbers = _numbers(values, name)
-    if not np.isin(numbers, (0.0, 1.0)).all():
-        raise DataError(f"{name} holds values other than 0 and 1; give one 0 or 1 (or False or True) per individual")
-    return numbers
-
-
 def _numbers(values: Given, name: str) -> Values:
-    return _complete(_array(values, name), name)
-
-
-def _complete(numbers: Values, name: str) -> Values:
+    numbers = _array(values, name)
     if unknown := int(np.isnan(numbers).sum()):
-        raise DataError(
-            f"{name} holds {unknown} missing values (NaN); leave those individuals out or mark them abstained"
-        )
+        raise DataError(f"{name} holds {unknown} missing values (NaN); leave those individuals out")
     return numbers
 
 

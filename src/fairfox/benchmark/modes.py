@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from numbers import Integral, Real
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fairfox.errors import DataError, OptionError, ShapeError
+from fairfox.options import Number
 
 
 @dataclass(frozen=True)
@@ -83,14 +82,16 @@ def _mixture(values: np.ndarray, modes: int, seed: int) -> tuple[np.ndarray, np.
 
 def whole_number(name: str, value: object, *, least: int = 1) -> int:
     """Return an option that must be a whole number, or raise an OptionError that names it."""
-    if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < least:
-        raise OptionError(f"{name} is {value!r}; expected a whole number of at least {least}")
-    return int(value)
+    return int(_checked(Number(least, whole=True), name, value))
 
 
 def finite_number(name: str, value: object, *, above_zero: bool) -> float:
     """Return an option that must be a finite number from 0 upwards (or above 0), or raise an OptionError."""
-    number = float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
-    if not (math.isfinite(number) and (number > 0 if above_zero else number >= 0)):
-        raise OptionError(f"{name} is {value!r}; expected a number {'above 0' if above_zero else 'from 0 upwards'}")
+    return float(_checked(Number(0, low_open=above_zero), name, value))
+
+
+def _checked(kind: Number, name: str, value: object) -> float:
+    if value is None:
+        raise OptionError(f"{name} is None; expected {kind.words}")
+    number: float = kind.check(name, value)
     return number

@@ -172,14 +172,8 @@ class Population:
         return tuple(v.name for v in self.world.variables if not v.latent and v.name not in apart)
 
     @property
-    def descendants(self) -> tuple[str, ...]:
-        """The features that a protected variable acts on, directly or through others."""
-        moved = self.world.moved()
-        return tuple(name for name in self.features if name in moved)
-
-    @property
     def legitimate(self) -> tuple[str, ...]:
-        """All other features: the same whatever the protected values."""
+        """The features that no protected variable acts on: the same whatever the protected values."""
         moved = self.world.moved()
         return tuple(name for name in self.features if name not in moved)
 
@@ -207,6 +201,7 @@ class World:
     variables: tuple[Variable, ...]
     label: str
     protected: tuple[str, ...] = ("sex",)
+    carriers: tuple[str, ...] = ()  # all paths from the protected variables lead through these; (): themselves
 
     def __post_init__(self) -> None:
         declared: set[str] = set()
@@ -225,6 +220,25 @@ class World:
         """Return n people, each with noise of their own."""
         generator = np.random.default_rng(seed)
         return Population(self, {v.name: v.noise(generator, n) for v in self.variables})
+
+    def at(self, bias: float) -> World:
+        """Return the world in which the carriers reach what depends on them times the bias.
+
+        Example:
+            >>> from fairfox.benchmark.worlds import ADDITIVE
+            >>> half = ADDITIVE.at(0.5).sample(3)
+            >>> moved = half.counterfactual["experience"].to_numpy() - half.table["experience"].to_numpy()
+            >>> np.abs(moved).round(6)  # half of 1.0
+            array([0.5, 0.5, 0.5])
+        """
+        if not 0.0 <= bias <= 1.0:
+            raise OptionError(f"The bias is {bias}; expected a number from 0 (none) to 1 (all of it)")
+        carriers = self.carriers or self.protected
+        variables = (
+            replace(v, mechanism=_weakened(v.mechanism, carriers, bias)) if set(carriers) & set(v.parents) else v
+            for v in self.variables
+        )
+        return replace(self, variables=tuple(variables))
 
     def evaluate(self, noise: Mapping[str, Values], held: Mapping[str, Values] | None = None) -> dict[str, Values]:
         """Return every variable, latent ones too, of people with the given noise.
@@ -269,33 +283,6 @@ SEX = Variable("sex", lambda noise: (noise < 0.5).astype(np.float64), uniform, (
 ABILITY = Variable("ability", lambda noise: noise, latent=True)  # the same in all groups
 
 
-@dataclass(frozen=True)
-class Graded:
-    """A world whose bias is chosen.
-
-    Example:
-        >>> from fairfox.benchmark.worlds import ADDITIVE
-        >>> half = Graded(ADDITIVE).at(0.5).sample(3)
-        >>> moved = half.counterfactual["experience"].to_numpy() - half.table["experience"].to_numpy()
-        >>> np.abs(moved).round(6)  # half of 1.0
-        array([0.5, 0.5, 0.5])
-    """
-
-    world: World
-    carriers: tuple[str, ...] = ()  # all paths from the protected variables lead through these; (): themselves
-
-    def at(self, bias: float) -> World:
-        """Return the world in which the carriers reach what depends on them times the bias."""
-        if not 0.0 <= bias <= 1.0:
-            raise OptionError(f"The bias is {bias}; expected a number from 0 (none) to 1 (all of it)")
-        carriers = self.carriers or self.world.protected
-        variables = (
-            replace(v, mechanism=_weakened(v.mechanism, carriers, bias)) if set(carriers) & set(v.parents) else v
-            for v in self.world.variables
-        )
-        return replace(self.world, variables=tuple(variables))
-
-
 def _weakened(mechanism: Mechanism, carriers: tuple[str, ...], bias: float) -> Mechanism:
     @wraps(mechanism)  # its signature names the parents
     def weaker(**values: Values) -> Values:
@@ -325,6 +312,7 @@ def draw_people(world: World, fitting: int, people: int, *, seed: int = 0) -> Dr
         protected=past.protected,
         label=past.label,
         columns=past.features,
+        contrasts="all",
         also=load_table(new.table),
     )
     learned, judged = (encoding.encode(load_table(sample.table)) for sample in (past, new))

@@ -6,8 +6,6 @@ import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import pairwise
-from numbers import Real
 from statistics import fmean
 from types import MappingProxyType
 from typing import Any
@@ -26,7 +24,7 @@ from fairfox.errors import DataError, OptionError
 _log = logging.getLogger("fairfox")
 
 _COLLAPSED = 0.25  # of the real spread: below it the latent hardly matters, and people hardly differ
-_LIVELY = 0.5  # of the real spread: what settings must give to be chosen
+_VARIED = 0.5  # of the real spread: what settings must give to be chosen
 _FEWEST = 2  # rows a class must have
 
 
@@ -120,7 +118,7 @@ class SourceModel:
     settings: SourceSettings
     names: tuple[str, ...]  # of the original features
     levels: tuple[float, ...]  # the label's values; a class is its position among them
-    shares: Tensor  # (K,) of the classes
+    shares: Tensor  # (2,) of the classes
     rows: int  # it was fitted on
     encoding: ModeEncoding
     vae: ConditionalVAE
@@ -145,7 +143,7 @@ class SourceModel:
         levels, labels = _classes(source)
         encoding = ModeEncoding.fit(source.x, modes=settings.modes, seed=seed)
         real = encoding.encode(source.x).float().cpu()
-        vae = _network(encoding, len(levels), settings, seed)
+        vae = _network(encoding, settings, seed)
         train_vae(vae, real, labels, replace(training, kl_weight=settings.kl_weight), seed=seed)
         shares = torch.bincount(labels).double() / len(labels)
         names = tuple(f.name for f in source.features)
@@ -171,54 +169,39 @@ class SourceModel:
         with torch.no_grad():
             return self.vae.decode(z, self.vae.code(labels)), labels
 
-    def tensors(self) -> dict[str, Tensor]:
-        """Return all that was fitted, by name."""
-        arrays = {"shares": self.shares} | {f"encoding.{k}": v for k, v in vars(self.encoding).items()}
-        return arrays | {f"vae.{k}": v for k, v in self.vae.state_dict().items()}
-
-    def description(self) -> dict[str, object]:
-        """Return what else there is to know about it, as JSON has it."""
-        about = {"names": list(self.names), "levels": list(self.levels), "rows": self.rows, "spread": self.spread}
-        return {"settings": asdict(self.settings), **about}
+    def state(self) -> dict[str, Any]:
+        """Return all that was fitted, as tensors and plain values by name."""
+        own = {name: getattr(self, name) for name in ("names", "levels", "shares", "rows", "spread")}
+        return own | {
+            "settings": asdict(self.settings),
+            "encoding": dict(vars(self.encoding)),
+            "vae": self.vae.state_dict(),
+        }
 
     @classmethod
-    def restored(cls, description: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> SourceModel:
-        """Return the generator that `description` and `tensors` came from."""
-        _check_stored(description, tensors)
-        settings = SourceSettings(**description["settings"])
-        encoding = ModeEncoding(**with_prefix(tensors, "encoding."))
-        vae = _network(encoding, len(description["levels"]), settings, seed=0)
-        vae.load_state_dict(with_prefix(tensors, "vae."))
+    def restored(cls, state: Mapping[str, Any]) -> SourceModel:
+        """Return the generator that `state` came from."""
+        settings, encoding = SourceSettings(**state["settings"]), ModeEncoding(**state["encoding"])
+        vae = _network(encoding, settings, seed=0)
+        vae.load_state_dict(state["vae"])
         vae.requires_grad_(False)
-        return cls(
-            settings,
-            names=tuple(description["names"]),
-            levels=tuple(description["levels"]),
-            shares=tensors["shares"],
-            rows=description["rows"],
-            encoding=encoding,
-            vae=vae,
-            spread=float(description["spread"]),
-        )
+        return cls(**{**state, "settings": settings, "encoding": encoding, "vae": vae})
 
 
-def generator_score(model: SourceModel, *, pairs: int = 10_000, repeats: int = 1, seed: int = 0) -> float:
+def generator_score(model: SourceModel, *, pairs: int = 10_000, seed: int = 0) -> float:
     """Return how well the label can be predicted from generated rows, the paper's "model score": 0.5 is chance.
 
     A random forest learns the label from generated pairs (x, label); its balanced accuracy is measured on 5 000 other
-    generated pairs, and averaged over `repeats` draws. Real rows are not used: what is measured is how hard the task is
-    that the generator sets. The paper says neither which classifier it used nor how many pairs.
+    generated pairs. Real rows are not used: what is measured is how hard the task is that the generator sets. The paper
+    says neither which classifier it used nor how many pairs.
     """
     from sklearn.ensemble import RandomForestClassifier
     from sklearn.metrics import balanced_accuracy_score
 
-    scores = []
-    for draw in range(repeats):
-        x, labels = (t.numpy() for t in model.sample(pairs, seed=2 * (seed + draw) + 1))
-        new_x, new_labels = (t.numpy() for t in model.sample(5000, seed=2 * (seed + draw) + 2))
-        forest = RandomForestClassifier(100, random_state=seed + draw).fit(x, labels)
-        scores.append(float(balanced_accuracy_score(new_labels, forest.predict(new_x))))
-    return fmean(scores)
+    x, labels = (t.numpy() for t in model.sample(pairs, seed=2 * seed + 1))
+    new_x, new_labels = (t.numpy() for t in model.sample(5000, seed=2 * seed + 2))
+    forest = RandomForestClassifier(100, random_state=seed).fit(x, labels)
+    return float(balanced_accuracy_score(new_labels, forest.predict(new_x)))
 
 
 def tune(source: Dataset, *, trials: int = 8, fits: int = 3, seed: int = 0) -> SourceSettings:
@@ -236,8 +219,13 @@ def tune(source: Dataset, *, trials: int = 8, fits: int = 3, seed: int = 0) -> S
     best: tuple[float, SourceSettings] | None = None
     for _ in range(trials):
         settings = _drawn(generator)
-        score, lively = _tried(source, settings, [seed + fit for fit in range(fits)])
-        if lively and (best is None or score > best[0]):
+        models = [SourceModel._fitted(source, settings, Training(), seed + fit) for fit in range(fits)]
+        score = fmean(generator_score(m, pairs=min(m.rows, 2000), seed=seed + fit) for fit, m in enumerate(models))
+        smallest, spread = min(m.spread for m in models), fmean(m.spread for m in models)
+        varies = smallest >= _COLLAPSED and spread >= _VARIED
+        summary = f"score {score:.3f}, spread {spread:.2f}, at least {smallest:.2f}"
+        _log.info("%s: %s%s", settings, summary, "" if varies else "; left out, as rows vary too little")
+        if varies and (best is None or score > best[0]):
             best = score, settings
     if best is None:
         raise DataError(
@@ -247,17 +235,6 @@ def tune(source: Dataset, *, trials: int = 8, fits: int = 3, seed: int = 0) -> S
     return best[1]
 
 
-def _tried(source: Dataset, settings: SourceSettings, seeds: Sequence[int]) -> tuple[float, bool]:
-    """Return a candidate's mean score over one fit per seed, and whether its rows vary enough."""
-    models = [SourceModel._fitted(source, settings, Training(), seed) for seed in seeds]
-    smallest, spread = min(m.spread for m in models), fmean(m.spread for m in models)
-    lively = smallest >= _COLLAPSED and spread >= _LIVELY
-    scores = [generator_score(m, pairs=min(m.rows, 2000), seed=s) for m, s in zip(models, seeds, strict=True)]
-    summary = f"score {fmean(scores):.3f}, spread {spread:.2f}, at least {smallest:.2f}"
-    _log.info("%s: %s%s", settings, summary, "" if lively else "; left out, as rows vary too little")
-    return fmean(scores), lively
-
-
 def _drawn(generator: torch.Generator) -> SourceSettings:
     """Return modes from 2 to 7, a width from 32 to 256 (evenly in its logarithm) and a depth from 1 to 4."""
     modes = int(torch.randint(2, 8, (1,), generator=generator))
@@ -265,16 +242,10 @@ def _drawn(generator: torch.Generator) -> SourceSettings:
     return SourceSettings(modes=modes, width=width, depth=int(torch.randint(1, 5, (1,), generator=generator)))
 
 
-def with_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """Return the tensors whose names begin with the prefix, by the rest of their names."""
-    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
-
-
-def _network(encoding: ModeEncoding, classes: int, settings: SourceSettings, seed: int) -> ConditionalVAE:
+def _network(encoding: ModeEncoding, settings: SourceSettings, seed: int) -> ConditionalVAE:
     return ConditionalVAE(
         features=encoding.features,
         modes=encoding.modes,
-        classes=classes,
         width=settings.width,
         depth=settings.depth,
         latent=settings.latent,
@@ -297,34 +268,9 @@ def _classes(source: Dataset) -> tuple[tuple[float, ...], Tensor]:
     if not bool(source.y.isfinite().all()):
         raise DataError("The label of some rows is missing; drop those rows")
     levels, labels, counts = source.y.cpu().unique(return_inverse=True, return_counts=True)
-    if len(levels) < 2 or int(counts.min()) < _FEWEST:
+    if len(levels) != 2 or int(counts.min()) < _FEWEST:
         raise DataError(
             f"The label has {len(levels)} value(s), the rarest in {int(counts.min())} row(s); "
-            f"expected two or more classes of at least {_FEWEST} rows each"
+            f"expected two classes of at least {_FEWEST} rows each: merge classes"
         )
     return tuple(float(v) for v in levels), labels
-
-
-def _check_stored(description: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
-    """Raise a DataError, or an OptionError, unless description and tensors of a source fit together.
-
-    Of the networks only that their values are finite: torch itself checks their shapes.
-    """
-    names, levels, weights = description["names"], description["levels"], tensors["encoding.weights"]
-    if odd := [name for name, tensor in tensors.items() if not bool(tensor.isfinite().all())]:
-        raise DataError(f"'{odd[0]}' holds values that are not finite")
-    if weights.ndim != 2:
-        raise DataError(f"'encoding.weights' has {weights.ndim} dimension(s), expected features and modes")
-    features, modes = weights.shape
-    if not isinstance(names, list) or len(names) != features or not all(isinstance(name, str) for name in names):
-        raise DataError(f"the names are {names!r}, expected one for each of {features} feature(s)")
-    if description["settings"]["modes"] != modes:
-        raise DataError(
-            f"the settings say {description['settings']['modes']!r} modes and 'encoding.weights' has {modes}"
-        )
-    if not all(isinstance(v, Real) for v in levels) or len(levels) < 2 or not all(a < b for a, b in pairwise(levels)):
-        raise DataError(f"the levels are {levels!r}, expected two or more rising numbers")
-    shapes = {"shares": (len(levels),), "encoding.means": weights.shape, "encoding.variances": weights.shape}
-    for name, shape in shapes.items():
-        if tensors[name].shape != shape:
-            raise DataError(f"'{name}' has shape {tuple(tensors[name].shape)}, expected {tuple(shape)}")

@@ -10,11 +10,11 @@ from dataclasses import asdict, dataclass
 import torch
 from torch import Tensor, nn
 
-from fairfox.auxiliary.mlp import MLP, behind
+from fairfox.auxiliary.mlp import MLP, behind, project
 from fairfox.auxiliary.training import binary_loss, train
 from fairfox.benchmark.modes import finite_number, whole_number
 from fairfox.data.dataset import Dataset
-from fairfox.errors import DataError, OptionError, ShapeError
+from fairfox.errors import DataError, OptionError
 from fairfox.models.protocol import Model, predict
 from fairfox.models.torch import TorchModel
 
@@ -113,14 +113,7 @@ def train_target(
 
 
 def _project(x: Tensor, projection: Tensor | None) -> Tensor:
-    if projection is None:
-        return x.float()
-    if projection.ndim != 2 or len(projection) != x.shape[1]:
-        raise ShapeError(
-            f"The projection has shape {tuple(projection.shape)} and x has {x.shape[1]} columns; "
-            "give one row per column of x"
-        )
-    return (x @ projection.to(x)).float()
+    return (x if projection is None else project(x, projection)).float()
 
 
 def _labels(data: Dataset) -> Tensor:

@@ -17,7 +17,6 @@ import numpy as np
 from fairfox.benchmark.scm import (
     ABILITY,
     SEX,
-    Graded,
     Mechanism,
     Noise,
     Values,
@@ -117,8 +116,7 @@ ADDITIVE = World(
         DILIGENCE,
         Variable("experience", lambda sex, ability, noise: 1.0 * sex + 0.5 * ability + noise),
         Variable(
-            "salary",
-            lambda sex, ability, experience, noise: 0.6 * sex + 0.4 * ability + 0.5 * experience + 0.8 * noise,
+            "salary", lambda sex, ability, experience, noise: 0.6 * sex + 0.4 * ability + 0.5 * experience + 0.8 * noise
         ),
         Variable("distance", lambda sex, noise: noise - 0.8 * sex),
         Variable(
@@ -323,8 +321,7 @@ CONFOUNDED = World(
         Variable("schooling", lambda hometown, noise: 12.0 + 1.2 * hometown + 1.6 * noise),
         Variable("savings", lambda hometown, ability, noise: 0.5 * hometown + 0.5 * ability + 0.8 * noise),
         Variable(
-            "wage",
-            lambda origin, hometown, ability, noise: 0.9 * origin + 0.4 * hometown + 0.5 * ability + 0.8 * noise,
+            "wage", lambda origin, hometown, ability, noise: 0.9 * origin + 0.4 * hometown + 0.5 * ability + 0.8 * noise
         ),
         Variable("tenure", lambda origin, noise: 0.8 * origin + noise),
         Variable("granted", _granted, uniform),
@@ -371,7 +368,10 @@ def _hired(
 
 
 def _hiring(name: str, protected: tuple[Variable, ...], head_start: Mechanism, remoteness: Mechanism) -> World:
-    """Return the world in which these protected variables act through these two mechanisms."""
+    """Return the world in which these protected variables act through these two mechanisms.
+
+    Its bias is that of the two latent variables: classes are names, and cannot be multiplied.
+    """
     variables = (
         *protected,
         ABILITY,
@@ -389,7 +389,8 @@ def _hiring(name: str, protected: tuple[Variable, ...], head_start: Mechanism, r
         Variable("distance", lambda remoteness, noise: remoteness + noise),
         Variable("hired", _hired, uniform),
     )
-    return World(name, variables, label="hired", protected=tuple(v.name for v in protected))
+    own = tuple(v.name for v in protected)
+    return World(name, variables, label="hired", protected=own, carriers=("head_start", "remoteness"))
 
 
 # Three classes: one group is far behind the two others.
@@ -439,10 +440,7 @@ SEX_AND_RACE = _hiring(
 # Two variables of which one says much about the other: who migrated depends on race. In the second world that is all:
 # migrants are as they are because of their race, and migrating does nothing.
 MIGRANT = Variable(
-    "migrant",
-    lambda race, noise: (noise < per_level(race, 0.2, 0.7, 0.1)).astype(np.float64),
-    uniform,
-    ("no", "yes"),
+    "migrant", lambda race, noise: (noise < per_level(race, 0.2, 0.7, 0.1)).astype(np.float64), uniform, ("no", "yes")
 )
 RACE_AND_MIGRANT = _hiring(
     "race and migrant",
@@ -463,16 +461,10 @@ CROSSING = _hiring(
 )
 
 
-# In the world of three classes race acts through two latent variables: classes are names, and cannot be multiplied.
-WORLDS: dict[str, Graded] = {
-    "additive": Graded(ADDITIVE),
-    SKEWED.name: Graded(SKEWED),
-    LONG_TAILED.name: Graded(LONG_TAILED),
-    LENDING.name: Graded(LENDING),
-    CATEGORICAL_PROXIES.name: Graded(CATEGORICAL_PROXIES),
-    HEAVY_TAILS.name: Graded(HEAVY_TAILS),
-    INTERACTION.name: Graded(INTERACTION),
-    THREE_CLASSES.name: Graded(THREE_CLASSES, ("head_start", "remoteness")),
-    CONFOUNDED.name: Graded(CONFOUNDED),
-    LABEL_BIAS.name: Graded(LABEL_BIAS),
+WORLDS: dict[str, World] = {
+    world.name: world
+    for world in (
+        *(ADDITIVE, SKEWED, LONG_TAILED, LENDING, CATEGORICAL_PROXIES, HEAVY_TAILS, INTERACTION, THREE_CLASSES),
+        *(CONFOUNDED, LABEL_BIAS),
+    )
 }

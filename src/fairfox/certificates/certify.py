@@ -69,7 +69,13 @@ def largest_on_path(
         >>> path.largest.item(), path.at.item(), path.end.item()
         (1.0, 0.5, 0.0)
     """
-    _check_rows(here, there)
+    if here.ndim != 2 or here.shape != there.shape:
+        raise ShapeError(
+            f"The paths begin at {tuple(here.shape)} and end at {tuple(there.shape)}; "
+            "give encoded rows of one shape (N, D)"
+        )
+    if bool((here.isinf() | there.isinf()).any()):
+        raise DataError("An end of a path is infinite; numbers must be finite or missing")
     certify, (here, there) = certifier(model, target), (here.detach().double(), there.detach().double())
     blocks = list(row_blocks(len(here), batch_size)) or [slice(0)]
     return join_blocks([certify(here[rows], there[rows]) for rows in blocks])
@@ -116,16 +122,6 @@ def _table_certifier(model: TableNetwork, audited: BlackBoxModel) -> Certify:
     return lambda here, there: network_on_path(network, encoded(here), encoded(there))
 
 
-def _check_rows(here: Tensor, there: Tensor) -> None:
-    if here.ndim != 2 or here.shape != there.shape:
-        raise ShapeError(
-            f"The paths begin at {tuple(here.shape)} and end at {tuple(there.shape)}; "
-            "give encoded rows of one shape (N, D)"
-        )
-    if bool((here.isinf() | there.isinf()).any()):
-        raise DataError("An end of a path is infinite; numbers must be finite or missing")
-
-
 # --- Everyone in an audit --------------------------------------------------------------------------------------------
 
 
@@ -133,7 +129,7 @@ def _check_rows(here: Tensor, there: Tensor) -> None:
 class Certificates:
     """How far the prediction changes at most on the path to the contrast that counts, one entry per person.
 
-    Averaged over the re-fits, which makes it no smaller than the size of the mean effect; of tests with /a times the
+    Averaged over the refits, which makes it no smaller than the size of the mean effect; of tests with /a times the
     alignment share, as the score is. People without a certificate have NaN and a reason.
     """
 
@@ -181,8 +177,8 @@ def certify(
         model: as it was given.
         target: as the audit sees it.
         x: encoded rows (N, D).
-        counterfactuals: the rows of each re-fit (M, N, D).
-        scores: of the same re-fits (N,); no certificate is smaller.
+        counterfactuals: the rows of each refit (M, N, D).
+        scores: of the same refits (N,); no certificate is smaller.
         factor: what effects are multiplied by, of each person (N,).
         judged: who gets a certificate (N,) bool.
         reasons: why the others get none.
@@ -215,5 +211,5 @@ def certify(
 
 
 def _mean(each: Iterable[Tensor]) -> Tensor:
-    """Return the mean over the re-fits (n,); NaN where one of them has no certificate."""
+    """Return the mean over the refits (n,); NaN where one of them has no certificate."""
     return torch.stack(list(each)).mean(0).cpu()

@@ -35,9 +35,9 @@ class PathChange:
     reasons: tuple[str | None, ...]  # why somebody has no certificate
 
     @property
-    def certified(self) -> Tensor:
-        """Who has a certificate (N,) bool."""
-        return ~self.largest.isnan()
+    def numbers(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """All that is a number, in the order of the fields."""
+        return self.largest, self.signed, self.at, self.end
 
     def worse_inside(self, slack: float = 1e-9) -> Tensor:
         """Return for whom (N,) some point on the path is worse than its end, by more than `slack`."""
@@ -65,9 +65,7 @@ def worst_points(f_here: Tensor, f_there: Tensor, inside: Tensor, owner: Tensor,
 
 def join_blocks(blocks: Sequence[PathChange]) -> PathChange:
     """Return the changes of all people, block after block."""
-    largest, signed, at, end = (
-        torch.cat(each) for each in zip(*((p.largest, p.signed, p.at, p.end) for p in blocks), strict=True)
-    )
+    largest, signed, at, end = (torch.cat(each) for each in zip(*(block.numbers for block in blocks), strict=True))
     return PathChange(largest, signed, at, end, tuple(reason for block in blocks for reason in block.reasons))
 
 
@@ -76,9 +74,7 @@ def with_reasons(some: PathChange, rows: Tensor, reasons: Sequence[str | None]) 
     if len(rows) == len(reasons):
         return some
     gone = some.largest.new_full((len(reasons),), torch.nan)
-    largest, signed, at, end = (
-        gone.index_copy(0, rows, each) for each in (some.largest, some.signed, some.at, some.end)
-    )
+    largest, signed, at, end = (gone.index_copy(0, rows, each) for each in some.numbers)
     return PathChange(largest, signed, at, end, tuple(reasons))
 
 
@@ -125,14 +121,15 @@ def path_numbers(model: BlackBoxModel, here: Tensor, there: Tensor) -> PathNumbe
         ones = np.ones(start.shape[1])
         return PathNumbers(whole, step, ones, 0 * ones, np.nan * ones, np.isnan(start))
     features = model.decoder.features
-    columns = [_column(f, start, step) for f in features]
+    columns = zip(*(_column(f, start, step) for f in features), strict=True)
+    starts, steps, missing = (np.stack(each, axis=1) for each in columns)
     return PathNumbers(
-        np.stack([c[0] for c in columns], axis=1),
-        np.stack([c[1] for c in columns], axis=1),
+        starts,
+        steps,
         np.array([f.scale if f.kind == "continuous" else 1.0 for f in features]),
         np.array([f.mean if f.kind == "continuous" else 0.0 for f in features]),
         np.array([np.nan if f.kind != "continuous" or f.decimals is None else 10.0**f.decimals for f in features]),
-        np.stack([c[2] for c in columns], axis=1),
+        missing,
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -197,19 +197,14 @@ def _passing(
     def beyond(t: np.ndarray) -> np.ndarray:
         return np.asarray((numbers.at(person, column, t.view(np.float64)) > limit) == up)
 
-    out[near] = _bisect(beyond, low[near], high[near])
-    return out
-
-
-def _bisect(beyond: Callable[[np.ndarray], np.ndarray], low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """Return the first integers that are beyond; all are between those of 0, which is not, and of 1, which is."""
-    low = np.where(beyond(low), 0, low)
-    high = np.where(beyond(high), high, _ONE)
-    while bool((high - low > 1).any()):
-        middle = low + (high - low) // 2
+    first = np.where(beyond(low[near]), 0, low[near])  # t = 0 is not beyond, and t = 1 is
+    last = np.where(beyond(high[near]), high[near], _ONE)
+    while bool((last - first > 1).any()):
+        middle = first + (last - first) // 2
         over = beyond(middle)
-        low, high = np.where(over, low, middle), np.where(over, middle, high)
-    return high
+        first, last = np.where(over, first, middle), np.where(over, middle, last)
+    out[near] = last
+    return out
 
 
 def _candidates(ensemble: Ensemble, stretches: Stretches, people: int) -> tuple[np.ndarray, np.ndarray]:
@@ -267,34 +262,28 @@ def read_trees(model: object, column: int | None) -> Ensemble:
 
 
 def _read_sklearn(model: Any, column: int | None) -> Ensemble | None:
-    from sklearn import ensemble, tree
-
-    forests = (
-        ensemble.RandomForestClassifier,
-        ensemble.RandomForestRegressor,
-        ensemble.ExtraTreesClassifier,
-        ensemble.ExtraTreesRegressor,
-    )
-    single = (
-        tree.DecisionTreeClassifier,
-        tree.DecisionTreeRegressor,
-        tree.ExtraTreeClassifier,
-        tree.ExtraTreeRegressor,
-    )
+    kind = type(model).__name__
     if getattr(model, "n_outputs_", 1) != 1:
-        raise OptionError(f"This {type(model).__name__} has {model.n_outputs_} outputs; certificates need one")
-    if type(model) in forests + single:
-        grown = model.estimators_ if type(model) in forests else [model]
+        raise OptionError(f"This {kind} has {model.n_outputs_} outputs; certificates need one")
+    if kind.startswith(("DecisionTree", "ExtraTree", "RandomForest")):  # ExtraTrees is a forest, ExtraTree one of it
+        grown = getattr(model, "estimators_", [model])
         return gather_trees([_sklearn_tree(one.tree_, column) for one in grown])
-    if type(model) in (ensemble.GradientBoostingClassifier, ensemble.GradientBoostingRegressor):
-        return _gradient_boosting(model)
-    if type(model) in (ensemble.HistGradientBoostingClassifier, ensemble.HistGradientBoostingRegressor):
+    if kind.startswith("GradientBoosting"):
+        if model.init not in (None, "zero"):
+            raise OptionError(
+                f"This {kind} begins with a {type(model.init).__name__}, which may change along the path; "
+                "certificates need init=None or 'zero'"
+            )
+        stages = model.estimators_  # (rounds, classes)
+        trees = [_sklearn_tree(one.tree_, None, model.learning_rate) for one in stages.ravel()]
+    elif kind.startswith("HistGradientBoosting"):
         if model.is_categorical_ is not None and np.any(model.is_categorical_):
-            raise OptionError(_CATEGORIES.format(kind=type(model).__name__))
+            raise OptionError(_CATEGORIES.format(kind=kind))
         stages = model._predictors  # (rounds, classes): scikit-learn does not publish them
         trees = [_hist_tree(one.nodes) for stage in stages for one in stage]
-        return gather_trees(trees, comparable=len(stages[0]) == 1)
-    return None
+    else:
+        return None
+    return gather_trees(trees, comparable=len(stages[0]) == 1)
 
 
 def _sklearn_tree(tree: Any, column: int | None, factor: float = 1.0) -> Tree:
@@ -311,17 +300,6 @@ def _sklearn_tree(tree: Any, column: int | None, factor: float = 1.0) -> Tree:
         np.asarray(missing, dtype=bool),
         factor * values[:, 0],
     )
-
-
-def _gradient_boosting(model: Any) -> Ensemble:
-    if model.init not in (None, "zero"):
-        raise OptionError(
-            f"This {type(model).__name__} begins with a {type(model.init).__name__}, which may change along the path; "
-            "certificates need init=None or 'zero'"
-        )
-    grown = model.estimators_  # (rounds, classes)
-    trees = [_sklearn_tree(one.tree_, None, model.learning_rate) for one in grown.ravel()]
-    return gather_trees(trees, comparable=grown.shape[1] == 1)
 
 
 def _hist_tree(nodes: np.ndarray) -> Tree:

@@ -164,8 +164,7 @@ def alignment_parts(
 
 def alignment_share(grad_tar: Tensor, jac_aux: Tensor, metric: Tensor, *, heads: Sequence[Head] | None = None) -> float:
     """Return A: the share of the target's local variation that lies along the protected direction."""
-    along, whole = alignment_parts(grad_tar, jac_aux, metric, heads=heads)
-    return ratio_of_sums(along, whole)
+    return ratio_of_sums(*alignment_parts(grad_tar, jac_aux, metric, heads=heads))
 
 
 def ratio_of_sums(along: Tensor, whole: Tensor) -> float:

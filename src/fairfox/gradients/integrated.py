@@ -48,16 +48,11 @@ class Path:
         return Path(tuple(sorted([*self.nodes, *halves])))
 
 
-def quadrature(steps: int) -> Path:
-    """Return so many Gauss-Legendre points: the rule for smooth models."""
-    return Path(*gauss_legendre(steps))
-
-
 @cache
-def gauss_legendre(steps: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return the nodes in (0, 1) and weights (summing to 1) of Gauss-Legendre quadrature."""
+def quadrature(steps: int) -> Path:
+    """Return so many Gauss-Legendre points, weights summing to 1: the rule for smooth models."""
     nodes, weights = np.polynomial.legendre.leggauss(steps)
-    return tuple(((nodes + 1) / 2).tolist()), tuple((weights / 2).tolist())
+    return Path(tuple(((nodes + 1) / 2).tolist()), tuple((weights / 2).tolist()))
 
 
 def choose_path(model: Model, baseline: Tensor, *, steps: int | None = None) -> Path:
@@ -125,12 +120,6 @@ def integrated_jacobian(
     return torch.cat(parts) if parts else x.new_zeros(0, 1, x.shape[1])
 
 
-def _change(once: Tensor, twice: Tensor) -> Tensor:
-    size = twice.flatten(1).norm(dim=1)
-    changed: Tensor = (once - twice).flatten(1).norm(dim=1) / torch.where(size > 0, size, 1.0)
-    return changed
-
-
 def _paths(baseline: Tensor, network: ReluNetwork) -> tuple[Tensor, Tensor]:
     """Return the first layer's outputs at both ends of made-up paths, about as long as those of people."""
     generator = torch.Generator().manual_seed(0)
@@ -143,7 +132,9 @@ def _paths(baseline: Tensor, network: ReluNetwork) -> tuple[Tensor, Tensor]:
 def _doubling(network: ReluNetwork, begin: Tensor, end: Tensor, path: Path) -> float:
     """Return what doubling the path changes at most for all but five in a hundred made-up rows."""
     once, twice = (secant_slope(network, begin, end, each.nodes) @ network.first for each in (path, path.doubled()))
-    return float(_change(once, twice).quantile(0.95))
+    size = twice.flatten(1).norm(dim=1)
+    change = (once - twice).flatten(1).norm(dim=1) / torch.where(size > 0, size, 1.0)
+    return float(change.quantile(0.95))
 
 
 def _enough(network: ReluNetwork, begin: Tensor, end: Tensor, times: Tensor) -> int:
@@ -156,21 +147,10 @@ def _enough(network: ReluNetwork, begin: Tensor, end: Tensor, times: Tensor) -> 
 
 def _mean_gradient(function: Callable[[Tensor], Tensor], begin: Tensor, end: Tensor, path: Path) -> Tensor:
     """Return the mean Jacobian (n, K, H) over the path from begin to end (n, H)."""
-    at = begin.new_tensor(path.nodes)[:, None, None]
-    points = (begin + at * (end - begin)).reshape(-1, begin.shape[1]).detach().requires_grad_()  # (T n, H)
-    with torch.enable_grad():
-        out = function(points)
-        sums = out.sum(0)
-        if not out.requires_grad:
-            return begin.new_zeros(len(begin), len(sums), begin.shape[1])
-        grads = [
-            torch.autograd.grad(
-                total, points, retain_graph=k < len(sums) - 1, materialize_grads=True, allow_unused=True
-            )[0]
-            for k, total in enumerate(sums)
-        ]
-    share, count = begin.new_tensor(path.weights), len(path.nodes)
-    return torch.stack([torch.einsum("t,tnh->nh", share, g.reshape(count, *begin.shape)) for g in grads], dim=1)
+    at, share = begin.new_tensor(path.nodes)[:, None, None], begin.new_tensor(path.weights)
+    points = (begin + at * (end - begin)).flatten(0, 1)  # (T n, H)
+    grads = [each.unflatten(0, (len(at), -1)) for each in block_jacobian(function, points).unbind(1)]
+    return torch.stack([torch.einsum("t,tnh->nh", share, each) for each in grads], dim=1)
 
 
 # --- Secants of a plain network ------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ def test_quick_measures_training_and_the_scores_of_each_target(bench, quick):
     assert (training["name"], training["bar"], training["at_most"]) == ("training", 60, True)
     assert training["ratio"] == training["seconds_of"] > 0
     assert "the whole audit takes" in training["of"]
-    for part in ("fitting maps", "scoring", "counterfactual rows", "explaining"):
+    for part in ("fitting maps", "measuring", "explaining"):
         assert part in training["of"]
     assert [(r["name"], r["bar"], r["at_most"]) for r in scores] == [
         ("scores, 8 x 1", 40, True),
@@ -24,20 +24,21 @@ def test_quick_measures_training_and_the_scores_of_each_target(bench, quick):
     assert "600 people of two groups" in bench.BENCHMARK.table(quick)
 
 
-def test_the_parts_of_scoring_are_done_for_every_fold_with_all_refits(bench):
+def test_the_steps_of_scoring_are_done_for_every_fold_with_all_refits(bench):
     threads = torch.get_num_threads()
-    watched, whole = bench.watched_audit(bench.QUICK)
+    watched = bench.watched_audit(bench.QUICK)
     assert torch.get_num_threads() == threads
-    assert whole > sum(watched.seconds.values()) > 0
+    spent = watched.seconds
+    assert spent["all"] > spent["fitting"] + spent["measuring"] + spent["explaining"] > watched.training > 0
     net = bench.MLP(5, width=4, depth=1, seed=2).member(0)
     scoring = bench.Scoring(watched, bench.TorchModel(net, output=bench.Output("logit")), 64)
     assert scoring.everyone.shape == (600, 5)
-    assert len(scoring.readings("rank")) == len(scoring.readings("move-direct")) == len(watched.aligned) == 5
-    here = [bench.predict(scoring.target, people.x) for people in scoring.folds]
+    assert len(watched.folds) == 5
+    here = [bench.predict(scoring.target, people.x) for people in watched.people]
     for name in ("rank", "move-direct"):
         found = scoring.measure(name, here)
         assert [one.refits.shape for one in found] == [(len(each), 5) for each in here]
-    assert {test.map.steps for test, _ in scoring.readings("move-direct")} == {2}
+    assert {fold.test.tests["move-direct"].map.steps for fold in watched.folds} == {2}
     assert set(scoring.once()) == set(PARTS)
 
 

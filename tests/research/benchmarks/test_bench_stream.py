@@ -45,27 +45,3 @@ def test_every_number_is_a_median_over_laps_beside_the_lowest(bench, settings, r
     assert [r.bar for r in found.values()] == [300, 900, 1.1, 0.25, 1.0, 1.05, 0.95]
     assert (found["workers"].seconds_of, found["workers"].seconds_over) == (30.0, 15.0)
     assert (found["flat"].seconds_of, found["flat"].seconds_over) == (15.0, 10.0)
-
-
-def test_every_kind_is_run_in_every_lap_on_its_own_people(bench, settings, runs, monkeypatch, tmp_path):
-    asked, laps = [], {kind: iter(each) for kind, each in runs.items()}
-
-    def run(folder, kind, part_rows):
-        asked.append(kind)
-        assert bench.pq.read_metadata(folder / f"{kind[0]}.parquet").num_rows == kind[0]
-        assert part_rows == 5000
-        return next(laps[kind])
-
-    monkeypatch.setattr(bench, "run", run)
-    assert bench.streams(settings, tmp_path) == bench.ratios(settings, runs)
-    assert asked == 3 * [(100, 1), (1000, 2), (10_000, 1), (10_000, 2)]
-
-
-def test_people_have_names_of_their_own_over_row_groups(bench, monkeypatch, tmp_path):
-    monkeypatch.setattr(bench, "ROW_GROUP", 40)
-    bench.write_people(tmp_path / "people.parquet", 100, 3)
-    file = bench.pq.ParquetFile(tmp_path / "people.parquet")
-    assert file.num_row_groups == 3
-    table = file.read()
-    assert table.column_names == ["x0", "x1", "x2", "group", "name"]
-    assert len(set(table["name"].to_pylist())) == 100

@@ -55,34 +55,6 @@ def test_the_one_file_is_small_and_says_how_everything_was_measured(bench, tmp_p
         assert {"cpu", "cores", "threads", "load"} <= set(one["machine"])
 
 
-def test_the_summary_counts_bars_and_drops_circumstances(bench):
-    ratio = {"over": "theirs; as it was", "at_most": True, "ratio": 1.5}
-    kept = {**ratio, "of": "ours (fast: 3 ms)", "bar": 2.0, "holds": True}
-    broken = {**ratio, "of": "ours: one, two", "bar": 1.0, "holds": False}
-    free = {**ratio, "of": "ours", "bar": None, "holds": True}
-    lines = bench.summary({"bench_a": {"ratios": [kept, broken]}, "bench_b": {"ratios": [free]}}).splitlines()
-    assert lines[0] == "1 of 2 bars are kept."
-    assert lines[4:] == [
-        "| a | ours | theirs | ≤ 2 | 1.5 | yes |",
-        "| a | ours | theirs | ≤ 1 | 1.5 | **no** |",
-        "| b | ours | theirs | none | 1.5 | - |",
-    ]
-
-
-def test_collecting_writes_the_file_and_the_table_and_runs_nothing(bench, monkeypatch, tmp_path):
-    page = tmp_path / "README.md"
-    page.write_text("\n".join(bench.MARKS), encoding="utf-8")
-    monkeypatch.setattr(bench, "RESULTS", tmp_path / "bench.json")
-    monkeypatch.setattr(bench, "README", page)
-    front = tmp_path / "FRONT.md"
-    front.write_text("\n".join(bench.FRONT_MARKS), encoding="utf-8")
-    monkeypatch.setattr(bench, "FRONT", front)
-    assert bench.run(["--collect"]) == 0
-    found = json.loads((tmp_path / "bench.json").read_text(encoding="utf-8"))
-    assert bench.summary(found) in page.read_text(encoding="utf-8")
-    assert bench.headlines(found) in front.read_text(encoding="utf-8")
-
-
 def test_every_script_of_the_folder_is_known(bench):
     assert {"bench_audit", "bench_engine", "bench_scaling", "bench_score"} <= set(bench.benchmarks())
 

@@ -50,14 +50,6 @@ def test_a_quick_run_writes_nothing_unless_it_is_told_where(example, tmp_path):
     assert json.loads((tmp_path / "else.json").read_text(encoding="utf-8"))["settings"] == {"rows": 5}
 
 
-def test_the_readme_is_written_again_from_the_results(example, tmp_path):
-    other = tmp_path / "else.json"
-    example.run(["--out", str(other)])
-    assert "old" in example.readme.read_text(encoding="utf-8")
-    assert replace(example, results=other).run(["--readme"]) == 0
-    assert "| 1.5 |" in example.readme.read_text(encoding="utf-8")
-
-
 def test_what_has_no_bar_is_reported_whatever_it_is(bench, example):
     reported = [bench.Ratio("name", "of", "over", None, True, 99.0, 98.0, 1.0, 1.0)]
     free = replace(example, measure=lambda s: reported)
@@ -65,20 +57,6 @@ def test_what_has_no_bar_is_reported_whatever_it_is(bench, example):
     assert "| of | over | none | 99 | 98 | - |" in example.readme.read_text(encoding="utf-8")
     worse = replace(example, measure=lambda s: [replace(reported[0], sound=False)])
     assert worse.run([]) == 1  # what ours found is not as good
-
-
-def test_a_chart_is_drawn_beside_the_results_and_only_with_them(example, tmp_path):
-    class Picture:
-        def save(self, path, *, format, scale_factor):
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(f"{format} x{scale_factor}")
-
-    drawn = replace(example, chart=lambda found: Picture())
-    assert drawn.run(["--quick"]) == 0
-    assert not [*tmp_path.glob("found*")]
-    assert drawn.run([]) == 0
-    assert (tmp_path / "found.png").read_text(encoding="utf-8") == "png x2"
-    assert (tmp_path / "found.svg").read_text(encoding="utf-8") == "svg x1"
 
 
 def test_a_script_finds_its_results_and_its_marks_by_its_name(bench):
@@ -98,15 +76,3 @@ def test_a_bar_that_is_not_kept_ends_with_1(example):
 @pytest.mark.parametrize(("at_most", "ratio", "holds"), [(True, 1.9, True), (True, 2.1, False), (False, 2.1, True)])
 def test_a_ratio_holds_on_the_right_side_of_its_bar(bench, at_most, ratio, holds):
     assert bench.Ratio("name", "of", "over", 2.0, at_most, ratio, ratio, 1.0, 1.0).holds is holds
-
-
-def test_what_is_short_is_called_as_often_as_it_takes(bench):
-    calls = {"long": 0, "short": 0}
-
-    def spend(name, steps):
-        calls[name] += 1
-        sum(range(steps))
-
-    bench.compare(lambda: spend("long", 400_000), lambda: spend("short", 20_000), laps=5)
-    assert calls["long"] == 3 + 5
-    assert calls["short"] > 3 + 5 * 5  # twenty times shorter: about twenty calls a lap

@@ -41,5 +41,5 @@ def quick_run(tmp_path_factory):
 @pytest.fixture(scope="module")
 def pmlb():
     """Skip where two of the paper's tables are not on this machine."""
-    if any(find_file(source.remote) is None for source in (MAGIC, BACKACHE)):
+    if any(find_file(source) is None for source in (MAGIC, BACKACHE)):
         pytest.skip("PMLB tables are missing; FAIRFOX_DATA names the folder with the real data sets")

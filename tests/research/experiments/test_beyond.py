@@ -1,14 +1,12 @@
 """A quick run over worlds with a known truth, and what numbers add up to, worked by hand."""
 
 import importlib
-import json
 
 import pytest
 import torch
 
 from fairfox.auxiliary.model import AuxiliaryModel, FixedAuxiliary
 from fairfox.benchmark.scm import draw_people
-from fairfox.benchmark.truth import individual_fairness_score
 from fairfox.benchmark.worlds import WORLDS
 from fairfox.fairtests.effect import Effect
 from fairfox.maps.rank import RankMap
@@ -71,13 +69,6 @@ def test_rank_is_right_about_the_additive_world_and_says_almost_nothing_where_no
     assert none["mean"][0] > 0
 
 
-def test_the_share_does_not_change_the_order_inside_a_model(quick):
-    for name in MAPS:
-        plain, aligned = (entry(quick, "lending", 1.0, n) for n in (name, f"{name}/a"))
-        assert aligned["rho"] == plain["rho"]
-        assert aligned["mean"][0] < plain["mean"][0]
-
-
 def test_a_ground_says_how_good_its_networks_are(quick):
     own = {(ground["world"], ground["bias"]): ground for ground in quick["grounds"]}
     assert len(own) == 7
@@ -86,18 +77,6 @@ def test_a_ground_says_how_good_its_networks_are(quick):
     assert own["lending", 1.0]["columns"] == 14
     assert own["lending", 1.0]["threshold"] == 0.01
     assert 0.0 < own["Synthetic-4", 1.0]["threshold"] != 0.01
-
-
-def test_a_batch_goes_into_the_file_and_the_rest_stays(experiment, quick, out):
-    assert experiment.EXPERIMENT.run(["--quick", "--workers", "1", "--only", "maps", "--out", str(out)]) == 0
-    again = json.loads(out.read_text(encoding="utf-8"))
-    key = "{world} {bias} {method}".format_map
-    assert sorted(again["results"], key=key) == sorted(quick["results"], key=key)
-    assert again["only"] is None
-    before = out.read_text(encoding="utf-8")
-    with pytest.raises(SystemExit, match="another seed or other settings"):
-        experiment.EXPERIMENT.run(["--quick", "--workers", "1", "--seed", "1", "--only", "maps", "--out", str(out)])
-    assert out.read_text(encoding="utf-8") == before
 
 
 def test_the_full_run_has_all_worlds_four_draws_and_no_flip_tests(experiment):
@@ -138,16 +117,6 @@ def test_the_worst_class_counts_as_it_does_in_an_audit(experiment, methods):
     torch.testing.assert_close(found["rank"][0], expected)
     torch.testing.assert_close(found["rank/a"][0], 0.5 * expected)
     assert not found["rank"][1].any()
-
-
-def test_numbers_of_a_ground_are_those_of_its_scores(experiment):
-    on = ground_of_three_classes(experiment)
-    truth = individual_fairness_score(on.models[0], on.people)
-    found = experiment.numbers(on, [2 * truth, 0.5 * truth])
-    assert (found["rho"], found["units"], found["fair"]) == pytest.approx((1.0, 2.0, 0.25))
-    assert found["mean"] == pytest.approx(2 * float(truth.mean()))
-    unsaid = torch.where(truth < truth.median(), torch.nan, truth)
-    assert experiment.numbers(on, [unsaid, 0 * truth])["mean"] == pytest.approx(float(unsaid.nanmean()), rel=1e-5)
 
 
 def line(world, family, bias, method, ap, rho, units=1.0, fair=0.05, mean=0.1):

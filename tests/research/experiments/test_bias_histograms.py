@@ -13,7 +13,7 @@ EXPERIMENT = "bias_histograms"
 
 
 def test_with_more_bias_people_are_treated_more_differently(experiment, tmp_path):
-    if find_file(MAGIC.remote) is None or find_file(BACKACHE.remote) is None:
+    if find_file(MAGIC) is None or find_file(BACKACHE) is None:
         pytest.skip("the PMLB tables are not on this machine; FAIRFOX_DATA names the folder with the real data sets")
     out = tmp_path / "histograms.json"
     plan = replace(

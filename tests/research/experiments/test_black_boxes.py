@@ -34,11 +34,18 @@ def test_every_model_is_audited_on_people_it_has_not_seen(experiment, tmp_path):
         assert one["gap"] == pytest.approx(one["means"][one["towards"]] - other_mean(one))
         assert not HIDDEN[one["table"]] & one["through"].keys()
         assert len(one["through"]) == experiment.SHOWN
+        first, second = one["map_checks"]
+        assert (first["group"], first["towards"]) == (second["towards"], second["group"])
+        assert first["people"] + second["people"] == one["judged"]
+        assert first["gap"] == pytest.approx(-second["gap"])
+        assert all(0 <= check[name] <= 1 for check in (first, second) for name in ("outside", "unseen", "unseen_real"))
     assert found["not_run"] == {}
     assert found["versions"]["scikit-learn"]
     shown = experiment.show(found)
     assert "| COMPAS | train_fair |" in shown
     assert shown.count("the sign of the group gap") == 2
+    assert "| accounted for |" in shown
+    assert shown.count("| train_fair | sex=") == 2  # Adult, both groups
 
 
 def other_mean(one):

@@ -87,10 +87,3 @@ def test_fused_people_are_generated_and_the_first_of_them_suffice_to_learn_from(
     assert [list(one) for one in found] == [["others", "error that stays"], ["others"]]
     held = [one["others"]["coverage"] for one in found]
     assert sum(held) / 2 > 0.6, held  # shifts, as in additive worlds
-
-
-def test_worlds_are_chosen_by_name(experiment):
-    chosen = experiment.narrow(experiment.FULL, ["lending", "Synthetic-7"])
-    assert [place.world for place in chosen.places()] == ["lending", "lending", "Synthetic-7"]
-    with pytest.raises(SystemExit, match="no world elsewhere"):
-        experiment.narrow(experiment.FULL, ["elsewhere"])

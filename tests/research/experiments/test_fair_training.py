@@ -39,7 +39,7 @@ def found():
 
 
 def test_targets_that_hide_treat_people_less_differently(experiment, tmp_path):
-    if find_file(MAGIC.remote) is None or find_file(BACKACHE.remote) is None:
+    if find_file(MAGIC) is None or find_file(BACKACHE) is None:
         pytest.skip("the PMLB tables are not on this machine; FAIRFOX_DATA names the folder with the real data sets")
     out, before = tmp_path / "fair.json", torch.random.get_rng_state()
     plan = replace(
@@ -59,25 +59,3 @@ def test_targets_that_hide_treat_people_less_differently(experiment, tmp_path):
     assert found["bars"][0]["holds"]
     for kind in ("png", "svg"):
         assert Path(tmp_path / f"fair.{kind}").stat().st_size > 1_000
-
-
-def test_numbers_are_means_and_spreads_over_seeds(experiment, plan, found):
-    sections = experiment.gather(plan, found, {})
-    assert [(one["setting"], one["floor"]) for one in sections["results"]] == [
-        ("Synthetic-1", None),
-        ("Synthetic-1", 3.0),
-        ("Synthetic-2", None),
-        ("Synthetic-2", 3.0),
-    ]
-    first = sections["results"][0]
-    assert first["mean_ifs_mean"] == pytest.approx(0.4)  # of 0.3 and 0.5
-    assert first["mean_ifs_std"] == pytest.approx(0.02**0.5)
-    assert first["accuracy_std"] == 0
-    assert experiment.moments([target(0.3, 0.9)])["mean_ifs_std"] == 0.0
-
-
-def test_bars_hold_where_hiding_brings_fairness_and_costs_little(experiment, plan, found):
-    bars = experiment.gather(plan, found, {})["bars"]
-    assert [bar["holds"] for bar in bars] == [True, True, True]
-    assert bars[0]["value"]["Synthetic-2"] == pytest.approx([0.4, 0.02])
-    assert bars[2]["value"] == pytest.approx({"Synthetic-1": 0.03, "Synthetic-2": 0.03})

@@ -125,33 +125,6 @@ def test_a_table_without_its_file_has_no_number(found):
     assert "chicago" not in json.dumps(reading)
 
 
-def test_the_text_has_every_section(experiment, found):
-    text = experiment.show(found)
-    assert set(sys.modules["fair_vs_unfair_report"].PANELS) == PAPER
-    assert experiment.SECTIONS.keys() == {
-        "targets",
-        "auc",
-        "generators",
-        "paired",
-        "signed",
-        "swap",
-        "bars",
-    }  # on pages
-    for name, section in experiment.SECTIONS.items():
-        assert len(section(found).splitlines()) > 3, name
-        assert section(found) in text, name
-    assert "| Chicago SSL | not run: file not available |" in text
-    assert "| Adult | `fliptest/a` | 0." in text
-
-
-def test_there_is_a_picture_of_the_boxes_and_one_of_compensation(experiment, found, tmp_path):
-    adult = {part: [one for one in found[part] if one["table"] == "adult"] for part in ("targets", "results")}
-    charts = experiment.EXPERIMENT.draw(found | adult)
-    assert list(charts) == ["", "-compensation"]
-    charts["-compensation"].save(tmp_path / "compensation.svg")
-    assert b"<svg" in (tmp_path / "compensation.svg").read_bytes()
-
-
 # --- readings of one target -----------------------------------------------------------------------------------------
 
 
@@ -231,76 +204,7 @@ def test_jobs_come_after_the_targets_and_generators_of_their_ground(experiment, 
     assert experiment.EXPERIMENT.parts_with == "real_data"
 
 
-def jobs_found(number):
-    """Return what the jobs of one number on Bank returned: targets plain and of floor 3."""
-
-    def reading(value):
-        drawn = {"value": value, "replicates": [value - 0.1, value + 0.1]}
-        one = {"auc": value, "box": [value] * 5, "abstained": number, "mean": drawn, "towards_1": drawn}
-        return [one, one]
-
-    leak = {"auc": 0.7, "gap": 0.2, "means": {"not age>=25": 0.3, "age>=25": 0.1}}
-    target = {"rows": 9, "accuracy": 0.8 + 0.1 * number, "auc": 0.9, "leaks": [leak]}
-    effects = {name: reading(0.4 + 0.2 * number) for name in ("rank", "rank/a", "move/a", "faux+ng/s")}
-    aucs = {"plain": 0.8, "adversarial": 0.6}
-    return {
-        f"targets-bank-{number}": [target, target],
-        f"gan-bank-{number}": {"ks": 0.25, "mse": None if number else 0.5},
-        f"with-bank-{number}": {"tests": effects, "alignment_share": [0.5, 0.1], "auxiliary_auc": aucs},
-        f"pairs-bank-{number}": {"tests": {"fliptest": reading(0.5)}},
-        f"without-bank-{number}": {"tests": {"fta": reading(0.5)}, "swap": None},
-    }
-
-
-def test_numbers_are_means_over_all_trainings(experiment, monkeypatch):
-    monkeypatch.setattr(experiment, "lacking", lambda tables: {})
-    plan = replace(experiment.FULL, tables=("bank",), numbers=2, floors=(None, 3.0))
-    found = experiment.gather(plan, jobs_found(0) | jobs_found(1), {})
-    plain, fair = found["targets"]
-    assert plain["accuracy"] == pytest.approx([0.85, 0.005**0.5], abs=1e-5)  # of 0.8 and 0.9
-    assert plain["gap_towards_1"] == pytest.approx([-0.2, 0.0])  # class 1 has the lower mean
-    assert (plain["alignment_share"], fair["alignment_share"]) == ([0.5, 0.0], [0.1, 0.0])
-    rank = results_of(found, "bank")["rank", "3"]
-    assert rank["auc"] == pytest.approx([0.5, 0.02**0.5], abs=1e-5)
-    assert (rank["auc_each"], rank["box"], rank["abstained"]) == ([0.4, 0.6], [0.5] * 5, 0.5)
-    assert rank["mean"] == pytest.approx([0.5, 0.405, 0.595])  # of replicates 0.4 and 0.6
-    assert found["generators"]["bank"] == {"ks": [0.25, 0.0], "mse": [0.5, 0.0]}  # where it did not diverge
-    assert found["swap"] == {}
-    assert [bar["holds"] for bar in found["bars"] if "sign" in bar["bar"]] == [False]
-
-
 # --- what has to be shown -------------------------------------------------------------------------------------------
-
-
-def sections(*tables, floors=FLOORS):
-    """Return results of which every bar holds."""
-    targets, results = [], []
-    for table in tables:
-        for place, name in enumerate(floors):
-            fall = 0.8 - 0.1 * place
-            numbers = {"accuracy": 0.91, "c_auc": 0.55, "gap": 0.2 if name == "plain" else 0.05, "gap_towards_1": 0.05}
-            about = {"table": table, "target": name}
-            targets.append(about | {n: [v, 0.0] for n, v in (numbers | {"alignment_share": fall}).items()})
-            direct = 0.1 if name == "plain" else -0.1
-            effects = {"rank": 0.1, "move-direct": direct}
-            for test in ("rank", "rank/a", "move/a", "move-direct", "faux+ng", "faux+ng/s"):
-                own = {"auc": [0.9, 0.0], "mean": [fall, 0, 1], "towards_1": [effects.get(test, 0.1), 0, 1]}
-                results.append(about | {"test": test} | own)
-    swap = {"adult": [{"target": name, "husbands": [-0.1, 0, 0], "wives": [0.1, 0, 0]} for name in floors]}
-    return {"targets": targets, "results": results, "swap": swap}
-
-
-@pytest.fixture
-def failing(experiment):
-    """Return the bars that fail, by a function."""
-    return lambda found: [bar["bar"] for bar in experiment.bars(found) if not bar["holds"]]
-
-
-def test_all_bars_hold_where_everything_is_as_it_should_be(experiment, failing):
-    found = sections("adult", "adult-without-relationship", "bank", "bank-without-duration")
-    assert failing(found) == []
-    assert len(experiment.bars(found)) == 2 + 4 + 4 + 4 + 3 + 1
-    assert all(bar["holds"] is True for bar in experiment.bars(found))
 
 
 # --- numbers with replicates ----------------------------------------------------------------------------------------
@@ -315,29 +219,6 @@ def test_auc_counts_ties_half(experiment):
     assert experiment.auc_above(np.array([2.0, 1.0, 0.0]), np.array([1.0, 3.0])) == pytest.approx((1 + 0.5) / 6)
     same = np.array([0.3, 0.3, 0.7, np.nan])
     assert experiment.auc_above(same, same) == 0.5
-
-
-def test_paired_share_is_of_those_above_zero_and_half_of_those_at_it(experiment):
-    assert experiment.paired_share(np.array([3.0, -0.1, 0.0, 0.2])) == (2 + 0.5) / 4
-    assert experiment.paired_share(np.zeros(3)) == 0.5
-    assert experiment.paired_share(np.array([-1.0, -2.0])) == 0.0
-
-
-def test_replicates_are_the_number_of_people_drawn_with_replacement(experiment):
-    values = np.array([1.0, np.nan, 5.0, 9.0])
-    found = experiment.resampled(mean, values, draws=40, seed=3)
-    assert found["value"] == 5.0
-    assert len(found["replicates"]) == 40
-    possible = {(a + b + c) / 3 for a in (1, 5, 9) for b in (1, 5, 9) for c in (1, 5, 9)}
-    assert {round(one, 9) for one in found["replicates"]} <= {round(one, 9) for one in possible}
-    assert len(set(found["replicates"])) > 3
-
-
-def test_where_nobody_has_a_value_there_is_no_number(experiment):
-    nobody = experiment.resampled(mean, np.array([np.nan, np.nan]), draws=5, seed=0)
-    assert nobody == {"value": None, "replicates": []}
-    assert experiment.resampled(mean, np.array([]), draws=5, seed=0) == nobody
-    assert experiment.with_interval([nobody, nobody]) is None
 
 
 def test_an_interval_is_of_the_mean_over_runs_draw_by_draw(experiment):

@@ -55,16 +55,6 @@ def test_people_have_every_groups_share_and_nobody_is_on_both_sides(experiment, 
     assert len(counted(fitting) | counted(people)) == size
 
 
-def test_the_same_ground_has_the_same_people_and_another_number_others(experiment, made):
-    def judged(number, seed=0, rows=None):
-        return counted(experiment.Ground("made", number, seed, rows).people()[1])
-
-    assert judged(0) == judged(0)
-    assert judged(0) != judged(1)
-    assert judged(0) != judged(0, seed=1)
-    assert judged(0, rows=100) != judged(1, rows=100)
-
-
 def test_targets_that_hide_are_those_of_train_networks(experiment, ground, trained):
     fitting, people = ground.people()
     models = dict(zip(FLOORS, experiment.load_targets(trained[1], FLOORS), strict=True))

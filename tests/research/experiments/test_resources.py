@@ -3,7 +3,6 @@
 import json
 import sys
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 import torch
@@ -74,26 +73,3 @@ def test_ratios_say_how_many_times_more_fliptest_needs(experiment, plan, found):
     assert adult["ratios"] == wanted
     assert sections["paper"]["adult"]["ratios"] == pytest.approx({"training": 1012 / 12, "parameters": 220 / 13})
     assert "columns" not in adult["faux"]
-
-
-def test_the_text_has_the_papers_numbers_beside_ours(experiment, plan, found):
-    text = experiment.show(experiment.gather(plan, found, {}))
-    assert "| Adult | parameters | 1,000 | 12,000 | 12 | 13,000 | 220,000 | 16.9 |" in text
-    assert "| Adult | seconds of training | 2 | 50 | 25 | 12 | 1,012 | 84.3 |" in text
-    assert "| Adult | people scored in a second | 400,000 | 200,000 | 2 |  |  |  |" in text
-    assert "| Chicago SSL | not run: file not available |  |  |  |  |  |  |" in text
-    assert "- holds: an auxiliary trains at least 20 times faster" in text
-
-
-def test_jobs_come_one_after_the_other(experiment, monkeypatch):
-    monkeypatch.setattr(experiment, "lacking", lambda tables: {"chicago": experiment.NOT_RUN})
-    jobs = experiment.jobs(experiment.FULL, 0)
-    names = [f"resources-{test}-{table}" for table in ("adult", "bank") for test in ("faux", "fliptest")]
-    assert [job.name for job in jobs] == names
-    for before, job in pairwise(jobs):
-        assert job.after[-1] == before
-    for job in jobs:
-        assert job.after[0].name == f"targets-{job.arguments[0].name}"
-        assert {"targets-adult-0", "targets-bank-0"} <= {one.name for one in job.after}
-    reference = jobs[1].arguments[2]
-    assert (reference.steps, reference.width, reference.n_critic, reference.batch) == (20_000, 128, 5, 64)

@@ -72,38 +72,3 @@ def test_a_bar_that_is_not_kept_is_told(experiment, found, test, numbers, words)
     change(found, test, **numbers)
     broken = failing(experiment, found)
     assert any(words in bar for bar in broken), broken
-
-
-def test_shuffled_scores_far_from_the_prevalence_a_bad_generator_and_a_long_run_are_told(experiment, found):
-    found["trials"][3]["shuffled_ap"] = 0.6
-    found["generators"] = {**GENERATORS, "australian-credit": {**GENERATORS["australian-credit"]}}
-    found["generators"]["australian-credit"]["credit"] = {"model_score": 0.8, "spread": 0.4}
-    broken = failing(experiment, found, {"seconds": 1501.0, "machine": {"workers": 16}})
-    for words in ("shuffled scores", "within 0.06", "in the paper's order", "spread of", "at most 25 minutes"):
-        assert any(words in bar for bar in broken), words
-    assert len(broken) == 5
-
-
-def test_there_are_no_bars_where_settings_are_missing(experiment, found):
-    found["results"] = [one for one in found["results"] if one["setting"] != "Synthetic-7"]
-    assert experiment.bars(found, ABOUT) == []
-
-
-@pytest.fixture
-def with_peers(experiment, found):
-    """The same beside peers that are behind by 0.2 on AP and rho, and one of them times the alignment share."""
-    for name in experiment.NAMES:
-        found["results"] += [entry(name, peer, "none", 0.78, 0.45) for peer in experiment.PEERS]
-        found["results"].append(entry(name, "transport/a", "plain", 0.99))
-    return found
-
-
-def test_a_best_test_that_is_ahead_of_every_peer_keeps_two_bars_more(experiment, found, with_peers):
-    assert failing(experiment, with_peers) == []
-    bars = experiment.bars(with_peers, ABOUT)
-    assert [bar["bar"] for bar in bars[-2:]] == [
-        "best single test with what a user has (rank/a): mean AP ahead of every peer's",
-        "best single test with what a user has (rank/a): mean rho ahead of every peer's",
-    ]
-    assert bars[-2]["value"] == {"rank/a": 0.98, "unfair_map": 0.78, "fliptest": 0.78, "transport": 0.78}
-    assert experiment.behind(with_peers["results"]) == []

@@ -3,8 +3,7 @@
 import json
 import sys
 from functools import cache
-from itertools import permutations
-from math import log, log2
+from math import log
 from pathlib import Path
 
 import pytest
@@ -39,13 +38,6 @@ def people():
     return Dataset(x, job[:, :1], (Protected("sex"),), FEATURES)
 
 
-def test_a_random_order_has_the_mean_ndcg_of_all_orders(experiment):
-    gains = (3.0, 1.0, 0.5)
-    discounts = [1 / log2(place + 1) for place in (1, 2, 3)]
-    every = [sum(g * d for g, d in zip(order, discounts, strict=True)) for order in permutations(gains)]
-    assert experiment.random_ndcg(gains) == pytest.approx(sum(every) / len(every) / max(every))
-
-
 def test_our_truth_is_of_the_whole_category_and_the_paper_s_a_mean_over_its_columns(experiment, people):
     found = experiment.truths_of(people, seed=0)
     third = log(3) - 2 / 3 * log(2)  # the entropy of having job a, which is c
@@ -64,17 +56,6 @@ def test_displacements_of_levels_are_summed_or_averaged_over_those_who_could_be_
     found = experiment.displaced("shift", Shift(by, [False, False, True]), data)["shift"]
     assert found["sum"] == pytest.approx([1.0, 1.2])
     assert found["mean"] == pytest.approx([1.0, 0.4])
-
-
-def test_agreement_is_the_mean_and_the_spread_over_retrainings(experiment):
-    found = experiment.agreement([[3.0, 2.0, 1.0], [1.0, 2.0, 3.0]], TRUTH)
-    upside_down = (1 / log2(3) + 2 / log2(4)) / (2 + 1 / log2(3))  # gains 0, 1, 2 in this order, over 2, 1, 0
-    assert found["retrainings"] == 2
-    for name in ("paper", "own"):
-        assert found[f"ndcg_{name}_mean"] == pytest.approx((1 + upside_down) / 2)
-        assert found[f"ndcg_{name}_std"] == pytest.approx((1 - upside_down) / 2**0.5)
-    assert found["spearman_own_mean"] == pytest.approx(0.0)
-    assert experiment.agreement([[3.0, 2.0, 1.0]], TRUTH)["spearman_own_mean"] == pytest.approx(-1.0)
 
 
 def test_a_small_run_reports_every_method_and_says_what_was_not_run(experiment, tmp_path, capsys, monkeypatch):

@@ -20,7 +20,7 @@ def place(experiment, tmp_path_factory):
     how = experiment.SourceSettings(modes=2, width=32, depth=1)
     training = experiment.Training(max_steps=200)
     halves = [experiment.SourceModel.fit(table, how, seed=seed, training=training) for seed in (0, 1)]
-    SyntheticBias.of(*halves).save(folder / "generator")
+    SyntheticBias.of(*halves).save(folder / "generator.pt")
     return folder
 
 

@@ -7,7 +7,6 @@ import pytest
 from fairfox.data.catalog import COMPAS as COMPAS
 from fairfox.data.catalog import GERMAN as GERMAN
 from fairfox.data.files import find_file
-from fairfox.errors import FileError
 
 EXPERIMENT = "use_cases"
 
@@ -28,23 +27,3 @@ def test_both_cases_are_told_in_words_and_numbers(experiment, tmp_path):
     sections = [make(found) for make in experiment.SECTIONS.values()]
     assert policing["summary"] in sections[0]
     assert f"| accuracy | {credit['models']['without sex and age']['accuracy']:.3f} |" in sections[1]
-
-
-def test_a_case_without_its_table_is_not_run(experiment, monkeypatch):
-    class Example:
-        def __init__(self, name):
-            self.name = name
-
-        def people(self):
-            if self.name == "policing":
-                raise FileError("it is not on this machine")
-
-    monkeypatch.setattr(experiment, "load_example", Example)
-    assert [job.name for job in experiment.jobs(experiment.FULL, 0)] == ["credit"]
-    found = {"cases": {}, "not_run": experiment.lacking(experiment.FULL)}
-    assert found["not_run"] == {"policing": "not run: file not available"}
-    assert experiment.show(found) == "policing: not run: file not available"
-    assert [make(found) for make in experiment.SECTIONS.values()] == ["not run: file not available"] * 2
-    only = experiment.EXPERIMENT.narrow(experiment.FULL, ["policing"])
-    with pytest.raises(SystemExit, match="it is not on this machine"):  # nothing is left to run
-        experiment.jobs(only, 0)
