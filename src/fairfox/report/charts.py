@@ -47,42 +47,44 @@ class Charts:
     @property
     def scores(self) -> Any:
         """How the effects are spread in each group."""
-        return self._each("scores")
+        return self._drawn("scores")
 
     @property
     def groups(self) -> Any:
         """Each group's mean signed effect."""
-        return self._each("groups")
+        return self._drawn("groups")
 
     @property
     def readings(self) -> Any:
         """The direct beside the total reading in each group."""
-        return self._each("readings")
+        return self._drawn("readings")
 
     @property
     def proxies(self) -> Any:
         """How strongly each feature gives the protected variable away."""
-        return self._each("proxies")
+        return self._drawn("proxies")
 
     @property
     def features(self) -> Any:
         """Through which features the effect goes, and how far the groups differ in them."""
-        return themed(draw_figure(self._figures["features"])) if "features" in self._figures else _nothing("features")
+        return self._drawn("features")
 
     @cached_property
     def _figures(self) -> dict[str, Figure]:
         return figures(self.result)
 
-    def _each(self, what: str) -> Any:
-        """Return one kind of chart for the variables asked for, one below the other."""
-        wanted = [v for v, name in enumerate(self.result.variables) if self.variable in (None, name)]
-        drawn = [
-            draw_figure(self._figures[f"{what}-{v}"]).properties(title=self.result.variables[v])
-            for v in wanted
-            if f"{what}-{v}" in self._figures
+    def _drawn(self, what: str) -> Any:
+        """Return one kind of chart: of all variables together, or of those asked for, one below the other."""
+        titles = {f"{what}-{v}": n for v, n in enumerate(self.result.variables) if self.variable in (None, n)}
+        drawn = [draw_figure(self._figures[what])] if what in self._figures else []
+        drawn += [
+            draw_figure(self._figures[name]).properties(title=title)
+            for name, title in titles.items()
+            if name in self._figures
         ]
         if not drawn:
-            return _nothing(what)
+            words = alt.Chart(inline([{"text": f"This audit has no {what} to draw."}]))
+            drawn = [words.mark_text(style="words").encode(text="text:N")]
         return themed(drawn[0] if len(drawn) == 1 else alt.vconcat(*drawn))
 
 
@@ -199,18 +201,17 @@ def readings_chart(data: dict[str, Any]) -> Any:
 
 
 def features_chart(data: dict[str, Any]) -> Any:
-    """Return a bar per feature with its standard error, beside how far the groups differ in it."""
+    """Return a bar per feature with its number and standard error, beside how far the groups differ in it."""
     bars = [
         {**bar, "low": bar["value"] - (bar["error"] or 0), "high": bar["value"] + (bar["error"] or 0)}
         for bar in data["bars"]
     ]
-    height = 24 * len(bars)
+    size = {"width": WIDTH // 2 if data["difference"] else WIDTH, "height": 24 * len(bars)}
     base = bars_by_name(bars, data["title"], values=[bar["high"] for bar in bars])
     errors = base.mark_rule(style="error").encode(x=alt.X("low:Q", title=data["title"]), x2="high:Q")
     effect = alt.layer(base.mark_bar(style="first", height=14), errors, *bar_labels(base, at="high"))
-    effect = effect.properties(width=WIDTH // 2, height=height)
     if not data["difference"]:
-        return effect
+        return effect.properties(**size)
     measured = [
         {**bar, "value": bar["difference"], "text": f"{bar['difference']:.2g}"}
         for bar in bars
@@ -218,21 +219,14 @@ def features_chart(data: dict[str, Any]) -> Any:
     ]
     beside = bars_by_name(measured, data["difference"], values=[bar["value"] for bar in measured])
     differences = alt.layer(beside.mark_bar(style="within", height=14), *bar_labels(beside))
-    return alt.hconcat(effect, differences.properties(width=WIDTH // 2, height=height), spacing=28)
-
-
-def proxies_chart(data: dict[str, Any]) -> Any:
-    """Return a bar per feature, with its number."""
-    base = bars_by_name(data["bars"], data["title"], values=[bar["value"] for bar in data["bars"]])
-    bars = alt.layer(base.mark_bar(style="first", height=14), *bar_labels(base))
-    return bars.properties(width=WIDTH, height=24 * len(data["bars"]))
+    return alt.hconcat(effect.properties(**size), differences.properties(**size), spacing=28)
 
 
 def pair_scores_chart(data: dict[str, Any]) -> Any:
     """Return the distributions of both scores over each other, with a line at delta."""
     edges, labels = data["edges"], data["labels"]
     rows = [
-        {"low": edges[k], "high": edges[k + 1], "share": 100 * share, "side": label}
+        {"low": edges[k], "high": edges[k + 1], "share": share, "side": label}
         for label, shares in zip(labels, data["shares"], strict=True)
         for k, share in enumerate(shares)
     ]
@@ -279,18 +273,9 @@ _CHARTS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "groups": groups_chart,
     "readings": readings_chart,
     "features": features_chart,
-    "proxies": proxies_chart,
     "pair-scores": pair_scores_chart,
     "pair-features": pair_features_chart,
 }
-
-
-def _nothing(what: str) -> Any:
-    return themed(
-        alt.Chart(inline([{"text": f"This audit has no {what} to draw."}]))
-        .mark_text(style="words")
-        .encode(text="text:N")
-    )
 
 
 def bars_by_name(rows: list[dict[str, Any]], title: str, *, values: list[float]) -> Any:

@@ -10,7 +10,6 @@ from typing import Literal
 
 from fairfox.auxiliary.quality import AuxiliaryQuality
 from fairfox.findings import AuditRecord, Finding, Group
-from fairfox.maps.check import MapCheck
 from fairfox.report.text import amount, cell, heading_unit, joined, number, people, percent, unit_words
 from fairfox.statistics.diagnostics import DISAGREE
 
@@ -120,7 +119,7 @@ def beyond(result: AuditRecord) -> str:
 
 def _confident_line(result: AuditRecord) -> str:
     if result.confident_flags is None:
-        return "There is no interval, so nobody is flagged confidently: one re-fit, or a test that learns nothing."
+        return "There is no interval, so nobody is flagged confidently: one refit, or a test that learns nothing."
     limit = beyond(result) if result.deltas or result.decision_threshold is not None else _limit(result)
     return f"{int(result.confident_flags.sum()):,} of them confidently: the whole interval lies beyond {limit}."
 
@@ -212,8 +211,8 @@ def reliability_lines(result: AuditRecord) -> list[str]:
         return []
     count, weighted = result.reasons.count(DISAGREE), "" if result.weights is None else " by weight"
     line = f"{count:,} of {people(len(result))} ({percent(result.share_left_out)}{weighted}) "
-    line += f"{'is' if count == 1 else 'are'} left out: the re-fits disagree about them most"
-    line = line if count else "Nobody is left out because the re-fits disagree"
+    line += f"{'is' if count == 1 else 'are'} left out: the refits disagree about them most"
+    line = line if count else "Nobody is left out because the refits disagree"
     median = result.median_distance
     if median is None or math.isnan(median):
         return [f"{line}."]
@@ -328,7 +327,8 @@ def variable_notes(result: AuditRecord, finding: Finding) -> list[str]:
     if finding.parts:
         notes.append(f"crosses {joined(finding.parts, 'and')}")
     if finding.reference is not None:
-        notes.append(f"compared with {finding.reference} only")
+        second = f" (and {finding.reference} with {finding.second})" if finding.second is not None else " only"
+        notes.append(f"compared with {finding.reference}{second}")
     notes += [f"'{name}' puts together {joined(rare, 'and')}" for name, rare in finding.merged.items()]
     notes += [
         f"delta of {group.name} is {amount(result.deltas[group.name], result.unit)}"
@@ -439,16 +439,13 @@ def check_lines(result: AuditRecord) -> list[str]:
     ]
 
 
-def checks_of_map(result: AuditRecord) -> tuple[MapCheck, ...]:
-    """Return for each group how much of its gap in predictions the map accounts for, and how far it leaves the data."""
-    return result.map_checks
-
-
 def map_check_names(result: AuditRecord) -> list[str]:
     """Return who each map check is about: a group, and towards whom where it is compared with several."""
-    checks = checks_of_map(result)
-    times = Counter(check.group for check in checks)
-    return [check.group if times[check.group] == 1 else f"{check.group} towards {check.towards}" for check in checks]
+    times = Counter(check.group for check in result.map_checks)
+    return [
+        check.group if times[check.group] == 1 else f"{check.group} towards {check.towards}"
+        for check in result.map_checks
+    ]
 
 
 def map_lines(result: AuditRecord) -> list[str]:
@@ -458,7 +455,7 @@ def map_lines(result: AuditRecord) -> list[str]:
     return [
         f"{name}: the map accounts for {100 * check.accounted:.0f} % of the gap "
         f"({f'{cell(check.effect, unit)} of {cell(check.gap, unit)} {points}'.rstrip()})."
-        for name, check in zip(map_check_names(result), checks_of_map(result), strict=True)
+        for name, check in zip(map_check_names(result), result.map_checks, strict=True)
         if check.accounted is not None
     ]
 
