@@ -77,8 +77,8 @@ def test_positions_ascend_from_nobody_spared_to_nobody_flagged(scores: list[floa
 def test_people_are_flagged_at_all_positions_before_their_last(scores: list[float], delta: float):
     values = torch.tensor(scores)
     deltas = positions(values, delta)
-    last = positions_flagged(values, torch.zeros(len(values), dtype=torch.bool), deltas)
-    for person, until in enumerate(last):
+    last = positions_flagged(values, deltas)
+    for person, until in enumerate(last.tolist()):
         assert (values[person] > torch.tensor(deltas)).tolist() == [place < until for place in range(len(deltas))]
 
 
