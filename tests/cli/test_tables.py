@@ -32,9 +32,9 @@ def test_verdict_groups_and_features_are_printed():
     assert "2 people not judged: no evidence about sex" in text
 
 
-def test_a_test_without_sign_prints_dashes():
+def test_a_test_without_sign_prints_no_effects():
     row = next(line for line in printed(without_sign()).splitlines() if "sex=Male" in line)
-    assert [part.strip() for part in row.strip("│").split("│")] == ["sex=Male", "19", "0.58", "-", "36.8 %", "-"]
+    assert [part.strip() for part in row.strip("│").split("│")] == ["sex=Male", "19", "0.58", "36.8 %", "-"]
 
 
 def test_names_are_text_not_markup_and_cannot_steer_the_terminal():

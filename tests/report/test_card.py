@@ -37,7 +37,7 @@ def test_a_result_shows_its_verdict_its_counts_its_groups_and_how_to_get_the_rep
     assert 'result.to_html("report.html")' in card.words
 
 
-@pytest.mark.parametrize(("word", "tone"), [("fails", "bad"), ("passes", "good"), ("cannot tell", "open")])
+@pytest.mark.parametrize(("word", "tone"), [("fails", "failure"), ("passes", "passed"), ("cannot tell", "skipped")])
 def test_the_word_has_the_colour_of_the_verdict(word: str, tone: str):
     html = result_card(with_finding(example_result(), verdict=verdict_of(word)))
     assert f'<span class="fairfox-word fairfox-{tone}">{word}</span>' in html

@@ -84,7 +84,7 @@ def test_people_are_flagged_at_all_positions_before_their_last(scores: list[floa
 
 def test_steps_are_round():
     deltas = positions(torch.linspace(0, 0.41, 500), 0.05)
-    assert deltas[:4] == [0.0, 0.0025, 0.005, 0.0075]
+    assert deltas[:4] == [0.0, 0.002, 0.004, 0.006]
 
 
 def test_one_outlier_does_not_coarsen_the_steps():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
@@ -13,6 +13,7 @@ from fairfox.report.sentences import (
     check_lines,
     flip_lines,
     map_lines,
+    not_judged_lines,
     proxy_lines,
     quality_line,
     reading_lines,
@@ -33,7 +34,7 @@ def print_result(result: AuditResult, console: Console) -> None:
     what = f"fairfox audit of {people(len(result))}, test {result.test}, protected: {', '.join(result.variables)}"
     console.print(_text(what, style="bold"))
     _print(verdict_lines(result), console)
-    _print([f"{people(count)} not judged: {reason}" for reason, count in result.abstained_by_reason.items()], console)
+    _print(not_judged_lines(result), console)
     several = len(result.findings) > 1
     for finding in result.findings:
         if several:
@@ -73,9 +74,11 @@ def _features(result: AuditResult) -> Table:
 
 def rich_table(shown: Shown) -> Table:
     """Return a table of ready words for the terminal."""
-    table = Table(title_justify="left")
-    for column in shown["columns"]:
-        table.add_column(_text(column["label"]), justify="right" if column["numeric"] else "left", overflow="fold")
+    table, longest = Table(), max([len(row[0]) for row in shown["rows"]], default=0)
+    for k, column in enumerate(shown["columns"]):
+        least = 0 if k else min(longest, 24)  # headings are folded rather than names
+        justify: JustifyMethod = "right" if column["numeric"] else "left"
+        table.add_column(_text(column["label"]), justify=justify, overflow="fold", min_width=least)
     for row in shown["rows"]:
         table.add_row(*map(_text, row))
     return table

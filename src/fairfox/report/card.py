@@ -8,11 +8,10 @@ from typing import Any
 from fairfox.findings import AuditRecord
 from fairfox.report.figures import groups_table
 from fairfox.report.html import escaping_templates
-from fairfox.report.sentences import verdict_lines
+from fairfox.report.sentences import OUTCOMES, verdict_lines
 from fairfox.report.text import Table, people
 
 MOST_ROWS = 12  # of a table on a card
-_TONES = {"fails": "bad", "worse": "bad", "passes": "good", "not worse": "good"}  # any other word is neither
 
 
 def result_card(result: AuditRecord) -> str:
@@ -45,6 +44,6 @@ def make_card(
     hint: str = "",
 ) -> str:
     """Return a card of these words, all of which are shown as text."""
-    shown: dict[str, Any] = {"title": title, "word": word, "tone": _TONES.get(word, "open"), "lead": lead}
+    shown: dict[str, Any] = {"title": title, "word": word, "tone": OUTCOMES.get(word, "skipped"), "lead": lead}
     shown |= {"facts": facts, "lines": lines, "table": table, "warnings": warnings, "hint": hint, "most": MOST_ROWS}
     return escaping_templates().get_template("card.html.j2").render(**shown)

@@ -15,17 +15,9 @@ from fairfox.report.figures import Figure, figures
 
 WIDTH = 640  # of a plot outside the page, which fits them to its own width
 # Colour-blind readers can tell them apart. The page gives the same names colours of its own, light or dark.
-STYLES = {
-    "flagged": {"color": "#d55e00"},
-    "within": {"color": "#9fb3c5"},
-    "first": {"color": "#0072b2"},
-    "second": {"color": "#c77400"},
-    "limit": {"color": "#1b232d"},
-    "zero": {"color": "#8b96a3"},
-    "link": {"color": "#c3cbd4"},
-    "error": {"color": "#1b232d"},
-    "words": {"color": "#1b232d"},
-}
+_COLOURS = {"flagged": "#d55e00", "within": "#9fb3c5", "first": "#0072b2", "second": "#c77400"}
+_COLOURS |= {"zero": "#8b96a3", "link": "#c3cbd4"} | dict.fromkeys(("limit", "error", "words"), "#1b232d")
+STYLES = {name: {"color": colour} for name, colour in _COLOURS.items()}
 
 
 class Charts:
@@ -44,30 +36,13 @@ class Charts:
             raise ColumnError(f"'{name}' was not audited; the protected variables are {audited}")
         return Charts(self.result, name)
 
-    @property
-    def scores(self) -> Any:
-        """How the effects are spread in each group."""
-        return self._drawn("scores")
-
-    @property
-    def groups(self) -> Any:
-        """Each group's mean signed effect."""
-        return self._drawn("groups")
-
-    @property
-    def readings(self) -> Any:
-        """The direct beside the total reading in each group."""
-        return self._drawn("readings")
-
-    @property
-    def proxies(self) -> Any:
-        """How strongly each feature gives the protected variable away."""
-        return self._drawn("proxies")
-
-    @property
-    def features(self) -> Any:
-        """Through which features the effect goes, and how far the groups differ in them."""
-        return self._drawn("features")
+    scores = property(lambda self: self._drawn("scores"), doc="How the effects are spread in each group.")
+    groups = property(lambda self: self._drawn("groups"), doc="Each group's mean signed effect.")
+    readings = property(lambda self: self._drawn("readings"), doc="The direct beside the total reading in each group.")
+    proxies = property(
+        lambda self: self._drawn("proxies"), doc="How strongly features give the protected variable away."
+    )
+    features = property(lambda self: self._drawn("features"), doc="Through which features the effect goes.")
 
     @cached_property
     def _figures(self) -> dict[str, Figure]:

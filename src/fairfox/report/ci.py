@@ -14,6 +14,7 @@ from fairfox.findings import AuditRecord, Finding
 from fairfox.report.figures import groups_table
 from fairfox.report.sentences import (
     MODEL_WORDS,
+    OUTCOMES,
     CaseOutcome,
     limit_checks,
     map_lines,
@@ -79,9 +80,8 @@ def _variable_outcome(result: AuditRecord, finding: Finding) -> tuple[CaseOutcom
         return "skipped", "This test gives no interval, so there is no verdict."
     if own.word == "fails" and whole.word != "fails":  # by itself only
         return "skipped", f"{finding.name}: {whole.why}"
-    outcomes: dict[str, CaseOutcome] = {"fails": "failure", "passes": "passed", "cannot tell": "skipped"}
     why = verdict_lines(result)[0] if len(result.findings) == 1 else f"{finding.name}: {own.why}"
-    return outcomes[own.word], why
+    return OUTCOMES[own.word], why
 
 
 def _case(group: str, name: str, outcome: CaseOutcome, why: str, lines: Sequence[str]) -> ET.Element:

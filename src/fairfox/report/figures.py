@@ -12,20 +12,8 @@ from torch import Tensor
 
 from fairfox.data.dataset import group_name
 from fairfox.findings import AuditRecord, FeatureEffect, Finding
+from fairfox.report import text
 from fairfox.report.sentences import signed_word
-from fairfox.report.text import (
-    Table,
-    amount,
-    cell,
-    heading_unit,
-    make_table,
-    number,
-    people,
-    percent,
-    percent_or_dash,
-    points_per_unit,
-    unit_words,
-)
 from fairfox.statistics.groups import flag, people_weights
 
 MOST_GROUPS, MOST_FEATURES = 6, 12
@@ -34,7 +22,6 @@ _PERCENTILES = (5, 25, 50, 75, 95)
 _POSITIONS = 200  # about, of the slider, in equal steps
 _MOST_SLIDER_GROUPS = 24  # of a variable
 _TINY = 1e-290  # scores whose steps no float can tell apart count as 0
-_STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 Figure = dict[str, Any]  # kind, alt, caption, table, data
 
 
@@ -57,15 +44,15 @@ def scores_figure(result: AuditRecord, finding: Finding) -> Figure | None:
     what = f"{signed_word(result)}s" if signed else "scores"
     lines = "" if result.decision_threshold is not None else ", with lines at delta"
     rows = [
-        [panel["group"], f"{panel['people']:,}", *(number(value, sign=signed) for value in panel["percentiles"])]
+        [panel["group"], f"{panel['people']:,}", *(text.number(value, sign=signed) for value in panel["percentiles"])]
         for panel in spread["panels"]
     ]
     return {
         "kind": "scores",
         "alt": f"Histogram of the {what} of {finding.name} in each group{lines}.",
         "caption": _scores_caption(result, finding),
-        "table": make_table(["Group"], ["People", "5th percentile", "25th", "median", "75th", "95th"], rows),
-        "data": {**spread, "title": f"{what.capitalize()[:-1]}: {unit_words(result.unit)}"},
+        "table": text.make_table(["Group"], ["People", "5th percentile", "25th", "median", "75th", "95th"], rows),
+        "data": {**spread, "title": f"{what.capitalize()[:-1]}: {text.unit_words(result.unit)}"},
     }
 
 
@@ -93,7 +80,7 @@ def distribution(result: AuditRecord, finding: Finding) -> dict[str, Any] | None
 
     A panel has the limits of its group, none where no delta flags people.
     """
-    signed, scale = finding.signed is not None, points_per_unit(result.unit)
+    signed, scale = finding.signed is not None, text.points_per_unit(result.unit)
     values = scale * (finding.scores if finding.signed is None else finding.signed).numpy(force=True).astype(np.float64)
     shown = ~finding.abstained.numpy(force=True) & np.isfinite(values)
     if not shown.any():
@@ -108,7 +95,7 @@ def distribution(result: AuditRecord, finding: Finding) -> dict[str, Any] | None
         title = group if len(group) <= _MOST_LETTERS else f"{group[: _MOST_LETTERS - 1]}…"
         panels.append(
             {
-                "group": f"{title} ({people(int(members.sum()))})",
+                "group": f"{title} ({text.people(int(members.sum()))})",
                 "people": int(members.sum()),
                 "limits": limits,
                 "edges": edges.tolist(),
@@ -148,9 +135,9 @@ def bar_heights(values: np.ndarray, edges: np.ndarray, weights: np.ndarray | Non
     return 100.0 * counts / (counts.sum() or 1)
 
 
-def groups_table(result: AuditRecord, findings: Sequence[Finding]) -> Table:
+def groups_table(result: AuditRecord, findings: Sequence[Finding]) -> text.Table:
     """Return a row per group: how many people, their mean prediction and effect, and how many are flagged."""
-    unit, groups = heading_unit(result.unit), [group for finding in findings for group in finding.groups]
+    unit, groups = text.heading_unit(result.unit), [group for finding in findings for group in finding.groups]
     inferred = any(group.inferred for group in groups)
     own_deltas = any(group.name in result.deltas for group in groups)
     signed = any(finding.signed is not None for finding in findings)
@@ -160,25 +147,25 @@ def groups_table(result: AuditRecord, findings: Sequence[Finding]) -> Table:
     rows = []
     for group in groups:
         row = [group.name, f"{group.people:,}", *([f"{group.inferred:,}"] if inferred else [])]
-        row += [number(group.mean_prediction)]
-        row += [cell(group.mean_signed, result.unit, sign=True)] if signed else []
-        row += [cell(result.delta_of(group.name), result.unit)] if own_deltas else []
-        rows.append([*row, percent(group.share_flagged), percent_or_dash(group.share_confident)])
-    return make_table(["Group"], [*numbers, "Flagged", "Confidently"], rows)
+        row += [text.number(group.mean_prediction)]
+        row += [text.cell(group.mean_signed, result.unit, sign=True)] if signed else []
+        row += [text.cell(result.delta_of(group.name), result.unit)] if own_deltas else []
+        rows.append([*row, text.percent(group.share_flagged), text.percent_or_dash(group.share_confident)])
+    return text.make_table(["Group"], [*numbers, "Flagged", "Confidently"], rows)
 
 
 def groups_figure(result: AuditRecord, finding: Finding) -> Figure | None:
     """Return who is disadvantaged: each group's mean signed effect, or its flagged share where a test has no sign."""
-    signed, scale, unit = finding.signed is not None, points_per_unit(result.unit), result.unit
+    signed, scale, unit = finding.signed is not None, text.points_per_unit(result.unit), result.unit
     bars: list[dict[str, Any]] = []
     for group in finding.groups:
         mean, flagged = group.mean_signed, group.share_flagged
         value = 100 * flagged if mean is None else scale * mean
-        words = percent(flagged) if mean is None else cell(mean, unit, sign=True)
+        words = text.percent(flagged) if mean is None else text.cell(mean, unit, sign=True)
         bars += [{"name": group.name, "value": value, "text": words}] if math.isfinite(value) else []
     if not bars:
         return None
-    title = f"Mean {signed_word(result)}{heading_unit(unit)}" if signed else "Flagged (%)"
+    title = f"Mean {signed_word(result)}{text.heading_unit(unit)}" if signed else "Flagged (%)"
     if not signed:
         caption = "How many percent of each group's people are flagged."
     elif finding.kind == "continuous":
@@ -193,7 +180,7 @@ def groups_figure(result: AuditRecord, finding: Finding) -> Figure | None:
         "kind": "groups",
         "alt": f"Bars: {title[0].lower()}{title[1:]} of each group of {finding.name}.",
         "caption": caption + ("" if limit is None else " Dashed: delta."),
-        "table": make_table(["Group"], [title], [[bar["name"], bar["text"]] for bar in bars]),
+        "table": text.make_table(["Group"], [title], [[bar["name"], bar["text"]] for bar in bars]),
         "data": {"title": title, "signed": signed, "limit": limit, "bars": bars},
     }
 
@@ -207,20 +194,22 @@ def readings_figure(result: AuditRecord, finding: Finding) -> Figure | None:
         return None
     pairs, rows = [], []
     for name, each in {"all judged": both, **shared}.items():
-        signed = {which: cell(part.mean_signed, unit, sign=True) for which, part in each.items()}
+        signed = {which: text.cell(part.mean_signed, unit, sign=True) for which, part in each.items()}
         rows.append(
-            [name, *(w for which, part in each.items() for w in (signed[which], cell(part.mean_absolute, unit)))]
+            [name, *(w for which, part in each.items() for w in (signed[which], text.cell(part.mean_absolute, unit)))]
         )
-        means = {which: points_per_unit(unit) * part.mean_signed for which, part in each.items()}
+        means = {which: text.points_per_unit(unit) * part.mean_signed for which, part in each.items()}
         pairs.append({"group": group_name(finding.name, name), **means, "words": signed})
-    headings = [f"{word}{heading_unit(unit)}" for word in ("Direct, mean", "mean size", "Total, mean", "mean size")]
+    headings = [
+        f"{word}{text.heading_unit(unit)}" for word in ("Direct, mean", "mean size", "Total, mean", "mean size")
+    ]
     return {
         "kind": "readings",
         "alt": f"Two dots for each group of {finding.name}: the mean direct and the mean total reading, and zero.",
         "caption": "Mean signed change of the prediction. Dots on both sides of zero, or a total nearer to zero than "
         "the direct reading: other differences between the groups make up for the direct effect.",
-        "table": make_table(["People"], headings, rows),
-        "data": {"title": f"Mean change of the prediction{heading_unit(unit)}", "pairs": pairs[1:]},
+        "table": text.make_table(["People"], headings, rows),
+        "data": {"title": f"Mean change of the prediction{text.heading_unit(unit)}", "pairs": pairs[1:]},
     }
 
 
@@ -230,26 +219,26 @@ def features_figure(result: AuditRecord) -> Figure | None:
     largest = [] if effect is None else [(k, v) for k, v in effect.total.items() if math.isfinite(v)][:MOST_FEATURES]
     if effect is None or not largest:
         return None
-    differences, errors, scale = result.features.displacement, effect.error, points_per_unit(unit)
+    differences, errors, scale = result.features.displacement, effect.error, text.points_per_unit(unit)
     of = f" of {result.findings[0].name}" if len(result.findings) > 1 else ""  # whose groups differ, without a model
     means = result.effect_by_group
     signed = [group.name for group in result.groups if group.name in means]
     bars, rows = [], []
     for name, value in largest:
-        bar = {"name": name, "value": scale * value, "text": cell(value, unit)}
+        bar = {"name": name, "value": scale * value, "text": text.cell(value, unit)}
         error = scale * errors[name] if math.isfinite(errors[name]) else None
         bars.append({**bar, "error": error, "difference": differences.get(name)})
-        row = [name, cell(value, unit), cell(errors[name], unit)]
-        row += [number(differences.get(name))] if differences else []
-        rows.append([*row, *(cell(means[group][name], unit, sign=True) for group in signed)])
-    headings = [f"Mean size{heading_unit(unit)}", "±", *([f"Groups{of} differ by"] if differences else [])]
+        row = [name, text.cell(value, unit), text.cell(errors[name], unit)]
+        row += [text.number(differences.get(name))] if differences else []
+        rows.append([*row, *(text.cell(means[group][name], unit, sign=True) for group in signed)])
+    headings = [f"Mean size{text.heading_unit(unit)}", "±", *([f"Groups{of} differ by"] if differences else [])]
     return {
         "kind": "features",
         "alt": f"Bars: mean size of each feature's contribution, and how far the groups{of} differ in it.",
         "caption": _features_caption(result, effect),
-        "table": make_table(["Feature"], [*headings, *(f"{group}, signed" for group in signed)], rows),
+        "table": text.make_table(["Feature"], [*headings, *(f"{group}, signed" for group in signed)], rows),
         "data": {
-            "title": f"Mean size of the contribution{heading_unit(unit)}",
+            "title": f"Mean size of the contribution{text.heading_unit(unit)}",
             "bars": bars,
             "difference": f"How far the groups{of} differ, without a model" if differences else None,
         },
@@ -281,10 +270,10 @@ def proxies_figure(finding: Finding) -> Figure | None:
         "alt": f"Bars: how strongly each feature gives {finding.name} away.",
         "caption": f"How strongly an auxiliary model that guesses {finding.name} relies on each feature, whatever the "
         "audited model does with it.",
-        "table": make_table(["Feature"], [title], [[name, number(value)] for name, value in largest]),
+        "table": text.make_table(["Feature"], [title], [[name, text.number(value)] for name, value in largest]),
         "data": {
             "title": title,
-            "bars": [{"name": name, "value": value, "text": number(value), **bare} for name, value in largest],
+            "bars": [{"name": name, "value": value, "text": text.number(value), **bare} for name, value in largest],
             "difference": None,
         },
     }
@@ -312,9 +301,9 @@ def make_slider(result: AuditRecord) -> dict[str, Any] | None:
         ]
     return {
         "deltas": deltas,
-        "words": [amount(delta, result.unit) for delta in deltas],
+        "words": [text.amount(delta, result.unit) for delta in deltas],
         "start": deltas.index(result.delta),
-        "scale": points_per_unit(result.unit),
+        "scale": text.points_per_unit(result.unit),
         **_counts(until, ~result.abstained.numpy(force=True), weights, len(deltas)),
         "groups": groups,
     }
@@ -357,8 +346,7 @@ def positions(scores: Tensor, delta: float) -> list[float]:
     most = float(values.max()) if len(values) else 0.0
     usual = max(float(np.quantile(values, 0.995)) if len(values) else 0.0, 2 * delta)
     usual = usual if usual > _TINY else 1.0
-    power = 10.0 ** math.floor(math.log10(usual / _POSITIONS))
-    step = next(nice * power for nice in _STEPS if nice * power >= usual / _POSITIONS * (1 - 1e-9))
+    step = float(f"{usual / _POSITIONS:.1g}")  # a round number
     even = [float(f"{k * step:.12g}") for k in range(math.ceil(usual / step) + 1)]
     last = float(f"{step * math.ceil(most / step + 1e-9):.12g}")
     return sorted({*even, delta, max(even[-1], last)})

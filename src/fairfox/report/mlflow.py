@@ -78,11 +78,9 @@ def _metrics(result: AuditRecord, longest: int) -> dict[str, float]:
 def _numbers(result: AuditRecord) -> Iterable[tuple[str, str, float | None]]:
     """Yield what is measured, of which variable or group ("": of everyone), and the number."""
     yield "people", "", len(result)
-    yield "judged", "", result.judged
     yield "flagged", "", int(result.flags.sum())
-    yield "share_flagged", "", result.share_flagged
-    yield "share_confident", "", result.share_confident
-    yield "share_abstained", "", result.share_abstained
+    for name in ("judged", "share_flagged", "share_confident", "share_abstained"):
+        yield name, "", getattr(result, name)
     for finding in result.findings:
         yield "mean_score", finding.name, finding.mean_score(result.weights)
         yield "share_flagged", finding.name, finding.share_flagged(result.weights)

@@ -18,33 +18,14 @@ import pyarrow as pa
 from fairfox.data.dataset import group_name
 from fairfox.errors import FileError, installed_versions
 from fairfox.options import EFFECT
+from fairfox.report import text
 from fairfox.report.ci import pair_junit, pair_markdown
 from fairfox.report.figures import MOST_FEATURES, Figure, bar_heights, bin_edges
 from fairfox.report.html import render_page
-from fairfox.report.sentences import CaseOutcome
-from fairfox.report.text import (
-    FORMAT,
-    Table,
-    amount,
-    as_json,
-    cell,
-    heading_unit,
-    make_table,
-    number,
-    one_line,
-    percent,
-    points_per_unit,
-    strict_json,
-    unit_words,
-)
+from fairfox.report.sentences import OUTCOMES
 from fairfox.statistics.paired import Pair, Side
 
 MOST_PEOPLE = 20  # for whom most changed
-_OUTCOMES: dict[str, CaseOutcome] = {
-    **{"A is fairer": "failure", "B is fairer": "passed"},
-    **{"worse": "failure", "not worse": "passed"},
-    "cannot tell": "skipped",
-}
 
 
 @dataclass(frozen=True)
@@ -84,7 +65,7 @@ _WORDS = {  # by what is compared
 
 
 def pair_view(
-    pair: Pair, sides: tuple[Side, Side], *, more: Sequence[str] = (), people: Table | None = None
+    pair: Pair, sides: tuple[Side, Side], *, more: Sequence[str] = (), people: text.Table | None = None
 ) -> dict[str, Any]:
     """Return all that the page of two audits shows, in JSON's own types.
 
@@ -100,10 +81,10 @@ def pair_view(
         return {
             "kind": "compare",
             "of": of,
-            "format": FORMAT,
+            "format": text.FORMAT,
             "title": words.title,
             "heading": words.headings[pair.word],
-            "outcome": _OUTCOMES[pair.word],
+            "outcome": OUTCOMES[pair.word],
             "verdict": [pair.why, *more],
             "sides": [
                 {"label": label, "name": side.name, "warnings": list(side.summary["warnings"])}
@@ -127,7 +108,7 @@ def pair_fields(pair: Pair, sides: tuple[Side, Side]) -> dict[str, Any]:
         return {
             "kind": "compare",
             "of": "models" if pair.margin is None else "audits",
-            "format": FORMAT,
+            "format": text.FORMAT,
             **{name: getattr(pair, name) for name in ("word", "why", "paired", "p_value", "share_p_value")},
             **{name: getattr(pair, name) for name in ("bound", "margin")},
             **{name: summary[name] for name in ("test", "unit", "delta")},
@@ -165,7 +146,7 @@ def _all_fields(sides: tuple[Side, Side]) -> Iterator[None]:
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise FileError(
             f"The audit in '{sides[0].name}' or '{sides[1].name}' does not hold all that the page shows "
-            f"({one_line(error)}); run `fairfox audit` again for both"
+            f"({text.one_line(error)}); run `fairfox audit` again for both"
         ) from error
 
 
@@ -181,7 +162,7 @@ def pair_files(view: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, 
     properties["delta"] = f"{fields['delta']:g}"
     junit = pair_junit(_WORDS[view["of"]].case, view["outcome"], fields["why"], properties)
     return {
-        "summary.json": strict_json(fields).encode(),
+        "summary.json": text.strict_json(fields).encode(),
         "report.html": render_pair(view).encode(),
         "report.json": (json.dumps(view, allow_nan=False) + "\n").encode(),
         "junit.xml": junit.encode(),
@@ -194,7 +175,9 @@ def share_sentence(pair: Pair) -> str:
     points, interval = _share_difference(pair)
     if interval:
         points += f" ({interval.removesuffix(' points')}), p = {pair.share_p_value:.2g}"
-    return f"Flagged: {percent(pair.shares[0])} before, {percent(pair.shares[1])} now; a difference of {points}."
+    return (
+        f"Flagged: {text.percent(pair.shares[0])} before, {text.percent(pair.shares[1])} now; a difference of {points}."
+    )
 
 
 def _share_difference(pair: Pair) -> tuple[str, str]:
@@ -204,7 +187,7 @@ def _share_difference(pair: Pair) -> tuple[str, str]:
     return f"{100 * (pair.shares[1] - pair.shares[0]):+.1f} points", interval
 
 
-def changed_people(people: pa.Table, unit: str) -> Table:
+def changed_people(people: pa.Table, unit: str) -> text.Table:
     """Return the people whose scores differ most between two models, the largest difference first.
 
     Args:
@@ -217,36 +200,39 @@ def changed_people(people: pa.Table, unit: str) -> Table:
     rows = [
         [
             str(row["row_id"]),
-            *(cell(row[name], unit) for name in ("score_a", "score_b")),
-            cell(row["difference"], unit, sign=True),
+            *(text.cell(row[name], unit) for name in ("score_a", "score_b")),
+            text.cell(row["difference"], unit, sign=True),
             *("yes" if row[name] else "no" for name in ("flag_a", "flag_b")),
         ]
         for row in people.take(pa.array(most)).to_pylist()
     ]
-    names = [f"{name}{heading_unit(unit)}" for name in ("Score, A", "Score, B", "B less A")]
-    return make_table(["Person"], [*names, "Flagged, A", "Flagged, B"], rows)
+    names = [f"{name}{text.heading_unit(unit)}" for name in ("Score, A", "Score, B", "B less A")]
+    return text.make_table(["Person"], [*names, "Flagged, A", "Flagged, B"], rows)
 
 
-def _numbers(pair: Pair, sides: tuple[Side, Side], words: _Words) -> Table:
+def _numbers(pair: Pair, sides: tuple[Side, Side], words: _Words) -> text.Table:
     both, difference = [side.summary for side in sides], pair.difference
     unit = both[0]["unit"]
-    value, lower, upper = (cell(x, unit, sign=True) for x in (difference.value, difference.lower, difference.upper))
-    means = [cell(mean, unit) for mean in pair.means]
+    value, lower, upper = (
+        text.cell(x, unit, sign=True) for x in (difference.value, difference.lower, difference.upper)
+    )
+    means = [text.cell(mean, unit) for mean in pair.means]
     rows = [
-        [f"Mean score{heading_unit(unit)}", *means, value, f"{lower} to {upper}"],
-        ["Flagged", *map(percent, pair.shares), *_share_difference(pair)],
-        ["Confidently", *(percent(each["share_confident"]) for each in both), "", ""],
+        [f"Mean score{text.heading_unit(unit)}", *means, value, f"{lower} to {upper}"],
+        ["Flagged", *map(text.percent, pair.shares), *_share_difference(pair)],
+        ["Confidently", *(text.percent(each["share_confident"]) for each in both), "", ""],
         ["People judged", *(f"{each['counts']['judged']:,}" for each in both), "", ""],
         ["People without a score", *(f"{each['counts']['abstained']:,}" for each in both), "", ""],
     ]
     aligned = [{each["name"]: each["alignment_share"] for each in summary["variables"]} for summary in both]
     rows += [
-        [f"Alignment share with {name}", *(percent(each.get(name)) for each in aligned), "", ""] for name in aligned[0]
+        [f"Alignment share with {name}", *(text.percent(each.get(name)) for each in aligned), "", ""]
+        for name in aligned[0]
     ]
-    return make_table(["What"], [*words.sides, words.difference, "95 % interval"], rows)
+    return text.make_table(["What"], [*words.sides, words.difference, "95 % interval"], rows)
 
 
-def _groups(sides: tuple[Side, Side], words: _Words) -> Table:
+def _groups(sides: tuple[Side, Side], words: _Words) -> text.Table:
     """Return every group of either audit: how many they are, their mean signed effect, how many are flagged."""
     unit = sides[0].summary["unit"]
     own = [
@@ -254,18 +240,22 @@ def _groups(sides: tuple[Side, Side], words: _Words) -> Table:
         for side in sides
     ]
     signed = "effect" if unit.partition(" (")[0] == EFFECT else "signed score"
-    labels = ("People", f"Mean {signed}{heading_unit(unit)}", "Flagged")
+    labels = ("People", f"Mean {signed}{text.heading_unit(unit)}", "Flagged")
 
     def cells(group: Mapping[str, Any] | None) -> list[str]:
         if group is None:  # of the other audit only
             return ["-"] * len(labels)
-        return [f"{group['people']:,}", cell(group["mean_signed"], unit, sign=True), percent(group["share_flagged"])]
+        return [
+            f"{group['people']:,}",
+            text.cell(group["mean_signed"], unit, sign=True),
+            text.percent(group["share_flagged"]),
+        ]
 
     rows = []
     for key in dict.fromkeys([*own[0], *own[1]]):
         both = [cells(each.get(key)) for each in own]
         rows.append([group_name(*key), *(side[k] for k in range(len(labels)) for side in both)])
-    return make_table(["Group"], [f"{label}, {side}" for label in labels for side in words.sides], rows)
+    return text.make_table(["Group"], [f"{label}, {side}" for label in labels for side in words.sides], rows)
 
 
 def _scores_figure(sides: tuple[Side, Side], labels: tuple[str, str]) -> Figure:
@@ -273,15 +263,15 @@ def _scores_figure(sides: tuple[Side, Side], labels: tuple[str, str]) -> Figure:
     unit, delta = sides[0].summary["unit"], sides[0].summary["delta"]
     edges = bin_edges(np.concatenate([side.scores for side in sides]), [delta]).tolist()
     shares = [bar_heights(side.scores, np.array(edges), side.weights).tolist() for side in sides]
-    ends = [f"{cell(low, unit)} to {cell(high, unit)}" for low, high in pairwise(edges[:-1])]
-    ends.append(f"{cell(edges[-2], unit)} and above")
-    title, scale = f"Score{heading_unit(unit)}", points_per_unit(unit)
+    ends = [f"{text.cell(low, unit)} to {text.cell(high, unit)}" for low, high in pairwise(edges[:-1])]
+    ends.append(f"{text.cell(edges[-2], unit)} and above")
+    title, scale = f"Score{text.heading_unit(unit)}", text.points_per_unit(unit)
     rows = [[end, *(f"{share:.1f} %" for share in both)] for end, *both in zip(ends, *shares, strict=True)]
     return {
         "kind": "pair-scores",
         "alt": f"Histograms of the scores of people, {labels[0]} and {labels[1]}",
-        "caption": f"Share of people by score: {unit_words(unit)}. Further right is less fair; the line is delta.",
-        "table": make_table([title], labels, rows),
+        "caption": f"Share of people by score: {text.unit_words(unit)}. Further right is less fair; the line is delta.",
+        "table": text.make_table([title], labels, rows),
         "data": {
             "labels": list(labels),
             "axis": title,
@@ -300,29 +290,29 @@ def _features_figure(sides: tuple[Side, Side], labels: tuple[str, str]) -> Figur
     names = sorted(largest, key=lambda name: -largest[name])[:MOST_FEATURES]
     if not names:
         return None
-    title, scale = f"Mean size of the contribution{heading_unit(unit)}", points_per_unit(unit)
-    rows = [[name, *(cell(each.get(name), unit) for each in effects)] for name in names]
+    title, scale = f"Mean size of the contribution{text.heading_unit(unit)}", text.points_per_unit(unit)
+    rows = [[name, *(text.cell(each.get(name), unit) for each in effects)] for name in names]
     values = [[None if each.get(name) is None else scale * each[name] for name in names] for each in effects]
     return {
         "kind": "pair-features",
         "alt": f"Through which features the effect goes, {labels[0]} and {labels[1]}",
         "caption": f"{title} per person, largest first.",
-        "table": make_table(["Feature"], labels, rows),
+        "table": text.make_table(["Feature"], labels, rows),
         "data": {"labels": list(labels), "axis": title, "names": names, "values": values},
     }
 
 
-def _settings(sides: tuple[Side, Side], words: _Words) -> Table:
+def _settings(sides: tuple[Side, Side], words: _Words) -> text.Table:
     """Return the settings of both audits; those that differ are marked."""
-    own = [{name: as_json(value) for name, value in side.summary["settings"].items()} for side in sides]
+    own = [{name: text.as_json(value) for name, value in side.summary["settings"].items()} for side in sides]
     rows = [[name, *(each.get(name, "-") for each in own)] for name in dict.fromkeys([*own[0], *own[1]])]
     differ = [[k, column] for k, row in enumerate(rows) if row[1] != row[2] for column in (1, 2)]
-    return make_table(["Setting", *words.sides], [], rows, marked=differ)
+    return text.make_table(["Setting", *words.sides], [], rows, marked=differ)
 
 
 def _method(summary: Mapping[str, Any], words: _Words) -> list[str]:
     threshold = summary["settings"].get("decision_threshold")
-    flagged = f"their score is above delta, {amount(summary['delta'], summary['unit'])}"
+    flagged = f"their score is above delta, {text.amount(summary['delta'], summary['unit'])}"
     if threshold is not None:
-        flagged = f"a decision at {number(threshold)} would change"
+        flagged = f"a decision at {text.number(threshold)} would change"
     return [f"Test {summary['test']}: {summary['meaning']}", f"People are flagged where {flagged}.", words.reading]

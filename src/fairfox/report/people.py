@@ -397,17 +397,16 @@ def _value_after(how: str | None, person: FlaggedPerson, name: str) -> str:
 
 def _person_notes(result: AuditRecord, person: FlaggedPerson, features: Table | None) -> list[str]:
     words = [str(word) for row in (features or {"rows": []})["rows"] for word in row[1:]]
-    notes = {
-        "What each feature adds was not worked out for this person.": bool(
-            result.features.effect is not None and not person.features
-        ),
-        "The values themselves are not on this page.": bool(person.before and not person.own),
-        "Partly another: categories move as shares, and the likeliest one stays the same.": any(
-            word.endswith(PARTLY) for word in words
-        ),
-        f"The {MOST_ROWS} features that matter most are shown.": len(person.own) > MOST_ROWS,
-    }
-    return [note for note, holds in notes.items() if holds]
+    notes = []
+    if result.features.effect is not None and not person.features:
+        notes.append("What each feature adds was not worked out for this person.")
+    if person.before and not person.own:
+        notes.append("The values themselves are not on this page.")
+    if any(word.endswith(PARTLY) for word in words):
+        notes.append("Partly another: categories move as shares, and the likeliest one stays the same.")
+    if len(person.own) > MOST_ROWS:
+        notes.append(f"The {MOST_ROWS} features that matter most are shown.")
+    return notes
 
 
 def shown_value(value: Any) -> str:

@@ -14,6 +14,11 @@ from fairfox.report.text import amount, cell, heading_unit, joined, number, peop
 from fairfox.statistics.diagnostics import DISAGREE
 
 CaseOutcome = Literal["passed", "failure", "skipped"]
+OUTCOMES: dict[str, CaseOutcome] = {  # of the words of verdicts
+    **dict.fromkeys(("fails", "A is fairer", "worse"), "failure"),
+    **dict.fromkeys(("passes", "B is fairer", "not worse"), "passed"),
+    "cannot tell": "skipped",
+}
 MODEL_WORDS = {
     "fails": "The model fails",
     "passes": "The model passes",
@@ -43,8 +48,7 @@ def summary_lines(result: AuditRecord) -> list[str]:
     """Return the audit in a dozen lines, and some for each further protected variable."""
     lines = [f"fairfox audit of {people(len(result))}, test '{result.test}', protected: {', '.join(result.variables)}"]
     lines += verdict_lines(result)
-    lines += [f"{people(count)} not judged: {reason}" for reason, count in result.abstained_by_reason.items()]
-    lines += [score_line(result), *check_lines(result), *effect_lines(result)]
+    lines += [*not_judged_lines(result), score_line(result), *check_lines(result), *effect_lines(result)]
     for finding in result.findings:
         lines += variable_lines(result, finding)
         lines += [_group_line(result, group) for group in finding.groups]
@@ -63,6 +67,11 @@ def verdict_lines(result: AuditRecord) -> list[str]:
     lines = [*_model_lines(result), _flagged_line(result), _confident_line(result), *_significant_lines(result)]
     lines += [*_size_lines(result), *_mostly_lines(result), *_chance_lines(result)]
     return [*lines, *certificate_lines(result), *reliability_lines(result), *next_lines(result)]
+
+
+def not_judged_lines(result: AuditRecord) -> list[str]:
+    """Return how many people are not judged, a line for each reason."""
+    return [f"{people(count)} not judged: {reason}" for reason, count in result.abstained_by_reason.items()]
 
 
 def _model_lines(result: AuditRecord) -> list[str]:
@@ -261,16 +270,6 @@ def because(finding: Finding, towards: str | None) -> str:
 def direction(finding: Finding, towards: str) -> str:
     """Return the direction of a contrast; derivatives also lead away from the own class, and say so themselves."""
     return f"towards {towards}" if towards in finding.levels else towards
-
-
-def compared(finding: Finding) -> str:
-    """Return in a few words who is compared with whom."""
-    if finding.kind == "continuous":
-        step = _step_in_brackets(finding)
-        return f"one standard deviation{step} up and down" if step else "higher with lower"
-    if finding.reference is not None:
-        return f"{len(finding.levels)} groups with {finding.reference}"
-    return "two groups" if len(finding.levels) == 2 else f"{len(finding.levels)} groups with each other"
 
 
 def _if_they(findings: Sequence[Finding]) -> str:

@@ -14,10 +14,9 @@ from fairfox.report import sentences, text
 from fairfox.report.figures import figures, groups_table, make_slider, why_no_slider
 from fairfox.report.people import people_table
 from fairfox.report.sentences import signed_word
-from fairfox.report.text import FORMAT, Table, make_table, percent_or_dash
+from fairfox.report.text import FORMAT, Table, make_table
 from fairfox.statistics.diagnostics import DISAGREE
 
-_TONES = {"fails": "fails", "passes": "passes", "cannot tell": "open"}
 _HASHES = {  # in words
     "model_sha256": "model file",
     "table_sha256": "table file",
@@ -53,7 +52,6 @@ def view(result: AuditRecord, rows: object = None, *, table: object = None) -> d
         "several": len(result.findings) > 1,
         "verdict": _verdict(result),
         "facts": _facts(result),
-        "by_variable": _by_variable(result) if len(result.findings) > 1 else None,
         "variables": [variable_view(result, finding) for finding in result.findings],
         "charts": figures(result),
         "slider": slider,
@@ -77,26 +75,14 @@ def _verdict(result: AuditRecord) -> dict[str, Any]:
     """Return the verdict in a sentence, what it rests on, and whether the limits are kept."""
     lines, verdict = sentences.verdict_lines(result), result.verdict
     return {
-        "tone": _TONES[verdict.word] if verdict is not None else "open" if bool(result.flags.any()) else "passes",
+        "outcome": sentences.OUTCOMES[verdict.word] if verdict else "skipped" if bool(result.flags.any()) else "passed",
         "headline": lines[0],
         "lines": lines[1:],
         "limits": [check.sentence for check in sentences.limit_checks(result)],
-        "abstained": _abstained(result),
+        "abstained": [text.ended(line) for line in sentences.not_judged_lines(result)],
         "counts_left_out": verdict is not None and DISAGREE in result.reasons,
         "meaning": _meaning(result),
     }
-
-
-def _abstained(result: AuditRecord) -> str | None:
-    """Return how many people are not among the judged, in a sentence, and whether the verdict counts them."""
-    away, left = int(result.abstained.sum()), result.reasons.count(DISAGREE)
-    if not away:
-        return None
-    verb = "is" if away == 1 else "are"
-    if not left:
-        return f"{text.people(away)} could not be judged and {verb} not counted above."
-    line = f"{text.people(away)} {verb} not among those judged: the refits disagree about {left:,} of them"
-    return f"{line}." if result.verdict is None else f"{line}, whom only the verdict on the model counts."
 
 
 def _meaning(result: AuditRecord) -> str:
@@ -138,35 +124,14 @@ def _facts(result: AuditRecord) -> list[dict[str, Any]]:
     return facts
 
 
-def _by_variable(result: AuditRecord) -> dict[str, Any]:
-    numbers = ["Judged", "Flagged", "Confidently", f"Mean size{text.heading_unit(result.unit)}"]
-    numbers += ["Worst case for"] if result.tells_variables_apart else []
-    rows = []
-    for finding in result.findings:
-        row = [finding.name, sentences.compared(finding), f"{finding.judged:,}"]
-        row += [text.percent(finding.share_flagged(result.weights))]
-        row += [percent_or_dash(finding.share_confident(result.weights))]
-        row += [text.cell(finding.mean_score(result.weights), result.unit)]
-        row += [text.percent(result.worst_case[finding.name])] if result.tells_variables_apart else []
-        rows.append(row)
-    note = (
-        "A person is judged by the largest of all comparisons; the last column says for which share of the judged "
-        "people each variable gave it."
-        if result.tells_variables_apart
-        else "This test knows no protected variable: everybody has one score, and the groups differ in it."
-    )
-    return {"table": make_table(["Variable", "Compared"], numbers, rows), "note": note}
-
-
 def variable_view(result: AuditRecord, finding: Finding) -> dict[str, Any]:
     """Return the tables and sentences of one protected variable."""
-    notes = "; ".join(sentences.variable_notes(result, finding))
     flips, quality = sentences.flip_lines(result, finding), finding.quality
     loss = "squared error" if quality.metric == "r2" else "log-loss"
     loss += f" {text.number(quality.log_loss)} (chance {text.number(quality.chance_log_loss)})"
     return {
         "name": finding.name,
-        "notes": f"{text.capitalised(notes)}." if notes else None,
+        "notes": [text.ended(line) for line in sentences.variable_lines(result, finding)],
         "heading": "Ranges" if finding.kind == "continuous" else "Groups",
         "groups": groups_table(result, [finding]),
         "matrix": contrast_matrix(result, finding),
