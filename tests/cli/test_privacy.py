@@ -115,8 +115,8 @@ def shortened(value: float, places: int) -> tuple[str, str]:
 
 def test_a_rare_value_is_found_however_it_is_written():
     assert rare("age 17 to 98.8, [17.1208929, 9877.1], 7.65") == []
-    for told in ("17.123456", "9,877", "9876.5", "98.76 to 99", "7.654", "[1,4322,3]", f"a {WORD}!"):
-        assert len(rare(told)) == 1
+    for described in ("17.123456", "9,877", "9876.5", "98.76 to 99", "7.654", "[1,4322,3]", f"a {WORD}!"):
+        assert len(rare(described)) == 1
 
 
 USED = ("--columns", "income,job,town", "--drop", "note")

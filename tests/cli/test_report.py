@@ -32,7 +32,7 @@ def test_the_page_is_made_again_where_it_was(folder: Path):
     assert page.read_text("utf-8") == before
 
 
-def test_the_page_goes_where_it_is_told_to_and_the_old_one_stays(folder: Path, tmp_path: Path):
+def test_the_page_goes_where_it_is_sent_and_the_old_one_stays(folder: Path, tmp_path: Path):
     before = (folder / "second/report.html").stat().st_mtime_ns
     done = run(folder, "second", "-o", str(tmp_path / "new/page.html"))
     assert done.exit_code == 0, done.stderr

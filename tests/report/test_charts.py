@@ -177,10 +177,10 @@ def test_contributions_of_every_group_have_their_sign():
     assert figure["table"]["rows"][0][3] == f"{100 * means['sex=Female'][figure['table']['rows'][0][0]]:+.1f}"
 
 
-def test_a_delta_of_another_variable_is_told():
+def test_a_delta_of_another_variable_is_shown():
     captions = [figures(many_result())[f"scores-{v}"]["caption"] for v in range(3)]
-    told = "Members of race=Black have their own delta, which the lines do not show."
-    assert [told in caption for caption in captions] == [True, False, True]
+    described = "Members of race=Black have their own delta, which the lines do not show."
+    assert [described in caption for caption in captions] == [True, False, True]
 
 
 def test_the_difference_of_groups_names_its_variable_where_there_are_several():

@@ -126,7 +126,7 @@ def test_two_audits_are_two_suites_whose_cases_do_not_share_a_name():
 
 
 @pytest.mark.parametrize(("outcome", "kind"), [("failure", [Failure]), ("passed", []), ("skipped", [Skipped])])
-def test_a_pair_is_one_case_that_ends_as_it_is_told_to(outcome: CaseOutcome, kind: list[type]):
+def test_a_pair_is_one_case_that_ends_as_asked(outcome: CaseOutcome, kind: list[type]):
     text = pair_junit("B is as fair as A", outcome, "This is why.", {"delta": "0.05"})
     (suite,) = JUnitXml.fromstring(text.encode())
     (case,) = suite

@@ -202,7 +202,7 @@ def test_contributions_add_up_to_the_change():
     ]
 
 
-def test_without_rows_only_the_way_is_told():
+def test_without_rows_only_the_direction_is_shown():
     before, after = {"income": 4321.5, "job": "nurse", "age": 40}, {"income": 4000.0, "job": "smith", "age": 40.0}
     found = opened(example_result(), 14, before=before, after=after)
     assert [row[:3] for row in found["features"]["rows"]] == [
@@ -243,7 +243,7 @@ def test_other_scores_fall_back_on_the_total_reading():
     ]
 
 
-def test_what_is_proved_and_how_sure_it_is_are_told():
+def test_what_is_proved_and_how_sure_it_is_are_shown():
     result = example_result()
     proved = replace(result, certificates=example_certificates(result))
     words = fact(opened(proved, 2), "At most, anywhere on the path")
@@ -315,13 +315,13 @@ def test_without_a_row_a_way_never_tells_one_of_few_values(column: list[int], af
 
 def test_a_category_whose_shares_move_is_not_called_the_same():
     before, after = {"income": 4321.5, "job": "nurse", "age": 40}, {"income": 4321.5, "job": "nurse", "age": 40}
-    told = opened(example_result(), 14, before=before, after=after)
-    assert {row[1]: (row[0], row[2]) for row in told["features"]["rows"]} == {
+    described = opened(example_result(), 14, before=before, after=after)
+    assert {row[1]: (row[0], row[2]) for row in described["features"]["rows"]} == {
         "income": (False, "the same"),
         "job": (True, "partly another"),  # it adds 0.3 of the effect
         "age": (False, "the same"),
     }
-    assert "Partly another: categories move as shares, and the likeliest one stays the same." in told["notes"]
+    assert "Partly another: categories move as shares, and the likeliest one stays the same." in described["notes"]
     shown_rows = opened(example_result(), 14, own=before, before=before, after=after)["features"]["rows"]
     assert shown_rows[1][3] == "nurse, partly another"
 

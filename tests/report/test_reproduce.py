@@ -32,10 +32,10 @@ def call(**more: Any) -> str:
 
 
 def test_settings_versions_and_hashes_are_told_apart():
-    told = method(example_result(settings=SETTINGS))
-    assert told["hashes"]["rows"] == [["rows as they were encoded, and their protected values", "ab" * 32]]
-    assert told["versions"]["rows"] == [["fairfox", "0.1.0"]]
-    names = [row[0] for row in told["settings"]["rows"]]
+    described = method(example_result(settings=SETTINGS))
+    assert described["hashes"]["rows"] == [["rows as they were encoded, and their protected values", "ab" * 32]]
+    assert described["versions"]["rows"] == [["fairfox", "0.1.0"]]
+    names = [row[0] for row in described["settings"]["rows"]]
     assert "seed" in names
     assert not {"versions", "rows_sha256", "table_sha256"} & set(names)
 

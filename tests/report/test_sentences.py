@@ -53,10 +53,10 @@ def test_verdict_of_another_score_names_its_unit():
 
 
 @pytest.mark.parametrize(
-    ("of", "told"), [("probability", "slope) is above 5 points."), ("logit", "slope, logit) is above 0.05.")]
+    ("of", "described"), [("probability", "slope) is above 5 points."), ("logit", "slope, logit) is above 0.05.")]
 )
-def test_a_score_that_is_no_probability_is_not_said_to_be_one(of: str, told: str):
-    assert verdict_lines(replace(without_sign(), unit=f"slope ({of})"))[0].endswith(f"flagged: the score ({told}")
+def test_a_score_that_is_no_probability_is_not_said_to_be_one(of: str, described: str):
+    assert verdict_lines(replace(without_sign(), unit=f"slope ({of})"))[0].endswith(f"flagged: the score ({described}")
 
 
 def test_verdict_names_the_worst_variable_and_its_contrast():
@@ -124,12 +124,12 @@ def test_the_words_of_a_proof_say_of_which_way_and_in_what_unit():
 
 def test_who_is_left_out_follows_the_verdict_where_abstaining_was_asked_for():
     result = with_doubt(example_result())
-    (told,) = reliability_lines(result)
-    assert told == (
+    (described,) = reliability_lines(result)
+    assert described == (
         "1 of 40 people (2.5 %) is left out: the refits disagree about them most; the median counterfactual is 1.00 "
         "times as far from real people as these are from each other."
     )
-    assert verdict_lines(result)[-1] == told
+    assert verdict_lines(result)[-1] == described
     assert "1 person not judged: the refits disagree" in result.summary().splitlines()
     weights = torch.ones(PEOPLE)
     weights[37] = 11.0
@@ -185,12 +185,14 @@ def test_the_total_reading_is_told_for_what_was_audited():
 
 
 @pytest.mark.parametrize(
-    ("of", "told"),
+    ("of", "described"),
     [("probability", "(13.0 of 18.0 points)."), ("value", "(0.13 of 0.18).")],
 )
-def test_how_much_of_a_gap_the_map_accounts_for_is_a_line_for_each_group(of: str, told: str):
+def test_how_much_of_a_gap_the_map_accounts_for_is_a_line_for_each_group(of: str, described: str):
     result = with_map_checks(example_result(unit=f"change of the prediction ({of})"))
-    assert map_lines(result) == [f"sex=Female: the map accounts for 72 % of the gap {told}"]  # of men it is too small
+    assert map_lines(result) == [
+        f"sex=Female: the map accounts for 72 % of the gap {described}"
+    ]  # of men it is too small
     assert map_lines(result)[0] in result.summary().splitlines()
     assert map_lines(example_result()) == []
     twice = with_map_checks(example_result(), (FEMALE, replace(FEMALE, towards="sex=Other", accounted=0.5)))

@@ -86,16 +86,10 @@ def _verdict(result: AuditRecord) -> dict[str, Any]:
 
 
 def _meaning(result: AuditRecord) -> str:
-    unit = result.unit
-    words = sentences.score_line(result).removesuffix(".")
-    words += "; a point is 0.01 of a probability. " if text.heading_unit(unit) else ". "
-    if result.decision_threshold is None:
-        words += f"A person is flagged above delta = {text.amount(result.delta, unit)}"
-    else:
-        words += "A person is flagged where the decision, yes from a prediction of "
-        words += f"{text.number(result.decision_threshold)} on, would change"
-    words += "".join(f"; {name}: {text.amount(own, unit)}" for name, own in result.deltas.items())
-    return words + ("." if result.weights is None else ". Shares and means are weighted; counts are not.")
+    """Return what the score says, what a point is, and what is weighted."""
+    words = sentences.score_line(result)
+    words += " A point is 0.01 of a probability." if text.heading_unit(result.unit) else ""
+    return words + ("" if result.weights is None else " Shares and means are weighted; counts are not.")
 
 
 def _facts(result: AuditRecord) -> list[dict[str, Any]]:
@@ -179,7 +173,7 @@ def map_view(result: AuditRecord) -> dict[str, Any] | None:
     if not checks:
         return None
     numbers = [f"{label}{text.heading_unit(unit)}" for label in ("Gap to the other group", "Moved by the map")]
-    numbers += ["Accounted for", "Outside the other group's range", "With an unseen pair of categories", "Real people"]
+    numbers += ["Accounted for", "Outside the other group's range", "With an unseen pair of categories", "By chance"]
     rows = [
         [
             name,
