@@ -197,7 +197,7 @@ def features_chart(data: dict[str, Any]) -> Any:
     return alt.hconcat(effect.properties(**size), differences.properties(**size), spacing=28)
 
 
-def pair_scores_chart(data: dict[str, Any]) -> Any:
+def pair_chart(data: dict[str, Any]) -> Any:
     """Return the distributions of both scores over each other, with a line at delta."""
     edges, labels = data["edges"], data["labels"]
     rows = [
@@ -221,35 +221,12 @@ def pair_scores_chart(data: dict[str, Any]) -> Any:
     return (bars + line).properties(height=240)
 
 
-def pair_features_chart(data: dict[str, Any]) -> Any:
-    """Return two bars per feature, one for each side."""
-    labels = data["labels"]
-    rows = [
-        {"feature": name, "value": value, "side": label}
-        for label, values in zip(labels, data["values"], strict=True)
-        for name, value in zip(data["names"], values, strict=True)
-        if value is not None
-    ]
-    chart = (
-        alt.Chart(inline(rows))
-        .mark_bar()
-        .encode(
-            x=alt.X("value:Q", title=data["axis"], axis=alt.Axis(tickCount=6)),
-            y=alt.Y("feature:N", title=None, sort=data["names"]),
-            yOffset=alt.YOffset("side:N", sort=labels),
-            color=alt.Color("side:N", sort=labels, legend=None),
-        )
-    )
-    return chart.properties(height=36 * len(data["names"]))
-
-
 _CHARTS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "scores": scores_chart,
     "groups": groups_chart,
     "readings": readings_chart,
     "features": features_chart,
-    "pair-scores": pair_scores_chart,
-    "pair-features": pair_features_chart,
+    "pair": pair_chart,
 }
 
 

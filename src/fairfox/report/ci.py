@@ -152,7 +152,7 @@ def pair_markdown(view: Mapping[str, Any]) -> str:
         _bullets([f"{side['label']}: {side['name']}" for side in view["sides"]]),
         _markdown_table(view["numbers"]),
         _markdown_table(view["groups"]),
-        *([] if features is None else [as_text(features["caption"]), _markdown_table(features["table"])]),
+        *([] if features is None else ["Through which features the effect goes:", _markdown_table(features)]),
         _bullets([f"Warning, {side['label']}: {each}" for side in view["sides"] for each in side["warnings"]]),
         as_text(" ".join(view["method"])),
     ]

@@ -93,7 +93,7 @@ def pair_view(
             "numbers": _numbers(pair, sides, words),
             "groups": _groups(sides, words),
             "scores": _scores_figure(sides, words.sides),
-            "features": _features_figure(sides, words.sides),
+            "features": _features(sides, words.sides),
             "people": people,
             "settings": _settings(sides, words),
             "method": _method(sides[1].summary, words),
@@ -152,8 +152,7 @@ def _all_fields(sides: tuple[Side, Side]) -> Iterator[None]:
 
 def render_pair(view: Mapping[str, Any]) -> str:
     """Return the page from `pair_view`, or from the same read back out of report.json."""
-    charts = {name: view[name] for name in ("scores", "features") if view[name] is not None}
-    return render_page("pair.html.j2", view=view, data={}, charts=charts)
+    return render_page("pair.html.j2", view=view, data={}, charts={"scores": view["scores"]})
 
 
 def pair_files(view: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, bytes]:
@@ -268,7 +267,7 @@ def _scores_figure(sides: tuple[Side, Side], labels: tuple[str, str]) -> Figure:
     title, scale = f"Score{text.heading_unit(unit)}", text.points_per_unit(unit)
     rows = [[end, *(f"{share:.1f} %" for share in both)] for end, *both in zip(ends, *shares, strict=True)]
     return {
-        "kind": "pair-scores",
+        "kind": "pair",
         "alt": f"Histograms of the scores of people, {labels[0]} and {labels[1]}",
         "caption": f"Share of people by score: {text.unit_words(unit)}. Further right is less fair; the line is delta.",
         "table": text.make_table([title], labels, rows),
@@ -282,24 +281,15 @@ def _scores_figure(sides: tuple[Side, Side], labels: tuple[str, str]) -> Figure:
     }
 
 
-def _features_figure(sides: tuple[Side, Side], labels: tuple[str, str]) -> Figure | None:
+def _features(sides: tuple[Side, Side], labels: tuple[str, str]) -> text.Table | None:
     """Return through which features the effect goes in both audits, the largest first; None where neither says."""
     unit = sides[0].summary["unit"].partition(" (")[2].removesuffix(")")
     effects = [(side.summary["features"]["effect"] or {}).get("mean_absolute", {}) for side in sides]
     largest = {name: max(each.get(name) or 0.0 for each in effects) for name in [*effects[0], *effects[1]]}
     names = sorted(largest, key=lambda name: -largest[name])[:MOST_FEATURES]
-    if not names:
-        return None
-    title, scale = f"Mean size of the contribution{text.heading_unit(unit)}", text.points_per_unit(unit)
+    headings = [f"Mean size{text.heading_unit(unit)}, {label}" for label in labels]
     rows = [[name, *(text.cell(each.get(name), unit) for each in effects)] for name in names]
-    values = [[None if each.get(name) is None else scale * each[name] for name in names] for each in effects]
-    return {
-        "kind": "pair-features",
-        "alt": f"Through which features the effect goes, {labels[0]} and {labels[1]}",
-        "caption": f"{title} per person, largest first.",
-        "table": text.make_table(["Feature"], labels, rows),
-        "data": {"labels": list(labels), "axis": title, "names": names, "values": values},
-    }
+    return text.make_table(["Feature"], headings, rows) if rows else None
 
 
 def _settings(sides: tuple[Side, Side], words: _Words) -> text.Table:
