@@ -10,7 +10,7 @@ import pytest
 
 from fairfox.comparison import compare
 from fairfox.errors import DataError, FileError, OptionError
-from fairfox.report.stored import StoredAudit, read_audit, stored_audit
+from fairfox.report.files import StoredAudit, read_audit, stored_audit
 from fairfox.result import AuditResult
 from tests.support import PEOPLE, example_result, with_doubt
 

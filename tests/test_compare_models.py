@@ -74,9 +74,9 @@ def test_the_files_hold_what_was_found(found: Compared, tmp_path: Path):
     assert lines[:2] == [as_text(line) for line in found.summary().splitlines()[2:4]]
     fields = assert_valid_summary(paths["summary.json"].read_text(), "compare")
     assert fields["word"] == found.word
-    assert fields["people"] == 120
-    assert fields["models"]["a"]["name"] == "steep"
-    assert fields["models"]["b"]["mean_effect"] == found.pair.means[1]
+    assert fields["sides"]["a"]["people"] == 120
+    assert fields["sides"]["a"]["name"] == "steep"
+    assert fields["sides"]["b"]["mean_score"] == found.pair.means[1]
     assert fields["difference"]["upper"] == found.pair.difference.upper
     table = pq.read_table(paths["people.parquet"])
     assert table.num_rows == 120

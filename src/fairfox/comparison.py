@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -19,24 +19,14 @@ from fairfox.errors import OptionError
 from fairfox.fairtests.fitted import Progress
 from fairfox.options import EVERYONE, UNFITTED, AuditOptions, further_options
 from fairfox.pipeline import run_audit
-from fairfox.report.card import pair_card
-from fairfox.report.files import write_files
-from fairfox.report.pair import (
-    changed_people,
-    drift_fields,
-    drift_view,
-    pair_files,
-    pair_view,
-    render_pair,
-    share_sentence,
-)
-from fairfox.report.stored import StoredAudit, read_audit, stored_audit
-from fairfox.report.text import FORMAT, amount, percent, strict_json
+from fairfox.report.card import make_card
+from fairfox.report.files import StoredAudit, read_audit, stored_audit, write_files
+from fairfox.report.pair import changed_people, pair_fields, pair_files, pair_view, render_pair, share_sentence
+from fairfox.report.text import amount, percent, strict_json
 from fairfox.result import AuditResult
 from fairfox.statistics.paired import NOT_WORSE, UNKNOWN, WORSE, Pair, Scores, Side, compare_scores, same_audit
 from fairfox.statistics.power import LEVEL, Plan, people_needed, spread_of_mean, spread_of_share
 
-_NO_INTERVAL = dict.fromkeys(("value", "error", "lower", "upper"))
 _MOST = 0.8  # of the people of the larger audit must be in both, for the two to be compared person by person
 _HASHES = ("rows_sha256", "predictions_sha256")  # settings that say whether people and predictions are the same
 _SMALL = 0.1  # of delta: a rise of the mean score that does not count
@@ -91,7 +81,7 @@ class Compared:
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
         title, _, *lines = self.summary().splitlines()
-        return pair_card(title, self.word, self.why, lines=lines, hint='compared.to_html("report.html")')
+        return make_card(title, self.word, self.why, lines=lines, hint='compared.to_html("report.html")')
 
     def to_json(self, path: str | Path | None = None) -> str:
         """Return the comparison without its people as JSON, and write it to `path` when given."""
@@ -135,47 +125,11 @@ class Compared:
         return one, two
 
     def _view(self) -> dict[str, Any]:
-        if self.a is None:
-            return drift_view(self.pair, self._sides())
-        changed = changed_people(self.people_table(), self.pair.unit)
-        return pair_view("compare", self.pair, self._sides(), more=self.summary().splitlines()[2:4], people=changed)
+        changed = None if self.a is None else changed_people(self.people_table(), self.pair.unit)
+        return pair_view(self.pair, self._sides(), more=self.summary().splitlines()[2:4], people=changed)
 
     def _fields(self) -> dict[str, Any]:
-        pair = self.pair
-        if self.a is None or self.b is None:
-            return drift_fields(pair, self._sides())
-        sides = zip("ab", (self.a, self.b), self.names, pair.means, pair.shares, strict=True)
-        return {
-            "kind": "compare",
-            "format": FORMAT,
-            "word": pair.word,
-            "why": pair.why,
-            "test": self.a.test,
-            "unit": self.a.unit,
-            "delta": self.a.delta,
-            "decision_threshold": self.a.decision_threshold,
-            "protected": list(self.a.variables),
-            "people": pair.people[0],
-            "models": {
-                side: {
-                    "name": name,
-                    "mean_effect": mean,
-                    "share_over_delta": share,
-                    "alignment_share": result.alignment_share,
-                    "alignment_error": result.alignment_error,
-                    "columns": result.settings["columns"],
-                    "warnings": list(result.warnings),
-                }
-                for side, result, name, mean, share in sides
-            },
-            "difference": asdict(pair.difference),
-            "share_difference": _NO_INTERVAL | {"value": pair.shares[1] - pair.shares[0]}
-            if pair.share_difference is None
-            else asdict(pair.share_difference),
-            "share_less_unequal_with_b": pair.less,
-            "share_more_unequal_with_b": pair.more,
-            "settings": {name: self.a.settings[name] for name in ("seed", "refits", "folds", "rows", "versions")},
-        }
+        return pair_fields(self.pair, self._sides())
 
 
 def _written(text: str, path: str | Path | None) -> str:
@@ -344,8 +298,6 @@ def _compare_audits(first: object, second: object, *, margin: float | None, name
                 f"The {what} is {_in_words(own)} in {one.name} and {_in_words(two.options[what])} in {two.name}; "
                 "compare audits with the same options"
             )
-    one.check_unweighted()
-    two.check_unweighted()
     allowed = _SMALL * one.people.delta if margin is None else margin
     if not 0 <= allowed < np.inf:
         raise OptionError(f"The margin is {margin}; expected a number of at least 0")
@@ -459,7 +411,6 @@ def plan(
 def _pilot(pilot: AuditResult | str | Path, *, by_share: bool) -> Scores:
     """Return the people of a pilot from which the scatter of results is known; another pilot is refused."""
     stored = _audit_of(pilot)
-    stored.check_unweighted()
     if not stored.people.maps_known:
         raise OptionError(
             f"One refit in {stored.name} leaves open how sure its maps are, and so how far results scatter; give a "

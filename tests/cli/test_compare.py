@@ -52,9 +52,9 @@ def test_a_comparison_prints_the_verdict_and_writes_its_files(folder: Path):
     assert "Verdict: B is fairer. On the same 100 people" in done.stdout
     assert "Written: " in done.stderr
     fields = assert_valid_summary((folder / "out/summary.json").read_text(), "compare")
-    assert fields["models"]["a"]["name"].endswith("model.py:steep")
-    assert fields["models"]["a"]["columns"] == ["income", "age"]
-    assert fields["models"]["b"]["columns"] == ["income"]
+    assert fields["sides"]["a"]["name"].endswith("model.py:steep")
+    assert fields["sides"]["a"]["columns"] == ["income", "age"]
+    assert fields["sides"]["b"]["columns"] == ["income"]
     rows = pq.read_table(folder / "out/people.parquet")["row_id"].to_pylist()
     assert len(rows) == 100
     assert max(rows) > 100  # of the table, not of the sample
@@ -106,8 +106,8 @@ def test_files_of_two_audits_are_written_where_a_folder_is_named(audits: Path):
     assert done.stderr.startswith(f"Written: {audits / 'out'}")
     names = {"report.html", "report.json", "summary.json", "summary.md", "junit.xml"}
     assert {path.name for path in (audits / "out").iterdir()} == names
-    fields = assert_valid_summary((audits / "out/summary.json").read_text(), "drift")
-    assert (fields["word"], fields["audits"]["first"]["name"]) == ("worse", str(audits / "first"))
+    fields = assert_valid_summary((audits / "out/summary.json").read_text(), "compare")
+    assert (fields["word"], fields["sides"]["a"]["name"]) == ("worse", str(audits / "first"))
 
 
 def test_a_wide_margin_lets_a_rise_pass(audits: Path):

@@ -115,8 +115,8 @@ def shortened(value: float, places: int) -> tuple[str, str]:
 
 def test_a_rare_value_is_found_however_it_is_written():
     assert rare("age 17 to 98.8, [17.1208929, 9877.1], 7.65") == []
-    for told in ("17.123456", "9,877", "9876.5", "98.76 to 99", "7.654", "[1,4322,3]", f"a {WORD}!"):
-        assert len(rare(told)) == 1
+    for described in ("17.123456", "9,877", "9876.5", "98.76 to 99", "7.654", "[1,4322,3]", f"a {WORD}!"):
+        assert len(rare(described)) == 1
 
 
 USED = ("--columns", "income,job,town", "--drop", "note")
@@ -145,15 +145,15 @@ def test_nobody_s_values_are_in_what_a_comparison_writes(folder: Path):
     assert rare(read(folder)) == []
 
 
-def test_nobody_s_values_are_in_what_a_drift_writes_or_in_a_page_made_again(folder: Path):
+def test_nobody_s_values_are_in_a_comparison_of_audits_or_in_a_page_made_again(folder: Path):
     run(folder, "audit", "-c", "age", *WITH_AGE, "--id", "name", "--delta", "0")
     text = read(folder)
     assert rare(text) == []
     assert [value for value in people(seed=0)["income"].tolist() if str(value) in text] == []
     first, second = ((folder / "out").rename(folder / "first"), folder / "second")
     copytree(first, second)
-    drift = ["drift", str(first), str(second), "--out", str(folder / "out")]
-    assert CliRunner().invoke(cli, drift, catch_exceptions=False).exit_code in (0, 1)
+    compared = ["compare", str(first), str(second), "--out", str(folder / "out")]
+    assert CliRunner().invoke(cli, compared, catch_exceptions=False).exit_code in (0, 1)
     assert rare(read(folder)) == []
     assert CliRunner().invoke(cli, ["report", str(first)], catch_exceptions=False).exit_code == 0
     assert rare(read(folder, "../first/report.html")) == []

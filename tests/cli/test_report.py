@@ -4,17 +4,17 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from tests.test_earlier import audited
 
 from fairfox.cli.main import cli
 from fairfox.report.files import write_outputs
+from tests.report.helpers import named_audit
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("results")
-    write_outputs(audited(), out / "first")
-    write_outputs(audited(times=3.0), out / "second")
+    write_outputs(named_audit(), out / "first")
+    write_outputs(named_audit(times=3.0), out / "second")
     return out
 
 
@@ -32,7 +32,7 @@ def test_the_page_is_made_again_where_it_was(folder: Path):
     assert page.read_text("utf-8") == before
 
 
-def test_the_page_goes_where_it_is_told_to_and_the_old_one_stays(folder: Path, tmp_path: Path):
+def test_the_page_goes_where_it_is_sent_and_the_old_one_stays(folder: Path, tmp_path: Path):
     before = (folder / "second/report.html").stat().st_mtime_ns
     done = run(folder, "second", "-o", str(tmp_path / "new/page.html"))
     assert done.exit_code == 0, done.stderr
@@ -40,15 +40,15 @@ def test_the_page_goes_where_it_is_told_to_and_the_old_one_stays(folder: Path, t
     assert (folder / "second/report.html").stat().st_mtime_ns == before
 
 
-def test_two_audits_are_shown_side_by_side_as_drift_shows_them(folder: Path, tmp_path: Path):
+def test_two_audits_are_shown_side_by_side_as_compare_shows_them(folder: Path, tmp_path: Path):
     done = run(folder, "first", "second", "-o", str(tmp_path / "both.html"))
     assert done.exit_code == 0, done.stderr
-    named = [str(folder / "first"), str(folder / "second"), "--out", str(tmp_path / "drift")]
-    assert CliRunner().invoke(cli, ["drift", *named]).exit_code == 1
-    assert (tmp_path / "both.html").read_bytes() == (tmp_path / "drift/report.html").read_bytes()
-    again = run(folder, str(tmp_path / "drift"))
+    named = [str(folder / "first"), str(folder / "second"), "--out", str(tmp_path / "two")]
+    assert CliRunner().invoke(cli, ["compare", *named]).exit_code == 1
+    assert (tmp_path / "both.html").read_bytes() == (tmp_path / "two/report.html").read_bytes()
+    again = run(folder, str(tmp_path / "two"))
     assert again.exit_code == 0, again.stderr
-    assert (tmp_path / "both.html").read_bytes() == (tmp_path / "drift/report.html").read_bytes()
+    assert (tmp_path / "both.html").read_bytes() == (tmp_path / "two/report.html").read_bytes()
 
 
 @pytest.mark.parametrize(

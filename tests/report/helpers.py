@@ -1,14 +1,18 @@
-"""Pages as an independent reader sees them, and an audit with a map check."""
+"""Pages as an independent reader sees them, and audits of people with names, or with a map check."""
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
 
+import numpy as np
+
+from fairfox.maps.check import MapCheck
 from fairfox.result import AuditResult
+from tests.support import PEOPLE, example_result
 
 VOID = {"meta", "img", "link", "input"}
 
@@ -55,23 +59,6 @@ class Page(HTMLParser):
             self.headings[self.open[-1]].append(data.strip())
 
 
-@dataclass(frozen=True)
-class MapCheck:
-    """A check of a map, with the fields that an audit gives it."""
-
-    variable: int
-    group: str
-    towards: str
-    people: int
-    effect: float
-    gap: float | None
-    accounted: float | None
-    outside: float
-    unseen: float
-    unseen_real: float
-    warnings: tuple[str, ...] = ()
-
-
 WARNING = "8 % of men leave the range of women."
 FEMALE = MapCheck(0, "sex=Female", "sex=Male", 19, 0.13, 0.18, 0.72, 0.01, 0.005, 0.0)
 MALE = MapCheck(0, "sex=Male", "sex=Female", 19, -0.004, -0.001, None, 0.08, 0.0, 0.0, (WARNING,))
@@ -79,5 +66,15 @@ MALE = MapCheck(0, "sex=Male", "sex=Female", 19, -0.004, -0.001, None, 0.08, 0.0
 
 def with_map_checks(result: AuditResult, checks: tuple[MapCheck, ...] = (FEMALE, MALE)) -> AuditResult:
     """Return the audit with checks: the map accounts for women's gap, and men's is too small to say."""
-    object.__setattr__(result, "map_checks", checks)  # works before and after it is a field of the record
-    return result
+    return replace(result, map_checks=checks)
+
+
+SETTINGS = {"seed": 0, "refits": 5, "folds": 5, "rows": PEOPLE, "id": "name"}
+
+
+def named_audit(*, times: float = 1.0, **changes: Any) -> AuditResult:
+    """Return an audit of forty people with names, whose effects are so many times as large as in the example."""
+    result = example_result(settings=SETTINGS, ids=np.array([f"p{k}" for k in range(PEOPLE)]))
+    scores = times * result.scores
+    moved = {"scores": scores, "signed": times * result.signed, "flags": (scores > result.delta) & ~result.abstained}
+    return replace(result, **moved, **changes)

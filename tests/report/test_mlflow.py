@@ -91,25 +91,6 @@ def test_without_an_active_run_it_says_how_to_open_one_and_opens_none(mlflow: An
     assert mlflow.active_run() is None
 
 
-def test_a_run_that_is_not_there_is_refused(mlflow: Any):
-    with pytest.raises(OptionError, match="The MLflow run 'nowhere' cannot be read at 'file:"):
-        log_audit(example_result(), run_id="nowhere")
-
-
-def test_another_audit_needs_a_name_of_its_own_and_the_same_one_does_not(mlflow: Any):
-    result = example_result()
-    with mlflow.start_run() as run:
-        log_audit(result)
-        log_audit(result)  # again, after a hiccup
-        with pytest.raises(
-            OptionError, match=r"whose fairfox/delta is 0\.05 and not 0\.1; give this one another prefix"
-        ):
-            log_audit(replace(result, delta=0.1))
-        log_audit(replace(result, delta=0.1), prefix="lenient")
-    params = mlflow.get_run(run.info.run_id).data.params
-    assert (params["fairfox/delta"], params["lenient/delta"]) == ("0.05", "0.1")
-
-
 @pytest.mark.parametrize("prefix", ["", "/fairfox", "a//b", "..", "a/../b", "a=b", "a/"])
 def test_a_prefix_that_is_no_name_is_refused_before_anything_is_logged(mlflow: Any, prefix: str):
     with mlflow.start_run() as run, pytest.raises(OptionError, match="prefix is '"):

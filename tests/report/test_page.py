@@ -19,7 +19,6 @@ import torch
 import fairfox
 from fairfox.findings import FeatureEffect, Features, NextSteps, Step
 from fairfox.report.html import render, render_report, script_json
-from fairfox.report.people import MOST_PEOPLE
 from fairfox.report.sentences import limit_checks, verdict_lines
 from fairfox.report.view import contrast_matrix, groups_table, view
 from fairfox.result import AuditResult
@@ -42,7 +41,7 @@ from tests.support import (
 
 HOSTILE = "<script>alert('1')</script>"
 GROUP = HOSTILE  # a class called like its variable speaks for itself
-STEP = Step("income", "repaired", "as it is", 0.1, 0.04, 0.6, 0.8, 0.79, 0.03)
+STEP = Step("income", "repaired", 0.1, 0.04, 0.6, 0.8, 0.79, 0.03)
 VERDICT = Verdict(
     "fails", "19 of 38 people are surely over delta, and no more than 5 % may be.", 0.05, 38, 19, 25, 0.0, 1.0
 )
@@ -96,26 +95,8 @@ def hostile_result() -> AuditResult:
 def test_the_verdict_comes_first():
     words = Page(render_report(example_result())).words
     first = words.index("23 of 38 people (60.5 %) are flagged")
-    assert first < words.index("19 of them confidently") < words.index("2 people could not be judged")
-    assert words.index("2 people could not be judged") < words.index("Delta: flag people whose score is above")
-
-
-def test_every_part_of_the_audit_is_on_the_page():
-    words = Page(render_report(example_result())).words
-    for part in (
-        "How the effects are spread",
-        "Through which features the effect goes",
-        "Which features give sex away",
-        "Two readings",
-        "Flagged people",
-        "People not judged",
-        "no evidence about sex",
-        "Settings and versions",
-        "AUC 0.84",
-        "The group sex=Male has few people.",
-        "sex=Female",
-    ):
-        assert part in words
+    assert first < words.index("19 of them confidently") < words.index("2 people not judged: no evidence about sex.")
+    assert words.index("2 people not judged") < words.index("Delta: flag people whose score is above")
 
 
 @pytest.mark.parametrize("result", [example_result(), without_sign()], ids=["rank", "fta"])
@@ -186,53 +167,6 @@ def test_text_from_the_table_is_escaped():
     assert not [name for _, name, _ in page.attributes if name.startswith("on")]
 
 
-def test_raw_rows_are_shown_only_when_given():
-    table = example_table()
-    flagged = int(example_result().flags.nonzero()[0])
-    income = str(table["income"][flagged].as_py())
-    assert income not in render_report(example_result())
-    assert income in render_report(example_result(), rows=table)
-
-
-def test_rows_of_people_not_flagged_are_never_shown():
-    other = int((~example_result().flags).nonzero()[0])
-    table = example_table()
-    assert str(table["income"][other].as_py()) not in render_report(example_result(), rows=table)
-
-
-def test_long_lists_are_cut_and_say_so():
-    people = MOST_PEOPLE + 100
-    flags = torch.ones(people, dtype=torch.bool)
-    many = {"scores": torch.linspace(0.1, 0.9, people), "signed": torch.linspace(0.1, 0.9, people), "flags": flags}
-    quiet = {
-        "abstained": ~flags,
-        "reasons": (None,) * people,
-        "predictions": torch.ones(people),
-        "worst": torch.zeros(people, dtype=torch.long),
-    }
-    plain = {"interval": None, "confident_flags": None}
-    finding = {**many, **plain, "abstained": ~flags, "group": ("Male",) * people, "towards": ("Female",) * people}
-    result = with_finding(
-        example_result(**many, **quiet, **plain, features=Features({}, None)),
-        **finding,
-        effects=torch.ones(people, 2),
-        inferred=~flags,
-        direct=torch.ones(people),
-        total=torch.ones(people),
-    )
-    page = Page(render_report(result))
-    assert f"The {MOST_PEOPLE} with the highest scores, of {people} people flagged" in page.words
-    assert page.tags.count("input") == 2
-    assert "Everybody was judged." in page.words
-
-
-def test_a_fair_model_gets_a_quiet_page():
-    nobody = torch.zeros(PEOPLE, dtype=torch.bool)
-    page = render_report(example_result(flags=nobody, confident_flags=nobody))
-    assert "Nobody is flagged." in page
-    assert 'class="verdict passes"' in page
-
-
 def test_nobody_judged_still_gives_a_page():
     everybody = torch.ones(PEOPLE, dtype=torch.bool)
     result = example_result(
@@ -255,30 +189,16 @@ def many_page() -> Page:
     return Page(render_report(many_result()))
 
 
-def cells(page: Page, row: str) -> list[str]:
-    """The cells of the first table row that begins with this text."""
-    return next(cells for cells in page.rows if cells and cells[0] == row)
-
-
-def test_a_page_about_one_pair_of_groups_has_no_needless_parts():
-    page = Page(render_report(example_result()))
-    assert "h4" not in page.tags
-    assert "sex" not in page.headings["h3"]
-    for part in ("By protected variable", "From each group", "Because of", "Inferred", "dagger", "weighted"):
-        assert part not in page.words
-
-
 def test_several_variables_are_compared_and_then_told_one_by_one():
     page = many_page()
     assert "because of sex, race or age?" in page.words
     assert "Mostly because of race" in page.words
     result = many_result()
-    shares = [f"{100 * finding.share_flagged(result.weights):.1f} %" for finding in result.findings]
-    assert cells(page, "race")[1:4] == ["5 groups with each other", "196", shares[1]]
-    assert cells(page, "age")[1:4] == ["one standard deviation (13.6) up and down", "192", shares[2]]
-    assert page.headings["h3"][:4] == ["By protected variable", "sex", "race", "age"]
+    share = f"{100 * result.findings[1].share_flagged(result.weights):.1f} %"
+    assert f"race: {int(result.findings[1].flags.sum())} of 196 people ({share}) flagged" in page.words
+    assert page.headings["h3"][:3] == ["sex", "race", "age"]
     assert [page.headings["h3"].count(name) for name in ("sex", "race", "age")] == [3, 3, 3]  # who, scores, readings
-    assert "Own group inferred for 20 people; 'Other' puts together Eskimo and Inuit" in page.words
+    assert "own group inferred for 20 people; 'Other' puts together Eskimo and Inuit" in page.words
     assert "squared error 0.69 (chance 1)" in page.words
     assert "Shares and means are weighted; counts are not." in page.words
 
@@ -293,29 +213,11 @@ def test_every_class_is_shown_as_a_member_of_every_other():
     assert up_and_down == ["People with", "age + 13.6", "age - 13.6"]
 
 
-def test_one_variable_with_many_classes_has_a_flat_page():
-    result = many_result()
-    race = replace(result, findings=result.findings[1:2], worst=torch.zeros(200, dtype=torch.long))
-    page = Page(render_report(race))
-    assert "h4" not in page.tags
-    assert page.headings["h3"][:2] == ["Groups", "From each group to each other"]
-    assert "By protected variable" not in page.words
-    assert "Because of" in page.words
-
-
 def test_groups_with_their_own_delta_show_it():
     page = many_page()
-    assert "A person is flagged above delta = 5 points; race=Black: 3 points." in page.words
     assert "Members of race=Black have their own delta, which the lines do not show." in page.words
     table = next(k for k, row in enumerate(page.rows) if "Delta (points)" in row)
     assert [row[5] for row in page.rows[table + 1 : table + 4]] == ["5.0", "3.0", "5.0"]
-
-
-def test_a_test_that_knows_no_variable_blames_none():
-    words = Page(render_report(nameless(many_result()))).words
-    assert "This test knows no protected variable" in words
-    assert "Worst case for" not in words
-    assert "Because of" not in words
 
 
 def judged(word: str = "fails") -> AuditResult:
@@ -323,16 +225,9 @@ def judged(word: str = "fails") -> AuditResult:
     return with_finding(example_result(), verdict=replace(VERDICT, word=word, mean=mean, variable="sex"))
 
 
-@pytest.mark.parametrize("result", [example_result(), many_result(), without_sign()], ids=["one", "many", "fta"])
-def test_a_view_is_plain_json_of_its_version(result: AuditResult):
-    shown = view(result)
-    assert json.loads(json.dumps(shown, allow_nan=False)) == shown
-    assert (shown["kind"], shown["format"]) == ("audit", 2)
-
-
 def test_the_verdict_comes_with_its_uncertainty():
     shown = view(judged())
-    assert shown["verdict"]["tone"] == "fails"
+    assert shown["verdict"]["outcome"] == "failure"
     assert shown["verdict"]["headline"].startswith("The model fails. 19 of 38 people are surely treated differently")
     assert [fact["label"] for fact in shown["facts"]] == [
         "People flagged",
@@ -347,7 +242,7 @@ def test_the_verdict_comes_with_its_uncertainty():
         "words": False,
     }
     assert shown["facts"][3]["value"] == "sex=Female"
-    assert [view(judged(word))["verdict"]["tone"] for word in ("passes", "cannot tell")] == ["passes", "open"]
+    assert [view(judged(word))["verdict"]["outcome"] for word in ("passes", "cannot tell")] == ["passed", "skipped"]
 
 
 def test_no_value_of_anybody_is_in_a_view_without_rows():
@@ -367,14 +262,14 @@ def test_no_value_of_anybody_is_in_a_view_without_rows():
 
 
 def test_what_to_do_next_is_told_step_by_step():
-    steps = NextSteps(0.1, (STEP,), STEP, "AUC", None, 38, 38, 100)
+    steps = NextSteps((STEP,), STEP, 38)
     shown = view(example_result(steps=steps))["next"]
     assert shown["lines"] == [steps.sentence]
-    assert shown["table"]["rows"] == [["income", "repaired", "as it is", "60.0 %", "4.0", "0.790"]]
+    assert shown["table"]["rows"] == [["income", "repaired", "60.0 %", "4.0", "0.790"]]
     nobody = torch.zeros(PEOPLE, dtype=torch.bool)
     assert view(example_result(steps=steps, flags=nobody))["next"]["lines"][0].startswith("Nobody is flagged")
-    unlabelled = replace(steps, measure=None, steps=(replace(STEP, accuracy_before=None, accuracy_after=None),))
-    assert len(view(example_result(steps=unlabelled))["next"]["table"]["columns"]) == 5
+    unlabelled = replace(steps, steps=(replace(STEP, auc_before=None, auc_after=None),))
+    assert len(view(example_result(steps=unlabelled))["next"]["table"]["columns"]) == 4
     assert view(example_result())["next"]["table"] is None
 
 
@@ -388,15 +283,14 @@ def test_where_decisions_turn_no_fact_speaks_of_delta():
 
 def test_people_left_out_are_said_to_be_counted_by_the_verdict_alone():
     result = with_doubt(judged())
-    told = view(result)["verdict"]
-    assert told["abstained"] == (
-        "3 people are not among those judged: the re-fits disagree about 1 of them, whom only the verdict on the model "
-        "counts."
-    )
-    assert told["counts_left_out"]
+    described = view(result)["verdict"]
+    assert described["abstained"] == [
+        "2 people not judged: no evidence about sex.",
+        "1 person not judged: the refits disagree.",
+    ]
+    assert described["counts_left_out"]
     assert result.reasons.count(DISAGREE) == 1
     plain = view(judged())["verdict"]
-    assert plain["abstained"] == "2 people could not be judged and are not counted above."
     assert not plain["counts_left_out"]
 
 
@@ -423,16 +317,16 @@ def by_owner(table: Any) -> np.ndarray:
 
 def real(**options: Any) -> AuditResult:
     columns = ["owner", "gain", "income"]
-    return fairfox.audit(by_owner, owners(), columns=columns, refits=2, next_steps=False, **options)
+    return fairfox.audit(by_owner, owners(), columns=columns, options={"refits": 2}, **options)
 
 
 def test_no_column_of_few_values_can_be_read_off_a_page_without_rows():
     result = real(protected="sex", delta=0.001)
     shown = view(result, table=owners())
-    told = {(row[1], row[2]) for person in shown["people"]["rows"] for row in person["features"]["rows"]}
+    described = {(row[1], row[2]) for person in shown["people"]["rows"] for row in person["features"]["rows"]}
     assert len(shown["people"]["rows"]) > 100
-    assert {how for name, how in told if name in ("owner", "gain")} <= {"changes", "the same"}
-    assert {how for name, how in told if name == "income"} >= {"higher", "lower"}
+    assert {how for name, how in described if name in ("owner", "gain")} <= {"changes", "the same"}
+    assert {how for name, how in described if name == "income"} >= {"higher", "lower"}
     ends = [f(owners()["income"].to_numpy()) for f in (np.argmin, np.argmax)]
     words = {
         int(person["id"]): row[2]
@@ -441,17 +335,6 @@ def test_no_column_of_few_values_can_be_read_off_a_page_without_rows():
         if row[1] == "income"
     }
     assert {words[int(end)] for end in ends if int(end) in words} <= {"changes"}
-
-
-def test_nobody_who_is_not_flagged_is_in_a_view():
-    result = real(protected="sex", delta=0.05)
-    assert 0 < int(result.flags.sum()) < result.judged
-    shown = view(result, table=owners())
-    assert {int(person["id"]) for person in shown["people"]["rows"]} == set(result.flags.nonzero()[:, 0].tolist())
-    assert shown["slider"]["flagged"][0] > len(shown["people"]["rows"])  # only counts tell of smaller deltas
-    fair = view(real(protected="sex", delta=10.0), table=owners())
-    assert fair["people"]["rows"] == []
-    assert fair["slider"]["flagged"][0] > 0
 
 
 @pytest.mark.parametrize("protected", ["sex", ["sex", "race"], ["sex", "race", "age"]], ids=str)
@@ -502,6 +385,15 @@ def test_means_beyond_delta_are_marked_in_the_matrix():
     assert [row[1 + place] for place, row in enumerate(found["table"]["rows"])] == ["·"] * len(RACES)
 
 
+def test_everybody_beside_the_largest_group_and_that_beside_the_second():
+    result = with_finding(many_result(), 1, reference="White", second="Black")
+    found = contrast_matrix(result, result.findings[1])
+    assert found is not None
+    assert labels(found["table"]) == ["People of", "Black", "White"]  # what concerns anybody
+    assert found["table"]["rows"][4][2] == "·"
+    assert found["note"].endswith("Everybody is compared with White, the largest group, and it with Black.")
+
+
 def test_two_groups_and_tests_without_contrasts_have_no_matrix():
     assert contrast_matrix(example_result(), example_result().findings[0]) is None
     assert contrast_matrix(nameless(many_result()), nameless(many_result()).findings[1]) is None
@@ -510,11 +402,11 @@ def test_two_groups_and_tests_without_contrasts_have_no_matrix():
 def test_where_decisions_turn_nothing_is_shaded_as_beyond_delta():
     result = many_result()
     turned = many_result(settings={**result.settings, "decision_threshold": 0.5})
-    told, beyond = (contrast_matrix(each, each.findings[1]) for each in (turned, result))
-    assert told is not None
+    described, beyond = (contrast_matrix(each, each.findings[1]) for each in (turned, result))
+    assert described is not None
     assert beyond is not None
-    assert told["table"]["marked"] == []
-    assert "delta" not in told["note"]
+    assert described["table"]["marked"] == []
+    assert "delta" not in described["note"]
     assert beyond["note"].endswith("Shaded: the mean is beyond delta.")
 
 

@@ -7,43 +7,33 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from junitparser import Failure, JUnitXml, Skipped
 from lxml import html
 from markdown_it import MarkdownIt
-from tests.test_earlier import SETTINGS, audited, spoil, write
 
-from fairfox.comparison import compare, drift_page
+from fairfox.comparison import compare
 from fairfox.errors import FileError
 from fairfox.report.ci import pair_markdown
-from fairfox.report.pair import (
-    Side,
-    changed_people,
-    drift_files,
-    pair_files,
-    pair_view,
-    render_pair,
-    share_sentence,
-    shared_bins,
-)
-from fairfox.report.stored import read_audit
+from fairfox.report.pair import changed_people, pair_fields, pair_files, pair_view, render_pair, share_sentence
 from fairfox.result import AuditResult
 from fairfox.statistics.intervals import Estimate
-from fairfox.statistics.paired import Pair
+from fairfox.statistics.paired import Pair, Side
+from tests.report.helpers import SETTINGS, named_audit
 from tests.schemas import assert_valid_summary
 from tests.support import example_result, many_result, without_sign
 
 HOSTILE = '<script>alert(1)</script>"><img src=x onerror=alert(1)>'
 PAIR = Pair(
-    people=38,
+    people=(38, 38),
     means=(0.1, 0.04),
     shares=(0.5, 0.25),
     difference=Estimate(-0.06, 0.01, -0.08, -0.04),
     share_difference=Estimate(-0.25, 0.05, -0.35, -0.15),
     less=0.9,
     more=0.1,
+    why="95 % interval",
 )
 ONCE = {"settings": {**SETTINGS, "refits": 1}, "interval": None}
 
@@ -54,25 +44,12 @@ def side(result: AuditResult, name: str = "a model", **changes: Any) -> Side:
 
 
 def view_of(one: AuditResult, two: AuditResult | None = None, found: Pair = PAIR, **changes: Any) -> dict[str, Any]:
-    return pair_view("compare", found, (side(one, "first"), side(one if two is None else two, "second", **changes)))
+    return pair_view(found, (side(one, "first"), side(one if two is None else two, "second", **changes)))
 
 
 def column(table: dict[str, Any], label: str) -> dict[str, str]:
     place = [each["label"] for each in table["columns"]].index(label)
     return {row[0]: row[place] for row in table["rows"]}
-
-
-def test_scores_of_two_audits_are_counted_in_the_same_bins_and_the_last_one_is_open():
-    edges, (one, two) = shared_bins(
-        (np.array([0.0, 0.105, 0.3]), None), (np.array([0.205, 0.255]), np.array([3.0, 1.0])), delta=0.2
-    )
-    assert edges == pytest.approx(np.linspace(0, 0.3, 31))  # 1.5 times delta; the 99.5th percentile is just below
-    assert one == pytest.approx([1 / 3] + [0] * 9 + [1 / 3] + [0] * 18 + [1 / 3])
-    assert two == pytest.approx([0] * 20 + [0.75] + [0] * 4 + [0.25] + [0] * 4)
-    edges, (crowd,) = shared_bins((np.array([0.1] * 999 + [50.0]), None), delta=0.2)
-    assert edges[-1] == pytest.approx(0.3)
-    assert crowd[-1] == pytest.approx(0.001)
-    assert shared_bins((np.zeros(3), None), delta=0.0)[0][-1] == 1.0
 
 
 def test_numbers_stand_side_by_side_with_their_difference_and_its_interval():
@@ -96,18 +73,17 @@ def test_groups_and_features_that_one_audit_does_not_have_are_dashes():
     assert column(shown["groups"], "Mean effect (points), B")["sex=Female"] == "+8.2"
     other = {"effect": {"mean_absolute": {"shoes": 0.5, "income": 0.01}}}
     features = view_of(example_result(), features=other)["features"]
-    assert features["data"]["names"] == ["shoes", "income", "job", "age"]  # 0.5, 0.044, 0.019, 0: the larger of the two
-    assert column(features["table"], "A")["shoes"] == "-"
-    assert column(features["table"], "B")["shoes"] == "50.0"
-    assert features["data"]["values"][0][0] is None
+    assert [row[0] for row in features["rows"]] == ["shoes", "income", "job", "age"]  # 0.5, 0.044, 0.019, 0: the larger
+    assert column(features, "Mean size (points), A")["shoes"] == "-"
+    assert column(features, "Mean size (points), B")["shoes"] == "50.0"
 
 
-def test_a_test_without_effects_has_no_features_and_says_so_nowhere():
-    shown = view_of(without_sign())
-    assert shown["features"] is None
-    assert set(column(shown["groups"], "Mean signed score, A").values()) == {"-"}
-    page = html.fromstring(render_pair(shown))
-    assert not page.xpath("//*[@id='features'] | //a[@href='#features'] | //*[@id='changed'] | //a[@href='#changed']")
+def test_scores_of_both_are_counted_in_the_same_bins():
+    found = view_of(example_result())["scores"]["data"]
+    assert found["shares"][0] == found["shares"][1]  # the same audit twice
+    assert sum(found["shares"][0]) == pytest.approx(100)
+    assert len(found["edges"]) == len(found["shares"][0]) + 1
+    assert any(edge == pytest.approx(5) for edge in found["edges"])  # so that no bar is half beyond delta
 
 
 def test_settings_that_differ_are_marked():
@@ -160,7 +136,7 @@ def test_the_page_has_landmarks_labels_and_a_table_for_each_chart():
         assert page.xpath(f"//*[@id='{section.get('aria-labelledby')}']")
     assert all(page.xpath(f"//*[@id='{link.get('href')[1:]}']") for link in page.xpath("//nav//a"))
     charts = page.xpath("//figure")
-    assert len(charts) == 2
+    assert len(charts) == 1
     for chart in charts:
         assert chart.xpath("./div[@role='img']/@aria-label")
         assert chart.xpath(".//details//table//th[@scope='col']")
@@ -171,7 +147,7 @@ def test_the_page_has_landmarks_labels_and_a_table_for_each_chart():
 def test_names_from_tables_and_files_are_text_on_the_page_and_in_the_comment():
     hostile = example_result(warnings=(HOSTILE,), settings={HOSTILE: HOSTILE})
     fields = {"word": HOSTILE, "test": HOSTILE, "unit": "", "delta": 0.1, "why": HOSTILE}
-    shown = pair_view("compare", PAIR, (side(hostile, HOSTILE), side(hostile, HOSTILE)), more=[HOSTILE])
+    shown = pair_view(PAIR, (side(hostile, HOSTILE), side(hostile, HOSTILE)), more=[HOSTILE])
     page = html.fromstring(render_pair(shown))
     assert len(page.xpath("//script")) == 3  # its own
     assert not page.xpath("//img | //*[@onerror]")
@@ -184,57 +160,46 @@ def test_names_from_tables_and_files_are_text_on_the_page_and_in_the_comment():
     assert case.classname == "fairfox.compare"
 
 
-def test_the_page_is_made_again_from_what_its_file_holds():
-    shown = view_of(example_result())
-    again = json.loads(pair_files(shown, {**side(example_result()).summary, "word": "", "why": ""})["report.json"])
-    assert again == shown
-    assert render_pair(again) == render_pair(shown)
-
-
-def files_of(first: AuditResult, second: AuditResult) -> dict[str, str]:
-    read = [read_audit(each) for each in (first, second)]
-    one, two = (Side(name, each.summary, each.people.scores) for name, each in zip(("may", "june"), read, strict=True))
-    return {name: content.decode() for name, content in drift_files(compare(first, second), (one, two)).items()}
-
-
 @pytest.mark.parametrize(
     ("times", "changes", "word", "kind"),
     [(3.0, {}, "worse", [Failure]), (0.3, {}, "not worse", []), (3.0, ONCE, "cannot tell", [Skipped])],
 )
-def test_the_summary_and_the_build_server_say_the_verdict(times: float, changes: dict[str, Any], word: str, kind: list):
-    first, second = audited(**changes), audited(times=times, **changes)
-    files = files_of(first, second)
-    assert list(files) == ["summary.json", "report.html", "report.json", "junit.xml", "summary.md"]
-    fields, found = assert_valid_summary(files["summary.json"], "drift"), compare(first, second)
-    assert fields["word"] == word
-    assert fields["audits"]["second"] == {
-        **{"name": "june", "people": 38},
-        **{"mean_score": found.means[1], "share_flagged": found.shares[1]},
-    }
-    assert fields["paired"]
-    assert fields["difference"]["value"] == found.means[1] - found.means[0]
+def test_the_summary_and_the_build_server_say_the_verdict(
+    times: float, changes: dict[str, Any], word: str, kind: list, tmp_path: Path
+):
+    found = compare(named_audit(**changes), named_audit(times=times, **changes), names=("may", "june"))
+    assert list(tmp_path.iterdir()) == []
+    paths = {path.name: path.read_text("utf-8") for path in found.write(tmp_path)}
+    assert set(paths) == {"summary.json", "report.html", "report.json", "junit.xml", "summary.md"}
+    fields, pair = assert_valid_summary(paths["summary.json"], "compare"), found.pair
+    assert (fields["of"], fields["word"], fields["paired"], fields["margin"]) == ("audits", word, True, pair.margin)
+    june = {"name": "june", "people": 38, "mean_score": pair.means[1], "share_flagged": pair.shares[1]}
+    assert fields["sides"]["b"] | june == fields["sides"]["b"]
+    assert fields["difference"]["value"] == pair.means[1] - pair.means[0]
     assert (fields["share_difference"]["upper"] is None) == (word == "cannot tell")
-    ((case,),) = JUnitXml.fromstring(files["junit.xml"].encode())
-    assert case.name == "people are treated no more unequally than before"
+    ((case,),) = JUnitXml.fromstring(paths["junit.xml"].encode())
+    assert (case.classname, case.name) == ("fairfox.compare", "people are treated no more unequally than before")
     assert [type(each) for each in case.result] == kind
     assert all(each.message == found.why for each in case.result)
-    assert share_sentence(found).replace("p = ", "") in files["report.html"].replace("p = ", "")
+    assert share_sentence(pair) in paths["report.html"]
+    assert render_pair(json.loads(paths["report.json"])) == paths["report.html"]
 
 
-def test_nothing_is_written_unless_a_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.chdir(tmp_path)
-    found = compare(audited(), audited(times=3.0))
-    assert list(tmp_path.iterdir()) == []
-    assert compare(audited(), audited(times=3.0), out="out") == found
-    written = {path.name for path in (tmp_path / "out").iterdir()}
-    assert written == {"summary.json", "report.html", "report.json", "junit.xml", "summary.md"}
+def test_the_summary_of_two_models_has_the_same_fields():
+    sides = (side(example_result(settings=SETTINGS), "old"), side(without_sign(), "new"))
+    fields = assert_valid_summary(json.dumps(pair_fields(PAIR, sides)), "compare")
+    assert (fields["of"], fields["margin"], fields["share_less_unequal_with_b"]) == ("models", None, 0.9)
+    assert fields["sides"]["a"]["alignment_share"] == {"sex": 0.21}
+    assert fields["settings"]["seed"] == 0
+    assert pair_view(PAIR, sides)["of"] == "models"
 
 
 def test_a_summary_that_is_too_poor_for_the_page_is_refused_in_one_sentence(tmp_path: Path):
-    write(audited(), tmp_path / "first")
-    spoil(tmp_path / "first", ["counts"], {})
+    result = named_audit()
+    result.to_parquet(tmp_path / "scores.parquet")
+    (tmp_path / "summary.json").write_text(json.dumps({**json.loads(result.to_json()), "counts": {}}))
     with pytest.raises(
         FileError, match=r"does not hold all that the page shows \('judged'\); run `fairfox audit` again for both"
     ) as caught:
-        drift_page(tmp_path / "first", tmp_path / "first")
+        compare(tmp_path, tmp_path).to_html()
     assert "\n" not in str(caught.value)

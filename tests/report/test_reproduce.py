@@ -1,8 +1,4 @@
-import csv
-import shlex
-from dataclasses import replace
 from functools import cache
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,7 +8,7 @@ import torch
 
 import fairfox
 from fairfox.report.view import method, reproduce
-from tests.support import example_result, many_result
+from tests.support import audited, example_result
 
 SETTINGS: dict[str, Any] = {
     "seed": 3,
@@ -36,47 +32,22 @@ def call(**more: Any) -> str:
 
 
 def test_settings_versions_and_hashes_are_told_apart():
-    told = method(example_result(settings=SETTINGS))
-    assert told["hashes"]["rows"] == [["rows as they were encoded, and their protected values", "ab" * 32]]
-    assert told["versions"]["rows"] == [["fairfox", "0.1.0"]]
-    names = [row[0] for row in told["settings"]["rows"]]
+    described = method(example_result(settings=SETTINGS))
+    assert described["hashes"]["rows"] == [["rows as they were encoded, and their protected values", "ab" * 32]]
+    assert described["versions"]["rows"] == [["fairfox", "0.1.0"]]
+    names = [row[0] for row in described["settings"]["rows"]]
     assert "seed" in names
     assert not {"versions", "rows_sha256", "table_sha256"} & set(names)
 
 
 def test_an_audit_in_python_is_called_in_python():
-    names = ("test", "label", "refits", "columns", "seed", "delta")
     text = call()
-    assert text.startswith("fairfox.audit(\n    model,\n    table,\n    protected=['sex'],\n")
-    assert all(f"    {name}=" in text for name in names)
-    assert "fdr" not in text  # as it is by itself
+    assert text.startswith("fairfox.audit(\n    model,\n    table,\n    protected=['sex'],\n    label='approved',\n")
+    assert text.endswith("    seed=3,\n    options={'refits': 2},\n)")  # all others have their defaults
     compile(text, "call", "eval")
-    assert "    reference=reference,\n" in call(reference=True)
-
-
-def test_an_audit_by_the_command_is_done_again_by_the_command():
-    words = shlex.split(
-        call(model_source="my model.onnx", table="people.csv", max_flagged={"": 0.1, "sex=Female": 0.2})
-    )
-    assert words[:6] == ["fairfox", "audit", "my model.onnx", "people.csv", "--protected", "sex"]
-    pairs = dict(zip(words[4::2], words[5::2], strict=True))
-    assert (pairs["--refits"], pairs["--seed"], pairs["--delta"]) == ("2", "3", "0.05")
-    assert words[-4:] == ["--max-flagged", "0.1", "--max-flagged", "sex=Female=0.2"]
-    trusted = call(model_source="m.pkl", table="t.csv", trusted=True, reference=True, sample=9, intersections=True)
-    assert trusted.endswith("--sample 9 --reference REFERENCE_TABLE --trust-model")
-    assert "--intersections --" in trusted
-
-
-def test_columns_with_commas_are_read_back():
-    words = shlex.split(call(model_source="m", table="t"))
-    assert next(csv.reader([words[words.index("--columns") + 1]])) == SETTINGS["columns"]
-
-
-def test_deltas_of_groups_are_repeated():
-    result = many_result()
-    text = reproduce(replace(result, settings={**SETTINGS, "model_source": "m", "table": "t"}))
-    assert text is not None
-    assert "--delta race=Black=0.03" in text["call"]
+    assert "    reference=reference,\n" in call(reference=True, folds=None)
+    assert "options={'protected_from': protected_from, 'on': 'id', 'refits': 2}" in call(protected_from=True, on="id")
+    assert "settings={'epsilon': 0.5, 'norm': 'l2'}" in call(settings={"epsilon": "0.5", "norm": "l2"})
 
 
 def test_a_result_that_does_not_say_what_was_audited_has_no_call():
@@ -115,12 +86,12 @@ ASKED: dict[str, dict[str, Any]] = {
         "columns": ["income", "job", "rooms"],
         "categorical": ["rooms"],
         "reference_group": ["race=White"],
-        "deltas": {"race=Black": 0.02},
-        "limits": {"": 0.1},
-        "delta": 0.03,
+        "max_flagged": {"": 0.1},
+        "delta": {"": 0.03, "race=Black": 0.02},
     },
-    "crossings": {"protected": ["sex", "race"], "drop": ["note"], "intersections": True},
-    "settings of a test": {"protected": "sex", "drop": ["note"], "test": "fta", "options": {"order": 1.0}, "folds": 3},
+    "crossings": {"protected": ["sex", "race"], "drop": ["note"], "intersections": True, "contrasts": "all"},
+    "settings of a test": {"protected": "sex", "drop": ["note"], "test": "fta", "settings": {"order": 1.0}, "folds": 3},
+    "delta from chance": {"protected": "sex", "drop": ["note"], "null": 1, "delta_from_null": True},
     "a seed": {"protected": "sex", "drop": ["note"], "continuous": ["rooms"], "seed": 4},
 }
 
@@ -128,7 +99,7 @@ ASKED: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("asked", ASKED.values(), ids=ASKED)
 def test_the_call_in_python_gives_the_same_scores(asked: dict[str, Any]):
     reference = None if "folds" in asked else people(1)
-    first = fairfox.audit(steep, people(0), reference=reference, refits=2, next_steps=False, **asked)
+    first = audited(steep, people(0), reference=reference, refits=2, **asked)
     found = reproduce(first)
     assert found is not None
     names = {"fairfox": fairfox, "model": steep, "table": people(0), "reference": reference}
@@ -136,27 +107,5 @@ def test_the_call_in_python_gives_the_same_scores(asked: dict[str, Any]):
     assert torch.equal(again.scores, first.scores)
     assert torch.equal(again.flags, first.flags)
     assert again.variables == first.variables
-    assert ("delta=" in found["call"]) == ("decision_threshold" not in asked)
-
-
-def test_the_command_names_every_role():
-    roles = {
-        "reference_group": ["race=White"],
-        "drop": ["note", "id, old"],
-        "categorical": ["rooms"],
-        "kind": "regressor",
-    }
-    words = shlex.split(call(model_source="m", table="t", decision_threshold=0.5, on="id", null=3, **roles))
-    pairs = list(pairwise(words))
-    for pair in (
-        ("--reference-group", "race=White"),
-        ("--drop", "note"),
-        ("--drop", "id, old"),
-        ("--categorical", "rooms"),
-        ("--kind", "regressor"),
-        ("--decision-threshold", "0.5"),
-        ("--protected-from", "PROTECTED_TABLE"),
-        ("--null", "3"),
-    ):
-        assert pair in pairs
-    assert "--delta" not in words
+    assert ("    delta=" in found["call"]) == ("delta" in asked)
+    assert again.delta == first.delta

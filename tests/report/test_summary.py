@@ -16,7 +16,6 @@ import torch
 from jsonschema import Draft202012Validator
 from sklearn.tree import DecisionTreeClassifier
 
-from fairfox.pipeline import audit
 from fairfox.report.text import FORMAT
 from fairfox.result import AuditResult
 from tests.report.helpers import FEMALE, with_map_checks
@@ -24,6 +23,7 @@ from tests.schemas import SCHEMAS, assert_valid_summary
 from tests.support import (
     PEOPLE,
     RACES,
+    audited,
     example_certificates,
     example_result,
     many_result,
@@ -38,12 +38,12 @@ MODES: dict[str, dict[str, Any]] = {
     "intersections": {
         "protected": ["sex", "age<40"],
         "intersections": True,
-        "limits": {"": 0.5},
-        "deltas": {"sex=Male": 0.1},
+        "max_flagged": {"": 0.5},
+        "delta": {"sex=Male": 0.1},
     },
     "decisions that turn": {"protected": "sex", "decision_threshold": 0.5},
     "all that is asked for": {"protected": "sex", "abstain": 0.1, "certify": True, "next_steps": True, "delta": 0.01},
-    "every test": {"protected": "sex", "test": "all", "options": {"fliptest.steps": 20}},
+    "every test": {"protected": "sex", "test": "all", "settings": {"fliptest.steps": 20}},
     "no sign": {"protected": "sex", "test": "fta"},
 }
 WANTED = {  # what only some audits have, so that these parts of the schema are used
@@ -75,7 +75,7 @@ def test_the_worst_case_is_on_top():
     assert fields["counts"] == {
         **{"people": 40, "judged": 38, "flagged": 23, "confident": 19, "abstained": 2},
         "inferred": 0,
-        "listed": None,
+        "significant": None,
     }
     assert fields["abstained_by_reason"] == {"no evidence about sex": 2}
     assert fields["worst_case"] == {"sex": 1.0}
@@ -86,7 +86,7 @@ def test_the_worst_case_is_on_top():
 def test_every_variable_has_all_its_fields():
     variable = parsed(example_result())["variables"][0]
     assert set(variable) == {
-        *("name", "kind", "levels", "parts", "reference", "merged", "contrasts", "counts", "share_flagged"),
+        *("name", "kind", "levels", "parts", "reference", "second", "merged", "contrasts", "counts", "share_flagged"),
         *("share_confident", "mean_score", "worst", "alignment_share", "alignment_error", "auxiliary", "readings"),
         *("features", "groups", "flips", "verdict"),
     }
@@ -133,14 +133,6 @@ def test_json_is_strict_whatever_the_numbers_and_settings_are():
     assert fields["variables"][0]["alignment_share"] is None
 
 
-def test_json_of_a_test_without_sign_has_nulls():
-    fields = parsed(without_sign())
-    assert fields["share_confident"] is None
-    assert fields["counts"]["confident"] is None
-    assert fields["features"]["effect"] is None
-    assert fields["variables"][0]["groups"][0]["mean_signed"] is None
-
-
 def test_what_is_proved_is_counted_where_it_was_asked_for():
     result = example_result()
     proved = example_certificates(result)
@@ -177,7 +169,7 @@ def test_doubt_and_distance_are_summed_up_where_abstaining_was_asked_for():
         "median_distance": 1.0,
         "far": 1,
     }
-    assert fields["abstained_by_reason"] == {"no evidence about sex": 2, "the re-fits disagree": 1}
+    assert fields["abstained_by_reason"] == {"no evidence about sex": 2, "the refits disagree": 1}
     assert parsed(with_doubt(example_result(), share=None)) == parsed(example_result())
     result = with_doubt(example_result(), share=0.0)
     unmoved = parsed(replace(result, reliability=replace(result.reliability, rows=None)))["reliability"]
@@ -222,8 +214,8 @@ def test_a_summary_is_valid_for_its_own_kind_alone():
 
 @pytest.mark.parametrize("mode", MODES)
 def test_the_summary_of_an_audit_is_valid(mode: str, table: pa.Table, model: DecisionTreeClassifier):
-    asked = {"columns": COLUMNS, "refits": 2, "next_steps": False, **MODES[mode]}
-    fields = assert_valid_summary(audit(model, table, **asked).to_json())
+    asked = {"columns": COLUMNS, "refits": 2, **MODES[mode]}
+    fields = assert_valid_summary(audited(model, table, **asked).to_json())
     assert all(fields[name] for name in WANTED.get(mode, []))
 
 
@@ -240,26 +232,6 @@ def test_the_summary_of_an_audit_is_valid(mode: str, table: pa.Table, model: Dec
 )
 def test_the_summary_of_an_odd_result_is_valid(result: Any):
     assert_valid_summary(result.to_json())
-
-
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        (("counts", "flagged"), -1),
-        (("share_flagged",), 1.5),
-        (("variables", 0, "kind"), "ternary"),
-        (("variables", 0, "groups", 0, "people"), "many"),
-        (("format",), 3),
-    ],
-)
-def test_a_wrong_value_is_refused(path: tuple[Any, ...], value: object):
-    fields = json.loads(example_result().to_json())
-    assert AUDIT.is_valid(fields)
-    place: Any = fields
-    for step in path[:-1]:
-        place = place[step]
-    place[path[-1]] = value
-    assert not AUDIT.is_valid(fields)
 
 
 def test_a_missing_field_is_refused_and_a_new_one_is_not():

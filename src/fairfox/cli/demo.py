@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 from rich.console import Console
-from rich.table import Table
 
 from fairfox.cli.options import Once, audit_options
 from fairfox.cli.progress import progress_bar
@@ -47,6 +46,7 @@ def demo(out: Path, people: int, seed: int) -> None:
     """
     from pyarrow.csv import write_csv
 
+    from fairfox.cli.tables import rich_table
     from fairfox.data.files import written_whole
     from fairfox.report.ci import junit_xml, lines_markdown
     from fairfox.report.files import write_outputs
@@ -62,7 +62,7 @@ def demo(out: Path, people: int, seed: int) -> None:
     sentences, shown = _findings(*audits), _shown(audits)
     console = Console(highlight=False)
     console.print(about)
-    console.print(_printed(shown))
+    console.print(rich_table(shown))
     for line in sentences:
         console.print(line)
     for each in audits:
@@ -229,12 +229,3 @@ def _shown(audits: Sequence[DemoAudit]) -> Shown:
         rows.append([each.name, *(f"{mean:.4f}" for mean in means), *(f"{share:.1%}" for share in shares)])
     headings = ("Mean |effect|", "True mean", "Flagged", "Confidently", "Truly above delta")
     return make_table(["Model"], headings, rows)
-
-
-def _printed(shown: Shown) -> Table:
-    table = Table()
-    for column in shown["columns"]:
-        table.add_column(column["label"], justify="right" if column["numeric"] else "left")
-    for row in shown["rows"]:
-        table.add_row(*row)
-    return table

@@ -8,11 +8,10 @@ from typing import Any
 from fairfox.findings import AuditRecord
 from fairfox.report.figures import groups_table
 from fairfox.report.html import escaping_templates
-from fairfox.report.sentences import verdict_lines
+from fairfox.report.sentences import OUTCOMES, verdict_lines
 from fairfox.report.text import Table, people
 
 MOST_ROWS = 12  # of a table on a card
-_TONES = {"fails": "bad", "worse": "bad", "passes": "good", "not worse": "good"}  # any other word is neither
 
 
 def result_card(result: AuditRecord) -> str:
@@ -22,34 +21,29 @@ def result_card(result: AuditRecord) -> str:
     if result.confident_flags is not None:
         facts.append(f"{int(result.confident_flags.sum()):,} confidently")
     return make_card(
-        title=f"fairfox audit for {', '.join(result.variables)}",
-        word="no verdict" if verdict is None else verdict.word,
-        lead=lines[0],
+        f"fairfox audit for {', '.join(result.variables)}",
+        "no verdict" if verdict is None else verdict.word,
+        lines[0],
         facts=facts,
         lines=[] if verdict is None else lines[1:2],  # without a verdict that sentence is the first
-        tables=[groups_table(result, result.findings)],
+        table=groups_table(result, result.findings),
         warnings=result.warnings,
         hint='result.to_html("report.html")',
     )
 
 
-def pair_card(title: str, word: str, why: str, *, lines: Sequence[str] = (), hint: str = "") -> str:
-    """Return the word of a comparison or a drift, and the sentences that say why."""
-    return make_card(title=title, word=word, lead=why, lines=lines, hint=hint)
-
-
 def make_card(
-    *,
     title: str,
-    word: str = "",
-    lead: str = "",
+    word: str,
+    lead: str,
+    *,
     facts: Sequence[str] = (),
     lines: Sequence[str] = (),
-    tables: Sequence[Table] = (),
+    table: Table | None = None,
     warnings: Sequence[str] = (),
     hint: str = "",
 ) -> str:
     """Return a card of these words, all of which are shown as text."""
-    shown: dict[str, Any] = {"title": title, "word": word, "tone": _TONES.get(word, "open"), "lead": lead}
-    shown |= {"facts": facts, "lines": lines, "tables": tables, "warnings": warnings, "hint": hint, "most": MOST_ROWS}
+    shown: dict[str, Any] = {"title": title, "word": word, "tone": OUTCOMES.get(word, "skipped"), "lead": lead}
+    shown |= {"facts": facts, "lines": lines, "table": table, "warnings": warnings, "hint": hint, "most": MOST_ROWS}
     return escaping_templates().get_template("card.html.j2").render(**shown)

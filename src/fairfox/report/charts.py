@@ -15,17 +15,9 @@ from fairfox.report.figures import Figure, figures
 
 WIDTH = 640  # of a plot outside the page, which fits them to its own width
 # Colour-blind readers can tell them apart. The page gives the same names colours of its own, light or dark.
-STYLES = {
-    "flagged": {"color": "#d55e00"},
-    "within": {"color": "#9fb3c5"},
-    "first": {"color": "#0072b2"},
-    "second": {"color": "#c77400"},
-    "limit": {"color": "#1b232d"},
-    "zero": {"color": "#8b96a3"},
-    "link": {"color": "#c3cbd4"},
-    "error": {"color": "#1b232d"},
-    "words": {"color": "#1b232d"},
-}
+_COLOURS = {"flagged": "#d55e00", "within": "#9fb3c5", "first": "#0072b2", "second": "#c77400"}
+_COLOURS |= {"zero": "#8b96a3", "link": "#c3cbd4"} | dict.fromkeys(("limit", "error", "words"), "#1b232d")
+STYLES = {name: {"color": colour} for name, colour in _COLOURS.items()}
 
 
 class Charts:
@@ -44,45 +36,30 @@ class Charts:
             raise ColumnError(f"'{name}' was not audited; the protected variables are {audited}")
         return Charts(self.result, name)
 
-    @property
-    def scores(self) -> Any:
-        """How the effects are spread in each group."""
-        return self._each("scores")
-
-    @property
-    def groups(self) -> Any:
-        """Each group's mean signed effect."""
-        return self._each("groups")
-
-    @property
-    def readings(self) -> Any:
-        """The direct beside the total reading in each group."""
-        return self._each("readings")
-
-    @property
-    def proxies(self) -> Any:
-        """How strongly each feature gives the protected variable away."""
-        return self._each("proxies")
-
-    @property
-    def features(self) -> Any:
-        """Through which features the effect goes, and how far the groups differ in them."""
-        return themed(draw_figure(self._figures["features"])) if "features" in self._figures else _nothing("features")
+    scores = property(lambda self: self._drawn("scores"), doc="How the effects are spread in each group.")
+    groups = property(lambda self: self._drawn("groups"), doc="Each group's mean signed effect.")
+    readings = property(lambda self: self._drawn("readings"), doc="The direct beside the total reading in each group.")
+    proxies = property(
+        lambda self: self._drawn("proxies"), doc="How strongly features give the protected variable away."
+    )
+    features = property(lambda self: self._drawn("features"), doc="Through which features the effect goes.")
 
     @cached_property
     def _figures(self) -> dict[str, Figure]:
         return figures(self.result)
 
-    def _each(self, what: str) -> Any:
-        """Return one kind of chart for the variables asked for, one below the other."""
-        wanted = [v for v, name in enumerate(self.result.variables) if self.variable in (None, name)]
-        drawn = [
-            draw_figure(self._figures[f"{what}-{v}"]).properties(title=self.result.variables[v])
-            for v in wanted
-            if f"{what}-{v}" in self._figures
+    def _drawn(self, what: str) -> Any:
+        """Return one kind of chart: of all variables together, or of those asked for, one below the other."""
+        titles = {f"{what}-{v}": n for v, n in enumerate(self.result.variables) if self.variable in (None, n)}
+        drawn = [draw_figure(self._figures[what])] if what in self._figures else []
+        drawn += [
+            draw_figure(self._figures[name]).properties(title=title)
+            for name, title in titles.items()
+            if name in self._figures
         ]
         if not drawn:
-            return _nothing(what)
+            words = alt.Chart(inline([{"text": f"This audit has no {what} to draw."}]))
+            drawn = [words.mark_text(style="words").encode(text="text:N")]
         return themed(drawn[0] if len(drawn) == 1 else alt.vconcat(*drawn))
 
 
@@ -199,18 +176,17 @@ def readings_chart(data: dict[str, Any]) -> Any:
 
 
 def features_chart(data: dict[str, Any]) -> Any:
-    """Return a bar per feature with its standard error, beside how far the groups differ in it."""
+    """Return a bar per feature with its number and standard error, beside how far the groups differ in it."""
     bars = [
         {**bar, "low": bar["value"] - (bar["error"] or 0), "high": bar["value"] + (bar["error"] or 0)}
         for bar in data["bars"]
     ]
-    height = 24 * len(bars)
+    size = {"width": WIDTH // 2 if data["difference"] else WIDTH, "height": 24 * len(bars)}
     base = bars_by_name(bars, data["title"], values=[bar["high"] for bar in bars])
     errors = base.mark_rule(style="error").encode(x=alt.X("low:Q", title=data["title"]), x2="high:Q")
     effect = alt.layer(base.mark_bar(style="first", height=14), errors, *bar_labels(base, at="high"))
-    effect = effect.properties(width=WIDTH // 2, height=height)
     if not data["difference"]:
-        return effect
+        return effect.properties(**size)
     measured = [
         {**bar, "value": bar["difference"], "text": f"{bar['difference']:.2g}"}
         for bar in bars
@@ -218,21 +194,14 @@ def features_chart(data: dict[str, Any]) -> Any:
     ]
     beside = bars_by_name(measured, data["difference"], values=[bar["value"] for bar in measured])
     differences = alt.layer(beside.mark_bar(style="within", height=14), *bar_labels(beside))
-    return alt.hconcat(effect, differences.properties(width=WIDTH // 2, height=height), spacing=28)
+    return alt.hconcat(effect.properties(**size), differences.properties(**size), spacing=28)
 
 
-def proxies_chart(data: dict[str, Any]) -> Any:
-    """Return a bar per feature, with its number."""
-    base = bars_by_name(data["bars"], data["title"], values=[bar["value"] for bar in data["bars"]])
-    bars = alt.layer(base.mark_bar(style="first", height=14), *bar_labels(base))
-    return bars.properties(width=WIDTH, height=24 * len(data["bars"]))
-
-
-def pair_scores_chart(data: dict[str, Any]) -> Any:
+def pair_chart(data: dict[str, Any]) -> Any:
     """Return the distributions of both scores over each other, with a line at delta."""
     edges, labels = data["edges"], data["labels"]
     rows = [
-        {"low": edges[k], "high": edges[k + 1], "share": 100 * share, "side": label}
+        {"low": edges[k], "high": edges[k + 1], "share": share, "side": label}
         for label, shares in zip(labels, data["shares"], strict=True)
         for k, share in enumerate(shares)
     ]
@@ -252,45 +221,13 @@ def pair_scores_chart(data: dict[str, Any]) -> Any:
     return (bars + line).properties(height=240)
 
 
-def pair_features_chart(data: dict[str, Any]) -> Any:
-    """Return two bars per feature, one for each side."""
-    labels = data["labels"]
-    rows = [
-        {"feature": name, "value": value, "side": label}
-        for label, values in zip(labels, data["values"], strict=True)
-        for name, value in zip(data["names"], values, strict=True)
-        if value is not None
-    ]
-    chart = (
-        alt.Chart(inline(rows))
-        .mark_bar()
-        .encode(
-            x=alt.X("value:Q", title=data["axis"], axis=alt.Axis(tickCount=6)),
-            y=alt.Y("feature:N", title=None, sort=data["names"]),
-            yOffset=alt.YOffset("side:N", sort=labels),
-            color=alt.Color("side:N", sort=labels, legend=None),
-        )
-    )
-    return chart.properties(height=36 * len(data["names"]))
-
-
 _CHARTS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "scores": scores_chart,
     "groups": groups_chart,
     "readings": readings_chart,
     "features": features_chart,
-    "proxies": proxies_chart,
-    "pair-scores": pair_scores_chart,
-    "pair-features": pair_features_chart,
+    "pair": pair_chart,
 }
-
-
-def _nothing(what: str) -> Any:
-    return themed(
-        alt.Chart(inline([{"text": f"This audit has no {what} to draw."}]))
-        .mark_text(style="words")
-        .encode(text="text:N")
-    )
 
 
 def bars_by_name(rows: list[dict[str, Any]], title: str, *, values: list[float]) -> Any:

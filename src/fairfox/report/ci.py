@@ -13,6 +13,8 @@ from xml.etree import ElementTree as ET
 from fairfox.findings import AuditRecord, Finding
 from fairfox.report.figures import groups_table
 from fairfox.report.sentences import (
+    MODEL_WORDS,
+    OUTCOMES,
     CaseOutcome,
     limit_checks,
     map_lines,
@@ -25,12 +27,6 @@ from fairfox.report.text import Table, amount, cell, heading_unit, make_table, p
 
 MOST_FEATURES = 8
 _NO_XML = re.compile(r"[^\t\n\r\x20-\uD7FF\uE000-\uFFFD\U00010000-\U0010FFFF]")  # characters XML 1.0 does not have
-_TITLES = {
-    "fails": "the model fails",
-    "passes": "the model passes",
-    "cannot tell": "whether the model passes is open",
-    None: "no verdict, as this test gives no interval",
-}
 _MARKUP = re.compile(r"[\\`*_\[\]<>|~#$]|&(?=#?\w+;)|!(?=\[)")
 _LINKS = re.compile(r"@(?=\w)|(?<=#)(?=\w)|:(?=//)|www(?=\.)", re.IGNORECASE)  # which sites turn into links
 _LIST = re.compile(r"^(\d*)(?=[-+.)](?:\s|$)|[-=]+$)")  # a line that would begin a list or underline a heading
@@ -47,18 +43,10 @@ def junit_xml(*results: AuditRecord, names: Sequence[str] = ("",)) -> str:
     return _document([_audit_suite(result, name) for result, name in zip(results, names, strict=True)])
 
 
-def pair_junit(name: str, case: str, outcome: CaseOutcome, why: str, properties: Mapping[str, str]) -> str:
-    """Return a comparison of two results as JUnit's XML: one suite with one case.
-
-    Args:
-        name: what was done, in a word: "compare".
-        case: a sentence that holds where the case passes.
-        outcome: how it ends.
-        why: the reason, a sentence.
-        properties: of the suite, by name.
-    """
-    cases = [_case(f"fairfox.{name}", case, outcome, why, [why])]
-    return _document([_suite(f"fairfox {name}", cases, properties, [why], 0.0)])
+def pair_junit(case: str, outcome: CaseOutcome, why: str, properties: Mapping[str, str]) -> str:
+    """Return a comparison as JUnit's XML: one case, a sentence that holds where it passes, and why it ends so."""
+    cases = [_case("fairfox.compare", case, outcome, why, [why])]
+    return _document([_suite("fairfox compare", cases, properties, [why], 0.0)])
 
 
 def _audit_suite(result: AuditRecord, name: str) -> ET.Element:
@@ -92,9 +80,8 @@ def _variable_outcome(result: AuditRecord, finding: Finding) -> tuple[CaseOutcom
         return "skipped", "This test gives no interval, so there is no verdict."
     if own.word == "fails" and whole.word != "fails":  # by itself only
         return "skipped", f"{finding.name}: {whole.why}"
-    outcomes: dict[str, CaseOutcome] = {"fails": "failure", "passes": "passed", "cannot tell": "skipped"}
     why = verdict_lines(result)[0] if len(result.findings) == 1 else f"{finding.name}: {own.why}"
-    return outcomes[own.word], why
+    return OUTCOMES[own.word], why
 
 
 def _case(group: str, name: str, outcome: CaseOutcome, why: str, lines: Sequence[str]) -> ET.Element:
@@ -137,11 +124,11 @@ def summary_markdown(result: AuditRecord) -> str:
 
     It has the sentences of the other files, and nobody's row.
     """
-    word = None if result.verdict is None else result.verdict.word
+    word = "" if result.verdict is None else result.verdict.word
     following = next_lines(result) if result.judged else []
     lines = verdict_lines(result)
     parts = [
-        f"## fairfox: {_TITLES[word]}",
+        f"## fairfox: {MODEL_WORDS.get(word, 'no verdict, as this test gives no interval')}",
         *map(as_text, lines[: len(lines) - len(following)]),
         _bullets([check.sentence for check in limit_checks(result)]),
         _bullets([line for finding in result.findings for line in variable_lines(result, finding)]),
@@ -165,7 +152,7 @@ def pair_markdown(view: Mapping[str, Any]) -> str:
         _bullets([f"{side['label']}: {side['name']}" for side in view["sides"]]),
         _markdown_table(view["numbers"]),
         _markdown_table(view["groups"]),
-        *([] if features is None else [as_text(features["caption"]), _markdown_table(features["table"])]),
+        *([] if features is None else ["Through which features the effect goes:", _markdown_table(features)]),
         _bullets([f"Warning, {side['label']}: {each}" for side in view["sides"] for each in side["warnings"]]),
         as_text(" ".join(view["method"])),
     ]

@@ -1,11 +1,11 @@
-"""The files of an audit: summary.json, scores.parquet, report.json and the page, junit.xml and summary.md."""
+"""The files of an audit (summary.json, scores.parquet, report.json, the page, junit.xml, summary.md): written, read."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -18,20 +18,25 @@ from torch import Tensor
 
 from fairfox.data.dataset import group_name
 from fairfox.data.files import written_whole
-from fairfox.errors import FileError, OptionError
+from fairfox.errors import DataError, FileError, OptionError
 from fairfox.findings import AuditRecord, Finding
+from fairfox.options import UNFITTED
 from fairfox.report.ci import junit_xml, summary_markdown
 from fairfox.report.html import render
 from fairfox.report.pair import render_pair
 from fairfox.report.people import raw_rows, row_ids
-from fairfox.report.sentences import checks_of_map, verdict_lines
+from fairfox.report.sentences import verdict_lines
 from fairfox.report.text import FORMAT, one_line, strict_json
 from fairfox.report.view import view
 from fairfox.statistics.diagnostics import DISAGREE, FAR
+from fairfox.statistics.intervals import errors_of_intervals
+from fairfox.statistics.paired import Scores
 
 _AGAIN = "run the command again that wrote it"
-_PAGES = {"audit": render, "compare": render_pair, "drift": render_pair}  # by kind
+_PAGES = {"audit": render, "compare": render_pair}  # by kind
 _DAMAGES = (LookupError, TypeError, ValueError, AttributeError, TemplateError)
+_WRONG = (TypeError, ValueError, AttributeError, OverflowError, NotImplementedError)  # Arrow's are among them
+_COLUMNS = ("row_id", "score", "lower", "upper", "flag")  # of scores.parquet, for comparisons
 
 
 def write_outputs(
@@ -89,7 +94,7 @@ def stored_page(folder: str | Path) -> str:
     path = Path(folder) / "report.json"
     if not path.is_file():
         raise FileError(
-            f"There is no file '{path}'; give a folder that `fairfox audit`, `compare` or `drift` wrote, or that of a "
+            f"There is no file '{path}'; give a folder that `fairfox audit` or `compare` wrote, or that of a "
             "model of the demo"
         )
     try:
@@ -131,7 +136,7 @@ def summary_json(result: AuditRecord) -> str:
             "judged": result.judged,
             "flagged": int(result.flags.sum()),
             "confident": _count(result.confident_flags),
-            "listed": _count(result.significant),
+            "significant": _count(result.significant),
             "abstained": int(result.abstained.sum()),
             "inferred": int(result.inferred.sum()),
         },
@@ -141,7 +146,7 @@ def summary_json(result: AuditRecord) -> str:
         "variables": [_variable(result, finding) for finding in result.findings],
         "features": {"effect": None, "displacement": result.features.displacement},
         "checks": result.checks,
-        "map_check": [{**asdict(each), "variable": result.variables[each.variable]} for each in checks_of_map(result)],
+        "map_check": [{**asdict(each), "variable": result.variables[each.variable]} for each in result.map_checks],
         **_asked_for(result),
         "comparison": _comparison(result),
         "next_steps": None if steps is None else steps.as_dict(),
@@ -199,7 +204,7 @@ def _asked_for(result: AuditRecord) -> dict[str, Any]:
 def _variable(result: AuditRecord, finding: Finding) -> dict[str, Any]:
     inferred = int(finding.inferred.sum())
     return {
-        **_picked(finding, "name", "kind", "levels", "parts", "reference", "merged", "contrasts"),
+        **_picked(finding, "name", "kind", "levels", "parts", "reference", "second", "merged", "contrasts"),
         "counts": {
             "known": len(finding.group) - inferred - finding.unknown,
             "inferred": inferred,
@@ -271,7 +276,7 @@ def scores_table(result: AuditRecord) -> pa.Table:
         "flag": booleans_column(result.flags, away),
         "confident": booleans_column(result.confident_flags, away),
         "p_value": numbers_column(result.p_values, away),
-        "listed": booleans_column(result.significant, away),
+        "significant": booleans_column(result.significant, away),
         "variable": names.take(pa.array(result.worst.numpy(force=True), mask=nameless)),
         "towards": pa.array(result.towards, pa.string()),
         "group_inferred": pa.array(result.inferred.numpy(force=True)),
@@ -305,8 +310,9 @@ def _variable_columns(finding: Finding) -> list[tuple[str, pa.Array]]:
         (f"towards[{finding.name}]", pa.array(finding.towards, pa.string(), mask=away)),
     ]
     for q, contrast in enumerate(finding.contrasts):  # "race=Black", "age + 13.6"
-        name = group_name(finding.name, contrast) if contrast in finding.levels else contrast
-        columns.append((f"effect[{name}]", numbers_column(finding.effects[:, q], away)))
+        if contrast in finding.reached:
+            name = group_name(finding.name, contrast) if contrast in finding.levels else contrast
+            columns.append((f"effect[{name}]", numbers_column(finding.effects[:, q], away)))
     return columns
 
 
@@ -321,3 +327,116 @@ def numbers_column(values: Tensor | None, hidden: np.ndarray) -> pa.Array:
 def booleans_column(values: Tensor | None, hidden: np.ndarray) -> pa.Array:
     """Return yes or no (N,), null where hidden; all null where there are none."""
     return pa.nulls(len(hidden), pa.bool_()) if values is None else pa.array(values.numpy(force=True), mask=hidden)
+
+
+@dataclass(frozen=True)
+class StoredAudit:
+    """The judged people of an audit, the options that two audits must have in common, and its summary."""
+
+    name: str  # in words, for errors
+    summary: dict[str, Any]  # the fields of its summary.json
+    options: dict[str, Any]  # by what they are called
+    ids: tuple[Any, ...] | None  # None where people have no names, but row numbers
+    people: Scores
+
+
+def read_audit(folder: str | Path) -> StoredAudit:
+    """Return an audit from the folder that `fairfox audit` wrote; one of another format is refused."""
+    folder = Path(folder)
+    summary, scores = folder / "summary.json", folder / "scores.parquet"
+    for path in (summary, scores):
+        if not path.is_file():
+            raise FileError(
+                f"There is no file '{path}'; give a folder that `fairfox audit` wrote, or the table of people as well "
+                "to compare two models"
+            )
+    try:
+        fields, table = json.loads(summary.read_text(encoding="utf-8")), pq.read_table(scores)
+    except (ValueError, OSError, RecursionError) as error:  # Arrow's errors are one of the first two
+        raise FileError(
+            f"The audit in '{folder}' cannot be read ({one_line(error)}); make it anew with `fairfox audit`"
+        ) from error
+    if isinstance(fields, dict):
+        check_format(fields, f"'{summary}'")
+    return stored_audit(f"'{folder}'", fields, table)
+
+
+def stored_audit(name: str, fields: Any, table: pa.Table, *, named: bool | None = None) -> StoredAudit:
+    """Return an audit from the fields of its summary.json and the table of its scores.
+
+    `named` says whether its people have names where the fields do not.
+    """
+    try:
+        options = _options_in(fields)
+        columns = {column: table[column] for column in _COLUMNS}
+        judged = columns["score"].is_valid().to_numpy()
+        numbers = [np.asarray(columns[c].cast(pa.float64()).to_numpy(), dtype=np.float64) for c in _COLUMNS[1:]]
+        people = _people_in(fields, *(column[judged] for column in numbers))
+        rows = zip(columns["row_id"].to_pylist(), judged.tolist(), strict=True)
+        ids = tuple(row_id for row_id, kept in rows if kept)
+        _ = hash(ids)  # refuses lists and the like
+        known = fields["settings"].get("id") is not None if named is None else named
+    except (KeyError, *_WRONG) as error:
+        wrong = (
+            "does not hold {}, which audits write" if isinstance(error, KeyError) else "is not what audits write ({})"
+        )
+        raise FileError(
+            f"{name[0].upper()}{name[1:]} {wrong.format(one_line(error))}; make it anew with `fairfox audit`"
+        ) from error
+    if fields.get("weighted"):  # no file of an audit has them
+        raise OptionError(
+            f"The people of {name} have weights, which audits do not write; give an audit without weights"
+        )
+    if not len(people.scores):
+        raise DataError(f"Nobody is judged in {name}, so that there is nothing to compare")
+    return StoredAudit(name, fields, options, ids if known else None, people)
+
+
+def _options_in(fields: Any) -> dict[str, Any]:
+    """Return the options of an audit, each in words that fit after "The"."""
+    settings, variables = fields["settings"], fields["variables"]
+    references = {
+        each["name"]: each["reference"] + (f" (with {each['second']})" if each.get("second") is not None else "")
+        for each in variables
+        if each.get("reference") is not None
+    }
+    return {
+        "test": fields["test"],
+        "unit": fields["unit"],
+        "delta": fields["delta"],
+        "decision threshold": settings.get("decision_threshold"),
+        "set of protected variables": [each["name"] for each in variables],
+        "set of deltas of single groups": fields.get("deltas") or None,
+        "set of given columns": sorted(settings.get("given") or []) or None,
+        "share of people to abstain from": (fields.get("reliability") or {}).get("abstain") or None,
+        "setting hold_others": bool(settings.get("hold_others")),
+        "setting intersections": bool(settings.get("intersections")),
+        "reference group": references or None,
+        "setting merge_rare": settings.get("merge_rare"),
+        "set of settings of the test": settings.get("settings") or None,
+        "audited class (positive)": settings.get("positive"),
+        "audited output": settings.get("output"),
+    }
+
+
+def _people_in(fields: Any, score: np.ndarray, lower: np.ndarray, upper: np.ndarray, flags: np.ndarray) -> Scores:
+    """Return the judged people; ValueError where a number is none that audits write."""
+    settings, delta = fields["settings"], float(fields["delta"])
+    refits, folds = settings["refits"], settings["folds"]
+    if not 0 <= delta < np.inf:
+        raise ValueError(f"delta is {delta}")
+    for what, value, least in (("refits", refits, 1), ("folds", 2 if folds is None else folds, 2)):
+        if type(value) is not int or value < least:
+            raise ValueError(f"{what} is {value!r}")
+    if not (np.isfinite(score).all() and np.isfinite(flags).all()):
+        raise ValueError("the score or flag of somebody who was judged is no number")
+    return Scores(
+        score,
+        errors_of_intervals(lower, upper, refits),
+        flags,
+        delta,
+        refits,
+        folds,
+        by_delta=settings.get("decision_threshold") is None and not fields.get("deltas"),
+        maps_known=fields["test"] in UNFITTED or bool(refits > 1 and np.isfinite(upper - lower).all()),
+    )

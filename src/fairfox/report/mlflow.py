@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable
 from tempfile import TemporaryDirectory
 from time import time
-from typing import Any
 
 from fairfox.errors import OptionError, require
 from fairfox.findings import AuditRecord
@@ -38,12 +37,14 @@ def log_audit(result: AuditRecord, *, prefix: str = "fairfox", rows: object = No
     if not _PREFIX.fullmatch(prefix):
         raise OptionError(f"prefix is '{prefix}'; MLflow takes letters, digits, '_', '-', '.' and '/' between them")
     mlflow = require("mlflow", why="to log an audit")
-    client = mlflow.MlflowClient()
-    run, entities = _run(mlflow, client, run_id), mlflow.entities
+    client, entities, active = mlflow.MlflowClient(), mlflow.entities, mlflow.active_run()
+    if run_id is None and active is None:
+        raise OptionError(
+            "There is no active MLflow run to log to; open one with `with mlflow.start_run():`, or give its run_id"
+        )
+    run_id = str(active.info.run_id if run_id is None else run_id)
     params = {"test": result.test, "delta": f"{result.delta:g}", "protected": ", ".join(result.variables)}
     params |= {key: str(result.settings[key]) for key in ("seed", "refits") if key in result.settings}
-    params = {f"{prefix}/{key}": value for key, value in params.items()}
-    _check_params(run, params)
     word, now = "none" if result.verdict is None else result.verdict.word, int(1000 * time())
     metrics = [
         entities.Metric(f"{prefix}/{key}", value, now, 0)
@@ -51,39 +52,12 @@ def log_audit(result: AuditRecord, *, prefix: str = "fairfox", rows: object = No
     ]
     with TemporaryDirectory() as folder:  # all files are there before anything is logged
         write_outputs(result, folder, table=rows, include_rows=rows is not None)
-        named = [entities.Param(key, value) for key, value in params.items()]
-        client.log_batch(run.info.run_id, params=named, tags=[entities.RunTag(f"{prefix}/verdict", word)])
+        named = [entities.Param(f"{prefix}/{key}", value) for key, value in params.items()]
+        client.log_batch(run_id, params=named, tags=[entities.RunTag(f"{prefix}/verdict", word)])
         for start in range(0, len(metrics), _AT_ONCE):
-            client.log_batch(run.info.run_id, metrics=metrics[start : start + _AT_ONCE])
-        client.log_artifacts(run.info.run_id, folder, artifact_path=prefix)
-    return str(run.info.run_id)
-
-
-def _run(mlflow: Any, client: Any, run_id: str | None) -> Any:
-    if run_id is None:
-        active = mlflow.active_run()
-        if active is None:
-            raise OptionError(
-                "There is no active MLflow run to log to; open one with `with mlflow.start_run():`, or give its run_id"
-            )
-        run_id = active.info.run_id
-    try:
-        return client.get_run(run_id)
-    except mlflow.exceptions.MlflowException as error:
-        where = mlflow.get_tracking_uri()
-        raise OptionError(
-            f"The MLflow run '{run_id}' cannot be read at '{where}' ({error}); give another one"
-        ) from error
-
-
-def _check_params(run: Any, params: dict[str, str]) -> None:
-    """Raise where the run holds another audit under the same names: MLflow never changes a parameter."""
-    for key, value in params.items():
-        if run.data.params.get(key, value) != value:
-            raise OptionError(
-                f"The run holds an audit already, whose {key} is {run.data.params[key]} and not {value}; "
-                "give this one another prefix"
-            )
+            client.log_batch(run_id, metrics=metrics[start : start + _AT_ONCE])
+        client.log_artifacts(run_id, folder, artifact_path=prefix)
+    return run_id
 
 
 def _metrics(result: AuditRecord, longest: int) -> dict[str, float]:
@@ -104,11 +78,9 @@ def _metrics(result: AuditRecord, longest: int) -> dict[str, float]:
 def _numbers(result: AuditRecord) -> Iterable[tuple[str, str, float | None]]:
     """Yield what is measured, of which variable or group ("": of everyone), and the number."""
     yield "people", "", len(result)
-    yield "judged", "", result.judged
     yield "flagged", "", int(result.flags.sum())
-    yield "share_flagged", "", result.share_flagged
-    yield "share_confident", "", result.share_confident
-    yield "share_abstained", "", result.share_abstained
+    for name in ("judged", "share_flagged", "share_confident", "share_abstained"):
+        yield name, "", getattr(result, name)
     for finding in result.findings:
         yield "mean_score", finding.name, finding.mean_score(result.weights)
         yield "share_flagged", finding.name, finding.share_flagged(result.weights)

@@ -1,12 +1,13 @@
-"""Two audits side by side: the page and the files of a comparison or of a drift.
+"""Two audits side by side: the page and the files of a comparison of two models, or of two stored audits.
 
-The audits come as their files have them, so that those of today and stored ones are shown alike.
+Audits come as their files have them, so that new and stored ones are shown alike.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
@@ -17,39 +18,19 @@ import pyarrow as pa
 from fairfox.data.dataset import group_name
 from fairfox.errors import FileError, installed_versions
 from fairfox.options import EFFECT
+from fairfox.report import text
 from fairfox.report.ci import pair_junit, pair_markdown
-from fairfox.report.figures import MOST_FEATURES, Figure
+from fairfox.report.figures import MOST_FEATURES, Figure, bar_heights, bin_edges
 from fairfox.report.html import render_page
-from fairfox.report.sentences import CaseOutcome
-from fairfox.report.text import (
-    FORMAT,
-    Table,
-    amount,
-    cell,
-    heading_unit,
-    make_table,
-    number,
-    one_line,
-    percent,
-    points_per_unit,
-    strict_json,
-    unit_words,
-)
-from fairfox.statistics.intervals import Values
+from fairfox.report.sentences import OUTCOMES
 from fairfox.statistics.paired import Pair, Side
 
 MOST_PEOPLE = 20  # for whom most changed
-_BINS = 30
-_OUTCOMES: dict[str, CaseOutcome] = {
-    **{"A is fairer": "failure", "B is fairer": "passed"},
-    **{"worse": "failure", "not worse": "passed"},
-    "cannot tell": "skipped",
-}
 
 
 @dataclass(frozen=True)
 class _Words:
-    """The words for a kind of pair: its title, its sides, their difference, and how to read it."""
+    """The words for a comparison: its title, its sides, their difference, and how to read it."""
 
     title: str
     sides: tuple[str, str]
@@ -59,8 +40,8 @@ class _Words:
     reading: str
 
 
-_WORDS = {
-    "compare": _Words(
+_WORDS = {  # by what is compared
+    "models": _Words(
         "two models on the same people",
         ("A", "B"),
         "B less A",
@@ -68,7 +49,7 @@ _WORDS = {
         "B treats people no more unequally than A",
         "Fairer means here: a smaller mean score by this test. It says nothing about how good the predictions are.",
     ),
-    "drift": _Words(
+    "audits": _Words(
         "two audits, one after the other",
         ("before", "now"),
         "now less before",
@@ -84,52 +65,103 @@ _WORDS = {
 
 
 def pair_view(
-    kind: str, pair: Pair | Pair, sides: tuple[Side, Side], *, more: Sequence[str] = (), people: Table | None = None
+    pair: Pair, sides: tuple[Side, Side], *, more: Sequence[str] = (), people: text.Table | None = None
 ) -> dict[str, Any]:
     """Return all that the page of two audits shows, in JSON's own types.
 
     Args:
-        kind: "compare" or "drift".
-        pair: their difference.
+        pair: their difference; with a margin two audits are compared, without one two models.
         sides: the two audits, of the same options.
         more: further sentences of the verdict.
         people: a table of the people for whom most changed.
     """
-    words = _WORDS[kind]
-    return {
-        "kind": kind,
-        "format": FORMAT,
-        "title": words.title,
-        "heading": words.headings[pair.word],
-        "outcome": _OUTCOMES[pair.word],
-        "verdict": [pair.why, *more],
-        "sides": [
-            {"label": label, "name": side.name, "warnings": list(side.summary["warnings"])}
-            for label, side in zip(words.sides, sides, strict=True)
-        ],
-        "numbers": _numbers(pair, sides, words),
-        "groups": _groups(sides, words),
-        "scores": _scores_figure(sides, words.sides),
-        "features": _features_figure(sides, words.sides),
-        "people": people,
-        "settings": _settings(sides, words),
-        "method": _method(sides[1].summary, words),
-    }
+    of = "models" if pair.margin is None else "audits"
+    words = _WORDS[of]
+    with _all_fields(sides):
+        return {
+            "kind": "compare",
+            "of": of,
+            "format": text.FORMAT,
+            "title": words.title,
+            "heading": words.headings[pair.word],
+            "outcome": OUTCOMES[pair.word],
+            "verdict": [pair.why, *more],
+            "sides": [
+                {"label": label, "name": side.name, "warnings": list(side.summary["warnings"])}
+                for label, side in zip(words.sides, sides, strict=True)
+            ],
+            "numbers": _numbers(pair, sides, words),
+            "groups": _groups(sides, words),
+            "scores": _scores_figure(sides, words.sides),
+            "features": _features(sides, words.sides),
+            "people": people,
+            "settings": _settings(sides, words),
+            "method": _method(sides[1].summary, words),
+        }
+
+
+def pair_fields(pair: Pair, sides: tuple[Side, Side]) -> dict[str, Any]:
+    """Return the fields of summary.json."""
+    summary, share = sides[0].summary, pair.share_difference
+    unknown = {"value": pair.shares[1] - pair.shares[0], **dict.fromkeys(("error", "lower", "upper"))}
+    with _all_fields(sides):
+        return {
+            "kind": "compare",
+            "of": "models" if pair.margin is None else "audits",
+            "format": text.FORMAT,
+            **{name: getattr(pair, name) for name in ("word", "why", "paired", "p_value", "share_p_value")},
+            **{name: getattr(pair, name) for name in ("bound", "margin")},
+            **{name: summary[name] for name in ("test", "unit", "delta")},
+            "decision_threshold": summary["settings"].get("decision_threshold"),
+            "protected": [variable["name"] for variable in summary["variables"]],
+            "sides": {
+                which: {
+                    "name": side.name,
+                    "people": people,
+                    "mean_score": mean,
+                    "share_flagged": flagged,
+                    "alignment_share": {each["name"]: each["alignment_share"] for each in side.summary["variables"]},
+                    "alignment_error": {each["name"]: each["alignment_error"] for each in side.summary["variables"]},
+                    "columns": side.summary["settings"].get("columns"),
+                    "warnings": side.summary["warnings"],
+                }
+                for which, side, people, mean, flagged in zip(
+                    "ab", sides, pair.people, pair.means, pair.shares, strict=True
+                )
+            },
+            "difference": asdict(pair.difference),
+            "share_difference": unknown if share is None else asdict(share),
+            "share_less_unequal_with_b": pair.less,
+            "share_more_unequal_with_b": pair.more,
+            "settings": {name: summary["settings"].get(name) for name in ("seed", "refits", "folds", "rows")}
+            | {"versions": installed_versions("fairfox")},
+        }
+
+
+@contextmanager
+def _all_fields(sides: tuple[Side, Side]) -> Iterator[None]:
+    """Refuse a stored summary that does not hold all that is shown: a verdict needs less."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise FileError(
+            f"The audit in '{sides[0].name}' or '{sides[1].name}' does not hold all that the page shows "
+            f"({text.one_line(error)}); run `fairfox audit` again for both"
+        ) from error
 
 
 def render_pair(view: Mapping[str, Any]) -> str:
     """Return the page from `pair_view`, or from the same read back out of report.json."""
-    charts = {name: view[name] for name in ("scores", "features") if view[name] is not None}
-    return render_page("pair.html.j2", view=view, data={}, charts=charts)
+    return render_page("pair.html.j2", view=view, data={}, charts={"scores": view["scores"]})
 
 
 def pair_files(view: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, bytes]:
     """Return the files by name, from what the page shows and the fields of summary.json."""
     properties = {"verdict": fields["word"], "test": fields["test"], "unit": fields["unit"]}
     properties["delta"] = f"{fields['delta']:g}"
-    junit = pair_junit(view["kind"], _WORDS[view["kind"]].case, view["outcome"], fields["why"], properties)
+    junit = pair_junit(_WORDS[view["of"]].case, view["outcome"], fields["why"], properties)
     return {
-        "summary.json": strict_json(fields).encode(),
+        "summary.json": text.strict_json(fields).encode(),
         "report.html": render_pair(view).encode(),
         "report.json": (json.dumps(view, allow_nan=False) + "\n").encode(),
         "junit.xml": junit.encode(),
@@ -137,61 +169,24 @@ def pair_files(view: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, 
     }
 
 
-def drift_files(drift: Pair, sides: tuple[Side, Side]) -> dict[str, bytes]:
-    """Return the files of a drift by name."""
-    return pair_files(drift_view(drift, sides), drift_fields(drift, sides))
-
-
-def drift_view(drift: Pair, sides: tuple[Side, Side]) -> dict[str, Any]:
-    """Return all that the page shows; FileError where a summary does not hold it."""
-    try:
-        return pair_view("drift", drift, sides, more=[share_sentence(drift)])
-    except (LookupError, TypeError, ValueError, AttributeError) as error:  # a verdict needs less than the page
-        raise FileError(
-            f"The audit in '{sides[0].name}' or '{sides[1].name}' does not hold all that the page shows "
-            f"({one_line(error)}); run `fairfox audit` again for both"
-        ) from error
-
-
-def drift_fields(drift: Pair, sides: tuple[Side, Side]) -> dict[str, Any]:
-    """Return the fields of summary.json."""
-    summary, share = sides[0].summary, drift.share_difference
-    each = zip(("first", "second"), sides, drift.people, drift.means, drift.shares, strict=True)
-    unknown = {"value": drift.shares[1] - drift.shares[0], **dict.fromkeys(("error", "lower", "upper"))}
-    return {
-        "kind": "drift",
-        "format": FORMAT,
-        **{name: getattr(drift, name) for name in ("word", "why", "paired", "p_value", "share_p_value")},
-        **{name: getattr(drift, name) for name in ("bound", "margin")},
-        **{name: summary[name] for name in ("test", "unit", "delta")},
-        "decision_threshold": summary["settings"].get("decision_threshold"),
-        "protected": [variable["name"] for variable in summary["variables"]],
-        "audits": {
-            which: {"name": side.name, "people": people, "mean_score": mean, "share_flagged": flagged}
-            for which, side, people, mean, flagged in each
-        },
-        "difference": asdict(drift.difference),
-        "share_difference": unknown if share is None else asdict(share),
-        "settings": {"versions": installed_versions("fairfox")},
-    }
-
-
-def share_sentence(drift: Pair) -> str:
+def share_sentence(pair: Pair) -> str:
     """Return how many were flagged before and are now, in a sentence."""
-    points, interval = _share_difference(drift)
+    points, interval = _share_difference(pair)
     if interval:
-        points += f" ({interval.removesuffix(' points')}), p = {drift.share_p_value:.2g}"
-    return f"Flagged: {percent(drift.shares[0])} before, {percent(drift.shares[1])} now; a difference of {points}."
+        points += f" ({interval.removesuffix(' points')}), p = {pair.share_p_value:.2g}"
+    return (
+        f"Flagged: {text.percent(pair.shares[0])} before, {text.percent(pair.shares[1])} now; a difference of {points}."
+    )
 
 
-def _share_difference(pair: Pair | Pair) -> tuple[str, str]:
+def _share_difference(pair: Pair) -> tuple[str, str]:
     """Return the difference of the shares of flagged people, and its interval where there is one."""
     share = pair.share_difference
     interval = "" if share is None else f"{100 * share.lower:+.1f} to {100 * share.upper:+.1f} points"
     return f"{100 * (pair.shares[1] - pair.shares[0]):+.1f} points", interval
 
 
-def changed_people(people: pa.Table, unit: str) -> Table:
+def changed_people(people: pa.Table, unit: str) -> text.Table:
     """Return the people whose scores differ most between two models, the largest difference first.
 
     Args:
@@ -204,36 +199,39 @@ def changed_people(people: pa.Table, unit: str) -> Table:
     rows = [
         [
             str(row["row_id"]),
-            *(cell(row[name], unit) for name in ("score_a", "score_b")),
-            cell(row["difference"], unit, sign=True),
+            *(text.cell(row[name], unit) for name in ("score_a", "score_b")),
+            text.cell(row["difference"], unit, sign=True),
             *("yes" if row[name] else "no" for name in ("flag_a", "flag_b")),
         ]
         for row in people.take(pa.array(most)).to_pylist()
     ]
-    names = [f"{name}{heading_unit(unit)}" for name in ("Score, A", "Score, B", "B less A")]
-    return make_table(["Person"], [*names, "Flagged, A", "Flagged, B"], rows)
+    names = [f"{name}{text.heading_unit(unit)}" for name in ("Score, A", "Score, B", "B less A")]
+    return text.make_table(["Person"], [*names, "Flagged, A", "Flagged, B"], rows)
 
 
-def _numbers(pair: Pair | Pair, sides: tuple[Side, Side], words: _Words) -> Table:
+def _numbers(pair: Pair, sides: tuple[Side, Side], words: _Words) -> text.Table:
     both, difference = [side.summary for side in sides], pair.difference
     unit = both[0]["unit"]
-    value, lower, upper = (cell(x, unit, sign=True) for x in (difference.value, difference.lower, difference.upper))
-    means = [cell(mean, unit) for mean in pair.means]
+    value, lower, upper = (
+        text.cell(x, unit, sign=True) for x in (difference.value, difference.lower, difference.upper)
+    )
+    means = [text.cell(mean, unit) for mean in pair.means]
     rows = [
-        [f"Mean score{heading_unit(unit)}", *means, value, f"{lower} to {upper}"],
-        ["Flagged", *map(percent, pair.shares), *_share_difference(pair)],
-        ["Confidently", *(percent(each["share_confident"]) for each in both), "", ""],
+        [f"Mean score{text.heading_unit(unit)}", *means, value, f"{lower} to {upper}"],
+        ["Flagged", *map(text.percent, pair.shares), *_share_difference(pair)],
+        ["Confidently", *(text.percent(each["share_confident"]) for each in both), "", ""],
         ["People judged", *(f"{each['counts']['judged']:,}" for each in both), "", ""],
         ["People without a score", *(f"{each['counts']['abstained']:,}" for each in both), "", ""],
     ]
     aligned = [{each["name"]: each["alignment_share"] for each in summary["variables"]} for summary in both]
     rows += [
-        [f"Alignment share with {name}", *(percent(each.get(name)) for each in aligned), "", ""] for name in aligned[0]
+        [f"Alignment share with {name}", *(text.percent(each.get(name)) for each in aligned), "", ""]
+        for name in aligned[0]
     ]
-    return make_table(["What"], [*words.sides, words.difference, "95 % interval"], rows)
+    return text.make_table(["What"], [*words.sides, words.difference, "95 % interval"], rows)
 
 
-def _groups(sides: tuple[Side, Side], words: _Words) -> Table:
+def _groups(sides: tuple[Side, Side], words: _Words) -> text.Table:
     """Return every group of either audit: how many they are, their mean signed effect, how many are flagged."""
     unit = sides[0].summary["unit"]
     own = [
@@ -241,33 +239,38 @@ def _groups(sides: tuple[Side, Side], words: _Words) -> Table:
         for side in sides
     ]
     signed = "effect" if unit.partition(" (")[0] == EFFECT else "signed score"
-    labels = ("People", f"Mean {signed}{heading_unit(unit)}", "Flagged")
+    labels = ("People", f"Mean {signed}{text.heading_unit(unit)}", "Flagged")
 
     def cells(group: Mapping[str, Any] | None) -> list[str]:
         if group is None:  # of the other audit only
             return ["-"] * len(labels)
-        return [f"{group['people']:,}", cell(group["mean_signed"], unit, sign=True), percent(group["share_flagged"])]
+        return [
+            f"{group['people']:,}",
+            text.cell(group["mean_signed"], unit, sign=True),
+            text.percent(group["share_flagged"]),
+        ]
 
     rows = []
     for key in dict.fromkeys([*own[0], *own[1]]):
         both = [cells(each.get(key)) for each in own]
         rows.append([group_name(*key), *(side[k] for k in range(len(labels)) for side in both)])
-    return make_table(["Group"], [f"{label}, {side}" for label in labels for side in words.sides], rows)
+    return text.make_table(["Group"], [f"{label}, {side}" for label in labels for side in words.sides], rows)
 
 
 def _scores_figure(sides: tuple[Side, Side], labels: tuple[str, str]) -> Figure:
     """Return the distribution of the scores in both audits, over the same bins, the last of which is open."""
     unit, delta = sides[0].summary["unit"], sides[0].summary["delta"]
-    edges, shares = shared_bins(*((side.scores, side.weights) for side in sides), delta=delta)
-    ends = [f"{cell(low, unit)} to {cell(high, unit)}" for low, high in pairwise(edges[:-1])]
-    ends.append(f"{cell(edges[-2], unit)} and above")
-    title, scale = f"Score{heading_unit(unit)}", points_per_unit(unit)
-    rows = [[end, *map(percent, both)] for end, *both in zip(ends, *shares, strict=True)]
+    edges = bin_edges(np.concatenate([side.scores for side in sides]), [delta]).tolist()
+    shares = [bar_heights(side.scores, np.array(edges), side.weights).tolist() for side in sides]
+    ends = [f"{text.cell(low, unit)} to {text.cell(high, unit)}" for low, high in pairwise(edges[:-1])]
+    ends.append(f"{text.cell(edges[-2], unit)} and above")
+    title, scale = f"Score{text.heading_unit(unit)}", text.points_per_unit(unit)
+    rows = [[end, *(f"{share:.1f} %" for share in both)] for end, *both in zip(ends, *shares, strict=True)]
     return {
-        "kind": "pair-scores",
+        "kind": "pair",
         "alt": f"Histograms of the scores of people, {labels[0]} and {labels[1]}",
-        "caption": f"Share of people by score: {unit_words(unit)}. Further right is less fair; the line is delta.",
-        "table": make_table([title], labels, rows),
+        "caption": f"Share of people by score: {text.unit_words(unit)}. Further right is less fair; the line is delta.",
+        "table": text.make_table([title], labels, rows),
         "data": {
             "labels": list(labels),
             "axis": title,
@@ -278,54 +281,28 @@ def _scores_figure(sides: tuple[Side, Side], labels: tuple[str, str]) -> Figure:
     }
 
 
-def shared_bins(*sides: tuple[Values, Values | None], delta: float) -> tuple[list[float], list[list[float]]]:
-    """Return the edges of bins for scores of several audits, and the share of each audit's people in each bin.
-
-    Scores beyond the last edge are in the last bin, so that one extreme score does not squeeze all the others.
-    """
-    top = max(float(np.quantile(np.concatenate([scores for scores, _ in sides]), 0.995)), 1.5 * delta) or 1.0
-    edges = np.linspace(0.0, top, _BINS + 1)
-    counts = [np.histogram(np.minimum(scores, top), edges, weights=weights)[0] for scores, weights in sides]
-    return edges.tolist(), [(each / each.sum()).tolist() for each in counts]
-
-
-def _features_figure(sides: tuple[Side, Side], labels: tuple[str, str]) -> Figure | None:
+def _features(sides: tuple[Side, Side], labels: tuple[str, str]) -> text.Table | None:
     """Return through which features the effect goes in both audits, the largest first; None where neither says."""
     unit = sides[0].summary["unit"].partition(" (")[2].removesuffix(")")
     effects = [(side.summary["features"]["effect"] or {}).get("mean_absolute", {}) for side in sides]
     largest = {name: max(each.get(name) or 0.0 for each in effects) for name in [*effects[0], *effects[1]]}
     names = sorted(largest, key=lambda name: -largest[name])[:MOST_FEATURES]
-    if not names:
-        return None
-    title, scale = f"Mean size of the contribution{heading_unit(unit)}", points_per_unit(unit)
-    rows = [[name, *(cell(each.get(name), unit) for each in effects)] for name in names]
-    values = [[None if each.get(name) is None else scale * each[name] for name in names] for each in effects]
-    return {
-        "kind": "pair-features",
-        "alt": f"Through which features the effect goes, {labels[0]} and {labels[1]}",
-        "caption": f"{title} per person, largest first.",
-        "table": make_table(["Feature"], labels, rows),
-        "data": {"labels": list(labels), "axis": title, "names": names, "values": values},
-    }
+    headings = [f"Mean size{text.heading_unit(unit)}, {label}" for label in labels]
+    rows = [[name, *(text.cell(each.get(name), unit) for each in effects)] for name in names]
+    return text.make_table(["Feature"], headings, rows) if rows else None
 
 
-def _settings(sides: tuple[Side, Side], words: _Words) -> Table:
+def _settings(sides: tuple[Side, Side], words: _Words) -> text.Table:
     """Return the settings of both audits; those that differ are marked."""
-    own = [
-        {
-            name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            for name, value in side.summary["settings"].items()
-        }
-        for side in sides
-    ]
+    own = [{name: text.as_json(value) for name, value in side.summary["settings"].items()} for side in sides]
     rows = [[name, *(each.get(name, "-") for each in own)] for name in dict.fromkeys([*own[0], *own[1]])]
     differ = [[k, column] for k, row in enumerate(rows) if row[1] != row[2] for column in (1, 2)]
-    return make_table(["Setting", *words.sides], [], rows, marked=differ)
+    return text.make_table(["Setting", *words.sides], [], rows, marked=differ)
 
 
 def _method(summary: Mapping[str, Any], words: _Words) -> list[str]:
     threshold = summary["settings"].get("decision_threshold")
-    flagged = f"their score is above delta, {amount(summary['delta'], summary['unit'])}"
+    flagged = f"their score is above delta, {text.amount(summary['delta'], summary['unit'])}"
     if threshold is not None:
-        flagged = f"a decision at {number(threshold)} would change"
+        flagged = f"a decision at {text.number(threshold)} would change"
     return [f"Test {summary['test']}: {summary['meaning']}", f"People are flagged where {flagged}.", words.reading]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-import narwhals as nw
 import numpy as np
 import pyarrow as pa
 from torch import Tensor
@@ -16,18 +14,14 @@ from torch import Tensor
 from fairfox.data.table import floats, load_table
 from fairfox.errors import ShapeError
 from fairfox.findings import AuditRecord, Finding
-from fairfox.report import text
 from fairfox.report.figures import positions_flagged
 from fairfox.report.sentences import because, beyond, certificate_unit
-from fairfox.report.text import amount, capitalised, cell, heading_unit, number
+from fairfox.report.text import Table, amount, capitalised, cell, heading_unit, number
 
 MOST_PEOPLE = 500
-MOST_ROWS, MOST_LETTERS = 40, 80  # in a person's table, in a cell of it
-MOST_OF_PAGE = 1_000_000  # letters of all people's features together: the page stays small
+MOST_ROWS, MOST_LETTERS = 25, 80  # in a person's table, in a cell of it
 SAME, OTHER, PARTLY, CHANGES = "the same", "another", "partly another", "changes"
 FEW_VALUES, OFTEN = 20, 0.05  # of a column: so few values, or so many people at an end, that "higher" gives one away
-_NO_ROOM = "The features of people with higher scores fill the page; these are in the tables that were audited."
-_SIDES = {-1: ", below every value in the table", 0: "", 1: ", above every value in the table"}
 Row = Mapping[str, Any]
 
 
@@ -46,7 +40,9 @@ class FlaggedPerson:
     because: tuple[str, ...]  # the variables that flag them and towards what, the largest score first
     inferred: bool  # their own group, of a variable that flags them, is the most probable one
     features: tuple[tuple[str, float], ...]  # their own contributions, the largest first; empty where not explained
-    row: tuple[Any, ...]  # their values in the columns of `raw_rows`; empty without it
+    own: Row = field(default_factory=dict)  # their values, where they may be shown
+    before: Row = field(default_factory=dict)  # the same, only to say what would change
+    after: Row = field(default_factory=dict)  # the counterfactual row
 
 
 @dataclass(frozen=True)
@@ -67,11 +63,6 @@ class Span:
         often = max(counts[0], counts[-1]) > OFTEN * len(finite)
         return cls(float(different[0]), float(different[-1]), bool(len(different) < FEW_VALUES or often))
 
-    def outside(self, values: np.ndarray) -> np.ndarray:
-        """Return -1 for values below all of the table, 1 for those above all, 0 for those among them."""
-        slack = 1e-6 * (self.high - self.low)  # of rounding
-        return (values > self.high + slack).astype(int) - (values < self.low - slack)
-
 
 def people_table(
     result: AuditRecord, slider: dict[str, Any] | None, *, rows: object = None, table: object = None
@@ -84,45 +75,55 @@ def people_table(
         rows: the audited table; with it the page shows the values of flagged people.
         table: the same, only to say which features would be higher or lower; no value is shown.
     """
-    raw = None if rows is None else raw_rows(result, rows)
-    compared = rows if table is None else table
-    people = flagged_people(result, top=MOST_PEOPLE, raw=raw)
-    positions = [person.position for person in people]
-    spans = column_spans(result, compared) if people else {}
-    names = [] if raw is None else raw.column_names
+    table = rows if table is None else table
+    people = flagged_people(result, top=MOST_PEOPLE, rows=rows, table=table)
+    spans, columns = column_spans(result, table) if people else {}, _columns(result)
+    cells = [_cells(result, person) for person in people]
     until = [0] * len(people)  # at how many positions of the slider each is flagged
-    if slider is not None and people:
-        until = positions_flagged(result.scores[positions], result.abstained[positions], slider["deltas"])
-    sides = _before_and_after(result, positions, compared)
-    shown: list[dict[str, Any]] = []
-    letters = 0
-    for person, last, (before, after) in zip(people, until, sides, strict=True):
-        details = person_details(result, person, dict(zip(names, person.row, strict=bool(names))), before, after, spans)
-        letters += len(json.dumps(details["features"]))
-        if letters > MOST_OF_PAGE:
-            details |= {"features": None, "notes": [*details["notes"], _NO_ROOM]}
-        columns = {"cells": _cells(result, person), "sort": _sort_keys(result, person), "until": last}
-        shown.append({"id": shown_value(person.row_id), "score": person.score, **columns, **details})
-    notes = [*_table_notes(result, people), *_outside_notes(result, spans)]
-    return {"flagged": int(result.flags.sum()), "rows": shown, "columns": _columns(result), "notes": notes}
+    if slider is not None:
+        until = positions_flagged(result.scores[[p.position for p in people]], slider["deltas"]).tolist()
+    shown = [
+        {
+            "id": shown_value(person.row_id),
+            "score": person.score,
+            "cells": [own[key][0] for key in columns],
+            "sort": [own[key][1] for key in columns],
+            "until": last,
+            **person_details(result, person, spans),
+        }
+        for person, own, last in zip(people, cells, until, strict=True)
+    ]
+    notes = []
+    if result.ids is None or (result.settings.get("sample") and not result.settings.get("id")):
+        notes.append("Row numbers count from 0, the first row below the header.")
+    if any(person.inferred for person in people):
+        notes.append("A dagger (†) marks people whose own group is not in the table: the most probable one was taken.")
+    headings = [{"key": key, "label": label, "numeric": numeric} for key, (label, numeric) in columns.items()]
+    return {"flagged": int(result.flags.sum()), "rows": shown, "columns": headings, "notes": notes}
 
 
-def flagged_people(result: AuditRecord, *, top: int, raw: pa.Table | None = None) -> list[FlaggedPerson]:
+def flagged_people(result: AuditRecord, *, top: int, rows: object = None, table: object = None) -> list[FlaggedPerson]:
     """Return the flagged people with the highest scores, the highest first.
 
-    `raw` are their rows, from `raw_rows`; without them nothing about a person gives their own group away.
+    Without `rows`, the audited table, nothing about a person gives their own group away; `table` only says what would
+    change.
     """
     flagged = np.flatnonzero(result.flags.numpy(force=True))
     positions = flagged[np.argsort(-result.scores.numpy(force=True)[flagged], kind="stable")[:top]]
     ids = row_ids(result).take(pa.array(positions)).to_pylist()
-    rows: list[tuple[Any, ...]] = [()] * len(positions)
-    if raw is not None:
-        rows = [tuple(row.values()) for row in raw.take(pa.array(positions)).to_pylist()]
-    each = zip(positions.tolist(), ids, rows, strict=True)
-    return [_person(result, position, row_id, row, named=raw is not None) for position, row_id, row in each]
+    mapped = result.counterfactual_table
+
+    def rows_of(each: object) -> list[Row]:
+        return [{}] * len(ids) if each is None else rows_at(result, each, positions).to_pylist()
+
+    sides = (rows_of(rows), rows_of(None if mapped is None else table), rows_of(None if table is None else mapped))
+    return [
+        _person(result, position, row_id, named=rows is not None, own=own, before=before, after=after)
+        for position, row_id, own, before, after in zip(positions.tolist(), ids, *sides, strict=True)
+    ]
 
 
-def _person(result: AuditRecord, position: int, row_id: object, row: tuple[Any, ...], *, named: bool) -> FlaggedPerson:
+def _person(result: AuditRecord, position: int, row_id: object, *, named: bool, **rows: Row) -> FlaggedPerson:
     worst = result.findings[int(result.worst[position])]
     # The signed values of a number are those of going up, whichever direction counts.
     down = worst.kind == "continuous" and str(worst.towards[position]).startswith(f"{worst.name} - ")
@@ -147,7 +148,7 @@ def _person(result: AuditRecord, position: int, row_id: object, row: tuple[Any, 
         because=tuple(flagged_because(finding, finding.towards[position], named=named) for finding in flagging),
         inferred=any(bool(finding.inferred[position]) for finding in flagging),
         features=tuple((name, sign * value) for name, value in _contributions(result, position)),
-        row=row,
+        **rows,
     )
 
 
@@ -181,43 +182,14 @@ def _gives_group_away(finding: Finding, towards: str | None) -> bool:
     return finding.kind != "continuous" and (len(finding.levels) == 2 or away)
 
 
-def _before_and_after(result: AuditRecord, positions: Sequence[int], table: object) -> list[tuple[Row, Row]]:
-    """Return people's rows as they are and as they would be, empty where one of them is not there."""
-    if table is None or result.counterfactual_table is None:
-        return [({}, {})] * len(positions)
-    sides = (rows_at(result, each, positions).to_pylist() for each in (table, result.counterfactual_table))
-    return list(zip(*sides, strict=True))
-
-
 def column_spans(result: AuditRecord, table: object) -> dict[str, Span]:
     """Return the spans of the columns of numbers that a counterfactual row has too."""
     if table is None or result.counterfactual_table is None:
         return {}
     frame, mapped = load_table(table), load_table(result.counterfactual_table)
-    columns = {name: _column_numbers(frame[name]) for name in frame.columns if name in mapped.columns}
-    spans = {name: Span.of(values) for name, values in columns.items() if values is not None}
+    names = [name for name in frame.columns if name in mapped.columns and frame[name].dtype.is_numeric()]
+    spans = {name: Span.of(floats(frame[name])) for name in names}
     return {name: span for name, span in spans.items() if span is not None}
-
-
-def _column_numbers(column: nw.Series[Any]) -> np.ndarray | None:
-    return floats(column) if column.dtype.is_numeric() else None
-
-
-def _outside_notes(result: AuditRecord, spans: Mapping[str, Span]) -> list[str]:
-    """Return how many flagged people a map gives a number that nobody in the table has, in a sentence where it does."""
-    if not spans:
-        return []
-    mapped, flags = load_table(result.counterfactual_table), result.flags.numpy(force=True)
-    moved = {name: _column_numbers(mapped[name]) for name in spans}
-    outside = [spans[name].outside(values[flags]) != 0 for name, values in moved.items() if values is not None]
-    count, flagged = int(np.any(outside, axis=0).sum()), int(flags.sum())
-    if not count:
-        return []
-    return [
-        f"For {count:,} of {text.people(flagged)} flagged ({text.percent(count / flagged)}) the person they are "
-        "compared with has a number below or above every value in the table: the map extrapolates, so read such a "
-        "number as a direction, not as a value."
-    ]
 
 
 def raw_rows(result: AuditRecord, table: object) -> pa.Table:
@@ -233,100 +205,85 @@ def rows_at(result: AuditRecord, table: object, positions: Sequence[int] | np.nd
     if len(frame) != len(result):
         raise ShapeError(f"{len(frame)} rows for {len(result)} audited people; give the audited table, in its order")
     some = frame[[int(position) for position in positions]]
-    return pa.table({name: _arrow(some[name]) for name in some.columns})
-
-
-def _arrow(column: nw.Series[Any]) -> pa.Array:
-    try:
-        return column.to_arrow()
-    except (pa.ArrowException, TypeError):  # values of several types have no Arrow type: as text
-        return pa.array([None if value is None else str(value) for value in column.to_list()], pa.string())
+    return pa.table({name: _arrow(some[name].to_arrow, some[name].to_list) for name in some.columns})
 
 
 def row_ids(result: AuditRecord) -> pa.Array:
     """Return everyone's id, or row number from 0 where there is no id column; a missing id is null."""
-    if result.ids is None:
-        return pa.array(np.arange(len(result)))
+    ids = np.arange(len(result)) if result.ids is None else result.ids
+    return _arrow(lambda: pa.array(ids, from_pandas=True), ids.tolist)
+
+
+def _arrow(column: Callable[[], Any], values: Callable[[], list[Any]]) -> pa.Array:
+    """Return a column; values of several types have no Arrow type, and become text."""
     try:
-        return pa.array(result.ids, from_pandas=True)
-    except (pa.ArrowException, TypeError):  # values of several types have no Arrow type: as text
-        return pa.array([None if value is None else str(value) for value in result.ids.tolist()], pa.string())
+        return column()
+    except (pa.ArrowException, TypeError):
+        return pa.array([None if value is None else str(value) for value in values()], pa.string())
 
 
-def _columns(result: AuditRecord) -> list[dict[str, Any]]:
-    unit, effect_unit = heading_unit(result.unit), heading_unit(result.effect_unit)
-    columns: list[tuple[str, str, bool]] = [("person", "Person", False), ("score", f"Score{unit}", True)]
-    columns += [] if result.signed is None else [("signed", f"Signed{unit}", True)]
-    columns += [] if result.interval is None else [("interval", "Interval", True), ("confident", "Confident", False)]
-    columns += [("direct", f"Direct{effect_unit}", True)]
-    columns += [("because", "Because of", False)] if names_variables(result) else []
-    columns += [] if result.features.effect is None else [("through", f"Mostly through{effect_unit}", False)]
-    return [{"key": key, "label": label, "numeric": numeric} for key, label, numeric in columns]
+def _columns(result: AuditRecord) -> dict[str, tuple[str, bool]]:
+    """Return the columns of the table by key: a heading, and whether it holds numbers."""
+    points, effect_points = heading_unit(result.unit), heading_unit(result.effect_unit)
+    has_interval = result.interval is not None
+    columns = {
+        "person": ("Person", False, True),
+        "score": (f"Score{points}", True, True),
+        "signed": (f"Signed{points}", True, result.signed is not None),
+        "interval": ("Interval", True, has_interval),
+        "confident": ("Confident", False, has_interval),
+        "direct": (f"Direct{effect_points}", True, True),
+        "because": ("Because of", False, names_variables(result)),
+        "through": (f"Mostly through{effect_points}", False, result.features.effect is not None),
+    }
+    return {key: (label, numeric) for key, (label, numeric, shown) in columns.items() if shown}
 
 
-def _cells(result: AuditRecord, person: FlaggedPerson) -> list[str]:
-    unit, effect_unit = result.unit, result.effect_unit
-    cells = [f"{shown_value(person.row_id)}{' †' if person.inferred else ''}", cell(person.score, unit)]
-    cells += [] if result.signed is None else [cell(person.signed, unit, sign=True)]
-    if result.interval is not None:
-        between = f"{cell(person.lower, unit, sign=True)} to {cell(person.upper, unit, sign=True)}"
-        cells += [between, "-" if person.confident is None else "yes" if person.confident else "no"]
-    cells += [cell(person.direct, effect_unit, sign=True)]
-    cells += [", ".join(person.because)] if names_variables(result) else []
-    if result.features.effect is not None:
-        through = [f"{name} {cell(value, effect_unit, sign=True)}" for name, value in person.features[:3]]
-        cells.append(", ".join(through) or "-")
-    return cells
+def _cells(result: AuditRecord, person: FlaggedPerson) -> dict[str, tuple[str, Any]]:
+    """Return what each column shows of a person, and what it is sorted by; None comes last."""
+    unit, effect_unit, own = result.unit, result.effect_unit, shown_value(person.row_id)
+    between = f"{cell(person.lower, unit, sign=True)} to {cell(person.upper, unit, sign=True)}"
+    reasons, confident = ", ".join(person.because), {None: "-", True: "yes", False: "no"}[person.confident]
+    through = ", ".join(f"{name} {cell(value, effect_unit, sign=True)}" for name, value in person.features[:3])
+    return {
+        "person": (f"{own}{' †' if person.inferred else ''}", person.row_id if _is_number(person.row_id) else own),
+        "score": (cell(person.score, unit), person.score),
+        "signed": (cell(person.signed, unit, sign=True), person.signed),
+        "interval": (between, person.lower),
+        "confident": (confident, confident),
+        "direct": (cell(person.direct, effect_unit, sign=True), person.direct),
+        "because": (reasons, reasons),
+        "through": (through or "-", person.features[0][0] if person.features else None),
+    }
 
 
-def _sort_keys(result: AuditRecord, person: FlaggedPerson) -> list[Any]:
-    """Return what the table is sorted by, in the order of its columns; None comes last."""
-    own = person.row_id if isinstance(person.row_id, int | float) else shown_value(person.row_id)
-    keys: list[Any] = [own, person.score]
-    keys += [] if result.signed is None else [person.signed]
-    if result.interval is not None:
-        keys += [person.lower, None if person.confident is None else str(person.confident)]
-    keys += [person.direct]
-    keys += [", ".join(person.because)] if names_variables(result) else []
-    keys += [] if result.features.effect is None else [person.features[0][0] if person.features else None]
-    return keys
-
-
-def _table_notes(result: AuditRecord, people: Sequence[FlaggedPerson]) -> list[str]:
-    notes = []
-    if result.ids is None or (result.settings.get("sample") and not result.settings.get("id")):
-        notes.append("Row numbers count from 0, the first row below the header.")
-    if any(person.inferred for person in people):
-        notes.append("A dagger (†) marks people whose own group is not in the table: the most probable one was taken.")
-    return notes
-
-
-def person_details(
-    result: AuditRecord, person: FlaggedPerson, own: Row, before: Row, after: Row, spans: Mapping[str, Span]
-) -> dict[str, Any]:
+def person_details(result: AuditRecord, person: FlaggedPerson, spans: Mapping[str, Span]) -> dict[str, Any]:
     """Return what a row of the table opens to: a title, facts, the prediction on a line, features and notes.
 
-    `own` has the values that may be shown; `before` and `after` only say what would change where it is empty. `spans`
-    are those of the table's columns of numbers.
+    `spans` are those of the table's columns of numbers.
     """
-    where = _other_self(result, person, named=bool(own))
-    now, change_of_prediction = float(result.predictions[person.position]), _change_of_prediction(result, person)
+    where, itself = _other_self(result, person), _is_own_effect(result)
+    now, change = float(result.predictions[person.position]), _change_of_prediction(result, person)
     facts = [{"label": "Prediction", "words": number(now), "key": "before"}]
-    if change_of_prediction is not None:
-        label = capitalised(where) if _is_own_effect(result) else f"{capitalised(where)}, in the total reading"
-        words = f"{number(now + change_of_prediction)} ({amount(change_of_prediction, result.effect_unit, sign=True)})"
+    if change is not None:
+        label = capitalised(where) if itself else f"{capitalised(where)}, in the total reading"
+        words = f"{number(now + change)} ({amount(change, result.effect_unit, sign=True)})"
         facts.append({"label": label, "words": words, "key": "after"})
-    ends = None if person.lower is None or person.upper is None else (person.lower, person.upper)
-    if ends is not None:
+    ends = () if person.lower is None or person.upper is None else (person.lower, person.upper)
+    if ends:
         words = " to ".join(amount(end, result.unit, sign=True) for end in ends)
-        facts.append({"label": f"Interval of the {'change' if _is_own_effect(result) else 'score'}", "words": words})
-    features = _features(result, person, own, before, after, spans, where)
+        facts.append({"label": f"Interval of the {'change' if itself else 'score'}", "words": words})
+    drawn = None
+    if change is not None and result.effect_unit == "probability":  # it lies between 0 and 1
+        low, high = [now + end for end in ends] if ends and itself else (None, None)
+        drawn = {"before": now, "after": now + change, "lower": low, "upper": high}
+    features = _features(result, person, spans, where)
     return {
         "title": f"Person {shown_value(person.row_id)}, and the same person {where}",
         "facts": [*facts, *_more_facts(result, person)],
-        "range": _prediction_range(result, now, change_of_prediction, ends),
+        "range": drawn,
         "features": features,
-        "notes": _person_notes(result, person, own, before, features),
+        "notes": _person_notes(result, person, features),
     }
 
 
@@ -335,13 +292,13 @@ def _is_own_effect(result: AuditRecord) -> bool:
     return result.is_effect and result.signed is not None and not result.test.endswith("/a")
 
 
-def _other_self(result: AuditRecord, person: FlaggedPerson, *, named: bool) -> str:
-    """Return what the person is compared with; unless `named`, without giving their own group away."""
+def _other_self(result: AuditRecord, person: FlaggedPerson) -> str:
+    """Return what the person is compared with; unless their values are shown, without giving their own group away."""
     finding = result.findings[int(result.worst[person.position])]
     towards = finding.towards[person.position]
     if finding.kind == "continuous" and towards not in (None, finding.name):
         return f"with {towards}"
-    if towards in finding.levels and (named or not _gives_group_away(finding, towards)):
+    if towards in finding.levels and (person.own or not _gives_group_away(finding, towards)):
         return f"as {towards}"
     if len(finding.levels) != 2 or (towards is None and not result.two_groups):
         return "in another group"
@@ -371,28 +328,11 @@ def _more_facts(result: AuditRecord, person: FlaggedPerson) -> list[dict[str, st
     return facts
 
 
-def _prediction_range(
-    result: AuditRecord, now: float, change: float | None, ends: tuple[float, float] | None
-) -> dict[str, float | None] | None:
-    """Return the two predictions and the interval, where they lie between 0 and 1."""
-    if change is None or result.effect_unit != "probability":
-        return None
-    between = ends if ends is not None and _is_own_effect(result) else None
-    low, high = (None, None) if between is None else (now + between[0], now + between[1])
-    return {"before": now, "after": now + change, "lower": low, "upper": high}
-
-
 def _features(
-    result: AuditRecord,
-    person: FlaggedPerson,
-    own: Row,
-    before: Row,
-    after: Row,
-    spans: Mapping[str, Span],
-    where: str,
+    result: AuditRecord, person: FlaggedPerson, spans: Mapping[str, Span], where: str
 ) -> dict[str, Any] | None:
     """Return the person's features: what each adds to the change, and its values, or in which direction it changes."""
-    unit = result.effect_unit
+    unit, own, before, after = result.effect_unit, person.own, person.before, person.after
     adds = {name: cell(value, unit, sign=True) for name, value in person.features}
     changes = {}
     for name in (name for name in after if name in before):
@@ -403,19 +343,17 @@ def _features(
     names = list(dict.fromkeys(names))[:MOST_ROWS]
     if not names:
         return None
-    columns = [{"label": "Feature", "numeric": False, "after": False}]
-    columns += [{"label": "Now", "numeric": False, "after": False}] if own else []
-    columns += [{"label": capitalised(where), "numeric": False, "after": True}] if changes else []
-    columns += [{"label": f"Adds to the change{heading_unit(unit)}", "numeric": True, "after": False}] if adds else []
-    rows = []
-    for name in names:
-        how = changes.get(name)
-        words = [name]
-        words += [shown_value(own.get(name)) if name in own else "-"] if own else []
-        words += [_value_after(how, own, before.get(name), after.get(name), spans.get(name))] if changes else []
-        words += [adds.get(name, "-")] if adds else []
-        rows.append([how is not None and how != SAME, *words])
-    return {"columns": columns, "rows": rows}
+    parts: list[tuple[str, bool, bool, Callable[[str], str]]] = [("Feature", False, False, str)]
+    if own:
+        parts.append(("Now", False, False, lambda name: shown_value(own.get(name))))
+    if changes:
+        parts.append((capitalised(where), False, True, lambda name: _value_after(changes.get(name), person, name)))
+    if adds:
+        parts.append((f"Adds to the change{heading_unit(unit)}", True, False, lambda name: adds.get(name, "-")))
+    return {
+        "columns": [{"label": label, "numeric": numeric, "after": later} for label, numeric, later, _ in parts],
+        "rows": [[changes.get(name, SAME) != SAME, *(words(name) for *_, words in parts)] for name in names],
+    }
 
 
 def value_change(before: Any, after: Any, span: Span | None = None) -> str:
@@ -443,32 +381,30 @@ def _is_missing(value: Any) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
-def _value_after(how: str | None, own: Row, before: Any, after: Any, span: Span | None) -> str:
+def _value_after(how: str | None, person: FlaggedPerson, name: str) -> str:
     if how is None:
         return "-"
-    if not own:
+    if not person.own:
         return how
     if how in (SAME, PARTLY):
-        return shown_value(before) if how == SAME else f"{shown_value(before)}, {PARTLY}"
-    side = int(span.outside(np.array(after))) if span is not None and _is_number(after) else 0
+        words = shown_value(person.before[name])
+        return words if how == SAME else f"{words}, {PARTLY}"
+    after = person.after[name]
     if isinstance(after, float) and math.isfinite(after):  # it was estimated: with the digits it deserves
         after = f"{after:.2f}" if abs(after) >= 1000 else f"{after:.4g}"
-    return f"{shown_value(after)}{_SIDES[side]}"
+    return shown_value(after)
 
 
-def _person_notes(
-    result: AuditRecord, person: FlaggedPerson, own: Row, before: Row, features: dict[str, Any] | None
-) -> list[str]:
-    notes, words = [], [str(word) for row in (features or {"rows": []})["rows"] for word in row[1:]]
+def _person_notes(result: AuditRecord, person: FlaggedPerson, features: Table | None) -> list[str]:
+    words = [str(word) for row in (features or {"rows": []})["rows"] for word in row[1:]]
+    notes = []
     if result.features.effect is not None and not person.features:
         notes.append("What each feature adds was not worked out for this person.")
-    if not own and before:
+    if person.before and not person.own:
         notes.append("The values themselves are not on this page.")
     if any(word.endswith(PARTLY) for word in words):
         notes.append("Partly another: categories move as shares, and the likeliest one stays the same.")
-    if any(word.endswith((_SIDES[-1], _SIDES[1])) for word in words):
-        notes.append("Nobody in the table has such a value: read it as a direction, not as a person's value.")
-    if len(own) > MOST_ROWS:
+    if len(person.own) > MOST_ROWS:
         notes.append(f"The {MOST_ROWS} features that matter most are shown.")
     return notes
 

@@ -10,11 +10,15 @@ from typing import Literal
 
 from fairfox.auxiliary.quality import AuxiliaryQuality
 from fairfox.findings import AuditRecord, Finding, Group
-from fairfox.maps.check import MapCheck
 from fairfox.report.text import amount, cell, heading_unit, joined, number, people, percent, unit_words
 from fairfox.statistics.diagnostics import DISAGREE
 
 CaseOutcome = Literal["passed", "failure", "skipped"]
+OUTCOMES: dict[str, CaseOutcome] = {  # of the words of verdicts
+    **dict.fromkeys(("fails", "A is fairer", "worse"), "failure"),
+    **dict.fromkeys(("passes", "B is fairer", "not worse"), "passed"),
+    "cannot tell": "skipped",
+}
 MODEL_WORDS = {
     "fails": "The model fails",
     "passes": "The model passes",
@@ -44,8 +48,7 @@ def summary_lines(result: AuditRecord) -> list[str]:
     """Return the audit in a dozen lines, and some for each further protected variable."""
     lines = [f"fairfox audit of {people(len(result))}, test '{result.test}', protected: {', '.join(result.variables)}"]
     lines += verdict_lines(result)
-    lines += [f"{people(count)} not judged: {reason}" for reason, count in result.abstained_by_reason.items()]
-    lines += [score_line(result), *check_lines(result), *effect_lines(result)]
+    lines += [*not_judged_lines(result), score_line(result), *check_lines(result), *effect_lines(result)]
     for finding in result.findings:
         lines += variable_lines(result, finding)
         lines += [_group_line(result, group) for group in finding.groups]
@@ -64,6 +67,11 @@ def verdict_lines(result: AuditRecord) -> list[str]:
     lines = [*_model_lines(result), _flagged_line(result), _confident_line(result), *_significant_lines(result)]
     lines += [*_size_lines(result), *_mostly_lines(result), *_chance_lines(result)]
     return [*lines, *certificate_lines(result), *reliability_lines(result), *next_lines(result)]
+
+
+def not_judged_lines(result: AuditRecord) -> list[str]:
+    """Return how many people are not judged, a line for each reason."""
+    return [f"{people(count)} not judged: {reason}" for reason, count in result.abstained_by_reason.items()]
 
 
 def _model_lines(result: AuditRecord) -> list[str]:
@@ -120,7 +128,7 @@ def beyond(result: AuditRecord) -> str:
 
 def _confident_line(result: AuditRecord) -> str:
     if result.confident_flags is None:
-        return "There is no interval, so nobody is flagged confidently: one re-fit, or a test that learns nothing."
+        return "There is no interval, so nobody is flagged confidently: one refit, or a test that learns nothing."
     limit = beyond(result) if result.deltas or result.decision_threshold is not None else _limit(result)
     return f"{int(result.confident_flags.sum()):,} of them confidently: the whole interval lies beyond {limit}."
 
@@ -212,8 +220,8 @@ def reliability_lines(result: AuditRecord) -> list[str]:
         return []
     count, weighted = result.reasons.count(DISAGREE), "" if result.weights is None else " by weight"
     line = f"{count:,} of {people(len(result))} ({percent(result.share_left_out)}{weighted}) "
-    line += f"{'is' if count == 1 else 'are'} left out: the re-fits disagree about them most"
-    line = line if count else "Nobody is left out because the re-fits disagree"
+    line += f"{'is' if count == 1 else 'are'} left out: the refits disagree about them most"
+    line = line if count else "Nobody is left out because the refits disagree"
     median = result.median_distance
     if median is None or math.isnan(median):
         return [f"{line}."]
@@ -262,16 +270,6 @@ def because(finding: Finding, towards: str | None) -> str:
 def direction(finding: Finding, towards: str) -> str:
     """Return the direction of a contrast; derivatives also lead away from the own class, and say so themselves."""
     return f"towards {towards}" if towards in finding.levels else towards
-
-
-def compared(finding: Finding) -> str:
-    """Return in a few words who is compared with whom."""
-    if finding.kind == "continuous":
-        step = _step_in_brackets(finding)
-        return f"one standard deviation{step} up and down" if step else "higher with lower"
-    if finding.reference is not None:
-        return f"{len(finding.levels)} groups with {finding.reference}"
-    return "two groups" if len(finding.levels) == 2 else f"{len(finding.levels)} groups with each other"
 
 
 def _if_they(findings: Sequence[Finding]) -> str:
@@ -328,7 +326,8 @@ def variable_notes(result: AuditRecord, finding: Finding) -> list[str]:
     if finding.parts:
         notes.append(f"crosses {joined(finding.parts, 'and')}")
     if finding.reference is not None:
-        notes.append(f"compared with {finding.reference} only")
+        second = f" (and {finding.reference} with {finding.second})" if finding.second is not None else " only"
+        notes.append(f"compared with {finding.reference}{second}")
     notes += [f"'{name}' puts together {joined(rare, 'and')}" for name, rare in finding.merged.items()]
     notes += [
         f"delta of {group.name} is {amount(result.deltas[group.name], result.unit)}"
@@ -439,16 +438,13 @@ def check_lines(result: AuditRecord) -> list[str]:
     ]
 
 
-def checks_of_map(result: AuditRecord) -> tuple[MapCheck, ...]:
-    """Return for each group how much of its gap in predictions the map accounts for, and how far it leaves the data."""
-    return result.map_checks
-
-
 def map_check_names(result: AuditRecord) -> list[str]:
     """Return who each map check is about: a group, and towards whom where it is compared with several."""
-    checks = checks_of_map(result)
-    times = Counter(check.group for check in checks)
-    return [check.group if times[check.group] == 1 else f"{check.group} towards {check.towards}" for check in checks]
+    times = Counter(check.group for check in result.map_checks)
+    return [
+        check.group if times[check.group] == 1 else f"{check.group} towards {check.towards}"
+        for check in result.map_checks
+    ]
 
 
 def map_lines(result: AuditRecord) -> list[str]:
@@ -458,7 +454,7 @@ def map_lines(result: AuditRecord) -> list[str]:
     return [
         f"{name}: the map accounts for {100 * check.accounted:.0f} % of the gap "
         f"({f'{cell(check.effect, unit)} of {cell(check.gap, unit)} {points}'.rstrip()})."
-        for name, check in zip(map_check_names(result), checks_of_map(result), strict=True)
+        for name, check in zip(map_check_names(result), result.map_checks, strict=True)
         if check.accounted is not None
     ]
 

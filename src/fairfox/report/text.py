@@ -86,11 +86,6 @@ def people(count: int) -> str:
     return "1 person" if count == 1 else f"{count:,} people"
 
 
-def megabytes(size: int) -> str:
-    """Return a number of bytes in MB."""
-    return f"{size / 2**20:,.0f} MB"
-
-
 def joined(words: Sequence[str], last: str) -> str:
     """Return words with commas between them, and `last` before the last of them.
 
@@ -114,6 +109,11 @@ def capitalised(words: str) -> str:
 def one_line(error: BaseException) -> str:
     """Return the message of an error on one line."""
     return " ".join(str(error).split())
+
+
+def as_json(value: Any) -> str:
+    """Return a text as it is, and any other value as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
 
 
 def make_table(

@@ -3,46 +3,26 @@
 from __future__ import annotations
 
 import ast
-import csv
-import io
-import json
 import math
-import shlex
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 from fairfox.findings import AuditRecord, Finding
+from fairfox.options import GROUPS, AuditOptions
 from fairfox.report import sentences, text
-from fairfox.report.figures import (
-    compensation_lines,
-    figures,
-    groups_table,
-    make_slider,
-    signed_by_group,
-    why_no_slider,
-)
+from fairfox.report.figures import figures, groups_table, make_slider, why_no_slider
 from fairfox.report.people import people_table
 from fairfox.report.sentences import signed_word
-from fairfox.report.text import FORMAT, Table, make_table, percent_or_dash
+from fairfox.report.text import FORMAT, Table, make_table
 from fairfox.statistics.diagnostics import DISAGREE
 
-_TONES = {"fails": "fails", "passes": "passes", "cannot tell": "open"}
-_MOST_SIGNED = 6  # features whose signed contributions are shown by group
 _HASHES = {  # in words
     "model_sha256": "model file",
     "table_sha256": "table file",
     "rows_sha256": "rows as they were encoded, and their protected values",
     "predictions_sha256": "predictions of the model for these rows",
 }
-_SAME_NAME = (  # options and settings of one name
-    *("label", "weights", "id", "merge_rare", "on", "positive", "returns", "kind"),
-    *("decision_threshold", "abstain", "null"),
-)
-_REPEATED = ("reference_group", "categorical", "continuous", "drop")  # by the command, a name each time
-_LISTS = ("columns", "given", *_REPEATED)
-_DEFAULTS: dict[str, Any] = {"refits": 5, "fdr": 0.1, "output": "probability"}
-_PYTHON_DEFAULTS: dict[str, Any] = {"folds": 5, "batch_size": 4096}  # which the command does not set
-_FLAGS = ("intersections", "hold_others", "certify")
 
 
 def view(result: AuditRecord, rows: object = None, *, table: object = None) -> dict[str, Any]:
@@ -72,15 +52,12 @@ def view(result: AuditRecord, rows: object = None, *, table: object = None) -> d
         "several": len(result.findings) > 1,
         "verdict": _verdict(result),
         "facts": _facts(result),
-        "by_variable": _by_variable(result) if len(result.findings) > 1 else None,
         "variables": [variable_view(result, finding) for finding in result.findings],
         "charts": figures(result),
         "slider": slider,
         "no_slider": why_no_slider(result),
         "spread_word": "scores" if result.signed is None else f"{signed_word(result)}s",
         "readings": sentences.reading_words(result),
-        "compensation": [line for finding in result.findings for line in compensation_lines(result, finding)],
-        "features": _features(result),
         "people": people_table(result, slider, rows=rows, table=table),
         "checks": _rows_or_none("Number", "Value", checks),
         "map_check": map_view(result),
@@ -98,39 +75,21 @@ def _verdict(result: AuditRecord) -> dict[str, Any]:
     """Return the verdict in a sentence, what it rests on, and whether the limits are kept."""
     lines, verdict = sentences.verdict_lines(result), result.verdict
     return {
-        "tone": _TONES[verdict.word] if verdict is not None else "open" if bool(result.flags.any()) else "passes",
+        "outcome": sentences.OUTCOMES[verdict.word] if verdict else "skipped" if bool(result.flags.any()) else "passed",
         "headline": lines[0],
         "lines": lines[1:],
         "limits": [check.sentence for check in sentences.limit_checks(result)],
-        "abstained": _abstained(result),
+        "abstained": [text.ended(line) for line in sentences.not_judged_lines(result)],
         "counts_left_out": verdict is not None and DISAGREE in result.reasons,
         "meaning": _meaning(result),
     }
 
 
-def _abstained(result: AuditRecord) -> str | None:
-    """Return how many people are not among the judged, in a sentence, and whether the verdict counts them."""
-    away, left = int(result.abstained.sum()), result.reasons.count(DISAGREE)
-    if not away:
-        return None
-    verb = "is" if away == 1 else "are"
-    if not left:
-        return f"{text.people(away)} could not be judged and {verb} not counted above."
-    line = f"{text.people(away)} {verb} not among those judged: the re-fits disagree about {left:,} of them"
-    return f"{line}." if result.verdict is None else f"{line}, whom only the verdict on the model counts."
-
-
 def _meaning(result: AuditRecord) -> str:
-    unit = result.unit
-    words = sentences.score_line(result).removesuffix(".")
-    words += "; a point is 0.01 of a probability. " if text.heading_unit(unit) else ". "
-    if result.decision_threshold is None:
-        words += f"A person is flagged above delta = {text.amount(result.delta, unit)}"
-    else:
-        words += "A person is flagged where the decision, yes from a prediction of "
-        words += f"{text.number(result.decision_threshold)} on, would change"
-    words += "".join(f"; {name}: {text.amount(own, unit)}" for name, own in result.deltas.items())
-    return words + ("." if result.weights is None else ". Shares and means are weighted; counts are not.")
+    """Return what the score says, what a point is, and what is weighted."""
+    words = sentences.score_line(result)
+    words += " A point is 0.01 of a probability." if text.heading_unit(result.unit) else ""
+    return words + ("" if result.weights is None else " Shares and means are weighted; counts are not.")
 
 
 def _facts(result: AuditRecord) -> list[dict[str, Any]]:
@@ -159,35 +118,14 @@ def _facts(result: AuditRecord) -> list[dict[str, Any]]:
     return facts
 
 
-def _by_variable(result: AuditRecord) -> dict[str, Any]:
-    numbers = ["Judged", "Flagged", "Confidently", f"Mean size{text.heading_unit(result.unit)}"]
-    numbers += ["Worst case for"] if result.tells_variables_apart else []
-    rows = []
-    for finding in result.findings:
-        row = [finding.name, sentences.compared(finding), f"{finding.judged:,}"]
-        row += [text.percent(finding.share_flagged(result.weights))]
-        row += [percent_or_dash(finding.share_confident(result.weights))]
-        row += [text.cell(finding.mean_score(result.weights), result.unit)]
-        row += [text.percent(result.worst_case[finding.name])] if result.tells_variables_apart else []
-        rows.append(row)
-    note = (
-        "A person is judged by the largest of all comparisons; the last column says for which share of the judged "
-        "people each variable gave it."
-        if result.tells_variables_apart
-        else "This test knows no protected variable: everybody has one score, and the groups differ in it."
-    )
-    return {"table": make_table(["Variable", "Compared"], numbers, rows), "note": note}
-
-
 def variable_view(result: AuditRecord, finding: Finding) -> dict[str, Any]:
     """Return the tables and sentences of one protected variable."""
-    notes = "; ".join(sentences.variable_notes(result, finding))
     flips, quality = sentences.flip_lines(result, finding), finding.quality
     loss = "squared error" if quality.metric == "r2" else "log-loss"
     loss += f" {text.number(quality.log_loss)} (chance {text.number(quality.chance_log_loss)})"
     return {
         "name": finding.name,
-        "notes": f"{text.capitalised(notes)}." if notes else None,
+        "notes": [text.ended(line) for line in sentences.variable_lines(result, finding)],
         "heading": "Ranges" if finding.kind == "continuous" else "Groups",
         "groups": groups_table(result, [finding]),
         "matrix": contrast_matrix(result, finding),
@@ -205,7 +143,7 @@ def contrast_matrix(result: AuditRecord, finding: Finding) -> dict[str, Any] | N
     rows, marked = [], []
     for k, group in enumerate(finding.groups):
         row = [group.name if number else group.level]
-        for column, contrast in enumerate(finding.contrasts, start=1):
+        for column, contrast in enumerate(finding.reached, start=1):
             mean = group.towards.get(contrast)
             own = not number and contrast == group.level
             row.append("·" if own else text.cell(mean, result.unit, sign=True))
@@ -218,34 +156,24 @@ def contrast_matrix(result: AuditRecord, finding: Finding) -> dict[str, Any] | N
     else:
         note += "as members of the group in the column; above zero they would get a higher prediction there."
     note += "" if result.decision_threshold is not None else " Shaded: the mean is beyond delta."
-    if finding.reference is not None:
+    if finding.second is not None:
+        note += f" Everybody is compared with {finding.reference}, the largest group, and it with {finding.second}."
+    elif finding.reference is not None:
         note += f" Everybody is compared with {finding.reference} only, the reference group."
     return {
         "heading": "Up and down" if number else "From each group to each other",
-        "table": make_table(["People with" if number else "People of"], finding.contrasts, rows, marked=marked),
+        "table": make_table(["People with" if number else "People of"], finding.reached, rows, marked=marked),
         "note": note,
     }
 
 
-def _features(result: AuditRecord) -> dict[str, Any]:
-    """Return the signed contributions by group where several variables share the effect."""
-    effect, signed = result.features.effect, signed_by_group(result)
-    if effect is None or len(result.findings) == 1 or not signed:
-        return {"signed": None, "note": None}
-    names = list(effect.total)[:_MOST_SIGNED]
-    unit = result.effect_unit
-    rows = [[group, *(text.cell(means[name], unit, sign=True) for name in names)] for group, means in signed.items()]
-    note = f"The same with its sign{text.heading_unit(unit)}, in each group of the people for whom that variable is "
-    return {"signed": make_table(["Group"], names, rows), "note": f"{note}the worst case:"}
-
-
 def map_view(result: AuditRecord) -> dict[str, Any] | None:
     """Return for each group how much of its gap the map accounts for and how far it leaves the data; None without."""
-    checks, unit = sentences.checks_of_map(result), result.effect_unit
+    checks, unit = result.map_checks, result.effect_unit
     if not checks:
         return None
     numbers = [f"{label}{text.heading_unit(unit)}" for label in ("Gap to the other group", "Moved by the map")]
-    numbers += ["Accounted for", "Outside the other group's range", "With an unseen pair of categories", "Real people"]
+    numbers += ["Accounted for", "Outside the other group's range", "With an unseen pair of categories", "By chance"]
     rows = [
         [
             name,
@@ -301,24 +229,18 @@ def _next(result: AuditRecord) -> dict[str, Any]:
 
 def method(result: AuditRecord) -> dict[str, Any]:
     """Return settings, versions and hashes as tables, and how to do it again."""
-    settings = result.settings
+    settings, versions = result.settings, result.settings.get("versions") or {}
+    shown = {name: value for name, value in settings.items() if name not in {"versions", "command", *_HASHES}}
+    hashes = {words: settings[name] for name, words in _HASHES.items() if settings.get(name)}
 
     def pairs(heading: str, each: Mapping[str, Any]) -> Table:
-        words = {
-            name: "-"
-            if value is None
-            else value
-            if isinstance(value, str)
-            else json.dumps(value, default=str, ensure_ascii=False)
-            for name, value in each.items()
-        }
-        return make_table([heading, "Value"], [], [[str(name), value] for name, value in words.items()])
+        rows = [[name, "-" if value is None else text.as_json(value)] for name, value in each.items()]
+        return make_table([heading, "Value"], [], rows)
 
-    shown = {name: value for name, value in settings.items() if name not in {"versions", "command", *_HASHES}}
     return {
         "settings": pairs("Setting", shown),
-        "versions": pairs("Package", settings.get("versions") or {}),
-        "hashes": pairs("SHA-256 of", {words: settings[name] for name, words in _HASHES.items() if settings.get(name)}),
+        "versions": pairs("Package", versions),
+        "hashes": pairs("SHA-256 of", hashes),
         "reproduce": reproduce(result),
     }
 
@@ -326,6 +248,7 @@ def method(result: AuditRecord) -> dict[str, Any]:
 def reproduce(result: AuditRecord) -> dict[str, str] | None:
     """Return the command line or the Python call that does the audit again, and in a sentence what it leaves open.
 
+    The call has every recorded option that differs from its default: everyday ones as arguments, others in `options`.
     None where the settings do not say what was audited.
     """
     settings = result.settings
@@ -333,45 +256,24 @@ def reproduce(result: AuditRecord) -> dict[str, str] | None:
         return None
     if settings.get("command"):
         return {"call": settings["command"], "note": "The command that wrote this page."}
+    defaults = AuditOptions(protected=("-",)).recorded()
+    words = {name: repr(settings[name]) for name, own in defaults.items() if settings.get(name) not in (None, own)}
+    if result.comparison is not None:
+        words["test"] = repr("all")
+    if settings.get("settings"):
+        words["settings"] = repr({name: _literal(value) for name, value in settings["settings"].items()})
     note = "All other options have their defaults."
-    if settings.get("reference"):
-        note += " The audit learnt from a reference table: give it again."
     if settings.get("on"):
+        words["protected_from"] = "protected_from"
         note += " Protected values came from another table: give it again."
-    by_file = settings.get("model_source") and settings.get("table")
-    return {
-        "call": (_command if by_file else _python_call)(settings, _call_options(result), result.deltas),
-        "note": note,
-    }
-
-
-def _call_options(result: AuditRecord) -> dict[str, Any]:
-    """Return the options that differ from their defaults, by the names that the call has for them."""
-    settings = result.settings
-    crossings = {finding.name for finding in result.findings if finding.parts}  # they come from the others
-    options: dict[str, Any] = {"protected": [name for name in settings["protected"] if name not in crossings]}
-    options["test"] = settings.get("test", result.test) if result.comparison is None else "all"
-    options |= {name: settings[name] for name in _SAME_NAME if settings.get(name) is not None}
-    options |= _not_default(settings, _DEFAULTS)
-    options |= {name: True for name in _FLAGS if settings.get(name)}
-    options |= {name: list(settings[name]) for name in _LISTS if settings.get(name)}
-    by_delta = {} if result.decision_threshold is not None else {"delta": result.delta}  # one of the two
-    return {**options, "seed": settings.get("seed", 0), **by_delta}
-
-
-def _not_default(settings: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: settings[name] for name in defaults if settings.get(name) not in (None, defaults[name])}
-
-
-def _python_call(settings: Mapping[str, Any], options: Mapping[str, Any], deltas: Mapping[str, float]) -> str:
-    more = {**options, **_not_default(settings, _PYTHON_DEFAULTS), **({"deltas": dict(deltas)} if deltas else {})}
-    more |= {"limits": settings["max_flagged"]} if settings.get("max_flagged") else {}
-    own = {name: _literal(value) for name, value in (settings.get("options") or {}).items()}
-    more |= {"options": own} if own else {}
-    words = "".join(f"    {name}={value!r},\n" for name, value in more.items())
-    words += "    reference=reference,\n" if settings.get("reference") else ""
-    words += "    protected_from=protected_from,\n" if settings.get("on") else ""
-    return f"fairfox.audit(\n    model,\n    table,\n{words})"
+    further = {f.name: words.pop(f.name) for group in GROUPS for f in fields(group) if f.name in words}
+    if settings.get("reference"):
+        words["reference"] = "reference"
+        note += " The audit learnt from a reference table: give it again."
+    if further:
+        words["options"] = "{" + ", ".join(f"{name!r}: {value}" for name, value in further.items()) + "}"
+    lines = "".join(f"    {name}={value},\n" for name, value in words.items())
+    return {"call": f"fairfox.audit(\n    model,\n    table,\n{lines})", "note": note}
 
 
 def _literal(written: str) -> Any:
@@ -385,28 +287,3 @@ def _literal(written: str) -> Any:
         return ast.literal_eval(written)
     except (ValueError, SyntaxError):  # a word
         return written
-
-
-def _command(settings: Mapping[str, Any], options: Mapping[str, Any], deltas: Mapping[str, float]) -> str:
-    words = ["fairfox", "audit", settings["model_source"], settings["table"]]
-    for name, value in options.items():
-        flag = f"--{name.replace('_', '-')}"
-        if name in ("protected", *_REPEATED):
-            words += [word for each in value for word in (flag, each)]
-        elif isinstance(value, list):
-            line = io.StringIO()  # names between commas, as the command reads them
-            csv.writer(line, lineterminator="").writerow(value)
-            words += [flag, line.getvalue()]
-        else:
-            words += [flag] if value is True else [flag, str(value)]
-    for group, delta in deltas.items():
-        words += ["--delta", f"{group}={delta}"]
-    for group, limit in (settings.get("max_flagged") or {}).items():
-        words += ["--max-flagged", f"{group}={limit}" if group else str(limit)]
-    for name, value in (settings.get("options") or {}).items():
-        words += ["--set", f"{name}={value}"]
-    words += ["--sample", str(settings["sample"])] if settings.get("sample") else []
-    words += ["--reference", "REFERENCE_TABLE"] if settings.get("reference") else []
-    words += ["--protected-from", "PROTECTED_TABLE"] if settings.get("on") else []
-    words += ["--trust-model"] if settings.get("trusted") else []
-    return shlex.join(words)

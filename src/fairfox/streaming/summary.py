@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fairfox.auxiliary.quality import quality_warnings
+from fairfox.fairtests.effect import Effect
 from fairfox.fairtests.fitted import FittedTest
-from fairfox.fairtests.protocol import CheckedTest
 from fairfox.report.text import FORMAT, amount, people, percent
 from fairfox.statistics.diagnostics import group_warnings
 from fairfox.streaming.batches import PopulationConstants, group_names, open_test
@@ -344,6 +344,6 @@ def warnings_of(numbers: Mapping[str, Any], fitted: FittedTest) -> list[str]:
     ]
     out += [text for quality in fitted.quality for text in quality_warnings(quality)]
     test = fitted.test
-    if isinstance(test, CheckedTest) and (checks := test.checks()):
+    if isinstance(test, Effect) and (checks := test.checks()):
         out += test.warnings(checks)
     return out
