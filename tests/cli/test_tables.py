@@ -33,12 +33,6 @@ def test_verdict_groups_and_features_are_printed():
     assert "2 people not judged: no evidence about sex" in text
 
 
-def test_how_much_of_the_gap_the_map_accounts_for_is_printed():
-    check = MapCheck(0, "sex=Female", "sex=Male", 19, 0.13, 0.18, 0.72, 0.01, 0.005, 0.0)
-    text = printed(replace(example_result(), map_checks=(check,)))
-    assert "sex=Female: the map accounts for 72 % of the gap (13.0 of 18.0 points)." in text.splitlines()
-
-
 def test_a_test_without_sign_prints_dashes():
     row = next(line for line in printed(without_sign()).splitlines() if "sex=Male" in line)
     assert [part.strip() for part in row.strip("│").split("│")] == ["sex=Male", "19", "0.58", "-", "36.8 %", "-"]
@@ -76,3 +70,9 @@ def test_several_variables_have_a_line_and_a_table_each_that_fit_a_terminal():
         "R2 0.31",
     ):
         assert part in text
+
+
+def test_how_much_of_the_gap_the_map_accounts_for_is_printed():
+    check = MapCheck(0, "sex=Female", "sex=Male", 19, 0.13, 0.18, 0.72, 0.01, 0.005, 0.0)
+    text = printed(replace(example_result(), map_checks=(check,)))
+    assert "sex=Female: the map accounts for 72 % of the gap (13.0 of 18.0 points)." in text.splitlines()
