@@ -415,6 +415,7 @@ def check_consistent(test: FittedTest, objects: Sequence[Any]) -> None:
                 raise FileError(f"'{name}' in it is not within {least} and {most}")
     encoding, variables, width = test.encoding, test.known.protected, test.encoding.width
     crossings = [each for each in objects if isinstance(each, Crossing)]
+    levels = 1 + sum(len(f.levels) for f in encoding.features if f.kind == "categorical")
     right = (
         test.metric.shape == (width, width),  # so that the file has the size that its columns say
         all(0 <= each.start <= each.stop <= width for each in objects if isinstance(each, Feature)),
@@ -422,6 +423,8 @@ def check_consistent(test: FittedTest, objects: Sequence[Any]) -> None:
         encoding.dtype == torch.float64,
         {measured_name(test.options), DIRECT, TOTAL} == set(test.tests),
         len(test.support) == len(variables),
+        all(low_high.shape == (2, width) for each in test.support for low_high in each.ranges.values()),
+        all(each.unseen.shape == (levels, levels) for each in test.support),
         len(test.auxiliary.members) <= _MOST,
         len(variables) > 0 and variables == tuple(source.variable for source in encoding.sources),
         all(len(p.levels) <= len(test.known) and p.reference in (None, *range(len(p.levels))) for p in variables),
