@@ -337,7 +337,15 @@ def _read_csv(path: Path) -> pa.Table:
         except UnicodeDecodeError as wrong:
             line = content.count(b"\n", 0, wrong.start) + 1
             raise DataError(f"'{path}' is not UTF-8 text on line {line}; save it again as UTF-8") from error
-        raise DataError(f"'{path}': {first_line(error)}; give every line as many fields as the header has") from error
+        reader = csv.reader(io.StringIO(content.decode(), newline=""), delimiter=delimiter)
+        with suppress(csv.Error):
+            for fields in reader:
+                if fields and len(fields) != len(names):
+                    raise DataError(
+                        f"'{path}' has {len(fields)} field(s) on line {reader.line_num} and {len(names)} in its header"
+                        "; give every line as many"
+                    ) from error
+        raise DataError(f"'{path}' {first_line(error)}") from error
     _refuse_open_quote(path, content, table)
     return pa.table([_typed(column) for column in table.columns], names=table.column_names)
 
