@@ -13,9 +13,8 @@ from lxml import etree, html
 from markdown_it import MarkdownIt
 
 from fairfox.findings import NextSteps, Step
-from fairfox.report.ci import as_text, junit_xml, lines_markdown, pair_junit, summary_markdown
+from fairfox.report.ci import as_text, junit_xml, pair_junit, summary_markdown
 from fairfox.report.sentences import CaseOutcome
-from fairfox.report.text import make_table
 from fairfox.result import AuditResult
 from fairfox.statistics.verdict import Verdict, Word
 from tests.support import example_result, many_result, with_finding
@@ -111,20 +110,6 @@ def test_one_of_three_variables_fails_only_where_their_number_is_allowed_for():
     assert outcomes == [[[Skipped], [], []], [[Failure], [], []]]
 
 
-def test_two_audits_are_two_suites_whose_cases_do_not_share_a_name():
-    fails, passes = (with_finding(example_result(), verdict=judged(word, 0.001)) for word in ("fails", "passes"))
-    suites = list(JUnitXml.fromstring(junit_xml(fails, passes, names=["the old model", "the new one"]).encode()))
-    assert [suite.name for suite in suites] == [
-        "fairfox audit of the old model, test rank",
-        "fairfox audit of the new one, test rank",
-    ]
-    assert [(suite.tests, suite.failures) for suite in suites] == [(1, 1), (1, 0)]
-    assert [case.classname for suite in suites for case in suite] == [
-        "fairfox.audit.rank.the old model",
-        "fairfox.audit.rank.the new one",
-    ]
-
-
 @pytest.mark.parametrize(("outcome", "kind"), [("failure", [Failure]), ("passed", []), ("skipped", [Skipped])])
 def test_a_pair_is_one_case_that_ends_as_asked(outcome: CaseOutcome, kind: list[type]):
     text = pair_junit("B is as fair as A", outcome, "This is why.", {"delta": "0.05"})
@@ -216,11 +201,3 @@ def test_nobody_is_notified_and_nothing_is_linked():
     text = as_text("@team #12 https://a.b www.a.b")
     assert not re.search(r"@\w|#\w|://|www\.", text)
     assert as_text("a\x00b\x1b\ud800\nc") == "ab c"
-
-
-def test_lines_have_their_table_after_the_first_of_them():
-    table = make_table(["Model"], ["|effect|"], [["<b>", "1"]])
-    text = lines_markdown("two_models", ["First.", "Second."], table=table)
-    assert text.split("\n\n")[::3] == ["## two\\_models", "Second.\n"]
-    (shown,) = rendered(text).xpath("//table")
-    assert [cell.text_content() for cell in shown.xpath(".//th | .//td")] == ["Model", "|effect|", "<b>", "1"]

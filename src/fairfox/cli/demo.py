@@ -34,7 +34,7 @@ Progress = Callable[[str, float], None]  # what is being done, and which fractio
     default="fairfox-demo",
     show_default=True,
     metavar="DIR",
-    help="Folder for the two reports, summary.json, summary.md, junit.xml and the applicants as people.csv.",
+    help="Folder for the two reports, summary.json and the applicants as people.csv.",
 )
 @click.option("--people", cls=Once, type=click.IntRange(min=200), default=10_000, show_default=True, metavar="N")
 @audit_options("seed")
@@ -48,7 +48,6 @@ def demo(out: Path, people: int, seed: int) -> None:
 
     from fairfox.cli.tables import rich_table
     from fairfox.data.files import written_whole
-    from fairfox.report.ci import junit_xml, lines_markdown
     from fairfox.report.files import write_outputs
     from fairfox.report.text import strict_json
 
@@ -67,19 +66,11 @@ def demo(out: Path, people: int, seed: int) -> None:
         console.print(line)
     for each in audits:
         write_outputs(each.result, out / each.name, table=applicants.table)
-    verdicts = [f"{a.name}: {a.result.verdict.word if a.result.verdict else 'no verdict'}" for a in audits]
-    title = f"fairfox demo; {'; '.join(verdicts)}"
-    contents = {
-        "summary.json": strict_json(_summary(*audits)),
-        "summary.md": lines_markdown(title, [about, *sentences], table=shown),
-        "junit.xml": junit_xml(*(a.result for a in audits), names=[f"the {a.name} model" for a in audits]),
-    }
-    for name, text in contents.items():
-        with written_whole(out / name) as temporary:
-            temporary.write_bytes(text.encode())
+    with written_whole(out / "summary.json") as temporary:
+        temporary.write_text(strict_json(_summary(*audits)), encoding="utf-8")
     with written_whole(out / "people.csv") as temporary:
         write_csv(applicants.table, temporary)
-    paths = [out / each.name / "report.html" for each in audits] + [out / name for name in (*contents, "people.csv")]
+    paths = [out / each.name / "report.html" for each in audits] + [out / "summary.json", out / "people.csv"]
     errors.print("Written: " + ", ".join(map(str, paths)))
 
 

@@ -11,14 +11,13 @@ from fairfox.report.figures import groups_table
 from fairfox.report.sentences import (
     alignment_line,
     check_lines,
+    comparison_notes,
     flip_lines,
     map_lines,
     not_judged_lines,
     proxy_lines,
     quality_line,
     reading_lines,
-    skipped_lines,
-    training_line,
     variable_lines,
     verdict_lines,
 )
@@ -53,7 +52,7 @@ def print_result(result: AuditResult, console: Console) -> None:
         own = compared.agreement[:, compared.tests.index(result.test)].tolist()
         rows = [[n, number(rho), f"{s:.1f}"] for (n, s), rho in zip(compared.seconds.items(), own, strict=True)]
         console.print(rich_table(make_table(["Test"], [f"Rank correlation with {result.test}", "Seconds"], rows)))
-        _print([training_line(result), *skipped_lines(result)], console)
+        _print(comparison_notes(result), console)
 
 
 def _evidence(result: AuditResult, finding: Finding) -> list[str]:

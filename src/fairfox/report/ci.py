@@ -33,24 +33,13 @@ _LIST = re.compile(r"^(\d*)(?=[-+.)](?:\s|$)|[-=]+$)")  # a line that would begi
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
-def junit_xml(*results: AuditRecord, names: Sequence[str] = ("",)) -> str:
-    """Return audits as JUnit's XML: each a suite with a case per protected variable and per limit on flagged people.
+def junit_xml(result: AuditRecord) -> str:
+    """Return an audit as JUnit's XML: a suite with a case per protected variable and per limit on flagged people.
 
     A case fails where the verdict does or a limit is exceeded, and is skipped where neither can be said. That a
-    variable fails by itself is not enough where there are several: the verdict on the model must fail too. With
-    several audits `names` are those of their models.
+    variable fails by itself is not enough where there are several: the verdict on the model must fail too.
     """
-    return _document([_audit_suite(result, name) for result, name in zip(results, names, strict=True)])
-
-
-def pair_junit(case: str, outcome: CaseOutcome, why: str, properties: Mapping[str, str]) -> str:
-    """Return a comparison as JUnit's XML: one case, a sentence that holds where it passes, and why it ends so."""
-    cases = [_case("fairfox.compare", case, outcome, why, [why])]
-    return _document([_suite("fairfox compare", cases, properties, [why], 0.0)])
-
-
-def _audit_suite(result: AuditRecord, name: str) -> ET.Element:
-    group = ".".join(["fairfox.audit", result.test, *([name] if name else [])])  # build servers group cases by it
+    group = f"fairfox.audit.{result.test}"  # build servers group cases by it
     cases = [_variable_case(result, finding, group) for finding in result.findings]
     cases += [_case(group, each.name, each.outcome, each.sentence, [each.sentence]) for each in limit_checks(result)]
     properties = {
@@ -61,8 +50,15 @@ def _audit_suite(result: AuditRecord, name: str) -> ET.Element:
         "flagged": people(int(result.flags.sum())),
     }
     lines = [*verdict_lines(result), *map_lines(result), *(f"Warning: {warning}" for warning in result.warnings)]
-    title = f"fairfox audit{f' of {name}' if name else ''}, test {result.test}"
-    return _suite(title, cases, properties, lines, result.settings.get("seconds", 0.0))
+    return _document(
+        f"fairfox audit, test {result.test}", cases, properties, lines, result.settings.get("seconds", 0.0)
+    )
+
+
+def pair_junit(case: str, outcome: CaseOutcome, why: str, properties: Mapping[str, str]) -> str:
+    """Return a comparison as JUnit's XML: one case, a sentence that holds where it passes, and why it ends so."""
+    cases = [_case("fairfox.compare", case, outcome, why, [why])]
+    return _document("fairfox compare", cases, properties, [why], 0.0)
 
 
 def _variable_case(result: AuditRecord, finding: Finding, group: str) -> ET.Element:
@@ -93,21 +89,17 @@ def _case(group: str, name: str, outcome: CaseOutcome, why: str, lines: Sequence
     return case
 
 
-def _suite(
+def _document(
     title: str, cases: Sequence[ET.Element], properties: Mapping[str, str], lines: Sequence[str], seconds: float
-) -> ET.Element:
+) -> str:
+    """Return a document with one suite."""
     counts = {tag: str(sum(case.find(tag) is not None for case in cases)) for tag in ("failure", "skipped")}
     about = {"name": title, "tests": str(len(cases)), "failures": counts["failure"]}
     about |= {"errors": "0", "skipped": counts["skipped"], "time": f"{seconds:.3f}"}
-    suite, named = _element("testsuite", about), ET.Element("properties")
+    root, suite, named = ET.Element("testsuites"), _element("testsuite", about), ET.Element("properties")
     named.extend([_element("property", {"name": name, "value": value}) for name, value in properties.items()])
     suite.extend([named, *cases, _element("system-out", {}, "\n".join(lines))])
-    return suite
-
-
-def _document(suites: Sequence[ET.Element]) -> str:
-    root = ET.Element("testsuites")
-    root.extend(suites)
+    root.append(suite)
     ET.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
 
@@ -157,12 +149,6 @@ def pair_markdown(view: Mapping[str, Any]) -> str:
         as_text(" ".join(view["method"])),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def lines_markdown(title: str, lines: Sequence[str], *, table: Table) -> str:
-    """Return a heading, a paragraph per line and a table of ready words after the first, all of it text."""
-    first, *others = map(as_text, lines)
-    return "\n\n".join([f"## {as_text(title)}", first, _markdown_table(table), *others]) + "\n"
 
 
 def as_text(words: str) -> str:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from fairfox.auxiliary.quality import AuxiliaryQuality
 from fairfox.findings import AuditRecord, Finding, Group
@@ -236,8 +235,7 @@ def next_lines(result: AuditRecord) -> list[str]:
     return [f"Next: {result.steps.sentence}"]
 
 
-@dataclass(frozen=True)
-class LimitCheck:
+class LimitCheck(NamedTuple):
     """One limit on the share of flagged people, and whether the model keeps it."""
 
     name: str  # what should hold
@@ -468,17 +466,12 @@ def comparison_lines(result: AuditRecord) -> list[str]:
         f"{name}: rank correlation with {result.test} {number(rho)}, {seconds:.1f} s"
         for (name, seconds), rho in zip(result.comparison.seconds.items(), own, strict=True)
     ]
-    return [*lines, training_line(result), *skipped_lines(result)]
+    return [*lines, *comparison_notes(result)]
 
 
-def training_line(result: AuditRecord) -> str:
-    """Return how long the auxiliaries of several tests took to train."""
-    seconds = 0.0 if result.comparison is None else result.comparison.training_seconds
-    return f"Training the auxiliaries that move and faux share took {seconds:.1f} s more"
-
-
-def skipped_lines(result: AuditRecord) -> list[str]:
-    """Return which tests were not run, and why."""
-    return (
-        [] if result.comparison is None else [f"{n} was not run: {why}" for n, why in result.comparison.skipped.items()]
-    )
+def comparison_notes(result: AuditRecord) -> list[str]:
+    """Return how long the auxiliaries of several tests took to train, and which tests were not run and why."""
+    if result.comparison is None:
+        return []
+    start = f"Training the auxiliaries that move and faux share took {result.comparison.training_seconds:.1f} s more"
+    return [start, *(f"{name} was not run: {why}" for name, why in result.comparison.skipped.items())]

@@ -59,10 +59,10 @@ def view(result: AuditRecord, rows: object = None, *, table: object = None) -> d
         "spread_word": "scores" if result.signed is None else f"{signed_word(result)}s",
         "readings": sentences.reading_words(result),
         "people": people_table(result, slider, rows=rows, table=table),
-        "checks": _rows_or_none("Number", "Value", checks),
+        "checks": make_table(["Number"], ["Value"], checks) if checks else None,
         "map_check": map_view(result),
         "comparison": _comparison(result),
-        "not_judged": _rows_or_none("Reason", "People", not_judged),
+        "not_judged": make_table(["Reason"], ["People"], not_judged) if not_judged else None,
         "warnings": list(result.warnings),
         "next": _next(result),
         "method": method(result),
@@ -198,13 +198,8 @@ def _comparison(result: AuditRecord) -> dict[str, Any] | None:
     ]
     return {
         "table": make_table(["Test"], ["Seconds", *compared.tests], rows),
-        "lines": [text.ended(line) for line in (sentences.training_line(result), *sentences.check_lines(result))],
-        "skipped": [text.ended(line) for line in sentences.skipped_lines(result)],
+        "lines": [text.ended(line) for line in (*sentences.check_lines(result), *sentences.comparison_notes(result))],
     }
-
-
-def _rows_or_none(words: str, numbers: str, rows: list[list[str]]) -> Table | None:
-    return make_table([words], [numbers], rows) if rows else None
 
 
 def _next(result: AuditRecord) -> dict[str, Any]:
