@@ -92,16 +92,27 @@ def test_scores_in_the_covariance_by_hand():
     torch.testing.assert_close(test.score(linear(2.0, 1.0), FOUR), torch.full((4,), expected))
 
 
-def test_integrated_scores_of_linear_models_by_hand():
-    # integrated gradients of a linear model: the path from the mean (2, 1) to (1, 3), times its weights
-    target, auxiliary = np.array([-2.0, 2.0]), np.array([-3.0, 8.0])
+@pytest.mark.parametrize(
+    ("baseline", "path"),
+    [("zero", (1.0, 3.0)), ("mean", (-1.0, 2.0)), (torch.tensor([0.0, 1.0]), (1.0, 2.0))],
+    ids=["zero", "mean", "a row"],
+)
+def test_integrated_scores_of_linear_models_by_hand(baseline, path):
+    # integrated gradients of a linear model: the path from the baseline to (1, 3), times its weights
+    target, auxiliary = np.array(path) * (2.0, 1.0), np.array(path) * (3.0, 4.0)
     inner = float(target @ auxiliary)
     person = individuals(torch.tensor([[1.0, 3.0]]))
-    ratio = faux(linear(3.0, 4.0), integrated=True).fit(FOUR).score(linear(2.0, 1.0), person)
+    options = {"integrated": True, "baseline": baseline}
+    ratio = faux(linear(3.0, 4.0), **options).fit(FOUR).score(linear(2.0, 1.0), person)
     assert ratio.item() == pytest.approx(abs(inner) / float(auxiliary @ auxiliary), rel=1e-5)
-    cosine = faux(linear(3.0, 4.0), normalise=True, integrated=True).fit(FOUR).score(linear(2.0, 1.0), person)
+    cosine = faux(linear(3.0, 4.0), normalise=True, **options).fit(FOUR).score(linear(2.0, 1.0), person)
     lengths = float(np.linalg.norm(target) * np.linalg.norm(auxiliary))
     assert cosine.item() == pytest.approx(abs(inner) / lengths, rel=1e-5)
+
+
+def test_an_unknown_baseline_is_refused():
+    with pytest.raises(OptionError, match="The baseline is 'median'; expected 'mean', 'zero' or a row"):
+        faux(linear(3.0, 4.0), integrated=True, baseline="median").fit(FOUR).score(linear(2.0, 1.0), FOUR)
 
 
 @pytest.mark.parametrize("options", VARIANTS.values(), ids=VARIANTS)

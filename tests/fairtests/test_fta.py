@@ -62,21 +62,23 @@ def test_a_black_box_scores_as_the_same_function_seen_through(test):
     torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
 
 
-def test_score_of_a_linear_auxiliary_by_hand():
+@pytest.mark.parametrize(("form", "expected"), [("projection", 2.0), ("weighted", (1.44 + 0.64) ** 0.5)])
+def test_score_of_a_linear_auxiliary_by_hand(form, expected):
+    # unit coefficients (0.6, 0.8), gradient (2, 1): 1.2 + 0.8, or the length of (1.2, 0.8)
     data = Dataset.from_arrays(torch.zeros(2, 2), c=[0, 1])
-    test = FTALinear(auxiliary=FixedAuxiliary([linear([3.0, 4.0])])).fit(data)
-    # unit coefficients (0.6, 0.8), gradient (2, 1): 1.2 + 0.8
-    torch.testing.assert_close(test.score(linear([2.0, 1.0]), data), torch.full((2,), 2.0))
+    test = FTALinear(auxiliary=FixedAuxiliary([linear([3.0, 4.0])]), form=form).fit(data)
+    torch.testing.assert_close(test.score(linear([2.0, 1.0]), data), torch.full((2,), expected))
     assert test.measure(linear([2.0, 1.0]), data).signed is None
 
 
-def test_score_of_several_classes_by_hand():
-    # coefficients span the first two features
+@pytest.mark.parametrize(("form", "expected", "klass"), [("projection", 5.0, -1), ("weighted", 5 / 2**0.5, 0)])
+def test_score_of_several_classes_by_hand(form, expected, klass):
+    # coefficients span the first two features; unit rows (1, ±1, 0) / sqrt 2 weigh both alike, (1, 0, 0) only one
     data = Dataset.from_arrays(torch.zeros(3, 3), [0.0, 1.0, 2.0], protected=[RACE])
     auxiliary = FixedAuxiliary([linear([7.0, 7.0, 0.0], [0.1, -0.1, 0.0], [2.0, 0.0, 0.0])])
-    found = FTALinear(auxiliary=auxiliary).fit(data).measure(linear([3.0, 4.0, 12.0]), data)
-    torch.testing.assert_close(found.score, torch.full((3,), 5.0))
-    assert found.klass.tolist() == [-1] * 3
+    found = FTALinear(auxiliary=auxiliary, form=form).fit(data).measure(linear([3.0, 4.0, 12.0]), data)
+    torch.testing.assert_close(found.score, torch.full((3,), expected))
+    assert found.klass.tolist() == [klass] * 3
 
 
 def test_each_variable_has_a_subspace_of_its_own():

@@ -5,14 +5,14 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, Self, cast
+from typing import Literal, Protocol, Self, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from fairfox.auxiliary.adversarial import HidingSettings, train_hiding
-from fairfox.auxiliary.mlp import MLP, behind, linear_layer, project
+from fairfox.auxiliary.mlp import MLP, behind, linear_layer
 from fairfox.auxiliary.training import (
     centre_and_spread,
     check_groups,
@@ -23,10 +23,12 @@ from fairfox.auxiliary.training import (
     usable_columns,
 )
 from fairfox.data.dataset import Dataset, Protected
+from fairfox.errors import ShapeError
 from fairfox.gradients.alignment import Head
 from fairfox.models.protocol import Model, row_blocks
 from fairfox.models.torch import Tail
 
+AuxOutput = Literal["logit", "probability"]
 _ROWS = 4096  # whose groups are inferred at a time
 _HIDING_FLOOR = 3.0  # of the adversarial auxiliary: that of a target that hides c
 
@@ -69,23 +71,26 @@ class AuxiliaryMember:
 
     differentiable = True
 
-    def __init__(self, net: nn.Sequential, mask: Tensor, protected: Sequence[Protected]) -> None:
+    def __init__(
+        self, net: nn.Sequential, mask: Tensor, protected: Sequence[Protected], *, output: AuxOutput = "logit"
+    ) -> None:
         self.net = _combined(net, _centring(protected)) if any(p.outputs > 1 for p in protected) else net
         self.mask = mask  # (D,) bool: columns that are used
         self.protected = tuple(protected)
+        self.output = output
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return the protected outputs (N, K): logits, centred logits or standardised values, head after head."""
         masked = torch.where(self.mask, x, 0.0).to(self._first.weight)
-        out: Tensor = self.net(masked)
-        return out.to(x)
+        return self._finish(self.net(masked)).to(x)
 
     @property
     def first_affine(self) -> tuple[Tensor, Tensor, Tail]:
         """The first linear layer with masked weights, its bias, and the rest of the network."""
         first = self._first
         weight = torch.where(self.mask, first.weight.detach(), 0.0)
-        return weight, first.bias.detach(), Tail(nn.Sequential(*list(self.net)[1:]), None)
+        finish = None if self.output == "logit" else self._finish
+        return weight, first.bias.detach(), Tail(nn.Sequential(*list(self.net)[1:]), finish)
 
     @property
     def _first(self) -> nn.Linear:
@@ -95,6 +100,8 @@ class AuxiliaryMember:
 
     def combined(self, matrix: Tensor) -> Model:
         """Return linear combinations (R, K) of the outputs as a Model of its own, at the cost of R outputs."""
+        if self.output == "probability":
+            return Combined(self, matrix)
         one = copy.copy(self)
         one.net = _combined(self.net, matrix)
         return one
@@ -104,6 +111,12 @@ class AuxiliaryMember:
         one = copy.copy(self)
         one.net, one.mask = behind(projection * self.mask, self.net), used
         return one
+
+    def _finish(self, out: Tensor) -> Tensor:
+        if self.output == "logit":
+            return out
+        parts = out.split([p.outputs for p in self.protected], dim=1)
+        return torch.cat([probabilities(part, p) for part, p in zip(parts, self.protected, strict=True)], dim=1)
 
 
 class Combined:
@@ -136,6 +149,8 @@ class AuxiliaryModel:
 
     With `adversarial` the networks also hide the label y from an adversary, as the paper has them; then the last of a
     fixed number of epochs is kept. Where y depends on c this takes away what predicts c: scores shrink or change sign.
+    With `precise` the networks are taken to float64 once they are trained; beside a target in float64, gradients are
+    formed and compared in it.
 
     Example:
         >>> x = torch.randn(200, 2, generator=torch.Generator().manual_seed(0))
@@ -151,8 +166,10 @@ class AuxiliaryModel:
     rate: float = 1e-3
     max_epochs: int = 60
     patience: int = 5
+    output: AuxOutput = "logit"
     seed: int = 0
     adversarial: bool = False  # needs labels, and harms the tests
+    precise: bool = False
     members: Sequence[Model] = field(default=(), init=False, repr=False)
     held_out: Dataset | None = field(default=None, init=False, repr=False)
 
@@ -163,8 +180,9 @@ class AuxiliaryModel:
         check_groups(known, fitting)
         mask = usable_columns(fitting)
         net = self._hiding(fitting, mask) if self.adversarial else self._plain(fitting, held_out, known, mask)
-        nets = [net.member(m).to(data.x.device) for m in range(self.refits)]
-        self.members = [AuxiliaryMember(one, mask, data.protected) for one in nets]
+        dtype = torch.float64 if self.precise else torch.float32
+        nets = [net.member(m).to(data.x.device, dtype) for m in range(self.refits)]
+        self.members = [AuxiliaryMember(one, mask, data.protected, output=self.output) for one in nets]
         self.held_out = held_out
         return self
 
@@ -172,7 +190,12 @@ class AuxiliaryModel:
         """Return networks that predict c, each with the weights that predicted the held-out rows best."""
         task = protected_task(fitting, known)
         net = MLP(
-            known.x.shape[1], task.outputs, width=self.width, depth=self.depth, members=self.refits, seed=self.seed
+            known.x.shape[1],
+            task.outputs,
+            width=self.width,
+            depth=self.depth,
+            members=self.refits,
+            seed=self.seed,
         ).to(known.x.device)
         train(
             net,
@@ -224,10 +247,14 @@ class ProjectedAuxiliary:
 
     def fit(self, data: Dataset) -> Self:
         """Train on the projected x and c, never y; withheld columns do not enter."""
+        if self.projection.ndim != 2 or len(self.projection) != data.x.shape[1]:
+            raise ShapeError(
+                f"The projection has shape {tuple(self.projection.shape)} and x has {data.x.shape[1]} columns; "
+                "give one row per column of x"
+            )
         used = ~data.withheld.to(data.x.device)
-        project(data.x[:0], self.projection)  # refuses one of other columns
         projection = torch.where(used[:, None], self.projection.to(data.x), 0.0)
-        projected = Dataset.from_arrays(project(data.x, projection), data.c, protected=data.protected)
+        projected = Dataset.from_arrays(data.x @ projection, data.c, protected=data.protected)
         self.auxiliary.fit(replace(projected, ids=np.arange(len(data)), weights=data.weights))
         inner = cast(Sequence[AuxiliaryMember], self.auxiliary.members)
         self.members = [member.after(projection, used) for member in inner]
@@ -324,5 +351,7 @@ def _chances(member: Model, x: Tensor, protected: tuple[Protected, ...]) -> Tens
     """Return a member's outputs (n, K) with probabilities in place of logits."""
     with torch.no_grad():
         outputs = torch.cat([member(x[rows]) for rows in row_blocks(len(x), _ROWS)])
+    if getattr(member, "output", "logit") == "probability":
+        return outputs
     heads = outputs.split([p.outputs for p in protected], dim=1)
     return torch.cat([probabilities(head, p) for head, p in zip(heads, protected, strict=True)], dim=1)

@@ -58,10 +58,11 @@ class FAux:
     normalise: bool = False
     integrated: bool = False
     metric: Literal["identity", "covariance"] = "identity"
+    baseline: Literal["mean", "zero"] | Tensor = "mean"  # where integrated gradients start
     steps: int | None = None  # of the integrated gradients' path; None: as many as their error asks for
     batch_size: int = 4096
     matrix: Tensor | None = field(default=None, init=False, repr=False)  # S
-    center: Tensor | None = field(default=None, init=False, repr=False)  # (D,) mean of the fitting rows: IG's baseline
+    center: Tensor | None = field(default=None, init=False, repr=False)  # (D,) mean of the fitting rows
     protected: tuple[Protected, ...] = field(default=(), init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -170,9 +171,7 @@ class FAux:
             raise OptionError(
                 "faux+ig needs a model that autograd sees through; use rank, move or faux for a black box"
             )
-        if self.center is None:
-            raise NotFittedError("Integrated gradients start from the mean of the data; call fit first")
-        start, heads = self.center.to(data.x), heads_of(data.protected)
+        start, heads = self._baseline(data.x), heads_of(data.protected)
         target, *members = (
             partial(integrated_jacobian, each, path=choose_path(each, start, steps=self.steps))
             for each in (model, *self.auxiliary.members)
@@ -184,6 +183,17 @@ class FAux:
             flat = torch.stack([dead_variables(jac, heads) for jac in jacs]).any(0)
             found.append((torch.stack([self.values(grad_tar, jac) for jac in jacs]), flat))
         return measurement(self, *_joined(found), data)
+
+    def _baseline(self, x: Tensor) -> Tensor:
+        if isinstance(self.baseline, Tensor):
+            return self.baseline.to(x)
+        if self.baseline == "zero":
+            return torch.zeros_like(x[0])
+        if self.baseline != "mean":
+            raise OptionError(f"The baseline is '{self.baseline}'; expected 'mean', 'zero' or a row")
+        if self.center is None:
+            raise NotFittedError("The mean baseline comes from data; call fit first")
+        return self.center.to(x)
 
     def _measure_slopes(self, model: Model, data: Dataset, step: float | None) -> Measurement:
         """Two predictions per direction: the derivative of a black box along dx/dc."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import ClassVar, Self
+from typing import ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
 
 from fairfox.auxiliary.linear import LinearAuxiliary
 from fairfox.auxiliary.model import Auxiliary, heads_of
-from fairfox.data.contrasts import Contrast
+from fairfox.data.contrasts import Contrast, derivatives
 from fairfox.data.dataset import Dataset, Protected
 from fairfox.errors import NotFittedError, OptionError
 from fairfox.fairtests.faux import measure_gradients
@@ -97,16 +97,22 @@ class FTA:
 
 @dataclass(kw_only=True)
 class FTALinear:
-    """The length of the target's gradient inside the span of a linear auxiliary's coefficients.
+    """The part of the target's gradient that a linear auxiliary takes for the protected variable.
 
-    That is the part of it that the auxiliary takes for the protected variable. The largest of several counts. No sign.
+    `projection`: the length of the gradient inside the span of a variable's coefficients. `weighted`: the gradient
+    weighted by |coefficient|, feature by feature, for each class. The largest counts. No sign.
     """
 
     has_sign: ClassVar[bool] = False
 
     auxiliary: Auxiliary = field(default_factory=lambda: LinearAuxiliary(refits=5))
+    form: Literal["projection", "weighted"] = "projection"
     batch_size: int = 4096
     heads: tuple[Head, ...] = field(default=(), init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.form not in ("projection", "weighted"):
+            raise OptionError(f"The form is '{self.form}'; expected 'projection' or 'weighted'")
 
     def fit(self, data: Dataset) -> Self:
         """Fit the linear auxiliary on x and c, never y."""
@@ -125,7 +131,9 @@ class FTALinear:
         return measure_gradients(self, model, data, batch_size=self.batch_size, step=step)
 
     def contrasts(self, protected: Sequence[Protected]) -> tuple[Contrast, ...]:
-        """Return one contrast per protected variable."""
+        """Return one contrast per protected variable for `projection`, one per protected output for `weighted`."""
+        if self.form == "weighted":
+            return derivatives(protected)
         return tuple(Contrast(v) for v in range(len(protected)))
 
     def values(self, grad_tar: Tensor, jac_aux: Tensor | None) -> Tensor:
@@ -133,5 +141,7 @@ class FTALinear:
         assert jac_aux is not None
         weights = jac_aux[0]  # (K, D), the same for everyone
         weights = weights / weights.norm(dim=1, keepdim=True).clamp(min=torch.finfo(weights.dtype).tiny)
+        if self.form == "weighted":
+            return torch.stack([gradient_norm(grad_tar * each.abs()) for each in weights], dim=1)
         heads = weights.split([h.outputs for h in self.heads] if self.heads else len(weights))
         return torch.stack([gradient_norm(grad_tar @ sensitive_subspace(own)) for own in heads], dim=1)

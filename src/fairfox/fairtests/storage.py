@@ -69,7 +69,7 @@ _LEFT_OUT: dict[str, tuple[str, ...]] = {
     "Unawareness": ("target",),
     "FittedTest": ("seconds", "training_seconds", "failures"),
 }
-_OF_PLAIN_CLASSES = {"AuxiliaryMember": ("net", "mask", "protected"), "LinearMember": ("weights", "bias")}
+_OF_PLAIN_CLASSES = {"AuxiliaryMember": ("net", "mask", "protected", "output"), "LinearMember": ("weights", "bias")}
 _REBUILT = {"Ranks": ("ordered",)}  # by `Ranks.of(ordered)`: the rest is an index of it
 
 _KEY = "fairfox test"  # in the header: a checksum of everything else, then JSON
