@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from junitparser import Failure, JUnitXml
 from lxml import html
+from support import audited
 
 import fairfox
 from fairfox.comparison import Compared
@@ -58,7 +59,7 @@ def test_the_gentler_model_is_fairer_and_it_is_said_in_words(found: Compared):
 
 
 def test_both_were_audited_with_the_same_options_on_the_same_people(found: Compared):
-    alone = fairfox.audit(gentle, people(), **OPTIONS)
+    alone = audited(gentle, people(), **OPTIONS)
     assert found.b.scores.tolist() == alone.scores.tolist()
     assert found.pair.means == pytest.approx([float(one.scores.mean()) for one in (found.a, found.b)])
     # log-odds move alike by a third of as much: nobody is treated more unequally but where the curve is flat

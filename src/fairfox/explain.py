@@ -251,8 +251,10 @@ def next_steps(
             auc = (_auc(before, y, weights), _auc(after, y, weights))
             steps.append(Step(name, action, size, remains, share, *auc, mean((after - before).abs())))  # type: ignore[arg-type]
     steps.sort(key=lambda step: -step.share)
-    best = steps[0] if steps and steps[0].share >= _WORTHWHILE else None
-    return NextSteps(tuple(steps), best, len(rows))
+    if not steps or steps[0].share < _WORTHWHILE:
+        return NextSteps(tuple(steps), None, len(rows))
+    alike = [s for s in steps if s.feature == steps[0].feature and s.share >= steps[0].share - _WORTHWHILE]
+    return NextSteps(tuple(steps), min(alike, key=lambda step: step.change), len(rows))  # the smaller change
 
 
 def _auc(predictions: Tensor, y: Tensor | None, weights: Tensor) -> float | None:

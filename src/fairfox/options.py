@@ -148,13 +148,15 @@ class Text:
     def check(self, name: str, value: Any) -> Any:
         """Return the text, or refuse what is none."""
         if value is not None and not isinstance(value, str):
-            raise OptionError(f"{name} is {value!r}; expected a text")
+            raise OptionError(
+                f"{name} is of type {type(value).__name__}; expected a text, such as the name of a column"
+            )
         return value
 
 
 @dataclass(frozen=True)
 class Names:
-    """Names of columns or groups, each once."""
+    """Names of columns, each once, or of groups."""
 
     example: str = "a column name"
     commas: bool = True  # the command line takes several in one text, with commas between them
@@ -168,7 +170,7 @@ class Names:
             raise OptionError(f"{name} is {value!r}; expected {self.example}, or a list of them")
         if not all(items):
             raise OptionError(f"{name} is {value!r}, which has an empty name in it; expected {self.example}")
-        return tuple(dict.fromkeys(items))
+        return tuple(dict.fromkeys(items) if self.commas else items)
 
 
 @dataclass(frozen=True)

@@ -75,7 +75,7 @@ def _check_that_it_can_be_told(result: AuditResult, limits: Mapping[str, float],
     if result.verdict is None and (strict or not limits):
         raise OptionError(
             f"The test '{result.test}' with refits={result.settings['refits']} gives no intervals and so no verdict; "
-            "take more re-fits or the test 'rank', or hold the share of flagged people to max_flagged, without strict"
+            "take more refits or the test 'rank', or hold the share of flagged people to max_flagged, without strict"
         )
 
 

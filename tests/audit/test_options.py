@@ -115,7 +115,7 @@ def test_settings_that_belong_nowhere_are_refused_before_any_work(given: dict[st
         ({"batch_size": 0}, "batch_size is 0; expected a whole number of at least 1"),
         ({"returns": "odds"}, "returns is 'odds'; expected 'probability' or 'logit' or 'value'"),
         ({"contrasts": "some"}, "contrasts is 'some'; expected 'largest' or 'all'"),
-        ({"weights": 3}, "weights is 3; expected a text"),
+        ({"weights": 3}, "weights is of type int; expected a text"),
         ({"settings": 3}, "settings is 3; expected settings by name"),
         ({"intersections": 1}, "intersections is 1; expected True or False"),
         ({"given": 3}, "given is 3; expected a column name, or a list of them"),

@@ -70,7 +70,7 @@ def test_a_comparison_prints_the_verdict_and_writes_its_files(folder: Path):
         (
             ("-c", "sex", "--margin", "1"),
             ("model.py:steep", "model.py:gentle"),
-            "margin is an option of two stored audits",
+            "--margin is for two stored audits",
         ),
     ],
 )

@@ -89,7 +89,7 @@ def test_every_option_has_a_key(folder: Path):
 
 def test_values_are_what_the_command_line_would_give(folder: Path):
     given = values(folder, 'refits = 2\nprotected = "sex"\ndrop = ["a", "b"]\ncertify = true\ndelta = 0.5')
-    assert given == {"refits": ["2"], "protected": ["sex"], "drop": ["a", "b"], "certify": True, "deltas": ["0.5"]}
+    assert given == {"refits": ["2"], "protected": ["sex"], "drop": ["a", "b"], "certify": True, "delta": ["0.5"]}
 
 
 def test_relative_paths_start_from_the_file(folder: Path):

@@ -305,7 +305,7 @@ def test_a_limit_for_one_group_is_checked_beside_that_for_everyone(people: Path,
     assert fields["settings"]["max_flagged"] == {"race=Black": float(limit), "": 0.9}
     assert 0.1 < share < 1
     assert fields["share_flagged"] < 0.9
-    assert ("<strong>over</strong>" in report_of(people)) == (code == 1)
+    assert ("Over the limit" in report_of(people)) == (code == 1)
 
 
 def test_a_limit_for_everyone_is_checked_beside_that_for_one_group(people: Path):

@@ -186,7 +186,7 @@ def test_people_who_are_left_out_look_like_all_who_are_abstained_from():
     assert found.score.tolist() == pytest.approx([0.0, 0.2, 0.0, 0.3])
     assert found.signed.tolist() == pytest.approx([0.0, 0.2, 0.0, -0.3])
     assert found.abstained.tolist() == [True, False, True, False]
-    assert found.reasons == ("the re-fits disagree", None, "off the data", None)
+    assert found.reasons == ("the refits disagree", None, "off the data", None)
     assert found.refits[[0, 2]].tolist() == [[0.0, 0.0], [0.0, 0.0]]
     assert found.each[:, 0].isnan().all()
     torch.testing.assert_close(found.each[:, 1:], main.each[:, 1:], equal_nan=True, atol=0, rtol=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from fairfox.data.contrasts import moves
 from fairfox.data.dataset import Dataset, Protected
 from fairfox.errors import OptionError
 from fairfox.fairtests.protocol import Measurement, combine
+from fairfox.options import FAIR_TESTS
 from fairfox.statistics.groups import (
     Rule,
     certainty,
@@ -50,7 +52,12 @@ def measured(refits: list[Any], c: list[Any], *protected: Protected) -> Measurem
 
 def certain(found: Measurement, predictions: list[float], cut: float, *protected: Protected) -> dict[str, list[bool]]:
     sure = Rule(decision_threshold=cut).certainty(found, 0.05, torch.tensor(predictions), protected)
-    marks = {"flags": sure.flags, "confident": sure.confident_flags, "perhaps": sure.perhaps, "listed": sure.listed}
+    marks = {
+        "flags": sure.flags,
+        "confident": sure.confident_flags,
+        "perhaps": sure.perhaps,
+        "listed": sure.significant,
+    }
     return {name: mark.tolist() for name, mark in marks.items() if mark is not None}
 
 
@@ -59,12 +66,12 @@ def test_p_values_and_the_list_are_those_of_the_people_alone():
     sure = certainty(found, 0.05, 0.2)
     judged = torch.tensor([True, True, False, True])
     assert sure.p_values is not None
-    assert sure.listed is not None
+    assert sure.significant is not None
     expected = p_values(found.refits[judged], 0.05)
     torch.testing.assert_close(sure.p_values[judged], expected)
     assert math.isnan(sure.p_values[2])
-    assert sure.listed[judged].tolist() == benjamini_hochberg(expected, 0.2).tolist()
-    assert not sure.listed[2]
+    assert sure.significant[judged].tolist() == benjamini_hochberg(expected, 0.2).tolist()
+    assert not sure.significant[2]
 
 
 def test_with_three_classes_a_p_value_counts_two_comparisons():
@@ -80,7 +87,7 @@ def test_with_three_classes_a_p_value_counts_two_comparisons():
 def test_one_refit_flags_but_leaves_open_how_surely():
     sure = certainty(measured([[[0.1], [0.01]]], [0.0, 1.0], SEX), 0.05, 0.1)
     assert sure.flags.tolist() == [True, False]
-    assert [sure.interval, sure.confident_flags, sure.perhaps, sure.p_values, sure.listed] == [None] * 5
+    assert [sure.interval, sure.confident_flags, sure.perhaps, sure.p_values, sure.significant] == [None] * 5
 
 
 def test_decisions_turn_by_effects_towards_the_cut_and_past_it():
@@ -169,20 +176,22 @@ def test_an_effect_above_the_limit_is_one_that_turns_the_decision_ties_included(
 def test_default_delta_of_a_value_is_a_share_of_its_usual_range():
     # 0 to 100 in steps of 1: the 1st percentile is 1, the 99th 99
     predictions = torch.arange(101.0)
-    assert default_delta(0.05, predictions, unit="value") == pytest.approx(0.05 * 98)
-    assert default_delta(0.05, 1e6 + predictions, unit="logit") == pytest.approx(0.05 * 98)
+    assert default_delta(FAIR_TESTS["rank"], predictions, unit="value") == pytest.approx(0.05 * 98)
+    assert default_delta(FAIR_TESTS["rank"], 1e6 + predictions, unit="logit") == pytest.approx(0.05 * 98)
 
 
 def test_millions_of_predictions_are_thinned_evenly():
     predictions = torch.arange(20_000_001.0)  # torch.quantile takes at most 16 million
-    assert default_delta(1.0, predictions, unit="value") == pytest.approx(0.98 * 20e6, rel=1e-3)
+    assert default_delta(replace(FAIR_TESTS["rank"], delta=1.0), predictions, unit="value") == pytest.approx(
+        0.98 * 20e6, rel=1e-3
+    )
 
 
 @pytest.mark.parametrize(
     ("predictions", "unit"), [([0.4, 0.6], "probability"), ([7.0, 7.0, 7.0], "value"), ([], "value")]
 )
 def test_of_probabilities_and_predictions_without_a_range_the_default_delta_is_the_share_itself(predictions, unit):
-    assert default_delta(0.05, torch.tensor(predictions), unit=unit) == 0.05
+    assert default_delta(FAIR_TESTS["rank"], torch.tensor(predictions), unit=unit) == 0.05
 
 
 def test_the_mean_counts_people_by_their_weights():
