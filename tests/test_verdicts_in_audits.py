@@ -122,8 +122,11 @@ def check_words(words: list[str], fields: dict[str, Any]) -> None:
     # how sure
     shown = said(r"(\S+) of them confidently: the whole interval lies beyond (.*)\.", words)
     assert shown == [counted(counts["confident"]), limit if cut is None else "what would change the decision"]
-    shown = said(r"(\S+) are significant: at most (\S+) % of such a list are expected to be wrong\.", words)
-    assert shown == [counted(counts["significant"]), whole(fields["settings"]["fdr"])]
+    if counts["significant"]:
+        shown = said(r"(\S+) are significant: at most (\S+) % of such a list are expected to be wrong\.", words)
+        assert shown == [counted(counts["significant"]), whole(fields["settings"]["fdr"])]
+    else:
+        assert f"Nobody is significant at a false discovery rate of {whole(fields['settings']['fdr'])} %." in words
     # how much, through which features
     shown = said(r"On average .* by (.*), in either .* interval (.*) to (.*)\), mostly through (.*)\.", words)
     mean, carried = found["mean"], fields["features"]["effect"]["mean_absolute"]

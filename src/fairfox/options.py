@@ -148,9 +148,7 @@ class Text:
     def check(self, name: str, value: Any) -> Any:
         """Return the text, or refuse what is none."""
         if value is not None and not isinstance(value, str):
-            raise OptionError(
-                f"{name} is of type {type(value).__name__}; expected a text, such as the name of a column"
-            )
+            raise OptionError(f"{name} is of type {type(value).__name__}; expected a text such as a column name")
         return value
 
 

@@ -242,7 +242,7 @@ def test_the_most_doubtful_are_left_out_and_written_down(people: Path):
     assert done.exit_code == 0, done.stderr
     said = " ".join(done.stdout.split())
     assert "20 of 200 people (10.0 %) are left out: the refits disagree about them most; " in said
-    assert "20 people not judged: the re-fits disagree" in said
+    assert "20 people not judged: the refits disagree" in said
     fields, scores = json.loads((people / "out/summary.json").read_text()), pq.read_table(people / "out/scores.parquet")
     assert fields["reliability"]["share_left_out"] == pytest.approx(0.1)
     assert fields["counts"]["judged"] == 180
