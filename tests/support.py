@@ -13,7 +13,7 @@ from torch import Tensor
 
 import fairfox
 from fairfox.auxiliary.quality import AuxiliaryQuality
-from fairfox.certificates.certify import Certificates
+from fairfox.certificates.path import Certificates
 from fairfox.data.dataset import Dataset
 from fairfox.fairtests.fitted import FittedTest
 from fairfox.findings import FeatureEffect, Features, Finding, Group

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fairfox.auxiliary.quality import AuxiliaryQuality
-from fairfox.certificates.certify import Certificates
+from fairfox.certificates.path import Certificates
 from fairfox.data.dataset import ProtectedKind, group_name
 from fairfox.errors import OptionError
 from fairfox.maps.check import FlipSet, MapCheck, flip_sets

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairfox.certificates.certify import Certificates, certifier, certify
+from fairfox.certificates.path import Certificates
 from fairfox.data.dataset import Dataset, group_name, rows_sha256, tensors_sha256
 from fairfox.data.encoding import Encoding, fit_encoding
 from fairfox.data.protected import find_group, join_protected
@@ -128,6 +128,8 @@ def run_audit(
     say("reading the table", 0.0)
     inputs = Inputs.read(model, table, reference, options)
     if options.certify:
+        from fairfox.certificates.certify import certifier  # only where it is asked for
+
         certifier(model, inputs.target)  # refuses what nothing can certify
     others, skipped = (
         applicable(options, inputs.data, gradient=inputs.target.differentiable) if options.runs_all else ([], {})
@@ -592,6 +594,8 @@ def _certificates(
     model: object, inputs: Inputs, readings: Readings, limits: Limits, progress: Progress
 ) -> Certificates:
     """Return what is proved about everyone's path to their counterfactual row, compared with delta."""
+    from fairfox.certificates.certify import certify
+
     moves, delta, everyones = readings.main.counterfactuals is not None, limits.delta, limits.everyones
     if not moves:  # the total reading has its own delta
         delta = everyones = default_delta(lookup_test(TOTAL), inputs.predictions, unit=inputs.target.unit)

@@ -13,8 +13,8 @@ from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassif
 from support import audited
 from torch import Tensor, nn
 
-from fairfox.certificates.certify import Certificates, certify
-from fairfox.certificates.path import MIXES
+from fairfox.certificates.certify import certify
+from fairfox.certificates.path import MIXES, Certificates
 from fairfox.errors import OptionError
 from fairfox.models.adapters import as_model
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, runtime_checkable
 
@@ -11,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from fairfox.certificates.path import (
+    Certificates,
     PathChange,
     check_numbers,
     float32_columns,
@@ -123,37 +123,6 @@ def _table_certifier(model: TableNetwork, audited: BlackBoxModel) -> Certify:
 
 
 # --- Everyone in an audit --------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Certificates:
-    """How far the prediction changes at most on the path to the contrast that counts, one entry per person.
-
-    Averaged over the refits, which makes it no smaller than the size of the mean effect; of tests with /a times the
-    alignment share, as the score is. People without a certificate have NaN and a reason.
-    """
-
-    largest: Tensor  # (N,) no point on the path changes the prediction by more
-    inside: Tensor  # (N,) by how much the worst point on the path exceeds its end
-    reasons: tuple[str | None, ...]  # why somebody has none
-    delta: float
-    limits: Tensor  # (N,) everyone's own delta
-    total: bool  # of the total reading, as the test itself moves nobody
-
-    @property
-    def certified(self) -> Tensor:
-        """Who has a certificate (N,) bool."""
-        return ~self.largest.isnan()
-
-    @property
-    def within(self) -> Tensor:
-        """For whom (N,) no point on the path changes the prediction by more than delta."""
-        return self.largest <= self.limits
-
-    @property
-    def worse_inside(self) -> Tensor:
-        """For whom (N,) a point on the path is worse than its end by more than delta."""
-        return self.inside > self.limits
 
 
 def certify(

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+import scipy
 import torch
-from scipy.stats import spearmanr
 from torch import Tensor
 
 from fairfox.auxiliary.quality import AuxiliaryQuality, quality_warnings
@@ -277,7 +277,7 @@ def _score_warnings(readings: Readings, predictions: Tensor, info: TestInfo) -> 
     scores, refits = main.score[judged], main.refits[judged].abs().double().cpu().numpy()
     moving = refits[:, refits.std(0) > 0] if len(refits) > 2 else refits[:, :0]  # a constant has no ranks
     if info.trained and moving.shape[1] > 1:
-        lowest = float(np.min(spearmanr(moving).statistic))
+        lowest = float(np.min(scipy.stats.spearmanr(moving).statistic))
         if lowest < _DISAGREE:
             yield f"Re-trained networks disagree on who is affected most (lowest rank correlation {lowest:.2f})."
     zero = float((scores == 0).double().mean()) if len(scores) else 0.0

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import scipy
 import torch
-from scipy.stats import spearmanr
 from torch import Tensor
 
 from fairfox.data.contrasts import LOWER
@@ -234,5 +234,5 @@ def agreement(scores: Tensor) -> Tensor:
         for b in range(a, len(out)):
             both = values[np.isfinite(values[:, a]) & np.isfinite(values[:, b])]
             if len(both) >= _FEWEST and np.ptp(both[:, a]) > 0 and np.ptp(both[:, b]) > 0:
-                out[a, b] = out[b, a] = spearmanr(both[:, a], both[:, b]).statistic
+                out[a, b] = out[b, a] = scipy.stats.spearmanr(both[:, a], both[:, b]).statistic
     return torch.from_numpy(out)

@@ -15,11 +15,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 import torch
 from numpy.typing import NDArray
-from scipy.optimize import brentq
-from scipy.special import digamma, polygamma
-from scipy.stats import t
 from torch import Tensor
 
 from fairfox.errors import OptionError, ShapeError
@@ -56,7 +54,7 @@ def interval(refits: Tensor, *, level: float = 0.9, common: CommonVariance | Non
     if not 0 < level < 1:
         raise OptionError(f"The level of an interval is {level}; give a number between 0 and 1, such as 0.9")
     error, freedom = standard_errors(refits, common)
-    half = error * float(t.ppf((1 + level) / 2, freedom))
+    half = error * float(scipy.stats.t.ppf((1 + level) / 2, freedom))
     mean = refits.mean(1)
     return torch.stack([mean - half, mean + half], dim=1)
 
@@ -88,7 +86,7 @@ def p_values(refits: Tensor, delta: float | Tensor, *, common: CommonVariance | 
     known = error > 0
     scale = torch.where(known, error, 1.0)
     above, below = ((size - limit) / scale).numpy(), ((size + limit) / scale).numpy()
-    p = torch.as_tensor(t.sf(above, freedom) + t.sf(below, freedom))
+    p = torch.as_tensor(scipy.stats.t.sf(above, freedom) + scipy.stats.t.sf(below, freedom))
     certain = torch.where(size > limit, 0.0, 1.0).double()
     return torch.where(known, p.clamp(max=1.0), certain).to(refits)
 
@@ -147,12 +145,12 @@ def _common(variance: Tensor, freedom: int) -> CommonVariance:
 
 def _log_bias(freedom: float) -> float:
     """Return the mean of log s² for a true variance of one."""
-    return float(digamma(freedom / 2)) - math.log(freedom / 2)
+    return float(scipy.special.digamma(freedom / 2)) - math.log(freedom / 2)
 
 
 def _log_variance(freedom: float) -> float:
     """Return the variance of log s²."""
-    return float(polygamma(1, freedom / 2))
+    return float(scipy.special.polygamma(1, freedom / 2))
 
 
 def _freedom_of(log_variance: float) -> float:
@@ -160,7 +158,7 @@ def _freedom_of(log_variance: float) -> float:
     few, many = _FREEDOM
     if not _log_variance(many) < log_variance < _log_variance(few):
         return few if log_variance > _log_variance(few) else many
-    return float(brentq(lambda freedom: _log_variance(freedom) - log_variance, few, many))
+    return float(scipy.optimize.brentq(lambda freedom: _log_variance(freedom) - log_variance, few, many))
 
 
 def errors_of_intervals(lower: Values, upper: Values, refits: int) -> Values:
@@ -169,7 +167,7 @@ def errors_of_intervals(lower: Values, upper: Values, refits: int) -> Values:
     An interval reaches as far as t says with the degrees of freedom of its refits, about doubled by what people have
     in common.
     """
-    return np.nan_to_num((upper - lower) / (2 * float(t.ppf(0.95, 2 * max(refits - 1, 1)))))
+    return np.nan_to_num((upper - lower) / (2 * float(scipy.stats.t.ppf(0.95, 2 * max(refits - 1, 1)))))
 
 
 def left_over(refits: int, folds: int | None) -> float:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import scipy
 import torch
-from scipy.stats import false_discovery_control
 from torch import Tensor
 
 from fairfox.errors import DataError, OptionError
@@ -24,7 +24,8 @@ def benjamini_hochberg(p: Tensor, level: float) -> Tensor:
         raise OptionError(f"The level of false discoveries is {level}; give a number between 0 and 1, such as 0.1")
     known = ~p.isnan()
     _check(p[known])
-    adjusted = torch.as_tensor(false_discovery_control(p[known].double().numpy(force=True)), device=p.device)
+    adjusted = scipy.stats.false_discovery_control(p[known].double().numpy(force=True))
+    adjusted = torch.as_tensor(adjusted, device=p.device)
     listed = torch.zeros_like(known)
     listed[known] = adjusted <= level
     return listed

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from scipy.stats import norm
+import scipy
 
 from fairfox.errors import OptionError
 from fairfox.statistics.intervals import standard_error
@@ -58,7 +58,7 @@ def p_above(mean: float, error: float, limit: float) -> float:
     """Return how probable a mean so large is where the true one is no larger than the limit."""
     if error == 0:
         return 0.0 if mean > limit else 1.0
-    return float(norm.sf((mean - limit) / error))
+    return float(scipy.stats.norm.sf((mean - limit) / error))
 
 
 def power(size: float, limit: float, spread: float, people: int, *, level: float = LEVEL) -> float:
@@ -75,7 +75,7 @@ def power(size: float, limit: float, spread: float, people: int, *, level: float
         raise OptionError(f"The number of people is {people}; expected at least 1")
     if spread == 0:
         return 1.0 if size > limit else 0.0
-    return float(norm.cdf((size - limit) * math.sqrt(people) / spread - norm.isf(level)))
+    return float(scipy.stats.norm.cdf((size - limit) * math.sqrt(people) / spread - scipy.stats.norm.isf(level)))
 
 
 def people_needed(size: float, limit: float, spread: float, *, wanted: float = 0.8, level: float = LEVEL) -> int:
@@ -93,7 +93,7 @@ def people_needed(size: float, limit: float, spread: float, *, wanted: float = 0
             f"An effect of {size:g} is not above the limit of {limit:g}, so that no number of people shows that it is; "
             "give a larger effect or a lower limit"
         )
-    errors = float(norm.isf(level) + norm.ppf(wanted))  # that the size must lie above the limit
+    errors = float(scipy.stats.norm.isf(level) + scipy.stats.norm.ppf(wanted))  # that the size must lie above the limit
     return max(FEWEST, math.ceil((errors * spread / (size - limit)) ** 2))
 
 

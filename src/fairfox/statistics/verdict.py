@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
+import scipy
 import torch
-from scipy.stats import beta
 from torch import Tensor
 
 from fairfox.statistics.intervals import (
@@ -105,7 +105,7 @@ def p_more(found: float, people: float, allowed: float) -> float:
     """
     if found <= 0 or allowed >= 1:
         return 1.0
-    return float(beta.cdf(allowed, found, people - found + 1))
+    return float(scipy.stats.beta.cdf(allowed, found, people - found + 1))
 
 
 def p_fewer(found: float, people: float, allowed: float) -> float:
@@ -117,7 +117,7 @@ def p_fewer(found: float, people: float, allowed: float) -> float:
     """
     if found >= people or allowed <= 0:
         return 1.0
-    return float(beta.sf(allowed, found + 1, people - found))
+    return float(scipy.stats.beta.sf(allowed, found + 1, people - found))
 
 
 def family_verdict(verdicts: Sequence[Verdict]) -> Verdict:
