@@ -76,9 +76,9 @@ def random_orders(length: int, count: int, *, seed: int) -> list[list[int]]:
 def effect_by_feature(
     model: Model, x: Tensor, mapped: Tensor, features: Sequence[Feature], *, seed: int = 0, batch_size: int = 4096
 ) -> Tensor:
-    """Return contributions averaged over the re-fits' rows (M, N, D): they sum to the mean effect (N, F).
+    """Return contributions averaged over the refits' rows (M, N, D): they sum to the mean effect (N, F).
 
-    Black boxes: sampled Shapley values, one order of the features per re-fit.
+    Black boxes: sampled Shapley values, one order of the features per refit.
     """
     orders = random_orders(len(features), len(mapped), seed=seed)
     each = [

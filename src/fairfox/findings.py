@@ -348,9 +348,9 @@ class AuditRecord:
 
     @property
     def doubt(self) -> Tensor | None:
-        """How far the re-fits disagree about everyone (N,), 0 to 1: see `fairfox.statistics.diagnostics.doubt`.
+        """How far the refits disagree about everyone (N,), 0 to 1: see `fairfox.statistics.diagnostics.doubt`.
 
-        1 where a test has no evidence at all; None where a test has one re-fit only, or delta is 0.
+        1 where a test has no evidence at all; None where a test has one refit only, or delta is 0.
         """
         return None if self.reliability is None else self.reliability.doubt
 
@@ -372,7 +372,7 @@ class AuditRecord:
 
     @property
     def share_left_out(self) -> float:
-        """Share of people abstained from because the re-fits disagree, among all."""
+        """Share of people abstained from because the refits disagree, among all."""
         left = np.array([reason == DISAGREE for reason in self.reasons], dtype=bool)
         return weighted_mean(left, people_weights(self.weights, len(self)), nobody=0.0)
 

@@ -54,20 +54,20 @@ def _objections(result: AuditResult, *, strict: bool) -> list[str]:
     from fairfox.report.sentences import effect_lines, next_lines, verdict_lines
 
     limits, found = result.settings["max_flagged"] or {}, result.verdict
-    _check_that_it_can_be_told(result, limits, strict=strict)
+    _check_judged(result, limits, strict=strict)
     over = [f"Over the limit: {sentence}" for sentence in result.over_limits(limits)]
     after = next_lines(result)
-    told = [*(line for line in verdict_lines(result) if line not in after), *effect_lines(result), *after]
+    lines = [*(line for line in verdict_lines(result) if line not in after), *effect_lines(result), *after]
     word = None if found is None else found.word
     if word == "fails" or (strict and word == "cannot tell"):
-        return [*told, *over]
+        return [*lines, *over]
     if word == "cannot tell":
-        _log.warning("%s", told[0])
-    return [*over, *told] if over else []
+        _log.warning("%s", lines[0])
+    return [*over, *lines] if over else []
 
 
-def _check_that_it_can_be_told(result: AuditResult, limits: Mapping[str, float], *, strict: bool) -> None:
-    """Raise where there is nothing to go by, rather than let a test pass that has looked at nothing."""
+def _check_judged(result: AuditResult, limits: Mapping[str, float], *, strict: bool) -> None:
+    """Raise where nobody could be judged, rather than let a test pass that has looked at nothing."""
     for name in ["", *limits]:
         if not result.can_check(name):
             who, reasons = f"Nobody of {name}" if name else "Nobody", ", ".join(result.abstained_by_reason)

@@ -62,7 +62,7 @@ def fairfox_fixture(request: pytest.FixtureRequest) -> Fairfox:
 
 
 def folder_name(test: str) -> str:
-    """Return a name for a test's folder, its own one: what cannot be in a file's name is told apart by a checksum.
+    """Return a name for a test's folder, its own one: what cannot be in a file's name is distinguished by a checksum.
 
     Example:
         >>> folder_name("tests/test_loans.py::test_fair[biased model]")

@@ -237,10 +237,10 @@ def group_warnings(
     shares = {level: float(weights[c == code].double().sum() / total) for code, level in enumerate(p.levels)}
     small = [f"'{level}' ({share:.1%})" for level, share in shares.items() if share < _SMALL_GROUP]
     if small and len(p.levels) > 2:
+        who = "Their members" if p.reference is not None else "Their members, and people compared with them,"
         yield (
-            f"Small groups of '{p.name}' in the fitting rows: {', '.join(small)}. Who is compared with them may get a "
-            "large score by chance; put rare classes together (--merge-rare) or compare with one large group "
-            "(--reference-group)."
+            f"Small groups of '{p.name}' in the fitting rows: {', '.join(small)}. {who} may get a large score by chance; "
+            "merge rare classes (--merge-rare)."
         )
     elif small:
         yield f"Small group of '{p.name}' in the fitting rows: {small[0]}; readings are coarse."
