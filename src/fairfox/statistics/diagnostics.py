@@ -239,8 +239,8 @@ def group_warnings(
     if small and len(p.levels) > 2:
         who = "Their members" if p.reference is not None else "Their members, and people compared with them,"
         yield (
-            f"Small groups of '{p.name}' in the fitting rows: {', '.join(small)}. {who} may get a large score by chance; "
-            "merge rare classes (--merge-rare)."
+            f"Small groups of '{p.name}' in the fitting rows: {', '.join(small)}. {who} may get a large score by "
+            "chance; merge rare classes (--merge-rare)."
         )
     elif small:
         yield f"Small group of '{p.name}' in the fitting rows: {small[0]}; readings are coarse."
