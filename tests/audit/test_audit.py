@@ -670,12 +670,12 @@ def test_a_long_training_tells_how_far_it_is():
     told: list[tuple[str, float]] = []
     options = {**QUICK, "settings": {"steps": 40, "width": 8}, "progress": lambda what, done: told.append((what, done))}
     audited(by_income, table(200), test="fliptest", **options)
-    training = [done for what, done in told if what == "measuring: fliptest"]
+    training = [done for what, done in told if what == "fitting: fliptest"]
     assert len(training) > 4  # more than the beginning in each fold
     assert [done for _, done in told] == sorted(done for _, done in told)
 
 
-# --- legitimate columns --------------------------------------------------------------------------------------------
+# --- given columns -------------------------------------------------------------------------------------------------
 
 
 def overworked(n: int = 1200) -> pd.DataFrame:
@@ -688,11 +688,11 @@ def overworked(n: int = 1200) -> pd.DataFrame:
 
 
 @pytest.mark.parametrize("test", ["rank", "rank/a", "move"])
-def test_what_hours_explain_is_no_effect_once_they_are_legitimate(test: str):
+def test_what_hours_explain_is_no_effect_once_they_are_given(test: str):
     options = QUICK | {"test": test}
     plain, kept = (audited(by_income, overworked(), **options, given=own) for own in ((), "hours"))
     assert float(kept.scores.mean()) < 0.1 * float(plain.scores.mean())
-    assert (plain.settings["legitimate"], kept.settings["legitimate"]) == (None, ["hours"])
+    assert (plain.settings["given"], kept.settings["given"]) == (None, ["hours"])
     assert kept.findings[0].direct.abs().mean() < 0.2 * plain.findings[0].direct.abs().mean()
     assert kept.meaning.startswith(plain.meaning)
     assert kept.meaning.endswith("and with them what they explain of the others: hours.")
@@ -700,23 +700,23 @@ def test_what_hours_explain_is_no_effect_once_they_are_legitimate(test: str):
     assert kept.features.displacement["hours"] == 0.0
 
 
-def test_of_all_tests_those_run_that_take_legitimate_columns():
+def test_of_all_tests_those_run_that_take_given_columns():
     result = audited(by_income, overworked(200), **(QUICK | {"test": "all"}), given=["hours"])
     assert result.comparison is not None
     assert set(result.comparison.tests) == {"rank", "move", "move-direct"}
-    assert result.comparison.skipped["faux"] == "it takes no legitimate columns"
+    assert result.comparison.skipped["faux"] == "it takes no given columns"
 
 
 def test_the_most_doubtful_are_abstained_from_and_the_others_keep_their_numbers():
     plain, left = (audited(by_income, table(), **QUICK, abstain=share) for share in (None, 0.1))
     gone, finding = left.abstained, left.findings[0]
     assert int(gone.sum()) == 40
-    assert left.abstained_by_reason == {"the re-fits disagree": 40}
+    assert left.abstained_by_reason == {"the refits disagree": 40}
     assert plain.doubt[gone].min() > plain.doubt[~gone].max()
     assert torch.equal(left.doubt, plain.doubt)
     for name in ("scores", "signed", "interval", "flags", "p_values", "listed", "counterfactual"):
         assert torch.equal(getattr(left, name)[~gone], getattr(plain, name)[~gone])
-    assert left.verdict == plain.verdict  # those who stay were chosen for how little their re-fits scatter
+    assert left.verdict == plain.verdict  # those who stay were chosen for how little their refits scatter
     for part in (left.scores, left.signed, left.interval, left.flags, finding.scores, finding.flags):
         assert not part[gone].any()
     assert finding.abstained.tolist() == gone.tolist()

@@ -360,7 +360,7 @@ def test_an_unfitted_test_says_so():
         FAux().score(linear(2.0, 1.0), FOUR)
     with pytest.raises(NotFittedError, match="covariance metric comes from data; call fit first"):
         faux(linear(3.0, 4.0), metric="covariance").score(linear(2.0, 1.0), FOUR)
-    with pytest.raises(NotFittedError, match="start from the mean of the data; call fit first"):
+    with pytest.raises(NotFittedError, match="mean baseline comes from data; call fit first"):
         faux(linear(3.0, 4.0), integrated=True).score(linear(2.0, 1.0), FOUR)
 
 
