@@ -714,7 +714,7 @@ def test_the_most_doubtful_are_abstained_from_and_the_others_keep_their_numbers(
     assert left.abstained_by_reason == {"the refits disagree": 40}
     assert plain.doubt[gone].min() > plain.doubt[~gone].max()
     assert torch.equal(left.doubt, plain.doubt)
-    for name in ("scores", "signed", "interval", "flags", "p_values", "listed", "counterfactual"):
+    for name in ("scores", "signed", "interval", "flags", "p_values", "significant", "counterfactual"):
         assert torch.equal(getattr(left, name)[~gone], getattr(plain, name)[~gone])
     assert left.verdict == plain.verdict  # those who stay were chosen for how little their refits scatter
     for part in (left.scores, left.signed, left.interval, left.flags, finding.scores, finding.flags):
