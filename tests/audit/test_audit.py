@@ -603,7 +603,7 @@ def test_a_test_that_cannot_be_run_is_left_out_of_all_with_its_reason():
         net,
         odd[["sex", "income", "age", "paid"]],
         test="all",
-        options=given,
+        settings=given,
         protected="sex",
         label="paid",
         refits=2,
