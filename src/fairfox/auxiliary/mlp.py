@@ -70,13 +70,10 @@ class MLP(nn.Module):
 
 def linear_layer(weight: Tensor, bias: Tensor) -> nn.Linear:
     """Return the layer with these weights (O, I) and biases (O,)."""
-    # skip_init: initial weights would be drawn from the global generator
-    layer: nn.Linear = nn.utils.skip_init(
-        nn.Linear, weight.shape[1], len(weight), device=weight.device, dtype=weight.dtype
-    )
-    with torch.no_grad():
-        layer.weight.copy_(weight)
-        layer.bias.copy_(bias)
+    with torch.random.fork_rng(devices=[]):  # initial weights are drawn from the global generator
+        layer = nn.Linear(weight.shape[1], len(weight))
+    layer.weight = nn.Parameter(weight.detach().clone(memory_format=torch.contiguous_format))
+    layer.bias = nn.Parameter(bias.detach().to(weight, copy=True))
     return layer
 
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.optim.adamw import adamw  # the class would import torch's compiler: more than a second, in every audit
 
 from fairfox.auxiliary.mlp import MLP, backward, forward, layers_of, outputs_of, take
 from fairfox.data.dataset import Dataset, Protected
@@ -64,7 +65,9 @@ def train(
     """
     generator = torch.Generator().manual_seed(seed)
     parameters, layers = list(net.parameters()), layers_of(net)
-    optimizer = torch.optim.AdamW(parameters, lr=rate, weight_decay=decay, fused=True)  # without decay it is Adam
+    weights, grads = [p.detach() for p in parameters], [p.grad for p in parameters if p.grad is not None]
+    moments = [[torch.zeros_like(weight) for weight in weights] for _ in range(2)]
+    steps = [torch.zeros((), device=weight.device) for weight in weights]
     best = [p.detach().clone() for p in parameters]
     best_loss = torch.full((net.members,), torch.inf)
     best_epoch = torch.zeros(net.members, dtype=torch.long)
@@ -75,7 +78,10 @@ def train(
             rows = orders[:, start : start + batch_size].to(x.device)  # (M, B)
             entered = forward(layers, take(x, rows))
             backward(layers, entered, loss_slope(loss, outputs_of(layers, entered), take(targets, rows)))
-            optimizer.step()
+            adamw(  # without decay it is Adam
+                weights, grads, *moments, [], steps, fused=True, amsgrad=False,
+                beta1=0.9, beta2=0.999, lr=rate, weight_decay=decay, eps=1e-8, maximize=False,
+            )  # fmt: skip
         with torch.no_grad():
             held_out = valid_targets.expand(net.members, *valid_targets.shape)
             current = loss(net(valid_x), held_out).cpu()

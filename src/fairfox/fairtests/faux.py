@@ -32,7 +32,7 @@ from fairfox.gradients.relu import BlockProducts, Pairing, pairing_of, whole_pro
 from fairfox.maps.protocol import FLAT
 from fairfox.models.protocol import Model
 
-_BLOCK_ON_GPU = 1 << 17  # rows: with fewer a GPU is idle most of the time
+_BLOCK_ON_GPU = 1 << 19  # rows: with fewer a GPU is idle most of the time
 
 
 @dataclass(kw_only=True)
@@ -80,23 +80,28 @@ class FAux:
         return self
 
     def score(self, model: Model, data: Dataset) -> Tensor:
-        """Return (N,): higher is less fair."""
-        return self.measure(model, data).score
+        """Return (N,): higher is less fair. Nothing leaves the device of the data."""
+        size = counted(self, *self._all_values(model, data, None), data).mean(0).abs()
+        return torch.where(size.isnan(), 0.0, size).amax(1)
 
     def measure(self, model: Model, data: Dataset, *, step: float | None = None) -> Measurement:
         """Return the score with its sign and the value of each retrained auxiliary.
 
         `step` is that of finite differences of a black box, by default `suited_step` on these people.
         """
+        return measurement(self, *self._all_values(model, data, step), data)
+
+    def _all_values(self, model: Model, data: Dataset, step: float | None) -> tuple[Tensor, Tensor]:
+        """Return values (M, N, Q), and for which protected variables an auxiliary is dead (N, V)."""
         self._check_fitted()
         if self.integrated:
-            return self._measure_integrated(model, data)
+            return self._integrated_values(model, data)
         if not model.differentiable and not self.normalise and not getattr(model, "blocks", ()):
-            return self._measure_slopes(model, data, step)
+            return self._slope_values(model, data, step)
         pairing = pairing_of(model, self.auxiliary.members, data.x, metric=self.matrix)
         if pairing is None:
-            return measure_gradients(self, model, data, batch_size=self.batch_size, step=step)
-        return self._measure_networks(model, pairing, data)
+            return gradient_values(self, model, data, batch_size=self.batch_size, step=step)
+        return self._network_values(model, pairing, data)
 
     def _check_fitted(self) -> None:
         if not self.auxiliary.members:
@@ -135,7 +140,7 @@ class FAux:
             out[:, :, own] = inverse_direction(jac_aux[:, own], metric=metric, heads=heads, cut=SINGLE)
         return out
 
-    def _measure_networks(self, model: Model, pairing: Pairing, data: Dataset) -> Measurement:
+    def _network_values(self, model: Model, pairing: Pairing, data: Dataset) -> tuple[Tensor, Tensor]:
         """Plain networks: gradients in a few common coordinates, of a single output as inner products alone.
 
         Blocks of rows are as small as a processor's cache; what takes a few numbers a person is made of all at once.
@@ -154,7 +159,7 @@ class FAux:
             inexact = torch.stack([each.doubtful() for each in products]).any(0).nonzero()[:, 0]
             for rows in inexact.split(self.batch_size) if len(inexact) else ():
                 whole[:, rows], flat[rows] = _block_values(self, model, data.x[rows], heads, None)
-            return measurement(self, whole, flat, data)
+            return whole, flat
         found = []
         for block in blocks:
             grad = pairing.gradient(block)
@@ -164,9 +169,9 @@ class FAux:
                 values.append(self._values(slope, jac, None))
                 dead.append(dead_variables(jac, heads))
             found.append((torch.stack(values), torch.stack(dead).any(0)))
-        return measurement(self, *_joined(found), data)
+        return _joined(found)
 
-    def _measure_integrated(self, model: Model, data: Dataset) -> Measurement:
+    def _integrated_values(self, model: Model, data: Dataset) -> tuple[Tensor, Tensor]:
         if not model.differentiable:
             raise OptionError(
                 "faux+ig needs a model that autograd sees through; use rank, move or faux for a black box"
@@ -182,7 +187,7 @@ class FAux:
             jacs = [member(rows, baseline=start, batch_size=self.batch_size) for member in members]
             flat = torch.stack([dead_variables(jac, heads) for jac in jacs]).any(0)
             found.append((torch.stack([self.values(grad_tar, jac) for jac in jacs]), flat))
-        return measurement(self, *_joined(found), data)
+        return _joined(found)
 
     def _baseline(self, x: Tensor) -> Tensor:
         if isinstance(self.baseline, Tensor):
@@ -195,7 +200,7 @@ class FAux:
             raise NotFittedError("The mean baseline comes from data; call fit first")
         return self.center.to(x)
 
-    def _measure_slopes(self, model: Model, data: Dataset, step: float | None) -> Measurement:
+    def _slope_values(self, model: Model, data: Dataset, step: float | None) -> tuple[Tensor, Tensor]:
         """Two predictions per direction: the derivative of a black box along dx/dc."""
         step, heads = suited_step(model, data.x) if step is None else step, heads_of(data.protected)
         fits, dead = [], []
@@ -204,7 +209,7 @@ class FAux:
             directions = self._directions(jac, self.matrix)  # (N, D, K)
             fits.append(torch.stack([slope(model, data.x, v, step=step) for v in directions.unbind(2)], dim=1))
             dead.append(dead_variables(jac, heads))
-        return measurement(self, torch.stack(fits), torch.stack(dead).any(0), data)
+        return torch.stack(fits), torch.stack(dead).any(0)
 
 
 @runtime_checkable
@@ -238,24 +243,33 @@ def measure_gradients(
 
     `step` is that of finite differences of a black box, by default `suited_step` on these people.
     """
+    return measurement(test, *gradient_values(test, model, data, batch_size=batch_size, step=step), data)
+
+
+def gradient_values(
+    test: GradientTest, model: Model, data: Dataset, *, batch_size: int, step: float | None
+) -> tuple[Tensor, Tensor]:
+    """Return values (M, N, Q), and for which protected variables an auxiliary is dead (N, V)."""
     if step is None and not model.differentiable:
         step = suited_step(model, data.x)
     heads = heads_of(data.protected)
-    values, dead = _joined([_block_values(test, model, x, heads, step) for x in data.x.split(batch_size)])
-    return measurement(test, values, dead, data)
+    return _joined([_block_values(test, model, x, heads, step) for x in data.x.split(batch_size)])
 
 
 def measurement(test: GradientTest, values: Tensor, dead: Tensor, data: Dataset) -> Measurement:
-    """Return the Measurement of values (M, N, Q), given for which protected variables an auxiliary is dead (N, V).
+    """Return the Measurement of values (M, N, Q), given for which protected variables an auxiliary is dead (N, V)."""
+    turned = counted(test, values, dead, data)
+    return combine(turned, data, contrasts=test.contrasts(data.protected), signed=test.has_sign, reasons=FLAT)
 
-    Values are turned away from the own group; those of dead variables do not count.
-    """
+
+def counted(test: GradientTest, values: Tensor, dead: Tensor, data: Dataset) -> Tensor:
+    """Return the values (M, N, Q) turned away from the own group, NaN where a variable is dead (N, V)."""
     contrasts = test.contrasts(data.protected)
     if test.has_sign:
         values = values * away_from_own(data, contrasts)
     if contrasts and bool(dead.any()):
         values = torch.where(dead[:, [contrast.variable for contrast in contrasts]], torch.nan, values)
-    return combine(values, data, contrasts=contrasts, signed=test.has_sign, reasons=FLAT)
+    return values
 
 
 def dead_variables(jac_aux: Tensor, heads: Sequence[Head]) -> Tensor:
