@@ -87,8 +87,8 @@ class RankMap:
         if self.plan is None:
             self.prepare(data)
         assert self.plan is not None
-        plan, c = self.plan, data.c[:, self.variable]
-        data = data[plan.known(data)]
+        plan = self.plan
+        data = data[plan.known(data) & ~data.c[:, self.variable].isnan()]
         rows, group = plan.columns.rows(data), plan.group(data.c[:, self.variable])
         if plan.number:
             self.values = group.unique()
