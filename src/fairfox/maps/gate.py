@@ -14,7 +14,7 @@ from scipy import stats
 from torch import Tensor
 
 from fairfox.data.dataset import Feature
-from fairfox.maps.conditional import Terms, at, is_stepped, location_and_scale, logistic
+from fairfox.maps.conditional import Terms, at, is_stepped, location_and_scale, logistic, step_cuts
 from fairfox.maps.ranks import present_rows
 
 LEVEL = 0.01  # of all features together, by Holm's method
@@ -85,13 +85,15 @@ def _between_known(
 ) -> float:
     rows, second = rows[torch.as_tensor(there, device=rows.device)], second[there]
     strata, counts = strata[there], counts[there]
+    if len(np.unique(second)) < 2:
+        return 1.0
     values = rows[:, f.columns].argmax(1) if f.kind == "categorical" else rows[:, f.start]
     x = values.numpy(force=True)
     if given:
         terms = Terms.of(torch.zeros(len(rows)), 1, given, rows)
         columns = terms(torch.zeros(len(rows)), rows)
         if f.kind == "categorical" or is_stepped(values):
-            codes = values.long() if f.kind == "categorical" else values.unique(return_inverse=True)[1]
+            codes = values if f.kind == "categorical" else torch.bucketize(values.contiguous(), step_cuts(values))
             return likelihood_ratio(columns, codes, torch.as_tensor(second).to(rows), counts)
         x = without_terms(columns, values).numpy(force=True)
     p_values = []

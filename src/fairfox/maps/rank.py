@@ -65,22 +65,22 @@ class RankMap:
     given: tuple[str, ...] = ()  # names of columns that the model takes, or of others
     gate: bool = False
     plan: Plan | None = field(default=None, init=False, repr=False)
+    prepared: bool = field(default=False, init=False, repr=False)  # whether the plan is shared by refits
     ranks: ClassRanks | Stratified | Regressed | None = field(default=None, init=False, repr=False)
     itself: ClassRanks | Regressed | None = field(default=None, init=False, repr=False)  # columns of the protected one
     values: Tensor | None = field(default=None, init=False, repr=False)  # of a protected number, in order
 
     def prepare(self, data: Dataset) -> None:
         """Decide on all fitting rows what refits share: how given columns are held, and what may move."""
-        self.plan = Plan.of(data, self)
+        self.plan, self.prepared = Plan.of(data, self), True
 
     def fit(self, data: Dataset) -> Self:
         """Learn each group's values and category shares."""
         check_groups_present(data, self.variable)
-        if self.plan is None:
-            self.prepare(data)
-        assert self.plan is not None
-        plan, c = self.plan, data.c[:, self.variable]
-        data = data[plan.known(data)]
+        if self.plan is None or not self.prepared:
+            self.plan = Plan.of(data, self)
+        plan = self.plan
+        data = data[plan.known(data) & ~data.c[:, self.variable].isnan()]
         rows, group = plan.columns.rows(data), plan.group(data.c[:, self.variable])
         if plan.number:
             self.values = group.unique()
@@ -123,7 +123,11 @@ class RankMap:
             rows[going] = torch.where(found[:, None], out.to(rows), data.x[going])
             moved[going], borrowed[going] = found, lent & found
         left = asked & ~moved
-        why = {OFF_RANGE: left & known & plan.number, UNSHARED: left & ~known, TOO_FEW: left & known & (not plan.number)}
+        why = {
+            OFF_RANGE: left & known & plan.number,
+            UNSHARED: left & ~known,
+            TOO_FEW: left & known & (not plan.number),
+        }
         reason = " or ".join(words for words, who in why.items() if bool(who.any()))
         return Mapped(rows, ~moved, reason or (UNKNOWN if bool((~moved).any()) else ""), borrowed=borrowed)
 
@@ -177,11 +181,16 @@ class Plan:
         if map.hold_others and not p.parts:
             held = (v for v, q in enumerate(data.protected) if v != map.variable and not q.parts)
             given = [*given, *(columns.protected[v] for v in held)]
-        features = [f for f in data.features if (map.only is None or bool(map.only[f.start])) and f not in given]
+        moving = torch.ones_like(data.withheld) if map.only is None else map.only.to(data.withheld.device)
+        if map.hold_others and not p.parts:
+            moving = moving & (~data.withheld | own_columns(data, map.variable))  # the others' own columns stay
+        features = [f for f in data.features if bool(moving[f.start]) and f not in given]
         itself = [f for f in features if bool(data.withheld[f.start])] if given or map.gate else []
         explained = [f for f in features if f not in itself]
         plan = cls(map.variable, classes, columns, given, explained, itself, not classes, NOTHING, NOTHING)
         known = plan.known(data) & ~c.isnan()
+        if data.weights is not None:
+            known &= (data.weights > 0).to(known.device)
         rows, group = columns.rows(data[known]), plan.group(c[known])
         codes = group.long() if classes else torch.zeros_like(group, dtype=torch.long)
         strata = stratum_of(rows, given) if given and all(f.kind == "categorical" for f in given) else None
