@@ -345,7 +345,7 @@ def step_cuts(values: Tensor) -> Tensor:
     """Return the highest value of each step but the last: every value is one, or so many of them have about as many
     people each."""
     ordered = values.sort().values
-    ends = ordered.unique()
+    ends: Tensor = ordered.unique()
     if len(ends) > _MOST_STEPS:
         places = (torch.arange(1, _MOST_STEPS, device=values.device) * len(ordered)) // _MOST_STEPS
         ends = torch.cat([ordered[places], ordered[-1:]]).unique()

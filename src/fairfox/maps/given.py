@@ -13,7 +13,7 @@ from fairfox.data.dataset import Dataset, Feature
 from fairfox.errors import ColumnError, OptionError, did_you_mean
 from fairfox.maps.ranks import Scale
 
-_TURNS = 20  # how often the group may change along a number that tells it
+_TURNS = 5  # how often the group may change along a number that tells it
 _EXACT = 1 - 1e-6  # correlation of two numbers that say the same
 
 
