@@ -171,8 +171,8 @@ def outside(covariate: Tensor, c: Tensor, income: Tensor) -> Dataset:
 def remaining(data: Dataset, *, gate: bool = True) -> float:
     """Return the share of the mean displacement that is left once the covariate is given."""
     sizes = []
-    for given in ((), ("covariate",)):
-        out = RankMap(given=given, gate=gate).fit(data).map(data)
+    for names in ((), ("covariate",)):
+        out = RankMap(given=names, gate=gate).fit(data).map(data)
         assert not out.abstained.any()
         sizes.append(float((out.rows - data.x).abs().mean()))
     return sizes[1] / sizes[0]

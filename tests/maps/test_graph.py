@@ -363,7 +363,10 @@ def test_a_crossing_is_named_by_its_parts():
 @pytest.mark.parametrize(
     ("graph", "message"),
     [
-        ({"incom": ["sex"]}, r"names 'incom', which is no column of the table and not protected. Did you mean 'income'\?"),
+        (
+            {"incom": ["sex"]},
+            r"names 'incom', which is no column of the table and not protected. Did you mean 'income'\?",
+        ),
         ({"income": ["gender"]}, "names 'gender', .* There are: sex, income, age, debt, job"),
     ],
 )

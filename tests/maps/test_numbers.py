@@ -9,8 +9,8 @@ from scipy.stats import norm, spearmanr
 from torch import Tensor
 
 from fairfox.data.dataset import Dataset, Feature, Protected
-from fairfox.maps.rank import RankMap
 from fairfox.maps.conditional import natural_spline
+from fairfox.maps.rank import RankMap
 
 NAN = float("nan")
 AGE = Protected("age", "continuous", ())

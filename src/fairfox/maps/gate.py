@@ -66,23 +66,9 @@ def holm(p_values: Sequence[float]) -> np.ndarray:
 def _between(
     rows: Tensor, second: np.ndarray, f: Feature, strata: np.ndarray, given: Sequence[Feature], counts: np.ndarray
 ) -> float:
-    """Return the p-value of a feature's being spread alike in two groups."""
+    """Return the p-value of a feature's being spread alike in two groups, among those who have it: who does not,
+    never will."""
     there = present_rows(rows, f).numpy(force=True)
-    if f.has_missing and len(np.unique(second)) == 2:
-        missing = chi_square(second, (~there).astype(int), counts)  # groups may differ in what they lack
-        return min(1.0, 2 * min(missing, _between_known(rows, second, f, strata, given, counts, there)))
-    return _between_known(rows, second, f, strata, given, counts, there)
-
-
-def _between_known(
-    rows: Tensor,
-    second: np.ndarray,
-    f: Feature,
-    strata: np.ndarray,
-    given: Sequence[Feature],
-    counts: np.ndarray,
-    there: np.ndarray,
-) -> float:
     rows, second = rows[torch.as_tensor(there, device=rows.device)], second[there]
     strata, counts = strata[there], counts[there]
     if len(np.unique(second)) < 2:
