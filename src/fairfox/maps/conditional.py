@@ -25,11 +25,12 @@ _KNOTS = 8  # of every number
 _BEYOND = 10  # people beyond the outermost knots on either side, but no more than a twentieth
 _PENALTY = 0.1  # of the ridge; of the logistic regression ten times as much
 _MOST_STEPS, _SPIKE = 30, 0.05  # values of an ordered category; the share of one value that makes a number one
+_RARE = 0.002  # the share of people that a step has at least: rarer values are one with the next
 _LEAST = 0.1  # of the mean spread
 _NEVER = -1e9  # the logit of what nobody has
 _REPEATED = 2.0  # how much heavier a term weighs than by the BIC, since refits repeat rows
 _ROUNDING = 1e-12  # of a variance
-_NEWTON = 1e10  # multiplications of a step by Newton's method, which few steps bring to the end; more cost too much
+_NEWTON = 2e9  # multiplications of a step by Newton's method, which few steps bring to the end; more cost too much
 
 
 @dataclass(frozen=True)
@@ -342,14 +343,20 @@ def is_stepped(values: Tensor) -> bool:
 
 
 def step_cuts(values: Tensor) -> Tensor:
-    """Return the highest value of each step but the last: every value is one, or so many of them have about as many
-    people each."""
+    """Return the highest value of each step but the last: few values are a step each, if people enough have them."""
     ordered = values.sort().values
-    ends: Tensor = ordered.unique()
+    ends, counts = ordered.unique(return_counts=True)
     if len(ends) > _MOST_STEPS:
         places = (torch.arange(1, _MOST_STEPS, device=values.device) * len(ordered)) // _MOST_STEPS
-        ends = torch.cat([ordered[places], ordered[-1:]]).unique()
-    return ends[:-1].contiguous()
+        several: Tensor = torch.cat([ordered[places], ordered[-1:]]).unique()
+        return several[:-1].contiguous()
+    cuts: list[float] = []
+    size, left = 0, len(values)
+    for end, count in zip(ends.tolist(), counts.tolist(), strict=True):
+        size, left = size + count, left - count
+        if min(size, left) >= _RARE * len(values):
+            cuts, size = [*cuts, end], 0
+    return values.new_tensor(cuts)
 
 
 def natural_spline(values: Tensor, knots: Tensor) -> Tensor:
