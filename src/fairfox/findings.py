@@ -114,6 +114,23 @@ class Reading:
 
 
 @dataclass(frozen=True)
+class GapParts:
+    """The gap between the mean predictions of two groups, taken apart along a causal graph.
+
+    gap = direct - indirect - spurious, each a mean over the people of the first group: `direct` is the change of the
+    protected column alone, `indirect` what its descendants would then take away again, `spurious` what is left
+    between these people as members of the other group and the people who are in it.
+    """
+
+    group: str
+    towards: str
+    gap: float
+    direct: float
+    indirect: float
+    spurious: float
+
+
+@dataclass(frozen=True)
 class Finding:
     """What an audit found for one protected variable, one entry per person in the order of the table.
 
@@ -149,6 +166,7 @@ class Finding:
     is_own: bool = True  # whether the score is about this variable; some tests have one score for all
     verdict: Verdict | None = None  # on the model, for this variable; None without an interval
     same_outcome: Tensor | None = None  # (N,) the same among people with the same label; None without labels
+    gap_parts: tuple[GapParts, ...] = ()  # along a causal graph
 
     @property
     def reached(self) -> tuple[str, ...]:

@@ -558,6 +558,7 @@ def _findings(inputs: Inputs, readings: Readings, before: Measurement, limits: L
             merged=dict(source.merged),
             rule=limits.rule,
             before=before,
+            along_graph=inputs.options.info.needs_graph,
         )
         for v, source in enumerate(inputs.encoding.sources)
     )

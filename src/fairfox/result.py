@@ -115,6 +115,7 @@ def finding_of(
     merged: Mapping[str, tuple[str, ...]],
     rule: Rule,
     before: Measurement | None = None,
+    along_graph: bool = False,
 ) -> Finding:
     """Return what was found for one protected variable.
 
@@ -128,6 +129,7 @@ def finding_of(
         rule: what else decides who is over delta, and whether they are too many.
         before: what was measured before anybody was left out; the list and the verdict are about all of them, since
             those who stay were chosen for how little their refits scatter.
+        along_graph: whether the test follows a causal graph, along which the gap between groups is taken apart.
     """
     data = readings.people
     p, own = data.protected[variable], data.c[:, variable]
@@ -173,8 +175,36 @@ def finding_of(
         verdict=rule.judge(whole, certainty, data.weights, p.name),
     )
     weights = torch.ones(len(data), dtype=torch.float64) if data.weights is None else data.weights.double().cpu()
+    if along_graph:
+        finding = replace(finding, gap_parts=_gap_parts(readings, variable, words, predictions, weights))
     groups = [_group(finding, name, codes == code, predictions, weights) for code, name in enumerate(names)]
     return replace(finding, groups=tuple(groups))
+
+
+def _gap_parts(
+    readings: Readings, variable: int, words: Sequence[str], predictions: Tensor, weights: Tensor
+) -> tuple[GapParts, ...]:
+    """Return the gap between every two groups that are compared, taken apart; none for a protected number."""
+    data = readings.people
+    p, own = data.protected[variable], data.c[:, variable].cpu()
+    if p.is_continuous:
+        return ()
+    main = readings.main.of_variable(variable, data)
+    effects = contrast_effects(main, p, data.c[:, variable]).double().cpu()
+    alone = torch.zeros_like(effects)
+    if readings.swapped is not None:
+        alone = contrast_effects(readings.swapped.of_variable(variable, data), p, data.c[:, variable]).double().cpu()
+    here, out = predictions.double().cpu(), []
+    for q, word in enumerate(words):
+        other = (own == p.levels.index(word)) & ~here.isnan()
+        for code, level in enumerate(p.levels):
+            who = (own == code) & ~effects[:, q].isnan() & ~alone[:, q].isnan()
+            if level == word or not bool(who.any()) or not bool(other.any()):
+                continue
+            now, there = (group_mean(here, weights, members) for members in (who, other))
+            changed, swapped = (now + group_mean(part[:, q], weights, who) for part in (effects, alone))
+            out.append(GapParts(level, word, there - now, swapped - now, swapped - changed, changed - there))
+    return tuple(out)
 
 
 def _group(finding: Finding, name: str, members: Tensor, predictions: Tensor, weights: Tensor) -> Group:

@@ -43,6 +43,7 @@ _BATCH, _EPOCHS = 256, 15  # of auxiliaries of many people
 _STEPS = 2  # of the direct reading of many people: they rank as with eight, single effects differ by a few per cent
 _BALANCED = 2  # auxiliaries of the alignment share: it is one number per model
 _GIVEN = " given"  # after the name of the rank test, where the total reading has that name
+_ALONE = "unawareness"  # the test that changes the protected column alone
 SAME_OUTCOME = "same outcome"  # rank, the label given
 _ALIGNED = 20_000  # of many people, whose gradients give the alignment share
 
@@ -60,6 +61,7 @@ class Readings:
     proxy: tuple[dict[str, float], ...]  # per feature, largest first
     alignment: tuple[Share, ...]
     same_outcome: Measurement | None = None  # the same ranks there among people with the same label
+    swapped: Measurement | None = None  # the protected column alone changed, beside a causal graph
     others: dict[str, Measurement] = field(default_factory=dict)  # tests to compare with, the chosen one first
     seconds: dict[str, float] = field(default_factory=dict)  # that each of them took to fit and to measure
     training_seconds: float = 0.0  # of the auxiliaries that all share
@@ -120,7 +122,8 @@ class FittedTest:
             aligned_by = _trained(count, seed, data, many=many, balance=True)
         training = perf_counter() - start
         settings = _settings(options, many=many)
-        needed = readings_of(options, labelled=has_labels(data))
+        takes = bool(data.withheld.any())
+        needed = readings_of(options, labelled=has_labels(data), takes_protected=takes)
         names = list(dict.fromkeys([*needed, *others]))
         tests: dict[str, MeasuringTest] = {}
         seconds: dict[str, float] = {}
@@ -254,7 +257,8 @@ def measure_folds(
     options = folds[0].test.options
     main, rows = measured_name(options), [fold.rows for fold in folds]
     people, inferred = _inferred(folds, data)
-    needed = readings_of(options, labelled=data.y is not None and SAME_OUTCOME in folds[0].test.tests)
+    labelled = data.y is not None and SAME_OUTCOME in folds[0].test.tests
+    needed = readings_of(options, labelled=labelled, takes_protected=_ALONE in folds[0].test.tests)
     found, seconds, failures = _measured(folds, target, people, predictions, needed, others, progress)
     most = _ALIGNED // len(folds) if len(data) > _MANY else None
     shares = _mean_shares([fold.test.alignment(target, people[fold.rows], most=most) for fold in folds], rows)
@@ -272,6 +276,7 @@ def measure_folds(
         main=measured,
         direct=found[DIRECT],
         total=total,
+        swapped=found.get(_ALONE) if options.info.needs_graph else None,
         same_outcome=measured if options.given == (options.label,) else found.get(SAME_OUTCOME),
         people=people,
         inferred=inferred,
@@ -321,10 +326,11 @@ def measured_name(options: AuditOptions) -> str:
     return f"{name}{_GIVEN}" if name == TOTAL and options.given else name
 
 
-def readings_of(options: AuditOptions, *, labelled: bool) -> list[str]:
+def readings_of(options: AuditOptions, *, labelled: bool, takes_protected: bool) -> list[str]:
     """Return the names of what every audit measures: the test itself, and the readings beside it."""
     same = [SAME_OUTCOME] if labelled and options.given != (options.label,) else []
-    return list(dict.fromkeys([measured_name(options), DIRECT, TOTAL, *same]))
+    alone = [_ALONE] if options.info.needs_graph and takes_protected else []
+    return list(dict.fromkeys([measured_name(options), DIRECT, TOTAL, *same, *alone]))
 
 
 def _test_and_given(name: str, options: AuditOptions) -> tuple[str, tuple[str, ...]]:

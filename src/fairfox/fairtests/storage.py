@@ -424,7 +424,7 @@ def check_consistent(test: FittedTest, objects: Sequence[Any]) -> None:
         (encoding.width, _width(encoding.covariates)) == (_summed(encoding.features), _summed(encoding.covariates)),
         len(encoding.columns) == len(set(encoding.columns)),
         encoding.dtype == torch.float64,
-        set(readings_of(test.options, labelled=SAME_OUTCOME in test.tests)) == set(test.tests),
+        set(readings_of(test.options, labelled=SAME_OUTCOME in test.tests, takes_protected=False)) == set(test.tests),
         len(test.support) == len(variables),
         all(low_high.shape == (2, width) for each in test.support for low_high in each.ranges.values()),
         all(each.unseen.shape == (levels, levels) for each in test.support),

@@ -14,7 +14,7 @@ from scipy import stats
 from torch import Tensor
 
 from fairfox.data.dataset import Feature
-from fairfox.maps.conditional import Terms, at, is_stepped, location_and_scale, logistic
+from fairfox.maps.conditional import Terms, at, is_stepped, location_and_scale, logistic, step_cuts
 from fairfox.maps.ranks import present_rows
 
 LEVEL = 0.01  # of all features together, by Holm's method
@@ -66,32 +66,20 @@ def holm(p_values: Sequence[float]) -> np.ndarray:
 def _between(
     rows: Tensor, second: np.ndarray, f: Feature, strata: np.ndarray, given: Sequence[Feature], counts: np.ndarray
 ) -> float:
-    """Return the p-value of a feature's being spread alike in two groups."""
+    """Return the p-value of a feature's being spread alike in two groups, among those who have it: who does not,
+    never will."""
     there = present_rows(rows, f).numpy(force=True)
-    if f.has_missing and len(np.unique(second)) == 2:
-        missing = chi_square(second, (~there).astype(int), counts)  # groups may differ in what they lack
-        return min(1.0, 2 * min(missing, _between_known(rows, second, f, strata, given, counts, there)))
-    return _between_known(rows, second, f, strata, given, counts, there)
-
-
-def _between_known(
-    rows: Tensor,
-    second: np.ndarray,
-    f: Feature,
-    strata: np.ndarray,
-    given: Sequence[Feature],
-    counts: np.ndarray,
-    there: np.ndarray,
-) -> float:
     rows, second = rows[torch.as_tensor(there, device=rows.device)], second[there]
     strata, counts = strata[there], counts[there]
+    if len(np.unique(second)) < 2:
+        return 1.0
     values = rows[:, f.columns].argmax(1) if f.kind == "categorical" else rows[:, f.start]
     x = values.numpy(force=True)
     if given:
         terms = Terms.of(torch.zeros(len(rows)), 1, given, rows)
         columns = terms(torch.zeros(len(rows)), rows)
         if f.kind == "categorical" or is_stepped(values):
-            codes = values.long() if f.kind == "categorical" else values.unique(return_inverse=True)[1]
+            codes = values if f.kind == "categorical" else torch.bucketize(values.contiguous(), step_cuts(values))
             return likelihood_ratio(columns, codes, torch.as_tensor(second).to(rows), counts)
         x = without_terms(columns, values).numpy(force=True)
     p_values = []
@@ -120,20 +108,19 @@ def two_samples(here: np.ndarray, there: np.ndarray, own: np.ndarray, other: np.
     Kolmogorov-Smirnov's sees any difference, but hardly one in how many people have a value that most others share (no
     gain); Mann and Whitney's, which knows of ties, does.
     """
-    if (own == own[0]).all() and (other == other[0]).all():
-        shifted = stats.mannwhitneyu(here, there, method="asymptotic").pvalue
-        return float(min(1.0, 2 * min(stats.ks_2samp(here, there, method="asymp").pvalue, shifted)))
     order = np.concatenate([here, there])
+    sides = np.concatenate([own / own.sum(), -other / other.sum()])
     place = np.argsort(order, kind="stable")
-    steps = np.concatenate([own / own.sum(), -other / other.sum()])[place].cumsum()
-    last = np.append(order[place][1:] != order[place][:-1], True)
+    last = np.append(order[place][1:] != order[place][:-1], True)  # of equal values
     n, m = effective(own), effective(other)
-    anywhere = stats.kstwo.sf(np.abs(steps[last]).max(), max(1, round(n * m / (n + m))))
-    ranks = stats.rankdata(order)
-    apart = np.average(ranks[: len(here)], weights=own) - np.average(ranks[len(here) :], weights=other)
-    spread = np.sqrt(np.average((ranks - ranks.mean()) ** 2, weights=np.concatenate([own, other])) * (1 / n + 1 / m))
-    shifted = 2 * stats.norm.sf(abs(apart) / spread) if spread > 0 else 1.0
-    return float(min(1.0, 2 * min(anywhere, shifted)))
+    anywhere = stats.kstwo.sf(np.abs(sides[place].cumsum()[last]).max(), max(1, round(n * m / (n + m))))
+    # mid-ranks among both: the mean of the one group against that of the other
+    shares = np.concatenate([own, other]) / (own.sum() + other.sum())
+    upto = shares[place].cumsum()[last]
+    middle = ((np.append(0.0, upto[:-1]) + upto) / 2)[np.searchsorted(order[place][last], order)]
+    apart = abs(middle @ sides)
+    spread = np.sqrt(max(shares @ (middle - 0.5) ** 2, 1e-300) * (1 / n + 1 / m))
+    return float(min(1.0, 2 * min(anywhere, 2 * stats.norm.sf(apart / spread))))
 
 
 def chi_square(second: np.ndarray, codes: np.ndarray, counts: np.ndarray) -> float:

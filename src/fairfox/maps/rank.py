@@ -67,6 +67,7 @@ class RankMap:
     given: tuple[str, ...] = ()  # names of columns that the model takes, or of others
     gate: bool = False
     plan: Plan | None = field(default=None, init=False, repr=False)
+    prepared: bool = field(default=False, init=False, repr=False)  # whether the plan is shared by refits
     ranks: ClassRanks | Stratified | Regressed | None = field(default=None, init=False, repr=False)
     itself: ClassRanks | Regressed | None = field(default=None, init=False, repr=False)  # columns of the protected one
     values: Tensor | None = field(default=None, init=False, repr=False)  # of a protected number, in order
@@ -74,7 +75,12 @@ class RankMap:
 
     def prepare(self, data: Dataset) -> None:
         """Decide on all fitting rows what refits share: how given columns are held, what may move, and the grids."""
+        self._decide(data)
+        self.prepared = True
+
+    def _decide(self, data: Dataset) -> None:
         self.plan = plan = Plan.of(data, self)
+        self.grids = []
         if plan.classes and not plan.given:
             c, numbers = data.c[:, self.variable], numbers_among(plan.explained)
             groups = [data.x[c == code] for code in range(plan.classes)]
@@ -84,8 +90,8 @@ class RankMap:
     def fit(self, data: Dataset) -> Self:
         """Learn each group's values and category shares."""
         check_groups_present(data, self.variable)
-        if self.plan is None:
-            self.prepare(data)
+        if not self.prepared:
+            self._decide(data)
         assert self.plan is not None
         plan = self.plan
         data = data[plan.known(data) & ~data.c[:, self.variable].isnan()]
@@ -138,7 +144,11 @@ class RankMap:
             rows[going] = torch.where(found[:, None], out.to(rows), data.x[going])
             moved[going], borrowed[going] = found, lent & found
         left = asked & ~moved
-        why = {OFF_RANGE: left & known & plan.number, UNSHARED: left & ~known, TOO_FEW: left & known & (not plan.number)}
+        why = {
+            OFF_RANGE: left & known & plan.number,
+            UNSHARED: left & ~known,
+            TOO_FEW: left & known & (not plan.number),
+        }
         reason = " or ".join(words for words, who in why.items() if bool(who.any()))
         return Mapped(rows, ~moved, reason or (UNKNOWN if bool((~moved).any()) else ""), borrowed=borrowed)
 
@@ -194,11 +204,16 @@ class Plan:
         if map.hold_others and not p.parts:
             held = (v for v, q in enumerate(data.protected) if v != map.variable and not q.parts)
             given = [*given, *(columns.protected[v] for v in held)]
-        features = [f for f in data.features if (map.only is None or bool(map.only[f.start])) and f not in given]
+        moving = torch.ones_like(data.withheld) if map.only is None else map.only.to(data.withheld.device)
+        if map.hold_others and not p.parts:
+            moving = moving & (~data.withheld | own_columns(data, map.variable))  # the others' own columns stay
+        features = [f for f in data.features if bool(moving[f.start]) and f not in given]
         itself = [f for f in features if bool(data.withheld[f.start])] if given or map.gate else []
         explained = [f for f in features if f not in itself]
         plan = cls(map.variable, classes, columns, given, explained, itself, not classes, NOTHING, NOTHING)
         known = plan.known(data) & ~c.isnan()
+        if data.weights is not None:
+            known &= (data.weights > 0).to(known.device)
         rows, group = columns.rows(data[known]), plan.group(c[known])
         codes = group.long() if classes else torch.zeros_like(group, dtype=torch.long)
         strata = stratum_of(rows, given) if given and all(f.kind == "categorical" for f in given) else None

@@ -227,6 +227,7 @@ def _variable(result: AuditRecord, finding: Finding) -> dict[str, Any]:
             }
             for name, reading in finding.readings(result.weights).items()
         },
+        "gap_parts": [asdict(part) for part in finding.gap_parts],
         "features": {"proxy": finding.proxy},
         "groups": [asdict(group) for group in finding.groups],
         "flips": {

@@ -413,7 +413,21 @@ def reading_lines(result: AuditRecord, finding: Finding) -> list[str]:
             f"{group} {amount(part.mean_signed, unit, sign=True)}" for group, part in reading.groups.items()
         ]
         lines.append(f"{name.capitalize()} reading ({words[name]}): mean size {size}; {', '.join(groups)}")
-    return [*lines, *outcome_lines(result, finding)]
+    return [*lines, *gap_lines(result, finding), *outcome_lines(result, finding)]
+
+
+def gap_lines(result: AuditRecord, finding: Finding) -> list[str]:
+    """Return the gap between groups taken apart along the graph, a sentence for each pair of groups."""
+
+    def size(value: float) -> str:
+        return amount(value, result.effect_unit, sign=True)
+
+    return [
+        f"From {finding.name}={part.group} to {part.towards} the mean prediction goes up by {size(part.gap)}: "
+        f"{size(part.direct)} by {finding.name} itself, {size(-part.indirect)} through what it acts on in the graph, "
+        f"and {size(-part.spurious)} that the graph does not explain"
+        for part in finding.gap_parts
+    ]
 
 
 def outcome_lines(result: AuditRecord, finding: Finding) -> list[str]:
