@@ -22,7 +22,7 @@ from fairfox.data.protected import NumberGroups
 from fairfox.errors import require
 from fairfox.fairtests.fitted import Readings
 from fairfox.fairtests.protocol import Measurement
-from fairfox.findings import UNKNOWN, AuditRecord, Finding, Group
+from fairfox.findings import UNKNOWN, AuditRecord, Finding, GapParts, Group
 from fairfox.statistics.groups import Rule, group_mean
 
 
