@@ -137,7 +137,6 @@ class Finding:
     inferred: Tensor  # (N,) bool: the own class is the most probable one, nobody knows it
     direct: Tensor  # (N,) effect of the smallest edit that changes c; NaN where it abstained
     total: Tensor  # (N,) effect of the same ranks in the other group; NaN where it abstained
-    same_outcome: Tensor | None  # (N,) the same among people with the same label; None without labels
     alignment_share: float
     alignment_error: float
     proxy: dict[str, float]  # per feature: |mean gradient of the auxiliary|, largest first
@@ -149,6 +148,7 @@ class Finding:
     merged: dict[str, tuple[str, ...]] = field(default_factory=dict)  # rare classes put together, by the new name
     is_own: bool = True  # whether the score is about this variable; some tests have one score for all
     verdict: Verdict | None = None  # on the model, for this variable; None without an interval
+    same_outcome: Tensor | None = None  # (N,) the same among people with the same label; None without labels
 
     @property
     def reached(self) -> tuple[str, ...]:

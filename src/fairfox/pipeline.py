@@ -506,7 +506,7 @@ def _result(
         unit=score_unit(options, inputs.target.unit),
         warnings=(*_warnings(inputs, readings, trust), *(text for check in checks for text in check.warnings)),
         weights=inputs.data.weights,
-        checks=readings.checks.get(measured_name(options), {}),
+        checks=readings.checks.get(options.info.base if options.info.aligned else options.main, {}),
         comparison=_comparison(readings, skipped or {}) if options.runs_all else None,
         settings=_settings(type(model).__name__, inputs, limits.shares, seconds=perf_counter() - started),
         counterfactual_table=None if mapped is None else inputs.encoding.own_table(mapped),

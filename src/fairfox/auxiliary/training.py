@@ -187,7 +187,7 @@ def _in_cells(values: Tensor, number: bool) -> Tensor:
     if not number:
         return torch.where(known, values, -1).long().cpu()
     cuts = values[known].double().quantile(torch.tensor([0.2, 0.4, 0.6, 0.8], dtype=torch.float64, device=values.device))
-    return torch.where(known, torch.bucketize(values.double(), cuts), -1).cpu()
+    return torch.where(known, torch.bucketize(values.double().contiguous(), cuts), -1).cpu()
 
 
 def label_task(data: Dataset) -> LearningTask:

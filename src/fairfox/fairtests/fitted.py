@@ -54,12 +54,12 @@ class Readings:
     main: Measurement  # the chosen test
     direct: Measurement  # the smallest edit that changes c
     total: Measurement  # the same ranks in the other group, nothing given
-    same_outcome: Measurement | None  # the same ranks there among people with the same label; None without labels
     people: Dataset  # with the most probable group of those whose own is unknown
     inferred: Tensor  # (N, V) bool: where it is
     quality: tuple[AuxiliaryQuality, ...]  # one per protected variable, as what follows
     proxy: tuple[dict[str, float], ...]  # per feature, largest first
     alignment: tuple[Share, ...]
+    same_outcome: Measurement | None = None  # the same ranks there among people with the same label
     others: dict[str, Measurement] = field(default_factory=dict)  # tests to compare with, the chosen one first
     seconds: dict[str, float] = field(default_factory=dict)  # that each of them took to fit and to measure
     training_seconds: float = 0.0  # of the auxiliaries that all share
@@ -265,7 +265,8 @@ def measure_folds(
         measured = replace(measured, counterfactuals=_counterfactuals(folds, main, measured, people))
     else:
         total = replace(total, counterfactuals=_counterfactuals(folds, TOTAL, total, people))
-    compared = [name for name in dict.fromkeys([main, *others]) if name in found] if others else []
+    beside = [name for name in others if name != TOTAL or not options.given]  # there it is the total reading
+    compared = [name for name in dict.fromkeys([main, *beside]) if name in found] if others else []
     checked = {name: _checks(folds, name, found[name], people) for name in dict.fromkeys([main, *compared])}
     return Readings(
         main=measured,
@@ -277,11 +278,11 @@ def measure_folds(
         quality=folds[0].test.quality if len(folds) == 1 else _quality(folds, data),
         proxy=_mean_proxies(folds, data),
         alignment=shares,
-        others={name: found[name] for name in compared},
-        seconds={name: seconds[name] for name in compared},
+        others={name.removesuffix(_GIVEN): found[name] for name in compared},
+        seconds={name.removesuffix(_GIVEN): seconds[name] for name in compared},
         training_seconds=sum(fold.test.training_seconds for fold in folds),
         failures=failures,
-        checks={name: checks for name, (checks, _) in checked.items() if checks},
+        checks={name.removesuffix(_GIVEN): checks for name, (checks, _) in checked.items() if checks},
         warnings=tuple(text for _, warnings in checked.values() for text in warnings),
     )
 

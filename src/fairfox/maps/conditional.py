@@ -319,7 +319,7 @@ def _logits_on(terms: Tensor, codes: Tensor, classes: int, seen: Tensor, size: i
         return out
     exact = len(codes) * (size * len(seen)) ** 2 <= _NEWTON
     solver = "newton-cholesky" if exact else "lbfgs"
-    model = LogisticRegression(C=0.1 / _PENALTY, solver=solver, max_iter=200, tol=1e-4)
+    model = LogisticRegression(C=0.1 / _PENALTY, solver=solver, max_iter=100, tol=1e-3)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # near enough: the penalty is small
         warnings.simplefilter("ignore", UserWarning)  # few people, many classes
