@@ -75,12 +75,8 @@ class RankMap:
 
     def prepare(self, data: Dataset) -> None:
         """Decide on all fitting rows what refits share: how given columns are held, what may move, and the grids."""
-        self._decide(data)
-        self.prepared = True
-
-    def _decide(self, data: Dataset) -> None:
         self.plan = plan = Plan.of(data, self)
-        self.grids = []
+        self.prepared = True
         if plan.classes and not plan.given:
             c, numbers = data.c[:, self.variable], numbers_among(plan.explained)
             groups = [data.x[c == code] for code in range(plan.classes)]
@@ -90,9 +86,8 @@ class RankMap:
     def fit(self, data: Dataset) -> Self:
         """Learn each group's values and category shares."""
         check_groups_present(data, self.variable)
-        if not self.prepared:
-            self._decide(data)
-        assert self.plan is not None
+        if self.plan is None or not self.prepared:
+            self.plan = Plan.of(data, self)
         plan = self.plan
         data = data[plan.known(data) & ~data.c[:, self.variable].isnan()]
         rows, group = plan.columns.rows(data), plan.group(data.c[:, self.variable])
