@@ -327,6 +327,7 @@ class AuditRecord:
     null: Null | None = None  # what is found where the protected values are shuffled, where asked for
     steps: NextSteps | None = None  # what could be done about it, where asked for
     map_checks: tuple[MapCheck, ...] = ()  # whether the map accounts for the gap, and stays on the data
+    still: tuple[str, ...] = ()  # features in which the groups do not differ beyond chance: they do not move
 
     def __len__(self) -> int:
         return len(self.scores)

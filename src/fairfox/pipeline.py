@@ -390,14 +390,15 @@ def compared_by(options: AuditOptions, columns: Sequence[str]) -> list[str]:
     """Return the columns of a table that people are compared by, beside the label: given ones, those of a graph."""
     for name in options.given:
         if name not in columns:
-            raise ColumnError(f"The given column '{name}' is not in the table.{did_you_mean(name, columns)}")
-    graphs = [settings["graph"] for settings in settings_by_test(options).values() if settings.get("graph")]
+            raise ColumnError(f"The given column '{name}' is not in the table.{did_you_mean(name, list(columns))}")
+    graphs: list[Any] = [settings["graph"] for settings in settings_by_test(options).values() if settings.get("graph")]
     if not graphs:
         return list(options.given)
     from fairfox.maps.graph import read_graph  # where there is one
 
-    named = [name for graph in graphs for child, parents in read_graph(graph).parents.items() for name in (child, *parents)]
-    return [*options.given, *(name for name in dict.fromkeys(named) if name in columns)]
+    edges = [edge for graph in graphs for edge in read_graph(graph).parents.items()]
+    named = dict.fromkeys(name for child, parents in edges for name in (child, *parents))
+    return [*options.given, *(name for name in named if name in columns)]
 
 
 def check_columns(encoding: Encoding, described: Description | None, people: Table) -> None:
@@ -517,6 +518,7 @@ def _result(
         null=null,
         steps=next_steps(inputs.target, readings, features.effect, **asked) if options.next_steps else None,
         map_checks=checks,
+        still=readings.still,
     )
 
 
@@ -673,7 +675,14 @@ def _warnings(inputs: Inputs, readings: Readings, trust: Reliability) -> list[st
     options = inputs.options
     distance = None if options.abstain is None else trust.distance  # it costs time
     found = find_warnings(
-        inputs.target, inputs.data, inputs.known, inputs.predictions, readings, options.info, distance=distance
+        inputs.target,
+        inputs.data,
+        inputs.known,
+        inputs.predictions,
+        readings,
+        options.info,
+        given=options.given,
+        distance=distance,
     )
     if options.returns is None and inputs.described is None and inputs.target.unit == "value":
         low, high = float(inputs.predictions.min()), float(inputs.predictions.max())

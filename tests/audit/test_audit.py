@@ -748,7 +748,9 @@ def test_counterfactuals_are_held_against_the_people_the_map_was_fitted_on():
 
 def test_of_several_variables_everyone_is_held_against_the_group_that_counts_for_them():
     people = table(400).drop(columns="name")
-    result = audited(by_income, people, protected=["sex", "job", "age"], label="paid", refits=2, folds=2, abstain=0.2, gate=False)
+    result = audited(
+        by_income, people, protected=["sex", "job", "age"], label="paid", refits=2, folds=2, abstain=0.2, gate=False
+    )
     assert 0 < int(result.abstained.sum()) <= 80
     assert torch.equal(result.distance.isnan(), result.abstained)
     real, job = result.reliability.real, (result.worst == 1) & ~result.abstained

@@ -68,6 +68,7 @@ class Readings:
     failures: dict[str, str] = field(default_factory=dict)  # why one of them could not be run
     checks: dict[str, dict[str, float]] = field(default_factory=dict)  # what tests say about their fits and the model
     warnings: tuple[str, ...] = ()  # where their fits are poor
+    still: tuple[str, ...] = ()  # features in which the groups do not differ beyond chance, so that they do not move
 
     @property
     def moved(self) -> Measurement:
@@ -289,6 +290,7 @@ def measure_folds(
         failures=failures,
         checks={name.removesuffix(_GIVEN): checks for name, (checks, _) in checked.items() if checks},
         warnings=tuple(text for _, warnings in checked.values() for text in warnings),
+        still=_still(folds, main),
     )
 
 
@@ -383,8 +385,10 @@ def supports(data: Dataset) -> tuple[Support, ...]:
 
 def _trained(refits: int, seed: int, data: Dataset, *, many: bool, balance: bool = False) -> FixedAuxiliary:
     """Return the auxiliaries of an audit; many rows need neither small batches nor many epochs."""
-    size = {"batch_size": _BATCH, "max_epochs": _EPOCHS} if many else {}
-    trained = AuxiliaryModel(refits=refits, seed=seed, balance=balance, **size).fit(data)
+    model = AuxiliaryModel(refits=refits, seed=seed, balance=balance)
+    if many:
+        model = replace(model, batch_size=_BATCH, max_epochs=_EPOCHS)
+    trained = model.fit(data)
     return FixedAuxiliary(trained.members, trained.held_out, balance)
 
 
@@ -454,6 +458,22 @@ def _counterfactuals(folds: Sequence[Fold], name: str, measured: Measurement, pe
         out[:, fold.rows] = rows
     assert out is not None
     return out
+
+
+def _still(folds: Sequence[Fold], name: str) -> tuple[str, ...]:
+    """Return the features that a rank test keeps as they are in all folds and comparisons, for want of evidence."""
+    tests = [fold.test.tests[name] for fold in folds]
+    plans = [
+        maps[0].plan for test in tests if isinstance(test, Effect) for maps in test.fitted if hasattr(maps[0], "plan")
+    ]
+    each = [[f.name for i, f in enumerate(plan.explained) if _always_closed(plan.closed[..., i])] for plan in plans]
+    return tuple(name for name in (each[0] if each else ()) if all(name in names for names in each))
+
+
+def _always_closed(closed: Tensor) -> bool:
+    """Return whether a feature stays in all comparisons (K, K) of different classes, or along a number (1, 1)."""
+    apart = ~torch.eye(len(closed), dtype=torch.bool, device=closed.device)
+    return bool(closed[apart].all()) if len(closed) > 1 else bool(closed)
 
 
 def _checks(

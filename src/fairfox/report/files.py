@@ -146,6 +146,7 @@ def summary_json(result: AuditRecord) -> str:
         "variables": [_variable(result, finding) for finding in result.findings],
         "features": {"effect": None, "displacement": result.features.displacement},
         "checks": result.checks,
+        "still": list(result.still),
         "map_check": [{**asdict(each), "variable": result.variables[each.variable]} for each in result.map_checks],
         **_asked_for(result),
         "comparison": _comparison(result),
