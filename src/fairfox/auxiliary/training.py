@@ -66,7 +66,7 @@ def train(
     generator = torch.Generator().manual_seed(seed)
     parameters, layers = list(net.parameters()), layers_of(net)
     weights, grads = [p.detach() for p in parameters], [p.grad for p in parameters if p.grad is not None]
-    moments = [[torch.zeros_like(weight) for weight in weights] for _ in range(2)]
+    means, squares = ([torch.zeros_like(weight) for weight in weights] for _ in range(2))  # of the gradients
     steps = [torch.zeros((), device=weight.device) for weight in weights]
     best = [p.detach().clone() for p in parameters]
     best_loss = torch.full((net.members,), torch.inf)
@@ -79,7 +79,7 @@ def train(
             entered = forward(layers, take(x, rows))
             backward(layers, entered, loss_slope(loss, outputs_of(layers, entered), take(targets, rows)))
             adamw(  # without decay it is Adam
-                weights, grads, *moments, [], steps, fused=True, amsgrad=False,
+                weights, grads, means, squares, [], steps, fused=True, amsgrad=False,
                 beta1=0.9, beta2=0.999, lr=rate, weight_decay=decay, eps=1e-8, maximize=False,
             )  # fmt: skip
         with torch.no_grad():
