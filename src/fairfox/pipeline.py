@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fairfox.certificates.path import Certificates
 from fairfox.data.dataset import Dataset, group_name, rows_sha256, tensors_sha256
-from fairfox.data.encoding import Encoding, fit_encoding
+from fairfox.data.encoding import Encoding, fit_encoding, with_covariates
 from fairfox.data.protected import find_group, join_protected
 from fairfox.data.table import Table, load_table
 from fairfox.errors import ColumnError, OptionError, did_you_mean, installed_versions
@@ -36,11 +36,11 @@ from fairfox.fairtests.protocol import Measurement
 from fairfox.fairtests.registry import applicable, settings_by_test
 from fairfox.findings import Finding, TestComparison
 from fairfox.maps.check import MapCheck, Support, check_map
-from fairfox.maps.given import check_given
+from fairfox.maps.given import check_given_columns
 from fairfox.models.adapters import as_model, describe
 from fairfox.models.protocol import Description, TargetModel, check_predictions, predict
 from fairfox.options import EVERYONE, TOTAL, AuditOptions, defaults_sha256, lookup_test, refuse_outside
-from fairfox.result import AuditResult, finding_of
+from fairfox.result import AuditResult, finding_of, gap_parts
 from fairfox.statistics.diagnostics import Reliability, find_warnings, leave_out
 from fairfox.statistics.groups import Rule, agreement, default_delta, own_deltas
 from fairfox.statistics.permutation import Null, shuffled
@@ -207,7 +207,7 @@ def fit_with(table: object, options: AuditOptions) -> FittedTest:
     people = load_table(table)
     encoding = _encoding(people, None, None, options)
     data = encoding.encode(people)
-    check_given(data, options.given)  # refuses what cannot be
+    check_given_columns(data, options.given)  # refuses what cannot be
     check_group_sizes(data)
     return FittedTest.fit(data, encoding, options)
 
@@ -304,7 +304,7 @@ class Inputs:
         test: FittedTest | None = None,
         matched: int | None = None,
     ) -> Inputs:
-        check_given(data, options.given)  # refuses what cannot be
+        check_given_columns(data, options.given)  # refuses what cannot be
         target = as_model(
             model,
             encoding,
@@ -379,11 +379,12 @@ def _encoding(people: Table, fitting: Table | None, described: Description | Non
         merge_rare=options.merge_rare,
         reference_group=options.reference_group,
         contrasts=options.contrasts,
-        compare_by=compared_by(options, people.columns),
         also=None if fitting is None else people,
         dtype=torch.float64,
     )
-    return replace(encoding, seed=options.seed)
+    names = compared_by(options, people.columns)
+    rows, also = (people, None) if fitting is None else (fitting, people)
+    return with_covariates(replace(encoding, seed=options.seed), rows, names, also=also)
 
 
 def compared_by(options: AuditOptions, columns: Sequence[str]) -> list[str]:
@@ -550,7 +551,7 @@ def _limits(inputs: Inputs, people: Dataset, null: Null | None) -> Limits:
 
 
 def _findings(inputs: Inputs, readings: Readings, before: Measurement, limits: Limits) -> tuple[Finding, ...]:
-    return tuple(
+    found = [
         finding_of(
             readings,
             v,
@@ -560,10 +561,13 @@ def _findings(inputs: Inputs, readings: Readings, before: Measurement, limits: L
             merged=dict(source.merged),
             rule=limits.rule,
             before=before,
-            along_graph=inputs.options.info.needs_graph,
         )
         for v, source in enumerate(inputs.encoding.sources)
-    )
+    ]
+    if not inputs.options.info.needs_graph:
+        return tuple(found)
+    parts = [gap_parts(readings, v, finding.contrasts, inputs.predictions) for v, finding in enumerate(found)]
+    return tuple(replace(finding, gap_parts=own) for finding, own in zip(found, parts, strict=True))
 
 
 def delta_for(options: AuditOptions, predictions: Tensor, unit: str) -> float:

@@ -115,7 +115,6 @@ def finding_of(
     merged: Mapping[str, tuple[str, ...]],
     rule: Rule,
     before: Measurement | None = None,
-    along_graph: bool = False,
 ) -> Finding:
     """Return what was found for one protected variable.
 
@@ -129,7 +128,6 @@ def finding_of(
         rule: what else decides who is over delta, and whether they are too many.
         before: what was measured before anybody was left out; the list and the verdict are about all of them, since
             those who stay were chosen for how little their refits scatter.
-        along_graph: whether the test follows a causal graph, along which the gap between groups is taken apart.
     """
     data = readings.people
     p, own = data.protected[variable], data.c[:, variable]
@@ -175,17 +173,14 @@ def finding_of(
         verdict=rule.judge(whole, certainty, data.weights, p.name),
     )
     weights = torch.ones(len(data), dtype=torch.float64) if data.weights is None else data.weights.double().cpu()
-    if along_graph:
-        finding = replace(finding, gap_parts=_gap_parts(readings, variable, words, predictions, weights))
     groups = [_group(finding, name, codes == code, predictions, weights) for code, name in enumerate(names)]
     return replace(finding, groups=tuple(groups))
 
 
-def _gap_parts(
-    readings: Readings, variable: int, words: Sequence[str], predictions: Tensor, weights: Tensor
-) -> tuple[GapParts, ...]:
+def gap_parts(readings: Readings, variable: int, words: Sequence[str], predictions: Tensor) -> tuple[GapParts, ...]:
     """Return the gap between every two groups that are compared, taken apart; none for a protected number."""
     data = readings.people
+    weights = torch.ones(len(data), dtype=torch.float64) if data.weights is None else data.weights.double().cpu()
     p, own = data.protected[variable], data.c[:, variable].cpu()
     if p.is_continuous:
         return ()

@@ -10,7 +10,7 @@ from scipy import stats
 from torch import Tensor
 
 from fairfox.data.dataset import Dataset, Feature, Protected
-from fairfox.maps.gate import chi_square, closed_features, effective, holm, two_samples
+from fairfox.maps.gate import chi_square, closed_features, effective, rejected, two_samples
 from fairfox.maps.protocol import fit_maps
 from fairfox.maps.rank import RankMap
 
@@ -67,10 +67,10 @@ def test_weights_count_through_the_effective_number_of_people():
 
 def test_holms_method_by_hand():
     # of four at .01: the smallest against .0025, then .0033, .005 and .01; the first that is above ends it
-    assert holm([0.004, 0.0024, 0.02, 0.003]).tolist() == [True, True, False, True]
-    assert holm([0.0026, 0.003, 0.004, 0.005]).tolist() == [False] * 4
-    assert holm([0.0001, 0.006, 0.003, 0.9]).tolist() == [True, False, True, False]
-    assert holm([]).tolist() == []
+    assert rejected([0.004, 0.0024, 0.02, 0.003]).tolist() == [True, True, False, True]
+    assert rejected([0.0026, 0.003, 0.004, 0.005]).tolist() == [False] * 4
+    assert rejected([0.0001, 0.006, 0.003, 0.9]).tolist() == [True, False, True, False]
+    assert rejected([]).tolist() == []
 
 
 def population(n: int, *, seed: int, push: float = 0.0) -> tuple[Tensor, Tensor]:

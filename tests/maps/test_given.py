@@ -25,7 +25,7 @@ from fairfox.data.table import load_table
 from fairfox.errors import ColumnError, DataError, OptionError
 from fairfox.fairtests.effect import Effect
 from fairfox.maps.conditional import is_stepped
-from fairfox.maps.given import check_given, remaining_metric
+from fairfox.maps.given import check_given_columns, remaining_metric
 from fairfox.maps.protocol import TOO_FEW, UNSHARED
 from fairfox.maps.rank import RankMap
 
@@ -362,12 +362,12 @@ def test_too_few_people_to_learn_from_are_refused():
 def test_what_cannot_be_given_is_refused_in_a_sentence():
     data = individuals(torch.randn(400, 2, generator=torch.Generator().manual_seed(0)))
     with pytest.raises(OptionError, match="'sex' cannot be given: the protected variable 'sex' is read from it"):
-        check_given(data, ["sex"])
+        check_given_columns(data, ["sex"])
     with pytest.raises(ColumnError, match=r"'x00' is not in the table. Did you mean 'x0'\?"):
-        check_given(data, ["x00"])
+        check_given_columns(data, ["x00"])
     with pytest.raises(OptionError, match="All columns of the model are given"):
-        check_given(data, ["x0", "x1"])
-    assert check_given(data, ["x1", "x1"]) == ["x1"]
+        check_given_columns(data, ["x0", "x1"])
+    assert check_given_columns(data, ["x1", "x1"]) == ["x1"]
 
 
 @pytest.mark.parametrize("minority", [2, 8])
@@ -379,13 +379,13 @@ def test_a_column_that_tells_everyones_group_cannot_be_given(minority: int):
     data = replace(data, w=torch.cat([data.x, one_hot(c.long(), 2)], dim=1))
     features = [Feature(name, "continuous", j, j + 1) for j, name in enumerate(columns)]
     data = replace(data, covariates=(*features, block("title", ("Ms", "Mr"), start=4)))
-    assert check_given(data, ["near"]) == ["near"]
+    assert check_given_columns(data, ["near"]) == ["near"]
     for name in ("apart", "age", "sex code", "title"):
         with pytest.raises(OptionError, match=f"'{name}' cannot be given: it tells everyone's 'sex'"):
-            check_given(data, [name])
+            check_given_columns(data, [name])
     number = replace(data, protected=(Protected("years", "continuous", ()),), c=3 * data.w[:, :1] + 1)
     with pytest.raises(OptionError, match="'near' cannot be given: it tells everyone's 'years'"):
-        check_given(number, ["near"])
+        check_given_columns(number, ["near"])
 
 
 def test_the_remaining_metric_is_the_covariance_of_regression_residuals():

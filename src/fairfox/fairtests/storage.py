@@ -50,7 +50,7 @@ _CLASSES: dict[str, tuple[str, ...]] = {
     "maps.ranks": ("Ranks", "Scale"),
     "maps.conditional": ("Regressed", "Terms", "Spline", "Spread", "Steps", "Levels"),
     "maps.given": ("Columns",),
-    "maps.rank": ("RankMap", "Plan", "Stratified", "ClassRanks", "ClassValues", "SwapMap"),
+    "maps.rank": ("RankMap", "RankPlan", "Stratified", "ClassRanks", "ClassValues", "SwapMap"),
     "maps.move": ("MoveMap", "Geometry", "HeldColumns", "GroupLogits", "OutputLine"),
     "maps.transport": ("TransportMap", "Members", "Pairs"),
     "fairtests.effect": ("Effect",),

@@ -40,27 +40,27 @@ def closed_features(
     place = np.zeros(len(rows), dtype=int) if strata is None else strata.numpy(force=True)
     if not classes:
         found = [_along_number(rows, group, f, given, counts) for f in features]
-        return torch.tensor(~holm(found))[None, None]
+        return torch.tensor(~rejected(found))[None, None]
     out = torch.zeros(classes, classes, len(features), dtype=torch.bool)
     codes = group.numpy(force=True)
     for g, h in combinations(range(classes), 2):
         both = np.isin(codes, (g, h))
         among, second = rows[torch.as_tensor(both, device=rows.device)], codes[both] == h
         own = [_between(among, second, f, place[both], given, counts[both]) for f in features]
-        out[g, h] = out[h, g] = torch.tensor(~holm(own))
+        out[g, h] = out[h, g] = torch.tensor(~rejected(own))
     return out
 
 
-def holm(p_values: Sequence[float]) -> np.ndarray:
+def rejected(p_values: Sequence[float]) -> np.ndarray:
     """Return which of some hypotheses are rejected at LEVEL of all together, by Holm's step-down method."""
     p = np.asarray(p_values)
     order = np.argsort(p)
-    rejected = np.zeros(len(p), dtype=bool)
+    out = np.zeros(len(p), dtype=bool)
     for rank, i in enumerate(order):
         if p[i] > LEVEL / (len(p) - rank):
             break
-        rejected[i] = True
-    return rejected
+        out[i] = True
+    return out
 
 
 def _between(

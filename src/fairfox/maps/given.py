@@ -63,10 +63,12 @@ class Columns:
 
     def given(self, data: Dataset, names: Sequence[str]) -> list[Feature]:
         """Return the features of given names, after a look at whether they can be given."""
-        return [{f.name: f for f in (*self.covariates, *self.features)}[name] for name in check_given(data, names)]
+        return [
+            {f.name: f for f in (*self.covariates, *self.features)}[name] for name in check_given_columns(data, names)
+        ]
 
 
-def check_given(data: Dataset, names: Sequence[str]) -> list[str]:
+def check_given_columns(data: Dataset, names: Sequence[str]) -> list[str]:
     """Return the given names, each once; refuse those that cannot be given."""
     shown = [f.name for f in data.features if not bool(data.withheld[f.start])]
     known = {*shown, *(f.name for f in data.covariates)}

@@ -66,7 +66,7 @@ class RankMap:
     hold_others: bool = False
     given: tuple[str, ...] = ()  # names of columns that the model takes, or of others
     gate: bool = False
-    plan: Plan | None = field(default=None, init=False, repr=False)
+    plan: RankPlan | None = field(default=None, init=False, repr=False)
     prepared: bool = field(default=False, init=False, repr=False)  # whether the plan is shared by refits
     ranks: ClassRanks | Stratified | Regressed | None = field(default=None, init=False, repr=False)
     itself: ClassRanks | Regressed | None = field(default=None, init=False, repr=False)  # columns of the protected one
@@ -75,7 +75,7 @@ class RankMap:
 
     def prepare(self, data: Dataset) -> None:
         """Decide on all fitting rows what refits share: how given columns are held, what may move, and the grids."""
-        self.plan = plan = Plan.of(data, self)
+        self.plan = plan = RankPlan.of(data, self)
         self.prepared = True
         if plan.classes and not plan.given:
             c, numbers = data.c[:, self.variable], numbers_among(plan.explained)
@@ -87,7 +87,7 @@ class RankMap:
         """Learn each group's values and category shares."""
         check_groups_present(data, self.variable)
         if self.plan is None or not self.prepared:
-            self.plan = Plan.of(data, self)
+            self.plan = RankPlan.of(data, self)
         plan = self.plan
         data = data[plan.known(data) & ~data.c[:, self.variable].isnan()]
         rows, group = plan.columns.rows(data), plan.group(data.c[:, self.variable])
@@ -177,7 +177,7 @@ class RankMap:
 
 
 @dataclass(frozen=True)
-class Plan:
+class RankPlan:
     """What refits of a rank map share: the columns, how given ones are held, and which features may move."""
 
     variable: int
@@ -191,7 +191,7 @@ class Plan:
     seen: Tensor  # (K or 1, columns) bool: which given categories each group has
 
     @classmethod
-    def of(cls, data: Dataset, map: RankMap) -> Plan:
+    def of(cls, data: Dataset, map: RankMap) -> RankPlan:
         """Return what all fitting rows say."""
         p, c = data.protected[map.variable], data.c[:, map.variable]
         columns, classes = Columns.of(data, map.given), len(p.levels)
@@ -292,7 +292,7 @@ class Stratified:
     features: list[Feature]
 
     @classmethod
-    def of(cls, rows: Tensor, group: Tensor, plan: Plan) -> Stratified:
+    def of(cls, rows: Tensor, group: Tensor, plan: RankPlan) -> Stratified:
         """Return what rows (n, D) of people in classes (n,) show."""
         place, codes = stratum_of(rows, plan.given), group.long()
         found, counts = {}, {}
