@@ -1,0 +1,140 @@
+"""Groups that mean nothing, on real tables: everyone gets somebody else's protected value, and nobody is to be flagged.
+
+Each model learns from four fifths of a table without the protected column. Then the protected values of all people are
+shuffled, and people whom the model has not seen are audited with the rest as the reference.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from black_boxes import MODELS, SOURCES, Size, read_people, train
+from real_data import HELD_OUT
+from runner import Experiment, Folders, Found, Job, pick
+from trials import seed_of
+from wording import markdown_table
+
+from fairfox.pipeline import audit
+
+SIZE = Size(rows=12_000, people=2_400)
+LEAST = 0.95  # of all audits without anybody confidently flagged
+GATES = (True, False)
+
+
+@dataclass(frozen=True)
+class Shuffles:
+    """Which models are audited on which tables, and how often the groups are shuffled."""
+
+    tables: tuple[str, ...] = ("adult", "german", "bank")
+    models: tuple[str, ...] = ("hist-gradient-boosting", "logistic-regression")
+    times: int = 20
+    size: Size = SIZE
+
+
+FULL = Shuffles()
+QUICK = Shuffles(("german",), ("logistic-regression",), 2, Size(rows=400, people=80, trees=20, refits=2))
+
+
+def jobs(plan: Shuffles, seed: int) -> list[Job]:
+    """Return one job per table, model and shuffle."""
+    return [
+        Job(f"{table}-{model}-{n}", audit_shuffled, (table, model, plan.size, seed_of(seed, table), n))
+        for table in plan.tables
+        for model in plan.models
+        for n in range(plan.times)
+    ]
+
+
+def audit_shuffled(
+    folder: Path, needed: Folders, table: str, model: str, size: Size, seed: int, number: int
+) -> dict[str, Any]:
+    """Return how many people are flagged, and confidently, with and without the evidence gate."""
+    from sklearn.model_selection import train_test_split
+
+    source = SOURCES[table]
+    frame, data = read_people(source, size.rows, seed)
+    inputs = [f.name for f in data.features]
+    fitting, unseen = train_test_split(np.arange(len(frame)), test_size=HELD_OUT, random_state=seed)
+    trained = train(model, frame.iloc[fitting], inputs, source, size, seed)
+    column = source.protected.split("=")[0].split(">")[0].split("<")[0]
+    order = np.random.default_rng(seed + number).permutation(len(frame))
+    frame[column] = frame[column].to_numpy()[order]
+    found: dict[str, Any] = {}
+    for gate in GATES:
+        result = audit(
+            trained,
+            frame.iloc[unseen[: size.people]],
+            protected=source.protected,
+            label=source.label,
+            reference=frame.iloc[fitting],
+            columns=inputs,
+            seed=seed + number,
+            options={"refits": size.refits, "gate": gate},
+        )
+        assert result.confident_flags is not None
+        found["gate" if gate else "no gate"] = {
+            "people": len(result),
+            "flagged": int(result.flags.sum()),
+            "confident": int(result.confident_flags.sum()),
+            "still": list(result.still),
+        }
+    return found
+
+
+def gather(plan: Shuffles, found: Found, about: dict[str, Any]) -> dict[str, Any]:
+    """Return every audit, and whether nearly all of them flag nobody confidently."""
+    results = [
+        {"table": table, "model": model, "shuffle": n, **found[f"{table}-{model}-{n}"]}
+        for table in plan.tables
+        for model in plan.models
+        for n in range(plan.times)
+    ]
+    share = float(np.mean([one["gate"]["confident"] == 0 for one in results]))
+    bar = f"nobody is confidently flagged in at least {LEAST:.0%} of all audits"
+    return {"results": results, "bars": [{"bar": bar, "value": share, "holds": share >= LEAST}]}
+
+
+def show(found: dict[str, Any]) -> str:
+    """Return the results file as Markdown."""
+    heads = [
+        "table",
+        "model",
+        "audits",
+        "with nobody confidently flagged",
+        "most confidently flagged",
+        "without the gate",
+    ]
+    pairs = dict.fromkeys((one["table"], one["model"]) for one in found["results"])
+    rows = []
+    for table, model in pairs:
+        own = [one for one in found["results"] if (one["table"], one["model"]) == (table, model)]
+        rows.append([SOURCES[table].title, MODELS[model].title, str(len(own)), *_counts(own)])
+    lines = [f"- {'holds' if b['holds'] else '**fails**'}: {b['bar']}: {b['value']:.1%}" for b in found["bars"]]
+    return "\n".join([markdown_table(heads, rows), "", *lines])
+
+
+def _counts(own: Sequence[dict[str, Any]]) -> list[str]:
+    clean = sum(one["gate"]["confident"] == 0 for one in own)
+    worst = [max(one[which]["confident"] for one in own) for which in ("gate", "no gate")]
+    people = own[0]["gate"]["people"]
+    return [str(clean), f"{worst[0]} of {people:,}", f"up to {worst[1]} of {people:,}"]
+
+
+EXPERIMENT = Experiment(
+    name="shuffled",
+    description="Audits of groups that mean nothing: shuffled protected values on real tables.",
+    full=FULL,
+    quick=QUICK,
+    jobs=jobs,
+    gather=gather,
+    show=show,
+    narrow=pick("tables", "table"),
+)
+
+if __name__ == "__main__":
+    sys.exit(EXPERIMENT.run())
