@@ -287,6 +287,12 @@ def treatment(result: AuditResult, c: torch.Tensor) -> dict[str, Any]:
             "auxiliary_auc": finding.quality.value,
         },
         "through": dict(list(result.features.effect.total.items())[:SHOWN]),
+        "still": list(result.still),
+        "readings": {
+            name: {"mean_absolute": reading.mean_absolute}
+            | {group: part.mean_signed for group, part in reading.groups.items()}
+            for name, reading in finding.readings().items()
+        },
         "map_checks": [{name: getattr(check, name) for name in CHECKED} for check in result.map_checks],
         "warnings": list(result.warnings),
     }
@@ -336,13 +342,27 @@ def show(found: dict[str, Any]) -> str:
         cells += [f"{one['flagged']:.1%}", f"{one['confident']:.1%}", ", ".join(one["through"])]
         cells += [f"{one['people']:,}", f"{one['seconds']:.1f}"]
         rows.append(cells)
-    tables = [markdown_table(heads, rows), map_table(found["results"])]
+    tables = [markdown_table(heads, rows), reading_table(found["results"]), map_table(found["results"])]
     lines = [line for table in tables if table for line in (table, "")]
     lines += [f"- {_title(name)}: {why}" for name, why in found["not_run"].items()]
     lines += [
         f"- {'holds' if b['holds'] else '**fails**'}: {b['bar']}: {_exceptions(b['value'])}" for b in found["bars"]
     ]
     return "\n".join(lines)
+
+
+def reading_table(results: Sequence[dict[str, Any]]) -> str:
+    """Return the total effect on each group beside that at the same outcome."""
+    heads = ["table", "model", "group", "total", "at the same outcome", "mean size, total", "at the same outcome"]
+    rows = []
+    for one in results:
+        readings = one["readings"]
+        total, same = readings["total"], readings["same outcome"]
+        sizes = [f"{reading['mean_absolute']:.3f}" for reading in (total, same)]
+        for group in (name for name in total if name != "mean_absolute" and name in same):
+            means = [f"{reading[group]:+.3f}" for reading in (total, same)]
+            rows.append([SOURCES[one["table"]].title, MODELS[one["model"]].title, group, *means, *sizes])
+    return markdown_table(heads, rows)
 
 
 def map_table(results: Sequence[dict[str, Any]]) -> str:
@@ -353,7 +373,7 @@ def map_table(results: Sequence[dict[str, Any]]) -> str:
     heads = ["table", "model", "group", "gap", "effect", "accounted for", "outside the range", "unseen pairs"]
     rows = []
     for one in results:
-        for check in one.get("map_checks", []):  # audits of before have none
+        for check in one["map_checks"]:
             accounted = "" if check["accounted"] is None else f"{check['accounted']:.0%}"
             rows.append([SOURCES[one["table"]].title, MODELS[one["model"]].title, check["group"]])
             rows[-1] += ["" if check["gap"] is None else f"{check['gap']:+.3f}", f"{check['effect']:+.3f}", accounted]

@@ -1,0 +1,147 @@
+"""Given columns in whole audits: the label, columns that the model does not take, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from support import audited
+
+from fairfox.errors import ColumnError, FairfoxError, OptionError
+from fairfox.pipeline import fit, score
+
+QUICK: dict[str, Any] = {"protected": "sex", "label": "paid", "refits": 2, "folds": 2}
+GRAPH = {"sex": ["age"], "hours": ["sex"], "income": ["hours", "age"]}
+
+
+def people(n: int = 1500, seed: int = 0) -> pd.DataFrame:
+    """Return people whose income follows from hours, and hours from sex; older people are men more often."""
+    rng = np.random.default_rng(seed)
+    age = rng.normal(40, 10, n)
+    male = rng.random(n) < 1 / (1 + np.exp(-(age - 40) / 10))
+    hours = 30 + 8 * male + rng.normal(0, 4, n)
+    income = 100 * hours + 10 * age + rng.normal(0, 200, n)
+    return pd.DataFrame(
+        {
+            "sex": np.where(male, "Male", "Female"),
+            "hours": hours,
+            "income": income,
+            "age": age,
+            "paid": (income + rng.normal(0, 300, n) > np.median(income)).astype(int),
+        }
+    )
+
+
+def by_income(table: pd.DataFrame) -> np.ndarray:
+    return 1 / (1 + np.exp(-(table["income"] - 3800) / 400))
+
+
+def size(**options: Any) -> float:
+    return float(audited(by_income, people(), **QUICK, **options).scores.mean())
+
+
+def test_a_column_that_the_model_does_not_take_is_held_equal():
+    total, held = size(columns=["income"]), size(columns=["income"], given="hours")
+    assert held < 0.1 * total
+
+
+def test_people_with_the_same_outcome_are_compared_and_both_effects_are_told():
+    result = audited(by_income, people(), **QUICK, columns=["income"])
+    given = audited(by_income, people(), **QUICK, columns=["income"], given="paid")
+    readings, same = result.findings[0].readings(), given.findings[0].readings()
+    assert set(readings) == {"direct", "total", "same outcome"}
+    assert readings["same outcome"].mean_absolute < 0.8 * readings["total"].mean_absolute
+    torch.testing.assert_close(given.scores, result.findings[0].same_outcome.abs().nan_to_num())
+    assert same["total"] == readings["total"]
+    assert "The verdict uses the total effect" in result.summary()
+    assert "The verdict uses the effect at the same outcome" in given.summary()
+    assert "If paid itself is biased" in result.to_html()
+
+
+def test_who_has_no_label_is_not_judged_where_it_is_given():
+    table = people()
+    table["paid"] = table["paid"].astype(float).where(np.arange(len(table)) >= 300)
+    result = audited(by_income, table, **QUICK, columns=["income"], given="paid")
+    assert result.abstained.tolist() == [True] * 300 + [False] * 1200
+    assert "'paid' is missing for 300 of 1,500 people" in " ".join(result.warnings)
+    beside = audited(by_income, table, **QUICK, columns=["income"])
+    assert not beside.abstained.any()
+
+
+def test_a_fitted_test_holds_what_is_given_and_refuses_people_without_it():
+    test = fit(people(), protected="sex", label="paid", columns=["income"], given=["hours"], options={"refits": 2})
+    new = people(seed=1)
+    assert float(score(test, by_income, new).scores.mean()) < 0.02
+    with pytest.raises(ColumnError, match="no column 'hours', which the test was fitted on"):
+        score(test, by_income, new.drop(columns="hours"))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("sex", "'sex' cannot be given: the protected variable 'sex' is read from it"),
+        ("code", "'code' cannot be given: it tells everyone's 'sex'"),
+        ("hour", r"The given column 'hour' is not in the table.* Did you mean 'hours'\?"),
+        (["hours", "income", "age"], "nothing is left to be compared"),
+    ],
+)
+def test_what_cannot_be_given_is_refused_in_a_sentence(given: Any, message: str):
+    table = people(300).assign(code=lambda t: (t["sex"] == "Male").astype(int))
+    asked = QUICK | {"columns": ["hours", "income", "age"]}
+    with pytest.raises(FairfoxError, match=message) as error:
+        audited(by_income, table, **asked, given=given)
+    assert len(str(error.value).splitlines()) == 1
+
+
+def test_a_given_column_that_half_of_the_people_lack_is_warned_of():
+    table = people()
+    table.loc[::2, "hours"] = np.nan
+    result = audited(by_income, table, **QUICK, columns=["income"], given="hours")
+    assert "'hours' is missing for 750 of 1,500 people" in " ".join(result.warnings)
+
+
+def test_given_values_that_a_group_lacks_borrow_and_the_report_says_for_how_many():
+    table = people()
+    table["contract"] = np.where(np.arange(len(table)) % 3, "full", "half")
+    lonely = (table["sex"] == "Male") & (np.arange(len(table)) % 10 == 0)
+    table.loc[lonely, "contract"] = "abroad"
+    result = audited(by_income, table, **QUICK, columns=["income"], given="contract")
+    assert not result.abstained.any()
+    assert f"{int(lonely.sum())} of 1,500 people have given values that nobody of another group has" in " ".join(
+        result.warnings
+    )
+
+
+def test_features_without_evidence_stay_and_are_named():
+    table = people()
+    table["shoe"] = np.random.default_rng(0).normal(size=len(table))
+    result = audited(by_income, table, **QUICK, columns=["income", "shoe"])
+    assert result.still == ("shoe",)
+    assert "The groups do not differ beyond chance in shoe" in result.summary()
+    assert audited(by_income, table, **QUICK, columns=["income", "shoe"], gate=False).still == ()
+
+
+def test_the_gap_is_taken_apart_along_a_graph_with_columns_outside_the_model():
+    def model(table: pd.DataFrame) -> np.ndarray:
+        return by_income(table) + 0.1 * (table["sex"] == "Male")
+
+    table = people()
+    asked = QUICK | {"test": "counterfactual", "settings": {"graph": GRAPH}, "columns": ["sex", "income"]}
+    result = audited(model, table, **asked)
+    means = {level: float(model(table)[table["sex"] == level].mean()) for level in ("Female", "Male")}
+    for part in result.findings[0].gap_parts:
+        assert part.gap == pytest.approx(means[part.towards] - means[part.group], abs=1e-6)
+        assert part.gap == pytest.approx(part.direct - part.indirect - part.spurious, abs=1e-9)
+        sign = 1 if part.towards == "Male" else -1
+        assert part.direct == pytest.approx(0.1 * sign, abs=1e-6)
+        assert sign * part.indirect < -0.1
+        assert sign * part.spurious < 0  # men are older, and age pays
+    assert "by sex itself" in result.summary()
+
+
+def test_balanced_auxiliaries_need_a_label():
+    with pytest.raises(OptionError, match="balance needs the label"):
+        audited(by_income, people(300), protected="sex", balance=True)
