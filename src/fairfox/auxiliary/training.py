@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torch.optim.adamw import adamw  # the class would import torch's compiler: more than a second, in every audit
+from torch.optim.adam import adam  # the class would import torch's compiler: more than a second, in every audit
 
 from fairfox.auxiliary.mlp import MLP, backward, forward, layers_of, outputs_of, take
 from fairfox.data.dataset import Dataset, Protected
@@ -55,13 +55,12 @@ def train(
     rate: float = 1e-3,
     max_epochs: int = 60,
     patience: int = 5,
-    decay: float = 0.0,
     seed: int = 0,
 ) -> History:
     """Train every member of `net` in place on its own minibatches and return how it went.
 
     Each member keeps the weights of its best epoch, and stops counting `patience` epochs after it; the loop
-    ends when all have stopped. Weights shrink by `decay` times the rate at each step.
+    ends when all have stopped.
     """
     generator = torch.Generator().manual_seed(seed)
     parameters, layers = list(net.parameters()), layers_of(net)
@@ -78,9 +77,9 @@ def train(
             rows = orders[:, start : start + batch_size].to(x.device)  # (M, B)
             entered = forward(layers, take(x, rows))
             backward(layers, entered, loss_slope(loss, outputs_of(layers, entered), take(targets, rows)))
-            adamw(  # without decay it is Adam
+            adam(
                 weights, grads, *moments, [], steps, fused=True, amsgrad=False,
-                beta1=0.9, beta2=0.999, lr=rate, weight_decay=decay, eps=1e-8, maximize=False,
+                beta1=0.9, beta2=0.999, lr=rate, weight_decay=0.0, eps=1e-8, maximize=False,
             )  # fmt: skip
         with torch.no_grad():
             held_out = valid_targets.expand(net.members, *valid_targets.shape)
