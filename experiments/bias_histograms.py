@@ -39,7 +39,7 @@ def _worlds() -> tuple[Setting, ...]:
 
 FULL = Histograms(_worlds())
 QUICK = Histograms(
-    _worlds()[:2], rows=Rows(2_000, 500, 1_000), sources=Sources(rows=3_000, steps=600, pairs=2_000, draws=1)
+    _worlds()[:2], rows=Rows(2_000, 500, 1_000), sources=Sources(rows=3_000, steps=600, pairs=2_000, models=1)
 )
 
 
