@@ -137,6 +137,7 @@ class Finding:
     inferred: Tensor  # (N,) bool: the own class is the most probable one, nobody knows it
     direct: Tensor  # (N,) effect of the smallest edit that changes c; NaN where it abstained
     total: Tensor  # (N,) effect of the same ranks in the other group; NaN where it abstained
+    same_outcome: Tensor | None  # (N,) the same among people with the same label; None without labels
     alignment_share: float
     alignment_error: float
     proxy: dict[str, float]  # per feature: |mean gradient of the auxiliary|, largest first
@@ -192,8 +193,12 @@ class Finding:
         )
 
     def readings(self, weights: Tensor | None = None) -> dict[str, Reading]:
-        """Return the direct and the total reading of the effect, over all judged people and per own group."""
-        return {"direct": self._reading(self.direct, weights), "total": self._reading(self.total, weights)}
+        """Return the direct and the total reading of the effect, and that at the same outcome where there are labels.
+
+        Over all judged people and per own group.
+        """
+        each = {"direct": self.direct, "total": self.total, "same outcome": self.same_outcome}
+        return {name: self._reading(effect, weights) for name, effect in each.items() if effect is not None}
 
     def _reading(self, effect: Tensor, weights: Tensor | None) -> Reading:
         values = effect.numpy(force=True).astype(np.float64)

@@ -359,6 +359,15 @@ class EstimationOptions:
     hold_others: bool = option(
         Flag(), False, "Compare with people who have the same values of the other protected variables."
     )
+    gate: bool = option(
+        Flag(), True, "Move a feature only where the groups differ in it beyond chance (rank)."
+    )
+    balance: bool | None = option(
+        Flag(),
+        None,
+        "Train auxiliaries with the label made independent of the protected variable. By default, where there is a "
+        "label, those of the alignment share only.",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -442,8 +451,8 @@ class AuditOptions(TableOptions, ModelOptions, EstimationOptions, ReportOptions)
     given: tuple[str, ...] = option(
         Names(),
         (),
-        "Columns that are held equal, such as hours-per-week: they stay as they are, and so does what they explain of "
-        "the others.",
+        "Columns that are held equal: inputs of the model, the label, or any other column of the table. People are "
+        "compared with others who have the same values.",
         metavar="COL,...",
     )
     columns: tuple[str, ...] | None = option(
@@ -550,10 +559,8 @@ class AuditOptions(TableOptions, ModelOptions, EstimationOptions, ReportOptions)
             check_compares(self.main)
         if self.given:
             check_given(self.main)
-        if self.label is not None and self.label in self.given:
-            raise OptionError(
-                f"'{self.label}' is the label and cannot be given, as no model takes it; name columns of the model"
-            )
+        if self.balance and self.label is None:
+            raise OptionError("balance needs the label; name its column (label=..., --label)")
         if self.hold_others:
             check_holds(self.main)
             if len(self.protected) < 2:

@@ -18,7 +18,7 @@ from fairfox.data.dataset import Dataset, group_name, rows_sha256, tensors_sha25
 from fairfox.data.encoding import Encoding, fit_encoding
 from fairfox.data.protected import find_group, join_protected
 from fairfox.data.table import Table, load_table
-from fairfox.errors import ColumnError, OptionError, installed_versions
+from fairfox.errors import ColumnError, OptionError, did_you_mean, installed_versions
 from fairfox.explain import explain, next_steps
 from fairfox.fairtests.fitted import (
     FittedTest,
@@ -36,7 +36,7 @@ from fairfox.fairtests.protocol import Measurement
 from fairfox.fairtests.registry import applicable, settings_by_test
 from fairfox.findings import Finding, TestComparison
 from fairfox.maps.check import MapCheck, Support, check_map
-from fairfox.maps.given import given_features
+from fairfox.maps.given import check_given
 from fairfox.models.adapters import as_model, describe
 from fairfox.models.protocol import Description, TargetModel, check_predictions, predict
 from fairfox.options import EVERYONE, TOTAL, AuditOptions, defaults_sha256, lookup_test, refuse_outside
@@ -207,7 +207,7 @@ def fit_with(table: object, options: AuditOptions) -> FittedTest:
     people = load_table(table)
     encoding = _encoding(people, None, None, options)
     data = encoding.encode(people)
-    given_features(data, options.given)  # refuses what cannot be
+    check_given(data, options.given)  # refuses what cannot be
     check_group_sizes(data)
     return FittedTest.fit(data, encoding, options)
 
@@ -304,7 +304,7 @@ class Inputs:
         test: FittedTest | None = None,
         matched: int | None = None,
     ) -> Inputs:
-        given_features(data, options.given)  # refuses what cannot be
+        check_given(data, options.given)  # refuses what cannot be
         target = as_model(
             model,
             encoding,
@@ -379,10 +379,25 @@ def _encoding(people: Table, fitting: Table | None, described: Description | Non
         merge_rare=options.merge_rare,
         reference_group=options.reference_group,
         contrasts=options.contrasts,
+        compare_by=compared_by(options, people.columns),
         also=None if fitting is None else people,
         dtype=torch.float64,
     )
     return replace(encoding, seed=options.seed)
+
+
+def compared_by(options: AuditOptions, columns: Sequence[str]) -> list[str]:
+    """Return the columns of a table that people are compared by, beside the label: given ones, those of a graph."""
+    for name in options.given:
+        if name not in columns:
+            raise ColumnError(f"The given column '{name}' is not in the table.{did_you_mean(name, columns)}")
+    graphs = [settings["graph"] for settings in settings_by_test(options).values() if settings.get("graph")]
+    if not graphs:
+        return list(options.given)
+    from fairfox.maps.graph import read_graph  # where there is one
+
+    named = [name for graph in graphs for child, parents in read_graph(graph).parents.items() for name in (child, *parents)]
+    return [*options.given, *(name for name in dict.fromkeys(named) if name in columns)]
 
 
 def check_columns(encoding: Encoding, described: Description | None, people: Table) -> None:
@@ -394,7 +409,8 @@ def check_columns(encoding: Encoding, described: Description | None, people: Tab
             f"{', '.join(encoding.columns)}; fit it on the model's, in its order (columns=[...], --columns)"
         )
     there = set(people.columns)
-    lacking = [name for name in encoding.columns if name not in there]
+    outside = [f.name for f in encoding.covariates if f.name != encoding.label]
+    lacking = [name for name in (*encoding.columns, *outside) if name not in there]
     if lacking:
         more = f" (and {len(lacking) - 1} more)" if len(lacking) > 1 else ""
         raise ColumnError(

@@ -157,6 +157,9 @@ def finding_of(
         inferred=readings.inferred[:, variable],
         direct=_signed_or_nan(readings.direct.of_variable(variable, data)),
         total=_signed_or_nan(readings.total.of_variable(variable, data)),
+        same_outcome=None
+        if readings.same_outcome is None
+        else _signed_or_nan(readings.same_outcome.of_variable(variable, data)),
         alignment_share=share.value,
         alignment_error=share.error,
         proxy=readings.proxy[variable],

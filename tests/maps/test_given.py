@@ -23,15 +23,8 @@ from fairfox.data.encoding import fit_encoding
 from fairfox.data.table import load_table
 from fairfox.errors import ColumnError, DataError, OptionError
 from fairfox.fairtests.effect import Effect
-from fairfox.maps.given import (
-    GroupTerms,
-    Regressions,
-    Stairs,
-    bending_terms,
-    given_features,
-    is_stepped,
-    remaining_metric,
-)
+from fairfox.maps.conditional import is_stepped
+from fairfox.maps.given import check_given, remaining_metric
 from fairfox.maps.protocol import TOO_FEW, UNSHARED
 from fairfox.maps.rank import RankMap
 
@@ -324,56 +317,8 @@ def fitted(values: Tensor, x: Tensor, c: Tensor, features: list[Feature] = NUMBE
     return Regressions.of(values, x, c, bending_terms(GroupTerms.of(c, 2), features, x), [1] * values.shape[1])
 
 
-def test_straight_terms_give_scikit_learn_s_regression_with_a_level_for_each_group():
-    x, c, noise = drawn()
-    values = 2 * x[:, :1] - x[:, 1:] + c[:, None] + noise
-    found = fitted(values, x, c)
-    design = np.column_stack([x.numpy(), c.numpy()])
-    expected = LinearRegression().fit(design, values.numpy()).predict(design)
-    np.testing.assert_allclose(found(x, c).numpy(), expected, atol=1e-8)
-    assert [(len(t.columns.knots[0]), t.together, t.apart) for t in found.terms] == [(2, False, False)]
-
-
-@pytest.mark.parametrize("shape", ["bent", "together", "apart"])
-def test_terms_are_added_where_the_values_need_them_and_only_for_those_that_do(shape: str):
-    x, c, noise = drawn(3000)
-    a, b = x[:, :1], x[:, 1:]
-    truth = {"bent": torch.sin(2 * a), "together": a * b, "apart": a * c[:, None]}[shape]
-    found = fitted(torch.cat([truth, a], dim=1) + 0.3 * noise, x, c)
-    assert float((found(x, c)[:, :1] - truth).abs().mean()) < 0.08
-    assert float((found(x, c)[:, 1:] - a).abs().mean()) < 0.03
-    chosen = found.terms[-1]
-    assert {"bent": len(chosen.columns.knots[0]) > 2, "together": chosen.together, "apart": chosen.apart}[shape]
-    assert len(found.terms) == 2
-
-
-def test_the_columns_of_a_block_have_the_same_terms_and_sum_to_one():
-    x, c, _ = drawn(2000)
-    share = torch.sigmoid(2 * x[:, 0])
-    level = (torch.rand(2000, generator=torch.Generator().manual_seed(1)) < share).long()
-    found = Regressions.of(one_hot(level, 2), x, c, bending_terms(GroupTerms.of(c, 2), NUMBERS, x), [2])
-    assert len(found.terms) == 1
-    torch.testing.assert_close(found(x, c).sum(1), torch.ones(2000, dtype=torch.float64))
-    assert float((found(x, c)[:, 1] - share).abs().mean()) < 0.05
-
-
 def test_few_values_or_one_that_stands_out_make_a_staircase():
     many = torch.linspace(0, 1, 300)
     assert is_stepped(torch.arange(300).double() % 15)
     assert not is_stepped(many)
     assert is_stepped(torch.cat([torch.zeros(200), many]))
-
-
-def test_values_move_to_the_step_that_has_their_rank_under_other_shares():
-    stairs = Stairs.of(torch.tensor([0.0, 1.0, 2.0, 2.0]).double())
-    own, other = (torch.tensor([shares]).double().repeat(3, 1) for shares in ([0.25, 0.25, 0.5], [0.5, 0.25, 0.25]))
-    # middles 1/8, 3/8 and 3/4 of their own; the others' steps end at 1/2, 3/4 and 1
-    found = stairs.same_rank(torch.tensor([0.0, 1.0, 2.0]).double(), own, other)
-    assert found.tolist() == [0.0, 0.0, 2.0]
-
-
-def test_many_values_are_cut_into_steps_of_about_equally_many():
-    stairs = Stairs.of(torch.arange(1000).double())
-    assert len(stairs.size) == 20
-    assert int(stairs.size.max() - stairs.size.min()) <= 2
-    assert stairs.one_hot(torch.tensor([0.0, 999.0]).double()).argmax(1).tolist() == [0, 19]

@@ -18,7 +18,7 @@ from fairfox.data.dataset import Dataset, Protected
 from fairfox.data.encoding import Encoding, fit_encoding
 from fairfox.data.table import load_table
 from fairfox.errors import ColumnError, FileError, NotFittedError, OptionError, ShapeError
-from fairfox.maps.graph import GraphMap, Linear, read_graph
+from fairfox.maps.graph import GraphMap, read_graph
 from fairfox.maps.rank import RankMap
 
 NAN = float("nan")
@@ -306,18 +306,6 @@ def test_what_cannot_be_is_refused():
         GraphMap({"x0": ["age"]}).fit(number).map(number)
 
 
-def test_the_checks_say_how_well_parents_explain_a_column():
-    own = torch.arange(80) % 2
-    noise = torch.tensor([1.0, 1.0, -1.0, -1.0]).repeat(20)
-    x = torch.stack([2.0 * own + noise, own + noise * (1 + own)], dim=1).double()
-    fitted = GraphMap({"x0": ["sex"], "x1": ["sex"]}).fit(individuals(x, c=own))
-    # x0: variance 1 between the groups (0 and 2) and 1 of noise; x1: 1/4 between, (1 + 4) / 2 of noise, twice as far
-    assert [node.explained for node in fitted.nodes] == pytest.approx([1 / 2, 1 / 11])
-    assert fitted.checks() == pytest.approx({"explained": (1 / 2 + 1 / 11) / 2, "unevenness": 2.0})
-    assert "spreads 2.0 times as far in one group as in another" in fitted.warnings(fitted.checks())[0]
-    assert fitted.warnings({"explained": 0.1, "unevenness": 1.4}) == []
-
-
 def test_a_dict_and_a_toml_file_read_the_same(tmp_path: Path):
     parents = {"income": ["sex", "job"], "job": ["sex", "age<25"], "home town": ["income"]}
     file = tmp_path / "graph.toml"
@@ -374,19 +362,3 @@ def test_a_graph_that_does_not_fit_the_table_is_refused(graph: Any, message: str
     data = fit_encoding(table, protected=["sex"]).encode(table)
     with pytest.raises(ColumnError, match=message):
         GraphMap(graph).fit(data)
-
-
-def test_a_line_is_the_least_squares_one():
-    parents, child = rows(40, 3), rows(40, 2, seed=1)
-    expected = np.linalg.lstsq(np.column_stack([parents, np.ones(40)]), child.numpy())[0]
-    line = Linear.of(parents, child, torch.ones(40).double())
-    np.testing.assert_allclose(torch.cat([line.coefficients, line.level[None]]), expected, atol=1e-12)
-
-
-def test_parents_that_depend_on_each_other_are_no_trouble():
-    job = one_hot([0, 1, 2, 0, 1, 2], 3)
-    child = torch.tensor([[1.0], [5.0], [9.0], [3.0], [7.0], [11.0]]).double()
-    # the mean of each job: (1 + 3) / 2, (5 + 7) / 2, (9 + 11) / 2
-    assert Linear.of(job, child, torch.ones(6).double())(torch.eye(3).double())[:, 0].tolist() == pytest.approx(
-        [2, 6, 10]
-    )

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fairfox.data.dataset import Dataset, Feature, Protected
 from fairfox.maps.rank import RankMap
-from fairfox.maps.ranks import natural_spline
+from fairfox.maps.conditional import natural_spline
 
 NAN = float("nan")
 AGE = Protected("age", "continuous", ())

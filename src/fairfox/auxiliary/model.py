@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from fairfox.auxiliary.adversarial import HidingSettings, train_hiding
 from fairfox.auxiliary.mlp import MLP, behind, linear_layer
 from fairfox.auxiliary.training import (
+    balanced,
     centre_and_spread,
     check_groups,
     head_width,
@@ -57,6 +58,7 @@ class FixedAuxiliary:
 
     members: Sequence[Model]
     held_out: Dataset | None = None
+    balance: bool = False  # whether they were trained with c and y independent
 
     def fit(self, data: Dataset) -> Self:
         """Return self."""
@@ -149,6 +151,7 @@ class AuxiliaryModel:
 
     With `adversarial` the networks also hide the label y from an adversary, as the paper has them; then the last of a
     fixed number of epochs is kept. Where y depends on c this takes away what predicts c: scores shrink or change sign.
+    With `balance` people are weighted so that c and y are independent: networks have no reason to look at what tells y.
     With `precise` the networks are taken to float64 once they are trained; beside a target in float64, gradients are
     formed and compared in it.
 
@@ -169,6 +172,7 @@ class AuxiliaryModel:
     output: AuxOutput = "logit"
     seed: int = 0
     adversarial: bool = False  # needs labels, and harms the tests
+    balance: bool = False  # needs labels
     precise: bool = False
     members: Sequence[Model] = field(default=(), init=False, repr=False)
     held_out: Dataset | None = field(default=None, init=False, repr=False)
@@ -176,6 +180,7 @@ class AuxiliaryModel:
     def fit(self, data: Dataset) -> Self:
         """Train on the rows whose protected values are known (x and c; y only to hide it)."""
         known = data[~data.c.isnan().all(1)]
+        known = balanced(known) if self.balance else known
         fitting, held_out = known.split(0.8, seed=self.seed)
         check_groups(known, fitting)
         mask = usable_columns(fitting)

@@ -16,6 +16,9 @@ from fairfox.auxiliary.mlp import MLP, backward, forward, layers_of, outputs_of,
 from fairfox.data.dataset import Dataset, Protected
 from fairfox.errors import DataError
 
+_LARGEST_WEIGHT = 20.0  # that balancing gives anybody
+_MOST_CLASSES = 10  # of a label; with more values it is a number
+
 Loss = Callable[[Tensor, Tensor], Tensor]  # outputs (M, N, K), targets (M, N, ...) -> (M,) mean loss per member
 
 
@@ -139,6 +142,51 @@ def protected_task(data: Dataset, known: Dataset | None = None) -> LearningTask:
         columns.append((data.weights / known.weights.mean()).to(data.c))
     targets = torch.stack(columns, dim=1).float()
     return LearningTask(targets, protected_loss(data.protected), sum(map(head_width, data.protected)))
+
+
+def balanced(data: Dataset) -> Dataset:
+    """Return the people with weights that make the protected variables independent of the label.
+
+    P(c) P(y) / P(c, y), numbers in fifths; at most 20, with mean 1, times the people's own weights. Who has no label,
+    or an unknown protected value, does not count.
+    """
+    if data.y is None:
+        raise DataError("These people have no labels y, and balanced auxiliaries need them; give people with labels")
+    numbers = [p.is_continuous for p in data.protected]
+    c = torch.stack([_in_cells(own, number) for own, number in zip(data.c.unbind(1), numbers, strict=True)], dim=1)
+    y = _in_cells(data.y, len(data.y[~data.y.isnan()].unique()) > _MOST_CLASSES)
+    known = (c >= 0).all(1) & (y >= 0)
+    own = torch.ones(len(c), dtype=torch.float64) if data.weights is None else data.weights.double().cpu()
+    own = torch.where(known, own, 0.0)
+    groups, labels = (values.unique(dim=0, return_inverse=True)[1] for values in (c, y[:, None]))
+    cells = torch.zeros(int(groups.max()) + 1, int(labels.max()) + 1, dtype=torch.float64)
+    cells.index_put_((groups, labels), own, accumulate=True)
+    cells /= cells.sum()
+    ratio = cells.sum(1, keepdim=True) * cells.sum(0) / torch.where(cells > 0, cells, torch.inf)
+    weights = ratio.clamp(max=_LARGEST_WEIGHT)[groups, labels]
+    weights = own * weights / (weights * known).sum() * known.sum()
+    return replace(data, weights=weights.to(data.x))
+
+
+def within_label(data: Dataset) -> Tensor:
+    """Return x (N, D) minus the mean of the people with the same label; numbers in fifths."""
+    assert data.y is not None
+    y = _in_cells(data.y, len(data.y[~data.y.isnan()].unique()) > _MOST_CLASSES).to(data.x.device)
+    x, count = data.x.double(), torch.ones_like(y, dtype=torch.float64)
+    count = count if data.weights is None else data.weights.to(count)
+    places = y.unique(return_inverse=True)[1]
+    total = x.new_zeros(int(places.max()) + 1, x.shape[1]).index_add_(0, places, count[:, None] * x)
+    size = count.new_zeros(len(total)).index_add_(0, places, count)
+    return (x - (total / size.clamp(min=1e-30)[:, None])[places]).to(data.x)
+
+
+def _in_cells(values: Tensor, number: bool) -> Tensor:
+    """Return codes (N,) of classes, or of the fifths of a number; -1 where it is unknown."""
+    known = ~values.isnan()
+    if not number:
+        return torch.where(known, values, -1).long().cpu()
+    cuts = values[known].double().quantile(torch.tensor([0.2, 0.4, 0.6, 0.8], dtype=torch.float64, device=values.device))
+    return torch.where(known, torch.bucketize(values.double(), cuts), -1).cpu()
 
 
 def label_task(data: Dataset) -> LearningTask:

@@ -118,6 +118,8 @@ class Dataset:
     ids: np.ndarray | None = None  # (N,); None: row numbers
     truth: Truth | None = None
     weights: Tensor | None = None  # (N,) how many people each row stands for; None: one
+    w: Tensor | None = None  # (N, W): columns that the model does not take, to compare people by
+    covariates: tuple[Feature, ...] = ()  # the columns in w
 
     def __post_init__(self) -> None:
         if self.x.ndim != 2:
@@ -178,7 +180,8 @@ class Dataset:
         truth = self.truth and self.truth.each(lambda tensor: tensor[index])
         y = None if self.y is None else self.y[index]
         weights = None if self.weights is None else self.weights[index]
-        return replace(self, x=self.x[index], c=self.c[index], y=y, ids=ids, truth=truth, weights=weights)
+        w = None if self.w is None else self.w[index]
+        return replace(self, x=self.x[index], c=self.c[index], y=y, ids=ids, truth=truth, weights=weights, w=w)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -196,9 +199,9 @@ class Dataset:
         truth = self.truth and self.truth.each(lambda tensor: tensor.to(target))
         withheld = self.withheld if isinstance(target, torch.dtype) else self.withheld.to(target)
         y = self.y if self.y is None or isinstance(target, torch.dtype) else self.y.to(target)
-        weights = None if self.weights is None else self.weights.to(target)
+        weights, w = (None if part is None else part.to(target) for part in (self.weights, self.w))
         return replace(
-            self, x=self.x.to(target), c=self.c.to(target), y=y, withheld=withheld, truth=truth, weights=weights
+            self, x=self.x.to(target), c=self.c.to(target), y=y, withheld=withheld, truth=truth, weights=weights, w=w
         )
 
     def split(self, fraction: float, *, seed: int = 0) -> tuple[Dataset, Dataset]:

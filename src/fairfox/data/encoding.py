@@ -57,6 +57,7 @@ class Encoding:
     dtype: torch.dtype = torch.float32
     seed: int = 0  # of the draws in `expand`
     weights: str | None = None  # the column that says how many people each row stands for
+    covariates: tuple[Feature, ...] = ()  # columns that models do not take, to compare people by
 
     @property
     def width(self) -> int:
@@ -120,7 +121,26 @@ class Encoding:
             withheld=self.withheld,
             ids=None if ids is None else objects(column(table, ids)),
             weights=None if weights is None else torch.tensor(weights).to(self.dtype),
+            w=self._w(table) if self.covariates else None,
+            covariates=self.covariates,
         )
+
+    def _w(self, table: Table) -> Tensor:
+        """Return the covariates (N, W); a label that is missing is an empty block, or NaN."""
+        out = np.zeros((len(table), self.covariates[-1].stop))
+        for f in self.covariates:
+            if f.name != self.label:
+                encode_feature(f, column(table, f.name), out)
+                continue
+            y = np.full(len(table), np.nan)
+            if f.name in table.columns:
+                y = _encode_label(column(table, f.name), self.label_values)
+            if f.kind == "continuous":
+                out[:, f.start] = (y - f.mean) / f.scale
+            else:
+                known = ~np.isnan(y)
+                out[known, f.start + y[known].astype(int)] = 1.0
+        return torch.as_tensor(out).to(self.dtype)
 
     def _x(self, table: Table, device: str) -> Tensor:
         """Return the features in double precision, one after the other (D, N): they are written one by one."""
@@ -203,6 +223,7 @@ def fit_encoding(
     contrasts: Literal["largest", "all"] = "largest",
     weights: str | None = None,
     hidden: Sequence[str] = (),
+    compare_by: Sequence[str] = (),
     dtype: torch.dtype = torch.float32,
 ) -> Encoding:
     """Return the encoding of a table.
@@ -224,6 +245,7 @@ def fit_encoding(
             or "all" with each other.
         weights: the column that says how many people each row stands for, never a feature; both tables need it.
         hidden: columns that are no features unless `columns` names them.
+        compare_by: columns to compare people by, also such as the model does not take; the label is always one.
         dtype: of x.
     """
     drop, categorical, continuous, groups = (
@@ -257,11 +279,17 @@ def fit_encoding(
         raise DataError("No column is left for the model once protected, label, id and dropped columns are taken out")
     forced: dict[str, FeatureKind] = dict.fromkeys(categorical, "categorical")
     forced |= dict.fromkeys(continuous, "continuous")
+    label_values = None if label is None else _label_values(_first_with(tables, label))
+    outside = [name for name in dict.fromkeys(compare_by) if name not in {*columns, *read, label}]
+    covariates = _fit_features(table, also, outside, forced)
+    if label is not None:
+        covariates += (_label_feature(_first_with(tables, label), label, label_values, covariates),)
     return Encoding(
         features=_fit_features(table, also, columns, forced),
+        covariates=covariates,
         sources=sources,
         label=label,
-        label_values=None if label is None else _label_values(_first_with(tables, label)),
+        label_values=label_values,
         id_column=id_column,
         fitted_on=table.select(list(columns)),
         dtype=dtype,
@@ -354,6 +382,14 @@ def _read_weights(table: Table, name: str) -> np.ndarray:
     if not values.any():
         raise DataError(f"The weights '{name}' are 0 for everyone; at least one person must count")
     return values
+
+
+def _label_feature(series: Series, name: str, levels: tuple[Level, ...] | None, before: tuple[Feature, ...]) -> Feature:
+    """Return the label as a column to compare people by: its classes, or a number."""
+    start = before[-1].stop if before else 0
+    if levels is not None:
+        return Feature(name, "categorical", start, start + len(levels), levels)
+    return _fit_continuous(name, floats(series)[~missing(series)], start, False)
 
 
 def _label_values(series: Series) -> tuple[Level, ...] | None:

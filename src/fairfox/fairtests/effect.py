@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from fairfox.auxiliary.model import Auxiliary, AuxiliaryModel, heads_of
+from fairfox.auxiliary.training import within_label
 from fairfox.data.contrasts import LOWER, destinations, moves
 from fairfox.data.dataset import Dataset
 from fairfox.errors import NotFittedError
@@ -64,7 +65,7 @@ class Effect:
         self.fitted = fit_maps(self.map, data, self.refits, seed=self.seed)
         if self.aligned:
             self.auxiliary.fit(data)
-            self.metric = covariance_metric(data.x, weights=data.weights)
+            self.metric = alignment_metric(data, self.auxiliary)
         return self
 
     def score(self, model: Model, data: Dataset) -> Tensor:
@@ -150,6 +151,12 @@ class Share(NamedTuple):
 
     value: float
     error: float
+
+
+def alignment_metric(data: Dataset, auxiliary: Auxiliary) -> Tensor:
+    """Return the covariance (D, D) in which an alignment share is measured: within labels for balanced auxiliaries."""
+    within = getattr(auxiliary, "balance", False) and data.y is not None
+    return covariance_metric(within_label(data) if within else data.x, weights=data.weights)
 
 
 def model_alignment(

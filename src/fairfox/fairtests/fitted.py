@@ -21,7 +21,7 @@ from fairfox.auxiliary.training import centre_and_spread
 from fairfox.data.dataset import Dataset, assign_folds, rows_sha256
 from fairfox.data.encoding import Encoding
 from fairfox.errors import DataError, FairfoxError, OptionError, installed_versions
-from fairfox.fairtests.effect import Effect, Share, model_alignment
+from fairfox.fairtests.effect import Effect, Share, alignment_metric, model_alignment
 from fairfox.fairtests.faux import GradientTest
 from fairfox.fairtests.protocol import (
     CounterfactualTest,
@@ -31,7 +31,6 @@ from fairfox.fairtests.protocol import (
     join_measurements,
 )
 from fairfox.fairtests.registry import make_test, settings_by_test
-from fairfox.gradients.alignment import covariance_metric
 from fairfox.maps.check import Support
 from fairfox.models.protocol import Model
 from fairfox.options import DIRECT, TOTAL, AuditOptions
@@ -42,6 +41,9 @@ _FEWEST = 10  # people of a group to learn from
 _MANY = 50_000  # people: above it time is saved at some cost in the accuracy of single readings
 _BATCH, _EPOCHS = 256, 15  # of auxiliaries of many people
 _STEPS = 2  # of the direct reading of many people: they rank as with eight, single effects differ by a few per cent
+_BALANCED = 2  # auxiliaries of the alignment share: it is one number per model
+_GIVEN = " given"  # after the name of the rank test, where the total reading has that name
+SAME_OUTCOME = "same outcome"  # rank, the label given
 _ALIGNED = 20_000  # of many people, whose gradients give the alignment share
 
 
@@ -51,7 +53,8 @@ class Readings:
 
     main: Measurement  # the chosen test
     direct: Measurement  # the smallest edit that changes c
-    total: Measurement  # the same ranks in the other group
+    total: Measurement  # the same ranks in the other group, nothing given
+    same_outcome: Measurement | None  # the same ranks there among people with the same label; None without labels
     people: Dataset  # with the most probable group of those whose own is unknown
     inferred: Tensor  # (N, V) bool: where it is
     quality: tuple[AuxiliaryQuality, ...]  # one per protected variable, as what follows
@@ -86,7 +89,8 @@ class FittedTest:
     auxiliary: FixedAuxiliary
     quality: tuple[AuxiliaryQuality, ...]  # on rows that the auxiliary was not trained on, one per protected variable
     proxy: tuple[dict[str, float], ...]
-    metric: Tensor  # (D, D) the covariance of the fitting rows
+    aligned_by: FixedAuxiliary  # the auxiliaries of the alignment share: balanced ones where there is a label
+    metric: Tensor  # (D, D) the covariance of the fitting rows in which it is measured
     support: tuple[Support, ...]  # what the fitting rows show, for each protected variable
     tests: dict[str, MeasuringTest]  # the chosen one, the direct and the total reading, and others to compare with
     seconds: dict[str, float] = field(default_factory=dict)  # that each took to fit
@@ -110,31 +114,36 @@ class FittedTest:
         say = progress or (lambda text, fraction: None)
         say("training auxiliaries", 0.0)
         start = perf_counter()
-        trained = _unfitted(options.refits, seed, many=many).fit(data)
+        auxiliary = aligned_by = _trained(options.refits, seed, data, many=many)
+        if options.balance is not False and has_labels(data):
+            count = options.refits if options.balance else min(options.refits, _BALANCED)
+            aligned_by = _trained(count, seed, data, many=many, balance=True)
         training = perf_counter() - start
-        auxiliary = FixedAuxiliary(trained.members, trained.held_out)
         settings = _settings(options, many=many)
-        names = list(dict.fromkeys([measured_name(options), DIRECT, TOTAL, *others]))
+        needed = readings_of(options, labelled=has_labels(data))
+        names = list(dict.fromkeys([*needed, *others]))
         tests: dict[str, MeasuringTest] = {}
         seconds: dict[str, float] = {}
         failures: dict[str, str] = {}
         for place, name in enumerate(names):
             start = perf_counter()
             try:
+                own, given = _test_and_given(name, options)
                 one = make_test(
-                    name,
-                    auxiliary=auxiliary,
+                    own,
+                    auxiliary=aligned_by if options.balance else auxiliary,
                     hold_others=options.hold_others,
-                    given=options.given,
+                    given=given,
+                    gate=options.gate,
                     refits=options.refits,
                     seed=seed,
                     batch_size=options.batch_size,
-                    settings=settings.get(name),
+                    settings=settings.get(own),
                     progress=partial(_part_done, say, f"fitting: {name}", place, len(names)),
                 )
                 tests[name] = one.fit(data)
             except (FairfoxError, ArithmeticError, RuntimeError, ValueError) as error:
-                _keep_failure(failures, name, error, needed=(measured_name(options), DIRECT, TOTAL))
+                _keep_failure(failures, name, error, needed=needed)
             seconds[name] = perf_counter() - start
         return cls(
             options=options,
@@ -145,7 +154,8 @@ class FittedTest:
             auxiliary=auxiliary,
             quality=_held_out_quality(auxiliary, data),
             proxy=tuple(_proxies(auxiliary, data, v, options.batch_size) for v in range(len(data.protected))),
-            metric=covariance_metric(data.x, weights=data.weights),
+            aligned_by=aligned_by,
+            metric=alignment_metric(data, aligned_by),
             support=supports(data),
             tests=tests,
             seconds=seconds,
@@ -182,7 +192,7 @@ class FittedTest:
         """Return the model's alignment share with each protected variable, read off at most so many of these people."""
         some = people if most is None or len(people) <= most else _drawn(people, most, self.options.seed)
         found = model_alignment(
-            model, some, self.auxiliary, self.metric, seed=self.options.seed, batch_size=self.options.batch_size
+            model, some, self.aligned_by, self.metric, seed=self.options.seed, batch_size=self.options.batch_size
         )
         return tuple(found)
 
@@ -244,7 +254,8 @@ def measure_folds(
     options = folds[0].test.options
     main, rows = measured_name(options), [fold.rows for fold in folds]
     people, inferred = _inferred(folds, data)
-    found, seconds, failures = _measured(folds, target, people, predictions, [main, DIRECT, TOTAL, *others], progress)
+    needed = readings_of(options, labelled=data.y is not None and SAME_OUTCOME in folds[0].test.tests)
+    found, seconds, failures = _measured(folds, target, people, predictions, needed, others, progress)
     most = _ALIGNED // len(folds) if len(data) > _MANY else None
     shares = _mean_shares([fold.test.alignment(target, people[fold.rows], most=most) for fold in folds], rows)
     measured, total = found[main], found[TOTAL]
@@ -260,6 +271,7 @@ def measure_folds(
         main=measured,
         direct=found[DIRECT],
         total=total,
+        same_outcome=measured if options.given == (options.label,) else found.get(SAME_OUTCOME),
         people=people,
         inferred=inferred,
         quality=folds[0].test.quality if len(folds) == 1 else _quality(folds, data),
@@ -279,13 +291,14 @@ def _measured(
     target: Model,
     people: Dataset,
     predictions: Tensor,
-    names: Sequence[str],
+    needed: Sequence[str],
+    others: Sequence[str],
     progress: Progress,
 ) -> tuple[dict[str, Measurement], dict[str, float], dict[str, str]]:
     """Return what each test measures on everyone, the seconds it took, and why the others could not be run."""
     failures = {name: why for fold in folds for name, why in fold.test.failures.items()}
     out, seconds = {}, {}
-    unique = list(dict.fromkeys(names))
+    unique = list(dict.fromkeys([*needed, *others]))
     for place, name in enumerate(unique):
         start, parts = perf_counter(), []
         try:
@@ -294,7 +307,7 @@ def _measured(
                 own = people[fold.rows]
                 parts.append(fold.test.measure_one(name, target, own, predictions=predictions[fold.rows]))
         except (FairfoxError, ArithmeticError, RuntimeError, ValueError) as error:
-            _keep_failure(failures, name, error, needed=names[:3])
+            _keep_failure(failures, name, error, needed=needed)
         if name not in failures:
             out[name] = join_measurements(parts, [fold.rows for fold in folds], len(people))
             seconds[name] = perf_counter() - start + sum(fold.test.seconds.get(name, 0.0) for fold in folds)
@@ -303,7 +316,27 @@ def _measured(
 
 def measured_name(options: AuditOptions) -> str:
     """Return the name under which the main test is fitted: /a is a factor that is applied to what it measures."""
-    return options.info.base if options.info.aligned else options.main
+    name = options.info.base if options.info.aligned else options.main
+    return f"{name}{_GIVEN}" if name == TOTAL and options.given else name
+
+
+def readings_of(options: AuditOptions, *, labelled: bool) -> list[str]:
+    """Return the names of what every audit measures: the test itself, and the readings beside it."""
+    same = [SAME_OUTCOME] if labelled and options.given != (options.label,) else []
+    return list(dict.fromkeys([measured_name(options), DIRECT, TOTAL, *same]))
+
+
+def _test_and_given(name: str, options: AuditOptions) -> tuple[str, tuple[str, ...]]:
+    """Return which test stands behind a name, and what is given to it: nothing to the total reading."""
+    if name == SAME_OUTCOME:
+        assert options.label is not None
+        return TOTAL, (options.label,)
+    return name.removesuffix(_GIVEN), () if name == TOTAL else options.given
+
+
+def has_labels(data: Dataset) -> bool:
+    """Return whether people have labels, of at least two values."""
+    return data.y is not None and len(data.y[~data.y.isnan()].unique()) > 1
 
 
 def check_group_sizes(fitting: Dataset, fewest: int = _FEWEST) -> None:
@@ -341,11 +374,11 @@ def supports(data: Dataset) -> tuple[Support, ...]:
     return tuple(Support.of(data, v) for v in range(len(data.protected)))
 
 
-def _unfitted(refits: int, seed: int, *, many: bool) -> AuxiliaryModel:
+def _trained(refits: int, seed: int, data: Dataset, *, many: bool, balance: bool = False) -> FixedAuxiliary:
     """Return the auxiliaries of an audit; many rows need neither small batches nor many epochs."""
-    if many:
-        return AuxiliaryModel(refits=refits, seed=seed, batch_size=_BATCH, max_epochs=_EPOCHS)
-    return AuxiliaryModel(refits=refits, seed=seed)
+    size = {"batch_size": _BATCH, "max_epochs": _EPOCHS} if many else {}
+    trained = AuxiliaryModel(refits=refits, seed=seed, balance=balance, **size).fit(data)
+    return FixedAuxiliary(trained.members, trained.held_out, balance)
 
 
 def _settings(options: AuditOptions, *, many: bool) -> Mapping[str, Mapping[str, object]]:

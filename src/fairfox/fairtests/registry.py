@@ -20,7 +20,7 @@ from fairfox.options import FAIR_TESTS, AuditOptions, TestInfo, check_given, che
 
 _Made = TypeVar("_Made")
 # what is set by the audit, not by a setting of the test
-_OWN = ("variable", "only", "hold_others", "given", "auxiliary", "seed", "refits", "batch_size", "progress", "aligned")
+_OWN = ("variable", "only", "hold_others", "given", "gate", "auxiliary", "seed", "refits", "batch_size", "progress", "aligned")
 
 
 def make_test(
@@ -29,6 +29,7 @@ def make_test(
     auxiliary: Auxiliary | None = None,
     hold_others: bool = False,
     given: Sequence[str] = (),
+    gate: bool = False,
     refits: int = 5,
     seed: int = 0,
     batch_size: int = 4096,
@@ -42,8 +43,9 @@ def make_test(
         auxiliary: the one to use instead of training an own `AuxiliaryModel`.
         hold_others: change each protected variable while the others stay as they are (`faux`, `lic`,
             `counterfactual` and `unawareness` always do so).
-        given: features that stay as they are, and with them what they explain of the others (`rank` and `move`;
-            `unawareness` leaves all features anyway).
+        given: columns that are held equal, of the model or covariates (`rank` and `move`; `unawareness` leaves all
+            features anyway).
+        gate: move a feature only where the groups differ in it beyond chance (`rank`).
         refits: how many times auxiliaries and maps are fitted.
         seed: same seed, same machine, same numbers.
         batch_size: rows per block.
@@ -61,9 +63,8 @@ def make_test(
             f"{name} needs the causal graph; give it as settings={{'graph': {{...}}}} or with --graph FILE"
         )
     aux = auxiliary if auxiliary is not None else AuxiliaryModel(refits=refits, seed=seed)
-    chosen = _make_map(
-        info.base, own, aux, {"hold_others": hold_others, "given": tuple(given)}, seed, batch_size, progress
-    )
+    kept = {"hold_others": hold_others, "given": tuple(given)} | ({"gate": gate} if info.base == "rank" else {})
+    chosen = _make_map(info.base, own, aux, kept, seed, batch_size, progress)
     if chosen is not None:
         return Effect(map=chosen, refits=refits, aligned=info.aligned, auxiliary=aux, seed=seed, batch_size=batch_size)
     return _make_gradient_test(name, info, own, aux, LinearAuxiliary(refits=refits, seed=seed), seed, batch_size)

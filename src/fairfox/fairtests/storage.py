@@ -29,12 +29,11 @@ from fairfox.data.dataset import Dataset, Feature
 from fairfox.data.files import written_whole
 from fairfox.data.sources import Crossing, ProtectedSource
 from fairfox.errors import FairfoxError, FileError, OptionError, installed_versions
-from fairfox.fairtests.fitted import FittedTest, Fold, measure_folds, measured_name
+from fairfox.fairtests.fitted import SAME_OUTCOME, FittedTest, Fold, measure_folds, readings_of
 from fairfox.models.adapters import as_model
 from fairfox.models.protocol import predict
-from fairfox.options import DIRECT, TOTAL
 
-FORMAT = 2  # files of other formats are refused
+FORMAT = 3  # files of other formats are refused
 
 # the classes that a test is made of, by module
 _CLASSES: dict[str, tuple[str, ...]] = {
@@ -48,10 +47,11 @@ _CLASSES: dict[str, tuple[str, ...]] = {
     "auxiliary.linear": ("LinearAuxiliary", "LinearMember"),
     "auxiliary.quality": ("AuxiliaryQuality",),
     "maps.check": ("Support",),
-    "maps.ranks": ("Ranks", "NumberRanks", "Scale", "Along", "Splines"),
-    "maps.given": ("GivenRanks", "Explained", "Stairs", "GroupTerms", "ColumnTerms", "Terms", "Regressions"),
-    "maps.rank": ("RankMap", "Strata", "ClassRanks", "ClassValues", "SwapMap"),
-    "maps.move": ("MoveMap", "Geometry", "GroupLogits", "OutputLine"),
+    "maps.ranks": ("Ranks", "Scale"),
+    "maps.conditional": ("Regressed", "Terms", "Spline", "Spread", "Steps", "Levels"),
+    "maps.given": ("Columns",),
+    "maps.rank": ("RankMap", "Plan", "Stratified", "ClassRanks", "ClassValues", "SwapMap"),
+    "maps.move": ("MoveMap", "Geometry", "HeldColumns", "GroupLogits", "OutputLine"),
     "maps.transport": ("TransportMap", "Members", "Pairs"),
     "fairtests.effect": ("Effect",),
     "fairtests.faux": ("FAux",),
@@ -421,7 +421,7 @@ def check_consistent(test: FittedTest, objects: Sequence[Any]) -> None:
         all(0 <= each.start <= each.stop <= width for each in objects if isinstance(each, Feature)),
         len(encoding.columns) == len(set(encoding.columns)),
         encoding.dtype == torch.float64,
-        {measured_name(test.options), DIRECT, TOTAL} == set(test.tests),
+        set(readings_of(test.options, labelled=SAME_OUTCOME in test.tests)) == set(test.tests),
         len(test.support) == len(variables),
         all(low_high.shape == (2, width) for each in test.support for low_high in each.ranges.values()),
         all(each.unseen.shape == (levels, levels) for each in test.support),

@@ -1,7 +1,7 @@
 """Plain networks, Linear, ReLU, ..., Linear, as their weights: derivatives by hand, and their inner products.
 
 By hand, and with the same memory for block after block: autograd's bookkeeping and fresh memory take as long as the
-arithmetic of networks this small (benchmarks/bench_engine.py: three gradient tests in less than five forward passes).
+arithmetic of networks this small (benchmarks/bench_engine.py: `faux` in less than five forward passes).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The graph map: counterfactuals of an additive-noise causal model over a graph of columns that the user gives."""
+"""The graph map: counterfactuals along a causal graph of columns that the user gives, by conditional ranks."""
 
 from __future__ import annotations
 
@@ -7,31 +7,28 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-from statistics import fmean
 from typing import Self
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
-from fairfox.data.dataset import Dataset, Feature
+from fairfox.data.dataset import Dataset
 from fairfox.errors import ColumnError, FileError, NotFittedError, OptionError, did_you_mean
+from fairfox.maps.conditional import Regressed
+from fairfox.maps.given import Columns
 from fairfox.maps.protocol import (
     OFF_RANGE,
     UNKNOWN,
     Mapped,
     check_groups_present,
     number_reached,
-    total_variance,
     where_to,
     who_counts,
 )
 from fairfox.maps.rank import RankMap, own_columns, ranks_of, with_ranks
-from fairfox.maps.ranks import Scale, couple_rows, weighted_least_squares
+from fairfox.maps.ranks import Scale
 
 MERGED = "the group there puts several together"
-_UNEVEN = 1.5  # how many times the spread of one group's noise may be that of another's
-_FEWEST = 10  # people of a group, to speak of the spread of their noise
 _EXAMPLE = 'for example income = ["sex", "education"]'
 
 
@@ -90,7 +87,7 @@ def read_graph(source: GraphSource | None) -> Graph:
 def _check_names(graph: Graph, data: Dataset) -> None:
     """Refuse a graph that names what is neither a column of the model nor a protected variable."""
     variables = {p.name: p for p in data.protected}
-    columns = [f.name for f in data.features]
+    columns = [f.name for f in (*data.features, *data.covariates)]
     for name in dict.fromkeys(name for child, parents in graph.parents.items() for name in (*parents, child)):
         if name in variables and not variables[name].parts:
             continue
@@ -106,7 +103,7 @@ def _check_names(graph: Graph, data: Dataset) -> None:
             )
         if name not in columns:
             hint = did_you_mean(name, [*variables, *columns])
-            raise ColumnError(f"The graph names '{name}', which is no column of the model and not protected.{hint}")
+            raise ColumnError(f"The graph names '{name}', which is no column of the table and not protected.{hint}")
 
 
 def _read_parents(path: Path) -> Mapping[str, Sequence[str]]:
@@ -126,14 +123,12 @@ def _read_parents(path: Path) -> Mapping[str, Sequence[str]]:
 class GraphMap:
     """Everyone as they would be with another protected value, in the causal model of a graph of columns.
 
-    Every column that the protected variable acts on is taken for a linear function of its parents plus noise. The
-    function is learnt from people by least squares; the noise is what is left of a person's own value. Set the
-    protected variable, keep the noise, and children follow, parents first. All other columns stay, and so do the other
-    protected variables, whatever acts on them.
+    Every column that the protected variable acts on keeps its rank among people with the same parents: x' is the value
+    of that rank among people who have the parents' new values. Parents go first. All other columns stay, and so do the
+    other protected variables, whatever acts on them. Columns that the model does not take may be in the graph too.
 
-    A category has shares in place of a mean: it stays with probability min(1, p'/p), p and p' its share given the
-    parents before and after, and what leaves is spread over the categories that gain (maximal coupling), so that the
-    shares are reproduced; the block is a distribution. What is missing stays missing.
+    A category stays with probability min(1, p'/p), p and p' its share given the parents before and after, and what
+    leaves is spread over the categories that gain (maximal coupling). What is missing stays missing.
 
     A number goes up or down by standard deviations. A crossing sets all its parts.
 
@@ -146,7 +141,9 @@ class GraphMap:
     graph: GraphSource | None = None  # {column: [parents]}, a TOML file, or what read_graph returns
     variable: int = 0  # which protected variable
     seed: int = 0
-    nodes: list[Node] = field(default_factory=list, init=False, repr=False)  # what is acted on, parents first
+    columns: Columns | None = field(default=None, init=False, repr=False)
+    nodes: list[Regressed] = field(default_factory=list, init=False, repr=False)  # what is acted on, parents first
+    causes: list[bool] = field(default_factory=list, init=False, repr=False)  # whether the variable acts on it directly
     needed: list[int] = field(default_factory=list, init=False, repr=False)  # protected variables that must be known
     shift: Shift | None = field(default=None, init=False, repr=False)
     withheld_map: RankMap | None = field(default=None, init=False, repr=False)
@@ -167,15 +164,25 @@ class GraphMap:
         data = who_counts(data, self.needed)
         check_groups_present(data, self.variable)
         self.shift = Shift.of(data, self.variable)
-        features = {f.name: f for f in data.features}
-        scales = [Scale.of(data.c[:, v]) if q.is_continuous else None for v, q in enumerate(data.protected)]
-        sources = features | {q.name: Cause(v, len(q.levels), scales[v]) for v, q in enumerate(data.protected)}
-        self.nodes = [
-            Node.of(features[child], [sources[name] for name in graph.parents[child]], data, self.variable)
-            for child in moved
-        ]
+        self.columns = Columns.of(data, [name for pair in graph.parents.items() for name in (pair[0], *pair[1])])
+        rows = self.columns.rows(data)
+        features = {f.name: f for f in (*self.columns.features, *self.columns.covariates, *self.columns.protected)}
+        self.nodes, self.causes = [], []
+        for child in moved:
+            parents = graph.parents[child]
+            self.causes.append(p.name in parents)
+            group, classes = self._group(data.c) if p.name in parents else (torch.zeros_like(rows[:, 0]), 1)
+            others = [features[name] for name in parents if name != p.name]
+            self.nodes.append(Regressed.of(rows, group, classes, others, [features[child]]))
         self.withheld_map = ranks_of(data, self.variable, own_columns(data, self.variable), seed=self.seed)
         return self
+
+    def _group(self, c: Tensor) -> tuple[Tensor, int]:
+        """Return the protected variable (N,) as classes, or in standard deviations, and how many classes it has."""
+        assert self.columns is not None
+        scale, own = self.columns.scales[self.variable], c[:, self.variable]
+        f = self.columns.protected[self.variable]
+        return (own.double(), f.stop - f.start) if scale is None else (scale(own), 0)
 
     def map(self, data: Dataset, to: Tensor | None = None) -> Mapped:
         """Return everyone where `to` (N,) says: in that class, or so many standard deviations of c higher.
@@ -190,34 +197,27 @@ class GraphMap:
         still = data.c[:, self.needed].isnan().any(1) | to.isnan() | (there == data.c)[:, self.variable]
         going = (~(still | there[:, self.needed].isnan().any(1))).nonzero()[:, 0]
         stay = torch.ones_like(still).index_fill_(0, going, False)
-        rows, before = data.x.clone(), data.x[going].double()
-        after = before.clone()
-        for node in self.nodes if len(going) else ():
-            values = node.values_after(before, data.c[going], after, there[going])
-            after[:, _value_columns(node.feature)] = values
-        rows[going] = after.to(rows)
+        rows = data.x.clone()
+        if len(going):
+            rows[going] = self.followed(data[going], there[going]).to(rows)
         reason = lost if bool((stay & ~still).any()) else UNKNOWN if bool(stay.any()) else ""
         return with_ranks(Mapped(rows, stay, reason), self.withheld_map, data, to)
 
-    def checks(self) -> dict[str, float]:
-        """Return how the model of the graph fits the fitting rows.
-
-        `explained`: the share of the variance of the columns acted on that their parents explain, mean over columns.
-        `unevenness`: how many times one group's noise spreads as far as another's, of the number where it differs most.
-        """
-        if self.shift is None:
-            raise NotFittedError("This GraphMap is not fitted; call fit first")
-        uneven = [node.unevenness for node in self.nodes if node.feature.kind == "continuous"]
-        return {"explained": fmean(node.explained for node in self.nodes), "unevenness": max(uneven, default=1.0)}
-
-    def warnings(self, checks: Mapping[str, float]) -> list[str]:
-        """Return a warning where the noise differs between the groups: it is not simply added."""
-        if checks["unevenness"] <= _UNEVEN:
-            return []
-        return [
-            f"Around what its parents say, a column spreads {checks['unevenness']:.1f} times as far in one group as in "
-            "another, where the graph's additive noise spreads alike; compare with rank, which takes over the spread."
-        ]
+    def followed(self, people: Dataset, there: Tensor) -> Tensor:
+        """Return the rows (n, D) of people once their protected values are others (n, V): parents first."""
+        assert self.columns is not None
+        before = self.columns.rows(people)
+        after = before.clone()
+        groups = self.columns.groups(there)
+        after[:, before.shape[1] - groups.shape[1] :] = groups
+        own, new = self._group(people.c)[0], self._group(there)[0]
+        nobody = torch.zeros_like(own)
+        for node, direct in zip(self.nodes, self.causes, strict=True):
+            here, goal = (own, new) if direct else (nobody, nobody)
+            moved = node.moved(before, here, after, goal)
+            for each in (*node.numbers, *node.steps, *node.categories):
+                after[:, each.feature.columns] = moved[:, each.feature.columns]
+        return after[:, : people.x.shape[1]]
 
 
 @dataclass(frozen=True)
@@ -252,104 +252,3 @@ class Shift:
         if self.parts:
             there[:, self.parts] = self.cells.to(c)[to.nan_to_num().long()]
         return there, MERGED
-
-
-@dataclass(frozen=True)
-class Cause:
-    """A protected variable as a parent: its place in c, and how many classes it has or the scale of its numbers."""
-
-    place: int
-    classes: int
-    scale: Scale | None
-
-
-@dataclass(frozen=True)
-class Node:
-    """A column that is acted on: its parents, its mechanism, and what is left of it: the noise."""
-
-    feature: Feature
-    parents: Sequence[Feature | Cause]
-    mechanism: Linear
-    explained: float  # the share of the variance that its parents explain
-    unevenness: float  # how many times one group's noise spreads as far as another's
-
-    @classmethod
-    def of(cls, feature: Feature, parents: Sequence[Feature | Cause], data: Dataset, variable: int) -> Node:
-        """Return the node that people show who do not lack its value."""
-        data = data[~_lacking(feature, data.x)]
-        columns, child = design(parents, data.x, data.c), data.x[:, _value_columns(feature)].double()
-        counts = torch.ones_like(child[:, 0]) if data.weights is None else data.weights.double()
-        mechanism = Linear.of(columns, child, counts)
-        noise = child - mechanism(columns)
-        total = total_variance(child, counts)
-        explained = 1 - total_variance(noise, counts) / total if total > 0 else 1.0
-        return cls(feature, parents, mechanism, explained, _unevenness(noise, counts, data, variable))
-
-    def values_after(self, x: Tensor, c: Tensor, new_x: Tensor, new_c: Tensor) -> Tensor:
-        """Return the values (n, L) of people with rows x and protected values c, once their parents are the new ones.
-
-        The noise stays: x' = x + (mean' - mean). Categories move as little as their shares allow, and what is missing
-        stays missing.
-        """
-        own, new = self.mechanism(design(self.parents, x, c)), self.mechanism(design(self.parents, new_x, new_c))
-        values = x[:, _value_columns(self.feature)]
-        if self.feature.kind == "categorical":
-            return couple_rows(values, own, new)
-        missing = _lacking(self.feature, x)[:, None]
-        return torch.where(missing, values, values + (new - own))
-
-
-def design(parents: Sequence[Feature | Cause], x: Tensor, c: Tensor) -> Tensor:
-    """Return the parents of everyone as float64 columns (n, P), from rows x (n, D) and protected values c (n, V).
-
-    Classes but the first as 0 and 1, numbers in standard deviations, features as they are encoded: a missing number
-    is the mean and has its flag, so that what follows from it is what follows for those who lack it.
-    """
-    columns = []
-    for parent in parents:
-        if isinstance(parent, Feature):
-            columns.append(x[:, parent.columns].double())
-        elif parent.scale is not None:
-            columns.append(parent.scale(c[:, parent.place])[:, None])
-        else:
-            columns.append(F.one_hot(c[:, parent.place].long(), parent.classes)[:, 1:].double())
-    return torch.cat(columns, dim=1)
-
-
-@dataclass(frozen=True)
-class Linear:
-    """The least-squares line; of a one-hot block, linear probabilities, which sum to one."""
-
-    coefficients: Tensor  # (P, L)
-    level: Tensor  # (L,) where all parents are 0
-
-    @classmethod
-    def of(cls, parents: Tensor, child: Tensor, counts: Tensor) -> Linear:
-        """Return the line through people with these parents (n, P) and children (n, L), so many (n,) each."""
-        solution = weighted_least_squares(torch.cat([parents, torch.ones_like(parents[:, :1])], dim=1), child, counts)
-        return cls(solution[:-1], solution[-1])
-
-    def __call__(self, parents: Tensor) -> Tensor:
-        """Return the mean or the shares (n, L) at parents (n, P)."""
-        return parents @ self.coefficients.to(parents.device) + self.level.to(parents.device)
-
-
-def _value_columns(feature: Feature) -> slice:
-    """Return the columns with a feature's values, without the flag of a missing number."""
-    return feature.columns if feature.kind == "categorical" else slice(feature.start, feature.start + 1)
-
-
-def _lacking(feature: Feature, x: Tensor) -> Tensor:
-    """Return who has no value of a feature (n,) bool: a missing number, or a category that the encoding never saw."""
-    if feature.kind == "categorical":
-        return x[:, feature.columns].sum(1) == 0
-    return x[:, feature.start + 1] > 0.5 if feature.has_missing else torch.zeros_like(x[:, 0], dtype=torch.bool)
-
-
-def _unevenness(noise: Tensor, counts: Tensor, data: Dataset, variable: int) -> float:
-    """Return the largest standard deviation of a group's noise (n, L) over the smallest; of a number: of two halves."""
-    c = data.c[:, variable]
-    group = (c > c.median()).long() if data.protected[variable].is_continuous else c.long()
-    groups = [group == g for g in group.unique()]
-    spreads = [total_variance(noise[own], counts[own]) ** 0.5 for own in groups if float(counts[own].sum()) >= _FEWEST]
-    return max(spreads) / min(spreads) if len(spreads) > 1 and min(spreads) > 0 else 1.0

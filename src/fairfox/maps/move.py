@@ -18,7 +18,8 @@ from fairfox.data.dataset import Dataset, Protected, missing_columns, project_bl
 from fairfox.errors import NotFittedError, OptionError, ShapeError
 from fairfox.gradients.alignment import between_metric, covariance_metric, dead_rows, inverse_direction
 from fairfox.gradients.jacobian import autograd_jacobian
-from fairfox.maps.given import ColumnTerms, given_features, remaining_metric
+from fairfox.maps.conditional import Terms
+from fairfox.maps.given import Columns, remaining_metric
 from fairfox.maps.protocol import (
     FLAT,
     OFF_RANGE,
@@ -104,7 +105,7 @@ class MoveMap:
         if geometry.values is not None:
             there = number_reached(c.contiguous(), to * geometry.spread, geometry.values)
         off = going & there.isnan()
-        kept = self.geometry.given.among(data.x.shape[1])
+        kept = self.geometry.given.still
         x, flat = data.x.clone(), torch.zeros(len(c), dtype=torch.bool, device=c.device)
         for end in self._destinations(data, there, going & ~off):
             x[end.rows], flat[end.rows] = _moved_rows(
@@ -158,8 +159,8 @@ class MoveMap:
         withheld = known.withheld.to(known.x.device)
         seen = torch.where(withheld, 0.0, known.x)  # what is withheld does not move along
         ranks = ranks_of(known, variable, known.withheld, seed=seed, hold_others=self.hold_others)
-        given = ColumnTerms.of(given_features(known, self.given), known.x)
-        still = given.among(known.x.shape[1]).to(withheld.device)
+        given = HeldColumns.of(known, self.given)
+        still = given.still.to(withheld.device)
         covariance = None
         if self.metric != "identity":
             covariance = covariance_metric(seen, shrink=self.shrink, weights=known.weights)
@@ -271,7 +272,7 @@ class Geometry:
     covariance: Tensor | None  # (D, D), shrunk; None for the identity metric
     hidden: Tensor  # (D,) bool: columns that do not move along
     withheld_map: RankMap | None
-    given: ColumnTerms
+    given: HeldColumns
     spread: float = 1.0  # of a number
     values: Tensor | None = None  # of a number, in order
 
@@ -375,7 +376,33 @@ def _moved_rows(
     return torch.cat(moved), torch.cat(stuck)
 
 
-def _held_columns(data: Dataset, others: Sequence[int], given: ColumnTerms) -> Tensor:
+@dataclass(frozen=True)
+class HeldColumns:
+    """Given columns as terms of a regression."""
+
+    columns: Columns
+    terms: Terms
+    still: Tensor  # (D,) bool: those that the model takes
+
+    @classmethod
+    def of(cls, data: Dataset, names: Sequence[str]) -> HeldColumns:
+        """Return the given columns of these names."""
+        columns = Columns.of(data, names)
+        given = columns.given(data, names)
+        rows = columns.rows(data)
+        still = torch.zeros(data.x.shape[1], dtype=torch.bool, device=data.x.device)
+        for f in given:
+            if f in data.features:
+                still[f.columns] = True
+        return cls(columns, Terms.of(torch.zeros_like(rows[:, 0]), 1, given, rows), still)
+
+    def __call__(self, data: Dataset) -> Tensor:
+        """Return the terms (N, H) of people."""
+        rows = self.columns.rows(data)
+        return self.terms(torch.zeros_like(rows[:, 0]), rows).to(data.x)
+
+
+def _held_columns(data: Dataset, others: Sequence[int], given: HeldColumns) -> Tensor:
     """Return what is held as columns (N, H): other protected variables, and given features.
 
     Classes but the first as 0 and 1, and numbers. What is unknown is 0: such people are neither learnt from nor moved.
@@ -385,7 +412,7 @@ def _held_columns(data: Dataset, others: Sequence[int], given: ColumnTerms) -> T
         p, c = data.protected[v], data.c[:, v].to(data.x)
         codes = torch.arange(1, max(len(p.levels), 1), device=c.device)
         columns.append(c.nan_to_num()[:, None] if p.is_continuous else (c[:, None] == codes).to(data.x))
-    return torch.cat([*columns, given(data.x)], dim=1)
+    return torch.cat([*columns, given(data)], dim=1)
 
 
 def _regression(values: Tensor, own: Tensor, held: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -32,6 +32,7 @@ class Mapped:
     abstained: Tensor  # (N,) bool
     reason: str = ""
     overshoot: Tensor | None = None  # (N,): how far a one-hot entry lay outside [0, 1] before it was put back
+    borrowed: Tensor | None = None  # (N,) bool: at whose given values a group is missing
 
 
 class CounterfactualMap(Protocol):
@@ -57,6 +58,15 @@ class RefittableMap(Protocol):
 
     def fit_many(self, data: Dataset, refits: int, *, seed: int) -> list[list[CounterfactualMap]]:
         """Return `refits` independently fitted maps for each protected variable."""
+        ...
+
+
+@runtime_checkable
+class PreparedMap(Protocol):
+    """A map that decides something once for all its refits."""
+
+    def prepare(self, data: Dataset) -> None:
+        """Decide it, on all fitting rows."""
         ...
 
 
@@ -147,9 +157,11 @@ def fit_maps(prototype: CounterfactualMap, data: Dataset, refits: int, *, seed: 
     samples = [data] if as_they_are else [resample(data, generator=generator) for _ in range(refits)]
     maps: list[list[CounterfactualMap]] = []
     for v in range(len(data.protected)):
-        copies = [copy.copy(prototype) for _ in samples]
-        for own in copies:
-            own.variable = v
+        first = copy.copy(prototype)
+        first.variable = v
+        if isinstance(first, PreparedMap):
+            first.prepare(data)
+        copies = [copy.copy(first) for _ in samples]
         maps.append([own.fit(sample) for own, sample in zip(copies, samples, strict=True)])
     return maps
 

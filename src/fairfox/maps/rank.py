@@ -11,21 +11,30 @@ from torch import Tensor
 
 from fairfox.data.dataset import Dataset, Feature, resample
 from fairfox.errors import DataError, NotFittedError
-from fairfox.maps.given import GivenRanks, given_features
-from fairfox.maps.protocol import OFF_RANGE, TOO_FEW, UNKNOWN, UNSHARED, Mapped, check_groups_present, where_to
+from fairfox.maps.conditional import Regressed
+from fairfox.maps.gate import closed_features
+from fairfox.maps.given import Columns
+from fairfox.maps.protocol import (
+    OFF_RANGE,
+    TOO_FEW,
+    UNKNOWN,
+    UNSHARED,
+    Mapped,
+    check_groups_present,
+    number_reached,
+    where_to,
+)
 from fairfox.maps.ranks import (
-    ConditionalRanks,
-    NumberRanks,
     Ranks,
-    Scale,
     categories_among,
     maximal_coupling,
+    nearest_shown,
     numbers_among,
     present,
+    present_rows,
 )
 
-_FIFTHS = (0.2, 0.4, 0.6, 0.8)  # where numbers are cut when they are held
-_FEWEST_IN_CLASS, _FEWEST_IN_ALL = 10, 50  # who share the other protected values: of a class, or of all numbers
+_FEWEST_IN_CELL = 30  # people of a group with the same given values, to rank among them alone
 LACKING = "the protected column itself is missing, so that there is no value to change"
 
 
@@ -37,12 +46,12 @@ class RankMap:
     a category stays with probability min(1, p'/p), and what leaves is spread over the categories that gain.
     Missing numbers stay missing; a missing category is a category. No auxiliary, no gradient.
 
-    Where the protected variable is a number, a person keeps their conditional quantile: the rank among people with
-    about their own value becomes the rank among people one standard deviation higher or lower. With `hold_others`
-    everyone is compared with people who share their other protected values (numbers in fifths).
+    Columns named `given` stay as they are, and with them what they explain of the others: ranks are those among people
+    of the own group with the same given values, and become ranks among such people of the other. So are the other
+    protected variables with `hold_others`. Where the protected variable is a number, ranks are those among people with
+    about the same number, and become ranks one standard deviation higher or lower.
 
-    Columns named `given` stay as they are, and so does what they explain of the others: the rank is that among people
-    of the own group with about the same given values, and becomes one among such people of the other.
+    With `gate` a feature moves only where the groups differ in it beyond chance.
 
     Example:
         >>> data = Dataset.from_arrays([[0.0], [1.0], [5.0], [7.0]], c=[0, 0, 1, 1])
@@ -53,128 +62,250 @@ class RankMap:
     variable: int = 0  # which protected variable
     only: Tensor | None = None  # (D,) bool: columns to map; None: all
     hold_others: bool = False
-    given: tuple[str, ...] = ()  # names of features
-    strata: Strata | None = field(default=None, init=False, repr=False)
-    fitted: dict[int, ConditionalRanks] = field(default_factory=dict, init=False, repr=False)  # by stratum
+    given: tuple[str, ...] = ()  # names of columns that the model takes, or of others
+    gate: bool = False
+    plan: Plan | None = field(default=None, init=False, repr=False)
+    ranks: ClassRanks | Stratified | Regressed | None = field(default=None, init=False, repr=False)
+    itself: ClassRanks | Regressed | None = field(default=None, init=False, repr=False)  # columns of the protected one
+    values: Tensor | None = field(default=None, init=False, repr=False)  # of a protected number, in order
+
+    def prepare(self, data: Dataset) -> None:
+        """Decide on all fitting rows what refits share: how given columns are held, and what may move."""
+        self.plan = Plan.of(data, self)
 
     def fit(self, data: Dataset) -> Self:
         """Learn each group's values and category shares."""
         check_groups_present(data, self.variable)
-        p, c = data.protected[self.variable], data.c[:, self.variable]
-        self.strata = Strata.of(data, self.variable if self.hold_others else None)
-        held = bool(self.strata.others)
-        scale = Scale.of(c) if p.is_continuous else None
-        stratum = torch.where(c.isnan(), -1, self.strata.place(data.c))
-        self.fitted = {}
-        for code in stratum[stratum >= 0].unique().tolist():
-            people = data[stratum == code] if code or held else data
-            if scale is None or not held or len(people) >= _FEWEST_IN_ALL:
-                ranks = self._ranks(people, scale, _FEWEST_IN_CLASS if held else 1)
-                if ranks is not None:
-                    self.fitted[code] = ranks
-        if not held and not self.fitted:
-            raise DataError(
-                f"{len(data)} people are too few to learn what {len(self.given)} given column(s) explain; "
-                "give more rows, or name fewer columns"
-            )
+        if self.plan is None:
+            self.prepare(data)
+        assert self.plan is not None
+        plan, c = self.plan, data.c[:, self.variable]
+        data = data[plan.known(data)]
+        rows, group = plan.columns.rows(data), plan.group(data.c[:, self.variable])
+        if plan.number:
+            self.values = group.unique()
+        if plan.by_regression:
+            if len(rows) < 2 * (max(plan.classes, 2) + sum(f.stop - f.start for f in plan.given)):
+                raise DataError(
+                    f"{len(rows)} people are too few to learn what {len(plan.given)} given column(s) explain; "
+                    "give more rows, or name fewer columns"
+                )
+            self.ranks = Regressed.of(rows, group, plan.classes, plan.given, plan.explained)
+        elif plan.given:
+            self.ranks = Stratified.of(rows, group, plan)
+        else:
+            self.ranks = ClassRanks.of(data.x, group, plan.classes, plan.explained)
+        if plan.itself and plan.number:
+            self.itself = Regressed.of(rows, group, 0, (), plan.itself)
+        elif plan.itself:
+            self.itself = ClassRanks.of(data.x, group, plan.classes, plan.itself)
         return self
-
-    def _ranks(self, data: Dataset, scale: Scale | None, fewest: int) -> ConditionalRanks | None:
-        """Return what people of one stratum show; None where they are too few for the given columns."""
-        p, c = data.protected[self.variable], data.c[:, self.variable]
-        features = [f for f in data.features if self.only is None or bool(self.only[f.start])]
-
-        def ranked(x: Tensor, c: Tensor, features: list[Feature]) -> ConditionalRanks:
-            if scale is None:
-                return ClassRanks.of(x, c, len(p.levels), features, fewest)
-            return NumberRanks.of(x, c, scale, features)
-
-        if not self.given:
-            return ranked(data.x, c, features)
-        given = given_features(data, self.given)
-        others = [f for f in features if f not in given]
-        itself = [f for f in others if bool(data.withheld[f.start])]  # nothing explains the protected variable itself
-        return GivenRanks.of(
-            data.x,
-            c,
-            len(p.levels),
-            scale,
-            given,
-            [f for f in others if f not in itself],
-            lambda x, c, numbers: ranked(x, c, [*numbers, *itself]),
-        )
 
     def map(self, data: Dataset, to: Tensor | None = None) -> Mapped:
         """Return everyone's row where `to` (N,) says: in that class, or so many standard deviations of c higher.
 
-        NaN: nowhere; None: in the other of two groups. Who goes nowhere, whose protected value is unknown, or who has
-        nobody there to be compared with, keeps their row and is abstained.
+        NaN: nowhere; None: in the other of two groups. Who goes nowhere, whose protected or given values are unknown,
+        or who has nobody there to be compared with, keeps their row and is abstained.
         """
-        if self.strata is None:
+        if self.plan is None or self.ranks is None:
             raise NotFittedError("This RankMap is not fitted; call fit first")
-        to = where_to(data, self.variable, to)
-        if not self.strata.others:
-            rows, moved = self.fitted[0].map(data.x, data.c[:, self.variable], to)
-        else:
-            rows, moved = data.x.clone(), torch.zeros_like(to, dtype=torch.bool)
-            stratum = self.strata.place(data.c)
-            for code, ranks in self.fitted.items():
-                people = (stratum == code).nonzero()[:, 0]
-                rows[people], moved[people] = ranks.map(data.x[people], data.c[people, self.variable], to[people])
-        return Mapped(rows, ~moved, self._reason(data, to, ~moved))
+        plan, to = self.plan, where_to(data, self.variable, to)
+        here = plan.group(data.c[:, self.variable])
+        there = number_reached(here, to.to(here), self.values) if self.values is not None else to.to(here)
+        asked = ~(here.isnan() | to.isnan()) & ((here != there) | plan.number)
+        known = plan.known(data)
+        going = (asked & known & ~there.isnan()).nonzero()[:, 0]
+        rows, moved = data.x.clone(), torch.zeros_like(asked)
+        borrowed = torch.zeros_like(asked)
+        if len(going):
+            people, own, goal = data[going], here[going], there[going]
+            out, found, lent = self._moved(people, own, goal)
+            rows[going] = torch.where(found[:, None], out.to(rows), data.x[going])
+            moved[going], borrowed[going] = found, lent & found
+        left = asked & ~moved
+        why = {OFF_RANGE: left & known & plan.number, UNSHARED: left & ~known, TOO_FEW: left & known & (not plan.number)}
+        reason = " or ".join(words for words, who in why.items() if bool(who.any()))
+        return Mapped(rows, ~moved, reason or (UNKNOWN if bool((~moved).any()) else ""), borrowed=borrowed)
 
-    def _reason(self, data: Dataset, to: Tensor, abstained: Tensor) -> str:
-        """Return why those who had somewhere to go did not get there; more than one reason where there are more."""
-        if self.strata is None or not bool(abstained.any()):
-            return ""
-        p, c = data.protected[self.variable], data.c[:, self.variable]
-        left = abstained & ~c.isnan() & ~to.isnan() & ((to != c) | p.is_continuous)
-        if not bool(left.any()):
-            return UNKNOWN
-        stratum, alone = self.strata.place(data.c), torch.zeros_like(left)
-        for code, ranks in self.fitted.items():
-            if isinstance(ranks, GivenRanks):
-                alone |= left & (stratum == code) & ranks.unshared(data.x, c, to)
-        left = left & ~alone
-        compared = torch.isin(stratum, torch.tensor(list(self.fitted), device=c.device))
-        if not p.is_continuous:
-            compared = torch.zeros_like(compared)
-        elif not self.strata.others:
-            compared = torch.ones_like(compared)
-        found = {OFF_RANGE: left & compared, TOO_FEW: left & ~compared, UNSHARED: alone}
-        return " or ".join(reason for reason, people in found.items() if bool(people.any()))
+    def _moved(self, people: Dataset, own: Tensor, goal: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the rows (n, D) of people in other groups, who could be mapped, and who is compared with borrowed
+        displacements."""
+        plan = self.plan
+        assert plan is not None
+        found, lent = torch.ones_like(own, dtype=torch.bool), torch.zeros_like(own, dtype=torch.bool)
+        if isinstance(self.ranks, ClassRanks):
+            out, found = self.ranks.map(people.x, own, goal, plan.closed)
+        else:
+            wide = plan.columns.rows(people)
+            if isinstance(self.ranks, Stratified):
+                out, found, lent = self.ranks.map(wide, own, goal)
+            else:
+                assert self.ranks is not None
+                out, lent = self.ranks.moved(wide, own, wide, goal), plan.alone(wide, own, goal)
+            out = plan.kept(out[:, : people.x.shape[1]], people.x.double(), own, goal)
+        if isinstance(self.itself, ClassRanks):
+            out, there = self.itself.map(out, own, goal)
+            found = found & there
+        elif self.itself is not None:
+            wide = plan.columns.rows(people)
+            shown = self.itself.moved(wide, own, wide, goal)
+            for f in plan.itself:
+                out[:, f.columns] = shown[:, f.columns].to(out)
+        return out, found, lent
 
 
 @dataclass(frozen=True)
-class Strata:
-    """People who share the protected variables that are held: classes as they are, numbers in fifths."""
+class Plan:
+    """What refits of a rank map share: the columns, how given ones are held, and which features may move."""
 
-    others: tuple[int, ...]  # the variables that are held
-    sizes: tuple[int, ...]  # how many values each has
-    cuts: tuple[Tensor | None, ...]  # (4,) between the fifths of a number
+    variable: int
+    classes: int  # 0 for a number
+    columns: Columns
+    given: list[Feature]
+    explained: list[Feature]  # to be mapped, by ranks at the given values
+    itself: list[Feature]  # columns of the protected variable: nothing explains them
+    by_regression: bool
+    closed: Tensor  # (K, K, F) or (1, 1, F) bool: features that do not move, of `explained`
+    seen: Tensor  # (K or 1, columns) bool: which given categories each group has
 
     @classmethod
-    def of(cls, data: Dataset, variable: int | None) -> Strata:
-        """Return the strata of all variables but this one and the crossings; of none for None or a crossing."""
-        if variable is None or data.protected[variable].parts:
-            return cls((), (), ())
-        others = tuple(v for v, p in enumerate(data.protected) if v != variable and not p.parts)
-        cuts: list[Tensor | None] = []
-        for v in others:
-            ordered = data.c[~data.c[:, v].isnan(), v].sort().values if data.protected[v].is_continuous else None
-            places = None if ordered is None else [int(share * (len(ordered) - 1)) for share in _FIFTHS]
-            cuts.append(None if ordered is None else ordered[places])
-        sizes = tuple(len(data.protected[v].levels) if cut is None else 5 for v, cut in zip(others, cuts, strict=True))
-        return cls(others, sizes, tuple(cuts))
+    def of(cls, data: Dataset, map: RankMap) -> Plan:
+        """Return what all fitting rows say."""
+        p, c = data.protected[map.variable], data.c[:, map.variable]
+        columns, classes = Columns.of(data, map.given), len(p.levels)
+        given = columns.given(data, map.given)
+        if map.hold_others and not p.parts:
+            held = (v for v, q in enumerate(data.protected) if v != map.variable and not q.parts)
+            given = [*given, *(columns.protected[v] for v in held)]
+        features = [f for f in data.features if (map.only is None or bool(map.only[f.start])) and f not in given]
+        itself = [f for f in features if bool(data.withheld[f.start])] if given or map.gate else []
+        explained = [f for f in features if f not in itself]
+        plan = cls(map.variable, classes, columns, given, explained, itself, not classes, NOTHING, NOTHING)
+        known = plan.known(data) & ~c.isnan()
+        rows, group = columns.rows(data[known]), plan.group(c[known])
+        codes = group.long() if classes else torch.zeros_like(group, dtype=torch.long)
+        strata = stratum_of(rows, given) if given and all(f.kind == "categorical" for f in given) else None
+        by_regression = plan.number or (bool(given) and (strata is None or not _cells_are_full(strata, codes, classes)))
+        marks = torch.zeros(rows.shape[1], dtype=torch.bool, device=rows.device)
+        for f in given:
+            marks[f.start + (f.kind == "continuous") : f.stop] = True
+        seen = rows.new_zeros(max(classes, 1), rows.shape[1]).index_add_(0, codes, (rows > 0.5).double()) > 0
+        closed = torch.zeros(max(classes, 1), max(classes, 1), len(explained), dtype=torch.bool)
+        if map.gate:
+            closed = closed_features(
+                rows, group, classes, explained,
+                strata=None if by_regression else strata,
+                given=given if by_regression else (),
+                weights=None if data.weights is None else data.weights[known],
+            )  # fmt: skip
+        return replace(plan, by_regression=by_regression, closed=closed.to(rows.device), seen=seen | ~marks)
 
-    def place(self, c: Tensor) -> Tensor:
-        """Return everyone's stratum (N,) from the protected values (N, V); -1 where one that is held is unknown."""
-        place = torch.zeros(len(c), dtype=torch.long, device=c.device)
-        for v, size, cuts in zip(self.others, self.sizes, self.cuts, strict=True):
-            own = c[:, v].contiguous()
-            code = own.nan_to_num().long() if cuts is None else torch.bucketize(own, cuts)
-            place = torch.where(own.isnan() | (place < 0), -1, place * size + code)
-        return place
+    @property
+    def number(self) -> bool:
+        """Whether the protected variable is a number."""
+        return not self.classes
+
+    def group(self, c: Tensor) -> Tensor:
+        """Return protected values (N,): classes, or numbers in standard deviations."""
+        scale = self.columns.scales[self.variable]
+        return c.double() if scale is None else scale(c)
+
+    def known(self, data: Dataset) -> Tensor:
+        """Return whose given values are known (N,); that a number is missing may be known too."""
+        out = torch.ones(len(data), dtype=torch.bool, device=data.x.device)
+        rows = self.columns.rows(data) if self.given else data.x
+        for f in self.given:
+            out &= ~rows[:, f.start].isnan() if f.kind == "continuous" else present_rows(rows, f)
+            if f in self.columns.protected:
+                out &= ~data.c[:, self.columns.protected.index(f)].isnan()
+        return out
+
+    def alone(self, rows: Tensor, here: Tensor, there: Tensor) -> Tensor:
+        """Return who (n,) has a given category, or lacks a value, as nobody of the own or the other group does."""
+        own, other = (g.long() if self.classes else torch.zeros_like(g, dtype=torch.long) for g in (here, there))
+        return ((rows > 0.5) & ~(self.seen[own] & self.seen[other])).any(1)
+
+    def kept(self, rows: Tensor, before: Tensor, here: Tensor, there: Tensor) -> Tensor:
+        """Return rows (n, D) with the features that the gate keeps closed as they were before."""
+        if not bool(self.closed.any()):
+            return rows
+        own, other = (g.long() if self.classes else torch.zeros_like(g, dtype=torch.long) for g in (here, there))
+        closed = self.closed[own, other]  # (n, F)
+        for i, f in enumerate(self.explained):
+            rows[:, f.columns] = torch.where(closed[:, i, None], before[:, f.columns], rows[:, f.columns])
+        return rows
+
+
+NOTHING = torch.zeros(0, dtype=torch.bool)
+
+
+def stratum_of(rows: Tensor, given: Sequence[Feature]) -> Tensor:
+    """Return everyone's stratum (n,): which combination of given categories they have."""
+    place = torch.zeros(len(rows), dtype=torch.long, device=rows.device)
+    for f in given:
+        place = place * (f.stop - f.start) + rows[:, f.columns].argmax(1)
+    return place
+
+
+def _cells_are_full(strata: Tensor, codes: Tensor, classes: int) -> bool:
+    """Return whether every group that a stratum has at all has people enough in it, and some stratum has two."""
+    cells = torch.stack([strata, codes], dim=1).unique(dim=0, return_counts=True)
+    shared = cells[0][:, 0].unique(return_counts=True)[1]
+    return bool((cells[1] >= _FEWEST_IN_CELL).all()) and bool((shared > 1).any())
+
+
+@dataclass(frozen=True)
+class Stratified:
+    """The same ranks in another class, among people with the same given categories."""
+
+    plan_given: list[Feature]
+    strata: dict[int, ClassRanks]
+    counts: dict[int, Tensor]  # (K,) of each stratum
+    shown: list[list[Tensor]]  # [number][class] the values that a class shows, in order
+    features: list[Feature]
+
+    @classmethod
+    def of(cls, rows: Tensor, group: Tensor, plan: Plan) -> Stratified:
+        """Return what rows (n, D) of people in classes (n,) show."""
+        place, codes = stratum_of(rows, plan.given), group.long()
+        found, counts = {}, {}
+        for key in place.unique().tolist():
+            who = place == key
+            found[key] = ClassRanks.of(rows[who], group[who], plan.classes, plan.explained)
+            counts[key] = torch.bincount(codes[who], minlength=plan.classes)
+        shown = [
+            [present(rows[codes == g], f).unique() for g in range(plan.classes)] for f in numbers_among(plan.explained)
+        ]
+        return cls(plan.given, found, counts, shown, plan.explained)
+
+    def map(self, rows: Tensor, here: Tensor, there: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the rows in the classes `there` (n,), who could be mapped, and who borrowed displacements (n,)."""
+        out, found = rows.clone(), torch.zeros_like(here, dtype=torch.bool)
+        place = stratum_of(rows, self.plan_given)
+        for key, ranks in self.strata.items():
+            who = (place == key).nonzero()[:, 0]
+            if len(who):
+                out[who], found[who] = ranks.map(rows[who], here[who], there[who])
+        left = (~found).nonzero()[:, 0]
+        lent = torch.zeros_like(found)
+        if len(left):
+            out[left], lent[left] = self._borrowed(rows[left], here[left], there[left])
+        return out, found | lent, lent
+
+    def _borrowed(self, rows: Tensor, here: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
+        """Return rows displaced as those of the strata that have both classes are on average, and where there are."""
+        total, weight = torch.zeros_like(rows), torch.zeros_like(here)
+        for key, ranks in self.strata.items():
+            out, found = ranks.map(rows, here, there)
+            counts = self.counts[key].to(rows)
+            share = torch.where(found, counts[here.long()] + counts[there.long()], 0.0)
+            total += share[:, None] * out
+            weight += share
+        out = torch.where(weight[:, None] > 0, total / weight.clamp(min=1)[:, None], rows)
+        for f, shown in zip(numbers_among(self.features), self.shown, strict=True):
+            near = nearest_shown(out[:, f.start], there.long(), shown)
+            out[:, f.start : f.start + 1] = torch.where(present_rows(rows, f)[:, None], near, rows[:, f.start, None])
+        return out, weight > 0
 
 
 @dataclass(frozen=True)
@@ -185,23 +316,25 @@ class ClassRanks:
     features: list[Feature]
 
     @classmethod
-    def of(cls, x: Tensor, c: Tensor, classes: int, features: list[Feature], fewest: int) -> ClassRanks:
-        """Return what the rows x (n, D) of classes c (n,) show; classes with fewer people are left out."""
+    def of(cls, x: Tensor, c: Tensor, classes: int, features: list[Feature]) -> ClassRanks:
+        """Return what the rows x (n, D) of classes c (n,) show."""
         rows = [x[c == code] for code in range(classes)]
-        return cls([ClassValues.of(own, features) if len(own) >= fewest else None for own in rows], features)
+        return cls([ClassValues.of(own, features) if len(own) else None for own in rows], features)
 
-    def map(self, x: Tensor, c: Tensor, to: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the rows in the classes `to` and who could be mapped (N,)."""
+    def map(self, x: Tensor, c: Tensor, to: Tensor, closed: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Return the rows in the classes `to` and who could be mapped (N,); features closed (K, K, F) stay."""
         classes = len(self.groups)
         out, moved = x.clone(), ~(c.isnan() | to.isnan())
         both = torch.where(moved, c * classes + to, -1).long()
         for key in (torch.bincount(both + 1, minlength=1)[1:] > 0).nonzero()[:, 0].tolist():
-            own, other = (self.groups[code] for code in divmod(key, classes))
+            g, h = divmod(key, classes)
+            own, other = self.groups[g], self.groups[h]
             people = (both == key).nonzero()[:, 0]
             if own is None or other is None or own is other:
                 moved.index_fill_(0, people, False)
             else:
-                out.index_copy_(0, people, own.mapped(x.index_select(0, people), other, self.features))
+                still = [False] * len(self.features) if closed is None else closed[g, h].tolist()
+                out.index_copy_(0, people, own.mapped(x.index_select(0, people), other, self.features, still))
         return out, moved
 
 
@@ -219,14 +352,17 @@ class ClassValues:
         ranks = [Ranks.of(values) if len(values) else None for values in numbers]
         return cls(ranks, [rows[:, f.columns].mean(0) for f in categories_among(features)])
 
-    def mapped(self, rows: Tensor, other: ClassValues, features: Sequence[Feature]) -> Tensor:
-        """Return rows of this class, which are overwritten, in another one."""
+    def mapped(self, rows: Tensor, other: ClassValues, features: Sequence[Feature], still: Sequence[bool]) -> Tensor:
+        """Return rows of this class, which are overwritten, in another one; some features stay."""
+        stays = {f.name for f, closed in zip(features, still, strict=True) if closed}
         for f, own, there in zip(numbers_among(features), self.ranks, other.ranks, strict=True):
-            if own is not None and there is not None:
+            if own is not None and there is not None and f.name not in stays:
                 x = rows[:, f.start].contiguous()
                 value = own.same_rank(x, there)
                 rows[:, f.start] = torch.where(rows[:, f.start + 1] > 0.5, x, value) if f.has_missing else value
         for f, p, q in zip(categories_among(features), self.shares, other.shares, strict=True):
+            if f.name in stays:
+                continue
             rows[:, f.columns] = rows[:, f.columns] @ maximal_coupling(p, q)
         return rows
 

@@ -384,7 +384,7 @@ def alignment_line(finding: Finding) -> str:
 
 
 def reading_words(result: AuditRecord) -> dict[str, str]:
-    """Return what happens to a person in the direct and in the total reading."""
+    """Return what happens to a person in each reading."""
     kinds = {finding.kind for finding in result.findings}
     step = "going one standard deviation up or down"
     if kinds == {"continuous"}:
@@ -393,7 +393,11 @@ def reading_words(result: AuditRecord) -> dict[str, str]:
         total = f"becoming a member of {'the other' if result.two_groups else 'another'} group"
         total += f" (of a number: {step})" if "continuous" in kinds else ""
         total += " with the same ranks in it"
-    return {"direct": "the smallest edit of a person that changes the protected variable", "total": total}
+    return {
+        "direct": "the smallest edit of a person that changes the protected variable",
+        "total": total,
+        "same outcome": f"{total}, among people with the same {result.settings.get('label')}",
+    }
 
 
 def reading_lines(result: AuditRecord, finding: Finding) -> list[str]:
@@ -409,7 +413,24 @@ def reading_lines(result: AuditRecord, finding: Finding) -> list[str]:
             f"{group} {amount(part.mean_signed, unit, sign=True)}" for group, part in reading.groups.items()
         ]
         lines.append(f"{name.capitalize()} reading ({words[name]}): mean size {size}; {', '.join(groups)}")
-    return lines
+    return [*lines, *outcome_lines(result, finding)]
+
+
+def outcome_lines(result: AuditRecord, finding: Finding) -> list[str]:
+    """Return what the total effect and the effect at the same outcome say together, where there are labels."""
+    readings, label = finding.readings(result.weights), result.settings.get("label")
+    if "same outcome" not in readings:
+        return []
+    total, same = (readings[name].mean_absolute for name in ("total", "same outcome"))
+    share = percent(max(0.0, 1 - same / total)) if total > 0 else percent(0.0)
+    verdict = "the effect at the same outcome" if label in (result.settings.get("given") or []) else "the total effect"
+    if result.settings.get("given") and label not in result.settings["given"]:
+        verdict = f"the effect with {', '.join(result.settings['given'])} given"
+    return [
+        f"Among people with the same {label} the effect is {share} smaller: that part goes with differences in "
+        f"{label} between the groups. The verdict uses {verdict}. If {label} itself is biased, holding it equal hides "
+        "that bias."
+    ]
 
 
 def score_line(result: AuditRecord) -> str:

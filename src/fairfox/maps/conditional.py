@@ -1,0 +1,366 @@
+"""Conditional ranks: a value's rank among people of its own group and given values, at the same rank elsewhere.
+
+T(x) = Q(R(x | c, w) | c', w'), for what is given (w' = w), for parents in a causal graph, which have changed before,
+and for a protected number c. Numbers are x = mean + spread z, both regressed on (c, w): z keeps its rank in the group.
+Numbers with few values, or with one that many people share, have the shares of their steps in place of a mean, and
+categories those of their levels: a logistic regression says what they are at (c, w). scikit-learn fits them; what is
+kept is tensors. Nothing leaves what the people of the other group show.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from fairfox.data.dataset import Feature
+from fairfox.maps.ranks import Ranks, Scale, as_shares, couple_rows, nearest_shown, present_rows
+
+_KNOTS = 8  # of every number
+_BEYOND = 10  # people beyond the outermost knots on either side, but no more than a twentieth
+_PENALTY = 0.1  # of the ridge; of the logistic regression ten times as much
+_MOST_STEPS, _SPIKE = 30, 0.05  # values of an ordered category; the share of one value that makes a number one
+_LEAST = 0.1  # of the mean spread
+_NEVER = -1e9  # the logit of what nobody has
+_REPEATED = 2.0  # how much heavier a term weighs than by the BIC, since refits repeat rows
+_ROUNDING = 1e-12  # of a variance
+
+
+@dataclass(frozen=True)
+class Spline:
+    """Natural cubic splines of a number, uncorrelated and with unit variance among the people they were made for."""
+
+    scale: Scale
+    knots: Tensor  # in standard deviations
+    mixing: Tensor  # (k - 1, r) from the plain basis
+
+    @classmethod
+    def of(cls, values: Tensor) -> Spline:
+        """Return the splines of some values (n,)."""
+        scale = Scale.of(values)
+        knots = spline_knots(scale(values))
+        basis = natural_spline(scale(values), knots)
+        sizes, directions = torch.linalg.eigh((basis - basis.mean(0)).T @ (basis - basis.mean(0)) / len(basis))
+        kept = sizes > 1e-10 * sizes.max().clamp(min=1e-30)
+        return cls(scale, knots, directions[:, kept] / sizes[kept].sqrt())
+
+    def __call__(self, values: Tensor) -> Tensor:
+        """Return the splines (n, r) at values (n,)."""
+        return natural_spline(self.scale(values), self.knots) @ self.mixing
+
+
+@dataclass(frozen=True)
+class Terms:
+    """A group and columns of people's rows as the terms of a regression, with their products.
+
+    The group is one of some classes, or a number where there are none.
+    """
+
+    classes: int
+    own: Spline | None  # of a number
+    features: Sequence[Feature]
+    splines: Sequence[Spline]  # of each number among them
+
+    @classmethod
+    def of(cls, group: Tensor, classes: int, features: Sequence[Feature], rows: Tensor) -> Terms:
+        """Return the terms for groups (n,) and some features of rows (n, D)."""
+        numbers = [f for f in features if f.kind == "continuous"]
+        own = None if classes else Spline.of(group)
+        return cls(classes, own, list(features), [Spline.of(rows[:, f.start]) for f in numbers])
+
+    def __call__(self, group: Tensor, rows: Tensor) -> Tensor:
+        """Return the terms (n, P) of people, without a constant."""
+        if self.own is None:
+            level = tilt = F.one_hot(group.long(), self.classes)[:, 1:].to(rows)
+        else:
+            level, tilt = self.own(group).to(rows), group[:, None].to(rows)
+        splines, columns = iter(self.splines), [rows[:, :0]]
+        for f in self.features:
+            if f.kind == "categorical":
+                columns.append(rows[:, f.columns])
+            else:
+                columns += [next(splines)(rows[:, f.start]), rows[:, f.start + 1 : f.stop]]
+        given = torch.cat(columns, dim=1)
+        return torch.cat([level, given, (tilt[:, :, None] * given[:, None, :]).flatten(1)], dim=1)
+
+    def alone(self, terms: int) -> int:
+        """Return how many of so many terms come before the products: group and columns alone."""
+        level = self.classes - 1 if self.own is None else self.own.mixing.shape[1]
+        products = self.classes if self.own is None else 2
+        return level + (terms - level) // products
+
+
+@dataclass(frozen=True)
+class Regressed:
+    """How some features depend on the group and on given columns."""
+
+    terms: Terms
+    numbers: list[Spread]
+    steps: list[Steps]
+    categories: list[Levels]
+
+    @classmethod
+    def of(
+        cls, rows: Tensor, group: Tensor, classes: int, given: Sequence[Feature], features: Sequence[Feature]
+    ) -> Regressed:
+        """Return what rows (n, D), float64, of people in groups (n,) show."""
+        terms = Terms.of(group, classes, given, rows)
+        columns = terms(group, rows)
+        alone = terms.alone(columns.shape[1])
+        found = cls(terms, [], [], [])
+        for f in features:
+            there = present_rows(rows, f)
+            if int(there.sum()) < 2:
+                continue
+            own, x, values = group[there] if classes else torch.zeros_like(group[there]), columns[there], rows[there]
+            if f.kind == "categorical":
+                found.categories.append(Levels.of(f, values[:, f.columns], x, alone, own, max(classes, 1)))
+            elif is_stepped(values[:, f.start]):
+                found.steps.append(Steps.of(f, values[:, f.start], x, alone, own, max(classes, 1)))
+            else:
+                found.numbers.append(Spread.of(f, values[:, f.start], x, alone, own, max(classes, 1)))
+        return found
+
+    def moved(self, rows: Tensor, here: Tensor, after: Tensor, there: Tensor) -> Tensor:
+        """Return rows (n, D) in the groups `there` (n,), given columns as they are in `after`; groups are `here` now.
+
+        Only the features are set. What is missing stays missing, and so does who is in a group that never shows it.
+        """
+        own, new = self.terms(here, rows), self.terms(there, after)
+        if not self.terms.classes:
+            here = there = torch.zeros_like(here)
+        out = rows.clone()
+        for each in (*self.numbers, *self.steps, *self.categories):
+            f = each.feature
+            stop = f.stop if f.kind == "categorical" else f.start + 1
+            values = each.moved(rows, own, new, here.long(), there.long())
+            known = present_rows(rows, f) & each.seen[here.long()] & each.seen[there.long()]
+            out[:, f.start : stop] = torch.where(known[:, None], values, rows[:, f.start : stop])
+        return out
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A number as mean + spread z; z keeps its rank."""
+
+    feature: Feature
+    mean: Tensor  # (P + 1,) coefficients, the constant last
+    spread: Tensor
+    floor: Tensor  # the least spread
+    ranks: list[Ranks | None]  # of z in each group
+    shown: list[Tensor]  # the values of each group, in order
+    seen: Tensor  # (groups,) bool: which groups show the feature
+
+    @classmethod
+    def of(cls, feature: Feature, values: Tensor, terms: Tensor, alone: int, group: Tensor, groups: int) -> Spread:
+        """Return what values (n,) at terms (n, P) show."""
+        mean, spread, floor = location_and_scale(terms, values, alone)
+        z = (values - at(terms, mean)) / at(terms, spread).maximum(floor)
+        each = [group == g for g in range(groups)]
+        ranks = [Ranks.of(z[own]) if bool(own.any()) else None for own in each]
+        shown = [values[own].unique() for own in each]
+        return cls(feature, mean, spread, floor, ranks, shown, torch.stack([own.any() for own in each]))
+
+    def moved(self, rows: Tensor, own: Tensor, new: Tensor, here: Tensor, there: Tensor) -> Tensor:
+        """Return the values (n, 1) for terms before and after."""
+        z = (rows[:, self.feature.start] - at(own, self.mean)) / at(own, self.spread).maximum(self.floor)
+        for g, h in pairs_of(here, there):
+            mine, theirs = self.ranks[g], self.ranks[h]
+            if g != h and mine is not None and theirs is not None:
+                who = ((here == g) & (there == h)).nonzero()[:, 0]
+                z[who] = mine.same_rank(z[who], theirs)
+        return nearest_shown(at(new, self.mean) + at(new, self.spread).maximum(self.floor) * z, there, self.shown)
+
+
+@dataclass(frozen=True)
+class Steps:
+    """A number cut into steps whose shares are regressed: a value keeps its rank over them."""
+
+    feature: Feature
+    cuts: Tensor  # (B - 1,) the highest value of each step but the last
+    ordered: Tensor  # (n,) all values in order
+    start: Tensor  # (B,) how many values lie below each step
+    size: Tensor  # (B,) how many it has
+    shares: Tensor  # (P + 1, B) coefficients
+    has: Tensor  # (groups, B) bool: the steps that each group shows
+    shown: list[Tensor]
+    seen: Tensor
+
+    @classmethod
+    def of(cls, feature: Feature, values: Tensor, terms: Tensor, alone: int, group: Tensor, groups: int) -> Steps:
+        """Return what values (n,) at terms (n, P) show: each value a step where they are few."""
+        ordered = values.sort().values
+        ends = ordered.unique()
+        if len(ends) > _MOST_STEPS:
+            places = (torch.arange(1, _MOST_STEPS, device=values.device) * len(ordered)) // _MOST_STEPS
+            ends = torch.cat([ordered[places], ordered[-1:]]).unique()
+        cuts = ends[:-1].contiguous()
+        step = torch.bucketize(values.contiguous(), cuts)
+        size = torch.bincount(step, minlength=len(ends))
+        has = torch.zeros(groups, len(ends), dtype=torch.bool, device=values.device)
+        has[group.long(), step] = True
+        shown = [values[group == g].unique() for g in range(groups)]
+        shares = logistic(terms, step, len(ends), alone)
+        return cls(feature, cuts, ordered, size.cumsum(0) - size, size, shares, has, shown, has.any(1))
+
+    def moved(self, rows: Tensor, own: Tensor, new: Tensor, here: Tensor, there: Tensor) -> Tensor:
+        """Return the values (n, 1) for terms before and after; of equal values the middle one counts."""
+        x = rows[:, self.feature.start].contiguous()
+        before, after = (
+            as_shares(at(terms, self.shares).softmax(1) * self.has[g]) for terms, g in ((own, here), (new, there))
+        )
+        step = torch.bucketize(x, self.cuts)[:, None]  # (n, 1)
+        middle = (torch.searchsorted(self.ordered, x) + torch.searchsorted(self.ordered, x, right=True)) / 2
+        inside = ((middle - self.start[step[:, 0]]) / self.size[step[:, 0]]).clamp(0, 1)[:, None]
+        rank = (before.cumsum(1) - before).gather(1, step) + inside * before.gather(1, step)
+        ends = after.cumsum(1)
+        last = self.has[there].long().cumsum(1).argmax(1, keepdim=True)  # the highest step that the group shows
+        to = (ends <= rank + 1e-9).sum(1, keepdim=True).minimum(last)
+        share = after.gather(1, to)
+        place = (rank - (ends.gather(1, to) - share)) / torch.where(share > 0, share, 1.0)
+        position = (place.clamp(0, 1) * self.size[to] + 1e-9).long().minimum(self.size[to] - 1)
+        return nearest_shown(self.ordered[(self.start[to] + position)[:, 0]], there, self.shown)
+
+
+@dataclass(frozen=True)
+class Levels:
+    """A category whose shares are regressed: it moves as little as they allow."""
+
+    feature: Feature
+    shares: Tensor  # (P + 1, L) coefficients
+    has: Tensor  # (groups, L) bool: the levels that each group shows
+    seen: Tensor
+
+    @classmethod
+    def of(cls, feature: Feature, block: Tensor, terms: Tensor, alone: int, group: Tensor, groups: int) -> Levels:
+        """Return what a block (n, L) at terms (n, P) shows."""
+        level = block.argmax(1)
+        has = torch.zeros(groups, block.shape[1], dtype=torch.bool, device=block.device)
+        has[group.long(), level] = True
+        return cls(feature, logistic(terms, level, block.shape[1], alone), has, has.any(1))
+
+    def moved(self, rows: Tensor, own: Tensor, new: Tensor, here: Tensor, there: Tensor) -> Tensor:
+        """Return the block (n, L) for terms before and after."""
+        p, q = (at(terms, self.shares).softmax(1) * self.has[g] for terms, g in ((own, here), (new, there)))
+        return couple_rows(rows[:, self.feature.columns], p, q)
+
+
+# --- Regressions ---------------------------------------------------------------------------------------------------
+
+
+def location_and_scale(terms: Tensor, values: Tensor, alone: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the coefficients of the mean of values (n,) and of their spread, and the least spread."""
+    mean = ridge(terms, values, alone)
+    size = (values - at(terms, mean)).abs()
+    return mean, ridge(terms, size, alone), (_LEAST * size.mean()).clamp(min=1e-30)
+
+
+def ridge(terms: Tensor, values: Tensor, alone: int) -> Tensor:
+    """Return the coefficients (P + 1,) of values (n,) on terms (n, P), the constant last.
+
+    Terms beyond the first `alone` ones count where the BIC wants them.
+    """
+    from sklearn.linear_model import Ridge
+
+    x, y = terms.numpy(force=True), values.numpy(force=True)
+    found, best = None, math.inf
+    for size in dict.fromkeys((alone, x.shape[1])):
+        fitted = Ridge(alpha=_PENALTY).fit(x[:, :size], y) if size else None
+        missed = y - (y.mean() if fitted is None else fitted.predict(x[:, :size]))
+        cost = len(y) * math.log(max(float((missed**2).mean()), _ROUNDING * float(y.var()) + 1e-300))
+        cost += _REPEATED * size * math.log(len(y))
+        if cost < best:
+            best, out = cost, terms.new_zeros(x.shape[1] + 1)
+            out[:size] = torch.as_tensor(fitted.coef_).to(out) if fitted is not None else out[:size]
+            out[-1] = float(y.mean() if fitted is None else fitted.intercept_)
+            found = out
+    assert found is not None
+    return found
+
+
+def logistic(terms: Tensor, codes: Tensor, classes: int, alone: int) -> Tensor:
+    """Return the coefficients (P + 1, L) of the logits of each class; what nobody has gets no share.
+
+    Terms beyond the first `alone` ones count where the BIC wants them.
+    """
+    counts = torch.bincount(codes, minlength=classes)
+    seen = counts.nonzero()[:, 0]
+    best, least = _logits_on(terms, codes, classes, seen, alone), math.inf
+    if terms.shape[1] == alone or len(seen) < 2:
+        return best
+    for size in (alone, terms.shape[1]):
+        found = best if size == alone else _logits_on(terms, codes, classes, seen, size)
+        loss = float(F.cross_entropy(at(terms, found), codes))
+        cost = 2 * len(codes) * loss + _REPEATED * size * (len(seen) - 1) * math.log(len(codes))
+        if cost < least:
+            best, least = found, cost
+    return best
+
+
+def _logits_on(terms: Tensor, codes: Tensor, classes: int, seen: Tensor, size: int) -> Tensor:
+    """Return the coefficients (P + 1, L) of a logistic regression on the first terms."""
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+
+    out = terms.new_zeros(terms.shape[1] + 1, classes)
+    out[-1] = _NEVER
+    out[-1, seen] = torch.bincount(codes, minlength=classes)[seen].to(out).log()
+    if size == 0 or len(seen) < 2:
+        return out
+    model = LogisticRegression(C=0.1 / _PENALTY, max_iter=200, tol=1e-4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # near enough: the penalty is small
+        warnings.simplefilter("ignore", UserWarning)  # few people, many classes
+        model.fit(terms[:, :size].numpy(force=True), codes.numpy(force=True))
+    weights, constant = (torch.as_tensor(part).to(out) for part in (model.coef_, model.intercept_))
+    if len(weights) == 1:  # two classes: the logit of the second
+        weights, constant = (torch.cat([torch.zeros_like(part), part]) for part in (weights, constant))
+    out[:size, seen], out[-1, seen] = weights.T, constant
+    return out
+
+
+def at(terms: Tensor, coefficients: Tensor) -> Tensor:
+    """Return terms (n, P) times coefficients (P + 1, ...), the constant last."""
+    return terms @ coefficients[:-1] + coefficients[-1]
+
+
+def is_stepped(values: Tensor) -> bool:
+    """Return whether a number (n,) has few values, or one that many people share: no gain, forty hours."""
+    counts = values.unique(return_counts=True)[1]
+    return len(counts) <= _MOST_STEPS or int(counts.max()) > max(_SPIKE * len(values), 2)
+
+
+def natural_spline(values: Tensor, knots: Tensor) -> Tensor:
+    """Return the basis (n, k - 1) of cubic splines, straight beyond the outermost of k knots, without a constant."""
+    if len(knots) < 2:
+        return values[:, None]
+    first, before, last = knots[0], knots[-2], knots[-1]
+
+    def cube(knot: Tensor) -> Tensor:
+        return (values - knot).clamp(min=0) ** 3
+
+    bent = [
+        (cube(t) + (cube(last) * (before - t) - cube(before) * (last - t)) / (last - before)) / (last - first) ** 2
+        for t in knots[:-2]
+    ]
+    return torch.stack([values, *bent], dim=1)
+
+
+def spline_knots(values: Tensor) -> Tensor:
+    """Return knots evenly spaced in rank over values (n,): two and more, or none where they are all the same."""
+    ordered = values.sort().values
+    beyond = min(_BEYOND / len(ordered), 0.05)
+    places = (torch.linspace(beyond, 1 - beyond, _KNOTS, dtype=torch.float64) * (len(ordered) - 1)).round().long()
+    knots = ordered[places.to(ordered.device)].unique()
+    return knots if len(knots) > 1 else torch.stack([ordered[0], ordered[-1]]).unique()
+
+
+def pairs_of(here: Tensor, there: Tensor) -> list[tuple[int, int]]:
+    """Return the pairs of groups that anybody goes between."""
+    both = torch.stack([here, there], dim=1).unique(dim=0)
+    return [(int(g), int(h)) for g, h in both.tolist()]

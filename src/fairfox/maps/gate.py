@@ -1,0 +1,188 @@
+"""The evidence gate: a feature moves only where its distributions in the groups differ beyond chance.
+
+Otherwise sampling noise alone would move every feature of every person, also those of a fair model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+
+import numpy as np
+import torch
+from scipy import stats
+from torch import Tensor
+
+from fairfox.data.dataset import Feature
+from fairfox.maps.conditional import Terms, at, is_stepped, location_and_scale, logistic
+from fairfox.maps.ranks import present_rows
+
+LEVEL = 0.01  # of all features together, by Holm's method
+_EXPECTED = 5  # people in a cell of a contingency table
+
+
+def closed_features(
+    rows: Tensor,
+    group: Tensor,
+    classes: int,
+    features: Sequence[Feature],
+    *,
+    strata: Tensor | None = None,
+    given: Sequence[Feature] = (),
+    weights: Tensor | None = None,
+) -> Tensor:
+    """Return which features show no difference: (K, K, F) for pairs of classes, (1, 1, F) along a number.
+
+    `rows` (n, D) are people in groups (n,), each in a stratum (n,) or, else, compared by regression on `given`
+    features. `weights` (n,) enter through the effective number of people.
+    """
+    counts = np.ones(len(rows)) if weights is None else weights.double().numpy(force=True)
+    place = np.zeros(len(rows), dtype=int) if strata is None else strata.numpy(force=True)
+    if not classes:
+        found = [_along_number(rows, group, f, given, counts) for f in features]
+        return torch.tensor(~holm(found))[None, None]
+    out = torch.zeros(classes, classes, len(features), dtype=torch.bool)
+    codes = group.numpy(force=True)
+    for g, h in combinations(range(classes), 2):
+        both = np.isin(codes, (g, h))
+        among, second = rows[torch.as_tensor(both, device=rows.device)], codes[both] == h
+        own = [_between(among, second, f, place[both], given, counts[both]) for f in features]
+        out[g, h] = out[h, g] = torch.tensor(~holm(own))
+    return out
+
+
+def holm(p_values: Sequence[float]) -> np.ndarray:
+    """Return which of some hypotheses are rejected at LEVEL of all together, by Holm's step-down method."""
+    p = np.asarray(p_values)
+    order = np.argsort(p)
+    rejected = np.zeros(len(p), dtype=bool)
+    for rank, i in enumerate(order):
+        if p[i] > LEVEL / (len(p) - rank):
+            break
+        rejected[i] = True
+    return rejected
+
+
+def _between(
+    rows: Tensor, second: np.ndarray, f: Feature, strata: np.ndarray, given: Sequence[Feature], counts: np.ndarray
+) -> float:
+    """Return the p-value of a feature's being spread alike in two groups."""
+    there = present_rows(rows, f).numpy(force=True)
+    if f.has_missing and len(np.unique(second)) == 2:
+        missing = chi_square(second, (~there).astype(int), counts)  # groups may differ in what they lack
+        return min(1.0, 2 * min(missing, _between_known(rows, second, f, strata, given, counts, there)))
+    return _between_known(rows, second, f, strata, given, counts, there)
+
+
+def _between_known(
+    rows: Tensor,
+    second: np.ndarray,
+    f: Feature,
+    strata: np.ndarray,
+    given: Sequence[Feature],
+    counts: np.ndarray,
+    there: np.ndarray,
+) -> float:
+    rows, second = rows[torch.as_tensor(there, device=rows.device)], second[there]
+    strata, counts = strata[there], counts[there]
+    values = rows[:, f.columns].argmax(1) if f.kind == "categorical" else rows[:, f.start]
+    x = values.numpy(force=True)
+    if given:
+        terms = Terms.of(torch.zeros(len(rows)), 1, given, rows)
+        columns = terms(torch.zeros(len(rows)), rows)
+        if f.kind == "categorical" or is_stepped(values):
+            codes = values.long() if f.kind == "categorical" else values.unique(return_inverse=True)[1]
+            return likelihood_ratio(columns, codes, torch.as_tensor(second).to(rows), counts)
+        x = without_terms(columns, values).numpy(force=True)
+    p_values = []
+    for own in np.unique(strata):
+        who = strata == own
+        if len(np.unique(second[who])) < 2:
+            continue
+        if f.kind == "categorical":
+            p_values.append(chi_square(second[who], x[who].astype(int), counts[who]))
+        else:
+            p_values.append(two_samples(x[who & ~second], x[who & second], counts[who & ~second], counts[who & second]))
+    if not p_values:
+        return 1.0
+    return float(stats.combine_pvalues(np.clip(p_values, 1e-300, 1.0)).pvalue) if len(p_values) > 1 else p_values[0]
+
+
+def without_terms(terms: Tensor, values: Tensor) -> Tensor:
+    """Return values (n,) in spreads from their mean, both as terms (n, P) have them."""
+    mean, spread, floor = location_and_scale(terms, values, terms.shape[1])
+    return (values - at(terms, mean)) / at(terms, spread).maximum(floor)
+
+
+def two_samples(here: np.ndarray, there: np.ndarray, own: np.ndarray, other: np.ndarray) -> float:
+    """Return the p-value of the two-sample Kolmogorov-Smirnov test of numbers that count so much each."""
+    if (own == own[0]).all() and (other == other[0]).all():
+        return float(stats.ks_2samp(here, there, method="asymp").pvalue)
+    order = np.concatenate([here, there])
+    place = np.argsort(order, kind="stable")
+    steps = np.concatenate([own / own.sum(), -other / other.sum()])[place].cumsum()
+    last = np.append(order[place][1:] != order[place][:-1], True)
+    n, m = effective(own), effective(other)
+    return float(stats.kstwo.sf(np.abs(steps[last]).max(), max(1, round(n * m / (n + m)))))
+
+
+def chi_square(second: np.ndarray, codes: np.ndarray, counts: np.ndarray) -> float:
+    """Return the p-value of a category's having the same shares in two groups; rare levels count together."""
+    table = np.zeros((2, codes.max() + 1))
+    np.add.at(table, (second.astype(int), codes), counts)
+    table *= effective(counts) / counts.sum()
+    table = table[:, table.sum(0) > 0]
+    rare = (table.sum(0) * table.sum(1).min() / table.sum()) < _EXPECTED
+    if rare.any():
+        table = np.column_stack([table[:, ~rare], table[:, rare].sum(1)])
+    if table.shape[1] < 2 or (table.sum(1) == 0).any():
+        return 1.0
+    return float(stats.chi2_contingency(table, correction=False).pvalue)
+
+
+def likelihood_ratio(columns: Tensor, codes: Tensor, second: Tensor, counts: np.ndarray) -> float:
+    """Return the p-value of the group's having nothing to say of a category beyond terms (n, P)."""
+    levels = int(codes.max()) + 1
+    both = torch.cat([columns, second[:, None]], dim=1)
+    fits = []
+    for terms in (columns, both):
+        logits = at(terms, logistic(terms, codes, levels, terms.shape[1]))
+        fits.append(float(torch.nn.functional.cross_entropy(logits, codes, reduction="mean")))
+    seen = len(codes.unique())
+    return float(stats.chi2.sf(max(0.0, 2 * effective(counts) * (fits[0] - fits[1])), max(seen - 1, 1)))
+
+
+def effective(counts: np.ndarray) -> float:
+    """Return how many people with the same weight say as much as these."""
+    return float(counts.sum() ** 2 / (counts**2).sum())
+
+
+def _along_number(rows: Tensor, c: Tensor, f: Feature, given: Sequence[Feature], counts: np.ndarray) -> float:
+    """Return the p-value of a feature's having nothing to do with a protected number."""
+    there = present_rows(rows, f)
+    rows, at_c, counts = rows[there], c[there], counts[there.numpy(force=True)]
+    if len(rows) < 3:
+        return 1.0
+    numbers = at_c.double()
+    values = rows[:, f.columns].argmax(1).double() if f.kind == "categorical" else rows[:, f.start]
+    if given:
+        columns = Terms.of(torch.zeros(len(rows)), 1, given, rows)(torch.zeros(len(rows)), rows)
+        numbers = without_terms(columns, numbers)
+        if f.kind != "categorical":
+            values = without_terms(columns, values)
+    x, y = values.numpy(force=True), numbers.numpy(force=True)
+    if len(np.unique(x)) < 2:
+        return 1.0
+    share = effective(counts) / len(counts)
+    if f.kind == "categorical":
+        groups = [y[x == level] for level in np.unique(x)]
+        statistic = stats.kruskal(*groups).statistic * share
+        return float(stats.chi2.sf(statistic, len(groups) - 1))
+    rho, size = float(stats.spearmanr(x, y).statistic), max(3.0, effective(counts))
+    if abs(rho) >= 1:
+        return 0.0
+    straight = 2 * stats.t.sf(abs(rho) * np.sqrt((size - 2) / (1 - rho**2)), size - 2)
+    fifth = np.searchsorted(np.quantile(y, [0.2, 0.4, 0.6, 0.8]), y)  # up and down again is no trend
+    parts = [x[fifth == k] for k in np.unique(fifth)]
+    bent = stats.chi2.sf(stats.kruskal(*parts).statistic * share, len(parts) - 1) if len(parts) > 1 else 1.0
+    return float(min(1.0, 2 * min(straight, bent)))
