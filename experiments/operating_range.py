@@ -372,7 +372,7 @@ def all_scores(
     for name, given in RANKS.items():
         found[name] = effects(RankMap(given=given, gate=True).fit(fitting), targets, people)
     for kind, name in ALIGNED.items():
-        shares = alignment_shares(kind, auxiliaries[kind], targets, fitting, people[:sharing])
+        shares = alignment_shares(auxiliaries[kind], targets, fitting, people[:sharing])
         found[aligned_name(name)] = [share * scores for share, scores in zip(shares, found[name], strict=True)]
     return found | untrained_scores(targets, people)
 

@@ -12,14 +12,12 @@ from torch import Tensor
 
 from fairfox.auxiliary.linear import LinearAuxiliary
 from fairfox.auxiliary.model import FixedAuxiliary
-from fairfox.auxiliary.training import within_label
 from fairfox.benchmark.judge import Judged, Trial, judge
 from fairfox.data.dataset import Dataset, resample
-from fairfox.fairtests.effect import model_alignment
+from fairfox.fairtests.effect import alignment_metric, model_alignment
 from fairfox.fairtests.fta import FTALinear
 from fairfox.fairtests.protocol import Measurement, MeasuringTest
 from fairfox.fairtests.registry import make_test
-from fairfox.gradients.alignment import covariance_metric
 from fairfox.maps.protocol import CounterfactualMap
 from fairfox.maps.rank import RankMap
 from fairfox.models.protocol import Model, predict
@@ -96,10 +94,10 @@ def aligned_name(name: str) -> str:
 
 
 def alignment_shares(
-    kind: str, auxiliary: FixedAuxiliary, targets: Sequence[Model], fitting: Dataset, people: Dataset
+    auxiliary: FixedAuxiliary, targets: Sequence[Model], fitting: Dataset, people: Dataset
 ) -> list[float]:
-    """Return the share of each target's variation along what tells c; a balanced auxiliary's is that within labels."""
-    metric = covariance_metric(within_label(fitting) if kind == "balanced" else fitting.x)
+    """Return the share of each target's variation along what tells c."""
+    metric = alignment_metric(fitting, auxiliary)
     return [model_alignment(target, people, auxiliary, metric)[0].value for target in targets]
 
 

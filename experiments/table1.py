@@ -136,7 +136,7 @@ def score_networks(
     scores = family_scores(auxiliary, here.models, here.fitting, here.people)
     if kind in ALIGNED:
         effect = load_file(needed[-1] / "effects.safetensors")[ALIGNED[kind]][index]
-        shares = alignment_shares(kind, auxiliary, here.models, here.fitting, here.people)
+        shares = alignment_shares(auxiliary, here.models, here.fitting, here.people)
         scores[aligned_name(ALIGNED[kind])] = [share * each for share, each in zip(shares, effect, strict=True)]
     quality = balanced_accuracy(auxiliary.members[0], here.people.x, here.people.c[:, 0], cut=0.0)
     return {"retrainings": [here.judged(scores)], "auxiliary_balanced_accuracy": quality}

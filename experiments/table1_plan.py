@@ -129,7 +129,7 @@ def trained(kind: str, shape: Shape, place: Path, setting: Setting, fitting: Dat
     if kind == "disentangled":
         own = ProjectedAuxiliary(load_generator(place).keep_c(setting.fusion), own)
     own.fit(fitting)
-    return FixedAuxiliary(own.members, own.held_out)
+    return FixedAuxiliary(own.members, own.held_out, balance=kind == "balanced")
 
 
 def summaries(setting: str, auxiliary: str, draws: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
