@@ -83,7 +83,8 @@ def _between_known(
     counts: np.ndarray,
     there: np.ndarray,
 ) -> float:
-    rows, second = rows[torch.as_tensor(there, device=rows.device)], second[there]
+    rows = rows if there.all() else rows[torch.as_tensor(there, device=rows.device)]  # a copy of all columns
+    second = second[there]
     strata, counts = strata[there], counts[there]
     values = rows[:, f.columns].argmax(1) if f.kind == "categorical" else rows[:, f.start]
     x = values.numpy(force=True)
