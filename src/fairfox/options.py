@@ -173,11 +173,13 @@ class Names:
 
 @dataclass(frozen=True)
 class Flag:
-    """On or off."""
+    """On or off; None where what is best is chosen."""
+
+    chosen: bool = False
 
     def check(self, name: str, value: Any) -> Any:
         """Return whether it is on."""
-        if not isinstance(value, bool):
+        if not (isinstance(value, bool) or (self.chosen and value is None)):
             raise OptionError(f"{name} is {value!r}; expected True or False")
         return value
 
@@ -359,11 +361,9 @@ class EstimationOptions:
     hold_others: bool = option(
         Flag(), False, "Compare with people who have the same values of the other protected variables."
     )
-    gate: bool = option(
-        Flag(), True, "Move a feature only where the groups differ in it beyond chance (rank)."
-    )
+    gate: bool = option(Flag(), True, "Move a feature only where the groups differ in it beyond chance (rank).")
     balance: bool | None = option(
-        Flag(),
+        Flag(chosen=True),
         None,
         "Train auxiliaries with the label made independent of the protected variable. By default, where there is a "
         "label, those of the alignment share only.",

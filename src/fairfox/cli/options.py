@@ -90,7 +90,9 @@ def _option(name: str, *, required: bool) -> click.Option:
     if name == "protected":
         return click.Option(["-c", *words], multiple=True, required=required, callback=_names, **more)
     if isinstance(kind, Flag):
-        return click.Option(words, is_flag=True, help=more["help"])
+        if default is not False:
+            words[0] = f"{words[0]}/--no-{name.replace('_', '-')}"
+        return click.Option(words, is_flag=True, default=default, help=more["help"])
     if isinstance(kind, Names):
         return click.Option(words, multiple=True, callback=_names, **more)
     if isinstance(kind, Settings):

@@ -27,7 +27,7 @@ from fairfox.gradients.alignment import (
 )
 from fairfox.gradients.finite_difference import WIDE_STEP, directional_derivative, finite_difference_jacobian
 from fairfox.gradients.jacobian import jacobian
-from fairfox.maps.protocol import CheckedMap, CounterfactualMap, fit_maps
+from fairfox.maps.protocol import CheckedMap, CounterfactualMap, fit_maps, map_by_each
 from fairfox.maps.rank import RankMap
 from fairfox.models.protocol import Model, predict
 
@@ -93,8 +93,7 @@ class Effect:
                 continue
             people = data if len(going) == len(data) else data[going]
             falls = data.protected[contrast.variable].is_continuous and contrast.towards == LOWER
-            for m, fitted in enumerate(self.fitted[contrast.variable]):
-                mapped = fitted.map(people, to[going])
+            for m, mapped in enumerate(map_by_each(self.fitted[contrast.variable], people, to[going])):
                 effect = predict(model, mapped.rows, batch_size=self.batch_size) - here[going]
                 gone = mapped.abstained.to(effect.device)
                 values[m, going, q] = torch.where(gone, torch.nan, -effect if falls else effect)
@@ -132,8 +131,8 @@ class Effect:
             if len(rows) == 0:
                 continue
             people, to = data[rows], destinations(data, contrast)[rows]
-            for m, fitted in enumerate(self.fitted[contrast.variable]):
-                out[m, rows] = fitted.map(people, to).rows
+            for m, mapped in enumerate(map_by_each(self.fitted[contrast.variable], people, to)):
+                out[m, rows] = mapped.rows
         return out
 
     def checks(self) -> dict[str, float]:

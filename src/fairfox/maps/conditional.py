@@ -312,7 +312,7 @@ def _logits_on(terms: Tensor, codes: Tensor, classes: int, seen: Tensor, size: i
     out[-1, seen] = torch.bincount(codes, minlength=classes)[seen].to(out).log()
     if size == 0 or len(seen) < 2:
         return out
-    model = LogisticRegression(C=0.1 / _PENALTY, max_iter=200, tol=1e-4)
+    model = LogisticRegression(C=0.1 / _PENALTY, max_iter=100, tol=1e-3)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # near enough: the penalty is small
         warnings.simplefilter("ignore", UserWarning)  # few people, many classes

@@ -18,6 +18,7 @@ from fairfox.data.dataset import Dataset, Protected, missing_columns, project_bl
 from fairfox.errors import NotFittedError, OptionError, ShapeError
 from fairfox.gradients.alignment import between_metric, covariance_metric, dead_rows, inverse_direction
 from fairfox.gradients.jacobian import autograd_jacobian
+from fairfox.gradients.relu import ReluNetwork, relu_network
 from fairfox.maps.conditional import Terms
 from fairfox.maps.given import Columns, remaining_metric
 from fairfox.maps.protocol import (
@@ -360,20 +361,31 @@ def _moved_rows(
     The output of `model` (N, 1) is what changes; columns that are `still` (D,) do not.
     """
     moved, stuck = [], []
+    network = relu_network(model, rows.shape[1])
+    by_hand = network if network is not None and network.finish is None and network.outputs == 1 else None
     for block in row_blocks(len(end.rows), batch_size):
         x = rows[end.rows[block]]
         lost = torch.zeros(len(x), dtype=torch.bool, device=x.device)
         for step in range(steps):
-            jac = autograd_jacobian(model, x, batch_size=batch_size)  # (n, 1, D)
+            output, jac = _output_and_slope(model, by_hand, x)
             jac[:, :, still] = 0.0
             lost |= dead_rows(jac)
             direction = inverse_direction(jac, metric=metric)[:, :, 0]
-            with torch.no_grad():
-                left = end.reach[block] - model(x)[:, 0]
+            left = end.reach[block] - output
             x = x + direction * (left / (steps - step))[:, None]
         moved.append(x)
         stuck.append(lost)
     return torch.cat(moved), torch.cat(stuck)
+
+
+def _output_and_slope(model: Model, network: ReluNetwork | None, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the single output (n,) of a model and its slope by x (n, 1, D): of a plain network in one pass."""
+    with torch.no_grad():
+        if network is not None:
+            output, slope = network.with_slope(x.to(network.first))
+            return output.to(x), slope[:, None].to(x)
+        output = model(x)[:, 0]
+    return output, autograd_jacobian(model, x, batch_size=len(x))
 
 
 @dataclass(frozen=True)

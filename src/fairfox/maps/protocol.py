@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import Protocol, Self, runtime_checkable
@@ -164,6 +164,16 @@ def fit_maps(prototype: CounterfactualMap, data: Dataset, refits: int, *, seed: 
         copies = [copy.copy(first) for _ in samples]
         maps.append([own.fit(sample) for own, sample in zip(copies, samples, strict=True)])
     return maps
+
+
+def map_by_each(maps: Sequence[CounterfactualMap], data: Dataset, to: Tensor | None) -> Iterator[Mapped]:
+    """Yield what each of several fits of a map makes of the same people."""
+    together = getattr(maps[0], "map_by_each", None)  # what they share is then looked up once
+    if together is not None:
+        yield from together(maps, data, to)
+        return
+    for fitted in maps:
+        yield fitted.map(data, to)
 
 
 def block_overshoot(x: Tensor, features: Sequence[Feature]) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
@@ -25,6 +25,7 @@ from fairfox.maps.protocol import (
     where_to,
 )
 from fairfox.maps.ranks import (
+    Grid,
     Ranks,
     categories_among,
     maximal_coupling,
@@ -34,6 +35,7 @@ from fairfox.maps.ranks import (
     present_rows,
 )
 
+Places = dict[int, dict[int, tuple[Grid, Tensor]]]  # by pair of classes and column: where people stand on its grid
 _FEWEST_IN_CELL = 30  # people of a group with the same given values, to rank among them alone
 LACKING = "the protected column itself is missing, so that there is no value to change"
 
@@ -68,10 +70,16 @@ class RankMap:
     ranks: ClassRanks | Stratified | Regressed | None = field(default=None, init=False, repr=False)
     itself: ClassRanks | Regressed | None = field(default=None, init=False, repr=False)  # columns of the protected one
     values: Tensor | None = field(default=None, init=False, repr=False)  # of a protected number, in order
+    grids: list[list[Grid | None]] = field(default_factory=list, init=False, repr=False)  # [class][number]
 
     def prepare(self, data: Dataset) -> None:
-        """Decide on all fitting rows what refits share: how given columns are held, and what may move."""
-        self.plan = Plan.of(data, self)
+        """Decide on all fitting rows what refits share: how given columns are held, what may move, and the grids."""
+        self.plan = plan = Plan.of(data, self)
+        if plan.classes and not plan.given:
+            c, numbers = data.c[:, self.variable], numbers_among(plan.explained)
+            groups = [data.x[c == code] for code in range(plan.classes)]
+            each = [[present(own, f).unique() for f in numbers] for own in groups]
+            self.grids = [[Grid.of(values) if len(values) else None for values in own] for own in each]
 
     def fit(self, data: Dataset) -> Self:
         """Learn each group's values and category shares."""
@@ -94,18 +102,25 @@ class RankMap:
         elif plan.given:
             self.ranks = Stratified.of(rows, group, plan)
         else:
-            self.ranks = ClassRanks.of(data.x, group, plan.classes, plan.explained)
+            self.ranks = ClassRanks.of(data.x, group, plan.classes, plan.explained, self.grids)
         if plan.itself and plan.number:
             self.itself = Regressed.of(rows, group, 0, (), plan.itself)
         elif plan.itself:
             self.itself = ClassRanks.of(data.x, group, plan.classes, plan.itself)
         return self
 
-    def map(self, data: Dataset, to: Tensor | None = None) -> Mapped:
+    def map_by_each(self, maps: Sequence[RankMap], data: Dataset, to: Tensor | None) -> Iterator[Mapped]:
+        """Yield what each refit of this map makes of the same people, who are looked up once where they share grids."""
+        places: Places = {}
+        for fitted in maps:
+            yield fitted.map(data, to, places=places)
+
+    def map(self, data: Dataset, to: Tensor | None = None, *, places: Places | None = None) -> Mapped:
         """Return everyone's row where `to` (N,) says: in that class, or so many standard deviations of c higher.
 
         NaN: nowhere; None: in the other of two groups. Who goes nowhere, whose protected or given values are unknown,
-        or who has nobody there to be compared with, keeps their row and is abstained.
+        or who has nobody there to be compared with, keeps their row and is abstained. `places` has where these people
+        stand on grids, and gets what is looked up.
         """
         if self.plan is None or self.ranks is None:
             raise NotFittedError("This RankMap is not fitted; call fit first")
@@ -119,7 +134,7 @@ class RankMap:
         borrowed = torch.zeros_like(asked)
         if len(going):
             people, own, goal = data[going], here[going], there[going]
-            out, found, lent = self._moved(people, own, goal)
+            out, found, lent = self._moved(people, own, goal, places)
             rows[going] = torch.where(found[:, None], out.to(rows), data.x[going])
             moved[going], borrowed[going] = found, lent & found
         left = asked & ~moved
@@ -127,14 +142,16 @@ class RankMap:
         reason = " or ".join(words for words, who in why.items() if bool(who.any()))
         return Mapped(rows, ~moved, reason or (UNKNOWN if bool((~moved).any()) else ""), borrowed=borrowed)
 
-    def _moved(self, people: Dataset, own: Tensor, goal: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _moved(
+        self, people: Dataset, own: Tensor, goal: Tensor, places: Places | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Return the rows (n, D) of people in other groups, who could be mapped, and who is compared with borrowed
         displacements."""
         plan = self.plan
         assert plan is not None
         found, lent = torch.ones_like(own, dtype=torch.bool), torch.zeros_like(own, dtype=torch.bool)
         if isinstance(self.ranks, ClassRanks):
-            out, found = self.ranks.map(people.x, own, goal, plan.closed)
+            out, found = self.ranks.map(people.x, own, goal, plan.closed, places)
         else:
             wide = plan.columns.rows(people)
             if isinstance(self.ranks, Stratified):
@@ -316,12 +333,25 @@ class ClassRanks:
     features: list[Feature]
 
     @classmethod
-    def of(cls, x: Tensor, c: Tensor, classes: int, features: list[Feature]) -> ClassRanks:
-        """Return what the rows x (n, D) of classes c (n,) show."""
+    def of(
+        cls,
+        x: Tensor,
+        c: Tensor,
+        classes: int,
+        features: list[Feature],
+        grids: Sequence[Sequence[Grid | None]] = (),
+    ) -> ClassRanks:
+        """Return what the rows x (n, D) of classes c (n,) show; their values are on the grids of each, if given."""
         rows = [x[c == code] for code in range(classes)]
-        return cls([ClassValues.of(own, features) if len(own) else None for own in rows], features)
+        each = grids or [()] * classes
+        return cls(
+            [ClassValues.of(own, features, grid) if len(own) else None for own, grid in zip(rows, each, strict=True)],
+            features,
+        )
 
-    def map(self, x: Tensor, c: Tensor, to: Tensor, closed: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def map(
+        self, x: Tensor, c: Tensor, to: Tensor, closed: Tensor | None = None, places: Places | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Return the rows in the classes `to` and who could be mapped (N,); features closed (K, K, F) stay."""
         classes = len(self.groups)
         out, moved = x.clone(), ~(c.isnan() | to.isnan())
@@ -334,7 +364,9 @@ class ClassRanks:
                 moved.index_fill_(0, people, False)
             else:
                 still = [False] * len(self.features) if closed is None else closed[g, h].tolist()
-                out.index_copy_(0, people, own.mapped(x.index_select(0, people), other, self.features, still))
+                known = None if places is None else places.setdefault(key, {})
+                rows = x.index_select(0, people)
+                out.index_copy_(0, people, own.mapped(rows, other, self.features, still, known))
         return out, moved
 
 
@@ -346,19 +378,31 @@ class ClassValues:
     shares: list[Tensor]  # (L,) of each categorical one
 
     @classmethod
-    def of(cls, rows: Tensor, features: Sequence[Feature]) -> ClassValues:
-        """Return what the rows (n, D) of a class show."""
+    def of(cls, rows: Tensor, features: Sequence[Feature], grids: Sequence[Grid | None] = ()) -> ClassValues:
+        """Return what the rows (n, D) of a class show; the values of its numbers are on the grids, if given."""
         numbers = [present(rows, f) for f in numbers_among(features)]
-        ranks = [Ranks.of(values) if len(values) else None for values in numbers]
+        each = grids or [None] * len(numbers)
+        ranks = [Ranks.of(values, grid) if len(values) else None for values, grid in zip(numbers, each, strict=True)]
         return cls(ranks, [rows[:, f.columns].mean(0) for f in categories_among(features)])
 
-    def mapped(self, rows: Tensor, other: ClassValues, features: Sequence[Feature], still: Sequence[bool]) -> Tensor:
+    def mapped(
+        self,
+        rows: Tensor,
+        other: ClassValues,
+        features: Sequence[Feature],
+        still: Sequence[bool],
+        places: dict[int, tuple[Grid, Tensor]] | None = None,
+    ) -> Tensor:
         """Return rows of this class, which are overwritten, in another one; some features stay."""
         stays = {f.name for f, closed in zip(features, still, strict=True) if closed}
         for f, own, there in zip(numbers_among(features), self.ranks, other.ranks, strict=True):
             if own is not None and there is not None and f.name not in stays:
                 x = rows[:, f.start].contiguous()
-                value = own.same_rank(x, there)
+                grid, place = (None, None) if places is None else places.get(f.start, (None, None))
+                if places is not None and grid is not own.grid:
+                    place = own.grid.place(x)
+                    places[f.start] = own.grid, place
+                value = own.same_rank(x, there, place)
                 rows[:, f.start] = torch.where(rows[:, f.start + 1] > 0.5, x, value) if f.has_missing else value
         for f, p, q in zip(categories_among(features), self.shares, other.shares, strict=True):
             if f.name in stays:

@@ -18,45 +18,27 @@ _STEPS = 2  # from value to value inside a cell, before giving up and searching
 
 
 @dataclass(frozen=True)
-class Ranks:
-    """Where numbers stand among a group's values: by look-up, there is no search.
+class Grid:
+    """Between which of some distinct values a number lies: by look-up, there is no search."""
 
-    A grid over the group's distinct values says between which of them a number lies.
-
-    Example:
-        >>> ranks = Ranks.of(torch.tensor([3.0, 1.0, 3.0]))
-        >>> ranks.twice[ranks.place(torch.tensor([0.0, 1.0, 2.0, 3.0, 4.0]))].tolist()
-        [0.0, 1.0, 2.0, 4.0, 6.0]
-        >>> ranks.same_rank(torch.tensor([0.0, 1.0, 2.0, 3.0, 4.0]), Ranks.of(torch.tensor([10.0, 20.0, 30.0])))
-        tensor([10., 10., 20., 30., 30.])
-    """
-
-    ordered: Tensor  # (n,) the group's values in order
-    distinct: Tensor  # (U + 1,) the distinct ones, then NaN, which is neither below nor equal to anything
-    twice: Tensor  # (2 U + 1,) whole: twice the mid-rank of what is below the first, equal to it, and so on
-    first: Tensor  # (cells,) the first distinct value that is in the cell or above it
+    distinct: Tensor  # (U + 1,) the values in order, then NaN, which is neither below nor equal to anything
+    first: Tensor  # (cells,) the first value that is in the cell or above it
     low: Tensor  # where the grid begins
     scale: float  # cells per unit
 
     @classmethod
-    def of(cls, values: Tensor) -> Ranks:
-        """Return where numbers stand among values (n,), which may not be empty."""
-        ordered = values.sort().values
-        distinct, counts = torch.unique_consecutive(ordered, return_counts=True)
-        before = F.pad(counts.cumsum(0), (1, 0))  # how many values lie below each distinct one, and in all
-        below, upto = before[:-1], before[1:]
-        twice = torch.cat([torch.stack([2 * below, below + upto], dim=1).flatten(), 2 * before[-1:]])
+    def of(cls, distinct: Tensor) -> Grid:
+        """Return the grid over some distinct values (U,) in order."""
         # the grid covers what lies between the outermost hundredths, which may be far out
         cells, tail = min(2 * len(distinct), _MOST_CELLS), len(distinct) // 100
         low, high = distinct[tail], distinct[-1 - tail]
         scale = cells / float(high - low) if high > low else 0.0
         scale = scale if math.isfinite(scale) else 0.0
-        first = torch.searchsorted(_cell(distinct, low, scale, cells), torch.arange(cells, device=values.device))
-        end = values.new_full((1,), torch.nan)
-        return cls(ordered, torch.cat([distinct, end]), twice.double(), first.to(torch.int32), low, scale)
+        first = torch.searchsorted(_cell(distinct, low, scale, cells), torch.arange(cells, device=distinct.device))
+        return cls(torch.cat([distinct, distinct.new_full((1,), torch.nan)]), first.to(torch.int32), low, scale)
 
     def place(self, x: Tensor) -> Tensor:
-        """Return the place of numbers x (k,) among the 2 U + 1."""
+        """Return the place of numbers x (k,) among the 2 U + 1: below the first value, equal to it, and so on."""
         place = self.first.index_select(0, _cell(x, self.low, self.scale, len(self.first)))
         for _ in range(_STEPS):  # most cells hold one value or none
             place += self.distinct.index_select(0, place) < x
@@ -66,21 +48,45 @@ class Ranks:
         found[left] = self.distinct[place[left]]
         return place.mul_(2).add_(found == x)
 
-    def same_rank(self, x: Tensor, other: Ranks) -> Tensor:
-        """Return the values (k,) of another group at the mid-rank that numbers x (k,) have in this one."""
+
+@dataclass(frozen=True)
+class Ranks:
+    """Where numbers stand among a group's values.
+
+    Example:
+        >>> ranks = Ranks.of(torch.tensor([3.0, 1.0, 3.0]))
+        >>> ranks.twice[ranks.grid.place(torch.tensor([0.0, 1.0, 2.0, 3.0, 4.0]))].tolist()
+        [0.0, 1.0, 2.0, 4.0, 6.0]
+        >>> ranks.same_rank(torch.tensor([0.0, 1.0, 2.0, 3.0, 4.0]), Ranks.of(torch.tensor([10.0, 20.0, 30.0])))
+        tensor([10., 10., 20., 30., 30.])
+    """
+
+    ordered: Tensor  # (n,) the group's values in order
+    grid: Grid  # over these values and, where refits share it, more
+    twice: Tensor  # (2 U + 1,) whole: twice the mid-rank at each place of the grid
+
+    @classmethod
+    def of(cls, values: Tensor, grid: Grid | None = None) -> Ranks:
+        """Return where numbers stand among values (n,), which may not be empty; they are all on the grid, if given."""
+        if grid is None:
+            distinct, counts = values.unique(return_counts=True)
+            grid = Grid.of(distinct)
+        else:
+            counts = torch.bincount(grid.place(values) // 2, minlength=len(grid.distinct) - 1)
+        before = F.pad(counts.cumsum(0), (1, 0))  # how many values lie below each distinct one, and in all
+        below, upto = before[:-1], before[1:]
+        twice = torch.cat([torch.stack([2 * below, below + upto], dim=1).flatten(), 2 * before[-1:]])
+        return cls(grid.distinct[:-1].repeat_interleave(counts), grid, twice.double())
+
+    def same_rank(self, x: Tensor, other: Ranks, place: Tensor | None = None) -> Tensor:
+        """Return the values (k,) of another group at the mid-rank that numbers x (k,) have in this one.
+
+        `place` is that of the numbers on the grid, where it is known already.
+        """
         values = other.ordered
-        twice = self.twice.index_select(0, self.place(x))
-        place = (twice * len(values)).div_(2 * len(self.ordered)).long()  # exact: whole numbers below 2**53
-        return values.index_select(0, place.clamp_(max=len(values) - 1))
-
-    def share(self, x: Tensor) -> Tensor:
-        """Return the mid-rank of numbers x (k,), as a share of all, in float64."""
-        return self.twice.index_select(0, self.place(x)) / (2 * len(self.ordered))
-
-    def value(self, share: Tensor) -> Tensor:
-        """Return the values (k,) that stand at these shares."""
-        place = (share * len(self.ordered) + 1e-9).long()  # the product may fall just short of a whole number
-        return self.ordered.index_select(0, place.clamp(max=len(self.ordered) - 1))
+        twice = self.twice.index_select(0, self.grid.place(x) if place is None else place)
+        at = (twice * len(values)).div_(2 * len(self.ordered)).long()  # exact: whole numbers below 2**53
+        return values.index_select(0, at.clamp_(max=len(values) - 1))
 
 
 def _cell(x: Tensor, low: Tensor, scale: float, cells: int) -> Tensor:
