@@ -12,7 +12,6 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from statistics import fmean
 from time import perf_counter
 from typing import Any, cast
 
@@ -81,9 +80,9 @@ def jobs(plan: Metrics, seed: int) -> list[Job]:
     """Return one job per configuration; all of them start from the same seed."""
     table = plan.table
     people = (plan.setting, table.targets, table.rows, seed_of(seed, plan.setting.name))
-    after = made_before(table, plan.setting, seed)
+    after, gpu = made_before(table, plan.setting, seed), plan.device.name != "cpu"
     return [
-        Job(_name(trial), try_generator, (*people, gan, seed_of(seed, "gan"), plan.device), after=after)
+        Job(_name(trial), try_generator, (*people, gan, seed_of(seed, "gan"), plan.device), after, gpu)
         for trial, gan in enumerate(configurations(plan, seed))
     ]
 
@@ -109,12 +108,12 @@ def try_generator(
     ((one,),) = GanMap(**asdict(gan)).fit_many(here.fitting.to(device.name), 1, seed=seed)
     seconds = perf_counter() - began
     scores = effects(one, [moved(model, device) for model in here.models], here.people.to(device.name))
-    entries = here.judged({"fliptest": [each.cpu() for each in scores]})["entries"]
+    judged = here.judged({"fliptest": [each.cpu() for each in scores]})["fliptest"]
     checks = cast(GanMap, one).checks()
     return {
         **{name: getattr(gan, name) for name in TUNED},
         **{name: value if math.isfinite(value) else None for name, value in checks.items()},
-        **{name: fmean(entry[name] for entry in entries) for name in ("ap", "rho", "prevalence")},
+        **{name: judged[name] for name in ("ap", "rho", "prevalence")},
         **{"seconds": seconds, "device": device.name},
     }
 

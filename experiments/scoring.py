@@ -85,7 +85,7 @@ def family_scores(
 ) -> Scores:
     """Return the scores of the paper's tests with an auxiliary; `steps` of integrated gradients, None: as needed."""
     made = {name: make_test(name, auxiliary=auxiliary, settings={"steps": steps}) for name in FAMILY}
-    return scores_of({name: test.fit(fitting) for name, test in made.items()}, targets, people)  # type: ignore[misc]
+    return scores_of({name: test.fit(fitting) for name, test in made.items()}, targets, people)
 
 
 def aligned_name(name: str) -> str:

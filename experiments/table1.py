@@ -76,13 +76,14 @@ def part_jobs(plan: Table1, part: str, setting: Setting, seed: int) -> list[Job]
     """Return the jobs of one part, setting and draw; each returns its `retrainings`."""
     after, people = made_before(plan, setting, seed), (setting, plan.targets, plan.rows, seed_of(seed, setting.name))
     name = f"{part}-{setting.name}-{seed}"
-    count = range(len(plan.auxiliaries))
+    count, gpu = range(len(plan.auxiliaries)), plan.device.name != "cpu"
     if part == "fliptest":
         own = (plan.gan, len(count), seed_of(seed, setting.name, part), plan.device)
-        return [Job(name, score_fliptest, (*people, *own), after)]
+        return [Job(name, score_fliptest, (*people, *own), after, on_gpu=gpu)]
     if part == "unfair_map":  # seeds as Maity et al. have them
-        steps, seeds = plan.attack_steps, [seed + 10 * (index + 1) for index in count]
-        return [Job(f"{name}-{own}", score_unfair_map, (*people, steps, own, plan.device), after) for own in seeds]
+        seeds = [seed + 10 * (index + 1) for index in count]
+        arguments = [(*people, plan.attack_steps, own, plan.device) for own in seeds]
+        return [Job(f"{name}-{each[-2]}", score_unfair_map, each, after, on_gpu=gpu) for each in arguments]
     if part == "maps":
         return [Job(name, score_maps, (*people, tuple(seed_of(seed, index) for index in count)), after)]
     if part in ALIGNED:

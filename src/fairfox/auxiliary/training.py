@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torch.optim.adam import adam  # the class would import torch's compiler: more than a second, in every audit
+from torch.optim.adamw import adamw  # the class would import torch's compiler: more than a second, in every audit
 
 from fairfox.auxiliary.mlp import MLP, backward, forward, layers_of, outputs_of, take
 from fairfox.data.dataset import Dataset, Protected
@@ -68,7 +68,7 @@ def train(
     generator = torch.Generator().manual_seed(seed)
     parameters, layers = list(net.parameters()), layers_of(net)
     weights, grads = [p.detach() for p in parameters], [p.grad for p in parameters if p.grad is not None]
-    moments = [[torch.zeros_like(weight) for weight in weights] for _ in range(2)]
+    averages, squares = ([torch.zeros_like(weight) for weight in weights] for _ in range(2))
     steps = [torch.zeros((), device=weight.device) for weight in weights]
     best = [p.detach().clone() for p in parameters]
     best_loss = torch.full((net.members,), torch.inf)
@@ -80,8 +80,8 @@ def train(
             rows = orders[:, start : start + batch_size].to(x.device)  # (M, B)
             entered = forward(layers, take(x, rows))
             backward(layers, entered, loss_slope(loss, outputs_of(layers, entered), take(targets, rows)))
-            adam(
-                weights, grads, *moments, [], steps, fused=True, amsgrad=False,
+            adamw(  # without decay it is Adam
+                weights, grads, averages, squares, [], steps, fused=True, amsgrad=False,
                 beta1=0.9, beta2=0.999, lr=rate, weight_decay=0.0, eps=1e-8, maximize=False,
             )  # fmt: skip
         with torch.no_grad():
