@@ -23,7 +23,7 @@ from fairfox.maps.wgan import GanSettings
 from fairfox.models.torch import TorchModel
 
 KINDS = ("plain", "disentangled", "balanced")  # of auxiliaries
-PARTS = ("fliptest", "unfair_map", "maps", *KINDS)  # what is run in jobs of its own, the longest first
+PARTS = ("fliptest", "maps", "unfair_map", *KINDS)  # what is run in jobs of its own, the longest first
 NUMBERS = ("ap", "rho")
 
 
