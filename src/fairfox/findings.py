@@ -114,6 +114,23 @@ class Reading:
 
 
 @dataclass(frozen=True)
+class GapParts:
+    """The gap between the mean predictions of two groups, taken apart along a causal graph.
+
+    gap = direct - indirect - spurious, each a mean over the people of the first group: `direct` is the change of the
+    protected column alone, `indirect` what its descendants would then take away again, `spurious` what is left
+    between these people as members of the other group and the people who are in it.
+    """
+
+    group: str
+    towards: str
+    gap: float
+    direct: float
+    indirect: float
+    spurious: float
+
+
+@dataclass(frozen=True)
 class Finding:
     """What an audit found for one protected variable, one entry per person in the order of the table.
 
@@ -137,7 +154,6 @@ class Finding:
     inferred: Tensor  # (N,) bool: the own class is the most probable one, nobody knows it
     direct: Tensor  # (N,) effect of the smallest edit that changes c; NaN where it abstained
     total: Tensor  # (N,) effect of the same ranks in the other group; NaN where it abstained
-    same_outcome: Tensor | None  # (N,) the same among people with the same label; None without labels
     alignment_share: float
     alignment_error: float
     proxy: dict[str, float]  # per feature: |mean gradient of the auxiliary|, largest first
@@ -149,6 +165,8 @@ class Finding:
     merged: dict[str, tuple[str, ...]] = field(default_factory=dict)  # rare classes put together, by the new name
     is_own: bool = True  # whether the score is about this variable; some tests have one score for all
     verdict: Verdict | None = None  # on the model, for this variable; None without an interval
+    same_outcome: Tensor | None = None  # (N,) the same among people with the same label; None without labels
+    gap_parts: tuple[GapParts, ...] = ()  # along a causal graph
 
     @property
     def reached(self) -> tuple[str, ...]:
@@ -309,6 +327,7 @@ class AuditRecord:
     null: Null | None = None  # what is found where the protected values are shuffled, where asked for
     steps: NextSteps | None = None  # what could be done about it, where asked for
     map_checks: tuple[MapCheck, ...] = ()  # whether the map accounts for the gap, and stays on the data
+    still: tuple[str, ...] = ()  # features in which the groups do not differ beyond chance: they do not move
 
     def __len__(self) -> int:
         return len(self.scores)

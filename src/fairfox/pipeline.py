@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fairfox.certificates.path import Certificates
 from fairfox.data.dataset import Dataset, group_name, rows_sha256, tensors_sha256
-from fairfox.data.encoding import Encoding, fit_encoding
+from fairfox.data.encoding import Encoding, fit_encoding, with_covariates
 from fairfox.data.protected import find_group, join_protected
 from fairfox.data.table import Table, load_table
 from fairfox.errors import ColumnError, OptionError, did_you_mean, installed_versions
@@ -36,11 +36,11 @@ from fairfox.fairtests.protocol import Measurement
 from fairfox.fairtests.registry import applicable, settings_by_test
 from fairfox.findings import Finding, TestComparison
 from fairfox.maps.check import MapCheck, Support, check_map
-from fairfox.maps.given import check_given
+from fairfox.maps.given import check_given_columns
 from fairfox.models.adapters import as_model, describe
 from fairfox.models.protocol import Description, TargetModel, check_predictions, predict
 from fairfox.options import EVERYONE, TOTAL, AuditOptions, defaults_sha256, lookup_test, refuse_outside
-from fairfox.result import AuditResult, finding_of
+from fairfox.result import AuditResult, finding_of, gap_parts
 from fairfox.statistics.diagnostics import Reliability, find_warnings, leave_out
 from fairfox.statistics.groups import Rule, agreement, default_delta, own_deltas
 from fairfox.statistics.permutation import Null, shuffled
@@ -207,7 +207,7 @@ def fit_with(table: object, options: AuditOptions) -> FittedTest:
     people = load_table(table)
     encoding = _encoding(people, None, None, options)
     data = encoding.encode(people)
-    check_given(data, options.given)  # refuses what cannot be
+    check_given_columns(data, options.given)  # refuses what cannot be
     check_group_sizes(data)
     return FittedTest.fit(data, encoding, options)
 
@@ -304,7 +304,7 @@ class Inputs:
         test: FittedTest | None = None,
         matched: int | None = None,
     ) -> Inputs:
-        check_given(data, options.given)  # refuses what cannot be
+        check_given_columns(data, options.given)  # refuses what cannot be
         target = as_model(
             model,
             encoding,
@@ -379,25 +379,27 @@ def _encoding(people: Table, fitting: Table | None, described: Description | Non
         merge_rare=options.merge_rare,
         reference_group=options.reference_group,
         contrasts=options.contrasts,
-        compare_by=compared_by(options, people.columns),
         also=None if fitting is None else people,
         dtype=torch.float64,
     )
-    return replace(encoding, seed=options.seed)
+    names = compared_by(options, people.columns)
+    rows, also = (people, None) if fitting is None else (fitting, people)
+    return with_covariates(replace(encoding, seed=options.seed), rows, names, also=also)
 
 
 def compared_by(options: AuditOptions, columns: Sequence[str]) -> list[str]:
     """Return the columns of a table that people are compared by, beside the label: given ones, those of a graph."""
     for name in options.given:
         if name not in columns:
-            raise ColumnError(f"The given column '{name}' is not in the table.{did_you_mean(name, columns)}")
-    graphs = [settings["graph"] for settings in settings_by_test(options).values() if settings.get("graph")]
+            raise ColumnError(f"The given column '{name}' is not in the table.{did_you_mean(name, list(columns))}")
+    graphs: list[Any] = [settings["graph"] for settings in settings_by_test(options).values() if settings.get("graph")]
     if not graphs:
         return list(options.given)
     from fairfox.maps.graph import read_graph  # where there is one
 
-    named = [name for graph in graphs for child, parents in read_graph(graph).parents.items() for name in (child, *parents)]
-    return [*options.given, *(name for name in dict.fromkeys(named) if name in columns)]
+    edges = [edge for graph in graphs for edge in read_graph(graph).parents.items()]
+    named = dict.fromkeys(name for child, parents in edges for name in (child, *parents))
+    return [*options.given, *(name for name in named if name in columns)]
 
 
 def check_columns(encoding: Encoding, described: Description | None, people: Table) -> None:
@@ -506,7 +508,7 @@ def _result(
         unit=score_unit(options, inputs.target.unit),
         warnings=(*_warnings(inputs, readings, trust), *(text for check in checks for text in check.warnings)),
         weights=inputs.data.weights,
-        checks=readings.checks.get(measured_name(options), {}),
+        checks=readings.checks.get(options.info.base if options.info.aligned else options.main, {}),
         comparison=_comparison(readings, skipped or {}) if options.runs_all else None,
         settings=_settings(type(model).__name__, inputs, limits.shares, seconds=perf_counter() - started),
         counterfactual_table=None if mapped is None else inputs.encoding.own_table(mapped),
@@ -517,6 +519,7 @@ def _result(
         null=null,
         steps=next_steps(inputs.target, readings, features.effect, **asked) if options.next_steps else None,
         map_checks=checks,
+        still=readings.still,
     )
 
 
@@ -548,7 +551,7 @@ def _limits(inputs: Inputs, people: Dataset, null: Null | None) -> Limits:
 
 
 def _findings(inputs: Inputs, readings: Readings, before: Measurement, limits: Limits) -> tuple[Finding, ...]:
-    return tuple(
+    found = [
         finding_of(
             readings,
             v,
@@ -560,7 +563,11 @@ def _findings(inputs: Inputs, readings: Readings, before: Measurement, limits: L
             before=before,
         )
         for v, source in enumerate(inputs.encoding.sources)
-    )
+    ]
+    if not inputs.options.info.needs_graph:
+        return tuple(found)
+    parts = [gap_parts(readings, v, finding.contrasts, inputs.predictions) for v, finding in enumerate(found)]
+    return tuple(replace(finding, gap_parts=own) for finding, own in zip(found, parts, strict=True))
 
 
 def delta_for(options: AuditOptions, predictions: Tensor, unit: str) -> float:
@@ -672,7 +679,14 @@ def _warnings(inputs: Inputs, readings: Readings, trust: Reliability) -> list[st
     options = inputs.options
     distance = None if options.abstain is None else trust.distance  # it costs time
     found = find_warnings(
-        inputs.target, inputs.data, inputs.known, inputs.predictions, readings, options.info, distance=distance
+        inputs.target,
+        inputs.data,
+        inputs.known,
+        inputs.predictions,
+        readings,
+        options.info,
+        given=options.given,
+        distance=distance,
     )
     if options.returns is None and inputs.described is None and inputs.target.unit == "value":
         low, high = float(inputs.predictions.min()), float(inputs.predictions.max())

@@ -22,7 +22,7 @@ from fairfox.data.protected import NumberGroups
 from fairfox.errors import require
 from fairfox.fairtests.fitted import Readings
 from fairfox.fairtests.protocol import Measurement
-from fairfox.findings import UNKNOWN, AuditRecord, Finding, Group
+from fairfox.findings import UNKNOWN, AuditRecord, Finding, GapParts, Group
 from fairfox.statistics.groups import Rule, group_mean
 
 
@@ -175,6 +175,31 @@ def finding_of(
     weights = torch.ones(len(data), dtype=torch.float64) if data.weights is None else data.weights.double().cpu()
     groups = [_group(finding, name, codes == code, predictions, weights) for code, name in enumerate(names)]
     return replace(finding, groups=tuple(groups))
+
+
+def gap_parts(readings: Readings, variable: int, words: Sequence[str], predictions: Tensor) -> tuple[GapParts, ...]:
+    """Return the gap between every two groups that are compared, taken apart; none for a protected number."""
+    data = readings.people
+    weights = torch.ones(len(data), dtype=torch.float64) if data.weights is None else data.weights.double().cpu()
+    p, own = data.protected[variable], data.c[:, variable].cpu()
+    if p.is_continuous:
+        return ()
+    main = readings.main.of_variable(variable, data)
+    effects = contrast_effects(main, p, data.c[:, variable]).double().cpu()
+    alone = torch.zeros_like(effects)
+    if readings.swapped is not None:
+        alone = contrast_effects(readings.swapped.of_variable(variable, data), p, data.c[:, variable]).double().cpu()
+    here, out = predictions.double().cpu(), []
+    for q, word in enumerate(words):
+        other = (own == p.levels.index(word)) & ~here.isnan()
+        for code, level in enumerate(p.levels):
+            who = (own == code) & ~effects[:, q].isnan() & ~alone[:, q].isnan()
+            if level == word or not bool(who.any()) or not bool(other.any()):
+                continue
+            now, there = (group_mean(here, weights, members) for members in (who, other))
+            changed, swapped = (now + group_mean(part[:, q], weights, who) for part in (effects, alone))
+            out.append(GapParts(level, word, there - now, swapped - now, swapped - changed, changed - there))
+    return tuple(out)
 
 
 def _group(finding: Finding, name: str, members: Tensor, predictions: Tensor, weights: Tensor) -> Group:

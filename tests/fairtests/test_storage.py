@@ -105,7 +105,7 @@ def fitted(**options: Any) -> FittedTest:
     read = options["protected"] if isinstance(options["protected"], list) else [options["protected"]]
     unused = [] if "columns" in options else [name for name in ALL if name not in read]
     unused += [] if "weights" in options or "columns" in options else ["weight"]
-    return fitted_on(people(160, 0), refits=2, drop=unused, **options)
+    return fitted_on(people(160, 0), refits=2, drop=unused, gate=False, **options)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -217,7 +217,7 @@ def rewritten(content: bytes, change: Any, **tensors: torch.Tensor) -> bytes:
 
 
 def test_a_file_of_another_format_is_refused(content: bytes, tmp_path: Path):
-    newer = rewritten(content, lambda about: about.update(format=3, fairfox="9.0"))
+    newer = rewritten(content, lambda about: about.update(format=storage.FORMAT + 1, fairfox="9.0"))
     refused(newer, tmp_path / "test.fox", "fairfox 9.0 wrote it, which is newer than .*; upgrade fairfox")
     older = rewritten(content, lambda about: about.update(format=1, fairfox="0.1"))
     refused(older, tmp_path / "test.fox", r"fairfox 0.1 wrote it in an older format \(fit it again with fairfox fit\)")
@@ -294,13 +294,13 @@ def test_sizes_that_a_file_does_not_have_are_refused_before_they_are_allocated(c
     claimed = (
         b'{"0":{"dtype":"F64","shape":[1000000000000],"data_offsets":[0,8000000000000]},"__metadata__":{"%s":"%s"}}'
     )
-    header = claimed % (storage._KEY.encode(), b"0" * 64 + b'{\\"format\\":2}')
+    header = claimed % (storage._KEY.encode(), b"0" * 64 + b'{\\"format\\":%d}' % storage.FORMAT)
     refused(len(header).to_bytes(8, "little") + header, tmp_path / "test.fox", "truncated or damaged")
 
 
 def test_sizes_that_would_take_all_memory_are_refused(tmp_path: Path):
-    given = to_bytes(fitted(protected="sex", given=["job"]))
-    changed = rewritten(given, lambda about: node_of(about, "maps.given.GroupTerms").update(classes=10**9))
+    given = to_bytes(fitted(protected="sex", given=["debt"]))
+    changed = rewritten(given, lambda about: node_of(about, "maps.conditional.Terms").update(classes=10**9))
     refused(changed, tmp_path / "test.fox", "'classes' in it is not within 0 and")
 
 

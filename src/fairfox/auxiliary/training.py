@@ -68,7 +68,7 @@ def train(
     generator = torch.Generator().manual_seed(seed)
     parameters, layers = list(net.parameters()), layers_of(net)
     weights, grads = [p.detach() for p in parameters], [p.grad for p in parameters if p.grad is not None]
-    averages, squares = ([torch.zeros_like(weight) for weight in weights] for _ in range(2))
+    means, squares = ([torch.zeros_like(weight) for weight in weights] for _ in range(2))  # of the gradients
     steps = [torch.zeros((), device=weight.device) for weight in weights]
     best = [p.detach().clone() for p in parameters]
     best_loss = torch.full((net.members,), torch.inf)
@@ -81,7 +81,7 @@ def train(
             entered = forward(layers, take(x, rows))
             backward(layers, entered, loss_slope(loss, outputs_of(layers, entered), take(targets, rows)))
             adamw(  # without decay it is Adam
-                weights, grads, averages, squares, [], steps, fused=True, amsgrad=False,
+                weights, grads, means, squares, [], steps, fused=True, amsgrad=False,
                 beta1=0.9, beta2=0.999, lr=rate, weight_decay=0.0, eps=1e-8, maximize=False,
             )  # fmt: skip
         with torch.no_grad():
@@ -185,8 +185,10 @@ def _in_cells(values: Tensor, number: bool) -> Tensor:
     known = ~values.isnan()
     if not number:
         return torch.where(known, values, -1).long().cpu()
-    cuts = values[known].double().quantile(torch.tensor([0.2, 0.4, 0.6, 0.8], dtype=torch.float64, device=values.device))
-    return torch.where(known, torch.bucketize(values.double(), cuts), -1).cpu()
+    cuts = (
+        values[known].double().quantile(torch.tensor([0.2, 0.4, 0.6, 0.8], dtype=torch.float64, device=values.device))
+    )
+    return torch.where(known, torch.bucketize(values.double().contiguous(), cuts), -1).cpu()
 
 
 def label_task(data: Dataset) -> LearningTask:

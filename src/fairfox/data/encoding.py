@@ -223,7 +223,6 @@ def fit_encoding(
     contrasts: Literal["largest", "all"] = "largest",
     weights: str | None = None,
     hidden: Sequence[str] = (),
-    compare_by: Sequence[str] = (),
     dtype: torch.dtype = torch.float32,
 ) -> Encoding:
     """Return the encoding of a table.
@@ -245,7 +244,6 @@ def fit_encoding(
             or "all" with each other.
         weights: the column that says how many people each row stands for, never a feature; both tables need it.
         hidden: columns that are no features unless `columns` names them.
-        compare_by: columns to compare people by, also such as the model does not take; the label is always one.
         dtype: of x.
     """
     drop, categorical, continuous, groups = (
@@ -279,22 +277,27 @@ def fit_encoding(
         raise DataError("No column is left for the model once protected, label, id and dropped columns are taken out")
     forced: dict[str, FeatureKind] = dict.fromkeys(categorical, "categorical")
     forced |= dict.fromkeys(continuous, "continuous")
-    label_values = None if label is None else _label_values(_first_with(tables, label))
-    outside = [name for name in dict.fromkeys(compare_by) if name not in {*columns, *read, label}]
-    covariates = _fit_features(table, also, outside, forced)
-    if label is not None:
-        covariates += (_label_feature(_first_with(tables, label), label, label_values, covariates),)
     return Encoding(
         features=_fit_features(table, also, columns, forced),
-        covariates=covariates,
         sources=sources,
         label=label,
-        label_values=label_values,
+        label_values=None if label is None else _label_values(_first_with(tables, label)),
         id_column=id_column,
         fitted_on=table.select(list(columns)),
         dtype=dtype,
         weights=weights,
     )
+
+
+def with_covariates(encoding: Encoding, table: Table, names: Sequence[str], *, also: Table | None = None) -> Encoding:
+    """Return an encoding of further columns to compare people by, such as models do not take, and of the label."""
+    taken = {*encoding.columns, encoding.label, *(name for source in encoding.sources for name in source.columns)}
+    covariates = _fit_features(table, also, [name for name in dict.fromkeys(names) if name not in taken], {})
+    if encoding.label is not None:
+        tables = [table] if also is None else [table, also]
+        series = _first_with(tables, encoding.label)
+        covariates += (_label_feature(series, encoding.label, encoding.label_values, covariates),)
+    return replace(encoding, covariates=covariates)
 
 
 def _fit_features(

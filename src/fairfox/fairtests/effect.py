@@ -85,6 +85,7 @@ class Effect:
         contrasts = moves(data.protected)
         values = here.new_full((len(self.fitted[0]), len(data), len(contrasts)), torch.nan)
         overshoot = here.new_full((len(data),), torch.nan)
+        borrowed = torch.zeros(len(data), dtype=torch.bool)
         reasons: list[str | None] = [None] * len(data)
         for q, contrast in enumerate(contrasts):
             to = destinations(data, contrast)
@@ -99,6 +100,8 @@ class Effect:
                 values[m, going, q] = torch.where(gone, torch.nan, -effect if falls else effect)
                 for row in going[gone.to(going.device)].tolist():
                     reasons[row] = mapped.reason
+                if mapped.borrowed is not None:
+                    borrowed[going.cpu()] |= mapped.borrowed.cpu()
                 if mapped.overshoot is not None:
                     overshoot[going] = torch.fmax(overshoot[going], mapped.overshoot)
         found = combine(
@@ -109,6 +112,7 @@ class Effect:
             reasons=reasons,
             overshoot=None if bool(overshoot.isnan().all()) else overshoot.nan_to_num(),
         )
+        found = replace(found, borrowed=borrowed)
         if self.aligned:
             assert self.metric is not None
             shares = model_alignment(

@@ -43,6 +43,7 @@ _BATCH, _EPOCHS = 256, 15  # of auxiliaries of many people
 _STEPS = 2  # of the direct reading of many people: they rank as with eight, single effects differ by a few per cent
 _BALANCED = 2  # auxiliaries of the alignment share: it is one number per model
 _GIVEN = " given"  # after the name of the rank test, where the total reading has that name
+_ALONE = "unawareness"  # the test that changes the protected column alone
 SAME_OUTCOME = "same outcome"  # rank, the label given
 _ALIGNED = 20_000  # of many people, whose gradients give the alignment share
 
@@ -54,18 +55,20 @@ class Readings:
     main: Measurement  # the chosen test
     direct: Measurement  # the smallest edit that changes c
     total: Measurement  # the same ranks in the other group, nothing given
-    same_outcome: Measurement | None  # the same ranks there among people with the same label; None without labels
     people: Dataset  # with the most probable group of those whose own is unknown
     inferred: Tensor  # (N, V) bool: where it is
     quality: tuple[AuxiliaryQuality, ...]  # one per protected variable, as what follows
     proxy: tuple[dict[str, float], ...]  # per feature, largest first
     alignment: tuple[Share, ...]
+    same_outcome: Measurement | None = None  # the same ranks there among people with the same label
+    swapped: Measurement | None = None  # the protected column alone changed, beside a causal graph
     others: dict[str, Measurement] = field(default_factory=dict)  # tests to compare with, the chosen one first
     seconds: dict[str, float] = field(default_factory=dict)  # that each of them took to fit and to measure
     training_seconds: float = 0.0  # of the auxiliaries that all share
     failures: dict[str, str] = field(default_factory=dict)  # why one of them could not be run
     checks: dict[str, dict[str, float]] = field(default_factory=dict)  # what tests say about their fits and the model
     warnings: tuple[str, ...] = ()  # where their fits are poor
+    still: tuple[str, ...] = ()  # features in which the groups do not differ beyond chance, so that they do not move
 
     @property
     def moved(self) -> Measurement:
@@ -120,7 +123,8 @@ class FittedTest:
             aligned_by = _trained(count, seed, data, many=many, balance=True)
         training = perf_counter() - start
         settings = _settings(options, many=many)
-        needed = readings_of(options, labelled=has_labels(data))
+        takes = bool(data.withheld.any())
+        needed = readings_of(options, labelled=has_labels(data), takes_protected=takes)
         names = list(dict.fromkeys([*needed, *others]))
         tests: dict[str, MeasuringTest] = {}
         seconds: dict[str, float] = {}
@@ -254,7 +258,8 @@ def measure_folds(
     options = folds[0].test.options
     main, rows = measured_name(options), [fold.rows for fold in folds]
     people, inferred = _inferred(folds, data)
-    needed = readings_of(options, labelled=data.y is not None and SAME_OUTCOME in folds[0].test.tests)
+    labelled = data.y is not None and SAME_OUTCOME in folds[0].test.tests
+    needed = readings_of(options, labelled=labelled, takes_protected=_ALONE in folds[0].test.tests)
     found, seconds, failures = _measured(folds, target, people, predictions, needed, others, progress)
     most = _ALIGNED // len(folds) if len(data) > _MANY else None
     shares = _mean_shares([fold.test.alignment(target, people[fold.rows], most=most) for fold in folds], rows)
@@ -265,24 +270,27 @@ def measure_folds(
         measured = replace(measured, counterfactuals=_counterfactuals(folds, main, measured, people))
     else:
         total = replace(total, counterfactuals=_counterfactuals(folds, TOTAL, total, people))
-    compared = [name for name in dict.fromkeys([main, *others]) if name in found] if others else []
+    beside = [name for name in others if name != TOTAL or not options.given]  # there it is the total reading
+    compared = [name for name in dict.fromkeys([main, *beside]) if name in found] if others else []
     checked = {name: _checks(folds, name, found[name], people) for name in dict.fromkeys([main, *compared])}
     return Readings(
         main=measured,
         direct=found[DIRECT],
         total=total,
+        swapped=found.get(_ALONE) if options.info.needs_graph else None,
         same_outcome=measured if options.given == (options.label,) else found.get(SAME_OUTCOME),
         people=people,
         inferred=inferred,
         quality=folds[0].test.quality if len(folds) == 1 else _quality(folds, data),
         proxy=_mean_proxies(folds, data),
         alignment=shares,
-        others={name: found[name] for name in compared},
-        seconds={name: seconds[name] for name in compared},
+        others={name.removesuffix(_GIVEN): found[name] for name in compared},
+        seconds={name.removesuffix(_GIVEN): seconds[name] for name in compared},
         training_seconds=sum(fold.test.training_seconds for fold in folds),
         failures=failures,
-        checks={name: checks for name, (checks, _) in checked.items() if checks},
+        checks={name.removesuffix(_GIVEN): checks for name, (checks, _) in checked.items() if checks},
         warnings=tuple(text for _, warnings in checked.values() for text in warnings),
+        still=_still(folds, main),
     )
 
 
@@ -320,10 +328,11 @@ def measured_name(options: AuditOptions) -> str:
     return f"{name}{_GIVEN}" if name == TOTAL and options.given else name
 
 
-def readings_of(options: AuditOptions, *, labelled: bool) -> list[str]:
+def readings_of(options: AuditOptions, *, labelled: bool, takes_protected: bool) -> list[str]:
     """Return the names of what every audit measures: the test itself, and the readings beside it."""
     same = [SAME_OUTCOME] if labelled and options.given != (options.label,) else []
-    return list(dict.fromkeys([measured_name(options), DIRECT, TOTAL, *same]))
+    alone = [_ALONE] if options.info.needs_graph and takes_protected else []
+    return list(dict.fromkeys([measured_name(options), DIRECT, TOTAL, *same, *alone]))
 
 
 def _test_and_given(name: str, options: AuditOptions) -> tuple[str, tuple[str, ...]]:
@@ -376,8 +385,10 @@ def supports(data: Dataset) -> tuple[Support, ...]:
 
 def _trained(refits: int, seed: int, data: Dataset, *, many: bool, balance: bool = False) -> FixedAuxiliary:
     """Return the auxiliaries of an audit; many rows need neither small batches nor many epochs."""
-    size = {"batch_size": _BATCH, "max_epochs": _EPOCHS} if many else {}
-    trained = AuxiliaryModel(refits=refits, seed=seed, balance=balance, **size).fit(data)
+    model = AuxiliaryModel(refits=refits, seed=seed, balance=balance)
+    if many:
+        model = replace(model, batch_size=_BATCH, max_epochs=_EPOCHS)
+    trained = model.fit(data)
     return FixedAuxiliary(trained.members, trained.held_out, balance)
 
 
@@ -447,6 +458,22 @@ def _counterfactuals(folds: Sequence[Fold], name: str, measured: Measurement, pe
         out[:, fold.rows] = rows
     assert out is not None
     return out
+
+
+def _still(folds: Sequence[Fold], name: str) -> tuple[str, ...]:
+    """Return the features that a rank test keeps as they are in all folds and comparisons, for want of evidence."""
+    tests = [fold.test.tests[name] for fold in folds]
+    plans = [
+        maps[0].plan for test in tests if isinstance(test, Effect) for maps in test.fitted if hasattr(maps[0], "plan")
+    ]
+    each = [[f.name for i, f in enumerate(plan.explained) if _always_closed(plan.closed[..., i])] for plan in plans]
+    return tuple(name for name in (each[0] if each else ()) if all(name in names for names in each))
+
+
+def _always_closed(closed: Tensor) -> bool:
+    """Return whether a feature stays in all comparisons (K, K) of different classes, or along a number (1, 1)."""
+    apart = ~torch.eye(len(closed), dtype=torch.bool, device=closed.device)
+    return bool(closed[apart].all()) if len(closed) > 1 else bool(closed)
 
 
 def _checks(

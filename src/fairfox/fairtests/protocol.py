@@ -82,6 +82,7 @@ class Measurement:
     contrasts: tuple[Contrast, ...] = ()  # Q; () for tests that know no protected variable
     counterfactuals: Tensor | None = None  # (M, N, D) the rows x' of each refit, for the contrast that counts
     overshoot: Tensor | None = None  # (N,) how far one-hot entries left [0, 1] before they were put back
+    borrowed: Tensor | None = None  # (N,) bool: at whose given values a group is missing
 
     @property
     def counterfactual(self) -> Tensor | None:
@@ -105,7 +106,8 @@ class Measurement:
         if not self.contrasts:
             return self
         factor = torch.tensor([factors[contrast.variable] for contrast in self.contrasts]).to(self.each)
-        return replace(self._with(self.each * factor, self.contrasts, data), overshoot=self.overshoot)
+        found = self._with(self.each * factor, self.contrasts, data)
+        return replace(found, overshoot=self.overshoot, borrowed=self.borrowed)
 
     def _with(self, values: Tensor, contrasts: Sequence[Contrast], data: Dataset) -> Measurement:
         """Return the Measurement of the same people with other values (M, N, Q)."""

@@ -20,7 +20,19 @@ from fairfox.options import FAIR_TESTS, AuditOptions, TestInfo, check_given, che
 
 _Made = TypeVar("_Made")
 # what is set by the audit, not by a setting of the test
-_OWN = ("variable", "only", "hold_others", "given", "gate", "auxiliary", "seed", "refits", "batch_size", "progress", "aligned")
+_OWN = (
+    "variable",
+    "only",
+    "hold_others",
+    "given",
+    "gate",
+    "auxiliary",
+    "seed",
+    "refits",
+    "batch_size",
+    "progress",
+    "aligned",
+)
 
 
 def make_test(

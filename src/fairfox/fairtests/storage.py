@@ -50,7 +50,7 @@ _CLASSES: dict[str, tuple[str, ...]] = {
     "maps.ranks": ("Ranks", "Scale"),
     "maps.conditional": ("Regressed", "Terms", "Spline", "Spread", "Steps", "Levels"),
     "maps.given": ("Columns",),
-    "maps.rank": ("RankMap", "Plan", "Stratified", "ClassRanks", "ClassValues", "SwapMap"),
+    "maps.rank": ("RankMap", "RankPlan", "Stratified", "ClassRanks", "ClassValues", "SwapMap"),
     "maps.move": ("MoveMap", "Geometry", "HeldColumns", "GroupLogits", "OutputLine"),
     "maps.transport": ("TransportMap", "Members", "Pairs"),
     "fairtests.effect": ("Effect",),
@@ -415,14 +415,16 @@ def check_consistent(test: FittedTest, objects: Sequence[Any]) -> None:
             if type(held.get(name)) is int and not least <= held[name] <= most:
                 raise FileError(f"'{name}' in it is not within {least} and {most}")
     encoding, variables, width = test.encoding, test.known.protected, test.encoding.width
+    wide = width + _width(encoding.covariates) + sum(max(len(p.levels), 1) for p in variables)  # all side by side
     crossings = [each for each in objects if isinstance(each, Crossing)]
     levels = 1 + sum(len(f.levels) for f in encoding.features if f.kind == "categorical")
     right = (
         test.metric.shape == (width, width),  # so that the file has the size that its columns say
-        all(0 <= each.start <= each.stop <= width for each in objects if isinstance(each, Feature)),
+        all(0 <= each.start <= each.stop <= wide for each in objects if isinstance(each, Feature)),
+        (encoding.width, _width(encoding.covariates)) == (_summed(encoding.features), _summed(encoding.covariates)),
         len(encoding.columns) == len(set(encoding.columns)),
         encoding.dtype == torch.float64,
-        set(readings_of(test.options, labelled=SAME_OUTCOME in test.tests)) == set(test.tests),
+        set(readings_of(test.options, labelled=SAME_OUTCOME in test.tests, takes_protected=False)) == set(test.tests),
         len(test.support) == len(variables),
         all(low_high.shape == (2, width) for each in test.support for low_high in each.ranges.values()),
         all(each.unseen.shape == (levels, levels) for each in test.support),
@@ -436,6 +438,14 @@ def check_consistent(test: FittedTest, objects: Sequence[Any]) -> None:
     )
     if not all(right):
         raise FileError(_APART)
+
+
+def _width(features: Sequence[Feature]) -> int:
+    return features[-1].stop if features else 0
+
+
+def _summed(features: Sequence[Feature]) -> int:
+    return sum(f.stop - f.start for f in features)
 
 
 def _classes(source: ProtectedSource) -> set[int | None]:
@@ -471,13 +481,16 @@ def made_up_people(test: FittedTest) -> Dataset:
         """Return one of some kinds for everyone (N,), each as often, in a random order."""
         return torch.arange(_PEOPLE)[torch.randperm(_PEOPLE, generator=generator)] % kinds
 
-    x = torch.zeros(_PEOPLE, test.encoding.width, dtype=torch.float64)
-    for f in features:
-        if f.kind == "categorical":
-            x[torch.arange(_PEOPLE), f.start + drawn(len(f.levels))] = 1.0
-        else:
-            x[:, f.start] = torch.randn(_PEOPLE, generator=generator, dtype=torch.float64)
-            x[:, f.start] *= torch.tensor([1.0, 1.0, _FAR], dtype=torch.float64)[drawn(3)]
+    def rows(features: Sequence[Feature]) -> Tensor:
+        x = torch.zeros(_PEOPLE, _width(features), dtype=torch.float64)
+        for f in features:
+            if f.kind == "categorical":
+                x[torch.arange(_PEOPLE), f.start + drawn(len(f.levels))] = 1.0
+            else:
+                x[:, f.start] = torch.randn(_PEOPLE, generator=generator, dtype=torch.float64)
+                x[:, f.start] *= torch.tensor([1.0, 1.0, _FAR], dtype=torch.float64)[drawn(3)]
+        return x
+
     columns = []
     for v, p in enumerate(known.protected):  # numbers of the fitting rows are in order: low and high ones
         values = known.c[:, v].double().nan_to_num()
@@ -485,10 +498,12 @@ def made_up_people(test: FittedTest) -> Dataset:
     c = torch.stack([column.double() for column in columns], dim=1)
     c[-_UNKNOWN:] = torch.nan
     return Dataset(
-        x=x,
+        x=rows(features),
         c=c,
         protected=known.protected,
         features=features,
+        w=rows(test.encoding.covariates),
+        covariates=test.encoding.covariates,
         y=drawn(2).double(),
         withheld=test.encoding.withheld,
         weights=None if known.weights is None else torch.ones(_PEOPLE, dtype=torch.float64),

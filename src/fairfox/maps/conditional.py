@@ -25,10 +25,12 @@ _KNOTS = 8  # of every number
 _BEYOND = 10  # people beyond the outermost knots on either side, but no more than a twentieth
 _PENALTY = 0.1  # of the ridge; of the logistic regression ten times as much
 _MOST_STEPS, _SPIKE = 30, 0.05  # values of an ordered category; the share of one value that makes a number one
+_RARE = 0.002  # the share of people that a step has at least: rarer values are one with the next
 _LEAST = 0.1  # of the mean spread
 _NEVER = -1e9  # the logit of what nobody has
 _REPEATED = 2.0  # how much heavier a term weighs than by the BIC, since refits repeat rows
 _ROUNDING = 1e-12  # of a variance
+_NEWTON = 2e9  # multiplications of a step by Newton's method, which few steps bring to the end; more cost too much
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,8 @@ class Spline:
 
     @classmethod
     def of(cls, values: Tensor) -> Spline:
-        """Return the splines of some values (n,)."""
+        """Return the splines of some values (n,), of which some may be NaN."""
+        values = values[~values.isnan()]
         scale = Scale.of(values)
         knots = spline_knots(scale(values))
         basis = natural_spline(scale(values), knots)
@@ -104,6 +107,11 @@ class Regressed:
     steps: list[Steps]
     categories: list[Levels]
 
+    @property
+    def all(self) -> list[Spread | Steps | Levels]:
+        """All features."""
+        return [*self.numbers, *self.steps, *self.categories]
+
     @classmethod
     def of(
         cls, rows: Tensor, group: Tensor, classes: int, given: Sequence[Feature], features: Sequence[Feature]
@@ -111,10 +119,10 @@ class Regressed:
         """Return what rows (n, D), float64, of people in groups (n,) show."""
         terms = Terms.of(group, classes, given, rows)
         columns = terms(group, rows)
-        alone = terms.alone(columns.shape[1])
+        alone, known = terms.alone(columns.shape[1]), ~columns.isnan().any(1)
         found = cls(terms, [], [], [])
         for f in features:
-            there = present_rows(rows, f)
+            there = present_rows(rows, f) & known
             if int(there.sum()) < 2:
                 continue
             own, x, values = group[there] if classes else torch.zeros_like(group[there]), columns[there], rows[there]
@@ -132,14 +140,16 @@ class Regressed:
         Only the features are set. What is missing stays missing, and so does who is in a group that never shows it.
         """
         own, new = self.terms(here, rows), self.terms(there, after)
+        lacking = own.isnan().any(1) | new.isnan().any(1)
+        own, new = own.nan_to_num(), new.nan_to_num()
         if not self.terms.classes:
             here = there = torch.zeros_like(here)
         out = rows.clone()
-        for each in (*self.numbers, *self.steps, *self.categories):
+        for each in self.all:
             f = each.feature
             stop = f.stop if f.kind == "categorical" else f.start + 1
             values = each.moved(rows, own, new, here.long(), there.long())
-            known = present_rows(rows, f) & each.seen[here.long()] & each.seen[there.long()]
+            known = ~lacking & present_rows(rows, f) & each.seen[here.long()] & each.seen[there.long()]
             out[:, f.start : stop] = torch.where(known[:, None], values, rows[:, f.start : stop])
         return out
 
@@ -194,19 +204,14 @@ class Steps:
     @classmethod
     def of(cls, feature: Feature, values: Tensor, terms: Tensor, alone: int, group: Tensor, groups: int) -> Steps:
         """Return what values (n,) at terms (n, P) show: each value a step where they are few."""
-        ordered = values.sort().values
-        ends = ordered.unique()
-        if len(ends) > _MOST_STEPS:
-            places = (torch.arange(1, _MOST_STEPS, device=values.device) * len(ordered)) // _MOST_STEPS
-            ends = torch.cat([ordered[places], ordered[-1:]]).unique()
-        cuts = ends[:-1].contiguous()
+        cuts = step_cuts(values)
         step = torch.bucketize(values.contiguous(), cuts)
-        size = torch.bincount(step, minlength=len(ends))
-        has = torch.zeros(groups, len(ends), dtype=torch.bool, device=values.device)
+        size = torch.bincount(step, minlength=len(cuts) + 1)
+        has = torch.zeros(groups, len(cuts) + 1, dtype=torch.bool, device=values.device)
         has[group.long(), step] = True
         shown = [values[group == g].unique() for g in range(groups)]
-        shares = logistic(terms, step, len(ends), alone)
-        return cls(feature, cuts, ordered, size.cumsum(0) - size, size, shares, has, shown, has.any(1))
+        shares = logistic(terms, step, len(cuts) + 1, alone)
+        return cls(feature, cuts, values.sort().values, size.cumsum(0) - size, size, shares, has, shown, has.any(1))
 
     def moved(self, rows: Tensor, own: Tensor, new: Tensor, here: Tensor, there: Tensor) -> Tensor:
         """Return the values (n, 1) for terms before and after; of equal values the middle one counts."""
@@ -312,7 +317,9 @@ def _logits_on(terms: Tensor, codes: Tensor, classes: int, seen: Tensor, size: i
     out[-1, seen] = torch.bincount(codes, minlength=classes)[seen].to(out).log()
     if size == 0 or len(seen) < 2:
         return out
-    model = LogisticRegression(C=0.1 / _PENALTY, max_iter=100, tol=1e-3)
+    exact = len(codes) * (size * len(seen)) ** 2 <= _NEWTON
+    solver = "newton-cholesky" if exact else "lbfgs"
+    model = LogisticRegression(C=0.1 / _PENALTY, solver=solver, max_iter=100, tol=1e-3)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # near enough: the penalty is small
         warnings.simplefilter("ignore", UserWarning)  # few people, many classes
@@ -333,6 +340,23 @@ def is_stepped(values: Tensor) -> bool:
     """Return whether a number (n,) has few values, or one that many people share: no gain, forty hours."""
     counts = values.unique(return_counts=True)[1]
     return len(counts) <= _MOST_STEPS or int(counts.max()) > max(_SPIKE * len(values), 2)
+
+
+def step_cuts(values: Tensor) -> Tensor:
+    """Return the highest value of each step but the last: few values are a step each, if people enough have them."""
+    ordered = values.sort().values
+    ends, counts = ordered.unique(return_counts=True)
+    if len(ends) > _MOST_STEPS:
+        places = (torch.arange(1, _MOST_STEPS, device=values.device) * len(ordered)) // _MOST_STEPS
+        several: Tensor = torch.cat([ordered[places], ordered[-1:]]).unique()
+        return several[:-1].contiguous()
+    cuts: list[float] = []
+    size, left = 0, len(values)
+    for end, count in zip(ends.tolist(), counts.tolist(), strict=True):
+        size, left = size + count, left - count
+        if min(size, left) >= _RARE * len(values):
+            cuts, size = [*cuts, end], 0
+    return values.new_tensor(cuts)
 
 
 def natural_spline(values: Tensor, knots: Tensor) -> Tensor:
@@ -356,7 +380,7 @@ def spline_knots(values: Tensor) -> Tensor:
     ordered = values.sort().values
     beyond = min(_BEYOND / len(ordered), 0.05)
     places = (torch.linspace(beyond, 1 - beyond, _KNOTS, dtype=torch.float64) * (len(ordered) - 1)).round().long()
-    knots = ordered[places.to(ordered.device)].unique()
+    knots: Tensor = ordered[places.to(ordered.device)].unique()
     return knots if len(knots) > 1 else torch.stack([ordered[0], ordered[-1]]).unique()
 
 

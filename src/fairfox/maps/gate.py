@@ -14,7 +14,7 @@ from scipy import stats
 from torch import Tensor
 
 from fairfox.data.dataset import Feature
-from fairfox.maps.conditional import Terms, at, is_stepped, location_and_scale, logistic
+from fairfox.maps.conditional import Terms, at, is_stepped, location_and_scale, logistic, step_cuts
 from fairfox.maps.ranks import present_rows
 
 LEVEL = 0.01  # of all features together, by Holm's method
@@ -40,59 +40,47 @@ def closed_features(
     place = np.zeros(len(rows), dtype=int) if strata is None else strata.numpy(force=True)
     if not classes:
         found = [_along_number(rows, group, f, given, counts) for f in features]
-        return torch.tensor(~holm(found))[None, None]
+        return torch.tensor(~rejected(found))[None, None]
     out = torch.zeros(classes, classes, len(features), dtype=torch.bool)
     codes = group.numpy(force=True)
     for g, h in combinations(range(classes), 2):
         both = np.isin(codes, (g, h))
         among, second = rows[torch.as_tensor(both, device=rows.device)], codes[both] == h
         own = [_between(among, second, f, place[both], given, counts[both]) for f in features]
-        out[g, h] = out[h, g] = torch.tensor(~holm(own))
+        out[g, h] = out[h, g] = torch.tensor(~rejected(own))
     return out
 
 
-def holm(p_values: Sequence[float]) -> np.ndarray:
+def rejected(p_values: Sequence[float]) -> np.ndarray:
     """Return which of some hypotheses are rejected at LEVEL of all together, by Holm's step-down method."""
     p = np.asarray(p_values)
     order = np.argsort(p)
-    rejected = np.zeros(len(p), dtype=bool)
+    out = np.zeros(len(p), dtype=bool)
     for rank, i in enumerate(order):
         if p[i] > LEVEL / (len(p) - rank):
             break
-        rejected[i] = True
-    return rejected
+        out[i] = True
+    return out
 
 
 def _between(
     rows: Tensor, second: np.ndarray, f: Feature, strata: np.ndarray, given: Sequence[Feature], counts: np.ndarray
 ) -> float:
-    """Return the p-value of a feature's being spread alike in two groups."""
+    """Return the p-value of a feature's being spread alike in two groups, among those who have it: who does not,
+    never will."""
     there = present_rows(rows, f).numpy(force=True)
-    if f.has_missing and len(np.unique(second)) == 2:
-        missing = chi_square(second, (~there).astype(int), counts)  # groups may differ in what they lack
-        return min(1.0, 2 * min(missing, _between_known(rows, second, f, strata, given, counts, there)))
-    return _between_known(rows, second, f, strata, given, counts, there)
-
-
-def _between_known(
-    rows: Tensor,
-    second: np.ndarray,
-    f: Feature,
-    strata: np.ndarray,
-    given: Sequence[Feature],
-    counts: np.ndarray,
-    there: np.ndarray,
-) -> float:
     rows = rows if there.all() else rows[torch.as_tensor(there, device=rows.device)]  # a copy of all columns
     second = second[there]
     strata, counts = strata[there], counts[there]
+    if len(np.unique(second)) < 2:
+        return 1.0
     values = rows[:, f.columns].argmax(1) if f.kind == "categorical" else rows[:, f.start]
     x = values.numpy(force=True)
     if given:
         terms = Terms.of(torch.zeros(len(rows)), 1, given, rows)
         columns = terms(torch.zeros(len(rows)), rows)
         if f.kind == "categorical" or is_stepped(values):
-            codes = values.long() if f.kind == "categorical" else values.unique(return_inverse=True)[1]
+            codes = values if f.kind == "categorical" else torch.bucketize(values.contiguous(), step_cuts(values))
             return likelihood_ratio(columns, codes, torch.as_tensor(second).to(rows), counts)
         x = without_terms(columns, values).numpy(force=True)
     p_values = []
@@ -132,7 +120,9 @@ def two_samples(here: np.ndarray, there: np.ndarray, own: np.ndarray, other: np.
     anywhere = stats.kstwo.sf(np.abs(steps[last]).max(), max(1, round(n * m / (n + m))))
     ranks = stats.rankdata(order)
     apart = np.average(ranks[: len(here)], weights=own) - np.average(ranks[len(here) :], weights=other)
-    spread = np.sqrt(np.average((ranks - ranks.mean()) ** 2, weights=np.concatenate([own, other])) * (1 / n + 1 / m))
+    counts = np.concatenate([own, other])
+    centre = np.average(ranks, weights=counts)
+    spread = np.sqrt(np.average((ranks - centre) ** 2, weights=counts) * (1 / n + 1 / m))
     shifted = 2 * stats.norm.sf(abs(apart) / spread) if spread > 0 else 1.0
     return float(min(1.0, 2 * min(anywhere, shifted)))
 

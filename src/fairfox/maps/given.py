@@ -13,7 +13,7 @@ from fairfox.data.dataset import Dataset, Feature
 from fairfox.errors import ColumnError, OptionError, did_you_mean
 from fairfox.maps.ranks import Scale
 
-_BINS = 20  # of a number, to see whether it tells everyone's group
+_TURNS = 5  # how often the group may change along a number that tells it
 _EXACT = 1 - 1e-6  # correlation of two numbers that say the same
 
 
@@ -63,10 +63,12 @@ class Columns:
 
     def given(self, data: Dataset, names: Sequence[str]) -> list[Feature]:
         """Return the features of given names, after a look at whether they can be given."""
-        return [{f.name: f for f in (*self.covariates, *self.features)}[name] for name in check_given(data, names)]
+        return [
+            {f.name: f for f in (*self.covariates, *self.features)}[name] for name in check_given_columns(data, names)
+        ]
 
 
-def check_given(data: Dataset, names: Sequence[str]) -> list[str]:
+def check_given_columns(data: Dataset, names: Sequence[str]) -> list[str]:
     """Return the given names, each once; refuse those that cannot be given."""
     shown = [f.name for f in data.features if not bool(data.withheld[f.start])]
     known = {*shown, *(f.name for f in data.covariates)}
@@ -101,12 +103,13 @@ def _tells(data: Dataset, name: str, variable: int) -> bool:
         return f.kind == "continuous" and float(torch.corrcoef(pair)[0, 1].abs().nan_to_num()) > _EXACT
     if len(c.unique()) < 2 or (f.kind == "categorical" and float(rows[:, f.columns].sum()) == 0):
         return False
-    if f.kind == "categorical":
-        code = rows[:, f.columns].argmax(1)
-    else:
-        ordered = rows[:, f.start].sort().values
-        cuts = ordered[(torch.arange(1, _BINS, device=rows.device) * len(ordered)) // _BINS].unique()
-        code = torch.bucketize(rows[:, f.start].contiguous(), cuts)
+    if f.kind == "continuous":
+        ordered, places = rows[:, f.start].sort()
+        turns = c[places][1:] != c[places][:-1]
+        mixed = bool((turns & (ordered[1:] == ordered[:-1])).any())  # people of two groups with the same value
+        smallest = int(c.unique(return_counts=True)[1].min())
+        return not mixed and int(turns.sum()) <= min(_TURNS, smallest // 2)
+    code = rows[:, f.columns].argmax(1)
     groups = torch.stack([code, c.long()], dim=1).unique(dim=0)[:, 0]
     return len(groups) == len(groups.unique())
 

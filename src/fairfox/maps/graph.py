@@ -12,7 +12,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from fairfox.data.dataset import Dataset
+from fairfox.data.dataset import Dataset, resample
 from fairfox.errors import ColumnError, FileError, NotFittedError, OptionError, did_you_mean
 from fairfox.maps.conditional import Regressed
 from fairfox.maps.given import Columns
@@ -162,6 +162,8 @@ class GraphMap:
         causes = {name for child in moved for name in graph.parents[child]} | {p.name, *p.parts}
         self.needed = [v for v, q in enumerate(data.protected) if q.name in causes]
         data = who_counts(data, self.needed)
+        if data.weights is not None:
+            data = resample(data, generator=torch.Generator().manual_seed(self.seed))
         check_groups_present(data, self.variable)
         self.shift = Shift.of(data, self.variable)
         self.columns = Columns.of(data, [name for pair in graph.parents.items() for name in (pair[0], *pair[1])])
@@ -215,7 +217,7 @@ class GraphMap:
         for node, direct in zip(self.nodes, self.causes, strict=True):
             here, goal = (own, new) if direct else (nobody, nobody)
             moved = node.moved(before, here, after, goal)
-            for each in (*node.numbers, *node.steps, *node.categories):
+            for each in node.all:
                 after[:, each.feature.columns] = moved[:, each.feature.columns]
         return after[:, : people.x.shape[1]]
 

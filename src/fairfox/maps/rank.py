@@ -66,7 +66,8 @@ class RankMap:
     hold_others: bool = False
     given: tuple[str, ...] = ()  # names of columns that the model takes, or of others
     gate: bool = False
-    plan: Plan | None = field(default=None, init=False, repr=False)
+    plan: RankPlan | None = field(default=None, init=False, repr=False)
+    prepared: bool = field(default=False, init=False, repr=False)  # whether the plan is shared by refits
     ranks: ClassRanks | Stratified | Regressed | None = field(default=None, init=False, repr=False)
     itself: ClassRanks | Regressed | None = field(default=None, init=False, repr=False)  # columns of the protected one
     values: Tensor | None = field(default=None, init=False, repr=False)  # of a protected number, in order
@@ -74,7 +75,8 @@ class RankMap:
 
     def prepare(self, data: Dataset) -> None:
         """Decide on all fitting rows what refits share: how given columns are held, what may move, and the grids."""
-        self.plan = plan = Plan.of(data, self)
+        self.plan = plan = RankPlan.of(data, self)
+        self.prepared = True
         if plan.classes and not plan.given:
             c, numbers = data.c[:, self.variable], numbers_among(plan.explained)
             groups = [data.x[c == code] for code in range(plan.classes)]
@@ -84,11 +86,10 @@ class RankMap:
     def fit(self, data: Dataset) -> Self:
         """Learn each group's values and category shares."""
         check_groups_present(data, self.variable)
-        if self.plan is None:
-            self.prepare(data)
-        assert self.plan is not None
-        plan, c = self.plan, data.c[:, self.variable]
-        data = data[plan.known(data)]
+        if self.plan is None or not self.prepared:
+            self.plan = RankPlan.of(data, self)
+        plan = self.plan
+        data = data[plan.known(data) & ~data.c[:, self.variable].isnan()]
         rows, group = plan.columns.rows(data), plan.group(data.c[:, self.variable])
         if plan.number:
             self.values = group.unique()
@@ -138,7 +139,11 @@ class RankMap:
             rows[going] = torch.where(found[:, None], out.to(rows), data.x[going])
             moved[going], borrowed[going] = found, lent & found
         left = asked & ~moved
-        why = {OFF_RANGE: left & known & plan.number, UNSHARED: left & ~known, TOO_FEW: left & known & (not plan.number)}
+        why = {
+            OFF_RANGE: left & known & plan.number,
+            UNSHARED: left & ~known,
+            TOO_FEW: left & known & (not plan.number),
+        }
         reason = " or ".join(words for words, who in why.items() if bool(who.any()))
         return Mapped(rows, ~moved, reason or (UNKNOWN if bool((~moved).any()) else ""), borrowed=borrowed)
 
@@ -172,7 +177,7 @@ class RankMap:
 
 
 @dataclass(frozen=True)
-class Plan:
+class RankPlan:
     """What refits of a rank map share: the columns, how given ones are held, and which features may move."""
 
     variable: int
@@ -186,7 +191,7 @@ class Plan:
     seen: Tensor  # (K or 1, columns) bool: which given categories each group has
 
     @classmethod
-    def of(cls, data: Dataset, map: RankMap) -> Plan:
+    def of(cls, data: Dataset, map: RankMap) -> RankPlan:
         """Return what all fitting rows say."""
         p, c = data.protected[map.variable], data.c[:, map.variable]
         columns, classes = Columns.of(data, map.given), len(p.levels)
@@ -194,11 +199,16 @@ class Plan:
         if map.hold_others and not p.parts:
             held = (v for v, q in enumerate(data.protected) if v != map.variable and not q.parts)
             given = [*given, *(columns.protected[v] for v in held)]
-        features = [f for f in data.features if (map.only is None or bool(map.only[f.start])) and f not in given]
+        moving = torch.ones_like(data.withheld) if map.only is None else map.only.to(data.withheld.device)
+        if map.hold_others and not p.parts:
+            moving = moving & (~data.withheld | own_columns(data, map.variable))  # the others' own columns stay
+        features = [f for f in data.features if bool(moving[f.start]) and f not in given]
         itself = [f for f in features if bool(data.withheld[f.start])] if given or map.gate else []
         explained = [f for f in features if f not in itself]
         plan = cls(map.variable, classes, columns, given, explained, itself, not classes, NOTHING, NOTHING)
         known = plan.known(data) & ~c.isnan()
+        if data.weights is not None:
+            known &= (data.weights > 0).to(known.device)
         rows, group = columns.rows(data[known]), plan.group(c[known])
         codes = group.long() if classes else torch.zeros_like(group, dtype=torch.long)
         strata = stratum_of(rows, given) if given and all(f.kind == "categorical" for f in given) else None
@@ -282,7 +292,7 @@ class Stratified:
     features: list[Feature]
 
     @classmethod
-    def of(cls, rows: Tensor, group: Tensor, plan: Plan) -> Stratified:
+    def of(cls, rows: Tensor, group: Tensor, plan: RankPlan) -> Stratified:
         """Return what rows (n, D) of people in classes (n,) show."""
         place, codes = stratum_of(rows, plan.given), group.long()
         found, counts = {}, {}

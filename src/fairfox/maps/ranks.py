@@ -177,7 +177,7 @@ def present_rows(rows: Tensor, feature: Feature) -> Tensor:
     """Return who has a value of a feature (n,) bool: a number that is not missing, a category that is known."""
     if feature.kind == "categorical":
         return rows[:, feature.columns].sum(1) > 0
-    return rows[:, feature.start + 1] < 0.5 if feature.has_missing else torch.ones_like(rows[:, 0], dtype=torch.bool)
+    return rows[:, feature.start + 1] < 0.5 if feature.has_missing else ~rows[:, feature.start].isnan()
 
 
 def nearest_shown(values: Tensor, group: Tensor, shown: Sequence[Tensor]) -> Tensor:

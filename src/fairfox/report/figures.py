@@ -187,22 +187,24 @@ def groups_figure(result: AuditRecord, finding: Finding) -> Figure | None:
 
 def readings_figure(result: AuditRecord, finding: Finding) -> Figure | None:
     """Return the direct beside the total reading in each group, so that it shows where they make up for each other."""
-    unit, both = result.effect_unit, finding.readings(result.weights)
-    direct, total = both["direct"].groups, both["total"].groups
-    shared = {name: {"direct": direct[name], "total": total[name]} for name in total if name in direct}
+    unit, readings = result.effect_unit, finding.readings(result.weights)
+    shared = {
+        name: {which: reading.groups[name] for which, reading in readings.items()}
+        for name in readings["total"].groups
+        if all(name in reading.groups for reading in readings.values())
+    }
     if not shared:
         return None
     pairs, rows = [], []
-    for name, each in {"all judged": both, **shared}.items():
+    for name, each in {"all judged": readings, **shared}.items():
         signed = {which: text.cell(part.mean_signed, unit, sign=True) for which, part in each.items()}
         rows.append(
             [name, *(w for which, part in each.items() for w in (signed[which], text.cell(part.mean_absolute, unit)))]
         )
         means = {which: text.points_per_unit(unit) * part.mean_signed for which, part in each.items()}
         pairs.append({"group": group_name(finding.name, name), **means, "words": signed})
-    headings = [
-        f"{word}{text.heading_unit(unit)}" for word in ("Direct, mean", "mean size", "Total, mean", "mean size")
-    ]
+    words = [word for which in readings for word in (f"{which.capitalize()}, mean", "mean size")]
+    headings = [f"{word}{text.heading_unit(unit)}" for word in words]
     return {
         "kind": "readings",
         "alt": f"Two dots for each group of {finding.name}: the mean direct and the mean total reading, and zero.",

@@ -146,6 +146,7 @@ def summary_json(result: AuditRecord) -> str:
         "variables": [_variable(result, finding) for finding in result.findings],
         "features": {"effect": None, "displacement": result.features.displacement},
         "checks": result.checks,
+        "still": list(result.still),
         "map_check": [{**asdict(each), "variable": result.variables[each.variable]} for each in result.map_checks],
         **_asked_for(result),
         "comparison": _comparison(result),
@@ -227,6 +228,7 @@ def _variable(result: AuditRecord, finding: Finding) -> dict[str, Any]:
             }
             for name, reading in finding.readings(result.weights).items()
         },
+        "gap_parts": [asdict(part) for part in finding.gap_parts],
         "features": {"proxy": finding.proxy},
         "groups": [asdict(group) for group in finding.groups],
         "flips": {

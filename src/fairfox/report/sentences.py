@@ -413,7 +413,21 @@ def reading_lines(result: AuditRecord, finding: Finding) -> list[str]:
             f"{group} {amount(part.mean_signed, unit, sign=True)}" for group, part in reading.groups.items()
         ]
         lines.append(f"{name.capitalize()} reading ({words[name]}): mean size {size}; {', '.join(groups)}")
-    return [*lines, *outcome_lines(result, finding)]
+    return [*lines, *gap_lines(result, finding), *outcome_lines(result, finding)]
+
+
+def gap_lines(result: AuditRecord, finding: Finding) -> list[str]:
+    """Return the gap between groups taken apart along the graph, a sentence for each pair of groups."""
+
+    def size(value: float) -> str:
+        return amount(value, result.effect_unit, sign=True)
+
+    return [
+        f"From {finding.name}={part.group} to {part.towards} the mean prediction changes by {size(part.gap)}: "
+        f"{size(part.direct)} by {finding.name} itself, {size(-part.indirect)} through what it acts on in the graph, "
+        f"and {size(-part.spurious)} that the graph does not explain"
+        for part in finding.gap_parts
+    ]
 
 
 def outcome_lines(result: AuditRecord, finding: Finding) -> list[str]:
@@ -423,9 +437,10 @@ def outcome_lines(result: AuditRecord, finding: Finding) -> list[str]:
         return []
     total, same = (readings[name].mean_absolute for name in ("total", "same outcome"))
     share = percent(max(0.0, 1 - same / total)) if total > 0 else percent(0.0)
-    verdict = "the effect at the same outcome" if label in (result.settings.get("given") or []) else "the total effect"
-    if result.settings.get("given") and label not in result.settings["given"]:
-        verdict = f"the effect with {', '.join(result.settings['given'])} given"
+    given = list(result.settings.get("given") or [])
+    verdict = f"the effect with {', '.join(given)} given" if given else "the total effect"
+    verdict = "the effect at the same outcome" if given == [label] else verdict
+    verdict = verdict if result.test == "rank" else f"the score of {result.test}"
     return [
         f"Among people with the same {label} the effect is {share} smaller: that part goes with differences in "
         f"{label} between the groups. The verdict uses {verdict}. If {label} itself is biased, holding it equal hides "
@@ -470,12 +485,15 @@ def map_lines(result: AuditRecord) -> list[str]:
     """Return how much of each group's gap the map accounts for, a line for each group with a gap worth the name."""
     unit = result.effect_unit
     points = heading_unit(unit).strip(" ()")
-    return [
+    lines = [
         f"{name}: the map accounts for {100 * check.accounted:.0f} % of the gap "
         f"({f'{cell(check.effect, unit)} of {cell(check.gap, unit)} {points}'.rstrip()})."
         for name, check in zip(map_check_names(result), result.map_checks, strict=True)
         if check.accounted is not None
     ]
+    if result.still:
+        lines.append(f"The groups do not differ beyond chance in {joined(result.still, 'and')}: it does not move.")
+    return lines
 
 
 def comparison_lines(result: AuditRecord) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-FORMAT = 3  # of summary.json and report.json: it grows when a field changes its meaning
+FORMAT = 2  # of summary.json and report.json: it grows when a field changes its meaning
 Table = dict[str, Any]  # columns: [{label, numeric}], rows: [[word, ...]], marked: [[row, column], ...]
 
 

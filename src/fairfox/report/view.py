@@ -132,7 +132,8 @@ def variable_view(result: AuditRecord, finding: Finding) -> dict[str, Any]:
         "flips": f"{flips[0]}." if flips else None,
         "quality": f"{sentences.quality_line(quality)}; {loss}.",
         "alignment": f"{sentences.alignment_line(finding)}.",
-        "outcome": sentences.outcome_lines(result, finding),
+        "outcome": [text.ended(line) for line in sentences.gap_lines(result, finding)]
+        + sentences.outcome_lines(result, finding),
     }
 
 

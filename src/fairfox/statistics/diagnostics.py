@@ -5,7 +5,7 @@ A doubtful but usable result is a warning: what a reader must know about the dat
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -18,6 +18,7 @@ from fairfox.auxiliary.quality import AuxiliaryQuality, quality_warnings
 from fairfox.data.dataset import Dataset
 from fairfox.errors import OptionError, ShapeError
 from fairfox.fairtests.fitted import Readings
+from fairfox.fairtests.protocol import Measurement
 from fairfox.gradients.jacobian import jacobian
 from fairfox.models.protocol import Model
 from fairfox.options import DIRECT, TestInfo
@@ -27,6 +28,7 @@ SAMPLED = 1000  # real people of a group that rows are held against; more cost t
 BLOCK = 4096  # rows at once
 FAR = 3.0  # a counterfactual row beyond this distance looks like nobody real
 DISAGREE = "the refits disagree"  # why the most doubtful are abstained from
+_MANY_LACK = 0.1  # share of people without a given value
 _SMALL_GROUP = 0.05
 _DISAGREE = 0.5  # rank correlation of two refits
 _PEOPLE = 2000  # whose gradients are looked at
@@ -209,6 +211,7 @@ def find_warnings(
     readings: Readings,
     info: TestInfo,
     *,
+    given: Sequence[str] = (),
     distance: Tensor | None = None,
 ) -> list[str]:
     """Return the warnings of an audit, a sentence each; with distances (N,) also how many rows look like nobody."""
@@ -222,9 +225,34 @@ def find_warnings(
         *_model_warnings(target, data, predictions),
         *(text for quality in readings.quality for text in quality_warnings(quality)),
         *readings.warnings,
+        *_given_warnings(data, readings.main, given),
         *_score_warnings(readings, predictions, info),
         *([] if distance is None else distance_warnings(distance)),
     ]
+
+
+def _given_warnings(data: Dataset, main: Measurement, given: Sequence[str]) -> Iterator[str]:
+    """Yield a sentence where many people lack a given value, and where nobody of a group has somebody's."""
+    columns = [(f, data.x) for f in data.features] + [(f, data.w) for f in data.covariates if data.w is not None]
+    for f, rows in columns:
+        if f.name not in given or rows is None:
+            continue
+        if f.kind == "categorical":
+            known = rows[:, f.columns].sum(1) > 0
+            lacking = ~known if f.levels[-1] is not None else ~known | (rows[:, f.stop - 1] > 0.5)
+        else:
+            lacking = rows[:, f.start + 1] > 0.5 if f.has_missing else rows[:, f.start].isnan()
+        count = int(lacking.sum())
+        if count >= _MANY_LACK * len(data):
+            yield (
+                f"The given column '{f.name}' is missing for {count:,} of {len(data):,} people: people who lack it are "
+                "compared with each other, or not at all where it is the label."
+            )
+    if main.borrowed is not None and bool(main.borrowed.any()):
+        yield (
+            f"{int(main.borrowed.sum()):,} of {len(data):,} people have given values that nobody of another group "
+            "has: their features move as those of people whose given values both groups have."
+        )
 
 
 def group_warnings(

@@ -151,8 +151,8 @@ def columns_of(fitted: FittedTest) -> tuple[str, ...]:
     """Return the columns that are read where a table has them: those of models, of groups, label, id and weights."""
     e = fitted.encoding
     groups = [name for source in e.sources for name in source.columns]
-    outside = [f.name for f in e.covariates]
-    return tuple(dict.fromkeys([*e.columns, *outside, *groups, *(n for n in (e.label, e.id_column, e.weights) if n is not None)]))
+    others = [*(f.name for f in e.covariates), e.label, e.id_column, e.weights]
+    return tuple(dict.fromkeys([*e.columns, *groups, *(name for name in others if name is not None)]))
 
 
 def group_names(fitted: FittedTest) -> dict[str, tuple[str, ...]]:

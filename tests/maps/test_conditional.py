@@ -1,0 +1,179 @@
+"""Conditional ranks: what people would show in another group, at given or at changed values of other columns."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from populations import block, individuals, one_hot
+from sklearn.linear_model import LinearRegression
+from torch import Tensor
+
+from fairfox.data.dataset import Dataset, Feature
+from fairfox.maps.graph import GraphMap
+from fairfox.maps.protocol import fit_maps
+from fairfox.maps.rank import RankMap
+
+WORLDS = {  # of the group, a given number, and noise
+    "straight": lambda c, w, e: 1.5 * c + w + e,
+    "bent": lambda c, w, e: torch.sin(2 * w) + 0.5 * c * w**2 + e,
+    "spreading": lambda c, w, e: c + w + (0.5 + c) * torch.exp(0.4 * w) * e,
+}
+
+
+def drawn(n: int, *, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+    """Return two groups, a number that goes with them, and noise."""
+    w, e = torch.randn(2, n, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    c = (torch.arange(n) % 2).double()
+    return c, w + 0.5 * c, e
+
+
+def moved_given(w: Tensor, x: Tensor, c: Tensor) -> Tensor:
+    """Return what x (n,) becomes in the other group, the number w (n,) given, which the model does not take."""
+    return RankMap(given=("w",)).fit(beside(w, x, c)).map(beside(w, x, c)).rows[:, 0]
+
+
+def beside(w: Tensor, x: Tensor, c: Tensor) -> Dataset:
+    return replace(individuals(x[:, None], c=c), w=w[:, None], covariates=(Feature("w", "continuous", 0, 1),))
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_location_and_scale_at_given_values_are_those_of_the_world(world: str):
+    c, w, e = drawn(6000)
+    x, truth = (WORLDS[world](own, w, e) for own in (c, 1 - c))
+    error = (moved_given(w, x, c) - truth).abs()
+    assert float(error.median()) < 0.07 * float(truth.std())
+    assert float(error.quantile(0.95)) < 0.25 * float(truth.std())
+
+
+def test_counts_keep_their_rank_among_people_with_the_same_given_values():
+    c, w, e = drawn(6000)
+    rank = torch.distributions.Normal(0.0, 1.0).cdf(e)
+
+    def count(own: Tensor) -> Tensor:
+        """Return the Poisson counts that stand at everyone's rank."""
+        rate = torch.exp(0.4 * w + 0.7 * own)
+        ends = torch.exp(torch.distributions.Poisson(rate[:, None]).log_prob(torch.arange(60.0))).cumsum(1)
+        return (ends < rank[:, None]).sum(1).double()
+
+    x, truth = count(c), count(1 - c)
+    found = moved_given(w, x, c)
+    error = (found - truth).abs()
+    assert float((error <= 1).double().mean()) > 0.9  # of equal counts the middle one stands for all
+    assert abs(float((found - truth).mean())) < 0.05
+    for group in (0, 1):
+        assert set(found[c == group].tolist()) <= set(x[c != group].tolist())
+
+
+def test_a_spike_stays_a_spike_with_the_share_that_the_other_group_has():
+    # nothing for 70 % of the first group and 40 % of the second, else what the given number says
+    c, w, e = drawn(6000)
+    nothing = torch.rand(6000, generator=torch.Generator().manual_seed(9)) < 0.7 - 0.3 * c
+    found = moved_given(w, torch.where(nothing, 0.0, torch.exp(w + 0.3 * e)), c)
+    for group, share in ((0, 0.4), (1, 0.7)):
+        # everyone without anything has the same rank, so that all of them go or none: at ranks .35 and .2
+        at_zero = found[(c == group) & nothing] == 0
+        assert float(at_zero.double().mean()) > 0.95
+        earns = found[(c == group) & ~nothing] > 0
+        assert float(earns.double().mean()) == pytest.approx(min(1.0, (1 - share) / (1 - (0.7, 0.4)[group])), abs=0.05)
+
+
+def test_categories_follow_their_shares_at_given_values():
+    c, w, _ = drawn(8000)
+    gen = torch.Generator().manual_seed(3)
+
+    def share(own: Tensor) -> Tensor:
+        return torch.sigmoid(w + 1.5 * own - 0.5)
+
+    second = torch.rand(8000, generator=gen, dtype=torch.float64) < share(c)
+    features = (block("job", "ab"),)
+    data = individuals(one_hot(second.long(), 2), c=c, features=features)
+    data = replace(data, w=w[:, None], covariates=(Feature("w", "continuous", 0, 1),))
+    found = RankMap(given=("w",)).fit(data).map(data).rows
+    # who is b stays b with min(1, p'/p), who is a with min(1, (1 - p') / (1 - p))
+    p, q = share(c), share(1 - c)
+    expected = torch.where(second, (q / p).clamp(max=1), 1 - ((1 - q) / (1 - p)).clamp(max=1))
+    torch.testing.assert_close(found.sum(1), torch.ones(8000).double())
+    assert float((found[:, 1] - expected).abs().mean()) < 0.02
+
+
+@settings(deadline=None, max_examples=12)
+@given(seed=st.integers(0, 10**6), kind=st.sampled_from(["number", "category", "graph"]), groups=st.integers(2, 3))
+def test_nothing_leaves_what_the_other_group_shows(seed: int, kind: str, groups: int):
+    rng = np.random.default_rng(seed)
+    n, c = 240, rng.integers(groups, size=240)
+    w = rng.normal(c, 1.0)
+    numbers = np.stack([w, np.exp(w + c * rng.normal(size=n)), rng.poisson(2 + c), np.maximum(0, w - 1)], axis=1)
+    job = one_hot(rng.integers(1 + c, 4), 4)  # the higher the class, the fewer the jobs
+    features = tuple(Feature(f"x{j}", "continuous", j, j + 1) for j in range(4))
+    x = torch.cat([torch.as_tensor(numbers), job], dim=1)
+    data = Dataset.from_arrays(x, c=c.astype(float))
+    data = replace(data, features=(*features, block("job", "abcd", start=4)))
+    graph = {"x0": ["c"], "x1": ["c", "x0"], "x2": ["c", "x1", "job"], "x3": ["c", "x2"], "job": ["c", "x0"]}
+    made = GraphMap(graph) if kind == "graph" else RankMap(given=("x0" if kind == "number" else "job",))
+    to = torch.as_tensor((c + 1) % groups).double()
+    rows = made.fit(data).map(data, to).rows
+    for g in range(groups):
+        shown, found = x[torch.as_tensor(c == (g + 1) % groups)], rows[torch.as_tensor(c == g)]
+        for j in range(1 if kind == "number" else 0, 4):
+            assert set(found[:, j].tolist()) <= set(shown[:, j].tolist())
+        if kind != "category":
+            assert not (found[:, 4:] > 1e-9)[:, shown[:, 4:].sum(0) == 0].any()
+
+
+def test_the_same_rows_give_the_same_map():
+    c, w, e = drawn(500)
+    data = individuals(torch.stack([w, c + e, (3 * e).round()], dim=1), c=c)
+    for made in (RankMap(given=("x0",), gate=True), GraphMap({"x1": ["sex"], "x2": ["sex", "x1"]})):
+        one, two = ([maps[0].map(data).rows for maps in fit_maps(made, data, 2, seed=4)] for _ in range(2))
+        assert all(torch.equal(a, b) for a, b in zip(one, two, strict=True))
+    single = RankMap(given=("x0",)).fit(data.to(torch.float32)).map(data.to(torch.float32)).rows
+    assert single.dtype == torch.float32
+    double = RankMap(given=("x0",)).fit(data).map(data).rows
+    assert float((single.double() - double).abs().quantile(0.95)) < 1e-5
+
+
+def hired(n: int) -> tuple[Dataset, dict[str, Tensor]]:
+    """Return people with a region outside the model, a count of posts and a pay, and the truth with the other sex.
+
+    Posts are the Poisson count at everyone's rank, their rate by sex and region; pay goes with posts and region, its
+    noise three times as wide for men.
+    """
+    gen = torch.Generator().manual_seed(1)
+    c, region = (torch.arange(n) % 2).double(), torch.randn(n, generator=gen, dtype=torch.float64)
+    rank = torch.rand(n, generator=gen, dtype=torch.float64)
+    noise = torch.randn(n, generator=gen, dtype=torch.float64)
+
+    def as_if(own: Tensor) -> dict[str, Tensor]:
+        rate = torch.exp(1.2 + 0.8 * own + 0.3 * region)
+        ends = torch.exp(torch.distributions.Poisson(rate[:, None]).log_prob(torch.arange(80.0))).cumsum(1)
+        posts = (ends < rank[:, None]).sum(1).double()
+        return {"posts": posts, "pay": 0.3 * posts + region + 2 * own + (0.5 + own) * noise}
+
+    here = as_if(c)
+    names = tuple(Feature(name, "continuous", j, j + 1) for j, name in enumerate(here))
+    data = individuals(torch.stack(list(here.values()), dim=1), c=c, features=names)
+    return replace(data, w=region[:, None], covariates=(Feature("region", "continuous", 0, 1),)), as_if(1 - c)
+
+
+def test_a_graph_with_a_count_unequal_spreads_and_an_outside_covariate_is_followed():
+    data, truth = hired(6000)
+    graph = {"posts": ["sex", "region"], "pay": ["sex", "region", "posts"]}
+    out = GraphMap(graph).fit(data).map(data)
+    assert not out.abstained.any()
+    assert data.w is not None
+    # a linear mechanism with additive noise, beside it: x' = x + what the changed parents change
+    own, other = data.c.numpy(), 1 - data.c.numpy()
+    posts, pay, region = data.x[:, :1].numpy(), data.x[:, 1:].numpy(), data.w.numpy()
+    first = LinearRegression().fit(np.hstack([own, region]), posts)
+    there = posts + first.coef_[0, 0] * (other - own)
+    second = LinearRegression().fit(np.hstack([own, region, posts]), pay)
+    additive = pay + second.coef_[0, 0] * (other - own) + second.coef_[0, 2] * (there - posts)
+    for j, (name, straight) in enumerate({"posts": there, "pay": additive}.items()):
+        spread = float(truth[name].std())
+        error = float((out.rows[:, j] - truth[name]).abs().median()) / spread
+        beside_it = float(np.median(np.abs(straight[:, 0] - truth[name].numpy()))) / spread
+        assert error <= 0.15
+        assert error < beside_it / 1.5, (error, beside_it)
