@@ -93,7 +93,9 @@ _MODELLED = (("model_score", 3), ("spread", 2))
 
 
 def fliptest(found: Results) -> str:
-    """Return what FlipTest says of its generators."""
+    """Return what FlipTest says of its generators, or that it was not run."""
+    if "fliptest" not in found["trials"][0]:
+        return "FlipTest's row is missing in this run: its generators train on a GPU (`--only fliptest --device cuda`)."
     checks = {trial["name"]: trial["fliptest"] for trial in found["trials"]}
     names = ("ks", "ks_unmapped", "ks_chance", "mse", "mse_real")
     means = {setting: {name: fmean(one[name] for one in own) for name in names} for setting, own in checks.items()}
