@@ -93,7 +93,7 @@ def measure(settings: Settings) -> list[Ratio]:
     there = RankMap().fit(data).map(data).rows[: settings.people]
     here, out = data.x[: settings.people], []
     for place, (width, depth) in enumerate(settings.networks):
-        how = TargetTraining(decay=0.0, max_epochs=settings.epochs, patience=settings.epochs)
+        how = TargetTraining(batch_size=256, max_epochs=settings.epochs, patience=settings.epochs)
         target = train_target(data, width=width, depth=depth, seed=SEED, training=how)
         what = f"network of width {width}, depth {depth}"
         out.append(ratio(f"network {place}", what, target, here, there, settings, target))

@@ -19,8 +19,8 @@ from typing import Any
 from beyond_methods import BATCHES, ON_ITS_OWN, Effort, scores_of
 from beyond_report import report, show
 from runner import Experiment, Folders, Found, Job, named
-from scoring import judge_known
-from settings import SETTINGS, Rows, Setting, Shape, Sources
+from scoring import fair_over_unfair, judge_known
+from settings import SETTINGS, TARGETS, Rows, Setting, Shape, Sources, Target
 from torch import Tensor
 from trials import seed_of
 from wording import rounded
@@ -61,7 +61,7 @@ class Beyond:
     rows: Rows = Rows(10_000, 2_000, 2_500)  # noqa: RUF009
     wide_rows: Rows = Rows(4_000, 1_000, 1_500)  # noqa: RUF009  # of wdbc multiplied out: 2 400 columns
     causal_rows: Rows = Rows(5_000, 1_000, 3_000)  # noqa: RUF009
-    targets: tuple[Shape, ...] = (Shape(64, 2), Shape(32, 3))  # in turn
+    targets: tuple[Target, ...] = TARGETS  # in turn
     auxiliary: Shape = Shape(64, 2)  # noqa: RUF009
     sources: Sources = Sources()  # noqa: RUF009
     effort: Effort = Effort()  # noqa: RUF009
@@ -94,7 +94,7 @@ QUICK = Beyond(
     batches=(*FULL.batches, "fliptest"),
     rows=Rows(800, 200, 250),
     causal_rows=Rows(800, 200, 250),
-    sources=Sources(rows=800, steps=100, pairs=200, draws=1),
+    sources=Sources(rows=800, steps=100, pairs=200, models=1),
     effort=Effort(attack_steps=10, paired=200, gan=GanSettings(steps=20, rate=1e-3, width=16)),
 )
 
@@ -135,13 +135,13 @@ def numbers(on: Ground, scores: Sequence[Tensor]) -> dict[str, float | None]:
     target's mean score over the unfair one's (fair), and the unfair one's mean score itself.
     """
     judged = judge_known(on.models, scores, on.trial)
-    unfair, fair = (float(each[each.isfinite()].double().mean()) for each in scores)
+    unfair = float(scores[0][scores[0].isfinite()].double().mean())
     truth = float(individual_fairness_score(on.models[0], on.people).double().mean())
     found = {
         "ap": judged.ap,
         "rho": judged.rho,
         "units": unfair / truth if truth else None,
-        "fair": fair / unfair if unfair else None,
+        "fair": fair_over_unfair(*scores),
         "mean": unfair,
     }
     return {name: value if value is not None and isfinite(value) else None for name, value in found.items()}

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from runner import Experiment, Folders, Found, Job, pick
-from settings import ROWS, SETTINGS, TARGETS, Rows, Setting, Shape, Sources
+from settings import ROWS, SETTINGS, TARGETS, Rows, Setting, Sources, Target
 from trials import generate, generator_job, seed_of, train_shape
 from wording import held, markdown_table
 
@@ -28,7 +28,7 @@ class Histograms:
     worlds: tuple[Setting, ...]
     biases: tuple[float, ...] = (0.0, 0.5, 1.0)
     rows: Rows = ROWS
-    shape: Shape = TARGETS[0]
+    shape: Target = TARGETS[0]
     sources: Sources = Sources()  # noqa: RUF009
 
 
@@ -39,7 +39,7 @@ def _worlds() -> tuple[Setting, ...]:
 
 FULL = Histograms(_worlds())
 QUICK = Histograms(
-    _worlds()[:2], rows=Rows(2_000, 500, 1_000), sources=Sources(rows=3_000, steps=600, pairs=2_000, draws=1)
+    _worlds()[:2], rows=Rows(2_000, 500, 1_000), sources=Sources(rows=3_000, steps=600, pairs=2_000, models=1)
 )
 
 
@@ -61,7 +61,7 @@ def _name(world: Setting, bias: float) -> str:
     return f"ifs-{world.name}-{bias:g}"
 
 
-def true_scores(folder: Path, needed: Folders, world: Setting, shape: Shape, rows: Rows, seed: int) -> dict[str, Any]:
+def true_scores(folder: Path, needed: Folders, world: Setting, shape: Target, rows: Rows, seed: int) -> dict[str, Any]:
     """Return the histogram, mean and spread of the true scores of a plain target."""
     fitting, people = generate(needed[0], world.fusion, world.bias, rows, seed)
     model = train_shape(fitting, shape, rows, seed)

@@ -156,7 +156,7 @@ def reasons(found: Mapping[str, Any]) -> str:
     return markdown_table(["world", "holds", "why"], rows)
 
 
-CAUSAL = TargetTraining(rate=5e-3, decay=0.0, max_epochs=15)  # it need not keep away from c by itself
+CAUSAL = TargetTraining(batch_size=256, rate=5e-3, max_epochs=15)  # few people, who are drawn often
 WAYS = ("others", "folds")  # whom maps learn from: other people, or the other folds of those who are judged
 
 

@@ -55,7 +55,7 @@ QUICK = FairTraining(
     floors=(None, 0.0, JUDGED),
     seeds=1,
     rows=Rows(1_200, 300, 500),
-    sources=Sources(rows=1_500, steps=300, pairs=500, draws=1),
+    sources=Sources(rows=1_500, steps=300, pairs=500, models=1),
     hiding=HidingSettings(epochs=8, batch_size=64, decay=0.3),  # few epochs, so that alpha must fall faster
 )
 

@@ -12,7 +12,6 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from statistics import fmean
 from time import perf_counter
 from typing import Any, cast
 
@@ -23,7 +22,8 @@ from table1_plan import FULL as TABLE
 from table1_plan import QUICK as QUICK_TABLE
 from table1_plan import Device, Table1, load_setup, made_before, moved
 from trials import seed_of
-from wording import markdown_table, number
+from wording import claim, markdown_table, number
+from wording import claims as claims_in_words
 
 from fairfox.benchmark.judge import spearman
 from fairfox.errors import require
@@ -80,9 +80,9 @@ def jobs(plan: Metrics, seed: int) -> list[Job]:
     """Return one job per configuration; all of them start from the same seed."""
     table = plan.table
     people = (plan.setting, table.targets, table.rows, seed_of(seed, plan.setting.name))
-    after = made_before(table, plan.setting, seed)
+    after, gpu = made_before(table, plan.setting, seed), plan.device.name != "cpu"
     return [
-        Job(_name(trial), try_generator, (*people, gan, seed_of(seed, "gan"), plan.device), after=after)
+        Job(_name(trial), try_generator, (*people, gan, seed_of(seed, "gan"), plan.device), after, gpu)
         for trial, gan in enumerate(configurations(plan, seed))
     ]
 
@@ -108,12 +108,12 @@ def try_generator(
     ((one,),) = GanMap(**asdict(gan)).fit_many(here.fitting.to(device.name), 1, seed=seed)
     seconds = perf_counter() - began
     scores = effects(one, [moved(model, device) for model in here.models], here.people.to(device.name))
-    entries = here.judged({"fliptest": [each.cpu() for each in scores]})["entries"]
+    judged = here.judged({"fliptest": [each.cpu() for each in scores]})["fliptest"]
     checks = cast(GanMap, one).checks()
     return {
         **{name: getattr(gan, name) for name in TUNED},
         **{name: value if math.isfinite(value) else None for name, value in checks.items()},
-        **{name: fmean(entry[name] for entry in entries) for name in ("ap", "rho", "prevalence")},
+        **{name: judged[name] for name in ("ap", "rho", "prevalence")},
         **{"seconds": seconds, "device": device.name},
     }
 
@@ -127,7 +127,7 @@ def gather(plan: Metrics, found: Found, about: dict[str, Any]) -> dict[str, Any]
         "versions": versions,
         "trials": trials,
         "correlations": correlations,
-        "paper": claims(correlations),
+        "claims": claims(correlations),
     }
 
 
@@ -148,11 +148,12 @@ def claims(found: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
     """Return what the paper says, and whether it is so here."""
     ks, mse = (_signed(found[name]) for name in CHECKS)
     sizes = {name: abs(_signed(found[name])[0]) for name in TUNED}
+    largest = max(sizes, key=lambda name: sizes[name])
     return [
-        _claim("a smaller KS goes with a higher AP", found["ks"]["spearman"], ks[0] < -ks[1]),
-        _claim("a smaller MSE does not go with a higher AP", found["mse"]["spearman"], mse[0] > -mse[1]),
-        _claim("of the settings lambda matters most", sizes, max(sizes, key=lambda name: sizes[name]) == "weight"),
-        _claim("a smaller lambda gives a higher AP", found["weight"]["spearman"], _below(found["weight"])),
+        claim("a smaller KS goes with a higher AP", found["ks"]["spearman"], _so(ks[0] < -ks[1])),
+        claim("a smaller MSE does not go with a higher AP", found["mse"]["spearman"], _so(mse[0] > -mse[1])),
+        claim("of the settings lambda (weight) matters most", sizes, _so(largest == "weight")),
+        claim("a smaller lambda gives a higher AP", found["weight"]["spearman"], _so(_below(found["weight"]))),
     ]
 
 
@@ -166,8 +167,8 @@ def _below(one: dict[str, Any]) -> bool:
     return value < -clear
 
 
-def _claim(what: str, value: object, holds: bool) -> dict[str, Any]:
-    return {"claim": what, "value": value, "confirmed": holds}
+def _so(holds: bool) -> str:
+    return "confirmed" if holds else "not confirmed"
 
 
 def show(found: dict[str, Any]) -> str:
@@ -182,10 +183,9 @@ def show(found: dict[str, Any]) -> str:
         ["lambda" if name == "weight" else name, number(one["spearman"]), number(one["clear"])]
         for name, one in found["correlations"].items()
     ]
-    claimed = [f"- {c['claim']}: {'confirmed' if c['confirmed'] else '**not confirmed**'}" for c in found["paper"]]
     parts = [markdown_table(heads, rows), f"Generators were trained for {found['settings']['steps']:,} steps each."]
     parts.append(markdown_table(["rank correlation with AP", "Spearman", "clear from"], correlations))
-    return "\n\n".join([*parts, "\n".join(claimed)])
+    return "\n\n".join([*parts, claims_in_words(found)])
 
 
 def chart(found: dict[str, Any]) -> Any:

@@ -22,7 +22,7 @@ from wording import bar, markdown_table
 from wording import bars as table_of_bars
 
 from fairfox.auxiliary.model import Auxiliary, AuxiliaryModel, FixedAuxiliary
-from fairfox.benchmark.truth import TargetTraining, train_target
+from fairfox.benchmark.truth import train_target
 from fairfox.data.dataset import Dataset
 from fairfox.fairtests.protocol import CounterfactualTest
 from fairfox.fairtests.registry import make_test
@@ -30,7 +30,6 @@ from fairfox.models.protocol import Model
 
 EXPECTED = {"whole": 1.0, "half": 0.5, "none": 0.0}  # the fall
 LIMITS = {"whole": (0.9, 1.0), "half": (0.4, 0.6), "none": (-0.1, 0.1)}  # what it has to lie between
-TARGET = TargetTraining(decay=0.0)  # a target need not keep away from c by itself
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,7 @@ def falls_of(
     """Return the mean score without and with legitimate columns, as each method and as the causal model has it."""
     place = PLACES[world]
     known = SampledWorld.of(place.at(grade), max(size, *sizes), people, seed=seed)
-    model = train_target(known.fitting[:size], width=target.width, depth=target.depth, seed=seed, training=TARGET)
+    model = train_target(known.fitting[:size], width=target.width, depth=target.depth, seed=seed)
     truth, left = known.true_score(model), known.true_score(model, place.legitimate)
     found: dict[str, Any] = {"truth": _means(truth, left, ~truth.isnan())}
     for name in tests:

@@ -6,7 +6,7 @@ Every ordered pair of the five tables, both fusions, five levels of bias: one dr
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, permutations
 from pathlib import Path
@@ -17,51 +17,55 @@ import torch
 from numpy.typing import NDArray
 from runner import Experiment, Folders, Found, Job, named
 from scipy.stats import linregress
-from scoring import Scores, effects, integrated_scores, known_scores
+from scoring import (
+    ALIGNED,
+    FAMILY,
+    RANKS,
+    Scores,
+    aligned_name,
+    alignment_shares,
+    effects,
+    family_scores,
+    untrained_scores,
+)
 from settings import ROWS, SOURCES, Rows, Setting, Shape, Sources, Target
+from table1_plan import trained
 from torch import Tensor
 from trials import balanced_accuracy, find_threshold, generate, generator_job, load_generator, seed_of
 from trials import train_shape as train_target_of
-from wording import bar, held, markdown_table, number
+from wording import claim, markdown_table, number, verdict
+from wording import claims as claims_in_words
 
-from fairfox.auxiliary.model import AuxiliaryModel, FixedAuxiliary
+from fairfox.auxiliary.model import FixedAuxiliary
 from fairfox.benchmark.judge import average_precision, precision_recall, spearman
 from fairfox.benchmark.truth import biased_labels, individual_fairness_score
 from fairfox.data.dataset import Dataset
-from fairfox.fairtests.effect import model_alignment
-from fairfox.fairtests.faux import FAux, GradientTest
-from fairfox.fairtests.fta import FTA
-from fairfox.fairtests.lic import LIC
-from fairfox.gradients.alignment import covariance_metric
-from fairfox.maps.move import MoveMap
 from fairfox.maps.rank import RankMap
 from fairfox.models.protocol import Model
 
 Cell = dict[str, Any]
 
-TESTS = ("faux", "faux+ng", "faux+ig", "rank", "rank/a", "move", "fta", "lic")
-FAMILY = TESTS[:6]  # fta knows no protected variable, lic knows the truth
+TESTS = (*FAMILY, "rank", "rank/a", "rank given y", "rank/a given y", "fta", "lic")
 RECALLS = np.linspace(0.02, 1.0, 50)  # at which precision is read off
-LOW, HIGH = 0.25, 1.0  # biases that are compared
-HOURS = 2.0
+LOW, MIDDLE = 0.25, 0.5  # biases up to which the paper's tests lose their use, and are less reliable
 ACCURACY, NORM = "auxiliary_balanced_accuracy", "mean_gradient_norm"  # of a cell
 THIRDS = ("lowest third", "middle third", "highest third")
+_FEWEST = 20  # cells for a claim
 
 
-def summary(cells: list[Cell], seconds: float) -> dict[str, Any]:
-    """Return the cells without their curves, all means, and what has to hold."""
+def summary(cells: list[Cell]) -> dict[str, Any]:
+    """Return the cells without their curves, all means, and what the paper says about them."""
     biased = [cell for cell in cells if cell["bias"] > 0]  # without bias, who is treated unfairly is noise
     return {
         "cells": [{key: value for key, value in cell.items() if key != "precisions"} for cell in cells],
         "by_bias": {test: _by_bias(cells, test) for test in TESTS},
         "by_auxiliary_accuracy": by_thirds(biased, ACCURACY),
         "by_gradient_norm": by_thirds(biased, NORM),
-        "ng_minus_ig_by_auxiliary_accuracy": ng_minus_ig(biased),
         "curves": {
             "recall": RECALLS.round(4).tolist(),
             "precision": {test: _curves(_parts_by_bias(cells), test) for test in TESTS},
         },
-        "bars": bars(cells, seconds),
+        "claims": claims(cells, biased),
     }
 
 
@@ -129,74 +133,95 @@ def by_thirds(cells: list[Cell], by: str) -> dict[str, Any]:
     return {"edges": edges, "tests": {test: [_means(part, test) for part in parts] for test in TESTS}}
 
 
-def ng_minus_ig(cells: list[Cell]) -> dict[str, Any]:
-    """Return how far faux+ng is above faux+ig in thirds of the auxiliary's accuracy, and the line through all cells.
-
-    The paper says that faux+ig is the more reliable of the two when accuracy falls: then the slope is positive.
-    """
-    own = [cell for cell in cells if None not in (cell["ap"]["faux+ng"], cell["ap"]["faux+ig"])]
-    accuracy = np.array([cell["auxiliary_balanced_accuracy"] for cell in own])
-    gain = np.array([cell["ap"]["faux+ng"] - cell["ap"]["faux+ig"] for cell in own])
-    if len(own) < 3:
-        return {"n": len(own), "edges": [], "thirds": [], "slope": None, "slope_error": None, "paper": "undecided"}
-    edges, places = thirds(accuracy.tolist())
-    fitted = linregress(accuracy, gain)
-    slope, error = float(fitted.slope), float(fitted.stderr)
-    paper = "undecided" if abs(slope) < 2 * error else "confirmed" if slope > 0 else "refuted"
-    return {
-        "n": len(own),
-        "edges": edges,
-        "thirds": [_mean_and_error(gain[places == place]) for place in range(3)],
-        "slope": slope,
-        "slope_error": error,
-        "paper": paper,
-    }
-
-
-def _mean_and_error(values: NDArray[np.float64]) -> dict[str, Any]:
-    error = float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else None
-    return {"mean": float(values.mean()) if len(values) else None, "error": error, "n": len(values)}
-
-
-def bars(cells: list[Cell], seconds: float) -> list[dict[str, Any]]:
-    """Return what has to hold, with the measured values; nothing before a cell of each compared bias is done."""
-    compared = {test: low_and_high(cells, test) for test in FAMILY}
-    if not all(pair["n"] for pair in compared.values()):
+def claims(cells: list[Cell], biased: list[Cell]) -> list[dict[str, Any]]:
+    """Return what the paper says of its tests, with means or slopes and their standard errors; nothing of few cells."""
+    own = [cell for cell in biased if cell["ap"]["faux"] is not None]
+    if len(own) < _FEWEST:
         return []
-    grows = all(pair["high"] > pair["low"] for pair in compared.values())
+    weak = [cell for cell in cells if cell["bias"] <= LOW and cell["ap"]["faux"] is not None]
+    large = thirds([cell[NORM] for cell in own])[1] == 2
+    aps = {test: np.array([cell["ap"][test] for cell in own]) for test in FAMILY}
+    accuracy = np.array([cell[ACCURACY] for cell in own])
+    lift = {test: _mean_and_error(np.array([c["ap"][test] - c["prevalence"] for c in weak])) for test in FAMILY}
     return [
-        bar(
-            f"AP at bias {HIGH:g} above AP at {LOW:g} for every test of the family, over the same worlds",
-            compared,
-            grows,
+        _claim(
+            f"AP is higher above bias {MIDDLE:g} than up to it (gain, worlds paired)",
+            {test: _mean_and_error(_gains(own, test)) for test in FAMILY},
         ),
-        bar(f"under {HOURS:g} hours", seconds, seconds < HOURS * 3600),
+        claim(
+            f"up to bias {LOW:g} the tests are no better than chance (AP above the prevalence)",
+            _in_words(lift),
+            _together({test: "refuted" if mean > 2 * error else "confirmed" for test, (mean, error) in lift.items()}),
+        ),
+        _claim(
+            "AP is higher with a more accurate auxiliary (slope)",
+            {test: _slope(accuracy, ap) for test, ap in aps.items()},
+        ),
+        _claim(
+            "faux+ig is the more reliable one as the auxiliary gets less accurate (slope of its lead over faux+ng by 1 "
+            "- accuracy)",
+            {"faux+ig": _slope(1 - accuracy, aps["faux+ig"] - aps["faux+ng"])},
+        ),
+        _claim(
+            "AP is lower where the target's gradients are large (highest third of the cells below the others)",
+            {test: _difference(ap[~large], ap[large]) for test, ap in aps.items()},
+        ),
     ]
 
 
-def low_and_high(cells: list[Cell], test: str) -> dict[str, Any]:
-    """Return a test's mean AP at the low and at the high bias, over the pairs and fusions that have both."""
-    ap = {(cell["c"], cell["y"], cell["fusion"], cell["bias"]): cell["ap"][test] for cell in _with(cells, test)}
-    both = [(ap[*world, LOW], high) for (*world, bias), high in ap.items() if bias == HIGH and (*world, LOW) in ap]
-    return {"low": _mean([low for low, _ in both]), "high": _mean([high for _, high in both]), "n": len(both)}
+Estimate = tuple[float, float]  # a number and its standard error
+
+
+def _claim(what: str, value: dict[str, Estimate]) -> dict[str, Any]:
+    """Return a claim that numbers are above zero."""
+    return claim(what, _in_words(value), _together({test: verdict(*each) for test, each in value.items()}))
+
+
+def _together(verdicts: dict[str, str]) -> str:
+    """Return the verdict that all tests share, else each test's."""
+    if len(set(verdicts.values())) == 1:
+        return next(iter(verdicts.values()))
+    return ", ".join(f"{test} {verdict}" for test, verdict in verdicts.items())
+
+
+def _in_words(value: dict[str, Estimate]) -> dict[str, str]:
+    return {test: f"{mean:.3f} ± {error:.3f}" for test, (mean, error) in value.items()}
+
+
+def _gains(cells: list[Cell], test: str) -> NDArray[np.float64]:
+    """Return for each pair of tables and fusion the mean AP above the middle bias minus that up to it."""
+    worlds: dict[tuple[str, ...], tuple[list[float], list[float]]] = {}
+    for cell in cells:
+        low_high = worlds.setdefault((cell["c"], cell["y"], cell["fusion"]), ([], []))
+        low_high[cell["bias"] > MIDDLE].append(cell["ap"][test])
+    return np.array([np.mean(high) - np.mean(low) for low, high in worlds.values() if low and high])
+
+
+def _mean_and_error(values: NDArray[np.float64]) -> Estimate:
+    return float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values)))
+
+
+def _difference(these: NDArray[np.float64], those: NDArray[np.float64]) -> Estimate:
+    (a, error_a), (b, error_b) = _mean_and_error(these), _mean_and_error(those)
+    return a - b, float(np.hypot(error_a, error_b))
+
+
+def _slope(x: NDArray[np.float64], y: NDArray[np.float64]) -> Estimate:
+    line = linregress(x, y)
+    return float(line.slope), float(line.stderr)
 
 
 def show(found: dict[str, Any]) -> str:
     """Return the results file as Markdown."""
     biases = list(next(iter(found["by_bias"].values())))
     rows = [[test, *(number(one["ap"]) for one in own.values())] for test, own in found["by_bias"].items()]
+    rows.append(["by chance", *(number(one["prevalence"]) for one in found["by_bias"]["lic"].values())])
     parts = [markdown_table(["AP of", *(f"bias {bias}" for bias in biases)], rows)]
     for by, what in (("by_auxiliary_accuracy", "auxiliary accuracy"), ("by_gradient_norm", "gradient norm")):
         heads = [f"{low:.3g} to {high:.3g}" for low, high in pairwise(found[by]["edges"])]
         rows = [[test, *(number(one["ap"]) for one in own)] for test, own in found[by]["tests"].items()]
         parts += [markdown_table([f"AP by {what}", *heads], rows)] if heads else []
-    gain = found["ng_minus_ig_by_auxiliary_accuracy"]
-    if gain["slope"] is not None:
-        parts.append(
-            f"NG - IG per unit of auxiliary accuracy: {gain['slope']:.3f} +- {gain['slope_error']:.3f}, "
-            f"that IG is more reliable when accuracy falls is {gain['paper']}"
-        )
-    return "\n\n".join([*parts, held(found), f"{len(found['cells'])} cells"])
+    return "\n\n".join([*parts, claims_in_words(found), f"{len(found['cells'])} cells"])
 
 
 def chart(found: dict[str, Any]) -> Any:
@@ -237,7 +262,7 @@ def chart(found: dict[str, Any]) -> Any:
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much each cell costs; cells with more than `wide` columns get by with less, and do without `move`."""
+    """How much each cell costs; cells with more than `wide` columns get by with less."""
 
     rows: Rows = ROWS
     wide: int = 2_000  # columns
@@ -255,7 +280,7 @@ class Range:
     widths: tuple[int, int] = (8, 128)  # of targets and auxiliaries, both ends included
     depths: tuple[int, int] = (1, 4)
     sizes: Sizes = Sizes()
-    sources: Sources = Sources(draws=1)  # noqa: RUF009
+    sources: Sources = Sources(models=1)  # noqa: RUF009
 
     @property
     def cells(self) -> list[Setting]:
@@ -273,7 +298,7 @@ QUICK = Range(
     pairs=(("magic", "backache"),),
     biases=(0.25, 1.0),
     sizes=Sizes(rows=Rows(1_000, 250, 400)),
-    sources=Sources(rows=1_000, steps=300, pairs=500, draws=1),
+    sources=Sources(rows=1_000, steps=300, pairs=500, models=1),
 )
 
 
@@ -313,9 +338,8 @@ def judge_cell(
     threshold = find_threshold(folder, needed, cell.fusion, target, rows, seed_of(seed, "unbiased"))["threshold"]
     fitting, people = generate(needed[0], cell.fusion, cell.bias, rows, seed)
     models = [train_target_of(fitting, target, rows, seed, projection=projection) for projection in (None, keep_y)]
-    network = AuxiliaryModel(refits=1, width=auxiliary.width, depth=auxiliary.depth, seed=seed).fit(fitting)
-    fixed = FixedAuxiliary(network.members, network.held_out)
-    scores = all_scores(fixed, models, fitting, people, sizes, wide=wide)
+    auxiliaries = {kind: trained(kind, auxiliary, needed[0], cell, fitting, seed) for kind in ALIGNED}
+    scores = all_scores(auxiliaries, models, fitting, people, sizes.steps, sizes.wide_share if wide else None)
     ifs = [individual_fairness_score(model, people) for model in models]
     return {
         "target": str(target),
@@ -323,7 +347,9 @@ def judge_cell(
         "columns": len(keep_y),
         "threshold": threshold,
         "target_balanced_accuracy": balanced_accuracy(models[0], people.x, people.y),
-        "auxiliary_balanced_accuracy": balanced_accuracy(network.members[0], people.x, people.c[:, 0], cut=0.0),
+        "auxiliary_balanced_accuracy": balanced_accuracy(
+            auxiliaries["plain"].members[0], people.x, people.c[:, 0], cut=0.0
+        ),
         "mean_gradient_norm": float(scores["fta"][0].double().mean()),
         "mean_ifs": float(ifs[0].double().mean()),
         **judged(scores, ifs, threshold),
@@ -331,21 +357,24 @@ def judge_cell(
 
 
 def all_scores(
-    auxiliary: FixedAuxiliary, targets: Sequence[Model], fitting: Dataset, people: Dataset, sizes: Sizes, *, wide: bool
+    auxiliaries: Mapping[str, FixedAuxiliary],
+    targets: Sequence[Model],
+    fitting: Dataset,
+    people: Dataset,
+    steps: int,
+    sharing: int | None,
 ) -> Scores:
-    """Return the scores of every test for each target (N,); NaN: the test cannot say."""
-    faux, ng = (FAux(auxiliary=auxiliary, normalise=normalise).fit(fitting) for normalise in (False, True))
-    ig = FAux(auxiliary=auxiliary, normalise=True, integrated=True, steps=sizes.steps).fit(fitting)
-    tests: dict[str, GradientTest] = {"faux": faux, "faux+ng": ng, "fta": FTA()}
-    found: Scores = {name: [known_scores(test.measure(one, people)) for one in targets] for name, test in tests.items()}
-    found |= integrated_scores({"faux+ig": ig}, targets, people)
-    found["rank"] = effects(RankMap().fit(fitting), targets, people)
-    metric, sharing = covariance_metric(fitting.x), people[: sizes.wide_share] if wide else people
-    shares = [model_alignment(target, sharing, auxiliary, metric)[0].value for target in targets]
-    found["rank/a"] = [share * scores for share, scores in zip(shares, found["rank"], strict=True)]
-    if not wide:
-        found["move"] = effects(MoveMap(auxiliary=auxiliary).fit(fitting), targets, people)
-    return found | {"lic": [known_scores(LIC().measure(target, people)) for target in targets]}
+    """Return the scores of every test for each target (N,); NaN: the test cannot say.
+
+    The alignment share is read off so many people, integrated gradients take so many steps.
+    """
+    found = family_scores(auxiliaries["plain"], targets, fitting, people, steps=steps)
+    for name, given in RANKS.items():
+        found[name] = effects(RankMap(given=given, gate=True).fit(fitting), targets, people)
+    for kind, name in ALIGNED.items():
+        shares = alignment_shares(auxiliaries[kind], targets, fitting, people[:sharing])
+        found[aligned_name(name)] = [share * scores for share, scores in zip(shares, found[name], strict=True)]
+    return found | untrained_scores(targets, people)
 
 
 def judged(scores: Scores, ifs: Sequence[Tensor], threshold: float) -> dict[str, Any]:
@@ -372,11 +401,11 @@ def gather(plan: Range, found: Found, about: dict[str, Any]) -> dict[str, Any]:
         for cell in plan.cells
     ]
     generators = {
-        name.removeprefix("generator-"): {table: one["model_score"] for table, one in result.items()}
+        name.removeprefix("generator-").rpartition("-")[0]: {table: one["model_score"] for table, one in result.items()}
         for name, result in found.items()
         if name.startswith("generator-")
     }
-    return {**summary(cells, about["seconds"]), "model_scores": generators}
+    return {**summary(cells), "model_scores": generators}
 
 
 def curves_of(labels: Tensor, scores: Tensor) -> list[float]:

@@ -18,7 +18,7 @@ from torch import nn
 from trials import seed_of
 
 from fairfox.auxiliary.adversarial import HidingSettings, train_networks
-from fairfox.benchmark.truth import TargetTraining, train_target
+from fairfox.benchmark.truth import train_target
 from fairfox.data.dataset import Dataset
 from fairfox.data.datasets import load_adult, load_bank, load_chicago_ssl
 from fairfox.errors import FileError
@@ -49,10 +49,6 @@ ADVERSARIAL = " (adversarial auxiliary)"  # after the name of a test whose auxil
 
 Floor = float | None  # None: a plain target, which hides nothing
 FLOORS: tuple[Floor, ...] = (None, 0.0, 0.5, 1.0, 3.0, 10.0)
-
-# A plain target stops when people it does not learn from say so. Trained for all the epochs of a hiding one it learns
-# its people by heart: less accurate on others, and its gradients are noise, which no test tells from fair treatment.
-PLAIN = TargetTraining(batch_size=64, decay=0.0)
 
 
 @dataclass(frozen=True)
@@ -101,7 +97,7 @@ def floor_name(floor: Floor) -> str:
 
 def targets_job(ground: Ground, floors: Sequence[Floor], hiding: HidingSettings | None) -> Job:
     """Return the job that trains a target for each floor; `load_targets` reads its folder."""
-    return Job(f"targets-{ground.name}", train_targets, (ground, tuple(floors), hiding, PLAIN))
+    return Job(f"targets-{ground.name}", train_targets, (ground, tuple(floors), hiding))
 
 
 def train_targets(
@@ -110,7 +106,6 @@ def train_targets(
     ground: Ground,
     floors: Sequence[Floor],
     hiding: HidingSettings | None,
-    plain: TargetTraining,
 ) -> list[dict[str, Any]]:
     """Train the targets, those that hide c at once, and save them; return what each tells to people it never saw."""
     fitting, people = ground.people()
@@ -119,7 +114,9 @@ def train_targets(
     nets = train_networks(fitting, floors=hide, seeds=[seed] * len(hide), settings=hiding) if hide else []
     trained: dict[Floor, nn.Sequential] = dict(zip(hide, nets, strict=True))
     if None in floors:
-        module = train_target(fitting, width=shape.width, depth=shape.depth, seed=seed, training=plain).module
+        # It stops when people it does not learn from say so. Trained for all the epochs of a hiding one it would learn
+        # its people by heart: less accurate on others, and its gradients are noise.
+        module = train_target(fitting, width=shape.width, depth=shape.depth, seed=seed).module
         assert isinstance(module, nn.Sequential)
         trained[None] = nn.Sequential(*list(module)[:-1])  # the sigmoid is declared, not stored
     for floor, net in trained.items():

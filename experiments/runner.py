@@ -15,6 +15,7 @@ import platform
 import shutil
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import asdict, dataclass, replace
 from functools import cache, cached_property
 from importlib.metadata import PackageNotFoundError, version
@@ -24,7 +25,7 @@ from typing import Any, Generic, TypeVar
 
 import click
 import torch
-from joblib import Parallel, delayed
+from joblib.externals.loky import get_reusable_executor
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
@@ -33,6 +34,7 @@ from fairfox.data.files import written_whole
 RESULTS = Path(__file__).parent / "results"
 PACKAGES = ("torch", "numpy", "scikit-learn", "fairfox")
 QUIET = 15.0  # seconds between two lines about progress
+GPU_JOBS = 8  # at once on a GPU: more would wait for each other there while cores stand idle
 
 S = TypeVar("S")
 Entry = TypeVar("Entry")
@@ -53,6 +55,7 @@ class Job:
     function: Callable[..., Any]
     arguments: tuple[Any, ...] = ()
     after: tuple[Job, ...] = ()
+    on_gpu: bool = False
 
     @cached_property
     def key(self) -> str:
@@ -177,7 +180,9 @@ class Experiment(Generic[S]):
         )
         parser.add_argument("--seed", type=int, default=0)
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        parser.add_argument("--workers", type=int, default=cores, help="jobs at once; default: all cores")
+        parser.add_argument(
+            "--jobs", "--workers", dest="workers", type=int, default=cores, help="at once; default: one for each core"
+        )
         parser.add_argument("--fresh", action="store_true", help="do again what earlier runs have finished")
         parser.add_argument("--out", type=Path, help=f"results file; default: results/{self.name}.json")
         if self.on is not None:
@@ -213,39 +218,73 @@ def run_jobs(
 ) -> list[Failure]:
     """Do the jobs that have no result yet, each after those it needs; return the ones that failed.
 
-    A job that fails takes down only those that need it; a process that dies stops the run. `finished` is called after
-    each job.
+    Of those that can start the first one does. A job that fails takes down only those that need it; a process that dies
+    stops the run. `finished` is called after each job.
     """
     jobs = with_needed(jobs)
-    waiting = [job for job in jobs if not parts.has(job)]
-    failures: dict[str, Failure] = {}
-    pool = Parallel(n_jobs=workers, return_as="generator_unordered", pre_dispatch="all", batch_size=1)
-    printed, count = perf_counter(), len(jobs) - len(waiting)
-    while waiting:
-        ready = [job for job in waiting if all(parts.has(before) for before in job.after)]
-        waiting = [job for job in waiting if job not in ready]
-        if not ready:  # what is left needs a job that failed
-            lost = {job.name: next(b.name for b in job.after if not parts.has(b)) for job in waiting}
-            return [
-                *failures.values(),
-                *(Failure(name, f"it needs {why}, which failed", follows=True) for name, why in lost.items()),
-            ]
-        try:
-            for name, reason in pool(delayed(_attempt)(job, parts) for job in ready):
-                if reason is not None:
-                    failures[name] = Failure(name, reason)
-                finished()
-                count += 1
-                if perf_counter() - printed > QUIET:
-                    printed = perf_counter()
-                    click.echo(f"{count} of {len(jobs)} jobs done", err=True)
-        except TerminatedWorkerError:
-            return [*failures.values(), Failure("a job", "its process was ended; was there enough memory?")]
-    return list(failures.values())
+    done = {job.name for job in jobs if parts.has(job)}
+    waiting = [job for job in jobs if job.name not in done]
+    running: dict[Future[str | None], Job] = {}
+    failures: list[Failure] = []
+    executor = _executor(workers)
+    printed = perf_counter()
+    while waiting or running:
+        for job in _ready(waiting, done, [*running.values()], workers):
+            waiting.remove(job)
+            running[executor.submit(_attempt, job, parts)] = job
+        if not running:  # what is left needs a job that failed
+            lost = {job.name: next(b.name for b in job.after if b.name not in done) for job in waiting}
+            told = (Failure(name, f"it needs {why}, which failed", follows=True) for name, why in lost.items())
+            return [*failures, *told]
+        for future in wait(running, return_when=FIRST_COMPLETED).done:
+            job = running.pop(future)
+            try:
+                reason = future.result()
+            except TerminatedWorkerError:
+                return [*failures, Failure("a job", "its process was ended; was there enough memory?")]
+            if reason is None:
+                done.add(job.name)
+            else:
+                failures.append(Failure(job.name, reason))
+            finished()
+        if perf_counter() - printed > QUIET:
+            printed = perf_counter()
+            click.echo(f"{len(done)} of {len(jobs)} jobs done", err=True)
+    return failures
 
 
-def _attempt(job: Job, parts: Parts) -> tuple[str, str | None]:
-    """Do one job on one thread and write its result; return its name, and why it failed."""
+def _ready(waiting: Sequence[Job], done: set[str], running: Sequence[Job], workers: int) -> list[Job]:
+    """Return the jobs to be started now, beside those that are running."""
+    chosen: list[Job] = []
+    for job in waiting:
+        now = [*running, *chosen]
+        if len(now) >= workers:
+            break
+        gpu_is_full = job.on_gpu and sum(other.on_gpu for other in now) >= GPU_JOBS
+        if not gpu_is_full and all(before.name in done for before in job.after):
+            chosen.append(job)
+    return chosen
+
+
+def _executor(workers: int) -> Executor:
+    """Return what runs jobs: so many processes, or this one."""
+    if workers == 1:
+        return _Here()
+    executor: Executor = get_reusable_executor(workers, timeout=600, env={"OMP_NUM_THREADS": "1"})
+    return executor
+
+
+class _Here(Executor):
+    """Runs each job where it is submitted."""
+
+    def submit(self, function: Callable[..., Any], /, *arguments: Any, **options: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.set_result(function(*arguments, **options))
+        return future
+
+
+def _attempt(job: Job, parts: Parts) -> str | None:
+    """Do one job on one thread and write its result; return why it failed."""
     folder, threads = parts.of(job), torch.get_num_threads()
     folder.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)
@@ -256,10 +295,10 @@ def _attempt(job: Job, parts: Parts) -> tuple[str, str | None]:
             write_json(folder / "result.json", {"seconds": perf_counter() - began, "result": result})
     except Exception as error:  # whatever it is, the other jobs go on
         at = traceback.extract_tb(error.__traceback__)[-1]
-        return job.name, f"{type(error).__name__}: {error} ({Path(at.filename).name}, line {at.lineno})"
+        return f"{type(error).__name__}: {error} ({Path(at.filename).name}, line {at.lineno})"
     finally:
         torch.set_num_threads(threads)
-    return job.name, None
+    return None
 
 
 def write_json(path: Path, found: object) -> None:

@@ -74,13 +74,13 @@ class Rows:
 class Sources:
     """How tables are modelled: from how many of their rows, in how many steps, and how often.
 
-    Models of small tables differ much from draw to draw; the one with the median score is taken.
+    Models of small tables differ much from each other; of several the one with the median score is taken.
     """
 
     rows: int | None = None  # all
     steps: int = 3_000
     pairs: int = 10_000  # that the model score is taken from
-    draws: int = 5
+    models: int = 5
 
 
 SETTINGS = (
@@ -96,9 +96,6 @@ SETTINGS = (
 
 ROWS = Rows(10_000, 2_000, 5_000)
 
-# Large batches and strong decay (the defaults of TargetTraining): a target that is trained without bias must hardly use
-# c, since how much it does is the threshold of unfair treatment. Chosen by that, by how many people then count as
-# treated unfairly and by how well `lic` finds them, after a full run with plain training, in which they were too few.
 TARGETS = (Target(64, 2), Target(32, 3))
 
 # The paper draws widths from 8 to 128 and depths from 1 to 4; these ten spread over both.

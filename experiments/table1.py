@@ -1,159 +1,274 @@
 """Table 1 of the paper: how well each fairness test finds the people who are truly treated unfairly.
 
-Every setting of the paper, two target architectures, ten re-trainings; tests that use an auxiliary once with a plain
-one (what a user has) and once with a disentangled one (the paper's: it is told which part of x depends on c). The
-peers' tests are commands of their own: --only fliptest.
+Every setting of the paper, two target architectures, ten re-trainings, three draws of generators, people and targets.
+Tests that use an auxiliary have it in three kinds: plain, balanced (it needs labels) and disentangled (the paper's: it
+knows which part of x depends on c).
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from time import perf_counter
+from typing import Any, cast
 
 import torch
-from runner import Experiment, Folders, Found, Job, pick
-from scoring import judge_known, scores_with, scores_without
+from runner import Experiment, Folders, Found, Job, named
+from safetensors.torch import load_file, save_file
+from scoring import (
+    ALIGNED,
+    RANKS,
+    aligned_name,
+    alignment_shares,
+    effects,
+    family_scores,
+    known_scores,
+    linear_scores,
+    rank_maps,
+    resampled,
+    untrained_scores,
+)
 from settings import PAPER_TABLE1, SETTINGS, Rows, Setting, Shape, Target
-from table1_bars import bars, ground, keep_peers
-from table1_peers import PEERS, TESTS
-from table1_plan import FULL, QUICK, Setup, Table1, load_setup, made_before, summaries, thresholds_of, trained
+from table1_bars import bars, claims
+from table1_plan import (
+    FULL,
+    KINDS,
+    QUICK,
+    Device,
+    Table1,
+    load_setup,
+    made_before,
+    moved,
+    summaries,
+    trained,
+)
 from table1_report import SECTIONS, table1_text
-from trials import balanced_accuracy, seed_of, source_job
+from trials import balanced_accuracy, seed_of
+from wording import rounded
 
-from fairfox.benchmark.judge import average_precision
+from fairfox.auxiliary.linear import LinearAuxiliary
+from fairfox.fairtests.unfair_map import UnfairMap
+from fairfox.maps.gan import GanMap
+from fairfox.maps.wgan import GanSettings
 
-__all__ = ["EXPERIMENT", "FULL", "PEERS", "QUICK", "SECTIONS", "keep_peers", "main"]
+__all__ = ["EXPERIMENT", "FULL", "QUICK", "SECTIONS"]
 
-KINDS = ("none", "plain", "disentangled")
+_REFERENCE_COLUMNS = 8  # of Black et al. 2020: the predictors of Chicago's list
+
+Retraining = dict[str, Any]  # of each test: how good it is
 
 
 def jobs(plan: Table1, seed: int) -> list[Job]:
-    """Return the jobs that score people, the longest first; they come after those that make people and targets.
-
-    And those that model tables which are in no setting, since the paper has their model score too.
-    """
-    others = [source_job(name, draw, plan.sources, seed) for name in plan.others for draw in range(plan.sources.draws)]
-    return others + [
-        _scoring_job(plan, setting, kind, index, seed)
+    """Return the jobs that score people, the longest first; they come after those that make people and targets."""
+    return [
+        job
+        for part in plan.parts
+        for draw in plan.seeds(seed)
         for setting in plan.longest_first
-        for kind in KINDS
-        for index in plan.retrainings
+        for job in part_jobs(plan, part, setting, draw)
     ]
 
 
-def _scoring_job(plan: Table1, setting: Setting, kind: str, index: int, seed: int) -> Job:
-    shape = plan.auxiliaries[index] if kind != "none" else None
-    arguments = (setting, plan.targets, kind, shape, plan.rows, seed_of(seed, setting.name), seed_of(seed, index))
-    name = f"scores-{setting.name}-{kind}-{index}"
-    return Job(name, score_people, arguments, after=made_before(plan, setting, seed))
+def part_jobs(plan: Table1, part: str, setting: Setting, seed: int) -> list[Job]:
+    """Return the jobs of one part, setting and draw; each returns its `retrainings`."""
+    after, people = made_before(plan, setting, seed), (setting, plan.targets, plan.rows, seed_of(seed, setting.name))
+    name = f"{part}-{setting.name}-{seed}"
+    count, gpu = range(len(plan.auxiliaries)), plan.device.name != "cpu"
+    if part == "fliptest":
+        own = (plan.gan, len(count), seed_of(seed, setting.name, part), plan.device)
+        return [Job(name, score_fliptest, (*people, *own), after, on_gpu=gpu)]
+    if part == "unfair_map":  # seeds as Maity et al. have them
+        seeds = [seed + 10 * (index + 1) for index in count]
+        arguments = [(*people, plan.attack_steps, own, plan.device) for own in seeds]
+        return [Job(f"{name}-{each[-2]}", score_unfair_map, each, after, on_gpu=gpu) for each in arguments]
+    if part == "maps":
+        return [Job(name, score_maps, (*people, tuple(seed_of(seed, index) for index in count)), after)]
+    if part in ALIGNED:
+        after += tuple(part_jobs(plan, "maps", setting, seed))
+    return [
+        Job(f"{name}-{index}", score_networks, (*people, part, shape, index, seed_of(seed, index)), after)
+        for index, shape in enumerate(plan.auxiliaries)
+    ]
 
 
-def score_people(
+def score_maps(
     folder: Path,
     needed: Folders,
     setting: Setting,
     targets: Sequence[Target],
-    kind: str,
-    shape: Shape | None,
     rows: Rows,
     people_seed: int,
+    seeds: Sequence[int],
+) -> dict[str, Any]:
+    """Return how good the tests are that need no auxiliary network; the effects of the maps are kept for others."""
+    here = load_setup(needed, setting, targets, rows, people_seed)
+    found = {}
+    for name, given in RANKS.items():
+        maps = rank_maps(here.fitting, given, seeds)
+        found[name] = torch.stack([torch.stack(effects(one, here.models, here.people)) for one in maps])
+    save_file(found, folder / "effects.safetensors")  # (re-trainings, models, N)
+    retrainings = [
+        linear_scores(here.models, here.fitting, here.people, seed=seed)
+        | {name: list(each[index]) for name, each in found.items()}
+        for index, seed in enumerate(seeds)
+    ]
+    retrainings[0] |= untrained_scores(here.models, here.people)
+    return {"retrainings": [here.judged(scores) for scores in retrainings]}
+
+
+def score_networks(
+    folder: Path,
+    needed: Folders,
+    setting: Setting,
+    targets: Sequence[Target],
+    rows: Rows,
+    people_seed: int,
+    kind: str,
+    shape: Shape,
+    index: int,
     seed: int,
 ) -> dict[str, Any]:
-    """Return how good every test is after one re-training, for each target architecture."""
+    """Return how good the tests are with one newly trained auxiliary network of a kind."""
     here = load_setup(needed, setting, targets, rows, people_seed)
-    if shape is None:
-        scores = scores_without(here.models, here.fitting, here.people, seed=seed)
-        return here.judged(scores) | {"shuffled": _shuffled(scores["lic"], here, seed)}
     auxiliary = trained(kind, shape, needed[0], setting, here.fitting, seed)
-    scores = scores_with(auxiliary, here.models, here.fitting, here.people, seed=seed)
+    scores = family_scores(auxiliary, here.models, here.fitting, here.people)
+    if kind in ALIGNED:
+        effect = load_file(needed[-1] / "effects.safetensors")[ALIGNED[kind]][index]
+        shares = alignment_shares(auxiliary, here.models, here.fitting, here.people)
+        scores[aligned_name(ALIGNED[kind])] = [share * each for share, each in zip(shares, effect, strict=True)]
     quality = balanced_accuracy(auxiliary.members[0], here.people.x, here.people.c[:, 0], cut=0.0)
-    return here.judged(scores) | {"auxiliary_balanced_accuracy": quality}
+    return {"retrainings": [here.judged(scores)], "auxiliary_balanced_accuracy": quality}
 
 
-def _shuffled(scores: list[torch.Tensor], here: Setup, seed: int) -> float:
-    """Return the mean AP of the best scores when they are given to the wrong people: about the prevalence."""
-    generator = torch.Generator().manual_seed(seed)
-    found = []
-    for trial in here.trials:
-        judged = judge_known(here.models, scores, trial)
-        order = torch.randperm(len(judged.scores), generator=generator).numpy()
-        found.append(average_precision(judged.labels, judged.scores[order]))
-    return fmean(found)
+def score_unfair_map(
+    folder: Path,
+    needed: Folders,
+    setting: Setting,
+    targets: Sequence[Target],
+    rows: Rows,
+    people_seed: int,
+    steps: int,
+    seed: int,
+    device: Device,
+) -> dict[str, Any]:
+    """Return how good Unfair Map is with a metric of resampled rows."""
+    here = load_setup(needed, setting, targets, rows, people_seed)
+    test = UnfairMap(auxiliary=LinearAuxiliary(), steps=steps).fit(resampled(here.fitting, seed))
+    people = here.people.to(device.name)
+    scores = [known_scores(test.measure(moved(model, device), people)).cpu() for model in here.models]
+    return {"retrainings": [here.judged({"unfair_map": scores})]}
+
+
+def score_fliptest(
+    folder: Path,
+    needed: Folders,
+    setting: Setting,
+    targets: Sequence[Target],
+    rows: Rows,
+    people_seed: int,
+    gan: GanSettings,
+    refits: int,
+    seed: int,
+    device: Device,
+) -> dict[str, Any]:
+    """Return how good FlipTest is after each re-training: all of them, both ways, train together.
+
+    What it pays for distance grows with the square of the columns; `weight` is scaled so that a column costs as much as
+    in the reference, or people would not move at all where there are many.
+    """
+    here = load_setup(needed, setting, targets, rows, people_seed)
+    weight = gan.weight * (_REFERENCE_COLUMNS / here.fitting.x.shape[1]) ** 2
+    began = perf_counter()
+    (maps,) = GanMap(**asdict(gan) | {"weight": weight}).fit_many(here.fitting.to(device.name), refits, seed=seed)
+    seconds = perf_counter() - began
+    models, people = [moved(model, device) for model in here.models], here.people.to(device.name)
+    checks = [cast(GanMap, one).checks() for one in maps]
+    return {
+        "retrainings": [here.judged({"fliptest": [e.cpu() for e in effects(one, models, people)]}) for one in maps],
+        "checks": {name: fmean(one[name] for one in checks) for name in checks[0]},
+        "training": {"seconds": seconds, "device": device.name},
+    }
 
 
 def gather(plan: Table1, found: Found, about: dict[str, Any]) -> dict[str, Any]:
     """Return the sections of the results file."""
+    draws = plan.seeds(about["seed"])
+
+    def parts(part: str, setting: Setting) -> Iterator[list[Any]]:
+        for draw in draws:
+            yield [found[job.name] for job in part_jobs(plan, part, setting, draw)]
+
     results = [
         entry
         for setting in plan.settings
-        for kind in KINDS
-        for entry in summaries(setting, kind, [found[f"scores-{setting.name}-{kind}-{i}"] for i in plan.retrainings])
+        for part in plan.parts
+        for entry in summaries(
+            setting.name,
+            part if part in KINDS else "none",
+            [[one for job in own for one in job["retrainings"]] for own in parts(part, setting)],
+        )
     ]
-    sections = {
-        "results": results,
-        "trials": [_trial_summary(plan, setting, found) for setting in plan.settings],
-        "generators": _generators(plan, found),
-        "paper": {test: dict(zip((s.name for s in SETTINGS), row, strict=True)) for test, row in PAPER_TABLE1.items()},
-    }
-    return sections | {"bars": bars(sections, about)}
+    trials = []
+    for setting in plan.settings:
+        own = {entry["test"]: entry for entry in results if entry["setting"] == setting.name}
+        trial: dict[str, Any] = asdict(setting) | {"prevalence": next(iter(own.values()))["prevalence"]}
+        trial["fair_over_unfair"] = {test: own[test]["fair"] for test in RANKS if test in own}
+        trial["draws"] = [_draw(plan, setting, draw, found) for draw in draws]
+        for kind in (part for part in plan.parts if part in KINDS):
+            each = [job["auxiliary_balanced_accuracy"] for jobs in parts(kind, setting) for job in jobs]
+            trial.setdefault("auxiliaries", {})[kind] = rounded(fmean(each))
+        if "fliptest" in plan.parts:
+            trial["fliptest"] = [job["checks"] | job["training"] for (job,) in parts("fliptest", setting)]
+        trials.append(trial)
+    paper = {test: dict(zip((s.name for s in SETTINGS), row, strict=True)) for test, row in PAPER_TABLE1.items()}
+    generators = [
+        {c_y: found[f"generator-{c_y}-{draw}"] for c_y in sorted({f"{s.c}-{s.y}" for s in plan.settings})}
+        for draw in draws
+    ]
+    sections = {"results": results, "trials": trials, "generators": generators, "paper": paper}
+    return sections | {"bars": bars(sections), "claims": claims(sections)}
 
 
-def _generators(plan: Table1, found: Found) -> dict[str, Any]:
-    """Return how well each pair of tables is reproduced, and the tables in no setting."""
-    out = {name.removeprefix("generator-"): one for name, one in found.items() if name.startswith("generator-")}
-    for name in plan.others:
-        out[name] = {name: _median([found[f"source-{name}-{draw}"] for draw in range(plan.sources.draws)])}
-    return out
-
-
-def _median(draws: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return how the median model of a table reproduces it, and the scores of all."""
-    ordered = sorted(draws, key=lambda one: float(one["model_score"]))
-    own = ordered[len(ordered) // 2]
-    return {k: v for k, v in own.items() if k != "description"} | {"draws": [one["model_score"] for one in ordered]}
-
-
-def _trial_summary(plan: Table1, setting: Setting, found: Found) -> dict[str, Any]:
-    """Return what stands behind a setting's numbers: its targets, thresholds, auxiliaries, and AP by chance."""
-    by_kind = {kind: [found[f"scores-{setting.name}-{kind}-{i}"] for i in plan.retrainings] for kind in KINDS}
+def _draw(plan: Table1, setting: Setting, seed: int, found: Found) -> dict[str, Any]:
+    """Return a draw's thresholds and how good its targets are, by architecture."""
+    _, *made = made_before(plan, setting, seed)
+    thresholds, targets = made[: len(plan.targets)], made[len(plan.targets) :]
     return {
-        **asdict(setting),
-        "targets": {str(shape): found[f"targets-{setting.name}-{shape}"] for shape in plan.targets},
-        "thresholds": thresholds_of(plan, setting, found),
-        "auxiliary_balanced_accuracy": {
-            kind: [part["auxiliary_balanced_accuracy"] for part in by_kind[kind]] for kind in KINDS[1:]
-        },
-        "shuffled_ap": fmean(part["shuffled"] for part in by_kind["none"]),
+        str(shape): {"threshold": found[threshold.name]["threshold"], **found[target.name]}
+        for shape, threshold, target in zip(plan.targets, thresholds, targets, strict=True)
     }
+
+
+def narrow(plan: Table1, names: Sequence[str]) -> Table1:
+    """Return the plan for some settings, for some parts, or for some parts of some settings."""
+    known: dict[str, Setting | str] = {setting.name: setting for setting in plan.settings}
+    chosen = named("setting or part", known | {part: part for part in plan.parts}, names)
+    settings = tuple(one for one in chosen if isinstance(one, Setting))
+    parts = tuple(one for one in chosen if isinstance(one, str))
+    return replace(plan, settings=settings or plan.settings, parts=parts or plan.parts)
+
+
+def on(plan: Table1, device: str) -> Table1:
+    """Return the plan with the peers' tests on a device."""
+    return replace(plan, device=Device(device))
 
 
 EXPERIMENT = Experiment(
     name="table1",
     description="Table 1 of the paper: average precision of every fairness test on eight synthetic settings. --only "
-    f"names settings, or instead of all other tests some of {', '.join(TESTS)}: these go into the same results file.",
+    f"names settings, or parts of the work: {', '.join(FULL.parts)}.",
     full=FULL,
     quick=QUICK,
     jobs=jobs,
     gather=gather,
     show=table1_text,
-    narrow=pick("settings", "setting"),
-    merge=keep_peers,
-    ground=ground,
+    narrow=narrow,
+    on=on,
 )
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the table's own tests or, where `--only` names them, the peers' tests."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--only", nargs="+", action="extend", default=[])
-    options, _ = parser.parse_known_args(arguments)
-    return (PEERS if set(options.only) & set(TESTS) else EXPERIMENT).run(arguments)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(EXPERIMENT.run())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,32 +10,48 @@ from statistics import fmean, stdev
 from typing import Any, cast
 
 from runner import Folders, Job
-from scoring import Scores, judge_known
+from scoring import Scores, fair_over_unfair, judge_known
 from settings import AUXILIARIES, ROWS, SETTINGS, TARGETS, Rows, Setting, Shape, Sources, Target
-from torch import nn
+from torch import Tensor, nn
 from trials import generate, generator_job, load_generator, load_trial, targets_job, threshold_job
+from wording import rounded
 
 from fairfox.auxiliary.model import AuxiliaryModel, FixedAuxiliary, ProjectedAuxiliary
 from fairfox.benchmark.judge import Trial
 from fairfox.data.dataset import Dataset
+from fairfox.maps.wgan import GanSettings
 from fairfox.models.torch import TorchModel
+
+KINDS = ("plain", "disentangled", "balanced")  # of auxiliaries
+PARTS = ("fliptest", "maps", "unfair_map", *KINDS)  # what is run in jobs of its own, the longest first
+NUMBERS = ("ap", "rho")
+
+
+@dataclass(frozen=True)
+class Device:
+    """Where tensors are. It changes rounding alone, so that no job's digest has it: what is done is not done again."""
+
+    name: str = field(default="cpu", repr=False)
 
 
 @dataclass(frozen=True)
 class Table1:
-    """How large the table is."""
+    """How large the table is, and how the peers' tests are set; their values are the references'."""
 
     settings: tuple[Setting, ...] = SETTINGS
+    parts: tuple[str, ...] = PARTS
+    draws: int = 3  # of generators, people and targets
     rows: Rows = ROWS
     targets: tuple[Target, ...] = TARGETS
-    auxiliaries: tuple[Shape, ...] = AUXILIARIES
+    auxiliaries: tuple[Shape, ...] = AUXILIARIES  # one for each re-training
     sources: Sources = Sources()  # noqa: RUF009
-    others: tuple[str, ...] = ("wdbc",)  # tables in no setting, modelled for their score alone
+    gan: GanSettings = GanSettings()  # noqa: RUF009
+    attack_steps: int = 200
+    device: Device = Device()
 
-    @property
-    def retrainings(self) -> range:
-        """The numbers of the re-trainings."""
-        return range(len(self.auxiliaries))
+    def seeds(self, seed: int) -> range:
+        """Return a seed for each draw; those of another seed of the whole table are others."""
+        return range(seed * self.draws, (seed + 1) * self.draws)
 
     @property
     def longest_first(self) -> list[Setting]:
@@ -47,19 +62,14 @@ class Table1:
 FULL = Table1()
 QUICK = Table1(
     settings=SETTINGS[2:4],
+    draws=2,
     rows=Rows(1_200, 300, 500),
     targets=TARGETS[:1],
     auxiliaries=AUXILIARIES[:2],
-    sources=Sources(rows=1_500, steps=300, pairs=500, draws=1),
-    others=(),
+    sources=Sources(rows=1_500, steps=300, pairs=500, models=1),
+    gan=GanSettings(steps=60, rate=1e-3),
+    attack_steps=30,
 )
-
-
-@dataclass(frozen=True)
-class Device:
-    """Where tensors are. It changes rounding alone, so that no job's digest has it: what is done is not done again."""
-
-    name: str = field(default="cpu", repr=False)
 
 
 def made_before(plan: Table1, setting: Setting, seed: int) -> tuple[Job, ...]:
@@ -77,34 +87,33 @@ class Setup:
     fitting: Dataset
     people: Dataset
     trials: list[Trial]
-    shapes: Sequence[Target]
 
     @property
     def models(self) -> list[TorchModel]:
         """All targets."""
         return [model for trial in self.trials for model in (trial.unfair, trial.fair)]  # type: ignore[misc]
 
-    def judged(self, scores: Scores) -> dict[str, Any]:
-        """Return how good each test's scores are, for each architecture."""
-        entries = []
-        for test, each in scores.items():
-            for trial, shape in zip(self.trials, self.shapes, strict=True):
-                judged = judge_known(self.models, each, trial)
-                numbers = {
-                    "ap": judged.ap,
-                    "rho": judged.rho,
-                    "ap_within": judged.ap_within,
-                    "prevalence": judged.prevalence,
-                }
-                entries.append({"test": test, "target": str(shape), **numbers})
-        return {"entries": entries}
+    def judged(self, scores: Scores) -> dict[str, dict[str, float | None]]:
+        """Return how good each test's scores are, the mean over the architectures."""
+        return {test: self._judged(each) for test, each in scores.items()}
+
+    def _judged(self, scores: Sequence[Tensor]) -> dict[str, float | None]:
+        each = [judge_known(self.models, scores, trial) for trial in self.trials]
+        fair = [fair_over_unfair(*pair) for pair in zip(scores[::2], scores[1::2], strict=True)]
+        return {
+            "ap": fmean(one.ap for one in each),
+            "rho": fmean(one.rho for one in each),
+            "prevalence": fmean(one.prevalence for one in each),
+            "fair": None if None in fair else fmean(cast(list[float], fair)),
+        }
 
 
 def load_setup(needed: Folders, setting: Setting, targets: Sequence[Target], rows: Rows, people_seed: int) -> Setup:
     """Return a setting's people and targets from the folders of the jobs `made_before`."""
     fitting, people = generate(needed[0], setting.fusion, setting.bias, rows, people_seed)
-    spreads, places = needed[1 : 1 + len(targets)], needed[1 + len(targets) : 1 + 2 * len(targets)]
-    return Setup(fitting, people, [load_trial(fitting, people, *e) for e in zip(places, spreads, strict=True)], targets)
+    thresholds, places = needed[1 : 1 + len(targets)], needed[1 + len(targets) : 1 + 2 * len(targets)]
+    both = zip(places, thresholds, strict=True)
+    return Setup(fitting, people, [load_trial(fitting, people, *each) for each in both])
 
 
 def moved(model: TorchModel, device: Device) -> TorchModel:
@@ -115,36 +124,36 @@ def moved(model: TorchModel, device: Device) -> TorchModel:
 
 def trained(kind: str, shape: Shape, place: Path, setting: Setting, fitting: Dataset, seed: int) -> FixedAuxiliary:
     """Return a newly trained auxiliary of a kind."""
-    network = AuxiliaryModel(refits=1, width=shape.width, depth=shape.depth, seed=seed)
-    if kind == "plain":
-        network.fit(fitting)
-        return FixedAuxiliary(network.members, network.held_out)
-    projected = ProjectedAuxiliary(load_generator(place).keep_c(setting.fusion), network).fit(fitting)
-    return FixedAuxiliary(projected.members, projected.held_out)
+    own: AuxiliaryModel | ProjectedAuxiliary
+    own = AuxiliaryModel(refits=1, width=shape.width, depth=shape.depth, seed=seed, balance=kind == "balanced")
+    if kind == "disentangled":
+        own = ProjectedAuxiliary(load_generator(place).keep_c(setting.fusion), own)
+    own.fit(fitting)
+    return FixedAuxiliary(own.members, own.held_out, balance=kind == "balanced")
 
 
-def summaries(setting: Setting, kind: str, parts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return one entry per test: architectures are averaged, then mean and spread are taken over re-trainings."""
-    values: dict[str, list[dict[str, float]]] = defaultdict(list)  # of each re-training
-    for part in parts:
-        for test in dict.fromkeys(entry["test"] for entry in part["entries"]):
-            own = [entry for entry in part["entries"] if entry["test"] == test]
-            numbers = ("ap", "rho", "ap_within", "prevalence")
-            values[test].append({name: fmean(entry[name] for entry in own) for name in numbers})
-    return [
-        {"setting": setting.name, "test": test, "auxiliary": kind, **_moments(each)} for test, each in values.items()
-    ]
+def summaries(setting: str, auxiliary: str, draws: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Return one entry per test of what its re-trainings found in each draw: means, and how much draws differ.
+
+    `ap_std` is the standard deviation over the draws, `ap_retrainings` that over the re-trainings of a draw, the mean
+    over the draws.
+    """
+    out = []
+    for test in draws[0][0]:
+        entry: dict[str, Any] = {"setting": setting, "test": test, "auxiliary": auxiliary}
+        each = [[one[test] for one in draw if test in one] for draw in draws]
+        for name in NUMBERS:
+            means = [fmean(one[name] for one in draw) for draw in each]
+            entry |= {f"{name}_mean": rounded(fmean(means)), f"{name}_std": rounded(deviation(means))}
+            entry[f"{name}_draws"] = [rounded(mean) for mean in means]
+            entry[f"{name}_retrainings"] = rounded(fmean(deviation([one[name] for one in draw]) for draw in each))
+        for name in ("prevalence", "fair"):
+            known = [one[name] for draw in each for one in draw if one[name] is not None]
+            entry[name] = rounded(fmean(known)) if known else None
+        out.append(entry)
+    return out
 
 
-def _moments(each: list[dict[str, float]]) -> dict[str, float]:
-    out: dict[str, float] = {}
-    for name in ("ap", "rho", "ap_within"):
-        own = [one[name] for one in each]
-        out |= {f"{name}_mean": fmean(own), f"{name}_std": stdev(own) if len(own) > 1 else 0.0}
-    return out | {"prevalence": fmean(one["prevalence"] for one in each), "retrainings": len(each)}
-
-
-def thresholds_of(plan: Table1, setting: Setting, found: dict[str, Any]) -> dict[str, float]:
-    """Return from which true score on people count as treated unfairly, for each architecture."""
-    name = f"threshold-{setting.c}-{setting.y}-{setting.fusion}"
-    return {str(shape): found[f"{name}-{shape}"]["threshold"] for shape in plan.targets}
+def deviation(values: Sequence[float]) -> float:
+    """Return the standard deviation; 0 of a single value."""
+    return stdev(values) if len(values) > 1 else 0.0

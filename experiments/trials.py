@@ -16,7 +16,7 @@ from fairfox.benchmark.fusion import Fusion
 from fairfox.benchmark.generator import SyntheticBias
 from fairfox.benchmark.judge import Trial
 from fairfox.benchmark.source import PAPER_SETTINGS, SourceModel, SourceSettings, generator_score
-from fairfox.benchmark.truth import individual_fairness_score, train_target, unbiased_spread
+from fairfox.benchmark.truth import individual_fairness_score, train_target, unbiased_variance
 from fairfox.data.dataset import Dataset
 from fairfox.models.protocol import Model, predict
 from fairfox.models.torch import TorchModel, load_mlp, save_mlp
@@ -30,13 +30,14 @@ def seed_of(seed: int, *names: object) -> int:
 def generator_job(setting: Setting, sources: Sources, seed: int) -> Job:
     """Return the job that makes the generator of a setting's two tables; settings of one pair share it."""
     c, y = setting.pair
-    after = tuple(source_job(name, draw, sources, seed) for name in setting.pair for draw in range(sources.draws))
-    return Job(f"generator-{c}-{y}", join_sources, (setting.pair, sources.draws), after=after)
+    after = tuple(source_job(name, number, sources, seed) for name in setting.pair for number in range(sources.models))
+    return Job(f"generator-{c}-{y}-{seed}", join_sources, (setting.pair, sources.models), after=after)
 
 
-def source_job(name: str, draw: int, sources: Sources, seed: int) -> Job:
+def source_job(name: str, number: int, sources: Sources, seed: int) -> Job:
     """Return the job that models one table once."""
-    return Job(f"source-{name}-{draw}", fit_source, (name, PAPER_SETTINGS[name], sources, seed_of(seed, name, draw)))
+    arguments = (name, PAPER_SETTINGS[name], sources, seed_of(seed, name, number))
+    return Job(f"source-{name}-{number}-{seed}", fit_source, arguments)
 
 
 def threshold_job(generator: Job, setting: Setting, shape: Target, rows: Rows, seed: int) -> Job:
@@ -44,14 +45,14 @@ def threshold_job(generator: Job, setting: Setting, shape: Target, rows: Rows, s
 
     It is the same at every bias: settings of one pair and fusion share it.
     """
-    name = f"threshold-{setting.c}-{setting.y}-{setting.fusion}-{shape}"
+    name = f"threshold-{setting.c}-{setting.y}-{setting.fusion}-{shape}-{seed}"
     return Job(name, find_threshold, (setting.fusion, shape, rows, seed_of(seed, name)), after=(generator,))
 
 
 def targets_job(generator: Job, setting: Setting, shape: Target, rows: Rows, seed: int) -> Job:
     """Return the job that trains a setting's unfair and its fair target."""
     arguments = (setting, shape, rows, seed_of(seed, setting.name), seed_of(seed, setting.name, shape))
-    return Job(f"targets-{setting.name}-{shape}", train_targets, arguments, after=(generator,))
+    return Job(f"targets-{setting.name}-{shape}-{seed}", train_targets, arguments, after=(generator,))
 
 
 def fit_source(
@@ -64,15 +65,12 @@ def fit_source(
     return {"spread": model.spread, "model_score": generator_score(model, pairs=sources.pairs)}
 
 
-def join_sources(folder: Path, needed: Folders, pair: tuple[str, str], draws: int) -> dict[str, Any]:
+def join_sources(folder: Path, needed: Folders, pair: tuple[str, str], models: int) -> dict[str, Any]:
     """Save the generator of the two tables' median models; return how they reproduce their tables."""
-    halves = [sorted(part, key=_model_score) for part in (needed[:draws], needed[draws:])]
-    chosen = [half[draws // 2] for half in halves]
+    halves = [sorted(part, key=_model_score) for part in (needed[:models], needed[models:])]
+    chosen = [half[models // 2] for half in halves]
     SyntheticBias.of(*map(_load_source, chosen)).save(folder / "generator.pt")
-    return {
-        name: _result(place) | {"draws": [*map(_model_score, half)]}
-        for name, place, half in zip(pair, chosen, halves, strict=True)
-    }
+    return {name: _result(place) for name, place in zip(pair, chosen, strict=True)}
 
 
 def _model_score(place: Path) -> float:
@@ -98,9 +96,9 @@ def _some_rows(table: Dataset, rows: int | None, seed: int) -> Dataset:
 def find_threshold(
     folder: Path, needed: Folders, fusion: Fusion, shape: Target, rows: Rows, seed: int
 ) -> dict[str, Any]:
-    """Return the spread of the true scores of a target that is trained without bias."""
+    """Return the variance of the true scores of a target that is trained without bias."""
     fitting, people = generate(needed[0], fusion, 0.0, rows, seed)
-    return {"threshold": unbiased_spread(train_shape(fitting, shape, rows, seed), people)}
+    return {"threshold": unbiased_variance(train_shape(fitting, shape, rows, seed), people)}
 
 
 def train_targets(

@@ -23,6 +23,26 @@ def bar(what: str, value: object, holds: bool) -> dict[str, Any]:
     return {"bar": what, "value": value, "holds": holds}
 
 
+def claim(what: str, value: object, verdict: str) -> dict[str, Any]:
+    """Return something that the paper says, with what was measured: confirmed, refuted or undecided."""
+    return {"claim": what, "value": value, "verdict": verdict}
+
+
+def verdict(value: float, error: float) -> str:
+    """Return the verdict on a number that the paper says is above zero, by two of its standard errors."""
+    return "undecided" if abs(value) < 2 * error else "confirmed" if value > 0 else "refuted"
+
+
+def claims(found: dict[str, Any]) -> str:
+    """Return what the paper says, the measured values, and the verdict."""
+    rows = [[one["claim"], in_words(one["value"]), _strong(one["verdict"])] for one in found["claims"]]
+    return markdown_table(["the paper says", "measured", "verdict"], rows) if rows else ""
+
+
+def _strong(verdict: str) -> str:
+    return verdict if verdict == "confirmed" else f"**{verdict}**"
+
+
 def held(found: dict[str, Any]) -> str:
     """Return in a list which bars hold, without their values."""
     return "\n".join(f"- {'holds' if one['holds'] else '**fails**'}: {one['bar']}" for one in found["bars"])

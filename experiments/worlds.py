@@ -26,7 +26,7 @@ from fairfox.auxiliary.model import AuxiliaryMember, AuxiliaryModel, FixedAuxili
 from fairfox.auxiliary.training import usable_columns
 from fairfox.benchmark.judge import Trial
 from fairfox.benchmark.scm import draw_people
-from fairfox.benchmark.truth import TargetTraining, individual_fairness_score
+from fairfox.benchmark.truth import individual_fairness_score
 from fairfox.benchmark.worlds import DELTA, WORLDS
 from fairfox.data.dataset import Dataset
 from fairfox.fairtests.effect import model_alignment
@@ -34,7 +34,6 @@ from fairfox.gradients.alignment import covariance_metric
 from fairfox.models.torch import TorchModel, load_mlp, save_mlp
 
 TARGETS = ("unfair", "fair")
-CAUSAL = TargetTraining(batch_size=64, decay=0.0)  # no threshold rests on a target without bias here
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ class Draw:
     """What decides a ground: how many people, which networks, and the seeds."""
 
     rows: Rows
-    target: Shape
+    target: Target
     auxiliary: Shape
     number: int  # of the draw
     seed: int
@@ -92,18 +91,17 @@ def ground_job(world: World, how: Draw, sources: Sources, seed: int) -> Job:
 
 def _threshold_job(generator: Job, setting: Setting, how: Draw, seed: int) -> Job:
     """Return the job that finds the threshold of a pair and fusion; all levels of bias share it."""
-    name = f"spread-{setting.c}-{setting.y}-{setting.fusion}-{how.number}"
-    arguments = (setting.fusion, _target(how, fused=True), how.rows, seed_of(seed, name))
+    name = f"variance-{setting.c}-{setting.y}-{setting.fusion}-{how.number}"
+    arguments = (setting.fusion, how.target, how.rows, seed_of(seed, name))
     return Job(name, find_threshold, arguments, after=(generator,))
 
 
 def make_ground(folder: Path, needed: Folders, world: World, how: Draw) -> dict[str, Any]:
     """Train and save both targets and the auxiliary; return how good they are and what they do to people."""
     fitting, people, legitimate = _people(needed[:1], world, how)
-    shape = _target(how, fused=world.fused is not None)
     models = {
-        "unfair": train_shape(fitting, shape, how.rows, how.seed),
-        "fair": train_shape(fitting, shape, how.rows, how.seed, projection=legitimate),
+        "unfair": train_shape(fitting, how.target, how.rows, how.seed),
+        "fair": train_shape(fitting, how.target, how.rows, how.seed, projection=legitimate),
     }
     for name, model in models.items():
         assert isinstance(model.module, nn.Sequential)
@@ -147,11 +145,6 @@ def _people(generator: Folders, world: World, how: Draw) -> tuple[Dataset, Datas
     fusion = world.fused.fusion
     fitting, people = generate(generator[0], fusion, world.bias, how.rows, how.seed)
     return fitting, people, load_generator(generator[0]).keep_y(fusion)
-
-
-def _target(how: Draw, *, fused: bool) -> Target:
-    """Return a target's shape with its training: targets of causal worlds need not keep away from c by themselves."""
-    return Target(how.target.width, how.target.depth, *(() if fused else (CAUSAL,)))
 
 
 def _network(how: Draw) -> AuxiliaryModel:

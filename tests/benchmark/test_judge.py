@@ -10,7 +10,7 @@ from fused import KEEP_Y, Fused, fused, trial
 
 from fairfox.auxiliary.linear import LinearMember
 from fairfox.benchmark.judge import Trial, average_precision, judge, make_trial, ndcg, precision_recall, spearman
-from fairfox.benchmark.truth import train_target, unbiased_spread
+from fairfox.benchmark.truth import train_target, unbiased_variance
 from fairfox.data.dataset import Dataset, Truth
 from fairfox.errors import DataError, OptionError, ShapeError
 from fairfox.fairtests.lic import LIC
@@ -223,7 +223,7 @@ def test_a_trial_is_made_of_different_people_and_a_threshold_from_bias_zero():
         torch.testing.assert_close(model(people.x), expected(people.x))
     fitting, people = fused(400, bias=0.0, seed=10), fused(200, bias=0.0, seed=11)
     plain = train_target(fitting[:300], valid=fitting[300:], **options)
-    assert made.threshold == pytest.approx(unbiased_spread(plain, people))
+    assert made.threshold == pytest.approx(unbiased_variance(plain, people))
 
 
 def test_what_cannot_be_judged_is_refused():

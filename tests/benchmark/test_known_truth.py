@@ -12,7 +12,7 @@ from torch import Tensor
 from fairfox.auxiliary.model import AuxiliaryModel, FixedAuxiliary
 from fairfox.benchmark.judge import spearman
 from fairfox.benchmark.scm import World
-from fairfox.benchmark.truth import TargetTraining, train_target
+from fairfox.benchmark.truth import train_target
 from fairfox.benchmark.worlds import (
     ADDITIVE,
     AGE,
@@ -48,7 +48,7 @@ def measured(world: World) -> tuple[Tensor, dict[str, Tensor]]:
         also=load_table(new.table),
     )  # fmt: skip
     fitting, people, others = (encoding.encode(load_table(t)) for t in (past.table, new.table, new.counterfactual))
-    model = train_target(fitting, training=TargetTraining(batch_size=64, decay=0.0))
+    model = train_target(fitting)
     truth = (predict(model, people.x) - predict(model, others.x)).abs()
     auxiliary = AuxiliaryModel(refits=2).fit(fitting)
     fixed = FixedAuxiliary(auxiliary.members, auxiliary.held_out)

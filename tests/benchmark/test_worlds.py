@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fairfox.auxiliary.linear import LinearMember
 from fairfox.benchmark.judge import Trial, judge
 from fairfox.benchmark.scm import Drawn, draw_people
-from fairfox.benchmark.truth import TargetTraining, individual_fairness_score, train_target
+from fairfox.benchmark.truth import individual_fairness_score, train_target
 from fairfox.benchmark.worlds import DELTA, IDLE_MIGRANT, RACE_AND_MIGRANT, THREE_CLASSES, WORLDS
 from fairfox.errors import OptionError
 from fairfox.fairtests.lic import LIC
@@ -134,10 +134,7 @@ def test_the_biased_label_says_more_about_sex_than_any_feature_that_it_may_depen
 
 def trial_of(name: str, bias: float) -> Trial:
     drawn = draw_people(WORLDS[name].at(bias), 4000, 2000, seed=1)
-    training = TargetTraining(batch_size=64, decay=0.0)
-    unfair, fair = (
-        train_target(drawn.fitting, projection=projection, training=training) for projection in (None, drawn.legitimate)
-    )
+    unfair, fair = (train_target(drawn.fitting, projection=projection) for projection in (None, drawn.legitimate))
     return Trial(drawn.fitting, drawn.people, unfair, fair, DELTA)
 
 

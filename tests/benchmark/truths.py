@@ -77,4 +77,4 @@ def audited(world: World, *, intersections: bool = False) -> Audited:
         contrasts="all",
     )
     fitting, people = (encoding.encode(load_table(p.table)) for p in (past, new))
-    return Audited(encoding, fitting, people, new, train_target(fitting, training=TargetTraining(decay=0.0)))
+    return Audited(encoding, fitting, people, new, train_target(fitting, training=TargetTraining(batch_size=256)))

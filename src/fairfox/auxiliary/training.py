@@ -58,13 +58,12 @@ def train(
     rate: float = 1e-3,
     max_epochs: int = 60,
     patience: int = 5,
-    decay: float = 0.0,
     seed: int = 0,
 ) -> History:
     """Train every member of `net` in place on its own minibatches and return how it went.
 
     Each member keeps the weights of its best epoch, and stops counting `patience` epochs after it; the loop
-    ends when all have stopped. Weights shrink by `decay` times the rate at each step.
+    ends when all have stopped.
     """
     generator = torch.Generator().manual_seed(seed)
     parameters, layers = list(net.parameters()), layers_of(net)
@@ -83,7 +82,7 @@ def train(
             backward(layers, entered, loss_slope(loss, outputs_of(layers, entered), take(targets, rows)))
             adamw(  # without decay it is Adam
                 weights, grads, means, squares, [], steps, fused=True, amsgrad=False,
-                beta1=0.9, beta2=0.999, lr=rate, weight_decay=decay, eps=1e-8, maximize=False,
+                beta1=0.9, beta2=0.999, lr=rate, weight_decay=0.0, eps=1e-8, maximize=False,
             )  # fmt: skip
         with torch.no_grad():
             held_out = valid_targets.expand(net.members, *valid_targets.shape)

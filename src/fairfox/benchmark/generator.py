@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from fairfox.benchmark import fusion as fusions
 from fairfox.benchmark.bias import joint_distribution
@@ -93,7 +94,7 @@ class SyntheticBias:
     def sample(
         self, n: int, *, bias: float, fusion: Fusion = "concat", seed: int = 0, derivative: bool = False
     ) -> Dataset:
-        """Return n people with c (N, 1), y, and their truth.
+        """Return n people with c (N, 1), y, and their truth; y is also a column that can be given.
 
         The same seed draws the same latents whatever the bias and the fusion.
 
@@ -115,7 +116,7 @@ class SyntheticBias:
         names = fusions.fused_names(
             [f"c: {name}" for name in source_c.columns], [f"y: {name}" for name in source_y.columns], fusion
         )
-        levels = tuple(f"{level:g}" for level in source_c.levels)
+        levels, labels = (tuple(f"{level:g}" for level in source.levels) for source in (source_c, source_y))
         return Dataset(
             x=x,
             c=c[:, None].to(x),
@@ -123,6 +124,8 @@ class SyntheticBias:
             features=tuple(Feature(name, "continuous", j, j + 1) for j, name in enumerate(names)),
             y=y.to(x),
             truth=Truth(other, dx_dc),
+            w=one_hot(y, 2).to(x),
+            covariates=(Feature("y", "categorical", 0, 2, labels),),
         )
 
     def _derivative(self, z: Tensor, c: Tensor, x_y: Tensor, fusion: Fusion) -> Tensor:

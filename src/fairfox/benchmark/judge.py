@@ -21,7 +21,7 @@ from fairfox.benchmark.truth import (
     biased_labels,
     individual_fairness_score,
     train_target,
-    unbiased_spread,
+    unbiased_variance,
 )
 from fairfox.data.dataset import Dataset
 from fairfox.errors import DataError, OptionError, ShapeError
@@ -37,7 +37,7 @@ class Trial:
     """What a fairness test is judged by: an unfair and a fair target, and people whose truth is known.
 
     The test learns from `fitting` and scores `people` (generated, with truth) for both targets. Truly unfair is whoever
-    has |f(x) - f(x')| above the threshold (`fairfox.benchmark.truth.unbiased_spread`).
+    has |f(x) - f(x')| above the threshold (`fairfox.benchmark.truth.unbiased_variance`).
     """
 
     fitting: Dataset
@@ -170,7 +170,7 @@ def make_trial(
         people=people,
         unfair=target(fitting),
         fair=target(fitting, generator.keep_y(fusion)),
-        threshold=unbiased_spread(target(unbiased), unbiased_people),
+        threshold=unbiased_variance(target(unbiased), unbiased_people),
     )
 
 

@@ -85,9 +85,9 @@ def whole_number(name: str, value: object, *, least: int = 1) -> int:
     return int(_checked(Number(least, whole=True), name, value))
 
 
-def finite_number(name: str, value: object, *, above_zero: bool) -> float:
-    """Return an option that must be a finite number from 0 upwards (or above 0), or raise an OptionError."""
-    return float(_checked(Number(0, low_open=above_zero), name, value))
+def positive_number(name: str, value: object) -> float:
+    """Return an option that must be a finite number above 0, or raise an OptionError."""
+    return float(_checked(Number(0, low_open=True), name, value))
 
 
 def _checked(kind: Number, name: str, value: object) -> float:

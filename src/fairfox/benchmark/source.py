@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fairfox.benchmark.cvae import ConditionalVAE, Training, relative_spread, train_vae
 from fairfox.benchmark.fusion import Block
-from fairfox.benchmark.modes import ModeEncoding, finite_number, whole_number
+from fairfox.benchmark.modes import ModeEncoding, positive_number, whole_number
 from fairfox.data.dataset import Dataset
 from fairfox.data.table import Series, column, floats, levels_of, load_table, missing, places_of
 from fairfox.errors import DataError, OptionError
@@ -41,7 +41,7 @@ class SourceSettings:
     def __post_init__(self) -> None:
         for name in ("modes", "width", "depth", "latent"):
             whole_number(name, getattr(self, name))
-        finite_number("kl_weight", self.kl_weight, above_zero=True)
+        positive_number("kl_weight", self.kl_weight)
 
 
 # Modes and depth as in the paper, its widths up to 256; latent and weights of the divergence it does not print.

@@ -69,7 +69,8 @@ def _between(
     """Return the p-value of a feature's being spread alike in two groups, among those who have it: who does not,
     never will."""
     there = present_rows(rows, f).numpy(force=True)
-    rows, second = rows[torch.as_tensor(there, device=rows.device)], second[there]
+    rows = rows if there.all() else rows[torch.as_tensor(there, device=rows.device)]  # a copy of all columns
+    second = second[there]
     strata, counts = strata[there], counts[there]
     if len(np.unique(second)) < 2:
         return 1.0

@@ -300,9 +300,8 @@ class Stratified:
             who = place == key
             found[key] = ClassRanks.of(rows[who], group[who], plan.classes, plan.explained)
             counts[key] = torch.bincount(codes[who], minlength=plan.classes)
-        shown = [
-            [present(rows[codes == g], f).unique() for g in range(plan.classes)] for f in numbers_among(plan.explained)
-        ]
+        groups = [rows[codes == g] for g in range(plan.classes)]
+        shown = [[present(own, f).unique() for own in groups] for f in numbers_among(plan.explained)]
         return cls(plan.given, found, counts, shown, plan.explained)
 
     def map(self, rows: Tensor, here: Tensor, there: Tensor) -> tuple[Tensor, Tensor, Tensor]:

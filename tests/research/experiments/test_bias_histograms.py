@@ -20,7 +20,7 @@ def test_with_more_bias_people_are_treated_more_differently(experiment, tmp_path
         experiment.QUICK,
         worlds=experiment.QUICK.worlds[1:],
         rows=experiment.Rows(1_000, 200, 300),
-        sources=experiment.Sources(rows=1_000, steps=300, pairs=500, draws=1),
+        sources=experiment.Sources(rows=1_000, steps=300, pairs=500, models=1),
     )
     assert replace(experiment.EXPERIMENT, quick=plan).run(["--quick", "--workers", "1", "--out", str(out)]) == 0
     found = json.loads(out.read_text(encoding="utf-8"))

@@ -45,7 +45,7 @@ def test_targets_that_hide_treat_people_less_differently(experiment, tmp_path):
     plan = replace(
         experiment.QUICK,
         rows=experiment.Rows(800, 200, 300),
-        sources=experiment.Sources(rows=1_000, steps=200, pairs=300, draws=1),
+        sources=experiment.Sources(rows=1_000, steps=200, pairs=300, models=1),
         hiding=HidingSettings(epochs=6, batch_size=64, decay=0.3),
     )
     assert replace(experiment.EXPERIMENT, quick=plan).run(["--quick", "--workers", "1", "--out", str(out)]) == 0

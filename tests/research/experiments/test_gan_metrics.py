@@ -68,8 +68,8 @@ def test_claims_of_the_paper_are_judged_by_the_numbers(experiment, found):
         "trials": 49,
     }
     assert sections["correlations"]["width"] == {"spearman": None, "clear": None, "trials": 50}
-    assert [one["confirmed"] for one in sections["paper"]] == [True, True, True, True]
+    assert [one["verdict"] for one in sections["claims"]] == ["confirmed"] * 4
     for one in found.values():
         one["ap"] = 1 - one["ap"]
     turned = experiment.gather(replace(experiment.FULL, trials=50), found, {"versions": {}})
-    assert [one["confirmed"] for one in turned["paper"]] == [False, False, True, False]
+    assert [one["verdict"] == "confirmed" for one in turned["claims"]] == [False, False, True, False]

@@ -6,7 +6,7 @@ import torch
 EXPERIMENT = "operating_range"
 
 
-ALL = ("faux", "faux+ng", "faux+ig", "rank", "rank/a", "move", "fta", "lic")
+ALL = ("faux", "faux+ng", "faux+ig", "rank", "rank/a", "rank given y", "rank/a given y", "fta", "lic")
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +51,32 @@ def test_precision_is_read_off_where_each_recall_is_first_reached(experiment):
     found = experiment.curves_of(labels, scores)
     assert found[:25] == [1.0] * 25  # up to a recall of a half
     assert found[25:] == [0.6667] * 25
+
+
+def cell(c, bias, accuracy, norm, ap, ig=0.0):
+    aps = {"faux": ap, "faux+ng": ap, "faux+ig": ap + ig}
+    place = {"c": c, "y": "y", "fusion": "outer", "bias": bias}
+    numbers = {"auxiliary_balanced_accuracy": accuracy, "mean_gradient_norm": norm, "prevalence": 0.5}
+    return {**place, **numbers, "ap": aps}
+
+
+def test_claims_are_judged_by_means_and_slopes_and_their_errors(experiment):
+    biases, worlds = (0.25, 0.5, 0.75, 1.0), [str(number) for number in range(12)]
+    cells = [
+        # AP grows with bias and accuracy, falls where the norm is 4; IG's lead falls with accuracy
+        cell(c, bias, 0.6 + 0.03 * k, 1 + k % 4, 0.5 + 0.2 * bias + 0.01 * k - 0.1 * (k % 4 == 3), ig=-0.01 * k)
+        for k, c in enumerate(worlds)
+        for bias in biases
+    ]
+    found = experiment.claims(cells, cells)
+    assert len(found) == 5
+    gain, chance, _, integrated, norm = found
+    # 0.75 and 1 against 0.25 and 0.5: 0.2 * 0.5
+    assert gain["value"]["faux"] == "0.100 ± 0.000"
+    assert gain["verdict"] == integrated["verdict"] == norm["verdict"] == "confirmed"
+    assert chance["verdict"] == "faux refuted, faux+ng refuted, faux+ig confirmed"
+    assert integrated["value"] == {"faux+ig": "0.333 ± 0.000"}  # 0.01 for each 0.03 of accuracy
+    assert experiment.claims(cells[:8], cells[:8]) == []
 
 
 def test_the_full_range_is_every_pair_fusion_and_bias_with_networks_of_random_size(experiment):

@@ -69,7 +69,7 @@ def test_the_plain_target_is_stopped_by_people_it_does_not_learn_from(experiment
     fitting, people = ground.people()
     (plain,) = experiment.load_targets(trained[1], [None])
     seed = ground.seed_for("targets")
-    own = train_target(fitting, width=8, depth=1, seed=seed, training=experiment.PLAIN)
+    own = train_target(fitting, width=8, depth=1, seed=seed)
     torch.testing.assert_close(plain(people.x), own(people.x))
     # there is nothing to be learned here; a network that is not stopped learns its people by heart
     long = replace(SMALL, width=64, epochs=60, rate=0.01)

@@ -1,15 +1,20 @@
 """Scores that share what they can are those of the library's own tests."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
+from torch.nn.functional import one_hot
 
 from fairfox.auxiliary.model import AuxiliaryModel, FixedAuxiliary
 from fairfox.benchmark.judge import Trial
 from fairfox.benchmark.truth import individual_fairness_score
-from fairfox.data.dataset import Dataset, Truth, resample
+from fairfox.data.dataset import Dataset, Feature, Truth, resample
 from fairfox.fairtests.fta import FTALinear
 from fairfox.fairtests.registry import make_test
+from fairfox.maps.rank import RankMap
+from fairfox.models.protocol import predict
 from fairfox.models.torch import TorchModel
 
 EXPERIMENT = "scoring"
@@ -21,14 +26,14 @@ def people(n, seed):
     c = (torch.rand(n, generator=generator) < 0.4).float()
     noise = torch.randn(n, 4, generator=generator)
     shift = torch.tensor([1.0, 0.5, 0.0, 0.0])
-    data = Dataset.from_arrays(noise + c[:, None] * shift, c)
+    y = (torch.rand(n, generator=generator) < 0.5).long()
+    data = Dataset.from_arrays(noise + c[:, None] * shift, c, y)
     other = noise + (1 - c)[:, None] * shift
-    return Dataset(
-        x=data.x,
-        c=data.c,
-        protected=data.protected,
-        features=data.features,
+    return replace(
+        data,
         truth=Truth(other, shift.expand(n, 4)[..., None]),
+        w=one_hot(y, 2).to(data.x),
+        covariates=(Feature("y", "categorical", 0, 2, ("0", "1")),),
     )
 
 
@@ -65,38 +70,57 @@ def resampled(fitting):
     return resample(fitting, generator=torch.Generator().manual_seed(SEED))
 
 
-def test_scores_with_an_auxiliary_are_those_of_the_library(experiment, targets, fitting, auxiliary):
+def same(found, test, targets, judged):
+    for target, scores in zip(targets, found, strict=True):
+        measured = test.measure(target, judged)
+        assert scores.isnan().tolist() == measured.abstained.tolist()
+        torch.testing.assert_close(scores.nan_to_num(), measured.score)
+
+
+def test_scores_of_the_papers_tests_are_those_of_the_library(experiment, targets, fitting, auxiliary):
     judged = people(60, 2)
-    found = experiment.scores_with(auxiliary, targets, fitting, judged, seed=SEED)
-    assert tuple(found) == experiment.WITH
-    for name in set(experiment.WITH) - {"rank/a"}:
-        test = make_test(name, auxiliary=auxiliary, refits=1).fit(fitting)
-        for target, scores in zip(targets, found[name], strict=True):
-            measured = test.measure(target, judged)
-            assert scores.isnan().tolist() == measured.abstained.tolist(), name
-            torch.testing.assert_close(scores.nan_to_num(), measured.score, msg=lambda m, name=name: f"{name}: {m}")
+    found = experiment.family_scores(auxiliary, targets, fitting, judged)
+    for name in experiment.FAMILY:
+        same(found[name], make_test(name, auxiliary=auxiliary, refits=1).fit(fitting), targets, judged)
 
 
-def test_the_aligned_rank_is_the_rank_of_resampled_rows_times_the_share_of_all(experiment, targets, fitting, auxiliary):
+@pytest.mark.parametrize("given", [(), ("y",)])
+def test_re_trainings_of_the_rank_map_share_what_may_move(experiment, targets, given):
+    fitting, judged = people(1500, 1), people(60, 2)
+    (one,) = experiment.rank_maps(fitting, given, [SEED])
+    assert one.plan.closed[0, 1].tolist() == [False, False, True, True]  # the last two do not depend on c
+    own = RankMap(given=given).fit(resampled(fitting))  # without a gate
+    rows, free = one.map(judged).rows, own.map(judged).rows
+    torch.testing.assert_close(rows[:, :2], free[:, :2])
+    torch.testing.assert_close(rows[:, 2:], judged.x[:, 2:])
+    expected = [(predict(target, rows) - predict(target, judged.x)).abs() for target in targets]
+    torch.testing.assert_close(experiment.effects(one, targets, judged), expected)
+
+
+@pytest.mark.parametrize("balance", [False, True])
+def test_alignment_shares_are_those_of_the_library(experiment, targets, fitting, balance):
     judged = people(60, 2)
-    found = experiment.scores_with(auxiliary, targets, fitting, judged, seed=SEED)
-    rank = make_test("rank", refits=1).fit(resampled(fitting))
-    both = make_test("move/a", auxiliary=auxiliary, refits=1).fit(fitting)
-    plain = make_test("move", auxiliary=auxiliary, refits=1).fit(fitting)
-    for target, scores in zip(targets, found["rank/a"], strict=True):
-        share = both.score(target, judged).sum() / plain.score(target, judged).sum()
-        torch.testing.assert_close(scores, share * rank.score(target, judged))
+    trained = AuxiliaryModel(refits=1, width=8, depth=1, max_epochs=10, balance=balance).fit(fitting)
+    fixed = FixedAuxiliary(trained.members, trained.held_out, balance=balance)
+    both = make_test("rank/a", auxiliary=fixed, refits=1).fit(fitting)
+    plain = make_test("rank", refits=1).fit(fitting)
+    for target, share in zip(targets, experiment.alignment_shares(fixed, targets, fitting, judged), strict=True):
+        torch.testing.assert_close(both.score(target, judged), share * plain.score(target, judged))
 
 
-def test_scores_without_an_auxiliary_are_those_of_the_library(experiment, targets, fitting):
+def test_scores_without_an_auxiliary_network_are_those_of_the_library(experiment, targets, fitting):
     judged = people(60, 2)
-    found = experiment.scores_without(targets, fitting, judged, seed=SEED)
-    assert tuple(sorted(found)) == tuple(sorted(experiment.WITHOUT))
+    found = experiment.untrained_scores(targets, judged)
+    for name in ("fta", "lic"):
+        same(found[name], make_test(name), targets, judged)
     linear = FTALinear(auxiliary=experiment.LinearAuxiliary()).fit(resampled(fitting))
-    library = {name: make_test(name, refits=1).fit(resampled(fitting)) for name in ("fta", "rank", "lic")}
-    for name, test in (library | {"fta+linear": linear}).items():
-        for target, scores in zip(targets, found[name], strict=True):
-            torch.testing.assert_close(scores, test.score(target, judged))
+    same(experiment.linear_scores(targets, fitting, judged, seed=SEED)["fta+linear"], linear, targets, judged)
+
+
+def test_fair_over_unfair_leaves_out_who_has_no_score(experiment):
+    unfair, fair = torch.tensor([0.2, 0.6, torch.nan]), torch.tensor([0.1, torch.nan, 0.1])
+    assert experiment.fair_over_unfair(unfair, fair) == pytest.approx(0.25)  # 0.1 / 0.4
+    assert experiment.fair_over_unfair(torch.zeros(2), fair) is None
 
 
 def test_known_scores_are_judged_by_the_two_targets_on_trial(experiment, targets, fitting):

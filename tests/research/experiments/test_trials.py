@@ -40,16 +40,16 @@ def test_people_who_are_judged_were_not_learned_from(experiment, place, small):
     assert torch.equal(again.x, fitting.x)
 
 
-def test_the_threshold_is_the_spread_of_an_unbiased_target(experiment, place, small, tmp_path):
+def test_the_threshold_is_the_variance_of_an_unbiased_target(experiment, place, small, tmp_path):
     shape, rows = small
     found = experiment.find_threshold(tmp_path, (place,), "concat", shape, rows, 5)["threshold"]
-    spreads = {}
+    variances = {}
     for bias in (0.0, 1.0):
         fitting, people = experiment.generate(place, "concat", bias, rows, 5)
         model = experiment.train_shape(fitting, shape, rows, 5)
-        spreads[bias] = float(individual_fairness_score(model, people).std())
-    assert found == pytest.approx(spreads[0.0], rel=0.01)
-    assert spreads[1.0] > 1.5 * spreads[0.0]  # a biased target's would have been another number
+        variances[bias] = float(individual_fairness_score(model, people).var())
+    assert found == pytest.approx(variances[0.0], rel=0.01)
+    assert variances[1.0] > 1.5 * variances[0.0]  # a biased target's would have been another number
 
 
 def test_targets_are_saved_and_tried_as_they_were_trained(experiment, place, small, tmp_path):
