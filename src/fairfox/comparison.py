@@ -19,8 +19,8 @@ from fairfox.errors import OptionError
 from fairfox.fairtests.fitted import Progress
 from fairfox.options import EVERYONE, UNFITTED, AuditOptions, further_options
 from fairfox.pipeline import run_audit
-from fairfox.report.card import make_card
 from fairfox.report.files import StoredAudit, read_audit, stored_audit, write_files
+from fairfox.report.html import make_card
 from fairfox.report.pair import changed_people, pair_fields, pair_files, pair_view, render_pair, share_sentence
 from fairfox.report.text import amount, percent, strict_json
 from fairfox.result import AuditResult

@@ -36,7 +36,7 @@ from fairfox.fairtests.protocol import Measurement
 from fairfox.fairtests.registry import applicable, settings_by_test
 from fairfox.findings import Finding, TestComparison
 from fairfox.maps.check import MapCheck, Support, check_map
-from fairfox.maps.given import check_given_columns
+from fairfox.maps.conditional import check_given_columns
 from fairfox.models.adapters import as_model, describe
 from fairfox.models.protocol import Description, TargetModel, check_predictions, predict
 from fairfox.options import EVERYONE, TOTAL, AuditOptions, defaults_sha256, lookup_test, refuse_outside

@@ -100,7 +100,7 @@ class AuditResult(AuditRecord):
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the verdict, the counts, the groups."""
-        from fairfox.report.card import result_card
+        from fairfox.report.html import result_card
 
         return result_card(self)
 

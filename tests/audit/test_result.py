@@ -12,7 +12,7 @@ import torch
 from fairfox.errors import MissingExtraError, OptionError
 from fairfox.findings import FeatureEffect
 from fairfox.options import FAIR_TESTS
-from fairfox.report.card import result_card
+from fairfox.report.html import result_card
 from fairfox.result import AuditResult
 from tests.support import (
     PEOPLE,

@@ -24,8 +24,7 @@ from fairfox.data.encoding import fit_encoding
 from fairfox.data.table import load_table
 from fairfox.errors import ColumnError, DataError, OptionError
 from fairfox.fairtests.effect import Effect
-from fairfox.maps.conditional import is_stepped
-from fairfox.maps.given import check_given_columns, remaining_metric
+from fairfox.maps.conditional import check_given_columns, is_stepped, remaining_metric
 from fairfox.maps.protocol import TOO_FEW, UNSHARED
 from fairfox.maps.rank import RankMap
 

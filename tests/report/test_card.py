@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from fairfox.comparison import Compared
-from fairfox.report.card import MOST_ROWS, result_card
+from fairfox.report.html import MOST_ROWS, result_card
 from fairfox.statistics.intervals import Estimate
 from fairfox.statistics.paired import Pair, Side
 from fairfox.statistics.verdict import Verdict

@@ -122,33 +122,11 @@ class FittedTest:
             count = options.refits if options.balance else min(options.refits, _BALANCED)
             aligned_by = _trained(count, seed, data, many=many, balance=True)
         training = perf_counter() - start
-        settings = _settings(options, many=many)
         takes = bool(data.withheld.any())
         needed = readings_of(options, labelled=has_labels(data), takes_protected=takes)
         names = list(dict.fromkeys([*needed, *others]))
-        tests: dict[str, MeasuringTest] = {}
-        seconds: dict[str, float] = {}
-        failures: dict[str, str] = {}
-        for place, name in enumerate(names):
-            start = perf_counter()
-            try:
-                own, given = _test_and_given(name, options)
-                one = make_test(
-                    own,
-                    auxiliary=aligned_by if options.balance else auxiliary,
-                    hold_others=options.hold_others,
-                    given=given,
-                    gate=options.gate,
-                    refits=options.refits,
-                    seed=seed,
-                    batch_size=options.batch_size,
-                    settings=settings.get(own),
-                    progress=partial(_part_done, say, f"fitting: {name}", place, len(names)),
-                )
-                tests[name] = one.fit(data)
-            except (FairfoxError, ArithmeticError, RuntimeError, ValueError) as error:
-                _keep_failure(failures, name, error, needed=needed)
-            seconds[name] = perf_counter() - start
+        used = aligned_by if options.balance else auxiliary
+        tests, seconds, failures = _fit_tests(data, options, names, used, needed, many=many, seed=seed, progress=say)
         return cls(
             options=options,
             encoding=encoding,
@@ -199,6 +177,45 @@ class FittedTest:
             model, some, self.aligned_by, self.metric, seed=self.options.seed, batch_size=self.options.batch_size
         )
         return tuple(found)
+
+
+def _fit_tests(
+    data: Dataset,
+    options: AuditOptions,
+    names: Sequence[str],
+    auxiliary: Auxiliary,
+    needed: Sequence[str],
+    *,
+    many: bool,
+    seed: int,
+    progress: Progress,
+) -> tuple[dict[str, MeasuringTest], dict[str, float], dict[str, str]]:
+    """Return the tests of these names fitted, the seconds each took, and why one that is not needed could not be."""
+    settings = _settings(options, many=many)
+    tests: dict[str, MeasuringTest] = {}
+    seconds: dict[str, float] = {}
+    failures: dict[str, str] = {}
+    for place, name in enumerate(names):
+        start = perf_counter()
+        try:
+            own, given = _test_and_given(name, options)
+            one = make_test(
+                own,
+                auxiliary=auxiliary,
+                hold_others=options.hold_others,
+                given=given,
+                gate=options.gate,
+                refits=options.refits,
+                seed=seed,
+                batch_size=options.batch_size,
+                settings=settings.get(own),
+                progress=partial(_part_done, progress, f"fitting: {name}", place, len(names)),
+            )
+            tests[name] = one.fit(data)
+        except (FairfoxError, ArithmeticError, RuntimeError, ValueError) as error:
+            _keep_failure(failures, name, error, needed=needed)
+        seconds[name] = perf_counter() - start
+    return tests, seconds, failures
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,7 @@ from torch import Tensor
 
 from fairfox.data.dataset import Dataset, resample
 from fairfox.errors import ColumnError, FileError, NotFittedError, OptionError, did_you_mean
-from fairfox.maps.conditional import Regressed
-from fairfox.maps.given import Columns
+from fairfox.maps.conditional import Columns, Regressed
 from fairfox.maps.protocol import (
     OFF_RANGE,
     UNKNOWN,

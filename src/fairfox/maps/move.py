@@ -19,8 +19,7 @@ from fairfox.errors import NotFittedError, OptionError, ShapeError
 from fairfox.gradients.alignment import between_metric, covariance_metric, dead_rows, inverse_direction
 from fairfox.gradients.jacobian import autograd_jacobian
 from fairfox.gradients.relu import ReluNetwork, relu_network
-from fairfox.maps.conditional import Terms
-from fairfox.maps.given import Columns, remaining_metric
+from fairfox.maps.conditional import Columns, Terms, remaining_metric
 from fairfox.maps.protocol import (
     FLAT,
     OFF_RANGE,

@@ -11,9 +11,8 @@ from torch import Tensor
 
 from fairfox.data.dataset import Dataset, Feature, resample
 from fairfox.errors import DataError, NotFittedError
-from fairfox.maps.conditional import Regressed
+from fairfox.maps.conditional import Columns, Regressed
 from fairfox.maps.gate import closed_features
-from fairfox.maps.given import Columns
 from fairfox.maps.protocol import (
     OFF_RANGE,
     TOO_FEW,

@@ -1,9 +1,10 @@
-"""Pages: one HTML file that needs nothing beside it, no network, no fonts, no other file."""
+"""Pages, each one HTML file that needs nothing beside it, no network, no fonts; and cards for notebooks."""
 
 from __future__ import annotations
 
 import json
 from base64 import b64encode
+from collections.abc import Sequence
 from functools import cache
 from hashlib import sha256
 from importlib import resources
@@ -13,9 +14,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from fairfox.findings import AuditRecord
-from fairfox.report.figures import Figure
+from fairfox.report.figures import Figure, groups_table
+from fairfox.report.sentences import OUTCOMES, verdict_lines
+from fairfox.report.text import Table, people
 from fairfox.report.view import view
 
+MOST_ROWS = 12  # of a table on a card
 MOST_PRINTED = 50  # people on paper; the page itself has more
 
 
@@ -83,3 +87,38 @@ def script_json(value: Any) -> Markup:
 
 def _asset(name: str) -> str:
     return resources.files("fairfox.report").joinpath("templates", name).read_text("utf-8")
+
+
+def result_card(result: AuditRecord) -> str:
+    """Return the verdict, the counts and the groups of an audit."""
+    verdict, lines = result.verdict, verdict_lines(result)
+    facts = [people(len(result)), f"{result.judged:,} judged", f"{int(result.flags.sum()):,} flagged"]
+    if result.confident_flags is not None:
+        facts.append(f"{int(result.confident_flags.sum()):,} confidently")
+    return make_card(
+        f"fairfox audit for {', '.join(result.variables)}",
+        "no verdict" if verdict is None else verdict.word,
+        lines[0],
+        facts=facts,
+        lines=[] if verdict is None else lines[1:2],  # without a verdict that sentence is the first
+        table=groups_table(result, result.findings),
+        warnings=result.warnings,
+        hint='result.to_html("report.html")',
+    )
+
+
+def make_card(
+    title: str,
+    word: str,
+    lead: str,
+    *,
+    facts: Sequence[str] = (),
+    lines: Sequence[str] = (),
+    table: Table | None = None,
+    warnings: Sequence[str] = (),
+    hint: str = "",
+) -> str:
+    """Return a card of these words, all of which are shown as text."""
+    shown: dict[str, Any] = {"title": title, "word": word, "tone": OUTCOMES.get(word, "skipped"), "lead": lead}
+    shown |= {"facts": facts, "lines": lines, "table": table, "warnings": warnings, "hint": hint, "most": MOST_ROWS}
+    return escaping_templates().get_template("card.html.j2").render(**shown)
