@@ -127,7 +127,7 @@ def test_people_whose_category_changes_have_the_reason_instead():
 
 
 def test_of_several_contrasts_the_path_of_the_one_that_counts_is_certified():
-    result = audited(TREES, PEOPLE, **(QUICK | {"protected": ["sex", "job", "age"]}), certify=True)
+    result = audited(TREES, PEOPLE, **(QUICK | {"protected": ["sex", "job", "age"]}), certify=True, gate=False)
     assert result.certificates is not None
     assert bool((result.certificates.largest >= result.scores).all())
     assert len(set(result.worst.tolist())) > 1

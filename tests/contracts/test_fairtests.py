@@ -174,7 +174,7 @@ def test_people_of_unknown_group_are_abstained_where_there_is_a_direction(name: 
     assert torch.isfinite(found.score).all()
     assert found.abstained[5].item() is (found.signed is not None)
     others = torch.arange(80) != 5
-    torch.testing.assert_close(found.score[others], measured(name).score[others], atol=1e-6, rtol=0)
+    torch.testing.assert_close(found.score[others], measured(name).score[others], atol=1e-3, rtol=0)
 
 
 def test_settings_that_a_test_does_not_have_are_refused(name: str):

@@ -69,7 +69,8 @@ def test_the_worst_case_is_on_top():
         *("kind", "format", "test", "meaning", "unit", "delta", "deltas", "counts", "weighted"),
         *("share_flagged", "share_confident", "share_abstained", "abstained_by_reason", "worst_case"),
         *("variables", "features"),
-        *("warnings", "settings", "checks", "map_check", "comparison", "verdict", "next_steps", "in_words"),
+        *("warnings", "settings", "checks", "map_check", "still", "comparison", "verdict", "next_steps"),
+        "in_words",
     }
     assert (fields["checks"], fields["comparison"]) == ({}, None)
     assert fields["counts"] == {
@@ -88,7 +89,7 @@ def test_every_variable_has_all_its_fields():
     assert set(variable) == {
         *("name", "kind", "levels", "parts", "reference", "second", "merged", "contrasts", "counts", "share_flagged"),
         *("share_confident", "mean_score", "worst", "alignment_share", "alignment_error", "auxiliary", "readings"),
-        *("features", "groups", "flips", "verdict"),
+        *("features", "groups", "flips", "verdict", "gap_parts"),
     }
     assert set(variable["flips"]) == {"sex=Female", "sex=Male"}
     assert list(variable["features"]["proxy"]) == ["income", "job", "age"]

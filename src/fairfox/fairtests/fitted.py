@@ -32,6 +32,7 @@ from fairfox.fairtests.protocol import (
 )
 from fairfox.fairtests.registry import make_test, settings_by_test
 from fairfox.maps.check import Support
+from fairfox.maps.conditional import tells_group
 from fairfox.models.protocol import Model
 from fairfox.options import DIRECT, TOTAL, AuditOptions
 
@@ -123,7 +124,9 @@ class FittedTest:
             aligned_by = _trained(count, seed, data, many=many, balance=True)
         training = perf_counter() - start
         takes = bool(data.withheld.any())
-        needed = readings_of(options, labelled=has_labels(data), takes_protected=takes)
+        label = [f.name for f in data.covariates if f.name == options.label and has_labels(data)]
+        comparable = not any(tells_group(data, name, v) for name in label for v in range(len(data.protected)))
+        needed = readings_of(options, labelled=bool(label) and comparable, takes_protected=takes)
         names = list(dict.fromkeys([*needed, *others]))
         used = aligned_by if options.balance else auxiliary
         tests, seconds, failures = _fit_tests(data, options, names, used, needed, many=many, seed=seed, progress=say)
@@ -275,7 +278,7 @@ def measure_folds(
     options = folds[0].test.options
     main, rows = measured_name(options), [fold.rows for fold in folds]
     people, inferred = _inferred(folds, data)
-    labelled = data.y is not None and SAME_OUTCOME in folds[0].test.tests
+    labelled = data.y is not None and all(SAME_OUTCOME in fold.test.tests for fold in folds)
     needed = readings_of(options, labelled=labelled, takes_protected=_ALONE in folds[0].test.tests)
     found, seconds, failures = _measured(folds, target, people, predictions, needed, others, progress)
     most = _ALIGNED // len(folds) if len(data) > _MANY else None

@@ -463,7 +463,7 @@ def check_given_columns(data: Dataset, names: Sequence[str]) -> list[str]:
         raise OptionError("All columns of the model are given, and nothing is left to be compared; name fewer")
     for name in names:
         for v, p in enumerate(data.protected):
-            if _tells(data, name, v):
+            if tells_group(data, name, v):
                 raise OptionError(
                     f"'{name}' cannot be given: it tells everyone's '{p.name}', and nobody is left to compare with; "
                     "name other columns"
@@ -471,7 +471,7 @@ def check_given_columns(data: Dataset, names: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _tells(data: Dataset, name: str, variable: int) -> bool:
+def tells_group(data: Dataset, name: str, variable: int) -> bool:
     """Return whether a column says which group everyone is in."""
     columns = Columns.of(data, [name])
     f = {f.name: f for f in (*columns.covariates, *columns.features)}[name]
