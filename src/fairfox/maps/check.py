@@ -65,16 +65,19 @@ class Support:
         real = _mean(strange.to(table.x), _weights(table))
         return cls(table.features, ranges, _unseen_pairs(codes, table.features), real)
 
-    def outside(self, rows: Tensor, group: int) -> Tensor:
+    def outside(self, rows: Tensor, group: int, before: Tensor | None = None) -> Tensor:
         """Return who (n,) has a number outside the range of a class (-1: of everyone); missing values count as inside.
 
-        A class that the table does not show has no range, and nobody is outside of it.
+        A class that the table does not show has no range, and nobody is outside of it. Numbers that are as they were
+        `before` are people's own, and do not count.
         """
         if group not in self.ranges:
             return torch.zeros(len(rows), dtype=torch.bool, device=rows.device)
         low, high = self.ranges[group].to(rows).unbind(0)
         slack = 1e-6 * torch.where(high > low, high - low, high.abs().clamp(min=1e-30))  # means of floats are rounded
         beyond = (rows < low - slack) | (rows > high + slack)
+        if before is not None:
+            beyond &= rows != before
         for f in self.features:
             if f.has_missing:
                 beyond[:, f.start] &= rows[:, f.start + 1] <= 0.5
@@ -140,7 +143,8 @@ def check_map(
             accounted = effect / gap if abs(gap) > max(2 * error, delta / 2) else None
         moved = own if shown is None else own & shown.to(own.device)
         flat = weights[moved].to(rows).repeat(len(rows))  # (M n,)
-        there = rows[:, moved.nonzero()[:, 0].to(rows.device)].flatten(0, 1)  # (M n, D)
+        who = moved.nonzero()[:, 0].to(rows.device)
+        there, before = rows[:, who].flatten(0, 1), data.x[who].to(rows).repeat(len(rows), 1)  # (M n, D)
         found = MapCheck(
             variable=contrast.variable,
             group=names[0],
@@ -149,7 +153,7 @@ def check_map(
             effect=effect,
             gap=gap,
             accounted=accounted,
-            outside=_mean(support.outside(there, other).to(flat), flat),
+            outside=_mean(support.outside(there, other, before).to(flat), flat),
             unseen=support.unseen_share(there, flat),
             unseen_real=support.real,
         )
