@@ -215,7 +215,7 @@ def sizes(s: dict[str, Any]) -> str:
     """Return the settings in a sentence."""
     return (
         f"{s['people']:,} people of two groups, {s['features']} numeric features, `fairfox.audit` with its defaults: "
-        f"5 folds, 5 re-fits, auxiliaries of width 64, depth 2; blocks of {s['block']} rows, {s['threads']} thread(s)."
+        f"5 folds, 5 refits, auxiliaries of width 64, depth 2; blocks of {s['block']} rows, {s['threads']} thread(s)."
     )
 
 

@@ -250,7 +250,7 @@ def sizes(s: dict[str, Any]) -> str:
     laps = s["laps"]
     repeated = f" Runs on one machine: {laps} of each, in turns, and their medians." if laps > 1 else ""
     return (
-        f"Test `rank` with {s['refits']} re-fits on {s['reference']:,} people; a network of {s['features']} features, "
+        f"Test `rank` with {s['refits']} refits on {s['reference']:,} people; a network of {s['features']} features, "
         f"width {s['width']} and depth {s['depth']}; parts of {s['part_rows']:,} people.{repeated}"
     )
 
