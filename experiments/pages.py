@@ -25,15 +25,15 @@ def page(text: str, results: Path = RESULTS) -> str:
 
 
 def section(name: str, results: Path = RESULTS) -> str:
-    """Return what the page shows of one experiment; a quick run does not count, nor one in part that has no bars."""
+    """Return what the page shows of one experiment; a quick run does not count, nor mostly does one in parts."""
     experiment, _, part = name.partition("-")
     path = results / f"{experiment}.json"
     if not path.is_file():
         return NOT_YET
     found = read_json(path)
-    if found["quick"] or (found["only"] and not found.get("bars")):
-        return NOT_YET
     script = import_module(experiment)
+    if found["quick"] or (found["only"] and not getattr(script, "SHOWN_IN_PARTS", False)):
+        return NOT_YET
     if part == "about":
         return about(found)
     if part:
