@@ -32,7 +32,7 @@ def section(name: str, results: Path = RESULTS) -> str:
         return NOT_YET
     found = read_json(path)
     script = import_module(experiment)
-    if found["quick"] or (found["only"] and not getattr(script, "SHOWN_IN_PARTS", False)):
+    if found["quick"] or (found["only"] and set(found["only"]) != getattr(script, "ENOUGH", None)):
         return NOT_YET
     if part == "about":
         return about(found)

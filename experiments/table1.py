@@ -56,7 +56,7 @@ from fairfox.maps.wgan import GanSettings
 
 __all__ = ["EXPERIMENT", "FULL", "QUICK", "SECTIONS"]
 
-SHOWN_IN_PARTS = True  # FlipTest's row needs a GPU; the others stand without it
+ENOUGH = {part for part in FULL.parts if part != "fliptest"}  # that row needs a GPU; the others stand without it
 _REFERENCE_COLUMNS = 8  # of Black et al. 2020: the predictors of Chicago's list
 
 Retraining = dict[str, Any]  # of each test: how good it is
