@@ -396,7 +396,7 @@ def reading_words(result: AuditRecord) -> dict[str, str]:
     return {
         "direct": "the smallest edit of a person that changes the protected variable",
         "total": total,
-        "same outcome": f"{total}, among people with the same {result.settings.get('label')}",
+        "same outcome": f"{total}, among people with the same outcome ({result.settings.get('label')})",
     }
 
 
@@ -442,8 +442,8 @@ def outcome_lines(result: AuditRecord, finding: Finding) -> list[str]:
     verdict = "the effect at the same outcome" if given == [label] else verdict
     verdict = verdict if result.test == "rank" else f"the score of {result.test}"
     return [
-        f"Among people with the same {label} the effect is {share} smaller: that part goes with differences in "
-        f"{label} between the groups. The verdict uses {verdict}. If {label} itself is biased, holding it equal hides "
+        f"Among people with the same outcome ({label}) the effect is {share} smaller: that part goes with differences "
+        f"in {label} between the groups. The verdict uses {verdict}. If {label} itself is biased, holding it equal hides "
         "that bias."
     ]
 
