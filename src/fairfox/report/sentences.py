@@ -443,8 +443,8 @@ def outcome_lines(result: AuditRecord, finding: Finding) -> list[str]:
     verdict = verdict if result.test == "rank" else f"the score of {result.test}"
     return [
         f"Among people with the same outcome ({label}) the effect is {share} smaller: that part goes with differences "
-        f"in {label} between the groups. The verdict uses {verdict}. If {label} itself is biased, holding it equal hides "
-        "that bias."
+        f"in {label} between the groups. The verdict uses {verdict}. If {label} itself is biased, holding it equal "
+        "hides that bias."
     ]
 
 
