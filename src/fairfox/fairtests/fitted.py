@@ -43,6 +43,7 @@ _MANY = 50_000  # people: above it time is saved at some cost in the accuracy of
 _BATCH, _EPOCHS = 256, 15  # of auxiliaries of many people
 _STEPS = 2  # of the direct reading of many people: they rank as with eight, single effects differ by a few per cent
 _BALANCED = 2  # auxiliaries of the alignment share: it is one number per model
+_SOME = 5_000  # people from whom on these take large batches
 _GIVEN = " given"  # after the name of the rank test, where the total reading has that name
 _ALONE = "unawareness"  # the test that changes the protected column alone
 SAME_OUTCOME = "same outcome"  # rank, the label given
@@ -408,6 +409,8 @@ def _trained(refits: int, seed: int, data: Dataset, *, many: bool, balance: bool
     model = AuxiliaryModel(refits=refits, seed=seed, balance=balance)
     if many:
         model = replace(model, batch_size=_BATCH, max_epochs=_EPOCHS)
+    elif balance and len(data) > _SOME:
+        model = replace(model, batch_size=_BATCH)
     trained = model.fit(data)
     return FixedAuxiliary(trained.members, trained.held_out, balance)
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from itertools import combinations
 
 import numpy as np
+import scipy  # its statistics load when they are used
 import torch
-from scipy import stats
 from torch import Tensor
 
 from fairfox.data.dataset import Feature
@@ -94,7 +94,9 @@ def _between(
             p_values.append(two_samples(x[who & ~second], x[who & second], counts[who & ~second], counts[who & second]))
     if not p_values:
         return 1.0
-    return float(stats.combine_pvalues(np.clip(p_values, 1e-300, 1.0)).pvalue) if len(p_values) > 1 else p_values[0]
+    return (
+        float(scipy.stats.combine_pvalues(np.clip(p_values, 1e-300, 1.0)).pvalue) if len(p_values) > 1 else p_values[0]
+    )
 
 
 def without_terms(terms: Tensor, values: Tensor) -> Tensor:
@@ -110,20 +112,20 @@ def two_samples(here: np.ndarray, there: np.ndarray, own: np.ndarray, other: np.
     gain); Mann and Whitney's, which knows of ties, does.
     """
     if (own == own[0]).all() and (other == other[0]).all():
-        shifted = stats.mannwhitneyu(here, there, method="asymptotic").pvalue
-        return float(min(1.0, 2 * min(stats.ks_2samp(here, there, method="asymp").pvalue, shifted)))
+        shifted = scipy.stats.mannwhitneyu(here, there, method="asymptotic").pvalue
+        return float(min(1.0, 2 * min(scipy.stats.ks_2samp(here, there, method="asymp").pvalue, shifted)))
     order = np.concatenate([here, there])
     place = np.argsort(order, kind="stable")
     steps = np.concatenate([own / own.sum(), -other / other.sum()])[place].cumsum()
     last = np.append(order[place][1:] != order[place][:-1], True)
     n, m = effective(own), effective(other)
-    anywhere = stats.kstwo.sf(np.abs(steps[last]).max(), max(1, round(n * m / (n + m))))
-    ranks = stats.rankdata(order)
+    anywhere = scipy.stats.kstwo.sf(np.abs(steps[last]).max(), max(1, round(n * m / (n + m))))
+    ranks = scipy.stats.rankdata(order)
     apart = np.average(ranks[: len(here)], weights=own) - np.average(ranks[len(here) :], weights=other)
     counts = np.concatenate([own, other])
     centre = np.average(ranks, weights=counts)
     spread = np.sqrt(np.average((ranks - centre) ** 2, weights=counts) * (1 / n + 1 / m))
-    shifted = 2 * stats.norm.sf(abs(apart) / spread) if spread > 0 else 1.0
+    shifted = 2 * scipy.stats.norm.sf(abs(apart) / spread) if spread > 0 else 1.0
     return float(min(1.0, 2 * min(anywhere, shifted)))
 
 
@@ -138,7 +140,7 @@ def chi_square(second: np.ndarray, codes: np.ndarray, counts: np.ndarray) -> flo
         table = np.column_stack([table[:, ~rare], table[:, rare].sum(1)])
     if table.shape[1] < 2 or (table.sum(1) == 0).any():
         return 1.0
-    return float(stats.chi2_contingency(table, correction=False).pvalue)
+    return float(scipy.stats.chi2_contingency(table, correction=False).pvalue)
 
 
 def likelihood_ratio(columns: Tensor, codes: Tensor, second: Tensor, counts: np.ndarray) -> float:
@@ -150,7 +152,7 @@ def likelihood_ratio(columns: Tensor, codes: Tensor, second: Tensor, counts: np.
         logits = at(terms, logistic(terms, codes, levels, terms.shape[1]))
         fits.append(float(torch.nn.functional.cross_entropy(logits, codes, reduction="mean")))
     seen = len(codes.unique())
-    return float(stats.chi2.sf(max(0.0, 2 * effective(counts) * (fits[0] - fits[1])), max(seen - 1, 1)))
+    return float(scipy.stats.chi2.sf(max(0.0, 2 * effective(counts) * (fits[0] - fits[1])), max(seen - 1, 1)))
 
 
 def effective(counts: np.ndarray) -> float:
@@ -177,13 +179,13 @@ def _along_number(rows: Tensor, c: Tensor, f: Feature, given: Sequence[Feature],
     share = effective(counts) / len(counts)
     if f.kind == "categorical":
         groups = [y[x == level] for level in np.unique(x)]
-        statistic = stats.kruskal(*groups).statistic * share
-        return float(stats.chi2.sf(statistic, len(groups) - 1))
-    rho, size = float(stats.spearmanr(x, y).statistic), max(3.0, effective(counts))
+        statistic = scipy.stats.kruskal(*groups).statistic * share
+        return float(scipy.stats.chi2.sf(statistic, len(groups) - 1))
+    rho, size = float(scipy.stats.spearmanr(x, y).statistic), max(3.0, effective(counts))
     if abs(rho) >= 1:
         return 0.0
-    straight = 2 * stats.t.sf(abs(rho) * np.sqrt((size - 2) / (1 - rho**2)), size - 2)
+    straight = 2 * scipy.stats.t.sf(abs(rho) * np.sqrt((size - 2) / (1 - rho**2)), size - 2)
     fifth = np.searchsorted(np.quantile(y, [0.2, 0.4, 0.6, 0.8]), y)  # up and down again is no trend
     parts = [x[fifth == k] for k in np.unique(fifth)]
-    bent = stats.chi2.sf(stats.kruskal(*parts).statistic * share, len(parts) - 1) if len(parts) > 1 else 1.0
+    bent = scipy.stats.chi2.sf(scipy.stats.kruskal(*parts).statistic * share, len(parts) - 1) if len(parts) > 1 else 1.0
     return float(min(1.0, 2 * min(straight, bent)))
