@@ -37,6 +37,12 @@ def contributions(
     The rows sum to the effect: what the quadrature misses is spread in proportion to the contributions, or, where
     the model is flat all the way, to how far each feature moved.
     """
+    going = (mapped != x).any(1)
+    if not bool(going.all()):  # who stays gets nothing
+        out = x.new_zeros(len(x), len(features))
+        if bool(going.any()):
+            out[going] = contributions(model, x[going], mapped[going], features, batch_size=batch_size)
+        return out
     path = integrated_jacobian(model, mapped, baseline=x, steps=_STEPS, batch_size=batch_size)[:, 0]  # (N, D)
     each = sum_by_feature(path, features)
     effect = predict(model, mapped, batch_size=batch_size) - predict(model, x, batch_size=batch_size)

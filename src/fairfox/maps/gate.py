@@ -111,15 +111,14 @@ def two_samples(here: np.ndarray, there: np.ndarray, own: np.ndarray, other: np.
     Kolmogorov-Smirnov's sees any difference, but hardly one in how many people have a value that most others share (no
     gain); Mann and Whitney's, which knows of ties, does.
     """
-    if (own == own[0]).all() and (other == other[0]).all():
-        shifted = scipy.stats.mannwhitneyu(here, there, method="asymptotic").pvalue
-        return float(min(1.0, 2 * min(scipy.stats.ks_2samp(here, there, method="asymp").pvalue, shifted)))
     order = np.concatenate([here, there])
     place = np.argsort(order, kind="stable")
     steps = np.concatenate([own / own.sum(), -other / other.sum()])[place].cumsum()
     last = np.append(order[place][1:] != order[place][:-1], True)
     n, m = effective(own), effective(other)
-    anywhere = scipy.stats.kstwo.sf(np.abs(steps[last]).max(), max(1, round(n * m / (n + m))))
+    size = np.sqrt(n * m / (n + m))
+    # Stephens' form of the limit: within some hundredths of the exact p-value, which takes a hundred times as long
+    anywhere = scipy.special.kolmogorov((size + 0.12 + 0.11 / size) * np.abs(steps[last]).max())
     ranks = scipy.stats.rankdata(order)
     apart = np.average(ranks[: len(here)], weights=own) - np.average(ranks[len(here) :], weights=other)
     counts = np.concatenate([own, other])
