@@ -2,7 +2,7 @@
 
 The paper's figure on Synthetic-5: generators with other transport weights (lambda), critic steps, depths, widths and
 batches than the reference ones, each judged by both checks and by the average precision of FlipTest with it.
-Configurations are drawn at random by optuna, whatever the results are, so that each is a job of its own.
+Configurations are drawn at random, whatever the results are, so that each is a job of its own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, cast
 
-from runner import Experiment, Folders, Found, Job, installed, named
+import numpy as np
+from runner import Experiment, Folders, Found, Job, named
 from scoring import effects
 from settings import Rows, Setting, Target, setting_named
 from table1_plan import FULL as TABLE
@@ -26,7 +27,6 @@ from wording import claim, markdown_table, number
 from wording import claims as claims_in_words
 
 from fairfox.benchmark.judge import spearman
-from fairfox.errors import require
 from fairfox.maps.gan import GanMap
 from fairfox.maps.wgan import GanSettings
 
@@ -66,13 +66,13 @@ QUICK = Metrics(
 
 def configurations(plan: Metrics, seed: int) -> list[GanSettings]:
     """Return the configurations: the reference one first, then draws that depend on the seed alone."""
-    optuna = require("optuna", extra="peers", why="to draw configurations")
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=seed))
-    kinds = optuna.distributions
-    space = {name: kinds.CategoricalDistribution(getattr(plan.space, name)) for name in TUNED if name != "weight"}
-    space["weight"] = kinds.FloatDistribution(*plan.space.weight, log=True)
-    drawn = [study.ask(space).params for _ in range(plan.trials - 1)]
+    generator, space = np.random.default_rng(seed), asdict(plan.space)
+    low, high = np.log(space.pop("weight"))
+    drawn: list[dict[str, Any]] = [
+        {"weight": float(np.exp(generator.uniform(low, high)))}
+        | {name: int(generator.choice(choices)) for name, choices in space.items()}
+        for _ in range(plan.trials - 1)
+    ]
     return [GanSettings(steps=plan.steps, **own) for own in [{}, *drawn]]
 
 
@@ -122,13 +122,7 @@ def gather(plan: Metrics, found: Found, about: dict[str, Any]) -> dict[str, Any]
     """Return the trials, rank correlations with average precision, and what the paper says about them."""
     trials = [found[_name(trial)] for trial in range(plan.trials)]
     correlations = {name: correlation(trials, name) for name in (*CHECKS, *TUNED)}
-    versions = about["versions"] | dict([installed("optuna").split(" ", 1)])
-    return {
-        "versions": versions,
-        "trials": trials,
-        "correlations": correlations,
-        "claims": claims(correlations),
-    }
+    return {"trials": trials, "correlations": correlations, "claims": claims(correlations)}
 
 
 def correlation(trials: Sequence[dict[str, Any]], name: str) -> dict[str, Any]:
