@@ -21,7 +21,6 @@ from trials import seed_of
 from wording import bar, markdown_table
 from wording import bars as table_of_bars
 
-from fairfox.auxiliary.model import Auxiliary, AuxiliaryModel, FixedAuxiliary
 from fairfox.benchmark.truth import train_target
 from fairfox.data.dataset import Dataset
 from fairfox.fairtests.protocol import CounterfactualTest
@@ -29,15 +28,14 @@ from fairfox.fairtests.registry import make_test
 from fairfox.models.protocol import Model
 
 EXPECTED = {"whole": 1.0, "half": 0.5, "none": 0.0}  # the fall
-LIMITS = {"whole": (0.9, 1.0), "half": (0.4, 0.6), "none": (-0.1, 0.1)}  # what it has to lie between
+LIMITS = {"whole": (0.95, 1.0), "half": (0.45, 0.55), "none": (-0.1, 0.1)}  # what it has to lie between
 
 
 @dataclass(frozen=True)
 class Falls:
-    """Which worlds, which methods, how often, and how many people."""
+    """Which worlds, how often, and how many people."""
 
     worlds: tuple[str, ...]
-    tests: tuple[str, ...]
     sizes: tuple[int, ...]  # how many people tests learn from
     seeds: int
     size: int  # the number of people that has to do, also for the target
@@ -46,14 +44,13 @@ class Falls:
     target: Shape = Shape(16, 1)  # noqa: RUF009
 
 
-TESTS = ("rank", "move")
-FULL = Falls(tuple(PLACES), TESTS, (1_000, 5_000, 20_000), seeds=10, size=5_000, people=2_000, refits=1)
-QUICK = Falls(("numbers", "a number"), TESTS, (400,), seeds=2, size=400, people=200, refits=1)
+FULL = Falls(tuple(PLACES), (1_000, 5_000, 20_000), seeds=10, size=5_000, people=2_000, refits=1)
+QUICK = Falls(("outside", "a number"), (400,), seeds=2, size=400, people=200, refits=1)
 
 
 def jobs(plan: Falls, seed: int) -> list[Job]:
     """Return one job per world, part of the effect and draw."""
-    settings = (plan.tests, plan.sizes, plan.size, plan.people, plan.refits, plan.target)
+    settings = (plan.sizes, plan.size, plan.people, plan.refits, plan.target)
     return [
         Job(_name(world, grade, draw), falls_of, (world, grade, *settings, seed_of(seed, world, draw)))
         for world, grade, draw in _places(plan)
@@ -73,7 +70,6 @@ def falls_of(
     needed: Folders,
     world: str,
     grade: str,
-    tests: Sequence[str],
     sizes: Sequence[int],
     size: int,
     people: int,
@@ -81,29 +77,24 @@ def falls_of(
     target: Shape,
     seed: int,
 ) -> dict[str, Any]:
-    """Return the mean score without and with legitimate columns, as each method and as the causal model has it."""
+    """Return the mean score without and with legitimate columns, as `rank` and as the causal model has it."""
     place = PLACES[world]
-    known = SampledWorld.of(place.at(grade), max(size, *sizes), people, seed=seed)
+    known = SampledWorld.of(place, grade, max(size, *sizes), people, seed=seed)
     model = train_target(known.fitting[:size], width=target.width, depth=target.depth, seed=seed)
     truth, left = known.true_score(model), known.true_score(model, place.legitimate)
     found: dict[str, Any] = {"truth": _means(truth, left, ~truth.isnan())}
-    for name in tests:
-        for n in sizes:
-            found[f"{name}-{n}"] = _scored(name, model, known.fitting[:n], known.people, place.legitimate, refits, seed)
+    for n in sizes:
+        found[str(n)] = _scored(model, known.fitting[:n], known.people, place.legitimate, refits, seed)
     return found
 
 
 def _scored(
-    name: str, model: Model, fitting: Dataset, people: Dataset, legitimate: Sequence[str], refits: int, seed: int
+    model: Model, fitting: Dataset, people: Dataset, legitimate: Sequence[str], refits: int, seed: int
 ) -> dict[str, float]:
     """Return the mean scores of those who are judged without legitimate columns and with them."""
-    auxiliary: Auxiliary | None = None
-    if name == "move":  # trained once for both
-        trained = AuxiliaryModel(refits=refits, seed=seed).fit(fitting)
-        auxiliary = FixedAuxiliary(trained.members, trained.held_out)
     each = []
     for names in ((), legitimate):
-        test = make_test(name, given=names, auxiliary=auxiliary, refits=refits, seed=seed).fit(fitting)
+        test = make_test("rank", given=names, refits=refits, seed=seed).fit(fitting)
         assert isinstance(test, CounterfactualTest)
         each.append(test.measure(model, people, rows=False))
     without, held = each
@@ -116,16 +107,15 @@ def _means(without: Tensor, held: Tensor, judged: Tensor) -> dict[str, float]:
 
 
 def gather(plan: Falls, found: Found, about: dict[str, Any]) -> dict[str, Any]:
-    """Return each method's falls over the draws, beside those of the causal model, and the bars."""
+    """Return the falls over the draws, beside those of the causal model, and the bars."""
     results = []
     for world in plan.worlds:
         for grade in STRENGTHS:
             draws = [found[_name(world, grade, draw)] for draw in range(plan.seeds)]
             truth = [one["truth"] for one in draws]
-            for name in plan.tests:
-                for n in plan.sizes:
-                    own = over_draws(grade, [one[f"{name}-{n}"] for one in draws], truth)
-                    results.append({"world": world, "legitimate": grade, "method": name, "people": n} | own)
+            for n in plan.sizes:
+                own = over_draws(grade, [one[str(n)] for one in draws], truth)
+                results.append({"world": world, "legitimate": grade, "people": n} | own)
     return {"results": results, "bars": [] if about["quick"] else bars(results, plan.size)}
 
 
@@ -146,24 +136,19 @@ def over_draws(
 
 
 def bars(results: Sequence[Mapping[str, Any]], size: int) -> list[dict[str, Any]]:
-    """Return what has to be shown with so many people to learn from, for each method."""
+    """Return what has to be shown with so many people to learn from."""
     words = {
-        "whole": "the whole effect is legitimate: the score falls by at least 90 %",
-        "half": "half of the effect is: by 40 to 60 %",
+        "whole": "the whole effect is legitimate: the score falls by at least 95 %",
+        "half": "half of the effect is: by 45 to 55 %",
         "none": "none of it is: by less than 10 % either way",
     }
     out = []
-    for method in dict.fromkeys(one["method"] for one in results):
-        for grade, what in words.items():
-            own = {
-                one["world"]: one
-                for one in results
-                if (one["method"], one["legitimate"], one["people"]) == (method, grade, size)
-            }
-            low, high = LIMITS[grade]
-            value = {world: [one["fall"], one["worst"]] for world, one in own.items()}
-            holds = all(low <= one["fall"] <= high for one in own.values())
-            out.append(bar(f"{method}: {what} (mean and worst seed, each world)", value, holds))
+    for grade, what in words.items():
+        own = {one["world"]: one for one in results if (one["legitimate"], one["people"]) == (grade, size)}
+        low, high = LIMITS[grade]
+        value = {world: [one["fall"], one["worst"]] for world, one in own.items()}
+        holds = all(low <= one["fall"] <= high for one in own.values())
+        out.append(bar(f"{what} (mean and worst seed, each world)", value, holds))
     return out
 
 
@@ -173,18 +158,18 @@ def show(found: dict[str, Any]) -> str:
 
 
 def _table(results: Sequence[Mapping[str, Any]]) -> str:
-    """Return a line per world, part of the effect and method: the true fall and that with every number of people."""
+    """Return a line per world and part of the effect: the true fall and that with every number of people."""
     sizes = sorted({one["people"] for one in results})
-    heads = ["world", "legitimate", "true fall", "method", *(f"{n} people" for n in sizes), "score", "true score"]
-    lines: dict[tuple[str, str, str], dict[int, Mapping[str, Any]]] = {}
+    heads = ["world", "legitimate", "true fall", *(f"{n} people" for n in sizes), "score", "true score"]
+    lines: dict[tuple[str, str], dict[int, Mapping[str, Any]]] = {}
     for one in results:
-        lines.setdefault((one["world"], one["legitimate"], one["method"]), {})[one["people"]] = one
+        lines.setdefault((one["world"], one["legitimate"]), {})[one["people"]] = one
     rows = []
-    for (world, grade, method), own in lines.items():
+    for (world, grade), own in lines.items():
         cells = [f"{own[n]['fall']:.3f} ({own[n]['worst']:.3f})" if n in own else "" for n in sizes]
         last = own[max(own)]
         numbers = [f"{last[name]:.3f}" for name in ("score", "true score")]
-        rows.append([world, grade, f"{last['true fall']:.3f}", f"`{method}`", *cells, *numbers])
+        rows.append([world, grade, f"{last['true fall']:.3f}", *cells, *numbers])
     return markdown_table(heads, rows)
 
 

@@ -27,7 +27,7 @@ from fairfox.benchmark.scm import (
 )
 from fairfox.data.contrasts import destinations, moves
 from fairfox.data.dataset import Dataset
-from fairfox.data.encoding import Encoding, fit_encoding
+from fairfox.data.encoding import Encoding, fit_encoding, with_covariates
 from fairfox.data.table import load_table
 from fairfox.maps.protocol import number_reached
 from fairfox.models.protocol import Model, predict
@@ -40,10 +40,11 @@ STRENGTHS = {"whole": (1.0, 0.0), "half": (0.5, 0.5), "none": (0.0, 1.0)}
 
 @dataclass(frozen=True)
 class Place:
-    """A world by strengths, and which of its columns are legitimate."""
+    """A world by strengths, which of its columns are legitimate, and which the model does not take."""
 
     build: Callable[[float, float], World]
     legitimate: tuple[str, ...] = ("hours",)
+    outside: tuple[str, ...] = ()
 
     def at(self, grade: str) -> World:
         """Return the world in which so much goes through the legitimate columns: `whole`, `half` or `none`."""
@@ -67,6 +68,16 @@ def _numbers(through: float, past: float) -> World:
         "income": lambda sex, hours, noise: 0.4 * hours + 1.8 * past * sex + noise,
     }
     return _world("numbers", SEX, columns, _by_both)
+
+
+def _outside(through: float, past: float) -> World:
+    """Hours are in the table and no input of the model; they pay in full."""
+    columns: Columns = {
+        "hours": lambda sex, noise: 1.8 * through * sex + noise,
+        "income": lambda sex, hours, noise: hours + 1.8 * past * sex + noise,
+        "thrift": lambda noise: noise,
+    }
+    return _world("outside", SEX, columns, lambda income, thrift, noise: happens(noise, 0.8 * income + thrift - 1))
 
 
 def _bent(through: float, past: float) -> World:
@@ -152,6 +163,7 @@ def _number(through: float, past: float) -> World:
 
 PLACES: dict[str, Place] = {
     "numbers": Place(_numbers),
+    "outside": Place(_outside, outside=("hours",)),
     "bent": Place(_bent),
     "categories": Place(_categories, ("education",)),
     "several": Place(_several, ("education", "hours")),
@@ -172,18 +184,21 @@ class SampledWorld:
     values: Tensor  # (n,) of it, in order
 
     @classmethod
-    def of(cls, world: World, fitting: int, people: int, *, seed: int) -> SampledWorld:
+    def of(cls, place: Place, grade: str, fitting: int, people: int, *, seed: int) -> SampledWorld:
         """Return people of a world with one protected variable."""
+        world = place.at(grade)
         past, new = (world.sample(n, seed=2 * seed + place) for place, n in enumerate((fitting, people)))
         tables = [load_table(one.table) for one in (past, new)]
         encoding = fit_encoding(
             tables[0],
             protected=past.protected,
             label=past.label,
-            columns=past.features,
+            columns=[name for name in past.features if name not in place.outside],
             contrasts="all",
             also=tables[1],
         )
+        if place.outside:
+            encoding = with_covariates(encoding, tables[0], place.outside, also=tables[1])
         own = torch.as_tensor(past.values[past.protected[0]])
         fit, judged = (encoding.encode(table) for table in tables)
         return cls(new, encoding, fit, judged, float(own.std(correction=0)), own.unique())

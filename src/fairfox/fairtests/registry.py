@@ -41,7 +41,7 @@ def make_test(
     auxiliary: Auxiliary | None = None,
     hold_others: bool = False,
     given: Sequence[str] = (),
-    gate: bool = False,
+    gate: bool = True,
     refits: int = 5,
     seed: int = 0,
     batch_size: int = 4096,

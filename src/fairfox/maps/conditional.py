@@ -13,6 +13,7 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 import torch
 from torch import Tensor
@@ -81,24 +82,39 @@ class Terms:
 
     def __call__(self, group: Tensor, rows: Tensor) -> Tensor:
         """Return the terms (n, P) of people, without a constant."""
+        return torch.cat(self._blocks(group, rows), dim=1)
+
+    @property
+    def sizes(self) -> list[int]:
+        """How many terms a regression may take: group and columns; products of columns too; those with the group."""
+        nobody = torch.zeros(1, max((f.stop for f in self.features), default=0), dtype=torch.float64)
+        widths = torch.tensor([block.shape[1] for block in self._blocks(nobody.new_zeros(1), nobody)])
+        return list(dict.fromkeys(widths.cumsum(0)[1:].tolist()))
+
+    def _blocks(self, group: Tensor, rows: Tensor) -> list[Tensor]:
+        """Return group, columns, products of two columns (one of them a number, both as straight lines), and those of
+        columns with the group."""
         if self.own is None:
             level = tilt = F.one_hot(group.long(), self.classes)[:, 1:].to(rows)
         else:
             level, tilt = self.own(group).to(rows), group[:, None].to(rows)
-        splines, columns = iter(self.splines), [rows[:, :0]]
+        splines, columns, lines = iter(self.splines), [rows[:, :0]], []
         for f in self.features:
             if f.kind == "categorical":
                 columns.append(rows[:, f.columns])
+                lines.append(rows[:, f.columns])
             else:
-                columns += [next(splines)(rows[:, f.start]), rows[:, f.start + 1 : f.stop]]
+                spline = next(splines)
+                columns += [spline(rows[:, f.start]), rows[:, f.start + 1 : f.stop]]
+                lines.append(spline.scale(rows[:, f.start])[:, None])
         given = torch.cat(columns, dim=1)
-        return torch.cat([level, given, (tilt[:, :, None] * given[:, None, :]).flatten(1)], dim=1)
+        both = [_products(a, b) for a, b in combinations(lines, 2) if min(a.shape[1], b.shape[1]) == 1]
+        return [level, given, torch.cat([rows[:, :0], *both], dim=1), _products(tilt, given)]
 
-    def alone(self, terms: int) -> int:
-        """Return how many of so many terms come before the products: group and columns alone."""
-        level = self.classes - 1 if self.own is None else self.own.mixing.shape[1]
-        products = self.classes if self.own is None else 2
-        return level + (terms - level) // products
+
+def _products(a: Tensor, b: Tensor) -> Tensor:
+    """Return the products (n, A B) of columns (n, A) and (n, B)."""
+    return (a[:, :, None] * b[:, None, :]).flatten(1)
 
 
 @dataclass(frozen=True)
@@ -122,7 +138,7 @@ class Regressed:
         """Return what rows (n, D), float64, of people in groups (n,) show."""
         terms = Terms.of(group, classes, given, rows)
         columns = terms(group, rows)
-        alone, known = terms.alone(columns.shape[1]), ~columns.isnan().any(1)
+        sizes, known = terms.sizes, ~columns.isnan().any(1)
         found = cls(terms, [], [], [])
         for f in features:
             there = present_rows(rows, f) & known
@@ -130,11 +146,11 @@ class Regressed:
                 continue
             own, x, values = group[there] if classes else torch.zeros_like(group[there]), columns[there], rows[there]
             if f.kind == "categorical":
-                found.categories.append(Levels.of(f, values[:, f.columns], x, alone, own, max(classes, 1)))
+                found.categories.append(Levels.of(f, values[:, f.columns], x, sizes, own, max(classes, 1)))
             elif is_stepped(values[:, f.start]):
-                found.steps.append(Steps.of(f, values[:, f.start], x, alone, own, max(classes, 1)))
+                found.steps.append(Steps.of(f, values[:, f.start], x, sizes, own, max(classes, 1)))
             else:
-                found.numbers.append(Spread.of(f, values[:, f.start], x, alone, own, max(classes, 1)))
+                found.numbers.append(Spread.of(f, values[:, f.start], x, sizes, own, max(classes, 1)))
         return found
 
     def moved(self, rows: Tensor, here: Tensor, after: Tensor, there: Tensor) -> Tensor:
@@ -170,9 +186,11 @@ class Spread:
     seen: Tensor  # (groups,) bool: which groups show the feature
 
     @classmethod
-    def of(cls, feature: Feature, values: Tensor, terms: Tensor, alone: int, group: Tensor, groups: int) -> Spread:
+    def of(
+        cls, feature: Feature, values: Tensor, terms: Tensor, sizes: Sequence[int], group: Tensor, groups: int
+    ) -> Spread:
         """Return what values (n,) at terms (n, P) show."""
-        mean, spread, floor = location_and_scale(terms, values, alone)
+        mean, spread, floor = location_and_scale(terms, values, sizes)
         z = (values - at(terms, mean)) / at(terms, spread).maximum(floor)
         each = [group == g for g in range(groups)]
         ranks = [Ranks.of(z[own]) if bool(own.any()) else None for own in each]
@@ -205,7 +223,9 @@ class Steps:
     seen: Tensor
 
     @classmethod
-    def of(cls, feature: Feature, values: Tensor, terms: Tensor, alone: int, group: Tensor, groups: int) -> Steps:
+    def of(
+        cls, feature: Feature, values: Tensor, terms: Tensor, sizes: Sequence[int], group: Tensor, groups: int
+    ) -> Steps:
         """Return what values (n,) at terms (n, P) show: each value a step where they are few."""
         cuts = step_cuts(values)
         step = torch.bucketize(values.contiguous(), cuts)
@@ -213,7 +233,7 @@ class Steps:
         has = torch.zeros(groups, len(cuts) + 1, dtype=torch.bool, device=values.device)
         has[group.long(), step] = True
         shown = [values[group == g].unique() for g in range(groups)]
-        shares = logistic(terms, step, len(cuts) + 1, alone)
+        shares = logistic(terms, step, len(cuts) + 1, sizes)
         return cls(feature, cuts, values.sort().values, size.cumsum(0) - size, size, shares, has, shown, has.any(1))
 
     def moved(self, rows: Tensor, own: Tensor, new: Tensor, here: Tensor, there: Tensor) -> Tensor:
@@ -245,12 +265,14 @@ class Levels:
     seen: Tensor
 
     @classmethod
-    def of(cls, feature: Feature, block: Tensor, terms: Tensor, alone: int, group: Tensor, groups: int) -> Levels:
+    def of(
+        cls, feature: Feature, block: Tensor, terms: Tensor, sizes: Sequence[int], group: Tensor, groups: int
+    ) -> Levels:
         """Return what a block (n, L) at terms (n, P) shows."""
         level = block.argmax(1)
         has = torch.zeros(groups, block.shape[1], dtype=torch.bool, device=block.device)
         has[group.long(), level] = True
-        return cls(feature, logistic(terms, level, block.shape[1], alone), has, has.any(1))
+        return cls(feature, logistic(terms, level, block.shape[1], sizes), has, has.any(1))
 
     def moved(self, rows: Tensor, own: Tensor, new: Tensor, here: Tensor, there: Tensor) -> Tensor:
         """Return the block (n, L) for terms before and after."""
@@ -261,23 +283,23 @@ class Levels:
 # --- Regressions ---------------------------------------------------------------------------------------------------
 
 
-def location_and_scale(terms: Tensor, values: Tensor, alone: int) -> tuple[Tensor, Tensor, Tensor]:
+def location_and_scale(terms: Tensor, values: Tensor, sizes: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
     """Return the coefficients of the mean of values (n,) and of their spread, and the least spread."""
-    mean = ridge(terms, values, alone)
+    mean = ridge(terms, values, sizes)
     size = (values - at(terms, mean)).abs()
-    return mean, ridge(terms, size, alone), (_LEAST * size.mean()).clamp(min=1e-30)
+    return mean, ridge(terms, size, sizes), (_LEAST * size.mean()).clamp(min=1e-30)
 
 
-def ridge(terms: Tensor, values: Tensor, alone: int) -> Tensor:
+def ridge(terms: Tensor, values: Tensor, sizes: Sequence[int]) -> Tensor:
     """Return the coefficients (P + 1,) of values (n,) on terms (n, P), the constant last.
 
-    Terms beyond the first `alone` ones count where the BIC wants them.
+    How many terms count, of some sizes, the BIC decides.
     """
     from sklearn.linear_model import Ridge
 
     x, y = terms.numpy(force=True), values.numpy(force=True)
     found, best = None, math.inf
-    for size in dict.fromkeys((alone, x.shape[1])):
+    for size in sizes:
         fitted = Ridge(alpha=_PENALTY).fit(x[:, :size], y) if size else None
         missed = y - (y.mean() if fitted is None else fitted.predict(x[:, :size]))
         cost = len(y) * math.log(max(float((missed**2).mean()), _ROUNDING * float(y.var()) + 1e-300))
@@ -291,18 +313,18 @@ def ridge(terms: Tensor, values: Tensor, alone: int) -> Tensor:
     return found
 
 
-def logistic(terms: Tensor, codes: Tensor, classes: int, alone: int) -> Tensor:
+def logistic(terms: Tensor, codes: Tensor, classes: int, sizes: Sequence[int]) -> Tensor:
     """Return the coefficients (P + 1, L) of the logits of each class; what nobody has gets no share.
 
-    Terms beyond the first `alone` ones count where the BIC wants them.
+    How many terms count, of some sizes, the BIC decides.
     """
     counts = torch.bincount(codes, minlength=classes)
     seen = counts.nonzero()[:, 0]
-    best, least = _logits_on(terms, codes, classes, seen, alone), math.inf
-    if terms.shape[1] == alone or len(seen) < 2:
+    best, least = _logits_on(terms, codes, classes, seen, sizes[0]), math.inf
+    if len(sizes) == 1 or len(seen) < 2:
         return best
-    for size in (alone, terms.shape[1]):
-        found = best if size == alone else _logits_on(terms, codes, classes, seen, size)
+    for size in sizes:
+        found = best if size == sizes[0] else _logits_on(terms, codes, classes, seen, size)
         loss = float(F.cross_entropy(at(terms, found), codes))
         cost = 2 * len(codes) * loss + _REPEATED * size * (len(seen) - 1) * math.log(len(codes))
         if cost < least:

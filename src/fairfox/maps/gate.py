@@ -101,7 +101,7 @@ def _between(
 
 def without_terms(terms: Tensor, values: Tensor) -> Tensor:
     """Return values (n,) in spreads from their mean, both as terms (n, P) have them."""
-    mean, spread, floor = location_and_scale(terms, values, terms.shape[1])
+    mean, spread, floor = location_and_scale(terms, values, [terms.shape[1]])
     return (values - at(terms, mean)) / at(terms, spread).maximum(floor)
 
 
@@ -148,7 +148,7 @@ def likelihood_ratio(columns: Tensor, codes: Tensor, second: Tensor, counts: np.
     both = torch.cat([columns, second[:, None]], dim=1)
     fits = []
     for terms in (columns, both):
-        logits = at(terms, logistic(terms, codes, levels, terms.shape[1]))
+        logits = at(terms, logistic(terms, codes, levels, [terms.shape[1]]))
         fits.append(float(torch.nn.functional.cross_entropy(logits, codes, reduction="mean")))
     seen = len(codes.unique())
     return float(scipy.stats.chi2.sf(max(0.0, 2 * effective(counts) * (fits[0] - fits[1])), max(seen - 1, 1)))
