@@ -361,6 +361,13 @@ class EstimationOptions:
     hold_others: bool = option(
         Flag(), False, "Compare with people who have the same values of the other protected variables."
     )
+    persistence: float = option(
+        Number(0, 1),
+        0.9,
+        "Correlation with which people's ranks carry over to the other group: intervals and the list of people allow "
+        "for it (rank, counterfactual); 1: exactly.",
+        metavar="R",
+    )
     gate: bool = option(Flag(), True, "Move a feature only where the groups differ in it beyond chance (rank).")
     balance: bool | None = option(
         Flag(chosen=True),

@@ -24,6 +24,7 @@ from fairfox.fairtests.fitted import Readings
 from fairfox.fairtests.protocol import Measurement
 from fairfox.findings import UNKNOWN, AuditRecord, Finding, GapParts, Group
 from fairfox.statistics.groups import Rule, group_mean
+from fairfox.statistics.verdict import Point
 
 
 @dataclass(frozen=True, repr=False)
@@ -140,6 +141,7 @@ def finding_of(
     names, codes = _groups(p, own, fitted.c[:, variable])
     share = readings.alignment[variable]
     effects = contrast_effects(main, p, own)
+    curve = _curve(readings, variable, predictions, delta, rule)
     finding = Finding(
         name=p.name,
         kind=p.kind,
@@ -170,11 +172,24 @@ def finding_of(
         second=None if p.second is None else p.levels[p.second],
         merged=dict(merged),
         is_own=bool(main.contrasts),
-        verdict=rule.judge(whole, certainty, data.weights, p.name),
+        verdict=rule.judge(whole, certainty, data.weights, p.name, curve),
     )
     weights = torch.ones(len(data), dtype=torch.float64) if data.weights is None else data.weights.double().cpu()
     groups = [_group(finding, name, codes == code, predictions, weights) for code, name in enumerate(names)]
     return replace(finding, groups=tuple(groups))
+
+
+def _curve(readings: Readings, variable: int, predictions: Tensor, delta: float | Tensor, rule: Rule) -> list[Point]:
+    """Return which shares of some people are over delta, by falling persistence of their ranks."""
+    if readings.sample is None or not readings.curve:
+        return []
+    rows, out = readings.sample, []
+    some, limit = readings.people[rows], delta[rows] if isinstance(delta, Tensor) else delta
+    for at, measured in readings.curve.items():
+        own = measured.of_variable(variable, some)
+        sure = rule.certainty(own, limit, predictions[rows], some.protected)
+        out.append(rule.point(at, sure, some.c[:, variable], own.abstained, some.weights))
+    return out
 
 
 def gap_parts(readings: Readings, variable: int, words: Sequence[str], predictions: Tensor) -> tuple[GapParts, ...]:

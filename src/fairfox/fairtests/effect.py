@@ -29,8 +29,10 @@ from fairfox.gradients.finite_difference import WIDE_STEP, directional_derivativ
 from fairfox.gradients.jacobian import jacobian
 from fairfox.maps.protocol import CheckedMap, CounterfactualMap, fit_maps, map_by_each
 from fairfox.maps.rank import RankMap
-from fairfox.models.protocol import Model, predict
+from fairfox.maps.ranks import draws_of
+from fairfox.models.protocol import Model, predict, predict_once
 
+_AT_ONCE = 20_000  # people whose draws are predicted in one go
 _DIRECTIONS = 8  # random directions for a black box
 _ROWS = 4_000  # that a black box is asked for, about
 
@@ -137,6 +139,36 @@ class Effect:
             people, to = data[rows], destinations(data, contrast)[rows]
             for m, mapped in enumerate(map_by_each(self.fitted[contrast.variable], people, to)):
                 out[m, rows] = mapped.rows
+        return out
+
+    @property
+    def persists(self) -> bool:
+        """Whether ranks can persist in part: not where the map has none."""
+        return getattr(self.map, "persists", False)
+
+    def deviations(
+        self, model: Model, data: Dataset, measured: Measurement, here: Tensor, *, persistence: float, draws: int
+    ) -> Tensor:
+        """Return what draws add to each contrast (K, N, Q) where ranks persist with this correlation.
+
+        About so many draws in all, shared out among the refits; `measured` is of these people, `here` is f(x).
+        """
+        refits = len(self.fitted[0])
+        each = -(-draws // refits)
+        columns = data.x.shape[1] + (0 if data.w is None else data.w.shape[1])
+        drawn = draws_of(each * refits, columns, persistence, seed=self.seed)
+        out = measured.each.new_full((len(drawn), *measured.each.shape[1:]), torch.nan)
+        for q, contrast in enumerate(measured.contrasts):
+            to = destinations(data, contrast)
+            down = data.protected[contrast.variable].is_continuous and contrast.towards == LOWER
+            for part in (~to.isnan()).nonzero()[:, 0].split(_AT_ONCE):
+                people, goal = data[part], to[part]
+                for m, fitted in enumerate(self.fitted[contrast.variable]):
+                    own = drawn[m::refits]
+                    rows = [fitted.map(people, goal, draw=draw).rows for draw in own]  # type: ignore[call-arg]
+                    found = predict_once(model, torch.cat(rows), self.batch_size).view(len(own), -1) - here[part]
+                    found = (-found if down else found) - measured.each[m, part, q]
+                    out[m::refits, part, q] = found
         return out
 
     def checks(self) -> dict[str, float]:

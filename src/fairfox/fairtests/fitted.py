@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import fmean
 from time import perf_counter
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -47,6 +48,9 @@ _SOME = 5_000  # people from whom on these take large batches
 _GIVEN = " given"  # after the name of the rank test, where the total reading has that name
 _ALONE = "unawareness"  # the test that changes the protected column alone
 SAME_OUTCOME = "same outcome"  # rank, the label given
+GRID = (0.99, 0.95, *(k / 10 for k in range(9, -1, -1)))  # of persistence, for the tipping point
+DRAWS = 40  # of everyone's counterfactual, in all refits together
+_CURVE, _DRAWS_OF_CURVE = 500, 20  # people and draws at each persistence of the grid
 _ALIGNED = 20_000  # of many people, whose gradients give the alignment share
 
 
@@ -70,6 +74,8 @@ class Readings:
     failures: dict[str, str] = field(default_factory=dict)  # why one of them could not be run
     checks: dict[str, dict[str, float]] = field(default_factory=dict)  # what tests say about their fits and the model
     warnings: tuple[str, ...] = ()  # where their fits are poor
+    curve: dict[float, Measurement] = field(default_factory=dict)  # of some people, where ranks persist in part
+    sample: Tensor | None = None  # (n,) their places
     still: tuple[str, ...] = ()  # features in which the groups do not differ beyond chance, so that they do not move
 
     @property
@@ -173,6 +179,19 @@ class FittedTest:
         if isinstance(test, GradientTest):
             return test.measure(model, people, step=step)
         return test.measure(model, people)
+
+    def deviations(
+        self, name: str, model: Model, people: Dataset, measured: Measurement, predictions: Tensor, **chosen: Any
+    ) -> Tensor | None:
+        """Return what draws add to what was measured (K, N, Q) where ranks persist in part; None if they cannot.
+
+        `chosen` are the correlation, `persistence`, and about how many `draws`; else those of the options.
+        """
+        test = self.tests[name]
+        own = {"persistence": self.options.persistence, "draws": DRAWS} | chosen
+        if not isinstance(test, Effect) or not test.persists or own["persistence"] == 1 or len(test.fitted[0]) < 2:
+            return None
+        return test.deviations(model, people, measured, predictions, **own)
 
     def alignment(self, model: Model, people: Dataset, *, most: int | None = None) -> tuple[Share, ...]:
         """Return the model's alignment share with each protected variable, read off at most so many of these people."""
@@ -285,8 +304,15 @@ def measure_folds(
     most = _ALIGNED // len(folds) if len(data) > _MANY else None
     shares = _mean_shares([fold.test.alignment(target, people[fold.rows], most=most) for fold in folds], rows)
     measured, total = found[main], found[TOTAL]
+    progress("drawing: how far ranks persist", 1.0)
+    drawn = _deviations(folds, main, measured, target, people, predictions)
+    sample = torch.randperm(len(people), generator=torch.Generator().manual_seed(options.seed))[:_CURVE].sort().values
+    curve = _curve(folds, main, measured, target, people, predictions, sample) if drawn is not None else {}
+    measured = replace(measured, deviations=drawn)
     if options.info.aligned:
-        measured = measured.scaled([share.value for share in shares], people)
+        factors = [share.value for share in shares]
+        measured = measured.scaled(factors, people)
+        curve = {at: each.scaled(factors, people[sample]) for at, each in curve.items()}
     if isinstance(folds[0].test.tests[main], CounterfactualTest):
         measured = replace(measured, counterfactuals=_counterfactuals(folds, main, measured, people))
     else:
@@ -312,7 +338,55 @@ def measure_folds(
         checks={name.removesuffix(_GIVEN): checks for name, (checks, _) in checked.items() if checks},
         warnings=tuple(text for _, warnings in checked.values() for text in warnings),
         still=_still(folds, main),
+        curve=curve,
+        sample=sample,
     )
+
+
+def _deviations(
+    folds: Sequence[Fold],
+    name: str,
+    measured: Measurement,
+    target: Model,
+    people: Dataset,
+    predictions: Tensor,
+    *,
+    among: Tensor | None = None,
+    **chosen: Any,
+) -> Tensor | None:
+    """Return what draws add for everyone, or for some (n,), where ranks persist in part."""
+    rows = torch.arange(len(people)) if among is None else among
+    own_fold = torch.empty(len(people), dtype=torch.long)
+    for k, fold in enumerate(folds):
+        own_fold[fold.rows] = k
+    out: Tensor | None = None
+    for k, fold in enumerate(folds):
+        places = (own_fold[rows] == k).nonzero()[:, 0]
+        own = rows[places]
+        found = fold.test.deviations(name, target, people[own], measured.taken(own), predictions[own], **chosen)
+        if found is None:
+            return None
+        out = found.new_empty(len(found), len(rows), found.shape[2]) if out is None else out
+        out[:, places.to(out.device)] = found
+    return out
+
+
+def _curve(
+    folds: Sequence[Fold],
+    name: str,
+    measured: Measurement,
+    target: Model,
+    people: Dataset,
+    predictions: Tensor,
+    rows: Tensor,
+) -> dict[float, Measurement]:
+    """Return what is measured of some people (n,), with what draws add at each persistence of the grid."""
+    some, out = measured.taken(rows), {}
+    for at in GRID:
+        chosen = {"persistence": at, "draws": _DRAWS_OF_CURVE}
+        found = _deviations(folds, name, measured, target, people, predictions, among=rows, **chosen)
+        out[at] = replace(some, deviations=found)
+    return out
 
 
 def _measured(

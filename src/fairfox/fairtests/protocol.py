@@ -37,6 +37,9 @@ class MeasuringTest(FairnessTest, Protocol):
         ...
 
 
+_PEOPLE_IN = {"each": 1, "counterfactuals": 1, "deviations": 1}  # which dimension of a Measurement's part; else 0
+
+
 @runtime_checkable
 class CounterfactualTest(Protocol):
     """A fairness test that says how people would look in another group."""
@@ -83,6 +86,15 @@ class Measurement:
     counterfactuals: Tensor | None = None  # (M, N, D) the rows x' of each refit, for the contrast that counts
     overshoot: Tensor | None = None  # (N,) how far one-hot entries left [0, 1] before they were put back
     borrowed: Tensor | None = None  # (N,) bool: at whose given values a group is missing
+    deviations: Tensor | None = None  # (K, N, Q) what draws add to each contrast where ranks persist in part
+
+    @property
+    def drawn(self) -> Tensor | None:
+        """What draws add to the value (N, K) where ranks persist in part; 0 for abstained people."""
+        if self.deviations is None:
+            return None
+        own = self.deviations.gather(2, self.worst.expand(len(self.deviations), -1)[..., None])[..., 0].T
+        return own.nan_to_num()
 
     @property
     def counterfactual(self) -> Tensor | None:
@@ -99,7 +111,16 @@ class Measurement:
         if not self.contrasts:
             return self
         places = [q for q, contrast in enumerate(self.contrasts) if contrast.variable == variable]
-        return self._with(self.each[:, :, places], [self.contrasts[q] for q in places], data)
+        found = self._with(self.each[:, :, places], [self.contrasts[q] for q in places], data)
+        return replace(found, deviations=None if self.deviations is None else self.deviations[:, :, places])
+
+    def taken(self, rows: Tensor) -> Measurement:
+        """Return what was measured of some people, whose places these are (n,)."""
+        own: dict[str, Any] = {}
+        for name in (f.name for f in fields(self) if f.name not in ("reasons", "contrasts")):
+            value = getattr(self, name)
+            own[name] = None if value is None else value.index_select(_PEOPLE_IN.get(name, 0), rows.to(value.device))
+        return replace(self, **own, reasons=tuple(self.reasons[row] for row in rows.tolist()))
 
     def scaled(self, factors: Sequence[float], data: Dataset) -> Measurement:
         """Return the same people with the values of each protected variable times its factor."""
@@ -107,7 +128,8 @@ class Measurement:
             return self
         factor = torch.tensor([factors[contrast.variable] for contrast in self.contrasts]).to(self.each)
         found = self._with(self.each * factor, self.contrasts, data)
-        return replace(found, overshoot=self.overshoot, borrowed=self.borrowed)
+        deviations = None if self.deviations is None else self.deviations * factor
+        return replace(found, overshoot=self.overshoot, borrowed=self.borrowed, deviations=deviations)
 
     def _with(self, values: Tensor, contrasts: Sequence[Contrast], data: Dataset) -> Measurement:
         """Return the Measurement of the same people with other values (M, N, Q)."""
@@ -161,7 +183,7 @@ def join_measurements(parts: Sequence[Measurement], places: Sequence[Tensor], pe
 
     joined: dict[str, Any] = {}
     for name in (f.name for f in fields(Measurement) if f.name not in ("reasons", "contrasts")):
-        values, dim = [getattr(part, name) for part in parts], int(name in ("each", "counterfactuals"))
+        values, dim = [getattr(part, name) for part in parts], _PEOPLE_IN.get(name, 0)
         if any(value is None for value in values):
             joined[name] = None
             continue

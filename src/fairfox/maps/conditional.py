@@ -21,7 +21,7 @@ from torch.nn import functional as F
 
 from fairfox.data.dataset import Dataset, Feature
 from fairfox.errors import ColumnError, OptionError, did_you_mean
-from fairfox.maps.ranks import Ranks, Scale, as_shares, couple_rows, nearest_shown, present_rows
+from fairfox.maps.ranks import ColumnDraw, Draw, Ranks, Scale, as_shares, couple_rows, nearest_shown, present_rows
 
 _KNOTS = 8  # of every number
 _BEYOND = 10  # people beyond the outermost knots on either side, but no more than a twentieth
@@ -153,7 +153,7 @@ class Regressed:
                 found.numbers.append(Spread.of(f, values[:, f.start], x, sizes, own, max(classes, 1)))
         return found
 
-    def moved(self, rows: Tensor, here: Tensor, after: Tensor, there: Tensor) -> Tensor:
+    def moved(self, rows: Tensor, here: Tensor, after: Tensor, there: Tensor, draw: Draw | None = None) -> Tensor:
         """Return rows (n, D) in the groups `there` (n,), given columns as they are in `after`; groups are `here` now.
 
         Only the features are set. What is missing stays missing, and so does who is in a group that never shows it.
@@ -167,7 +167,7 @@ class Regressed:
         for each in self.all:
             f = each.feature
             stop = f.stop if f.kind == "categorical" else f.start + 1
-            values = each.moved(rows, own, new, here.long(), there.long())
+            values = each.moved(rows, own, new, here.long(), there.long(), None if draw is None else draw[f.start])
             known = ~lacking & present_rows(rows, f) & each.seen[here.long()] & each.seen[there.long()]
             out[:, f.start : stop] = torch.where(known[:, None], values, rows[:, f.start : stop])
         return out
@@ -197,14 +197,16 @@ class Spread:
         shown = [values[own].unique() for own in each]
         return cls(feature, mean, spread, floor, ranks, shown, torch.stack([own.any() for own in each]))
 
-    def moved(self, rows: Tensor, own: Tensor, new: Tensor, here: Tensor, there: Tensor) -> Tensor:
+    def moved(
+        self, rows: Tensor, own: Tensor, new: Tensor, here: Tensor, there: Tensor, draw: ColumnDraw | None = None
+    ) -> Tensor:
         """Return the values (n, 1) for terms before and after."""
         z = (rows[:, self.feature.start] - at(own, self.mean)) / at(own, self.spread).maximum(self.floor)
         for g, h in pairs_of(here, there):
             mine, theirs = self.ranks[g], self.ranks[h]
-            if g != h and mine is not None and theirs is not None:
+            if (g != h or draw is not None) and mine is not None and theirs is not None:
                 who = ((here == g) & (there == h)).nonzero()[:, 0]
-                z[who] = mine.same_rank(z[who], theirs)
+                z[who] = mine.same_rank(z[who], theirs, draw=draw)
         return nearest_shown(at(new, self.mean) + at(new, self.spread).maximum(self.floor) * z, there, self.shown)
 
 
@@ -236,16 +238,20 @@ class Steps:
         shares = logistic(terms, step, len(cuts) + 1, sizes)
         return cls(feature, cuts, values.sort().values, size.cumsum(0) - size, size, shares, has, shown, has.any(1))
 
-    def moved(self, rows: Tensor, own: Tensor, new: Tensor, here: Tensor, there: Tensor) -> Tensor:
+    def moved(
+        self, rows: Tensor, own: Tensor, new: Tensor, here: Tensor, there: Tensor, draw: ColumnDraw | None = None
+    ) -> Tensor:
         """Return the values (n, 1) for terms before and after; of equal values the middle one counts."""
         x = rows[:, self.feature.start].contiguous()
         before, after = (
             as_shares(at(terms, self.shares).softmax(1) * self.has[g]) for terms, g in ((own, here), (new, there))
         )
         step = torch.bucketize(x, self.cuts)[:, None]  # (n, 1)
-        middle = (torch.searchsorted(self.ordered, x) + torch.searchsorted(self.ordered, x, right=True)) / 2
+        low, high = (torch.searchsorted(self.ordered, x, right=side) for side in (False, True))
+        middle = low + (0.5 if draw is None else draw.uniform) * (high - low)
         inside = ((middle - self.start[step[:, 0]]) / self.size[step[:, 0]]).clamp(0, 1)[:, None]
         rank = (before.cumsum(1) - before).gather(1, step) + inside * before.gather(1, step)
+        rank = rank if draw is None else draw.rank(rank)
         ends = after.cumsum(1)
         last = self.has[there].long().cumsum(1).argmax(1, keepdim=True)  # the highest step that the group shows
         to = (ends <= rank + 1e-9).sum(1, keepdim=True).minimum(last)
@@ -274,10 +280,13 @@ class Levels:
         has[group.long(), level] = True
         return cls(feature, logistic(terms, level, block.shape[1], sizes), has, has.any(1))
 
-    def moved(self, rows: Tensor, own: Tensor, new: Tensor, here: Tensor, there: Tensor) -> Tensor:
+    def moved(
+        self, rows: Tensor, own: Tensor, new: Tensor, here: Tensor, there: Tensor, draw: ColumnDraw | None = None
+    ) -> Tensor:
         """Return the block (n, L) for terms before and after."""
         p, q = (at(terms, self.shares).softmax(1) * self.has[g] for terms, g in ((own, here), (new, there)))
-        return couple_rows(rows[:, self.feature.columns], p, q)
+        coupled = couple_rows(rows[:, self.feature.columns], p, q)
+        return coupled if draw is None else draw.category(coupled, as_shares(q))
 
 
 # --- Regressions ---------------------------------------------------------------------------------------------------

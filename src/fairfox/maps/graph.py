@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-from typing import Self
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -25,7 +25,7 @@ from fairfox.maps.protocol import (
     who_counts,
 )
 from fairfox.maps.rank import RankMap, own_columns, ranks_of, with_ranks
-from fairfox.maps.ranks import Scale
+from fairfox.maps.ranks import Draw, Scale
 
 MERGED = "the group there puts several together"
 _EXAMPLE = 'for example income = ["sex", "education"]'
@@ -140,6 +140,7 @@ class GraphMap:
     graph: GraphSource | None = None  # {column: [parents]}, a TOML file, or what read_graph returns
     variable: int = 0  # which protected variable
     seed: int = 0
+    persists: ClassVar[bool] = True
     columns: Columns | None = field(default=None, init=False, repr=False)
     nodes: list[Regressed] = field(default_factory=list, init=False, repr=False)  # what is acted on, parents first
     causes: list[bool] = field(default_factory=list, init=False, repr=False)  # whether the variable acts on it directly
@@ -185,7 +186,7 @@ class GraphMap:
         f = self.columns.protected[self.variable]
         return (own.double(), f.stop - f.start) if scale is None else (scale(own), 0)
 
-    def map(self, data: Dataset, to: Tensor | None = None) -> Mapped:
+    def map(self, data: Dataset, to: Tensor | None = None, *, draw: Draw | None = None) -> Mapped:
         """Return everyone where `to` (N,) says: in that class, or so many standard deviations of c higher.
 
         NaN: nowhere; None: in the other of two groups. Who goes nowhere, who lacks a protected value that the graph
@@ -200,11 +201,11 @@ class GraphMap:
         stay = torch.ones_like(still).index_fill_(0, going, False)
         rows = data.x.clone()
         if len(going):
-            rows[going] = self.followed(data[going], there[going]).to(rows)
+            rows[going] = self.followed(data[going], there[going], draw).to(rows)
         reason = lost if bool((stay & ~still).any()) else UNKNOWN if bool(stay.any()) else ""
         return with_ranks(Mapped(rows, stay, reason), self.withheld_map, data, to)
 
-    def followed(self, people: Dataset, there: Tensor) -> Tensor:
+    def followed(self, people: Dataset, there: Tensor, draw: Draw | None = None) -> Tensor:
         """Return the rows (n, D) of people once their protected values are others (n, V): parents first."""
         assert self.columns is not None
         before = self.columns.rows(people)
@@ -215,7 +216,7 @@ class GraphMap:
         nobody = torch.zeros_like(own)
         for node, direct in zip(self.nodes, self.causes, strict=True):
             here, goal = (own, new) if direct else (nobody, nobody)
-            moved = node.moved(before, here, after, goal)
+            moved = node.moved(before, here, after, goal, draw)
             for each in node.all:
                 after[:, each.feature.columns] = moved[:, each.feature.columns]
         return after[:, : people.x.shape[1]]

@@ -14,7 +14,56 @@ from torch.nn import functional as F
 from fairfox.data.dataset import Feature
 
 _MOST_CELLS = 2**20  # of a column's grid
+_TAIL = 1e-9  # ranks stay so far from 0 and 1
 _STEPS = 2  # from value to value inside a cell, before giving up and searching
+
+
+@dataclass(frozen=True)
+class ColumnDraw:
+    """What one draw makes of everyone's rank, or category, in one column."""
+
+    persistence: float  # the correlation of ranks, from 0 to 1
+    normal: float
+    uniform: float  # above 0 and below 1
+
+    def rank(self, u: Tensor) -> Tensor:
+        """Return ranks (k,) between 0 and 1 after the draw: a Gaussian copula has this correlation."""
+        z = torch.special.ndtri(u.double().clamp(_TAIL, 1 - _TAIL))
+        found: Tensor = torch.special.ndtr(self.persistence * z + math.sqrt(1 - self.persistence**2) * self.normal)
+        return found
+
+    def category(self, shares: Tensor, other: Tensor) -> Tensor:
+        """Return one category each, of a block (n, L) of shares that persist in part and else are the group's (L,)."""
+        total = shares.sum(1, keepdim=True)
+        mixed = self.persistence * shares + (1 - self.persistence) * total * other
+        level = (mixed.cumsum(1) <= self.uniform * mixed.sum(1, keepdim=True)).sum(1).clamp(max=shares.shape[1] - 1)
+        return torch.where(total > 0, F.one_hot(level, shares.shape[1]).to(shares) * total, shares)
+
+
+@dataclass(frozen=True)
+class Draw:
+    """One draw of what people's ranks become where they persist only in part: the same for everyone."""
+
+    persistence: float
+    normal: Tensor  # (D,) for each column of the rows
+    uniform: Tensor  # (D,)
+
+    def __getitem__(self, column: int) -> ColumnDraw:
+        """Return what it makes of one column."""
+        return ColumnDraw(self.persistence, float(self.normal[column]), float(self.uniform[column]))
+
+
+def draws_of(count: int, columns: int, persistence: float, *, seed: int) -> list[Draw]:
+    """Return so many draws for rows of so many columns; in each column they are spread evenly (Latin hypercube)."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def spread() -> Tensor:
+        order = torch.rand(count, columns, generator=generator).argsort(0)
+        jitter = torch.rand(count, columns, generator=generator, dtype=torch.float64)
+        return ((order + jitter) / count).clamp(_TAIL, 1 - _TAIL)
+
+    normal, uniform = torch.special.ndtri(spread()), spread()
+    return [Draw(persistence, *each) for each in zip(normal, uniform, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -78,14 +127,21 @@ class Ranks:
         twice = torch.cat([torch.stack([2 * below, below + upto], dim=1).flatten(), 2 * before[-1:]])
         return cls(grid.distinct[:-1].repeat_interleave(counts), grid, twice.double())
 
-    def same_rank(self, x: Tensor, other: Ranks, place: Tensor | None = None) -> Tensor:
+    def same_rank(self, x: Tensor, other: Ranks, place: Tensor | None = None, draw: ColumnDraw | None = None) -> Tensor:
         """Return the values (k,) of another group at the mid-rank that numbers x (k,) have in this one.
 
-        `place` is that of the numbers on the grid, where it is known already.
+        `place` is that of the numbers on the grid, where it is known already. With a draw ranks persist in part, and
+        equal values have a rank drawn among theirs.
         """
         values = other.ordered
-        twice = self.twice.index_select(0, self.grid.place(x) if place is None else place)
-        at = (twice * len(values)).div_(2 * len(self.ordered)).long()  # exact: whole numbers below 2**53
+        place = self.grid.place(x) if place is None else place
+        if draw is None:
+            twice = self.twice.index_select(0, place)
+            at = (twice * len(values)).div_(2 * len(self.ordered)).long()  # exact: whole numbers below 2**53
+        else:
+            tied = place % 2
+            low, high = (self.twice.index_select(0, end) for end in (place - tied, place + tied))
+            at = (draw.rank((low + draw.uniform * (high - low)) / (2 * len(self.ordered))) * len(values)).long()
         return values.index_select(0, at.clamp_(max=len(values) - 1))
 
 

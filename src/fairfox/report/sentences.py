@@ -11,6 +11,7 @@ from fairfox.auxiliary.quality import AuxiliaryQuality
 from fairfox.findings import AuditRecord, Finding, Group
 from fairfox.report.text import amount, cell, heading_unit, joined, number, people, percent, unit_words
 from fairfox.statistics.diagnostics import DISAGREE
+from fairfox.statistics.verdict import tipping_sentence
 
 CaseOutcome = Literal["passed", "failure", "skipped"]
 OUTCOMES: dict[str, CaseOutcome] = {  # of the words of verdicts
@@ -83,7 +84,8 @@ def _model_lines(result: AuditRecord) -> list[str]:
     if result.is_effect and not result.deltas:
         why = why.replace("over delta", f"treated differently by more than {amount(result.delta, result.unit)}")
     alone = f"By {verdict.variable} alone: " if several > 1 else ""
-    return [f"{MODEL_WORDS[verdict.word]}{worst}. {alone}{why}"]
+    tips = tipping_sentence(verdict)
+    return [f"{MODEL_WORDS[verdict.word]}{worst}. {alone}{why}", *([tips] if tips else [])]
 
 
 def _flagged_line(result: AuditRecord) -> str:

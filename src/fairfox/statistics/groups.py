@@ -16,9 +16,9 @@ from fairfox.data.dataset import Dataset, Protected, group_name
 from fairfox.errors import OptionError
 from fairfox.fairtests.protocol import Measurement
 from fairfox.options import TestInfo
-from fairfox.statistics.intervals import CommonVariance, interval_of, p_values
+from fairfox.statistics.intervals import CommonVariance, interval, interval_of, p_values, robust_interval
 from fairfox.statistics.multiplicity import benjamini_hochberg
-from fairfox.statistics.verdict import ALLOWED, Verdict, judge_model
+from fairfox.statistics.verdict import ALLOWED, Point, Verdict, judge_model, p_more
 
 _FEWEST = 3  # people whom two tests must both judge to be compared
 _QUANTILE_OF = 1_000_000  # predictions at most: torch.quantile takes no more than 16 million
@@ -45,21 +45,46 @@ class Rule:
         assert towards.signed is not None
         limit = decision_limits(predictions, self.decision_threshold)
         sure = certainty(towards, torch.where(towards.signed > 0, limit, torch.inf), self.fdr)
-        interval = interval_of(towards.refits, towards.abstained)
-        if interval is None:
+        if sure.sampling is None:
             return sure
-        reach = (interval[:, 1] > limit) & ~measured.abstained  # also where the mean goes away from the cut
-        return replace(sure, interval=interval_of(measured.refits, measured.abstained), perhaps=reach)
+        reach = (sure.sampling[:, 1] > limit) & ~measured.abstained  # also where the mean goes away from the cut
+        shown = certainty(measured, delta, None)
+        if sure.net is not None:
+            sure = replace(sure, net=sure.net * torch.where(predictions < self.decision_threshold, 1.0, -1.0)[:, None])
+        return replace(sure, interval=shown.interval, sampling=shown.sampling, perhaps=reach)
 
-    def judge(self, measured: Measurement, sure: Certainty, weights: Tensor | None, variable: str) -> Verdict | None:
+    def point(self, persistence: float, sure: Certainty, groups: Tensor, gone: Tensor, weights: Tensor | None) -> Point:
+        """Return the shares of the judged people, who are in groups (N,), over the limit where ranks persist in part.
+
+        Single people may be unsure where their group is not: `net` counts those over the limit in the direction of
+        their group less those in the other one, at the lower end of what refits say.
+        """
+        marks = {"share": sure.usually, "surely": sure.significant, "perhaps": sure.reach}
+        shares = {name: judged_share(each, gone, weights) for name, each in marks.items() if each is not None}
+        weight = torch.as_tensor(people_weights(weights, len(gone))) * ~gone.cpu()
+        assert sure.net is not None
+        found = net_share(sure.net.double().cpu(), groups.cpu(), weight)
+        people = float(weight.sum() ** 2 / weight.square().sum().clamp(min=1e-30))
+        certain = max((1 - self.fdr) * shares["surely"], found)
+        p_fails = p_more(certain * people, people, self.allowed) if people else 1.0
+        return Point(persistence, net=found, p_fails=p_fails, **shares)
+
+    def judge(
+        self,
+        measured: Measurement,
+        sure: Certainty,
+        weights: Tensor | None,
+        variable: str,
+        curve: Sequence[Point] = (),
+    ) -> Verdict | None:
         """Return the verdict on the model from all who were judged; None where there are no intervals."""
-        if sure.perhaps is None or sure.significant is None:
+        if sure.perhaps is None or sure.surely is None:
             return None
         judged = ~measured.abstained
         return judge_model(
             sure.refits[judged],
             sure.perhaps[judged],
-            sure.significant[judged],
+            sure.surely[judged],
             sure.limit[judged] if isinstance(sure.limit, Tensor) else sure.limit,
             sizes=measured.score[judged],
             fdr=self.fdr,
@@ -69,6 +94,7 @@ class Rule:
             over="over delta" if self.decision_threshold is None else "decided differently",
             variable=variable,
             seed=self.seed,
+            curve=curve,
         )
 
 
@@ -79,11 +105,16 @@ class Certainty:
     flags: Tensor  # (N,) bool
     refits: Tensor  # (N, M) what is held against the limit
     limit: float | Tensor  # one for all, or one each (N,)
-    interval: Tensor | None = None  # (N, 2)
-    confident_flags: Tensor | None = None  # (N,) bool
-    perhaps: Tensor | None = None  # (N,) bool: the interval reaches beyond the limit
-    p_values: Tensor | None = None  # (N,); NaN for abstained people
+    interval: Tensor | None = None  # (N, 2), where ranks persist in part
+    sampling: Tensor | None = None  # (N, 2), where they persist as they are
+    confident_flags: Tensor | None = None  # (N,) bool: the whole interval is beyond the limit
+    perhaps: Tensor | None = None  # (N,) bool: that of sampling reaches beyond it
+    p_values: Tensor | None = None  # (N,), where ranks persist in part; NaN for abstained people
     significant: Tensor | None = None  # (N,) bool: on the list with the given false discovery rate
+    surely: Tensor | None = None  # (N,) bool: on the list where ranks persist as they are
+    reach: Tensor | None = None  # (N,) bool: the interval reaches beyond the limit
+    usually: Tensor | None = None  # (N,) bool: the mean over draws is beyond it
+    net: Tensor | None = None  # (N, M) of each refit's draws, the share beyond the limit upwards less that downwards
 
     def without(self, gone: Tensor) -> Certainty:
         """Return the same with some people (N,) bool hidden, and nothing else changed."""
@@ -95,10 +126,12 @@ class Certainty:
             self,
             flags=self.flags & ~gone.to(self.flags.device),
             interval=None if self.interval is None else torch.where(gone[:, None], 0.0, self.interval),
+            sampling=None if self.sampling is None else torch.where(gone[:, None], 0.0, self.sampling),
             confident_flags=off(self.confident_flags),
             perhaps=off(self.perhaps),
             p_values=None if self.p_values is None else torch.where(gone, torch.nan, self.p_values),
             significant=off(self.significant),
+            surely=off(self.surely),
         )
 
 
@@ -111,22 +144,51 @@ def certainty(
     `common` is the variance that refits have in common, where these are only some of the people; a list of some says
     nothing and is left out without `fdr`.
     """
-    gone = measured.abstained
-    interval = interval_of(measured.refits, gone, common=common)
+    gone, drawn = measured.abstained, measured.drawn
+    sampling = interval_of(measured.refits, gone, common=common)
     sure = Certainty(flag(measured.score, limit, abstained=gone), measured.refits, limit)
-    if interval is None:
+    if sampling is None:
         return sure
     compared = (~measured.each.isnan().any(0)).sum(1).clamp(min=1)  # (N,) contrasts
-    p = (p_values(measured.refits, limit, common=common) * compared.to(measured.refits)).clamp(max=1.0)
-    p = torch.where(gone, torch.nan, p)
+    both = []
+    for own in (None, drawn):
+        p = (p_values(measured.refits, limit, common=common, drawn=own) * compared.to(measured.refits)).clamp(max=1.0)
+        both.append(torch.where(gone, torch.nan, p))
+    lists = [None if fdr is None else benjamini_hochberg(p, fdr) for p in both]
+    ends = sampling if drawn is None else robust_interval(sampling, drawn)
     return replace(
         sure,
-        interval=interval,
-        confident_flags=confident_flag(interval, limit, abstained=gone),
-        perhaps=((interval[:, 1] > limit) | (interval[:, 0] < -limit)) & ~gone,
-        p_values=p,
-        significant=None if fdr is None else benjamini_hochberg(p, fdr),
+        interval=ends,
+        sampling=sampling,
+        confident_flags=confident_flag(ends, limit, abstained=gone),
+        perhaps=((sampling[:, 1] > limit) | (sampling[:, 0] < -limit)) & ~gone,
+        p_values=both[1],
+        significant=lists[1],
+        surely=lists[0],
+        reach=((ends[:, 1] > limit) | (ends[:, 0] < -limit)) & ~gone,
+        usually=sure.flags if drawn is None else flag((measured.refits.mean(1) + drawn.mean(1)).abs(), limit) & ~gone,
+        net=None if drawn is None else _net(measured.refits, drawn, limit),
     )
+
+
+def _net(refits: Tensor, drawn: Tensor, limit: float | Tensor) -> Tensor:
+    """Return for each refit the share of its draws over the limit upwards less that downwards (N, M)."""
+    each = (refits.repeat(1, drawn.shape[1] // refits.shape[1]) + drawn).view(len(refits), -1, refits.shape[1])
+    top = limit[:, None, None] if isinstance(limit, Tensor) else limit
+    return ((each > top).double() - (each < -top).double()).mean(1)
+
+
+def net_share(net: Tensor, groups: Tensor, weights: Tensor) -> float:
+    """Return the share of people over the limit in their group's direction less that in the other one.
+
+    `net` (N, M) has it for each person and refit. The lower end of a 90 % interval over refits counts, at least 0.
+    """
+    total = net.new_zeros(net.shape[1])
+    for group in groups.nan_to_num(nan=-1).unique():
+        own = (net * weights[:, None])[groups.nan_to_num(nan=-1) == group].sum(0)
+        total += own * own.mean().sign()
+    each = (total / weights.sum().clamp(min=1e-30))[None]
+    return max(0.0, float(interval(each)[0, 0]))
 
 
 def towards_decision(measured: Measurement, no: Tensor, protected: Sequence[Protected]) -> Measurement:
@@ -140,8 +202,10 @@ def towards_decision(measured: Measurement, no: Tensor, protected: Sequence[Prot
     furthest = each.mean(0).nan_to_num(nan=-torch.inf).argmax(1)
     refits = each.gather(2, furthest.expand(len(each), -1)[..., None])[..., 0].T
     refits = torch.where(measured.abstained[:, None].to(refits.device), 0.0, refits)
-    mean = refits.mean(1)
-    return replace(measured, score=mean.abs(), signed=mean, refits=refits, each=each, worst=furthest)
+    mean, turned = refits.mean(1), measured.deviations
+    if turned is not None:
+        turned = turned * up * torch.where(no, 1.0, -1.0).to(turned)[:, None]
+    return replace(measured, score=mean.abs(), signed=mean, refits=refits, each=each, worst=furthest, deviations=turned)
 
 
 def flag(scores: Tensor, delta: float | Tensor, *, abstained: Tensor | None = None) -> Tensor:

@@ -11,6 +11,7 @@ people; the refits say how much it is.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -69,26 +70,63 @@ def interval_of(refits: Tensor, abstained: Tensor, *, common: CommonVariance | N
     return out
 
 
-def p_values(refits: Tensor, delta: float | Tensor, *, common: CommonVariance | None = None) -> Tensor:
+def robust_interval(sampling: Tensor, drawn: Tensor) -> Tensor:
+    """Return intervals (N, 2) that allow for sampling, as those given (N, 2) do, and for what draws (N, K) add.
+
+    From the middle of the draws to their 5 % and 95 % quantiles, and half an interval of sampling at right angles to
+    it. They hold the intervals of sampling.
+    """
+    low, middle, high = _quantiles(drawn, (0.05, 0.5, 0.95))
+    mean, half = sampling.mean(1), (sampling[:, 1] - sampling[:, 0]) / 2
+    lower = mean + middle - torch.hypot(middle - low, half)
+    upper = mean + middle + torch.hypot(high - middle, half)
+    return torch.stack([lower.minimum(sampling[:, 0]), upper.maximum(sampling[:, 1])], dim=1)
+
+
+def _quantiles(values: Tensor, shares: Sequence[float]) -> list[Tensor]:
+    """Return quantiles (N,) of values (N, K): as large a share of further values lies below each, on average."""
+    ordered, last, out = values.sort(1).values, values.shape[1] - 1, []
+    for share in shares:
+        place = min(max(share * (last + 2) - 1, 0.0), float(last))
+        below = int(place)
+        out.append(torch.lerp(ordered[:, below], ordered[:, min(below + 1, last)], place - below))
+    return out
+
+
+def p_values(
+    refits: Tensor, delta: float | Tensor, *, common: CommonVariance | None = None, drawn: Tensor | None = None
+) -> Tensor:
     """Return (N,) how probable a mean effect so large in size is where the true one is no larger than `delta`.
 
     The null hypothesis is |effect| <= delta, at its worst: an effect of delta itself (McCarthy and Smyth 2009).
-    `delta` is one for all or one each (N,). Small values speak for an effect of more than delta.
+    `delta` is one for all or one each (N,). Small values speak for an effect of more than delta. What draws (N, K) add
+    moves the effect and widens its error; it never makes anything surer.
     """
     limit = torch.as_tensor(delta, dtype=torch.float64)
     if not bool((limit >= 0).all()):
         raise OptionError(f"delta is {float(limit.min())}; give a size of the effect, at least 0")
     if limit.ndim and len(limit) != len(refits):
         raise ShapeError(f"{len(limit)} values of delta for {len(refits)} people; give one for all, or one each")
-    error, freedom = standard_errors(refits, common)
-    size, error = refits.mean(1).abs().double().cpu(), error.double().cpu()
-    limit = limit.cpu().expand(len(refits))
-    known = error > 0
+    error, own = standard_errors(refits, common)
+    effect, error, limit = refits.mean(1).double().cpu(), error.double().cpu(), limit.cpu().expand(len(refits))
+    p = _p_values(effect, error, np.full(len(refits), own), limit)
+    if drawn is not None:
+        more = drawn.double().cpu()
+        variances = error.square(), more.var(1)
+        parts = sum(v.square() / f for v, f in zip(variances, (own, more.shape[1] - 1), strict=True))
+        total = variances[0] + variances[1]  # with the degrees of freedom of Welch and Satterthwaite
+        freedom = torch.where(total > 0, total.square() / torch.where(total > 0, parts, 1.0), own).numpy()
+        p = p.maximum(_p_values(effect + more.mean(1), total.sqrt(), freedom, limit))
+    return p.to(refits)
+
+
+def _p_values(effect: Tensor, error: Tensor, freedom: Values, limit: Tensor) -> Tensor:
+    size, known = effect.abs(), error > 0
     scale = torch.where(known, error, 1.0)
     above, below = ((size - limit) / scale).numpy(), ((size + limit) / scale).numpy()
     p = torch.as_tensor(scipy.stats.t.sf(above, freedom) + scipy.stats.t.sf(below, freedom))
     certain = torch.where(size > limit, 0.0, 1.0).double()
-    return torch.where(known, p.clamp(max=1.0), certain).to(refits)
+    return torch.where(known, p.clamp(max=1.0), certain)
 
 
 def standard_errors(refits: Tensor, common: CommonVariance | None = None) -> tuple[Tensor, float]:

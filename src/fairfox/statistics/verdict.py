@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Literal
 
 import numpy as np
@@ -24,8 +25,21 @@ from fairfox.statistics.intervals import (
 from fairfox.statistics.multiplicity import holm
 
 Word = Literal["passes", "fails", "cannot tell"]
+LEAST = 0.95  # persistence at which a model must still fail: ranks never carry over exactly
 ALLOWED = 0.05  # share of people over delta, where nobody gave another
 LEVEL = 0.05  # how often each of the two one-sided tests may be wrong
+
+
+@dataclass(frozen=True)
+class Point:
+    """Which shares of people are over delta where ranks carry over with a correlation."""
+
+    persistence: float
+    share: float  # whose mean effect over the draws is
+    surely: float  # who are on the list
+    perhaps: float  # whose interval reaches beyond delta
+    net: float  # over delta in the direction of their group, less those in the other one
+    p_fails: float  # of so many on the list, or net, where no more than allowed truly are over delta
 
 
 @dataclass(frozen=True)
@@ -43,6 +57,8 @@ class Verdict:
     mean: Estimate | None = None  # |effect|
     share: Estimate | None = None  # over delta
     variable: str = ""  # the protected one
+    tipping: float | None = None  # the smallest persistence at which the word stands; None: it is not known
+    curve: tuple[Point, ...] = ()  # by falling persistence
 
 
 def judge_model(
@@ -59,12 +75,14 @@ def judge_model(
     over: str = "over delta",
     variable: str = "",
     seed: int = 0,
+    curve: Sequence[Point] = (),
 ) -> Verdict:
     """Return the verdict from the effects of the people who were judged.
 
     The model fails where so many are surely over delta that the share of all people who are is above the allowed one;
     it passes where so few are perhaps over it that the share is below. The list may be wrong about the share `fdr` of
-    its people, so that these are not counted.
+    its people, so that these are not counted. A model that does not fail any more where ranks carry over a little less
+    than exactly is not failed.
 
     Args:
         refits: the effect in each refit (n, M).
@@ -79,6 +97,7 @@ def judge_model(
         over: what people are whose effect counts, in words.
         variable: the protected one.
         seed: of the bootstrap.
+        curve: shares by falling persistence.
     """
     people = len(refits)
     if not people:
@@ -92,8 +111,41 @@ def judge_model(
     counts = (people, int(listed.sum()), int(perhaps.sum()))
     mean, share = _estimates(refits, sizes, limit, None if weights is None else weight, folds, seed)
     too_few = p_fewer(0.0, counted, allowed) > LEVEL
-    why = verdict_sentence(word, *counts, allowed=allowed, fdr=fdr, over=over, too_few=too_few)
-    return Verdict(word, why, allowed, *counts, p_fails, p_passes, mean, share, variable)
+    tipping = tipping_point(word, curve, allowed)
+    if word == "fails" and tipping is not None and tipping > LEAST:
+        why = (
+            f"{counts[1]:,} of {people:,} people are surely {over} if people's ranks carry over exactly, but too few "
+            f"if they carry over with a correlation of {LEAST:g}."
+        )
+        word, tipping = "cannot tell", None
+    else:
+        why = verdict_sentence(word, *counts, allowed=allowed, fdr=fdr, over=over, too_few=too_few)
+    return Verdict(word, why, allowed, *counts, p_fails, p_passes, mean, share, variable, tipping, tuple(curve))
+
+
+def tipping_point(word: Word, curve: Sequence[Point], allowed: float) -> float | None:
+    """Return the smallest persistence at which a model still fails, or passes, with all larger ones.
+
+    It fails where the list says so, and passes where no more people than allowed are over delta on average. None where
+    nothing is known of smaller ones than 1, or the verdict is open.
+    """
+    if word == "cannot tell" or not curve:
+        return None
+    stands = (point.p_fails <= LEVEL if word == "fails" else point.share <= allowed for point in curve)
+    kept = list(takewhile(lambda pair: pair[1], zip(curve, stands, strict=True)))
+    return kept[-1][0].persistence if kept else 1.0
+
+
+def tipping_sentence(verdict: Verdict) -> str:
+    """Return how far ranks may fail to carry over before the verdict changes, in a sentence; "" where it is open."""
+    if verdict.tipping is None:
+        return ""
+    word = "fail" if verdict.word == "fails" else "pass"
+    if verdict.tipping == 0:
+        return f"It would still {word} if people's ranks did not carry over to the other group at all."
+    if verdict.tipping == 1:
+        return f"It would no longer {word} if people's ranks carried over a little less than exactly."
+    return f"It would still {word} if people's ranks carried over only with a correlation of {verdict.tipping:g}."
 
 
 def p_more(found: float, people: float, allowed: float) -> float:

@@ -67,6 +67,8 @@ class Encoded:
         """Return what the test measures, with the population's step and alignment shares."""
         name = measured_name(fitted.options)
         measured = fitted.measure_one(name, self.target, self.people, predictions=self.predictions, step=step)
+        drawn = fitted.deviations(name, self.target, self.people, measured, self.predictions)
+        measured = replace(measured, deviations=drawn)
         return measured if shares is None else measured.scaled(shares, self.people)
 
 
