@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -15,7 +15,6 @@ from torch import Tensor
 from fairfox.auxiliary.quality import AuxiliaryQuality
 from fairfox.certificates.path import Certificates
 from fairfox.data.dataset import ProtectedKind, group_name
-from fairfox.errors import OptionError
 from fairfox.maps.check import FlipSet, MapCheck, flip_sets
 from fairfox.options import EFFECT
 from fairfox.statistics.diagnostics import DISAGREE, Reliability
@@ -322,6 +321,7 @@ class AuditRecord:
     counterfactual_table: Any = None  # x' in the table's own kind and units, categories the most probable
     certificates: Certificates | None = None  # what is proved about the path to x', where asked for
     reliability: Reliability | None = None  # what disagreement and distance are computed from
+    sampling: Tensor | None = None  # (N, 2) intervals that hold if people's ranks carry over exactly
     p_values: Tensor | None = None  # (N,) of an effect as large where the true one is no more than delta; None as above
     significant: Tensor | None = None  # (N,) bool: on the list of people over delta with a given false discovery rate
     null: Null | None = None  # what is found where the protected values are shuffled, where asked for
@@ -534,32 +534,6 @@ class AuditRecord:
     def delta_of(self, group: str) -> float:
         """Return the delta of a group, by `Group.name`: its own where it has one."""
         return self.deltas.get(group, self.delta)
-
-    def over_limits(self, limits: Mapping[str, float]) -> list[str]:
-        """Return a sentence for each limit on the share of flagged people that is exceeded.
-
-        Limits are by `Group.name`; the limit of "" is for everyone.
-        """
-        return [
-            f"{name or 'Everyone together'}: {self._share_of(name):.1%} flagged, at most {limit:.1%} allowed."
-            for name, limit in limits.items()
-            if self._share_of(name) > limit
-        ]
-
-    def can_check(self, name: str) -> bool:
-        """Return whether anybody of a group ("": of all people) was judged, so that a limit can be checked."""
-        return not math.isnan(self._share_of(name))
-
-    def _share_of(self, name: str) -> float:
-        """Return the share of flagged people in a group ("": everyone), NaN where nobody is judged."""
-        if not name:
-            return self.share_flagged if self.judged else math.nan
-        for finding in self.findings:
-            for group in finding.groups:
-                if group.name == name:
-                    return group.share_flagged if finding.judges(group.level) else math.nan
-        known = ", ".join(f"'{group.name}'" for group in self.groups)
-        raise OptionError(f"There is no group '{name}' to hold to a limit; the groups are {known}")
 
     def _of_worst(self, each: Sequence[Tensor]) -> Tensor:
         """Return the values of the variable that attained the score (N,)."""

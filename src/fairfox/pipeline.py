@@ -44,7 +44,7 @@ from fairfox.result import AuditResult, finding_of, gap_parts
 from fairfox.statistics.diagnostics import Reliability, find_warnings, leave_out
 from fairfox.statistics.groups import Rule, agreement, default_delta, own_deltas
 from fairfox.statistics.permutation import Null, shuffled
-from fairfox.statistics.verdict import ALLOWED
+from fairfox.statistics.verdict import ALLOWED, taken_back
 
 _log = logging.getLogger("fairfox")
 _EXAMPLE = 1000  # people whose predictions show what the model returns
@@ -482,22 +482,25 @@ def _result(
         trust = replace(trust, rows=main.counterfactual)
     certainty = limits.rule.certainty(before, limits.everyones, inputs.predictions, readings.people.protected)
     certainty = certainty.without(main.abstained)
+    found = _findings(inputs, readings, before, limits)
     progress("explaining", 0.92)
     asked = {"seed": options.seed, "batch_size": options.batch_size}
     features = explain(inputs.target, readings, aligned=options.info.aligned, **asked)
     checks = map_checks(inputs, readings, support, limits.delta)
+    findings = [_held_back(each, v, checks, null, limits, inputs) for v, each in enumerate(found)]
     mapped = readings.moved.counterfactual
     return AuditResult(
         scores=main.score,
         signed=main.signed,
         interval=certainty.interval,
+        sampling=certainty.sampling,
         flags=certainty.flags,
         confident_flags=certainty.confident_flags,
         abstained=main.abstained,
         reasons=main.reasons,
         predictions=inputs.predictions,
         worst=main.variable,
-        findings=_findings(inputs, readings, before, limits),
+        findings=tuple(findings),
         counterfactual=mapped,
         ids=inputs.data.ids,
         features=features,
@@ -544,6 +547,8 @@ def _limits(inputs: Inputs, people: Dataset, null: Null | None) -> Limits:
         decision_threshold=options.decision_threshold,
         fdr=options.fdr,
         allowed=shares.get(EVERYONE, ALLOWED),
+        limits=shares,
+        bounded=is_bounded(options, inputs.target.unit),
         folds=None if inputs.known is not None else options.folds,
         seed=options.seed,
     )
@@ -570,8 +575,46 @@ def _findings(inputs: Inputs, readings: Readings, before: Measurement, limits: L
     return tuple(replace(finding, gap_parts=own) for finding, own in zip(found, parts, strict=True))
 
 
+def is_bounded(options: AuditOptions, unit: str) -> bool:
+    """Return whether the score is a change of a probability."""
+    return options.info.of_prediction and not options.info.aligned and unit == "probability"
+
+
+def _held_back(
+    finding: Finding, variable: int, checks: Sequence[MapCheck], null: Null | None, limits: Limits, inputs: Inputs
+) -> Finding:
+    """Return a finding whose verdict does not say more than is known.
+
+    Nothing fails where chance alone gives effects over delta, and nothing passes where the groups' predictions differ
+    by more than delta and the map, which moves only what surely differs, does not say why.
+    """
+    verdict, points = finding.verdict, inputs.target.unit == "probability"
+    if verdict is None:
+        return finding
+    if verdict.word == "fails" and null is not None and null.delta > limits.delta:
+        why = "effects as large come by chance: shuffled protected values give them too."
+        return replace(finding, verdict=taken_back(verdict, why))
+    if verdict.word != "passes" or inputs.options.info.base != TOTAL or inputs.options.given:
+        return finding
+    for check in checks:
+        if check.variable == variable and check.unexplained > limits.delta:
+            gap = f"{100 * abs(check.gap or 0):.1f} points" if points else f"{abs(check.gap or 0):.3g}"
+            why = (
+                f"the mean predictions of {check.group} and {check.towards} differ by {gap}, and no feature surely "
+                "shows why: more people would."
+            )
+            return replace(finding, verdict=taken_back(verdict, why))
+    return finding
+
+
 def delta_for(options: AuditOptions, predictions: Tensor, unit: str) -> float:
     """Return the delta that was given, or the test's own: a share of the prediction's range where it is one of it."""
+    deltas = [*options.delta_by_group.values()] + ([] if options.delta_for_all is None else [options.delta_for_all])
+    for delta in deltas:
+        if delta >= 1 and unit == "probability" and options.info.of_prediction:
+            raise OptionError(
+                f"delta is {delta:g}, and no probability changes by that much; did you mean {delta / 100:g}?"
+            )
     if options.delta_for_all is not None:
         return options.delta_for_all
     return default_delta(options.info, predictions, unit=unit)

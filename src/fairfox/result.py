@@ -16,15 +16,15 @@ from torch import Tensor
 
 from fairfox.auxiliary.training import centre_and_spread
 from fairfox.data.contrasts import HIGHER, Contrast
-from fairfox.data.dataset import Dataset, Protected
+from fairfox.data.dataset import Dataset, Protected, group_name
 from fairfox.data.files import written_whole
 from fairfox.data.protected import NumberGroups
 from fairfox.errors import require
 from fairfox.fairtests.fitted import Readings
 from fairfox.fairtests.protocol import Measurement
 from fairfox.findings import UNKNOWN, AuditRecord, Finding, GapParts, Group
-from fairfox.statistics.groups import Rule, group_mean
-from fairfox.statistics.verdict import Point
+from fairfox.statistics.groups import Certainty, Rule, group_mean
+from fairfox.statistics.verdict import Point, Verdict, family_verdict
 
 
 @dataclass(frozen=True, repr=False)
@@ -141,7 +141,7 @@ def finding_of(
     names, codes = _groups(p, own, fitted.c[:, variable])
     share = readings.alignment[variable]
     effects = contrast_effects(main, p, own)
-    curve = _curve(readings, variable, predictions, delta, rule)
+    verdict = _verdict(readings, variable, whole, certainty, codes, dict(enumerate(names)), predictions, delta, rule)
     finding = Finding(
         name=p.name,
         kind=p.kind,
@@ -172,15 +172,42 @@ def finding_of(
         second=None if p.second is None else p.levels[p.second],
         merged=dict(merged),
         is_own=bool(main.contrasts),
-        verdict=rule.judge(whole, certainty, data.weights, p.name, curve),
+        verdict=verdict,
     )
     weights = torch.ones(len(data), dtype=torch.float64) if data.weights is None else data.weights.double().cpu()
     groups = [_group(finding, name, codes == code, predictions, weights) for code, name in enumerate(names)]
     return replace(finding, groups=tuple(groups))
 
 
-def _curve(readings: Readings, variable: int, predictions: Tensor, delta: float | Tensor, rule: Rule) -> list[Point]:
-    """Return which shares of some people are over delta, by falling persistence of their ranks."""
+def _verdict(
+    readings: Readings,
+    variable: int,
+    whole: Measurement,
+    certainty: Certainty,
+    codes: Tensor,
+    names: Mapping[int, str],
+    predictions: Tensor,
+    delta: float | Tensor,
+    rule: Rule,
+) -> Verdict | None:
+    """Return the verdict on everyone, and on each group that has a limit of its own: all must pass."""
+    p, weights = readings.people.protected[variable], readings.people.weights
+    found = []
+    for code, name in [(None, p.name), *((code, group_name(p.name, level)) for code, level in names.items())]:
+        if code is not None and name not in rule.limits:
+            continue
+        own = rule if code is None else replace(rule, allowed=rule.limits[name])
+        among = None if code is None else codes == code
+        curve = _curve(readings, variable, predictions, delta, own, among)
+        found.append(own.judge(whole, certainty, weights, name, curve, among))
+    known = [verdict for verdict in found if verdict is not None]
+    return family_verdict(known) if known else None
+
+
+def _curve(
+    readings: Readings, variable: int, predictions: Tensor, delta: float | Tensor, rule: Rule, among: Tensor | None
+) -> list[Point]:
+    """Return which shares of some people, or of those among them (N,) bool, are over delta, by falling persistence."""
     if readings.sample is None or not readings.curve:
         return []
     rows, out = readings.sample, []
@@ -188,7 +215,8 @@ def _curve(readings: Readings, variable: int, predictions: Tensor, delta: float 
     for at, measured in readings.curve.items():
         own = measured.of_variable(variable, some)
         sure = rule.certainty(own, limit, predictions[rows], some.protected)
-        out.append(rule.point(at, sure, some.c[:, variable], own.abstained, some.weights))
+        gone = own.abstained if among is None else own.abstained | ~among[rows]
+        out.append(rule.point(at, sure, some.c[:, variable], gone, some.weights))
     return out
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,8 +35,7 @@ def assert_individually_fair(
         protected: the protected column or columns.
         strict: also raise where the verdict is "cannot tell".
         out: a folder for the report of a model that fails.
-        arguments: all others of `fairfox.audit`. Where `max_flagged` is given, the share of flagged people, confident
-            or not, must not be larger either.
+        arguments: all others of `fairfox.audit`.
     """
     __tracebackhide__ = True  # pytest shows the line of the test, not this one
     from fairfox.pipeline import audit  # here, so that tests are collected without torch
@@ -53,29 +52,27 @@ def _objections(result: AuditResult, *, strict: bool) -> list[str]:
     """Return what speaks against a model, a line each, what it fails by first; nothing where it is good enough."""
     from fairfox.report.sentences import effect_lines, next_lines, verdict_lines
 
-    limits, found = result.settings["max_flagged"] or {}, result.verdict
-    _check_judged(result, limits, strict=strict)
-    over = [f"Over the limit: {sentence}" for sentence in result.over_limits(limits)]
+    found = result.verdict
+    _check_judged(result)
     after = next_lines(result)
     lines = [*(line for line in verdict_lines(result) if line not in after), *effect_lines(result), *after]
     word = None if found is None else found.word
     if word == "fails" or (strict and word == "cannot tell"):
-        return [*lines, *over]
+        return lines
     if word == "cannot tell":
         _log.warning("%s", lines[0])
-    return [*over, *lines] if over else []
+    return []
 
 
-def _check_judged(result: AuditResult, limits: Mapping[str, float], *, strict: bool) -> None:
+def _check_judged(result: AuditResult) -> None:
     """Raise where nobody could be judged, rather than let a test pass that has looked at nothing."""
-    for name in ["", *limits]:
-        if not result.can_check(name):
-            who, reasons = f"Nobody of {name}" if name else "Nobody", ", ".join(result.abstained_by_reason)
-            raise DataError(f"{who} could be judged, so that the model is neither fair nor unfair to them: {reasons}")
-    if result.verdict is None and (strict or not limits):
+    if not result.judged:
+        reasons = ", ".join(result.abstained_by_reason)
+        raise DataError(f"Nobody could be judged, so that the model is neither fair nor unfair to them: {reasons}")
+    if result.verdict is None:
         raise OptionError(
             f"The test '{result.test}' with refits={result.settings['refits']} gives no intervals and so no verdict; "
-            "take more refits or the test 'rank', or hold the share of flagged people to max_flagged, without strict"
+            "take more refits or the test 'rank'"
         )
 
 

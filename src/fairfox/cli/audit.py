@@ -13,10 +13,11 @@ from fairfox.cli.config import config_option
 from fairfox.cli.endpoints import endpoint_options, find_model, take_endpoint_options
 from fairfox.cli.options import DECLARED, Once, audit_options, given_options, typed_command
 from fairfox.cli.progress import progress_bar
-from fairfox.errors import DataError, OptionError
+from fairfox.errors import OptionError
 from fairfox.options import AuditOptions
 
 EVERYDAY = ("protected", "label", "test", "settings", "delta", "max_flagged", "decision_threshold", "given", "columns")
+_CANNOT_TELL = 3  # the exit code
 FURTHER = tuple(name for name in DECLARED if name not in EVERYDAY)
 
 
@@ -42,6 +43,12 @@ FURTHER = tuple(name for name in DECLARED if name not in EVERYDAY)
 @click.option("--sample", cls=Once, type=click.IntRange(min=1), metavar="N", help="Audit N random people of TABLE.")
 @click.option("--trust-model", is_flag=True, help="Load model files that can run code, such as pickles.")
 @endpoint_options
+@click.option(
+    "--cannot-tell",
+    cls=Once,
+    type=click.Choice(("pass", "fail")),
+    help="What the exit code says where the verdict is open: 0 or 1 instead of 3.",
+)
 @click.option("--include-rows", is_flag=True, help="Also write the raw rows of flagged people.")
 @click.option(
     "--out",
@@ -63,6 +70,7 @@ def audit(
     sample: int | None,
     include_rows: bool,
     trust_model: bool,
+    cannot_tell: str | None,
     **values: Any,
 ) -> None:
     """Score every person in TABLE for unfair treatment by MODEL.
@@ -71,7 +79,8 @@ def audit(
     MLflow's https://host/invocations, or the Open Inference Protocol's https://host/v2/models/NAME/infer. TABLE is a
     CSV, Parquet or Arrow file with one row per person.
 
-    Exit codes: 0 within --max-flagged or without it, 1 over it, 2 after bad input or an error.
+    Exit codes: 0 where the model passes, 1 where it fails, 2 after bad input or an error, 3 where nobody can tell
+    (--cannot-tell makes that 0 or 1).
     """
     from fairfox.cli.tables import print_result
     from fairfox.data.files import file_sha256
@@ -80,6 +89,7 @@ def audit(
     from fairfox.models.loading import needs_trust
     from fairfox.pipeline import run_audit
     from fairfox.report.files import write_outputs
+    from fairfox.statistics.verdict import ALLOWED
 
     errors = Console(stderr=True, soft_wrap=True, markup=False, highlight=False)
     endpoint = take_endpoint_options(values)
@@ -107,21 +117,19 @@ def audit(
     recorded["command"] = typed_command(**{model: recorded["model_source"]})
     ids = rows if result.ids is None and rows is not None else result.ids  # the row numbers of TABLE, not of the sample
     result = replace(result, ids=ids, settings={**result.settings, **recorded})
-    limits = result.settings["max_flagged"] or {}
-    for name in limits:
-        if not result.can_check(name):
-            who = f"Nobody of {name}" if name else "Nobody"
-            raise DataError(f"{who} could be judged, so --max-flagged cannot be checked; see the reasons without it")
     paths = write_outputs(result, out, table=people, include_rows=include_rows)
     print_result(result, Console(highlight=False))
     for warning in result.warnings:
         errors.print(f"Warning: {warning}")
     errors.print("Written: " + ", ".join(str(path) for path in paths))
-    over = result.over_limits(limits)
-    for sentence in over:
-        errors.print(f"Over the limit: {sentence}")
-    if over:
-        click.get_current_context().exit(1)
+    word = "cannot tell" if result.verdict is None else result.verdict.word
+    code = {"passes": 0, "fails": 1}.get(word, {"pass": 0, "fail": 1}.get(cannot_tell or "", _CANNOT_TELL))
+    limit = (result.settings["max_flagged"] or {}).get("", ALLOWED)
+    errors.print(
+        f"Exit code {code}: 0 passes, 1 fails, 3 cannot tell. At most {100 * limit:.3g} % of people may be over delta "
+        "(--max-flagged)."
+    )
+    click.get_current_context().exit(code)
 
 
 def sampled(table: Any, size: int | None, *, seed: int) -> tuple[Any, Any]:

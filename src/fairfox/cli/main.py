@@ -27,7 +27,7 @@ COMMANDS = {
     "report": ("fairfox.cli.report", "Make the page of a result again, or one page of two audits."),
     "score": ("fairfox.cli.score", "Score the people of a table with a test that `fairfox fit` kept."),
 }
-INTERRUPTED = 130  # what shells report after Ctrl-C; 1 would read as "over the limit"
+INTERRUPTED = 130  # what shells report after Ctrl-C; 1 would read as "fails"
 
 
 class BadInput(click.ClickException):
@@ -104,13 +104,13 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Run the command and exit: 0 within the limit, 1 over it, 2 after bad input or an error."""
+    """Run the command and exit: 0 passes, 1 fails, 2 after bad input or an error, 3 cannot tell."""
     # before torch is imported: its threads would spin while they wait, and beside another busy process an audit of a
     # small network takes twice as long then
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         cli()
-    except Exception:  # a bug: show where, and do not let Python's exit code 1 read as "over the limit"
+    except Exception:  # a bug: show where, and do not let Python's exit code 1 read as "fails"
         traceback.print_exc()
         sys.exit(2)
 

@@ -16,7 +16,6 @@ from fairfox.report.sentences import (
     MODEL_WORDS,
     OUTCOMES,
     CaseOutcome,
-    limit_checks,
     map_lines,
     next_lines,
     proxy_lines,
@@ -34,14 +33,13 @@ _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def junit_xml(result: AuditRecord) -> str:
-    """Return an audit as JUnit's XML: a suite with a case per protected variable and per limit on flagged people.
+    """Return an audit as JUnit's XML: a suite with a case per protected variable.
 
-    A case fails where the verdict does or a limit is exceeded, and is skipped where neither can be said. That a
-    variable fails by itself is not enough where there are several: the verdict on the model must fail too.
+    A case fails where the verdict does, and is skipped where it cannot tell. That a variable
+    fails by itself is not enough where there are several: the verdict on the model must fail too.
     """
     group = f"fairfox.audit.{result.test}"  # build servers group cases by it
     cases = [_variable_case(result, finding, group) for finding in result.findings]
-    cases += [_case(group, each.name, each.outcome, each.sentence, [each.sentence]) for each in limit_checks(result)]
     properties = {
         "verdict": "none" if result.verdict is None else result.verdict.word,
         "delta": f"{result.delta:g}",
@@ -122,7 +120,6 @@ def summary_markdown(result: AuditRecord) -> str:
     parts = [
         f"## fairfox: {MODEL_WORDS.get(word, 'no verdict, as this test gives no interval')}",
         *map(as_text, lines[: len(lines) - len(following)]),
-        _bullets([check.sentence for check in limit_checks(result)]),
         _bullets([line for finding in result.findings for line in variable_lines(result, finding)]),
         _markdown_table(groups_table(result, result.findings)),
         *_features(result),

@@ -36,7 +36,7 @@ _AGAIN = "run the command again that wrote it"
 _PAGES = {"audit": render, "compare": render_pair}  # by kind
 _DAMAGES = (LookupError, TypeError, ValueError, AttributeError, TemplateError)
 _WRONG = (TypeError, ValueError, AttributeError, OverflowError, NotImplementedError)  # Arrow's are among them
-_COLUMNS = ("row_id", "score", "lower", "upper", "flag")  # of scores.parquet, for comparisons
+_COLUMNS = ("row_id", "score", "sampling_lower", "sampling_upper", "flag")  # of scores.parquet, for comparisons
 
 
 def write_outputs(
@@ -266,6 +266,7 @@ def scores_table(result: AuditRecord) -> pa.Table:
     """
     away = result.abstained.numpy(force=True)
     lower, upper = (None, None) if result.interval is None else result.interval.unbind(1)
+    low, high = (None, None) if result.sampling is None else result.sampling.unbind(1)
     names = pa.array(result.variables, pa.string())
     nameless = away if result.tells_variables_apart else np.ones_like(away)
     columns = {
@@ -275,6 +276,8 @@ def scores_table(result: AuditRecord) -> pa.Table:
         "direct": numbers_column(result.direct, away),
         "lower": numbers_column(lower, away),
         "upper": numbers_column(upper, away),
+        "sampling_lower": numbers_column(low, away),
+        "sampling_upper": numbers_column(high, away),
         "flag": booleans_column(result.flags, away),
         "confident": booleans_column(result.confident_flags, away),
         "p_value": numbers_column(result.p_values, away),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from fairfox.auxiliary.quality import AuxiliaryQuality
 from fairfox.findings import AuditRecord, Finding, Group
@@ -235,29 +235,6 @@ def next_lines(result: AuditRecord) -> list[str]:
     if result.steps is None or not bool(result.flags.any()):
         return []
     return [f"Next: {result.steps.sentence}"]
-
-
-class LimitCheck(NamedTuple):
-    """One limit on the share of flagged people, and whether the model keeps it."""
-
-    name: str  # what should hold
-    outcome: CaseOutcome
-    sentence: str  # what was found
-
-
-def limit_checks(result: AuditRecord) -> list[LimitCheck]:
-    """Return every limit on the share of flagged people that was set, and whether the model keeps it."""
-    checks = []
-    for group, limit in (result.settings.get("max_flagged") or {}).items():
-        name = f"at most {percent(limit)} of {group or 'everyone'} flagged"
-        if not result.can_check(group):
-            who = f"nobody of {group}" if group else "nobody"
-            checks.append(LimitCheck(name, "skipped", f"The limit cannot be checked: {who} could be judged."))
-        elif over := result.over_limits({group: limit}):
-            checks.append(LimitCheck(name, "failure", f"Over the limit: {over[0]}"))
-        else:
-            checks.append(LimitCheck(name, "passed", f"Within the limit: {name}."))
-    return checks
 
 
 def because(finding: Finding, towards: str | None) -> str:

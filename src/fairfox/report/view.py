@@ -16,6 +16,7 @@ from fairfox.report.people import people_table
 from fairfox.report.sentences import signed_word
 from fairfox.report.text import FORMAT, Table, make_table
 from fairfox.statistics.diagnostics import DISAGREE
+from fairfox.statistics.verdict import tipping_sentence
 
 _HASHES = {  # in words
     "model_sha256": "model file",
@@ -72,13 +73,14 @@ def view(result: AuditRecord, rows: object = None, *, table: object = None) -> d
 
 
 def _verdict(result: AuditRecord) -> dict[str, Any]:
-    """Return the verdict in a sentence, what it rests on, and whether the limits are kept."""
+    """Return the verdict in a sentence, how far it can be trusted, and what it rests on."""
     lines, verdict = sentences.verdict_lines(result), result.verdict
+    tipping = "" if verdict is None else tipping_sentence(verdict)
     return {
         "outcome": sentences.OUTCOMES[verdict.word] if verdict else "skipped" if bool(result.flags.any()) else "passed",
         "headline": lines[0],
-        "lines": lines[1:],
-        "limits": [check.sentence for check in sentences.limit_checks(result)],
+        "tipping": tipping,
+        "lines": [line for line in lines[1:] if line != tipping],
         "abstained": [text.ended(line) for line in sentences.not_judged_lines(result)],
         "counts_left_out": verdict is not None and DISAGREE in result.reasons,
         "meaning": _meaning(result),

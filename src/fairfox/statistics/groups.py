@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import scipy
@@ -31,6 +31,8 @@ class Rule:
     decision_threshold: float | None = None
     fdr: float = 0.1
     allowed: float = ALLOWED  # share of people over delta
+    limits: Mapping[str, float] = field(default_factory=dict)  # the same of groups that have their own, by their names
+    bounded: bool = False  # whether effects are changes of a probability, and end with it
     folds: int | None = None
     seed: int = 0
 
@@ -38,9 +40,10 @@ class Rule:
         self, measured: Measurement, delta: float | Tensor, predictions: Tensor, protected: Sequence[Protected]
     ) -> Certainty:
         """Return who is over delta, one for all or one each, or whose decision would change, and how surely."""
-        if self.decision_threshold is None:
-            return certainty(measured, delta, self.fdr)
         predictions = predictions.to(measured.score)
+        within = predictions if self.bounded else None
+        if self.decision_threshold is None:
+            return certainty(measured, delta, self.fdr, within=within)
         towards = towards_decision(measured, predictions < self.decision_threshold, protected)
         assert towards.signed is not None
         limit = decision_limits(predictions, self.decision_threshold)
@@ -48,7 +51,7 @@ class Rule:
         if sure.sampling is None:
             return sure
         reach = (sure.sampling[:, 1] > limit) & ~measured.abstained  # also where the mean goes away from the cut
-        shown = certainty(measured, delta, None)
+        shown = certainty(measured, delta, None, within=within)
         if sure.net is not None:
             sure = replace(sure, net=sure.net * torch.where(predictions < self.decision_threshold, 1.0, -1.0)[:, None])
         return replace(sure, interval=shown.interval, sampling=shown.sampling, perhaps=reach)
@@ -76,12 +79,13 @@ class Rule:
         weights: Tensor | None,
         variable: str,
         curve: Sequence[Point] = (),
+        among: Tensor | None = None,
     ) -> Verdict | None:
-        """Return the verdict on the model from all who were judged; None where there are no intervals."""
+        """Return the verdict on the model from all who were judged, or some (N,) bool; None without intervals."""
         if sure.perhaps is None or sure.surely is None:
             return None
-        judged = ~measured.abstained
-        return judge_model(
+        judged = ~measured.abstained if among is None else ~measured.abstained & among
+        found = judge_model(
             sure.refits[judged],
             sure.perhaps[judged],
             sure.surely[judged],
@@ -96,6 +100,7 @@ class Rule:
             seed=self.seed,
             curve=curve,
         )
+        return found if among is None else replace(found, why=f"{variable}: {found.why}")
 
 
 @dataclass(frozen=True)
@@ -136,13 +141,18 @@ class Certainty:
 
 
 def certainty(
-    measured: Measurement, limit: float | Tensor, fdr: float | None, *, common: CommonVariance | None = None
+    measured: Measurement,
+    limit: float | Tensor,
+    fdr: float | None,
+    *,
+    common: CommonVariance | None = None,
+    within: Tensor | None = None,
 ) -> Certainty:
     """Return how sure everyone's effect is, and who is significantly over the limit.
 
     The largest of several contrasts is large by chance more often than one alone, so that p-values count their number.
     `common` is the variance that refits have in common, where these are only some of the people; a list of some says
-    nothing and is left out without `fdr`.
+    nothing and is left out without `fdr`. `within` are probabilities (N,), which intervals do not leave.
     """
     gone, drawn = measured.abstained, measured.drawn
     sampling = interval_of(measured.refits, gone, common=common)
@@ -156,6 +166,8 @@ def certainty(
         both.append(torch.where(gone, torch.nan, p))
     lists = [None if fdr is None else benjamini_hochberg(p, fdr) for p in both]
     ends = sampling if drawn is None else robust_interval(sampling, drawn)
+    if within is not None:
+        ends, sampling = (_clipped(each, measured, within) for each in (ends, sampling))
     return replace(
         sure,
         interval=ends,
@@ -169,6 +181,14 @@ def certainty(
         usually=sure.flags if drawn is None else flag((measured.refits.mean(1) + drawn.mean(1)).abs(), limit) & ~gone,
         net=None if drawn is None else _net(measured.refits, drawn, limit),
     )
+
+
+def _clipped(interval: Tensor, measured: Measurement, predictions: Tensor) -> Tensor:
+    """Return intervals (N, 2) of changes of a probability (N,) within what is possible: from 0 to 1."""
+    falls = torch.tensor([contrast.towards == LOWER for contrast in measured.contrasts] or [False])
+    turned = falls[measured.worst.cpu()].to(predictions.device)  # effects of a lower number have the other sign
+    low, high = torch.where(turned, predictions - 1, -predictions), torch.where(turned, predictions, 1 - predictions)
+    return torch.stack([interval[:, 0].clamp(low, high), interval[:, 1].clamp(low, high)], dim=1)
 
 
 def _net(refits: Tensor, drawn: Tensor, limit: float | Tensor) -> Tensor:

@@ -172,8 +172,13 @@ def p_fewer(found: float, people: float, allowed: float) -> float:
     return float(scipy.stats.beta.sf(allowed, found + 1, people - found))
 
 
+def taken_back(verdict: Verdict, why: str) -> Verdict:
+    """Return a verdict that cannot stand, and why."""
+    return replace(verdict, word="cannot tell", why=f"{verdict.why} But {why}", tipping=None)
+
+
 def family_verdict(verdicts: Sequence[Verdict]) -> Verdict:
-    """Return one verdict on a model from those on each protected variable.
+    """Return one verdict on a model from those on each protected variable, or on groups with limits of their own.
 
     It fails where one of them still fails when their number is allowed for (Holm 1979), and passes where all pass.
     """
@@ -187,8 +192,7 @@ def family_verdict(verdicts: Sequence[Verdict]) -> Verdict:
     chosen = min((each for each in verdicts if each.word != "passes"), key=lambda each: each.p_fails)
     if chosen.word == "cannot tell":
         return chosen
-    why = f"{chosen.why} That is not enough where {len(verdicts)} protected variables are looked at."
-    return replace(chosen, word="cannot tell", why=why)
+    return taken_back(chosen, f"that is not enough where {len(verdicts)} verdicts are looked at.")
 
 
 def _estimates(

@@ -35,7 +35,7 @@ from fairfox.fairtests.storage import from_bytes, load_test, to_bytes
 from fairfox.gradients.finite_difference import suited_step
 from fairfox.models.adapters import as_model
 from fairfox.models.protocol import Output, TargetModel, check_predictions, predict
-from fairfox.pipeline import Inputs, check_columns, delta_for, score_unit
+from fairfox.pipeline import Inputs, check_columns, delta_for, is_bounded, score_unit
 from fairfox.report.files import booleans_column, numbers_column
 from fairfox.result import contrast_effects, contrast_words
 from fairfox.statistics.groups import certainty
@@ -342,7 +342,7 @@ class BatchScorer:
         each = [measured] if len(variables) == 1 else [measured.of_variable(v, encoded.people) for v in variables]
         towards = [self._towards(v, encoded.people, own) for v, own in enumerate(each)]
         away, worst = measured.abstained.numpy(), measured.variable.numpy()
-        numbers = self._numbers(measured, common[0])
+        numbers = self._numbers(measured, common[0], encoded.predictions)
         if len(variables) > 1:
             texts = [column.dictionary_decode() for column in towards]
             attained = pc.choose(pa.array(worst, pa.int64(), mask=away), *texts)
@@ -363,7 +363,7 @@ class BatchScorer:
             codes = (torch.where(own.isnan(), -1.0, own).long() if ranges is None else ranges.assign(own)).numpy()
             more = {f"group[{p.name}]": _words(p.levels if ranges is None else ranges.names, codes, codes < 0)}
             if len(variables) > 1 or len(p.levels) != 2:
-                mine = numbers if len(variables) == 1 else self._numbers(each[v], common[1 + v])
+                mine = numbers if len(variables) == 1 else self._numbers(each[v], common[1 + v], encoded.predictions)
                 more |= {f"{name}[{p.name}]": mine[name] for name in ("score", "signed", "flag", "confident")}
                 more[f"inferred[{p.name}]"] = pa.array(encoded.inferred[:, v].numpy())
                 more[f"towards[{p.name}]"] = towards[v]
@@ -377,16 +377,21 @@ class BatchScorer:
                 columns[name] = column
         return columns
 
-    def _numbers(self, measured: Measurement, common: CommonVariance) -> dict[str, pa.Array]:
+    def _numbers(self, measured: Measurement, common: CommonVariance, predictions: Tensor) -> dict[str, pa.Array]:
         """Return everyone's effect, and how sure it is."""
         away = measured.abstained.numpy()
-        sure = certainty(measured, self.constants.delta, None, common=common if measured.refits.shape[1] > 1 else None)
+        within = predictions.to(measured.score) if is_bounded(self.fitted.options, self.target.unit) else None
+        known = common if measured.refits.shape[1] > 1 else None
+        sure = certainty(measured, self.constants.delta, None, common=known, within=within)
         lower, upper = (None, None) if sure.interval is None else sure.interval.unbind(1)
+        low, high = (None, None) if sure.sampling is None else sure.sampling.unbind(1)
         return {
             "score": numbers_column(measured.score, away),
             "signed": numbers_column(measured.signed, away),
             "lower": numbers_column(lower, away),
             "upper": numbers_column(upper, away),
+            "sampling_lower": numbers_column(low, away),
+            "sampling_upper": numbers_column(high, away),
             "flag": booleans_column(sure.flags, away),
             "confident": booleans_column(sure.confident_flags, away),
             "p_value": numbers_column(sure.p_values, away),
