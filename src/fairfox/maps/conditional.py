@@ -302,12 +302,22 @@ def logistic(terms: Tensor, codes: Tensor, classes: int, alone: int) -> Tensor:
     if terms.shape[1] == alone or len(seen) < 2:
         return best
     for size in (alone, terms.shape[1]):
+        price = _REPEATED * size * (len(seen) - 1) * math.log(len(codes))
+        if size > alone and 2 * len(codes) * _least_loss(terms, codes) + price > least:
+            continue  # whatever they explain, the products cost more
         found = best if size == alone else _logits_on(terms, codes, classes, seen, size)
-        loss = float(F.cross_entropy(at(terms, found), codes))
-        cost = 2 * len(codes) * loss + _REPEATED * size * (len(seen) - 1) * math.log(len(codes))
+        cost = 2 * len(codes) * float(F.cross_entropy(at(terms, found), codes)) + price
         if cost < least:
             best, least = found, cost
     return best
+
+
+def _least_loss(terms: Tensor, codes: Tensor) -> float:
+    """Return the least cross-entropy that any model can have: that of the shares among people with the same terms."""
+    alike = terms.unique(dim=0, return_inverse=True)[1]
+    each = torch.stack([alike, codes], dim=1).unique(dim=0, return_inverse=True)[1]
+    share = torch.bincount(each)[each].to(terms) / torch.bincount(alike)[alike]
+    return -float(share.log().mean())
 
 
 def _logits_on(terms: Tensor, codes: Tensor, classes: int, seen: Tensor, size: int) -> Tensor:
