@@ -21,7 +21,7 @@ demo: $(PACKAGE)
 
 # One thread per worker: torch would otherwise start a thread per core in each of them.
 test: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 # Experiments and benchmarks, each in its quick mode.
 test-research: $(READY)

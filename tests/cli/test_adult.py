@@ -128,6 +128,6 @@ def test_made_up_people_are_audited_for_sex_race_and_age(tmp_path: Path):
 
 def test_adult_is_audited_for_sex_race_and_age(tmp_path: Path, data_file: Callable[[str], Path]):
     table = data_file("adult.csv.gz")
-    audit = audit_of(pd.read_csv(table), table, tmp_path, sample=4000)
-    check_variables(audit, 4000)
+    audit = audit_of(pd.read_csv(table), table, tmp_path, sample=2000)
+    check_variables(audit, 2000)
     check_directions(audit)

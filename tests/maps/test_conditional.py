@@ -12,6 +12,7 @@ from sklearn.linear_model import LinearRegression
 from torch import Tensor
 
 from fairfox.data.dataset import Dataset, Feature
+from fairfox.maps import conditional
 from fairfox.maps.graph import GraphMap
 from fairfox.maps.protocol import fit_maps
 from fairfox.maps.rank import RankMap
@@ -177,3 +178,21 @@ def test_a_graph_with_a_count_unequal_spreads_and_an_outside_covariate_is_follow
         beside_it = float(np.median(np.abs(straight[:, 0] - truth[name].numpy()))) / spread
         assert error <= 0.15
         assert error < beside_it / 1.5, (error, beside_it)
+
+
+@pytest.mark.parametrize("apart", [0.0, 2.0], ids=["shares that add up", "shares that do not"])
+def test_products_that_cannot_pay_are_not_fitted_and_all_others_are(apart: float, monkeypatch: pytest.MonkeyPatch):
+    c, w, e = drawn(400)
+    c, w = c[:, None], (w > 0).double()[:, None]
+    codes = (c + w - 1 + apart * (2 * c - 1) * (2 * w - 1) + e[:, None] > 0).long()[:, 0]
+    terms = torch.cat([c, w, c * w], dim=1)
+    quick = conditional.logistic(terms, codes, 2, 2)
+    monkeypatch.setattr(conditional, "_least_loss", lambda *_: 0.0)  # everything is tried
+    assert torch.equal(quick, conditional.logistic(terms, codes, 2, 2))
+    assert bool(quick[2].any()) == (apart > 0)
+
+
+def test_no_model_is_nearer_than_the_shares_among_people_alike():
+    # two alike with different codes: log 2 each; the third is alone
+    found = conditional._least_loss(torch.tensor([[0.0], [0.0], [1.0]]), torch.tensor([0, 1, 1]))
+    assert found == pytest.approx(2 / 3 * np.log(2))

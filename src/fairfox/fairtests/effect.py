@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import NamedTuple, Self
@@ -29,10 +29,10 @@ from fairfox.gradients.finite_difference import WIDE_STEP, directional_derivativ
 from fairfox.gradients.jacobian import jacobian
 from fairfox.maps.protocol import CheckedMap, CounterfactualMap, fit_maps, map_by_each
 from fairfox.maps.rank import RankMap
-from fairfox.maps.ranks import draws_of
+from fairfox.maps.ranks import Draws, even_draws
 from fairfox.models.protocol import Model, predict, predict_once
 
-_AT_ONCE = 20_000  # people whose draws are predicted in one go
+_AT_ONCE = 160_000  # rows that are drawn and predicted in one go
 _DIRECTIONS = 8  # random directions for a black box
 _ROWS = 4_000  # that a black box is asked for, about
 
@@ -147,29 +147,35 @@ class Effect:
         return getattr(self.map, "persists", False)
 
     def deviations(
-        self, model: Model, data: Dataset, measured: Measurement, here: Tensor, *, persistence: float, draws: int
-    ) -> Tensor:
-        """Return what draws add to each contrast (K, N, Q) where ranks persist with this correlation.
+        self, model: Model, data: Dataset, measured: Measurement, here: Tensor, persistence: Sequence[float], draws: int
+    ) -> list[Tensor]:
+        """Return what draws add to each contrast (K, N, Q) where ranks persist with these correlations.
 
         About so many draws in all, shared out among the refits; `measured` is of these people, `here` is f(x).
         """
         refits = len(self.fitted[0])
         each = -(-draws // refits)
         columns = data.x.shape[1] + (0 if data.w is None else data.w.shape[1])
-        drawn = draws_of(each * refits, columns, persistence, seed=self.seed)
-        out = measured.each.new_full((len(drawn), *measured.each.shape[1:]), torch.nan)
+        normal, uniform = even_draws(each * refits, columns, seed=self.seed)
+        kept, times = torch.tensor(persistence, dtype=torch.float64).repeat_interleave(each), len(persistence) * each
+        out = measured.each.new_full((len(persistence), each * refits, *measured.each.shape[1:]), torch.nan)
         for q, contrast in enumerate(measured.contrasts):
             to = destinations(data, contrast)
             down = data.protected[contrast.variable].is_continuous and contrast.towards == LOWER
-            for part in (~to.isnan()).nonzero()[:, 0].split(_AT_ONCE):
-                people, goal = data[part], to[part]
+            for part in (~to.isnan()).nonzero()[:, 0].split(max(1, _AT_ONCE // times)):
+                people, goal = data[part.repeat(times)], to[part].repeat(times)
+                which = torch.arange(times).repeat_interleave(len(part))
                 for m, fitted in enumerate(self.fitted[contrast.variable]):
-                    own = drawn[m::refits]
-                    rows = [fitted.map(people, goal, draw=draw).rows for draw in own]  # type: ignore[call-arg]
-                    found = predict_once(model, torch.cat(rows), self.batch_size).view(len(own), -1) - here[part]
+                    table = (
+                        normal[m::refits].repeat(len(persistence), 1),
+                        uniform[m::refits].repeat(len(persistence), 1),
+                    )
+                    drawn = Draws(kept, *table, which)
+                    rows = fitted.map(people, goal, draws=drawn).rows  # type: ignore[call-arg]
+                    found = predict_once(model, rows, self.batch_size).view(times, -1) - here[part]
                     found = (-found if down else found) - measured.each[m, part, q]
-                    out[m::refits, part, q] = found
-        return out
+                    out[:, m::refits, part, q] = found.view(len(persistence), each, -1)
+        return list(out)
 
     def checks(self) -> dict[str, float]:
         """Return what the maps say about themselves, averaged over them; nothing where they have nothing to say."""

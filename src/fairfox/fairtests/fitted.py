@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import fmean
 from time import perf_counter
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -181,17 +180,23 @@ class FittedTest:
         return test.measure(model, people)
 
     def deviations(
-        self, name: str, model: Model, people: Dataset, measured: Measurement, predictions: Tensor, **chosen: Any
-    ) -> Tensor | None:
-        """Return what draws add to what was measured (K, N, Q) where ranks persist in part; None if they cannot.
+        self,
+        name: str,
+        model: Model,
+        people: Dataset,
+        measured: Measurement,
+        predictions: Tensor,
+        persistence: Sequence[float] | None = None,
+        draws: int = DRAWS,
+    ) -> list[Tensor]:
+        """Return what draws add to what was measured (K, N, Q) where ranks persist in part; [] if they cannot.
 
-        `chosen` are the correlation, `persistence`, and about how many `draws`; else those of the options.
+        One for each correlation of `persistence`; None: that of the options.
         """
-        test = self.tests[name]
-        own = {"persistence": self.options.persistence, "draws": DRAWS} | chosen
-        if not isinstance(test, Effect) or not test.persists or own["persistence"] == 1 or len(test.fitted[0]) < 2:
-            return None
-        return test.deviations(model, people, measured, predictions, **own)
+        test, asked = self.tests[name], (self.options.persistence,) if persistence is None else persistence
+        if not isinstance(test, Effect) or not test.persists or asked == (1.0,) or len(test.fitted[0]) < 2:
+            return []
+        return test.deviations(model, people, measured, predictions, asked, draws)
 
     def alignment(self, model: Model, people: Dataset, *, most: int | None = None) -> tuple[Share, ...]:
         """Return the model's alignment share with each protected variable, read off at most so many of these people."""
@@ -305,10 +310,12 @@ def measure_folds(
     shares = _mean_shares([fold.test.alignment(target, people[fold.rows], most=most) for fold in folds], rows)
     measured, total = found[main], found[TOTAL]
     progress("drawing: how far ranks persist", 1.0)
-    drawn = _deviations(folds, main, measured, target, people, predictions)
+    asked = (folds, main, measured, target, people, predictions)
+    drawn = _deviations(*asked, torch.arange(len(people)), (options.persistence,), DRAWS)
     sample = torch.randperm(len(people), generator=torch.Generator().manual_seed(options.seed))[:_CURVE].sort().values
-    curve = _curve(folds, main, measured, target, people, predictions, sample) if drawn is not None else {}
-    measured = replace(measured, deviations=drawn)
+    found_at = _deviations(*asked, sample, GRID, _DRAWS_OF_CURVE) if drawn else []
+    curve = {at: replace(measured.taken(sample), deviations=each) for at, each in zip(GRID, found_at, strict=False)}
+    measured = replace(measured, deviations=drawn[0] if drawn else None)
     if options.info.aligned:
         factors = [share.value for share in shares]
         measured = measured.scaled(factors, people)
@@ -350,42 +357,23 @@ def _deviations(
     target: Model,
     people: Dataset,
     predictions: Tensor,
-    *,
-    among: Tensor | None = None,
-    **chosen: Any,
-) -> Tensor | None:
-    """Return what draws add for everyone, or for some (n,), where ranks persist in part."""
-    rows = torch.arange(len(people)) if among is None else among
-    own_fold = torch.empty(len(people), dtype=torch.long)
-    for k, fold in enumerate(folds):
-        own_fold[fold.rows] = k
-    out: Tensor | None = None
-    for k, fold in enumerate(folds):
-        places = (own_fold[rows] == k).nonzero()[:, 0]
-        own = rows[places]
-        found = fold.test.deviations(name, target, people[own], measured.taken(own), predictions[own], **chosen)
-        if found is None:
-            return None
-        out = found.new_empty(len(found), len(rows), found.shape[2]) if out is None else out
-        out[:, places.to(out.device)] = found
-    return out
-
-
-def _curve(
-    folds: Sequence[Fold],
-    name: str,
-    measured: Measurement,
-    target: Model,
-    people: Dataset,
-    predictions: Tensor,
     rows: Tensor,
-) -> dict[float, Measurement]:
-    """Return what is measured of some people (n,), with what draws add at each persistence of the grid."""
-    some, out = measured.taken(rows), {}
-    for at in GRID:
-        chosen = {"persistence": at, "draws": _DRAWS_OF_CURVE}
-        found = _deviations(folds, name, measured, target, people, predictions, among=rows, **chosen)
-        out[at] = replace(some, deviations=found)
+    persistence: Sequence[float],
+    draws: int,
+) -> list[Tensor]:
+    """Return what draws add for some of the people (n,) where ranks persist in part, for each correlation."""
+    fold_of = torch.empty(len(people), dtype=torch.long)
+    for k, fold in enumerate(folds):
+        fold_of[fold.rows] = k
+    out: list[Tensor] = []
+    for k, fold in enumerate(folds):
+        places = (fold_of[rows] == k).nonzero()[:, 0]
+        own = rows[places]
+        asked = (people[own], measured.taken(own), predictions[own], persistence, draws)
+        found = fold.test.deviations(name, target, *asked)
+        out = out or [each.new_empty(len(each), len(rows), each.shape[2]) for each in found]
+        for each, part in zip(out, found, strict=True):
+            each[:, places.to(each.device)] = part
     return out
 
 

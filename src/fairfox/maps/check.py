@@ -92,11 +92,10 @@ class Support:
         if not bool(self.unseen.any()) or not len(rows):
             return 0.0
         generator = torch.Generator().manual_seed(seed)
-        shares = []
-        for _ in range(max(1, -(-_DRAWS // len(rows)))):
-            codes = _drawn_codes(rows, self.features, generator)
-            shares.append(_mean(_has_pair(codes, self.unseen).to(weights), weights))
-        return sum(shares) / len(shares)
+        times = max(1, -(-_DRAWS // len(rows)))
+        draws = torch.rand(times, len(_blocks(self.features)), len(rows), generator=generator)
+        codes = _drawn_codes(rows, self.features, draws)
+        return _mean(_has_pair(codes, self.unseen).to(weights), weights.repeat(times))
 
 
 def check_map(
@@ -277,23 +276,25 @@ def _blocks(features: Sequence[Feature]) -> list[tuple[Feature, int]]:
     return out
 
 
-def _drawn_codes(x: Tensor, features: Sequence[Feature], generator: torch.Generator | None) -> Tensor:
-    """Return one level of each categorical feature (n, F), drawn from its block or, without a generator, the largest.
+def _drawn_codes(x: Tensor, features: Sequence[Feature], draws: Tensor | None) -> Tensor:
+    """Return one level of each categorical feature (n, F), the largest of its block.
 
-    Levels count on from feature to feature; a block without any level (a category never seen) has the last number.
+    With numbers from 0 to 1 (R, F, n) levels are drawn by them, R times (R n, F). Levels count on from feature to
+    feature; a block without any level (a category never seen) has the last number.
     """
     blocks = _blocks(features)
     levels = sum(len(f.levels) for f, _ in blocks)
-    codes = torch.full((len(x), len(blocks)), levels, dtype=torch.long, device=x.device)
+    times = 1 if draws is None else len(draws)
+    codes = torch.full((times, len(x), len(blocks)), levels, dtype=torch.long, device=x.device)
     for j, (f, first) in enumerate(blocks):
         upto = x[:, f.columns].clamp(min=0).cumsum(1)
-        if generator is None:
+        if draws is None:
             level = x[:, f.columns].argmax(1)
         else:
-            draw = torch.rand(len(x), 1, generator=generator).to(x) * upto[:, -1:]
-            level = (upto <= draw).sum(1).clamp(max=len(f.levels) - 1)
-        codes[:, j] = torch.where(upto[:, -1] > 0, first + level, levels)
-    return codes
+            draw = draws[:, j].to(x) * upto[:, -1]  # (R, n)
+            level = (upto <= draw[..., None]).sum(2).clamp(max=len(f.levels) - 1)
+        codes[..., j] = torch.where(upto[:, -1] > 0, first + level, levels)
+    return codes.flatten(0, 1)
 
 
 def _unseen_pairs(codes: Tensor, features: Sequence[Feature]) -> Tensor:

@@ -21,7 +21,7 @@ from torch.nn import functional as F
 
 from fairfox.data.dataset import Dataset, Feature
 from fairfox.errors import ColumnError, OptionError, did_you_mean
-from fairfox.maps.ranks import ColumnDraw, Draw, Ranks, Scale, as_shares, couple_rows, nearest_shown, present_rows
+from fairfox.maps.ranks import ColumnDraw, Draws, Ranks, Scale, as_shares, couple_rows, nearest_shown, present_rows
 
 _KNOTS = 8  # of every number
 _BEYOND = 10  # people beyond the outermost knots on either side, but no more than a twentieth
@@ -153,7 +153,7 @@ class Regressed:
                 found.numbers.append(Spread.of(f, values[:, f.start], x, sizes, own, max(classes, 1)))
         return found
 
-    def moved(self, rows: Tensor, here: Tensor, after: Tensor, there: Tensor, draw: Draw | None = None) -> Tensor:
+    def moved(self, rows: Tensor, here: Tensor, after: Tensor, there: Tensor, draws: Draws | None = None) -> Tensor:
         """Return rows (n, D) in the groups `there` (n,), given columns as they are in `after`; groups are `here` now.
 
         Only the features are set. What is missing stays missing, and so does who is in a group that never shows it.
@@ -167,7 +167,7 @@ class Regressed:
         for each in self.all:
             f = each.feature
             stop = f.stop if f.kind == "categorical" else f.start + 1
-            values = each.moved(rows, own, new, here.long(), there.long(), None if draw is None else draw[f.start])
+            values = each.moved(rows, own, new, here.long(), there.long(), None if draws is None else draws[f.start])
             known = ~lacking & present_rows(rows, f) & each.seen[here.long()] & each.seen[there.long()]
             out[:, f.start : stop] = torch.where(known[:, None], values, rows[:, f.start : stop])
         return out
@@ -206,7 +206,7 @@ class Spread:
             mine, theirs = self.ranks[g], self.ranks[h]
             if (g != h or draw is not None) and mine is not None and theirs is not None:
                 who = ((here == g) & (there == h)).nonzero()[:, 0]
-                z[who] = mine.same_rank(z[who], theirs, draw=draw)
+                z[who] = mine.same_rank(z[who], theirs, draw=None if draw is None else draw.taken(who))
         return nearest_shown(at(new, self.mean) + at(new, self.spread).maximum(self.floor) * z, there, self.shown)
 
 
@@ -251,7 +251,7 @@ class Steps:
         middle = low + (0.5 if draw is None else draw.uniform) * (high - low)
         inside = ((middle - self.start[step[:, 0]]) / self.size[step[:, 0]]).clamp(0, 1)[:, None]
         rank = (before.cumsum(1) - before).gather(1, step) + inside * before.gather(1, step)
-        rank = rank if draw is None else draw.rank(rank)
+        rank = rank if draw is None else draw.rank(rank[:, 0])[:, None]
         ends = after.cumsum(1)
         last = self.has[there].long().cumsum(1).argmax(1, keepdim=True)  # the highest step that the group shows
         to = (ends <= rank + 1e-9).sum(1, keepdim=True).minimum(last)
@@ -333,12 +333,22 @@ def logistic(terms: Tensor, codes: Tensor, classes: int, sizes: Sequence[int]) -
     if len(sizes) == 1 or len(seen) < 2:
         return best
     for size in sizes:
+        price = _REPEATED * size * (len(seen) - 1) * math.log(len(codes))
+        if size > sizes[0] and 2 * len(codes) * _least_loss(terms, codes) + price > least:
+            continue  # whatever they explain, the products cost more
         found = best if size == sizes[0] else _logits_on(terms, codes, classes, seen, size)
-        loss = float(F.cross_entropy(at(terms, found), codes))
-        cost = 2 * len(codes) * loss + _REPEATED * size * (len(seen) - 1) * math.log(len(codes))
+        cost = 2 * len(codes) * float(F.cross_entropy(at(terms, found), codes)) + price
         if cost < least:
             best, least = found, cost
     return best
+
+
+def _least_loss(terms: Tensor, codes: Tensor) -> float:
+    """Return the least cross-entropy that any model can have: that of the shares among people with the same terms."""
+    alike = terms.unique(dim=0, return_inverse=True)[1]
+    each = torch.stack([alike, codes], dim=1).unique(dim=0, return_inverse=True)[1]
+    share = torch.bincount(each)[each].to(terms) / torch.bincount(alike)[alike]
+    return -float(share.log().mean())
 
 
 def _logits_on(terms: Tensor, codes: Tensor, classes: int, seen: Tensor, size: int) -> Tensor:

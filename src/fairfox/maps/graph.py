@@ -25,7 +25,7 @@ from fairfox.maps.protocol import (
     who_counts,
 )
 from fairfox.maps.rank import RankMap, own_columns, ranks_of, with_ranks
-from fairfox.maps.ranks import Draw, Scale
+from fairfox.maps.ranks import Draws, Scale
 
 MERGED = "the group there puts several together"
 _EXAMPLE = 'for example income = ["sex", "education"]'
@@ -186,7 +186,7 @@ class GraphMap:
         f = self.columns.protected[self.variable]
         return (own.double(), f.stop - f.start) if scale is None else (scale(own), 0)
 
-    def map(self, data: Dataset, to: Tensor | None = None, *, draw: Draw | None = None) -> Mapped:
+    def map(self, data: Dataset, to: Tensor | None = None, *, draws: Draws | None = None) -> Mapped:
         """Return everyone where `to` (N,) says: in that class, or so many standard deviations of c higher.
 
         NaN: nowhere; None: in the other of two groups. Who goes nowhere, who lacks a protected value that the graph
@@ -201,11 +201,13 @@ class GraphMap:
         stay = torch.ones_like(still).index_fill_(0, going, False)
         rows = data.x.clone()
         if len(going):
-            rows[going] = self.followed(data[going], there[going], draw).to(rows)
+            rows[going] = self.followed(data[going], there[going], None if draws is None else draws.taken(going)).to(
+                rows
+            )
         reason = lost if bool((stay & ~still).any()) else UNKNOWN if bool(stay.any()) else ""
         return with_ranks(Mapped(rows, stay, reason), self.withheld_map, data, to)
 
-    def followed(self, people: Dataset, there: Tensor, draw: Draw | None = None) -> Tensor:
+    def followed(self, people: Dataset, there: Tensor, draws: Draws | None = None) -> Tensor:
         """Return the rows (n, D) of people once their protected values are others (n, V): parents first."""
         assert self.columns is not None
         before = self.columns.rows(people)
@@ -216,7 +218,7 @@ class GraphMap:
         nobody = torch.zeros_like(own)
         for node, direct in zip(self.nodes, self.causes, strict=True):
             here, goal = (own, new) if direct else (nobody, nobody)
-            moved = node.moved(before, here, after, goal, draw)
+            moved = node.moved(before, here, after, goal, draws)
             for each in node.all:
                 after[:, each.feature.columns] = moved[:, each.feature.columns]
         return after[:, : people.x.shape[1]]

@@ -24,7 +24,7 @@ from fairfox.maps.protocol import (
     where_to,
 )
 from fairfox.maps.ranks import (
-    Draw,
+    Draws,
     Grid,
     Ranks,
     categories_among,
@@ -118,13 +118,13 @@ class RankMap:
             yield fitted.map(data, to, places=places)
 
     def map(
-        self, data: Dataset, to: Tensor | None = None, *, places: Places | None = None, draw: Draw | None = None
+        self, data: Dataset, to: Tensor | None = None, *, places: Places | None = None, draws: Draws | None = None
     ) -> Mapped:
         """Return everyone's row where `to` (N,) says: in that class, or so many standard deviations of c higher.
 
         NaN: nowhere; None: in the other of two groups. Who goes nowhere, whose protected or given values are unknown,
         or who has nobody there to be compared with, keeps their row and is abstained. `places` has where these people
-        stand on grids, and gets what is looked up. With a draw ranks persist in part.
+        stand on grids, and gets what is looked up. With draws ranks persist in part.
         """
         if self.plan is None or self.ranks is None:
             raise NotFittedError("This RankMap is not fitted; call fit first")
@@ -138,7 +138,7 @@ class RankMap:
         borrowed = torch.zeros_like(asked)
         if len(going):
             people, own, goal = data[going], here[going], there[going]
-            out, found, lent = self._moved(people, own, goal, places, draw)
+            out, found, lent = self._moved(people, own, goal, places, None if draws is None else draws.taken(going))
             rows[going] = torch.where(found[:, None], out.to(rows), data.x[going])
             moved[going], borrowed[going] = found, lent & found
         left = asked & ~moved
@@ -151,7 +151,7 @@ class RankMap:
         return Mapped(rows, ~moved, reason or (UNKNOWN if bool((~moved).any()) else ""), borrowed=borrowed)
 
     def _moved(
-        self, people: Dataset, own: Tensor, goal: Tensor, places: Places | None, draw: Draw | None
+        self, people: Dataset, own: Tensor, goal: Tensor, places: Places | None, draws: Draws | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return the rows (n, D) of people in other groups, who could be mapped, and who is compared with borrowed
         displacements."""
@@ -159,14 +159,14 @@ class RankMap:
         assert plan is not None
         found, lent = torch.ones_like(own, dtype=torch.bool), torch.zeros_like(own, dtype=torch.bool)
         if isinstance(self.ranks, ClassRanks):
-            out, found = self.ranks.map(people.x, own, goal, plan.closed, places, draw)
+            out, found = self.ranks.map(people.x, own, goal, plan.closed, places, draws)
         else:
             wide = plan.columns.rows(people)
             if isinstance(self.ranks, Stratified):
-                out, found, lent = self.ranks.map(wide, own, goal, draw)
+                out, found, lent = self.ranks.map(wide, own, goal, draws)
             else:
                 assert self.ranks is not None
-                out, lent = self.ranks.moved(wide, own, wide, goal, draw), plan.alone(wide, own, goal)
+                out, lent = self.ranks.moved(wide, own, wide, goal, draws), plan.alone(wide, own, goal)
             out = plan.kept(out[:, : people.x.shape[1]], people.x.double(), own, goal)
         if isinstance(self.itself, ClassRanks):
             out, there = self.itself.map(out, own, goal)
@@ -307,25 +307,31 @@ class Stratified:
         shown = [[present(own, f).unique() for own in groups] for f in numbers_among(plan.explained)]
         return cls(plan.given, found, counts, shown, plan.explained)
 
-    def map(self, rows: Tensor, here: Tensor, there: Tensor, draw: Draw | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    def map(
+        self, rows: Tensor, here: Tensor, there: Tensor, draws: Draws | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Return the rows in the classes `there` (n,), who could be mapped, and who borrowed displacements (n,)."""
         out, found = rows.clone(), torch.zeros_like(here, dtype=torch.bool)
         place = stratum_of(rows, self.plan_given)
         for key, ranks in self.strata.items():
             who = (place == key).nonzero()[:, 0]
             if len(who):
-                out[who], found[who] = ranks.map(rows[who], here[who], there[who], draw=draw)
+                out[who], found[who] = ranks.map(
+                    rows[who], here[who], there[who], draws=None if draws is None else draws.taken(who)
+                )
         left = (~found).nonzero()[:, 0]
         lent = torch.zeros_like(found)
         if len(left):
-            out[left], lent[left] = self._borrowed(rows[left], here[left], there[left], draw)
+            out[left], lent[left] = self._borrowed(
+                rows[left], here[left], there[left], None if draws is None else draws.taken(left)
+            )
         return out, found | lent, lent
 
-    def _borrowed(self, rows: Tensor, here: Tensor, there: Tensor, draw: Draw | None) -> tuple[Tensor, Tensor]:
+    def _borrowed(self, rows: Tensor, here: Tensor, there: Tensor, draws: Draws | None) -> tuple[Tensor, Tensor]:
         """Return rows displaced as those of the strata that have both classes are on average, and where there are."""
         total, weight = torch.zeros_like(rows), torch.zeros_like(here)
         for key, ranks in self.strata.items():
-            out, found = ranks.map(rows, here, there, draw=draw)
+            out, found = ranks.map(rows, here, there, draws=draws)
             counts = self.counts[key].to(rows)
             share = torch.where(found, counts[here.long()] + counts[there.long()], 0.0)
             total += share[:, None] * out
@@ -368,7 +374,7 @@ class ClassRanks:
         to: Tensor,
         closed: Tensor | None = None,
         places: Places | None = None,
-        draw: Draw | None = None,
+        draws: Draws | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Return the rows in the classes `to` and who could be mapped (N,); features closed (K, K, F) stay."""
         classes = len(self.groups)
@@ -383,8 +389,8 @@ class ClassRanks:
             else:
                 still = [False] * len(self.features) if closed is None else closed[g, h].tolist()
                 known = None if places is None else places.setdefault(key, {})
-                rows = x.index_select(0, people)
-                out.index_copy_(0, people, own.mapped(rows, other, self.features, still, known, draw))
+                rows, own_draws = x.index_select(0, people), None if draws is None else draws.taken(people)
+                out.index_copy_(0, people, own.mapped(rows, other, self.features, still, known, own_draws))
         return out, moved
 
 
@@ -410,7 +416,7 @@ class ClassValues:
         features: Sequence[Feature],
         still: Sequence[bool],
         places: dict[int, tuple[Grid, Tensor]] | None = None,
-        draw: Draw | None = None,
+        draws: Draws | None = None,
     ) -> Tensor:
         """Return rows of this class, which are overwritten, in another one; some features stay."""
         stays = {f.name for f, closed in zip(features, still, strict=True) if closed}
@@ -421,13 +427,13 @@ class ClassValues:
                 if places is not None and grid is not own.grid:
                     place = own.grid.place(x)
                     places[f.start] = own.grid, place
-                value = own.same_rank(x, there, place, None if draw is None else draw[f.start])
+                value = own.same_rank(x, there, place, None if draws is None else draws[f.start])
                 rows[:, f.start] = torch.where(rows[:, f.start + 1] > 0.5, x, value) if f.has_missing else value
         for f, p, q in zip(categories_among(features), self.shares, other.shares, strict=True):
             if f.name in stays:
                 continue
             coupled = rows[:, f.columns] @ maximal_coupling(p, q)
-            rows[:, f.columns] = coupled if draw is None else draw[f.start].category(coupled, q)
+            rows[:, f.columns] = coupled if draws is None else draws[f.start].category(coupled, q)
         return rows
 
 

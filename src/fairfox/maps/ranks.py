@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -20,41 +20,56 @@ _STEPS = 2  # from value to value inside a cell, before giving up and searching
 
 @dataclass(frozen=True)
 class ColumnDraw:
-    """What one draw makes of everyone's rank, or category, in one column."""
+    """What draws make of people's ranks, or categories, in one column."""
 
-    persistence: float  # the correlation of ranks, from 0 to 1
-    normal: float
-    uniform: float  # above 0 and below 1
+    persistence: Tensor  # (n,) the correlation of ranks, from 0 to 1
+    normal: Tensor  # (n,)
+    uniform: Tensor  # (n,) above 0 and below 1
+
+    def taken(self, rows: Tensor) -> ColumnDraw:
+        """Return the draws of some people (k,)."""
+        return ColumnDraw(self.persistence[rows], self.normal[rows], self.uniform[rows])
 
     def rank(self, u: Tensor) -> Tensor:
-        """Return ranks (k,) between 0 and 1 after the draw: a Gaussian copula has this correlation."""
+        """Return ranks (n,) between 0 and 1 after the draw: a Gaussian copula has this correlation."""
         z = torch.special.ndtri(u.double().clamp(_TAIL, 1 - _TAIL))
-        found: Tensor = torch.special.ndtr(self.persistence * z + math.sqrt(1 - self.persistence**2) * self.normal)
+        found: Tensor = torch.special.ndtr(self.persistence * z + (1 - self.persistence**2).sqrt() * self.normal)
         return found
 
     def category(self, shares: Tensor, other: Tensor) -> Tensor:
-        """Return one category each, of a block (n, L) of shares that persist in part and else are the group's (L,)."""
-        total = shares.sum(1, keepdim=True)
-        mixed = self.persistence * shares + (1 - self.persistence) * total * other
-        level = (mixed.cumsum(1) <= self.uniform * mixed.sum(1, keepdim=True)).sum(1).clamp(max=shares.shape[1] - 1)
-        return torch.where(total > 0, F.one_hot(level, shares.shape[1]).to(shares) * total, shares)
+        """Return one category each, of a block (n, L) of shares that persist in part and else are the group's."""
+        total, kept = shares.sum(1, keepdim=True), self.persistence[:, None]
+        mixed = kept * shares + (1 - kept) * total * other
+        level = (mixed.cumsum(1) <= self.uniform[:, None] * mixed.sum(1, keepdim=True)).sum(1)
+        one = F.one_hot(level.clamp(max=shares.shape[1] - 1), shares.shape[1])
+        return torch.where(total > 0, one.to(shares) * total, shares)
 
 
 @dataclass(frozen=True)
-class Draw:
-    """One draw of what people's ranks become where they persist only in part: the same for everyone."""
+class Draws:
+    """Draws of what people's ranks become where they persist only in part, and which of them each row takes.
 
-    persistence: float
-    normal: Tensor  # (D,) for each column of the rows
-    uniform: Tensor  # (D,)
+    A draw is the same for everyone: for each column of the rows a normal and a uniform number.
+    """
+
+    persistence: Tensor  # (K,)
+    normal: Tensor  # (K, D)
+    uniform: Tensor  # (K, D)
+    which: Tensor  # (n,) of the K
 
     def __getitem__(self, column: int) -> ColumnDraw:
-        """Return what it makes of one column."""
-        return ColumnDraw(self.persistence, float(self.normal[column]), float(self.uniform[column]))
+        """Return what they make of one column."""
+        return ColumnDraw(
+            self.persistence[self.which], self.normal[self.which, column], self.uniform[self.which, column]
+        )
+
+    def taken(self, rows: Tensor) -> Draws:
+        """Return the draws of some people (k,)."""
+        return replace(self, which=self.which[rows.to(self.which.device)])
 
 
-def draws_of(count: int, columns: int, persistence: float, *, seed: int) -> list[Draw]:
-    """Return so many draws for rows of so many columns; in each column they are spread evenly (Latin hypercube)."""
+def even_draws(count: int, columns: int, *, seed: int) -> tuple[Tensor, Tensor]:
+    """Return normal and uniform numbers (count, columns), spread evenly in each column (Latin hypercube)."""
     generator = torch.Generator().manual_seed(seed)
 
     def spread() -> Tensor:
@@ -62,8 +77,7 @@ def draws_of(count: int, columns: int, persistence: float, *, seed: int) -> list
         jitter = torch.rand(count, columns, generator=generator, dtype=torch.float64)
         return ((order + jitter) / count).clamp(_TAIL, 1 - _TAIL)
 
-    normal, uniform = torch.special.ndtri(spread()), spread()
-    return [Draw(persistence, *each) for each in zip(normal, uniform, strict=True)]
+    return torch.special.ndtri(spread()), spread()
 
 
 @dataclass(frozen=True)

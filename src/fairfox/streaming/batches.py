@@ -68,7 +68,7 @@ class Encoded:
         name = measured_name(fitted.options)
         measured = fitted.measure_one(name, self.target, self.people, predictions=self.predictions, step=step)
         drawn = fitted.deviations(name, self.target, self.people, measured, self.predictions)
-        measured = replace(measured, deviations=drawn)
+        measured = replace(measured, deviations=drawn[0] if drawn else None)
         return measured if shares is None else measured.scaled(shares, self.people)
 
 
