@@ -156,22 +156,18 @@ class Effect:
         refits = len(self.fitted[0])
         each = -(-draws // refits)
         columns = data.x.shape[1] + (0 if data.w is None else data.w.shape[1])
-        normal, uniform = even_draws(each * refits, columns, seed=self.seed)
-        kept, times = torch.tensor(persistence, dtype=torch.float64).repeat_interleave(each), len(persistence) * each
+        numbers = [part.to(data.x.device) for part in even_draws(each * refits, columns, seed=self.seed)]
+        kept, times = numbers[0].new_tensor(persistence).repeat_interleave(each), len(persistence) * each
         out = measured.each.new_full((len(persistence), each * refits, *measured.each.shape[1:]), torch.nan)
         for q, contrast in enumerate(measured.contrasts):
             to = destinations(data, contrast)
             down = data.protected[contrast.variable].is_continuous and contrast.towards == LOWER
             for part in (~to.isnan()).nonzero()[:, 0].split(max(1, _AT_ONCE // times)):
                 people, goal = data[part.repeat(times)], to[part].repeat(times)
-                which = torch.arange(times).repeat_interleave(len(part))
+                which = torch.arange(times, device=part.device).repeat_interleave(len(part))
                 for m, fitted in enumerate(self.fitted[contrast.variable]):
-                    table = (
-                        normal[m::refits].repeat(len(persistence), 1),
-                        uniform[m::refits].repeat(len(persistence), 1),
-                    )
-                    drawn = Draws(kept, *table, which)
-                    rows = fitted.map(people, goal, draws=drawn).rows  # type: ignore[call-arg]
+                    own = [table[m::refits].repeat(len(persistence), 1) for table in numbers]
+                    rows = fitted.map(people, goal, draws=Draws(kept, *own, which)).rows  # type: ignore[call-arg]
                     found = predict_once(model, rows, self.batch_size).view(times, -1) - here[part]
                     found = (-found if down else found) - measured.each[m, part, q]
                     out[:, m::refits, part, q] = found.view(len(persistence), each, -1)
