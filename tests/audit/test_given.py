@@ -61,14 +61,20 @@ def test_people_with_the_same_outcome_are_compared_and_both_effects_are_told():
     assert "If paid itself is biased" in result.to_html()
 
 
-def test_who_has_no_label_is_not_judged_where_it_is_given():
+@pytest.mark.parametrize("column", ["paid", "income"], ids=["classes", "numbers"])
+def test_who_has_no_label_is_not_judged_where_it_is_given(column: str):
     table = people()
-    table["paid"] = table["paid"].astype(float).where(np.arange(len(table)) >= 300)
+    table["paid"] = table[column].astype(float).where(np.arange(len(table)) >= 300)
     result = audited(by_income, table, **QUICK, columns=["income"], given="paid")
     assert result.abstained.tolist() == [True] * 300 + [False] * 1200
     assert "'paid' is missing for 300 of 1,500 people" in " ".join(result.warnings)
     beside = audited(by_income, table, **QUICK, columns=["income"])
     assert not beside.abstained.any()
+
+
+def test_the_direct_reading_is_the_smallest_edit_whatever_is_given():
+    plain, held = (audited(by_income, people(), **QUICK, columns=["income", "age"], given=g) for g in ([], "hours"))
+    torch.testing.assert_close(held.findings[0].direct, plain.findings[0].direct, equal_nan=True)
 
 
 def test_a_fitted_test_holds_what_is_given_and_refuses_people_without_it():

@@ -14,7 +14,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from populations import block, individuals, one_hot
-from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 from torch import Tensor
 
@@ -24,7 +24,7 @@ from fairfox.data.encoding import fit_encoding
 from fairfox.data.table import load_table
 from fairfox.errors import ColumnError, DataError, OptionError
 from fairfox.fairtests.effect import Effect
-from fairfox.maps.conditional import check_given_columns, is_stepped, remaining_metric
+from fairfox.maps.conditional import check_given_columns, is_stepped
 from fairfox.maps.protocol import TOO_FEW, UNSHARED
 from fairfox.maps.rank import RankMap
 
@@ -385,17 +385,6 @@ def test_a_column_that_tells_everyones_group_cannot_be_given(minority: int):
     number = replace(data, protected=(Protected("years", "continuous", ()),), c=3 * data.w[:, :1] + 1)
     with pytest.raises(OptionError, match="'near' cannot be given: it tells everyone's 'years'"):
         check_given_columns(number, ["near"])
-
-
-def test_the_remaining_metric_is_the_covariance_of_regression_residuals():
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(500, 4)) @ rng.normal(size=(4, 4))
-    given = torch.tensor([False, True, False, True])
-    found = remaining_metric(torch.cov(torch.from_numpy(x).T), given)
-    residual = x[:, [0, 2]] - LinearRegression().fit(x[:, [1, 3]], x[:, [0, 2]]).predict(x[:, [1, 3]])
-    np.testing.assert_allclose(found[~given][:, ~given], np.cov(residual.T), atol=1e-9)
-    assert float(found[given].abs().max()) == 0
-    assert float(found[:, given].abs().max()) == 0
 
 
 def test_few_values_or_one_that_stands_out_make_a_staircase():

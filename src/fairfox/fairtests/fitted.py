@@ -431,11 +431,11 @@ def readings_of(options: AuditOptions, *, labelled: bool, takes_protected: bool)
 
 
 def _test_and_given(name: str, options: AuditOptions) -> tuple[str, tuple[str, ...]]:
-    """Return which test stands behind a name, and what is given to it: nothing to the total reading."""
+    """Return which test stands behind a name, and what is given to it: nothing to the total and the direct reading."""
     if name == SAME_OUTCOME:
         assert options.label is not None
         return TOTAL, (options.label,)
-    return name.removesuffix(_GIVEN), () if name == TOTAL else options.given
+    return name.removesuffix(_GIVEN), () if name in (TOTAL, DIRECT) else options.given
 
 
 def has_labels(data: Dataset) -> bool:

@@ -522,12 +522,3 @@ def tells_group(data: Dataset, name: str, variable: int) -> bool:
     code = rows[:, f.columns].argmax(1)
     groups = torch.stack([code, c.long()], dim=1).unique(dim=0)[:, 0]
     return len(groups) == len(groups.unique())
-
-
-def remaining_metric(covariance: Tensor, given: Tensor) -> Tensor:
-    """Return the covariance (D, D) of what some columns (D,) bool leave unexplained (Schur complement), 0 for them."""
-    across = covariance[:, given]  # (D, G)
-    left: Tensor = covariance - across @ torch.linalg.pinv(covariance[given][:, given], hermitian=True) @ across.T
-    left[given] = 0.0
-    left[:, given] = 0.0
-    return left
