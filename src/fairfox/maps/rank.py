@@ -288,11 +288,10 @@ def _cells_are_full(strata: Tensor, codes: Tensor, classes: int) -> bool:
 class Stratified:
     """The same ranks in another class, among people with the same given categories."""
 
-    plan_given: list[Feature]
+    plan: RankPlan
     strata: dict[int, ClassRanks]
     counts: dict[int, Tensor]  # (K,) of each stratum
-    shown: list[list[Tensor]]  # [number][class] the values that a class shows, in order
-    features: list[Feature]
+    everyone: ClassRanks
 
     @classmethod
     def of(cls, rows: Tensor, group: Tensor, plan: RankPlan) -> Stratified:
@@ -303,14 +302,12 @@ class Stratified:
             who = place == key
             found[key] = ClassRanks.of(rows[who], group[who], plan.classes, plan.explained)
             counts[key] = torch.bincount(codes[who], minlength=plan.classes)
-        groups = [rows[codes == g] for g in range(plan.classes)]
-        shown = [[present(own, f).unique() for own in groups] for f in numbers_among(plan.explained)]
-        return cls(plan.given, found, counts, shown, plan.explained)
+        return cls(plan, found, counts, ClassRanks.of(rows, group, plan.classes, plan.explained))
 
     def map(self, rows: Tensor, here: Tensor, there: Tensor, draw: Draw | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """Return the rows in the classes `there` (n,), who could be mapped, and who borrowed displacements (n,)."""
         out, found = rows.clone(), torch.zeros_like(here, dtype=torch.bool)
-        place = stratum_of(rows, self.plan_given)
+        place = stratum_of(rows, self.plan.given)
         for key, ranks in self.strata.items():
             who = (place == key).nonzero()[:, 0]
             if len(who):
@@ -318,23 +315,40 @@ class Stratified:
         left = (~found).nonzero()[:, 0]
         lent = torch.zeros_like(found)
         if len(left):
-            out[left], lent[left] = self._borrowed(rows[left], here[left], there[left], draw)
+            cells = torch.stack([place[left], here[left].long(), there[left].long()], dim=1)
+            for key, g, h in cells.unique(dim=0).tolist():
+                who = left[(cells == cells.new_tensor([key, g, h])).all(1)]
+                out[who], lent[who] = self._borrowed(rows[who], key, g, h, draw)
         return out, found | lent, lent
 
-    def _borrowed(self, rows: Tensor, here: Tensor, there: Tensor, draw: Draw | None) -> tuple[Tensor, Tensor]:
-        """Return rows displaced as those of the strata that have both classes are on average, and where there are."""
-        total, weight = torch.zeros_like(rows), torch.zeros_like(here)
-        for key, ranks in self.strata.items():
-            out, found = ranks.map(rows, here, there, draw=draw)
-            counts = self.counts[key].to(rows)
-            share = torch.where(found, counts[here.long()] + counts[there.long()], 0.0)
-            total += share[:, None] * out
-            weight += share
-        out = torch.where(weight[:, None] > 0, total / weight.clamp(min=1)[:, None], rows)
-        for f, shown in zip(numbers_among(self.features), self.shown, strict=True):
-            near = nearest_shown(out[:, f.start], there.long(), shown)
-            out[:, f.start : f.start + 1] = torch.where(present_rows(rows, f)[:, None], near, rows[:, f.start, None])
-        return out, weight > 0
+    def _borrowed(self, rows: Tensor, key: int, g: int, h: int, draw: Draw | None) -> tuple[Tensor, bool]:
+        """Return rows (n, D) of one stratum and class displaced to another class as strata that have both displace
+        the same ranks on average, and whether there are any."""
+        both = [
+            (ranks.groups[g], ranks.groups[h], float(self.counts[place][[g, h]].sum()))
+            for place, ranks in self.strata.items()
+        ]
+        lenders = [(a, b, n) for a, b, n in both if a is not None and b is not None]
+        mine, anyone, shown = self.strata.get(key, self.everyone).groups[g], *(self.everyone.groups[c] for c in (g, h))
+        if not lenders or anyone is None or shown is None:
+            return rows, False
+        out, there = rows.clone(), torch.zeros_like(rows[:, 0])
+        for i, f in enumerate(numbers_among(self.plan.explained)):
+            ranks = (mine or anyone).ranks[i] or anyone.ranks[i]
+            ends = [(a.ranks[i], b.ranks[i], n) for a, b, n in lenders]
+            pairs = [(a, b, n) for a, b, n in ends if a is not None and b is not None]
+            values = shown.ranks[i]
+            if ranks is None or values is None or not pairs:
+                continue
+            x, own = rows[:, f.start].contiguous(), None if draw is None else draw[f.start]
+            steps = sum(n * (ranks.same_rank(x, b, draw=own) - ranks.same_rank(x, a)) for a, b, n in pairs)
+            near = nearest_shown(x + steps / sum(n for _, _, n in pairs), there, [values.ordered])
+            out[:, f.start] = torch.where(present_rows(rows, f), near[:, 0], x)
+        for i, f in enumerate(categories_among(self.plan.explained)):
+            couplings = sum(n * maximal_coupling(a.shares[i], b.shares[i]) for a, b, n in lenders)
+            coupled = rows[:, f.columns] @ couplings / sum(n for _, _, n in lenders)
+            out[:, f.columns] = coupled if draw is None else draw[f.start].category(coupled, shown.shares[i])
+        return out, True
 
 
 @dataclass(frozen=True)
