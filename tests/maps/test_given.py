@@ -25,7 +25,7 @@ from fairfox.data.table import load_table
 from fairfox.errors import ColumnError, DataError, OptionError
 from fairfox.fairtests.effect import Effect
 from fairfox.maps.conditional import Terms, check_given_columns, is_stepped
-from fairfox.maps.protocol import TOO_FEW, UNSHARED
+from fairfox.maps.protocol import TOO_FEW, UNKNOWN_GIVEN
 from fairfox.maps.rank import RankMap
 
 PEOPLE = 6000  # half to learn from, half to score
@@ -390,13 +390,13 @@ def test_who_lacks_the_given_value_is_abstained_and_teaches_nothing():
     data = replace(individuals(x, c=c), w=label, covariates=(block("paid", "ny"),))
     out = RankMap(given=("paid",)).fit(data).map(data)
     assert out.abstained.nonzero()[:, 0].tolist() == [0, 1, 2, 3, 4]
-    assert out.reason == UNSHARED
+    assert out.reason == UNKNOWN_GIVEN
     assert torch.equal(out.rows[:5], x[:5])
     assert float(out.rows[5:].max()) < 10
     number = replace(data, w=x.masked_fill(torch.arange(800)[:, None] < 5, torch.nan), covariates=data.features)
     number = replace(number, covariates=(Feature("score", "continuous", 0, 1),))
     out = RankMap(given=("score",)).fit(number).map(number)
-    assert (out.abstained.nonzero()[:, 0].tolist(), out.reason) == ([0, 1, 2, 3, 4], UNSHARED)
+    assert (out.abstained.nonzero()[:, 0].tolist(), out.reason) == ([0, 1, 2, 3, 4], UNKNOWN_GIVEN)
 
 
 def test_too_few_people_to_learn_from_are_refused():

@@ -17,7 +17,7 @@ from fairfox.maps.protocol import (
     OFF_RANGE,
     TOO_FEW,
     UNKNOWN,
-    UNSHARED,
+    UNKNOWN_GIVEN,
     Mapped,
     check_groups_present,
     number_reached,
@@ -144,7 +144,7 @@ class RankMap:
         left = asked & ~moved
         why = {
             OFF_RANGE: left & known & plan.number,
-            UNSHARED: left & ~known,
+            UNKNOWN_GIVEN: left & ~known,
             TOO_FEW: left & known & (not plan.number),
         }
         reason = " or ".join(words for words, who in why.items() if bool(who.any()))
@@ -213,7 +213,7 @@ class RankPlan:
         if data.weights is not None:
             known &= (data.weights > 0).to(known.device)
         rows, group = columns.rows(data[known]), plan.group(c[known])
-        codes = group.long() if classes else torch.zeros_like(group, dtype=torch.long)
+        codes = plan.codes(group)
         strata = stratum_of(rows, given) if given and all(f.kind == "categorical" for f in given) else None
         by_regression = plan.number or (bool(given) and (strata is None or not _cells_are_full(strata, codes, classes)))
         marks = torch.zeros(rows.shape[1], dtype=torch.bool, device=rows.device)
@@ -240,6 +240,10 @@ class RankPlan:
         scale = self.columns.scales[self.variable]
         return c.double() if scale is None else scale(c)
 
+    def codes(self, group: Tensor) -> Tensor:
+        """Return the classes (N,) of protected values that `group` returned; 0 for numbers."""
+        return group.long() if self.classes else torch.zeros_like(group, dtype=torch.long)
+
     def known(self, data: Dataset) -> Tensor:
         """Return whose given values are known (N,); that a number is missing may be known too."""
         out = torch.ones(len(data), dtype=torch.bool, device=data.x.device)
@@ -252,15 +256,13 @@ class RankPlan:
 
     def alone(self, rows: Tensor, here: Tensor, there: Tensor) -> Tensor:
         """Return who (n,) has a given category, or lacks a value, as nobody of the own or the other group does."""
-        own, other = (g.long() if self.classes else torch.zeros_like(g, dtype=torch.long) for g in (here, there))
-        return ((rows > 0.5) & ~(self.seen[own] & self.seen[other])).any(1)
+        return ((rows > 0.5) & ~(self.seen[self.codes(here)] & self.seen[self.codes(there)])).any(1)
 
     def kept(self, rows: Tensor, before: Tensor, here: Tensor, there: Tensor) -> Tensor:
         """Return rows (n, D) with the features that the gate keeps closed as they were before."""
         if not bool(self.closed.any()):
             return rows
-        own, other = (g.long() if self.classes else torch.zeros_like(g, dtype=torch.long) for g in (here, there))
-        closed = self.closed[own, other]  # (n, F)
+        closed = self.closed[self.codes(here), self.codes(there)]  # (n, F)
         for i, f in enumerate(self.explained):
             rows[:, f.columns] = torch.where(closed[:, i, None], before[:, f.columns], rows[:, f.columns])
         return rows
