@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, combinations
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -332,15 +333,17 @@ class Levels:
 # --- Regressions ---------------------------------------------------------------------------------------------------
 
 
-def location_and_scale(terms: Tensor, values: Tensor, sizes: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
+def location_and_scale(
+    terms: Tensor, values: Tensor, sizes: Sequence[int], counts: np.ndarray | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
     """Return the coefficients of the mean of values (n,) and of their spread, and the least spread."""
-    mean = ridge(terms, values, sizes)
+    mean = ridge(terms, values, sizes, counts)
     size = (values - at(terms, mean)).abs()
-    return mean, ridge(terms, size, sizes), (_LEAST * size.mean()).clamp(min=1e-30)
+    return mean, ridge(terms, size, sizes, counts), (_LEAST * size.mean()).clamp(min=1e-30)
 
 
-def ridge(terms: Tensor, values: Tensor, sizes: Sequence[int]) -> Tensor:
-    """Return the coefficients (P + 1,) of values (n,) on terms (n, P), the constant last.
+def ridge(terms: Tensor, values: Tensor, sizes: Sequence[int], counts: np.ndarray | None = None) -> Tensor:
+    """Return the coefficients (P + 1,) of values (n,) on terms (n, P), the constant last; people count (n,) each.
 
     How many terms count, of some sizes, the BIC decides.
     """
@@ -349,27 +352,30 @@ def ridge(terms: Tensor, values: Tensor, sizes: Sequence[int]) -> Tensor:
     x, y = terms.numpy(force=True), values.numpy(force=True)
     found, best = None, math.inf
     for size in sizes:
-        fitted = Ridge(alpha=_PENALTY).fit(x[:, :size], y) if size else None
-        missed = y - (y.mean() if fitted is None else fitted.predict(x[:, :size]))
+        fitted = Ridge(alpha=_PENALTY).fit(x[:, :size], y, sample_weight=counts) if size else None
+        missed = y - (np.average(y, weights=counts) if fitted is None else fitted.predict(x[:, :size]))
         cost = len(y) * math.log(max(float((missed**2).mean()), _ROUNDING * float(y.var()) + 1e-300))
         cost += _REPEATED * size * math.log(len(y))
         if cost < best:
             best, out = cost, terms.new_zeros(x.shape[1] + 1)
             out[:size] = torch.as_tensor(fitted.coef_).to(out) if fitted is not None else out[:size]
-            out[-1] = float(y.mean() if fitted is None else fitted.intercept_)
+            out[-1] = float(np.average(y, weights=counts) if fitted is None else fitted.intercept_)
             found = out
     assert found is not None
     return found
 
 
-def logistic(terms: Tensor, codes: Tensor, classes: int, sizes: Sequence[int]) -> Tensor:
+def logistic(
+    terms: Tensor, codes: Tensor, classes: int, sizes: Sequence[int], counts: np.ndarray | None = None
+) -> Tensor:
     """Return the coefficients (P + 1, L) of the logits of each class; what nobody has gets no share.
+
+    People count (n,) each, if there is one size.
 
     How many terms count, of some sizes, the BIC decides.
     """
-    counts = torch.bincount(codes, minlength=classes)
-    seen = counts.nonzero()[:, 0]
-    best, least = _logits_on(terms, codes, classes, seen, sizes[0]), math.inf
+    seen = codes.unique()
+    best, least = _logits_on(terms, codes, classes, seen, sizes[0], counts), math.inf
     if len(sizes) == 1 or len(seen) < 2:
         return best
     for size in sizes:
@@ -381,14 +387,17 @@ def logistic(terms: Tensor, codes: Tensor, classes: int, sizes: Sequence[int]) -
     return best
 
 
-def _logits_on(terms: Tensor, codes: Tensor, classes: int, seen: Tensor, size: int) -> Tensor:
+def _logits_on(
+    terms: Tensor, codes: Tensor, classes: int, seen: Tensor, size: int, counts: np.ndarray | None = None
+) -> Tensor:
     """Return the coefficients (P + 1, L) of a logistic regression on the first terms."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
     out = terms.new_zeros(terms.shape[1] + 1, classes)
     out[-1] = _NEVER
-    out[-1, seen] = torch.bincount(codes, minlength=classes)[seen].to(out).log()
+    weights = None if counts is None else torch.as_tensor(counts, device=codes.device)
+    out[-1, seen] = torch.bincount(codes, weights, minlength=classes)[seen].to(out).log()
     if size == 0 or len(seen) < 2:
         return out
     exact = len(codes) * (size * len(seen)) ** 2 <= _NEWTON
@@ -397,7 +406,7 @@ def _logits_on(terms: Tensor, codes: Tensor, classes: int, seen: Tensor, size: i
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # near enough: the penalty is small
         warnings.simplefilter("ignore", UserWarning)  # few people, many classes
-        model.fit(terms[:, :size].numpy(force=True), codes.numpy(force=True))
+        model.fit(terms[:, :size].numpy(force=True), codes.numpy(force=True), sample_weight=counts)
     weights, constant = (torch.as_tensor(part).to(out) for part in (model.coef_, model.intercept_))
     if len(weights) == 1:  # two classes: the logit of the second
         weights, constant = (torch.cat([torch.zeros_like(part), part]) for part in (weights, constant))
