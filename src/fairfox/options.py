@@ -55,11 +55,11 @@ _TESTS = {
     ),
     "move": TestInfo(
         "How the prediction would change if the person were moved along what sets the groups apart.",
-        EFFECT, 0.05, gives=True, trained=True,
+        EFFECT, 0.05, trained=True,
     ),
     "move-direct": TestInfo(
         "How the prediction would change under the smallest edit of the features that changes the inferred group.",
-        EFFECT, 0.05, gives=True, trained=True,
+        EFFECT, 0.05, trained=True,
     ),
     "faux": TestInfo(
         "How fast the prediction changes per unit of the inferred protected variable's log-odds.",
@@ -652,10 +652,10 @@ def check_given(test: str) -> None:
     if lookup_test(test).needs_graph:
         raise OptionError(
             f"{test} takes no given columns: the graph says what acts on what; leave out the edges into them, or use "
-            "rank or move"
+            "rank"
         )
     if not lookup_test(test).gives:
-        raise OptionError(f"{test} takes no given columns; use rank, move or move-direct for them (--given)")
+        raise OptionError(f"{test} takes no given columns; use rank for them (--given)")
 
 
 def refuse_unknown(names: Iterable[str], *, named: Iterable[str] = ()) -> None:

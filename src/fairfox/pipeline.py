@@ -287,7 +287,7 @@ class Inputs:
         """Return people and a model for a test that was fitted before."""
         people = load_table(table)
         described = describe(model, wanted=options.output)
-        check_columns(test.encoding, described, people)
+        check_columns(test, described, people)
         encoding = test.encoding.for_table(people)
         return cls._made(model, options, encoding, encoding.encode(people), described, test=test)
 
@@ -304,7 +304,8 @@ class Inputs:
         test: FittedTest | None = None,
         matched: int | None = None,
     ) -> Inputs:
-        check_given_columns(data, options.given)  # refuses what cannot be
+        if test is None:
+            check_given_columns(data if fitting is None else fitting, options.given)  # refuses what cannot be
         target = as_model(
             model,
             encoding,
@@ -402,8 +403,9 @@ def compared_by(options: AuditOptions, columns: Sequence[str]) -> list[str]:
     return [*options.given, *(name for name in named if name in columns)]
 
 
-def check_columns(encoding: Encoding, described: Description | None, people: Table) -> None:
-    """Refuse a model or a table that has other columns than a test was fitted on."""
+def check_columns(test: FittedTest, described: Description | None, people: Table) -> None:
+    """Refuse a model or a table that has other columns than a test was fitted on; the label may lack unless given."""
+    encoding = test.encoding
     own = None if described is None else described.names
     if own is not None and tuple(own) != encoding.columns:
         raise ColumnError(
@@ -411,7 +413,7 @@ def check_columns(encoding: Encoding, described: Description | None, people: Tab
             f"{', '.join(encoding.columns)}; fit it on the model's, in its order (columns=[...], --columns)"
         )
     there = set(people.columns)
-    outside = [f.name for f in encoding.covariates if f.name != encoding.label]
+    outside = [f.name for f in encoding.covariates if f.name != encoding.label or f.name in test.options.given]
     lacking = [name for name in (*encoding.columns, *outside) if name not in there]
     if lacking:
         more = f" (and {len(lacking) - 1} more)" if len(lacking) > 1 else ""

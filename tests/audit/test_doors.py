@@ -67,6 +67,7 @@ def people(count: int, seed: int) -> pd.DataFrame:
             "job": np.where(rng.random(count) < 0.3 + 0.4 * sex, "clerk", "smith"),
             "weight": rng.uniform(0.5, 2.0, count),
             "number": np.arange(count),
+            "paid": sex + rng.normal(size=count),
         }
     )
 
@@ -86,6 +87,8 @@ KINDS: dict[str, dict[str, Any]] = {
     "groups of two variables": {"protected": ["sex", "race"], "options": {"intersections": True, "merge_rare": 0.12}},
     "weights": {"protected": "sex", "weights": "weight"},
     "given": {"protected": "sex", "given": "debt"},
+    "a label that is not there": {"protected": "sex", "label": "paid", "given": "age"},
+    "a label that some lack": {"protected": "sex", "label": "paid", "given": ["paid"]},
     "aligned": {"protected": "sex", "test": "rank/a"},
     "several aligned": {"protected": ["sex", "race"], "test": "rank/a"},
     "gradients": {"protected": "sex", "test": "faux+ng"},
@@ -96,7 +99,12 @@ KINDS: dict[str, dict[str, Any]] = {
     "values": {"protected": "sex"},
     "log-odds": {"protected": "sex", "options": {"output": "logit", "returns": "probability"}},
 }
-TABLES = {"unknown values": UNKNOWN, "a column that is not there": PEOPLE.drop(columns="sex")}
+TABLES = {
+    "unknown values": UNKNOWN,
+    "a column that is not there": PEOPLE.drop(columns="sex"),
+    "a label that is not there": PEOPLE.drop(columns="paid"),
+    "a label that some lack": PEOPLE.assign(paid=PEOPLE["paid"].where(PEOPLE["number"] % 5 > 0)),
+}
 
 
 def by_stream(

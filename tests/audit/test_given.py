@@ -61,14 +61,20 @@ def test_people_with_the_same_outcome_are_compared_and_both_effects_are_told():
     assert "If paid itself is biased" in result.to_html()
 
 
-def test_who_has_no_label_is_not_judged_where_it_is_given():
+@pytest.mark.parametrize("column", ["paid", "income"], ids=["classes", "numbers"])
+def test_who_has_no_label_is_not_judged_where_it_is_given(column: str):
     table = people()
-    table["paid"] = table["paid"].astype(float).where(np.arange(len(table)) >= 300)
+    table["paid"] = table[column].astype(float).where(np.arange(len(table)) >= 300)
     result = audited(by_income, table, **QUICK, columns=["income"], given="paid")
     assert result.abstained.tolist() == [True] * 300 + [False] * 1200
     assert "'paid' is missing for 300 of 1,500 people" in " ".join(result.warnings)
     beside = audited(by_income, table, **QUICK, columns=["income"])
     assert not beside.abstained.any()
+
+
+def test_the_direct_reading_is_the_smallest_edit_whatever_is_given():
+    plain, held = (audited(by_income, people(), **QUICK, columns=["income", "age"], given=g) for g in ([], "hours"))
+    torch.testing.assert_close(held.findings[0].direct, plain.findings[0].direct, equal_nan=True)
 
 
 def test_a_fitted_test_holds_what_is_given_and_refuses_people_without_it():
@@ -79,6 +85,36 @@ def test_a_fitted_test_holds_what_is_given_and_refuses_people_without_it():
     assert held < 0.2 * total
     with pytest.raises(ColumnError, match="no column 'hours', which the test was fitted on"):
         score(test, by_income, new.drop(columns="hours"))
+
+
+def test_the_label_is_needed_only_where_it_is_given():
+    asked = {"protected": "sex", "label": "paid", "columns": ["income"], "options": {"refits": 1}}
+    new = people(seed=1).drop(columns="paid")
+    assert not score(fit(people(), **asked), by_income, new).abstained.any()
+    with pytest.raises(ColumnError, match="no column 'paid', which the test was fitted on"):
+        score(fit(people(), **asked, given="paid"), by_income, new)
+
+
+def test_a_few_people_are_scored_though_a_given_column_tells_their_groups():
+    table = people()
+    table["contract"] = np.where(np.arange(len(table)) % 3, "full", "half")
+    test = fit(table, protected="sex", columns=["income"], given="contract", options={"refits": 1})
+    men = (table["sex"] == "Male") == (table["contract"] == "full")
+    few = table[men][:30].assign(contract=lambda t: t["contract"].where(t.index != t.index[0], "abroad"))
+    found = score(test, by_income, few)
+    assert found.abstained.tolist() == [True] + [False] * 29  # nobody was abroad when the test was fitted
+    assert found.reasons[0] == "a given value is unknown"
+
+
+def test_features_that_differ_only_between_groups_that_are_not_compared_are_named_as_still():
+    # b and c differ in shoe; everyone is compared with a, whose few people lie between them
+    rng = np.random.default_rng(0)
+    race = np.repeat(["a", "b", "c"], [60, 1470, 1470])
+    table = pd.DataFrame({"race": race, "income": 3000 + 1000 * (race != "a") + 300 * rng.normal(size=3000)})
+    table["shoe"] = 0.2 * (1.0 * (race == "b") - (race == "c")) + rng.normal(size=3000)
+    asked = QUICK | {"protected": "race", "label": None, "columns": ["income", "shoe"]}
+    assert audited(by_income, table, **asked, reference_group="a").still == ("shoe",)
+    assert audited(by_income, table, **asked, contrasts="all").still == ()
 
 
 @pytest.mark.parametrize(

@@ -121,7 +121,7 @@ def test_settings_that_belong_nowhere_are_refused_before_any_work(given: dict[st
         ({"given": 3}, "given is 3; expected a column name, or a list of them"),
         ({"given": ["hours", ""]}, r"given is \['hours', ''\], which has an empty name"),
         ({"balance": True}, "balance needs the label"),
-        ({"given": "hours", "test": "faux"}, "faux takes no given columns; use rank, move or move-direct"),
+        ({"given": "hours", "test": "faux"}, "faux takes no given columns; use rank for them"),
         ({"given": "hours", "test": "counterfactual"}, "counterfactual takes no given columns: the graph says"),
         ({"reference_group": "White", "test": "fta"}, "fta compares with no other group"),
         ({"hold_others": True}, "needs at least two protected variables"),

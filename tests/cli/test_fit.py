@@ -31,12 +31,21 @@ def test_a_fit_writes_one_file_and_says_what_models_take(folder: Path):
 
 
 def test_settings_of_the_test_are_kept(folder: Path):
-    given = ["--test", "move", "--set", "steps=2", "--given", "sector, contract", "--label", "approved"]
+    given = ["--test", "move", "--set", "steps=2", "--label", "approved"]
     done = run(folder, "--protected", "sex", "--refits", "1", *given)
     assert done.exit_code == 0, done.stderr
     test = load_test(folder / "test.fox")
-    assert (test.options.settings, test.options.given) == ({"steps": 2}, ("sector", "contract"))
+    assert test.options.settings == {"steps": 2}
     assert "approved" not in test.encoding.columns
+
+
+def test_given_columns_are_kept_and_refused_with_a_test_that_cannot_hold_them(folder: Path):
+    given = ["--protected", "sex", "--refits", "1", "--given", "sector, contract"]
+    assert run(folder, *given).exit_code == 0
+    assert load_test(folder / "test.fox").options.given == ("sector", "contract")
+    refused = run(folder, *given, "--test", "move")
+    assert refused.exit_code == 2
+    assert "move takes no given columns; use rank for them (--given)" in refused.stderr
 
 
 @pytest.mark.parametrize(

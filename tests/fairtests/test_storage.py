@@ -55,7 +55,7 @@ CASES: dict[str, dict[str, Any]] = {
     "weighted": {"protected": "sex", "weights": "weight"},
     "cut": {"protected": "age<40", "columns": ["age", "income"]},
     "move": {"protected": "sex", "test": "move"},
-    "move number": {"protected": "age", "test": "move", "given": ["debt"], "settings": {"carry": 0.5}},
+    "move number": {"protected": "age", "test": "move", "settings": {"carry": 0.5}},
     "faux": {"protected": "race", "test": "faux"},
     "faux/s": {"protected": "sex", "test": "faux/s"},
     "fta+linear": {"protected": "race", "test": "fta+linear"},

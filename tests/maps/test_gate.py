@@ -10,7 +10,7 @@ from scipy import stats
 from torch import Tensor
 
 from fairfox.data.dataset import Dataset, Feature, Protected
-from fairfox.maps.gate import chi_square, closed_features, effective, rejected, two_samples
+from fairfox.maps.gate import chi_square, closed_features, effective, kruskal, rejected, two_samples
 from fairfox.maps.protocol import fit_maps
 from fairfox.maps.rank import RankMap
 
@@ -123,6 +123,29 @@ def test_with_groups_that_mean_nothing_hardly_anything_moves(comparison: str):
 @pytest.mark.parametrize("comparison", COMPARISONS)
 def test_what_differs_between_the_groups_moves(comparison: str):
     assert moved(*variants(*population(1500, seed=0, push=1.0))[comparison]) == [True, True, True]
+
+
+@pytest.mark.parametrize("comparison", COMPARISONS)
+def test_people_who_hardly_count_decide_nothing(comparison: str):
+    # the first half counts; the second has the groups the other way round, or is pushed alone
+    (pushed, c), (plain, own) = population(1000, seed=0, push=1.0), population(1000, seed=1)
+    weights = torch.tensor([1.0, 1e-3]).double().repeat_interleave(1000)
+    for x, group, closed in (
+        (torch.cat([pushed, pushed]), torch.cat([c, 1 - c]), False),
+        (torch.cat([plain, pushed]), torch.cat([own, c]), True),
+    ):
+        data, made, _ = variants(x, group)[comparison]
+        made.prepare(replace(data, weights=weights))
+        assert made.plan is not None
+        assert made.plan.closed[0, -1].tolist() == [closed] * 3
+
+
+def test_numbers_of_many_groups_are_tested_as_scipy_does():
+    rng = np.random.default_rng(0)
+    values, codes = rng.normal(size=90).round(1), np.arange(90) % 3
+    expected = stats.kruskal(*(values[codes == k] for k in range(3))).pvalue
+    assert kruskal(values, codes, np.full(90, 2.0)) == pytest.approx(expected)
+    assert kruskal(values, np.zeros(90), np.ones(90)) == 1.0
 
 
 def test_what_given_columns_explain_does_not_open_the_gate():

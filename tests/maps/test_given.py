@@ -14,7 +14,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from populations import block, individuals, one_hot
-from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 from torch import Tensor
 
@@ -24,8 +24,8 @@ from fairfox.data.encoding import fit_encoding
 from fairfox.data.table import load_table
 from fairfox.errors import ColumnError, DataError, OptionError
 from fairfox.fairtests.effect import Effect
-from fairfox.maps.conditional import check_given_columns, is_stepped, remaining_metric
-from fairfox.maps.protocol import TOO_FEW, UNSHARED
+from fairfox.maps.conditional import Terms, check_given_columns, is_stepped
+from fairfox.maps.protocol import TOO_FEW, UNKNOWN_GIVEN
 from fairfox.maps.rank import RankMap
 
 PEOPLE = 6000  # half to learn from, half to score
@@ -321,6 +321,53 @@ def test_a_given_category_that_one_group_lacks_borrows_the_displacement_of_the_o
     assert set(out.rows[alone, 3].tolist()) <= set(data.x[data.c[:, 0] == 1, 3].tolist())
 
 
+@pytest.mark.parametrize("times", [20, 40], ids=["regressed", "strata"])
+@pytest.mark.parametrize("only", [0, 1])
+def test_a_level_of_one_group_is_displaced_by_the_mean_of_the_shared_levels_wherever_it_lies(times: int, only: int):
+    # the second group is 1, 3 and 2 higher at levels a, b and d: by 2 on average; c, which one group lacks, lies high
+    base, higher = torch.tensor([0.0, 4.0, 10.0, 10.0]), torch.tensor([1.0, 3.0, 2.0, 2.0])
+    cells = [(level, c) for level in range(4) for c in range(2) if (level, c) != (2, 1 - only)]
+    level, c = torch.tensor(cells).repeat_interleave(times, dim=0).T
+    noise = torch.linspace(-0.5, 0.5, times, dtype=torch.float64).repeat(len(cells))
+    pay = base[level] + c * higher[level] + noise
+    features = (block("education", "abcd"), Feature("pay", "continuous", 4, 5), block("job", "uv", start=5))
+    job = torch.arange(len(pay)) % 4 < 1 + 2 * c  # v: a quarter of the first group, three of the second
+    x = torch.cat([one_hot(level, 4), pay[:, None], one_hot(job.long(), 2)], dim=1)
+    data = individuals(x, c=c.double(), features=features)
+    out = RankMap(given=("education",)).fit(data).map(data)
+    assert out.borrowed is not None
+    assert torch.equal(out.borrowed, level == 2)
+    moved = (out.rows - data.x)[level == 2]
+    torch.testing.assert_close(moved[:, 4], torch.full((times,), 2.0 - 4.0 * only).double(), atol=0.06, rtol=0)
+    # who is rarer there stays with (1/4) / (3/4): u of the first group, v of the second
+    expected = torch.where(job[level == 2] == bool(only), 2 / 3 * (1 - 2 * only), 0.0).double()
+    torch.testing.assert_close(moved[:, 6], expected, atol=0.1, rtol=0)
+
+
+@pytest.mark.parametrize("gate", [True, False])
+def test_two_given_categories_that_act_together_explain_what_they_do_together(gate: bool):
+    gen = torch.Generator().manual_seed(0)
+    a, b = torch.randint(0, 2, (2, 2000), generator=gen)
+    c = (torch.rand(2000, generator=gen) < torch.where((a == 1) & (b == 1), 0.8, 0.4)).double()
+    b[:10] = 2  # a rare level: its cells are too small for strata
+    pay = 2.0 * a * (b == 1) + torch.randn(2000, generator=gen, dtype=torch.float64)
+    data = individuals(pay[:, None], c=c)
+    data = replace(data, w=torch.cat([one_hot(a, 2), one_hot(b, 3)], dim=1))
+    data = replace(data, covariates=(block("a", "01"), block("b", "012", start=2)))
+    plain, held = (RankMap(given=names, gate=gate).fit(data).map(data).rows - data.x for names in ((), ("a", "b")))
+    assert float(held.abs().mean()) <= (0.0 if gate else 0.1 * float(plain.abs().mean()))
+
+
+def test_products_of_given_categories_are_those_that_people_have_and_few():
+    five = torch.arange(600) % 5
+    features = (block("a", "01234"), block("b", "01234", start=5))
+    rows = torch.cat([one_hot(five, 5), one_hot((five + 1) % 5, 5)], dim=1)
+    terms = Terms.of(torch.zeros(600), 1, features, rows)
+    assert terms.pairs.tolist() == [[0, 1, 2, 3, 4], [6, 7, 8, 9, 5]]  # of 25
+    many = Terms.of(torch.zeros(40), 1, features, rows[:40])  # a tenth of the people are 4
+    assert many.pairs.shape == (2, 0)
+
+
 def test_classes_that_never_share_a_given_value_have_too_few_to_compare_with():
     # a and b share the first level, b and c the second: nobody of a can be compared with anybody of c
     level = [0] * 80 + [1] * 80
@@ -343,13 +390,13 @@ def test_who_lacks_the_given_value_is_abstained_and_teaches_nothing():
     data = replace(individuals(x, c=c), w=label, covariates=(block("paid", "ny"),))
     out = RankMap(given=("paid",)).fit(data).map(data)
     assert out.abstained.nonzero()[:, 0].tolist() == [0, 1, 2, 3, 4]
-    assert out.reason == UNSHARED
+    assert out.reason == UNKNOWN_GIVEN
     assert torch.equal(out.rows[:5], x[:5])
     assert float(out.rows[5:].max()) < 10
     number = replace(data, w=x.masked_fill(torch.arange(800)[:, None] < 5, torch.nan), covariates=data.features)
     number = replace(number, covariates=(Feature("score", "continuous", 0, 1),))
     out = RankMap(given=("score",)).fit(number).map(number)
-    assert (out.abstained.nonzero()[:, 0].tolist(), out.reason) == ([0, 1, 2, 3, 4], UNSHARED)
+    assert (out.abstained.nonzero()[:, 0].tolist(), out.reason) == ([0, 1, 2, 3, 4], UNKNOWN_GIVEN)
 
 
 def test_too_few_people_to_learn_from_are_refused():
@@ -385,17 +432,6 @@ def test_a_column_that_tells_everyones_group_cannot_be_given(minority: int):
     number = replace(data, protected=(Protected("years", "continuous", ()),), c=3 * data.w[:, :1] + 1)
     with pytest.raises(OptionError, match="'near' cannot be given: it tells everyone's 'years'"):
         check_given_columns(number, ["near"])
-
-
-def test_the_remaining_metric_is_the_covariance_of_regression_residuals():
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(500, 4)) @ rng.normal(size=(4, 4))
-    given = torch.tensor([False, True, False, True])
-    found = remaining_metric(torch.cov(torch.from_numpy(x).T), given)
-    residual = x[:, [0, 2]] - LinearRegression().fit(x[:, [1, 3]], x[:, [0, 2]]).predict(x[:, [1, 3]])
-    np.testing.assert_allclose(found[~given][:, ~given], np.cov(residual.T), atol=1e-9)
-    assert float(found[given].abs().max()) == 0
-    assert float(found[:, given].abs().max()) == 0
 
 
 def test_few_values_or_one_that_stands_out_make_a_staircase():

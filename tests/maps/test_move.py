@@ -400,32 +400,6 @@ def test_options_that_are_not_allowed_are_refused():
         MoveMap(auxiliary=FixedAuxiliary([linear(1.0, 0.0)])).fit(three_groups())
 
 
-@pytest.mark.parametrize("metric", ["identity", "covariance", "between"])
-def test_given_columns_do_not_move_and_what_the_groups_owe_them_is_no_reason_to(metric: Any):
-    noise = torch.randn(2000, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    own = (torch.arange(2000) % 2).double()
-    hours = 1.5 * own + noise[:, 0]
-    data = individuals(torch.stack([hours, hours + 0.5 * noise[:, 1], own + noise[:, 2]], dim=1))
-    auxiliary = FixedAuxiliary([linear(0.0, 1.5, 0.0)])  # all that it sees of the group comes with the first column
-    plain, kept = (
-        MoveMap(metric=metric, auxiliary=auxiliary, given=names).fit(data).map(data).rows - data.x
-        for names in ((), ("x0",))
-    )
-    assert float(kept[:, 0].abs().max()) == 0
-    assert float(kept[:, 1].abs().mean()) < 0.1 * float(plain[:, 1].abs().mean())
-
-
-@pytest.mark.parametrize("metric", ["identity", "covariance", "between"])
-def test_what_given_columns_do_not_explain_moves_as_far_as_the_groups_are_apart_in_it(metric: Any):
-    noise = torch.randn(4000, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    own = (torch.arange(4000) % 2).double()
-    data = individuals(torch.stack([1.5 * own + noise[:, 0], own + noise[:, 1]], dim=1))
-    auxiliary = FixedAuxiliary([linear(1.5, 1.0)])
-    fitted = MoveMap(metric=metric, auxiliary=auxiliary, given=("x0",), carry=1.0).fit(data)
-    moved = fitted.map(data).rows - data.x
-    torch.testing.assert_close(moved[:, 1], 1 - 2 * own, atol=0.15, rtol=0)
-
-
 def test_group_statistics_are_worked_by_hand():
     logits = GroupLogits.of(torch.tensor([1.0, 3.0, 7.0, 7.0, 13.0, 99.0]), torch.tensor([0, 0, 1, 1, 1, float("nan")]))
     assert logits.mean.tolist() == [2.0, 9.0]

@@ -33,6 +33,7 @@ from fairfox.fairtests.protocol import (
 from fairfox.fairtests.registry import make_test, settings_by_test
 from fairfox.maps.check import Support
 from fairfox.maps.conditional import tells_group
+from fairfox.maps.protocol import compared_pairs
 from fairfox.models.protocol import Model
 from fairfox.options import DIRECT, TOTAL, AuditOptions
 
@@ -419,11 +420,11 @@ def readings_of(options: AuditOptions, *, labelled: bool, takes_protected: bool)
 
 
 def _test_and_given(name: str, options: AuditOptions) -> tuple[str, tuple[str, ...]]:
-    """Return which test stands behind a name, and what is given to it: nothing to the total reading."""
+    """Return which test stands behind a name, and what is given to it: nothing to the total and the direct reading."""
     if name == SAME_OUTCOME:
         assert options.label is not None
         return TOTAL, (options.label,)
-    return name.removesuffix(_GIVEN), () if name == TOTAL else options.given
+    return name.removesuffix(_GIVEN), () if name in (TOTAL, DIRECT) else options.given
 
 
 def has_labels(data: Dataset) -> bool:
@@ -547,18 +548,15 @@ def _counterfactuals(folds: Sequence[Fold], name: str, measured: Measurement, pe
 
 def _still(folds: Sequence[Fold], name: str) -> tuple[str, ...]:
     """Return the features that a rank test keeps as they are in all folds and comparisons, for want of evidence."""
-    tests = [fold.test.tests[name] for fold in folds]
-    plans = [
-        maps[0].plan for test in tests if isinstance(test, Effect) for maps in test.fitted if hasattr(maps[0], "plan")
-    ]
-    each = [[f.name for i, f in enumerate(plan.explained) if _always_closed(plan.closed[..., i])] for plan in plans]
+    each = []
+    for fold in folds:
+        test = fold.test.tests[name]
+        for v, maps in enumerate(test.fitted if isinstance(test, Effect) else ()):
+            if (plan := getattr(maps[0], "plan", None)) is not None:
+                pairs = compared_pairs(fold.test.known.protected[v]) or [(0, 0)]  # along a number
+                closed = torch.stack([plan.closed[pair] for pair in pairs]).all(0)  # (F,)
+                each.append([f.name for f, never in zip(plan.explained, closed.tolist(), strict=True) if never])
     return tuple(name for name in (each[0] if each else ()) if all(name in names for names in each))
-
-
-def _always_closed(closed: Tensor) -> bool:
-    """Return whether a feature stays in all comparisons (K, K) of different classes, or along a number (1, 1)."""
-    apart = ~torch.eye(len(closed), dtype=torch.bool, device=closed.device)
-    return bool(closed[apart].all()) if len(closed) > 1 else bool(closed)
 
 
 def _checks(

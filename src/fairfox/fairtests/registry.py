@@ -55,8 +55,7 @@ def make_test(
         auxiliary: the one to use instead of training an own `AuxiliaryModel`.
         hold_others: change each protected variable while the others stay as they are (`faux`, `lic`,
             `counterfactual` and `unawareness` always do so).
-        given: columns that are held equal, of the model or covariates (`rank` and `move`; `unawareness` leaves all
-            features anyway).
+        given: columns that are held equal, of the model or covariates (`rank`; `unawareness` leaves all anyway).
         gate: move a feature only where the groups differ in it beyond chance (`rank`).
         refits: how many times auxiliaries and maps are fitted.
         seed: same seed, same machine, same numbers.
@@ -75,7 +74,7 @@ def make_test(
             f"{name} needs the causal graph; give it as settings={{'graph': {{...}}}} or with --graph FILE"
         )
     aux = auxiliary if auxiliary is not None else AuxiliaryModel(refits=refits, seed=seed)
-    kept = {"hold_others": hold_others, "given": tuple(given)} | ({"gate": gate} if info.base == "rank" else {})
+    kept = {"hold_others": hold_others} | ({"given": tuple(given), "gate": gate} if info.base == "rank" else {})
     chosen = _make_map(info.base, own, aux, kept, seed, batch_size, progress)
     if chosen is not None:
         return Effect(map=chosen, refits=refits, aligned=info.aligned, auxiliary=aux, seed=seed, batch_size=batch_size)

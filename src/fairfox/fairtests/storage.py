@@ -50,7 +50,7 @@ _CLASSES: dict[str, tuple[str, ...]] = {
     "maps.ranks": ("Ranks", "Scale"),
     "maps.conditional": ("Columns", "Regressed", "Terms", "Spline", "Spread", "Steps", "Levels"),
     "maps.rank": ("RankMap", "RankPlan", "Stratified", "ClassRanks", "ClassValues", "SwapMap"),
-    "maps.move": ("MoveMap", "Geometry", "HeldColumns", "GroupLogits", "OutputLine"),
+    "maps.move": ("MoveMap", "Geometry", "GroupLogits", "OutputLine"),
     "maps.transport": ("TransportMap", "Members", "Pairs"),
     "fairtests.effect": ("Effect",),
     "fairtests.faux": ("FAux",),

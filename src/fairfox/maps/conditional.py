@@ -13,8 +13,9 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import accumulate, combinations
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -32,6 +33,8 @@ _LEAST = 0.1  # of the mean spread
 _TURNS = 5  # how often the group may change along a number that tells it
 _EXACT = 1 - 1e-6  # correlation of two numbers that say the same
 _NEVER = -1e9  # the logit of what nobody has
+_MOST_PRODUCTS, _PEOPLE_EACH = 200, 10  # products of given columns, and people for each of them
+_SPLINE, _LACKING = -1, -2  # in place of a feature's number: columns of no levels, and who lacks a number
 _REPEATED = 2.0  # how much heavier a term weighs than by the BIC, since refits repeat rows
 _ROUNDING = 1e-12  # of a variance
 _NEWTON = 2e9  # multiplications of a step by Newton's method, which few steps bring to the end; more cost too much
@@ -72,13 +75,23 @@ class Terms:
     own: Spline | None  # of a number
     features: Sequence[Feature]
     splines: Sequence[Spline]  # of each number among them
+    pairs: Tensor  # (2, P) columns, numbers as straight lines, whose products are terms
+    differences: Sequence[Tensor]  # (C, Q) each, for all groups but the first: what is multiplied with them
 
     @classmethod
     def of(cls, group: Tensor, classes: int, features: Sequence[Feature], rows: Tensor) -> Terms:
         """Return the terms for groups (n,) and some features of rows (n, D)."""
         numbers = [f for f in features if f.kind == "continuous"]
-        own = None if classes else Spline.of(group)
-        return cls(classes, own, list(features), [Spline.of(rows[:, f.start]) for f in numbers])
+        own, none = None if classes else Spline.of(group), torch.zeros(2, 0, dtype=torch.long)
+        plain = cls(classes, own, list(features), [Spline.of(rows[:, f.start]) for f in numbers], none, [])
+        lines, given, levels = plain._columns(rows)
+        has = torch.ones(classes or 2, given.shape[1], dtype=torch.bool, device=rows.device)
+        for g in range(classes):
+            has[g] = ((given[group == g] > 0.5) | (levels == _SPLINE)).any(0)
+        # a level that a group has and none before it says what its own column says
+        shared = [has[g] & has[:g].any(0) for g in range(1, len(has))]
+        differences = [_from_mean(given.nanmean(0), levels, own) for own in shared]
+        return replace(plain, pairs=_pairs_shown(lines).to(rows.device), differences=differences)
 
     def __call__(self, group: Tensor, rows: Tensor) -> Tensor:
         """Return the terms (n, P) of people, without a constant."""
@@ -87,19 +100,27 @@ class Terms:
     @property
     def sizes(self) -> list[int]:
         """How many terms a regression may take: group and columns; products of columns too; those with the group."""
-        nobody = torch.zeros(1, max((f.stop for f in self.features), default=0), dtype=torch.float64)
+        width = max((f.stop for f in self.features), default=0)
+        nobody = torch.zeros(1, width, dtype=torch.float64, device=self.pairs.device)
         widths = torch.tensor([block.shape[1] for block in self._blocks(nobody.new_zeros(1), nobody)])
         return list(dict.fromkeys(widths.cumsum(0)[1:].tolist()))
 
     def _blocks(self, group: Tensor, rows: Tensor) -> list[Tensor]:
-        """Return group, columns, products of two columns (one of them a number, both as straight lines), and those of
-        columns with the group."""
+        """Return group, columns, products of two columns (numbers as straight lines), and those with the group."""
         if self.own is None:
             level = tilt = F.one_hot(group.long(), self.classes)[:, 1:].to(rows)
         else:
             level, tilt = self.own(group).to(rows), group[:, None].to(rows)
-        splines, columns, lines = iter(self.splines), [rows[:, :0]], []
-        for f in self.features:
+        lines, given, _ = self._columns(rows)
+        straight = torch.cat([rows[:, :0], *lines], dim=1)
+        both = straight[:, self.pairs[0]] * straight[:, self.pairs[1]]
+        own = [tilt[:, i, None] * (given @ each) for i, each in enumerate(self.differences)]
+        return [level, given, both, torch.cat([rows[:, :0], *own], dim=1)]
+
+    def _columns(self, rows: Tensor) -> tuple[list[Tensor], Tensor, Tensor]:
+        """Return each feature as straight lines; all as splines and levels (n, C); and whose levels these are (C,)."""
+        splines, columns, lines, levels = iter(self.splines), [rows[:, :0]], [], []
+        for i, f in enumerate(self.features):
             if f.kind == "categorical":
                 columns.append(rows[:, f.columns])
                 lines.append(rows[:, f.columns])
@@ -107,14 +128,34 @@ class Terms:
                 spline = next(splines)
                 columns += [spline(rows[:, f.start]), rows[:, f.start + 1 : f.stop]]
                 lines.append(spline.scale(rows[:, f.start])[:, None])
-        given = torch.cat(columns, dim=1)
-        both = [_products(a, b) for a, b in combinations(lines, 2) if min(a.shape[1], b.shape[1]) == 1]
-        return [level, given, torch.cat([rows[:, :0], *both], dim=1), _products(tilt, given)]
+                levels += [_SPLINE] * columns[-2].shape[1]
+            levels += [i if f.kind == "categorical" else _LACKING] * columns[-1].shape[1]
+        return lines, torch.cat(columns, dim=1), torch.tensor(levels, dtype=torch.long, device=rows.device)
 
 
-def _products(a: Tensor, b: Tensor) -> Tensor:
-    """Return the products (n, A B) of columns (n, A) and (n, B)."""
-    return (a[:, :, None] * b[:, None, :]).flatten(1)
+def _from_mean(mean: Tensor, levels: Tensor, kept: Tensor) -> Tensor:
+    """Return what makes splines and levels (n, C) into those that are kept (n, Q), categories less their mean (C,).
+
+    The mean is that of people with a level that is kept: who has another gets 0, and so the mean of the others.
+    """
+    alike = (levels[:, None] == levels) & (levels >= 0) & kept & kept[:, None]
+    share = torch.where(alike, mean, 0.0) / (alike.to(mean) @ mean).clamp(min=1e-30)[:, None]
+    return (torch.diag(kept.to(mean)) - share)[:, kept]
+
+
+def _pairs_shown(lines: Sequence[Tensor]) -> Tensor:
+    """Return the pairs (2, P) of columns of two blocks that some of the people have both, small blocks first.
+
+    Blocks that would make more pairs than there are people for are left out.
+    """
+    starts = [0, *accumulate(block.shape[1] for block in lines)]
+    found: list[Tensor] = []
+    for i, j in sorted(combinations(range(len(lines)), 2), key=lambda p: lines[p[0]].shape[1] * lines[p[1]].shape[1]):
+        shown = ((lines[i] != 0).double().T @ (lines[j] != 0).double()).nonzero().T  # (2, P)
+        people = min(_MOST_PRODUCTS, len(lines[i]) // _PEOPLE_EACH)
+        if sum(each.shape[1] for each in found) + shown.shape[1] <= people:
+            found.append(shown + shown.new_tensor([[starts[i]], [starts[j]]]))
+    return torch.cat(found, dim=1) if found else torch.zeros(2, 0, dtype=torch.long)
 
 
 @dataclass(frozen=True)
@@ -292,15 +333,17 @@ class Levels:
 # --- Regressions ---------------------------------------------------------------------------------------------------
 
 
-def location_and_scale(terms: Tensor, values: Tensor, sizes: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
+def location_and_scale(
+    terms: Tensor, values: Tensor, sizes: Sequence[int], counts: np.ndarray | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
     """Return the coefficients of the mean of values (n,) and of their spread, and the least spread."""
-    mean = ridge(terms, values, sizes)
+    mean = ridge(terms, values, sizes, counts)
     size = (values - at(terms, mean)).abs()
-    return mean, ridge(terms, size, sizes), (_LEAST * size.mean()).clamp(min=1e-30)
+    return mean, ridge(terms, size, sizes, counts), (_LEAST * size.mean()).clamp(min=1e-30)
 
 
-def ridge(terms: Tensor, values: Tensor, sizes: Sequence[int]) -> Tensor:
-    """Return the coefficients (P + 1,) of values (n,) on terms (n, P), the constant last.
+def ridge(terms: Tensor, values: Tensor, sizes: Sequence[int], counts: np.ndarray | None = None) -> Tensor:
+    """Return the coefficients (P + 1,) of values (n,) on terms (n, P), the constant last; people count (n,) each.
 
     How many terms count, of some sizes, the BIC decides.
     """
@@ -309,27 +352,30 @@ def ridge(terms: Tensor, values: Tensor, sizes: Sequence[int]) -> Tensor:
     x, y = terms.numpy(force=True), values.numpy(force=True)
     found, best = None, math.inf
     for size in sizes:
-        fitted = Ridge(alpha=_PENALTY).fit(x[:, :size], y) if size else None
-        missed = y - (y.mean() if fitted is None else fitted.predict(x[:, :size]))
+        fitted = Ridge(alpha=_PENALTY).fit(x[:, :size], y, sample_weight=counts) if size else None
+        missed = y - (np.average(y, weights=counts) if fitted is None else fitted.predict(x[:, :size]))
         cost = len(y) * math.log(max(float((missed**2).mean()), _ROUNDING * float(y.var()) + 1e-300))
         cost += _REPEATED * size * math.log(len(y))
         if cost < best:
             best, out = cost, terms.new_zeros(x.shape[1] + 1)
             out[:size] = torch.as_tensor(fitted.coef_).to(out) if fitted is not None else out[:size]
-            out[-1] = float(y.mean() if fitted is None else fitted.intercept_)
+            out[-1] = float(np.average(y, weights=counts) if fitted is None else fitted.intercept_)
             found = out
     assert found is not None
     return found
 
 
-def logistic(terms: Tensor, codes: Tensor, classes: int, sizes: Sequence[int]) -> Tensor:
+def logistic(
+    terms: Tensor, codes: Tensor, classes: int, sizes: Sequence[int], counts: np.ndarray | None = None
+) -> Tensor:
     """Return the coefficients (P + 1, L) of the logits of each class; what nobody has gets no share.
+
+    People count (n,) each, if there is one size.
 
     How many terms count, of some sizes, the BIC decides.
     """
-    counts = torch.bincount(codes, minlength=classes)
-    seen = counts.nonzero()[:, 0]
-    best, least = _logits_on(terms, codes, classes, seen, sizes[0]), math.inf
+    seen = codes.unique()
+    best, least = _logits_on(terms, codes, classes, seen, sizes[0], counts), math.inf
     if len(sizes) == 1 or len(seen) < 2:
         return best
     for size in sizes:
@@ -351,14 +397,17 @@ def _least_loss(terms: Tensor, codes: Tensor) -> float:
     return -float(share.log().mean())
 
 
-def _logits_on(terms: Tensor, codes: Tensor, classes: int, seen: Tensor, size: int) -> Tensor:
+def _logits_on(
+    terms: Tensor, codes: Tensor, classes: int, seen: Tensor, size: int, counts: np.ndarray | None = None
+) -> Tensor:
     """Return the coefficients (P + 1, L) of a logistic regression on the first terms."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
     out = terms.new_zeros(terms.shape[1] + 1, classes)
     out[-1] = _NEVER
-    out[-1, seen] = torch.bincount(codes, minlength=classes)[seen].to(out).log()
+    weights = None if counts is None else torch.as_tensor(counts, device=codes.device)
+    out[-1, seen] = torch.bincount(codes, weights, minlength=classes)[seen].to(out).log()
     if size == 0 or len(seen) < 2:
         return out
     exact = len(codes) * (size * len(seen)) ** 2 <= _NEWTON
@@ -367,7 +416,7 @@ def _logits_on(terms: Tensor, codes: Tensor, classes: int, seen: Tensor, size: i
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # near enough: the penalty is small
         warnings.simplefilter("ignore", UserWarning)  # few people, many classes
-        model.fit(terms[:, :size].numpy(force=True), codes.numpy(force=True))
+        model.fit(terms[:, :size].numpy(force=True), codes.numpy(force=True), sample_weight=counts)
     weights, constant = (torch.as_tensor(part).to(out) for part in (model.coef_, model.intercept_))
     if len(weights) == 1:  # two classes: the logit of the second
         weights, constant = (torch.cat([torch.zeros_like(part), part]) for part in (weights, constant))
@@ -532,12 +581,3 @@ def tells_group(data: Dataset, name: str, variable: int) -> bool:
     code = rows[:, f.columns].argmax(1)
     groups = torch.stack([code, c.long()], dim=1).unique(dim=0)[:, 0]
     return len(groups) == len(groups.unique())
-
-
-def remaining_metric(covariance: Tensor, given: Tensor) -> Tensor:
-    """Return the covariance (D, D) of what some columns (D,) bool leave unexplained (Schur complement), 0 for them."""
-    across = covariance[:, given]  # (D, G)
-    left: Tensor = covariance - across @ torch.linalg.pinv(covariance[given][:, given], hermitian=True) @ across.T
-    left[given] = 0.0
-    left[:, given] = 0.0
-    return left

@@ -34,7 +34,7 @@ def closed_features(
     """Return which features show no difference: (K, K, F) for pairs of classes, (1, 1, F) along a number.
 
     `rows` (n, D) are people in groups (n,), each in a stratum (n,) or, else, compared by regression on `given`
-    features. `weights` (n,) enter through the effective number of people.
+    features. `weights` (n,) say how much people count; their effective number decides what is beyond chance.
     """
     counts = np.ones(len(rows)) if weights is None else weights.double().numpy(force=True)
     place = np.zeros(len(rows), dtype=int) if strata is None else strata.numpy(force=True)
@@ -82,7 +82,7 @@ def _between(
         if f.kind == "categorical" or is_stepped(values):
             codes = values if f.kind == "categorical" else torch.bucketize(values.contiguous(), step_cuts(values))
             return likelihood_ratio(columns, codes, torch.as_tensor(second).to(rows), counts)
-        x = without_terms(columns, values).numpy(force=True)
+        x = without_terms(columns, values, counts).numpy(force=True)
     p_values = []
     for own in np.unique(strata):
         who = strata == own
@@ -99,9 +99,9 @@ def _between(
     )
 
 
-def without_terms(terms: Tensor, values: Tensor) -> Tensor:
-    """Return values (n,) in spreads from their mean, both as terms (n, P) have them."""
-    mean, spread, floor = location_and_scale(terms, values, [terms.shape[1]])
+def without_terms(terms: Tensor, values: Tensor, counts: np.ndarray) -> Tensor:
+    """Return values (n,) in spreads from their mean, both as terms (n, P) have them; people count (n,) each."""
+    mean, spread, floor = location_and_scale(terms, values, [terms.shape[1]], counts)
     return (values - at(terms, mean)) / at(terms, spread).maximum(floor)
 
 
@@ -144,14 +144,14 @@ def chi_square(second: np.ndarray, codes: np.ndarray, counts: np.ndarray) -> flo
 
 def likelihood_ratio(columns: Tensor, codes: Tensor, second: Tensor, counts: np.ndarray) -> float:
     """Return the p-value of the group's having nothing to say of a category beyond terms (n, P)."""
-    levels = int(codes.max()) + 1
+    levels, counts = int(codes.max()) + 1, counts * (effective(counts) / counts.sum())
     both = torch.cat([columns, second[:, None]], dim=1)
     fits = []
     for terms in (columns, both):
-        logits = at(terms, logistic(terms, codes, levels, [terms.shape[1]]))
-        fits.append(float(torch.nn.functional.cross_entropy(logits, codes, reduction="mean")))
-    seen = len(codes.unique())
-    return float(scipy.stats.chi2.sf(max(0.0, 2 * effective(counts) * (fits[0] - fits[1])), max(seen - 1, 1)))
+        logits = at(terms, logistic(terms, codes, levels, [terms.shape[1]], counts))
+        lost = torch.nn.functional.cross_entropy(logits, codes, reduction="none").numpy(force=True)
+        fits.append(float(counts @ lost))
+    return float(scipy.stats.chi2.sf(max(0.0, 2 * (fits[0] - fits[1])), max(len(codes.unique()) - 1, 1)))
 
 
 def effective(counts: np.ndarray) -> float:
@@ -169,22 +169,27 @@ def _along_number(rows: Tensor, c: Tensor, f: Feature, given: Sequence[Feature],
     values = rows[:, f.columns].argmax(1).double() if f.kind == "categorical" else rows[:, f.start]
     if given:
         columns = Terms.of(torch.zeros(len(rows)), 1, given, rows)(torch.zeros(len(rows)), rows)
-        numbers = without_terms(columns, numbers)
+        numbers = without_terms(columns, numbers, counts)
         if f.kind != "categorical":
-            values = without_terms(columns, values)
+            values = without_terms(columns, values, counts)
     x, y = values.numpy(force=True), numbers.numpy(force=True)
     if len(np.unique(x)) < 2:
         return 1.0
-    share = effective(counts) / len(counts)
     if f.kind == "categorical":
-        groups = [y[x == level] for level in np.unique(x)]
-        statistic = scipy.stats.kruskal(*groups).statistic * share
-        return float(scipy.stats.chi2.sf(statistic, len(groups) - 1))
-    rho, size = float(scipy.stats.spearmanr(x, y).statistic), max(3.0, effective(counts))
+        return kruskal(y, x, counts)
+    ranks = np.cov(scipy.stats.rankdata(x), scipy.stats.rankdata(y), aweights=counts)
+    rho, size = float(ranks[0, 1] / np.sqrt(ranks[0, 0] * ranks[1, 1])), max(3.0, effective(counts))
     if abs(rho) >= 1:
         return 0.0
     straight = 2 * scipy.stats.t.sf(abs(rho) * np.sqrt((size - 2) / (1 - rho**2)), size - 2)
     fifth = np.searchsorted(np.quantile(y, [0.2, 0.4, 0.6, 0.8]), y)  # up and down again is no trend
-    parts = [x[fifth == k] for k in np.unique(fifth)]
-    bent = scipy.stats.chi2.sf(scipy.stats.kruskal(*parts).statistic * share, len(parts) - 1) if len(parts) > 1 else 1.0
-    return float(min(1.0, 2 * min(straight, bent)))
+    return float(min(1.0, 2 * min(straight, kruskal(x, fifth, counts))))
+
+
+def kruskal(values: np.ndarray, codes: np.ndarray, counts: np.ndarray) -> float:
+    """Return the p-value of Kruskal and Wallis: numbers are as high in all groups, of people who count so much each."""
+    ranks, (levels, own) = scipy.stats.rankdata(values), np.unique(codes, return_inverse=True)
+    apart = ranks - np.average(ranks, weights=counts)
+    sizes, sums = np.bincount(own, counts), np.bincount(own, counts * apart)
+    explained = (sums**2 / sizes).sum() / max((counts * apart**2).sum(), 1e-300)
+    return float(scipy.stats.chi2.sf((effective(counts) - 1) * explained, len(levels) - 1)) if len(levels) > 1 else 1.0

@@ -19,7 +19,6 @@ from fairfox.errors import NotFittedError, OptionError, ShapeError
 from fairfox.gradients.alignment import between_metric, covariance_metric, dead_rows, inverse_direction
 from fairfox.gradients.jacobian import autograd_jacobian
 from fairfox.gradients.relu import ReluNetwork, relu_network
-from fairfox.maps.conditional import Columns, Terms, remaining_metric
 from fairfox.maps.protocol import (
     FLAT,
     OFF_RANGE,
@@ -49,8 +48,6 @@ class MoveMap:
     the groups. The direction is recomputed at each of `steps` equal steps. `carry` is how much of a person's
     typicality carries over: 1 keeps the rank of the logit, 0 sends everyone to the other group's mean.
     With `hold_others` groups are compared that are alike in the other protected variables: by linear regression.
-    Columns named `given` do not move; the metric is that of what they leave unexplained, and by regression groups
-    are compared that are alike in them.
     """
 
     metric: Metric = "between"
@@ -60,7 +57,6 @@ class MoveMap:
     shrink: float = 0.1
     variable: int = 0
     hold_others: bool = False
-    given: tuple[str, ...] = ()  # names of features
     batch_size: int = 4096
     model: Model | None = field(default=None, init=False, repr=False)
     geometry: Geometry | None = field(default=None, init=False, repr=False)
@@ -105,7 +101,6 @@ class MoveMap:
         if geometry.values is not None:
             there = number_reached(c.contiguous(), to * geometry.spread, geometry.values)
         off = going & there.isnan()
-        kept = self.geometry.given.still
         x, flat = data.x.clone(), torch.zeros(len(c), dtype=torch.bool, device=c.device)
         for end in self._destinations(data, there, going & ~off):
             x[end.rows], flat[end.rows] = _moved_rows(
@@ -113,13 +108,12 @@ class MoveMap:
                 data.x,
                 self._moving(data.protected, end.pair),
                 metric=self.geometry.metric(self.metric, end.gap),
-                still=missing_columns(data) | kept,
+                still=missing_columns(data),
                 steps=self.steps,
                 batch_size=self.batch_size,
             )
         overshoot = block_overshoot(x, data.features)
         x = kept_missing(project_blocks(x, data.features), data.x, data.features)
-        x[:, kept] = data.x[:, kept]
         reasons = [(flat, FLAT), (off, OFF_RANGE)]
         if self.geometry.withheld_map is not None:
             swapped = self.geometry.withheld_map.map(data, to)
@@ -159,22 +153,19 @@ class MoveMap:
         withheld = known.withheld.to(known.x.device)
         seen = torch.where(withheld, 0.0, known.x)  # what is withheld does not move along
         ranks = ranks_of(known, variable, known.withheld, seed=seed, hold_others=self.hold_others)
-        given = HeldColumns.of(known, self.given)
-        still = given.still.to(withheld.device)
         covariance = None
         if self.metric != "identity":
             covariance = covariance_metric(seen, shrink=self.shrink, weights=known.weights)
-            covariance = remaining_metric(covariance, still) if self.given else covariance
-        hidden = withheld | missing_columns(known).to(withheld.device) | still
-        held = _held_columns(known, others, given)
+        hidden = withheld | missing_columns(known).to(withheld.device)
+        held = _held_columns(known, others)
         if not p.is_continuous:
             member = torch.stack([c == code for code in range(len(p.levels))], dim=1).to(seen)
             gaps = _regression(seen, member, held, known.weights)[0]
-            return Geometry(gaps, covariance, hidden, ranks, given)
+            return Geometry(gaps, covariance, hidden, ranks)
         mean, spread = centre_and_spread(c, known.weights)
         along = torch.stack([(c - mean) / spread, torch.ones_like(c)], dim=1)
         slope = _regression(seen, along, held, known.weights)[0][:1] / spread
-        return Geometry(slope, covariance, hidden, ranks, given, float(spread), c.unique())
+        return Geometry(slope, covariance, hidden, ranks, float(spread), c.unique())
 
     def _learn_outputs(self, known: Dataset, unseen: Dataset | None) -> None:
         """Learn the outputs of each group: from unseen rows, or from all known ones where these lack a group."""
@@ -215,8 +206,7 @@ class MoveMap:
 
     def _held(self, rows: Dataset) -> Tensor:
         """Return what is the same here and there, as columns (n, H)."""
-        assert self.geometry is not None
-        return _held_columns(rows, self._others(rows.protected), self.geometry.given)
+        return _held_columns(rows, self._others(rows.protected))
 
     def _destinations(self, data: Dataset, to: Tensor, going: Tensor) -> Iterator[Destination]:
         """Yield everyone who goes: all with a number at once, and those between the same two classes together."""
@@ -272,7 +262,6 @@ class Geometry:
     covariance: Tensor | None  # (D, D), shrunk; None for the identity metric
     hidden: Tensor  # (D,) bool: columns that do not move along
     withheld_map: RankMap | None
-    given: HeldColumns
     spread: float = 1.0  # of a number
     values: Tensor | None = None  # of a number, in order
 
@@ -387,34 +376,8 @@ def _output_and_slope(model: Model, network: ReluNetwork | None, x: Tensor) -> t
     return output, autograd_jacobian(model, x, batch_size=len(x))
 
 
-@dataclass(frozen=True)
-class HeldColumns:
-    """Given columns as terms of a regression."""
-
-    columns: Columns
-    terms: Terms
-    still: Tensor  # (D,) bool: those that the model takes
-
-    @classmethod
-    def of(cls, data: Dataset, names: Sequence[str]) -> HeldColumns:
-        """Return the given columns of these names."""
-        columns = Columns.of(data, names)
-        given = columns.given(data, names)
-        rows = columns.rows(data)
-        still = torch.zeros(data.x.shape[1], dtype=torch.bool, device=data.x.device)
-        for f in given:
-            if f in data.features:
-                still[f.columns] = True
-        return cls(columns, Terms.of(torch.zeros_like(rows[:, 0]), 1, given, rows), still)
-
-    def __call__(self, data: Dataset) -> Tensor:
-        """Return the terms (N, H) of people."""
-        rows = self.columns.rows(data)
-        return self.terms(torch.zeros_like(rows[:, 0]), rows).to(data.x)
-
-
-def _held_columns(data: Dataset, others: Sequence[int], given: HeldColumns) -> Tensor:
-    """Return what is held as columns (N, H): other protected variables, and given features.
+def _held_columns(data: Dataset, others: Sequence[int]) -> Tensor:
+    """Return the other protected variables that are held as columns (N, H).
 
     Classes but the first as 0 and 1, and numbers. What is unknown is 0: such people are neither learnt from nor moved.
     """
@@ -423,7 +386,7 @@ def _held_columns(data: Dataset, others: Sequence[int], given: HeldColumns) -> T
         p, c = data.protected[v], data.c[:, v].to(data.x)
         codes = torch.arange(1, max(len(p.levels), 1), device=c.device)
         columns.append(c.nan_to_num()[:, None] if p.is_continuous else (c[:, None] == codes).to(data.x))
-    return torch.cat([*columns, given(data)], dim=1)
+    return torch.cat(columns, dim=1)
 
 
 def _regression(values: Tensor, own: Tensor, held: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -21,7 +21,7 @@ UNKNOWN = "protected value unknown"
 FLAT = "no evidence about the protected variable (the auxiliary is flat here)"
 OFF_RANGE = "nobody to compare with has a protected value that high or low"
 TOO_FEW = "too few people share the other protected values"
-UNSHARED = "nobody there has the same given values"
+UNKNOWN_GIVEN = "a given value is unknown"
 
 
 @dataclass(frozen=True)

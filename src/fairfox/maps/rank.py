@@ -17,7 +17,7 @@ from fairfox.maps.protocol import (
     OFF_RANGE,
     TOO_FEW,
     UNKNOWN,
-    UNSHARED,
+    UNKNOWN_GIVEN,
     Mapped,
     check_groups_present,
     number_reached,
@@ -144,7 +144,7 @@ class RankMap:
         left = asked & ~moved
         why = {
             OFF_RANGE: left & known & plan.number,
-            UNSHARED: left & ~known,
+            UNKNOWN_GIVEN: left & ~known,
             TOO_FEW: left & known & (not plan.number),
         }
         reason = " or ".join(words for words, who in why.items() if bool(who.any()))
@@ -213,7 +213,7 @@ class RankPlan:
         if data.weights is not None:
             known &= (data.weights > 0).to(known.device)
         rows, group = columns.rows(data[known]), plan.group(c[known])
-        codes = group.long() if classes else torch.zeros_like(group, dtype=torch.long)
+        codes = plan.codes(group)
         strata = stratum_of(rows, given) if given and all(f.kind == "categorical" for f in given) else None
         by_regression = plan.number or (bool(given) and (strata is None or not _cells_are_full(strata, codes, classes)))
         marks = torch.zeros(rows.shape[1], dtype=torch.bool, device=rows.device)
@@ -240,6 +240,10 @@ class RankPlan:
         scale = self.columns.scales[self.variable]
         return c.double() if scale is None else scale(c)
 
+    def codes(self, group: Tensor) -> Tensor:
+        """Return the classes (N,) of protected values that `group` returned; 0 for numbers."""
+        return group.long() if self.classes else torch.zeros_like(group, dtype=torch.long)
+
     def known(self, data: Dataset) -> Tensor:
         """Return whose given values are known (N,); that a number is missing may be known too."""
         out = torch.ones(len(data), dtype=torch.bool, device=data.x.device)
@@ -252,15 +256,13 @@ class RankPlan:
 
     def alone(self, rows: Tensor, here: Tensor, there: Tensor) -> Tensor:
         """Return who (n,) has a given category, or lacks a value, as nobody of the own or the other group does."""
-        own, other = (g.long() if self.classes else torch.zeros_like(g, dtype=torch.long) for g in (here, there))
-        return ((rows > 0.5) & ~(self.seen[own] & self.seen[other])).any(1)
+        return ((rows > 0.5) & ~(self.seen[self.codes(here)] & self.seen[self.codes(there)])).any(1)
 
     def kept(self, rows: Tensor, before: Tensor, here: Tensor, there: Tensor) -> Tensor:
         """Return rows (n, D) with the features that the gate keeps closed as they were before."""
         if not bool(self.closed.any()):
             return rows
-        own, other = (g.long() if self.classes else torch.zeros_like(g, dtype=torch.long) for g in (here, there))
-        closed = self.closed[own, other]  # (n, F)
+        closed = self.closed[self.codes(here), self.codes(there)]  # (n, F)
         for i, f in enumerate(self.explained):
             rows[:, f.columns] = torch.where(closed[:, i, None], before[:, f.columns], rows[:, f.columns])
         return rows
@@ -288,11 +290,10 @@ def _cells_are_full(strata: Tensor, codes: Tensor, classes: int) -> bool:
 class Stratified:
     """The same ranks in another class, among people with the same given categories."""
 
-    plan_given: list[Feature]
+    plan: RankPlan
     strata: dict[int, ClassRanks]
     counts: dict[int, Tensor]  # (K,) of each stratum
-    shown: list[list[Tensor]]  # [number][class] the values that a class shows, in order
-    features: list[Feature]
+    everyone: ClassRanks
 
     @classmethod
     def of(cls, rows: Tensor, group: Tensor, plan: RankPlan) -> Stratified:
@@ -303,16 +304,14 @@ class Stratified:
             who = place == key
             found[key] = ClassRanks.of(rows[who], group[who], plan.classes, plan.explained)
             counts[key] = torch.bincount(codes[who], minlength=plan.classes)
-        groups = [rows[codes == g] for g in range(plan.classes)]
-        shown = [[present(own, f).unique() for own in groups] for f in numbers_among(plan.explained)]
-        return cls(plan.given, found, counts, shown, plan.explained)
+        return cls(plan, found, counts, ClassRanks.of(rows, group, plan.classes, plan.explained))
 
     def map(
         self, rows: Tensor, here: Tensor, there: Tensor, draws: Draws | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return the rows in the classes `there` (n,), who could be mapped, and who borrowed displacements (n,)."""
         out, found = rows.clone(), torch.zeros_like(here, dtype=torch.bool)
-        place = stratum_of(rows, self.plan_given)
+        place = stratum_of(rows, self.plan.given)
         for key, ranks in self.strata.items():
             who = (place == key).nonzero()[:, 0]
             if len(who):
@@ -322,25 +321,40 @@ class Stratified:
         left = (~found).nonzero()[:, 0]
         lent = torch.zeros_like(found)
         if len(left):
-            out[left], lent[left] = self._borrowed(
-                rows[left], here[left], there[left], None if draws is None else draws.taken(left)
-            )
+            cells = torch.stack([place[left], here[left].long(), there[left].long()], dim=1)
+            for key, g, h in cells.unique(dim=0).tolist():
+                who = left[(cells == cells.new_tensor([key, g, h])).all(1)]
+                out[who], lent[who] = self._borrowed(rows[who], key, g, h, None if draws is None else draws.taken(who))
         return out, found | lent, lent
 
-    def _borrowed(self, rows: Tensor, here: Tensor, there: Tensor, draws: Draws | None) -> tuple[Tensor, Tensor]:
-        """Return rows displaced as those of the strata that have both classes are on average, and where there are."""
-        total, weight = torch.zeros_like(rows), torch.zeros_like(here)
-        for key, ranks in self.strata.items():
-            out, found = ranks.map(rows, here, there, draws=draws)
-            counts = self.counts[key].to(rows)
-            share = torch.where(found, counts[here.long()] + counts[there.long()], 0.0)
-            total += share[:, None] * out
-            weight += share
-        out = torch.where(weight[:, None] > 0, total / weight.clamp(min=1)[:, None], rows)
-        for f, shown in zip(numbers_among(self.features), self.shown, strict=True):
-            near = nearest_shown(out[:, f.start], there.long(), shown)
-            out[:, f.start : f.start + 1] = torch.where(present_rows(rows, f)[:, None], near, rows[:, f.start, None])
-        return out, weight > 0
+    def _borrowed(self, rows: Tensor, key: int, g: int, h: int, draws: Draws | None) -> tuple[Tensor, bool]:
+        """Return rows (n, D) of one stratum and class displaced to another class as strata that have both displace
+        the same ranks on average, and whether there are any."""
+        both = [
+            (ranks.groups[g], ranks.groups[h], float(self.counts[place][[g, h]].sum()))
+            for place, ranks in self.strata.items()
+        ]
+        lenders = [(a, b, n) for a, b, n in both if a is not None and b is not None]
+        mine, anyone, shown = self.strata.get(key, self.everyone).groups[g], *(self.everyone.groups[c] for c in (g, h))
+        if not lenders or anyone is None or shown is None:
+            return rows, False
+        out, there = rows.clone(), torch.zeros_like(rows[:, 0])
+        for i, f in enumerate(numbers_among(self.plan.explained)):
+            ranks = (mine or anyone).ranks[i] or anyone.ranks[i]
+            ends = [(a.ranks[i], b.ranks[i], n) for a, b, n in lenders]
+            pairs = [(a, b, n) for a, b, n in ends if a is not None and b is not None]
+            values = shown.ranks[i]
+            if ranks is None or values is None or not pairs:
+                continue
+            x, own = rows[:, f.start].contiguous(), None if draws is None else draws[f.start]
+            steps = sum(n * (ranks.same_rank(x, b, draw=own) - ranks.same_rank(x, a)) for a, b, n in pairs)
+            near = nearest_shown(x + steps / sum(n for _, _, n in pairs), there, [values.ordered])
+            out[:, f.start] = torch.where(present_rows(rows, f), near[:, 0], x)
+        for i, f in enumerate(categories_among(self.plan.explained)):
+            couplings = sum(n * maximal_coupling(a.shares[i], b.shares[i]) for a, b, n in lenders)
+            coupled = rows[:, f.columns] @ couplings / sum(n for _, _, n in lenders)
+            out[:, f.columns] = coupled if draws is None else draws[f.start].category(coupled, shown.shares[i])
+        return out, True
 
 
 @dataclass(frozen=True)

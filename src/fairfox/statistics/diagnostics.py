@@ -251,7 +251,7 @@ def _given_warnings(data: Dataset, main: Measurement, given: Sequence[str]) -> I
     if main.borrowed is not None and bool(main.borrowed.any()):
         yield (
             f"{int(main.borrowed.sum()):,} of {len(data):,} people have given values that nobody of another group "
-            "has: their features move as those of people whose given values both groups have."
+            "has: their features move as far as those of people whose given values both groups have."
         )
 
 

@@ -169,7 +169,7 @@ def group_names(fitted: FittedTest) -> dict[str, tuple[str, ...]]:
 def check_table(fitted: FittedTest, table: pa.Table) -> None:
     """Refuse a table whose columns are not what a test was fitted on."""
     frame = load_table(table)
-    check_columns(fitted.encoding, None, frame)
+    check_columns(fitted, None, frame)
     replace(fitted.encoding.for_table(frame), weights=None).encode(frame)  # weights may be 0 for all of some people
 
 
@@ -263,9 +263,8 @@ class BatchScorer:
         self.example = pa.ipc.open_stream(job.example).read_all()
         frame = load_table(self.example)
         encoding = self.fitted.encoding.for_table(frame)
-        labelled = self.fitted.options.info.needs_label
         self.id_column, self.weights = encoding.id_column, encoding.weights  # read here, without Python objects
-        self.encoding = replace(encoding, id_column=None, weights=None, label=encoding.label if labelled else None)
+        self.encoding = replace(encoding, id_column=None, weights=None)
         named = self.id_column in self.example.column_names
         self.id_type = self.example.schema.field(self.id_column).type if named else pa.int64()
         model, output = job.model.load(), job.constants.output
@@ -330,7 +329,7 @@ class BatchScorer:
 
     def _encode(self, table: pa.Table) -> Encoded:
         frame = load_table(table)
-        check_columns(self.encoding, None, frame)
+        check_columns(self.fitted, None, frame)
         data = self.encoding.encode(frame, device=self.device)
         data = data if self.device == "cpu" else replace(data, c=data.c.to(self.device))
         predictions = check_predictions(predict(self.target, data.x, batch_size=self.batch_rows), self.target.unit)
