@@ -147,24 +147,33 @@ class Effect:
         return getattr(self.map, "persists", False)
 
     def deviations(
-        self, model: Model, data: Dataset, measured: Measurement, here: Tensor, persistence: Sequence[float], draws: int
+        self,
+        model: Model,
+        data: Dataset,
+        measured: Measurement,
+        here: Tensor,
+        persistence: Sequence[float],
+        draws: int,
+        *,
+        sets: int = 1,
     ) -> list[Tensor]:
         """Return what draws add to each contrast (K, N, Q) where ranks persist with these correlations.
 
-        About so many draws in all, shared out among the refits; `measured` is of these people, `here` is f(x).
+        About so many draws in all, shared out among the refits; `measured` is of these people, `here` is f(x). With
+        several sets of draws people take them in turn, so that means over people are less noisy.
         """
         refits = len(self.fitted[0])
         each = -(-draws // refits)
         columns = data.x.shape[1] + (0 if data.w is None else data.w.shape[1])
-        numbers = [part.to(data.x.device) for part in even_draws(each * refits, columns, seed=self.seed)]
-        kept, times = numbers[0].new_tensor(persistence).repeat_interleave(each), len(persistence) * each
+        numbers = [part.to(data.x.device) for part in even_draws(each * refits * sets, columns, seed=self.seed)]
+        kept, times = numbers[0].new_tensor(persistence).repeat_interleave(each * sets), len(persistence) * each
         out = measured.each.new_full((len(persistence), each * refits, *measured.each.shape[1:]), torch.nan)
         for q, contrast in enumerate(measured.contrasts):
             to = destinations(data, contrast)
             down = data.protected[contrast.variable].is_continuous and contrast.towards == LOWER
             for part in (~to.isnan()).nonzero()[:, 0].split(max(1, _AT_ONCE // times)):
                 people, goal = data[part.repeat(times)], to[part].repeat(times)
-                which = torch.arange(times, device=part.device).repeat_interleave(len(part))
+                which = (torch.arange(times, device=part.device)[:, None] * sets + part % sets).flatten()
                 for m, fitted in enumerate(self.fitted[contrast.variable]):
                     own = [table[m::refits].repeat(len(persistence), 1) for table in numbers]
                     rows = fitted.map(people, goal, draws=Draws(kept, *own, which)).rows  # type: ignore[call-arg]

@@ -50,7 +50,7 @@ _ALONE = "unawareness"  # the test that changes the protected column alone
 SAME_OUTCOME = "same outcome"  # rank, the label given
 GRID = (0.99, 0.95, *(k / 10 for k in range(9, -1, -1)))  # of persistence, for the tipping point
 DRAWS = 40  # of everyone's counterfactual, in all refits together
-_CURVE, _DRAWS_OF_CURVE = 500, 20  # people and draws at each persistence of the grid
+_CURVE, _DRAWS_OF_CURVE, _SETS_OF_CURVE = 500, 20, 25  # people, and their draws at each persistence of the grid
 _ALIGNED = 20_000  # of many people, whose gradients give the alignment share
 
 
@@ -189,6 +189,7 @@ class FittedTest:
         predictions: Tensor,
         persistence: Sequence[float] | None = None,
         draws: int = DRAWS,
+        sets: int = 1,
     ) -> list[Tensor]:
         """Return what draws add to what was measured (K, N, Q) where ranks persist in part; [] if they cannot.
 
@@ -197,7 +198,7 @@ class FittedTest:
         test, asked = self.tests[name], (self.options.persistence,) if persistence is None else persistence
         if not isinstance(test, Effect) or not test.persists or asked == (1.0,) or len(test.fitted[0]) < 2:
             return []
-        return test.deviations(model, people, measured, predictions, asked, draws)
+        return test.deviations(model, people, measured, predictions, asked, draws, sets=sets)
 
     def alignment(self, model: Model, people: Dataset, *, most: int | None = None) -> tuple[Share, ...]:
         """Return the model's alignment share with each protected variable, read off at most so many of these people."""
@@ -314,7 +315,7 @@ def measure_folds(
     asked = (folds, main, measured, target, people, predictions)
     drawn = _deviations(*asked, torch.arange(len(people)), (options.persistence,), DRAWS)
     sample = torch.randperm(len(people), generator=torch.Generator().manual_seed(options.seed))[:_CURVE].sort().values
-    found_at = _deviations(*asked, sample, GRID, _DRAWS_OF_CURVE) if drawn else []
+    found_at = _deviations(*asked, sample, GRID, _DRAWS_OF_CURVE, _SETS_OF_CURVE) if drawn else []
     curve = {at: replace(measured.taken(sample), deviations=each) for at, each in zip(GRID, found_at, strict=False)}
     measured = replace(measured, deviations=drawn[0] if drawn else None)
     if options.info.aligned:
@@ -361,6 +362,7 @@ def _deviations(
     rows: Tensor,
     persistence: Sequence[float],
     draws: int,
+    sets: int = 1,
 ) -> list[Tensor]:
     """Return what draws add for some of the people (n,) where ranks persist in part, for each correlation."""
     fold_of = torch.empty(len(people), dtype=torch.long)
@@ -370,7 +372,7 @@ def _deviations(
     for k, fold in enumerate(folds):
         places = (fold_of[rows] == k).nonzero()[:, 0]
         own = rows[places]
-        asked = (people[own], measured.taken(own), predictions[own], persistence, draws)
+        asked = (people[own], measured.taken(own), predictions[own], persistence, draws, sets)
         found = fold.test.deviations(name, target, *asked)
         out = out or [each.new_empty(len(each), len(rows), each.shape[2]) for each in found]
         for each, part in zip(out, found, strict=True):

@@ -25,6 +25,7 @@ from fairfox.statistics.intervals import (
 from fairfox.statistics.multiplicity import holm
 
 Word = Literal["passes", "fails", "cannot tell"]
+FEWEST = 59  # people, from whom on 0 of them can pass a limit of 5 %; fewer are not enough to fail either
 LEAST = 0.95  # persistence at which a model must still fail: ranks never carry over exactly
 ALLOWED = 0.05  # share of people over delta, where nobody gave another
 LEVEL = 0.05  # how often each of the two one-sided tests may be wrong
@@ -107,10 +108,12 @@ def judge_model(
     sure, reach = (float(np.average(marks.numpy(force=True), weights=weight)) for marks in (listed, perhaps))
     p_fails = p_more((1 - fdr) * sure * counted, counted, allowed)
     p_passes = p_fewer(reach * counted, counted, allowed) if allowed < 1 else 0.0  # no share is above one
+    too_few = counted < FEWEST or p_fewer(0.0, counted, allowed) > LEVEL
     word: Word = "fails" if p_fails <= LEVEL else "passes" if p_passes <= LEVEL else "cannot tell"
+    if counted < FEWEST:
+        word = "cannot tell"
     counts = (people, int(listed.sum()), int(perhaps.sum()))
     mean, share = _estimates(refits, sizes, limit, None if weights is None else weight, folds, seed)
-    too_few = p_fewer(0.0, counted, allowed) > LEVEL
     tipping = tipping_point(word, curve, allowed)
     if word == "fails" and tipping is not None and tipping > LEAST:
         why = (
@@ -229,7 +232,7 @@ def verdict_sentence(
         who = "Everyone is" if perhaps == 0 else f"All but {perhaps:,} of {judged:,} people are"
         return f"{who} surely not {over}, and up to {share} may be."
     if too_few:
-        return f"{judged:,} people are too few: even if nobody of them were {over}, more than {share} of all could be."
+        return f"{judged:,} people are too few to tell whether more than {share} of all are {over}."
     return (
         f"Of {judged:,} people {surely:,} are surely {over} and {perhaps:,} perhaps, which leaves open whether more "
         f"than {share} are."
