@@ -10,20 +10,21 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from fairfox.data.contrasts import LOWER
-from fairfox.data.dataset import Feature, Protected
+from fairfox.data.dataset import Feature, Protected, group_name
 from fairfox.fairtests.fitted import Readings
 from fairfox.fairtests.protocol import Measurement
-from fairfox.findings import FeatureEffect, Features, NextSteps, Step
+from fairfox.findings import CommonCause, FeatureEffect, Features, NextSteps, Step
 from fairfox.gradients.integrated import integrated_jacobian
 from fairfox.gradients.jacobian import jacobian
 from fairfox.maps.check import transparency
-from fairfox.maps.ranks import two_sample_ks
+from fairfox.maps.ranks import one_category_each, two_sample_ks
 from fairfox.models.protocol import Model, predict
 
 Levels = Literal["mean", "max", "sum"]  # what is made of a category's columns
 _STEPS = 16  # of the path from x to x'
 _EXPLAINED = 100  # people drawn at random for whom a black box is explained
 _WORST = 20  # and the people with the highest scores
+_MOST_SHIFT = 3.0  # standard deviations of a proxy that a common cause is looked for in
 _CANDIDATES = 5  # features that could be dropped or repaired: those with the largest contributions
 _TRIED = 500  # people whose predictions an estimate of next steps rests on
 _WORTHWHILE = 0.05  # share of the effect that a suggestion takes away at least
@@ -51,6 +52,51 @@ def contributions(
     size = torch.where(size.sum(1, keepdim=True) > 0, size, sum_by_feature((mapped - x).abs(), features))
     total = size.sum(1, keepdim=True)
     return each + missed[:, None] * size / torch.where(total > 0, total, 1.0)
+
+
+def common_cause(
+    model: Model, readings: Readings, variable: int, *, seed: int = 0, batch_size: int = 4096
+) -> CommonCause | None:
+    """Return which shift of the number that gives a variable away most would explain the effect on the worst-off group.
+
+    The shift is taken off the counterfactual values of that number alone. None where no number moves or no group's
+    prediction changes.
+    """
+    data, moved = readings.people, readings.moved
+    p, mapped = data.protected[variable], moved.counterfactual
+    if mapped is None or moved.signed is None or p.is_continuous:
+        return None
+    own = moved.of_variable(variable, data)
+    groups = {g: (data.c[:, variable] == g) & ~own.abstained.to(data.c.device) for g in range(len(p.levels))}
+    means = {g: float(own.values.nan_to_num().sum(1)[who].mean()) for g, who in groups.items() if bool(who.any())}
+    if not any(means.values()):
+        return None
+    worst = max(means, key=lambda g: abs(means[g]))
+    rows = groups[worst].nonzero()[:, 0]
+    order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))[:_TRIED]
+    x, there = data.x[rows[order]], one_category_each(mapped[rows[order]], data.features, seed=seed)
+    numbers = {f.name: f for f in data.features if f.kind == "continuous"}
+    gaps = {name: float((there - x)[:, f.start].mean()) for name, f in numbers.items()}
+    strongest = next((name for name in readings.proxy[variable] if gaps.get(name)), None)
+    if strongest is None:
+        return None
+    column = numbers[strongest].start
+    step = float(data.x[:, column].std()) * (1 if gaps[strongest] > 0 else -1)
+
+    def effects(shifts: Tensor) -> Tensor:
+        shifted = there.repeat(len(shifts), 1)
+        shifted[:, column] -= (shifts * step).repeat_interleave(len(there)).to(shifted)
+        return (predict(model, shifted, batch_size=batch_size) - here.repeat(len(shifts))).view(len(shifts), -1).mean(1)
+
+    here, found = predict(model, x, batch_size=batch_size), None
+    shifts = torch.linspace(0, _MOST_SHIFT, 31)
+    sizes = effects(shifts)
+    crossed = (sizes * sizes[0].sign() <= 0).nonzero()[:, 0]
+    if len(crossed) and int(crossed[0]) > 0:
+        after = int(crossed[0])
+        share = float(sizes[after - 1] / (sizes[after - 1] - sizes[after]))
+        found = float(shifts[after - 1]) + share * float(shifts[1])
+    return CommonCause(group_name(p.name, p.levels[worst]), strongest, found)
 
 
 def shapley(model: Model, x: Tensor, mapped: Tensor, features: Sequence[Feature], *, order: Sequence[int]) -> Tensor:

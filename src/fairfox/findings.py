@@ -113,6 +113,15 @@ class Reading:
 
 
 @dataclass(frozen=True)
+class CommonCause:
+    """How strong a common cause outside the table would have to be to explain a group's mean effect."""
+
+    group: str
+    feature: str  # the number that gives the group away most
+    shift: float | None  # of it between the groups, in its standard deviations; None: not even 3 would do
+
+
+@dataclass(frozen=True)
 class GapParts:
     """The gap between the mean predictions of two groups, taken apart along a causal graph.
 
@@ -166,6 +175,7 @@ class Finding:
     verdict: Verdict | None = None  # on the model, for this variable; None without an interval
     same_outcome: Tensor | None = None  # (N,) the same among people with the same label; None without labels
     gap_parts: tuple[GapParts, ...] = ()  # along a causal graph
+    common_cause: CommonCause | None = None
 
     @property
     def reached(self) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from fairfox.data.encoding import Encoding, fit_encoding, with_covariates
 from fairfox.data.protected import find_group, join_protected
 from fairfox.data.table import Table, load_table
 from fairfox.errors import ColumnError, OptionError, did_you_mean, installed_versions
-from fairfox.explain import explain, next_steps
+from fairfox.explain import common_cause, explain, next_steps
 from fairfox.fairtests.fitted import (
     FittedTest,
     Fold,
@@ -490,6 +490,9 @@ def _result(
     features = explain(inputs.target, readings, aligned=options.info.aligned, **asked)
     checks = map_checks(inputs, readings, support, limits.delta)
     findings = [_held_back(each, v, checks, null, limits, inputs) for v, each in enumerate(found)]
+    if readings.curve:  # the assumption that it speaks of is made
+        causes = [common_cause(inputs.target, readings, v, **asked) for v in range(len(findings))]
+        findings = [replace(each, common_cause=cause) for each, cause in zip(findings, causes, strict=True)]
     mapped = readings.moved.counterfactual
     return AuditResult(
         scores=main.score,

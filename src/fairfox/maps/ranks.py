@@ -187,6 +187,19 @@ def couple_rows(block: Tensor, own: Tensor, other: Tensor) -> Tensor:
     return torch.where(total > 0, block * stay + left * gain / torch.where(total > 0, total, 1.0), block)
 
 
+def one_category_each(rows: Tensor, features: Sequence[Feature], *, seed: int) -> Tensor:
+    """Return rows (n, D) with one category drawn of every block of shares."""
+    out, generator = rows.clone(), torch.Generator().manual_seed(seed)
+    for f in categories_among(features):
+        block = rows[:, f.columns]
+        at = torch.rand(len(rows), 1, generator=generator).to(block) * block.sum(1, keepdim=True)
+        level = (block.cumsum(1) <= at).sum(1).clamp(max=block.shape[1] - 1)
+        out[:, f.columns] = torch.where(
+            block.sum(1, keepdim=True) > 0, F.one_hot(level, block.shape[1]).to(block), block
+        )
+    return out
+
+
 def as_shares(values: Tensor) -> Tensor:
     """Return values (n, L) clipped at 0, as shares of each row's sum."""
     clipped = values.clamp(min=0)

@@ -44,6 +44,10 @@ class Charts:
     )
     features = property(lambda self: self._drawn("features"), doc="Through which features the effect goes.")
 
+    persistence = property(
+        lambda self: self._drawn("persistence"), doc="The share of people over delta by how far ranks carry over."
+    )
+
     @cached_property
     def _figures(self) -> dict[str, Figure]:
         return figures(self.result)
@@ -197,6 +201,18 @@ def features_chart(data: dict[str, Any]) -> Any:
     return alt.hconcat(effect.properties(**size), differences.properties(**size), spacing=28)
 
 
+def persistence_chart(data: dict[str, Any]) -> Any:
+    """Return the share of people over delta, with its band, by how far ranks carry over, and the limit."""
+    share = alt.Scale(domain=[0, 1])
+    x = alt.X("persistence:Q", title="Correlation with which ranks carry over", scale=alt.Scale(domain=[0, 1]))
+    base = alt.Chart(inline(data["points"])).encode(x=x)
+    y = alt.Y("surely:Q", title="Share of people over delta", scale=share, axis=alt.Axis(format="%"))
+    band = base.mark_area(style="within", opacity=0.6).encode(y=y, y2="perhaps:Q")
+    line = base.mark_line(style="first").encode(y=alt.Y("share:Q", scale=share))
+    limit = alt.Chart(inline([{"at": data["limit"]}])).mark_rule(style="limit", strokeDash=[4, 3])
+    return alt.layer(band, line, limit.encode(y=alt.Y("at:Q", scale=share))).properties(width=WIDTH, height=200)
+
+
 def pair_chart(data: dict[str, Any]) -> Any:
     """Return the distributions of both scores over each other, with a line at delta."""
     edges, labels = data["edges"], data["labels"]
@@ -226,6 +242,7 @@ _CHARTS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "groups": groups_chart,
     "readings": readings_chart,
     "features": features_chart,
+    "persistence": persistence_chart,
     "pair": pair_chart,
 }
 

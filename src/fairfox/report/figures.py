@@ -33,7 +33,26 @@ def figures(result: AuditRecord) -> dict[str, Figure]:
         out[f"groups-{v}"] = groups_figure(result, finding)
         out[f"readings-{v}"] = readings_figure(result, finding)
         out[f"proxies-{v}"] = proxies_figure(finding)
+        out[f"persistence-{v}"] = persistence_figure(finding)
     return {name: figure for name, figure in out.items() if figure is not None}
+
+
+def persistence_figure(finding: Finding) -> Figure | None:
+    """Return the share of people over delta by how far people's ranks carry over; None where that is not known."""
+    verdict = finding.verdict
+    if verdict is None or not verdict.curve:
+        return None
+    names = ("persistence", "surely", "share", "perhaps")
+    points = [{name: getattr(point, name) for name in names} for point in verdict.curve]
+    rows = [[f"{p['persistence']:g}", *(f"{100 * p[name]:.1f} %" for name in names[1:])] for p in points]
+    return {
+        "kind": "persistence",
+        "alt": f"Share of people over delta for {finding.name}, by the correlation with which ranks carry over.",
+        "caption": "Line: the share of people whose mean effect is over delta where their ranks carry over with this "
+        "correlation. Band: from those who surely are to those who may be. Dashed: the limit.",
+        "table": text.make_table(["Correlation of ranks"], ["Surely", "On average", "Perhaps"], rows),
+        "data": {"points": points, "limit": verdict.allowed},
+    }
 
 
 def scores_figure(result: AuditRecord, finding: Finding) -> Figure | None:

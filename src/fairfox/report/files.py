@@ -229,6 +229,7 @@ def _variable(result: AuditRecord, finding: Finding) -> dict[str, Any]:
             for name, reading in finding.readings(result.weights).items()
         },
         "gap_parts": [asdict(part) for part in finding.gap_parts],
+        "common_cause": None if finding.common_cause is None else asdict(finding.common_cause),
         "features": {"proxy": finding.proxy},
         "groups": [asdict(group) for group in finding.groups],
         "flips": {

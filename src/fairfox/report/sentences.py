@@ -85,7 +85,22 @@ def _model_lines(result: AuditRecord) -> list[str]:
         why = why.replace("over delta", f"treated differently by more than {amount(result.delta, result.unit)}")
     alone = f"By {verdict.variable} alone: " if several > 1 else ""
     tips = tipping_sentence(verdict)
-    return [f"{MODEL_WORDS[verdict.word]}{worst}. {alone}{why}", *([tips] if tips else [])]
+    causes = [line for f in result.findings if f.verdict is not None for line in common_cause_lines(f)]
+    return [f"{MODEL_WORDS[verdict.word]}{worst}. {alone}{why}", *([tips] if tips else []), *causes]
+
+
+def common_cause_lines(finding: Finding) -> list[str]:
+    """Return what a common cause outside the table would have to do; nothing where nobody's prediction changes."""
+    cause = finding.common_cause
+    if cause is None:
+        return []
+    start = f"A common cause of {finding.name} and the features that is not in the table is not covered: "
+    if cause.shift is None:
+        return [f"{start}not even one that shifts {cause.feature} by 3 standard deviations explains {cause.group}."]
+    return [
+        f"{start}to explain the mean effect on {cause.group} it would have to shift {cause.feature} by "
+        f"{cause.shift:.2g} standard deviations between the groups."
+    ]
 
 
 def _flagged_line(result: AuditRecord) -> str:
