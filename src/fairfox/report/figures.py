@@ -43,7 +43,10 @@ def persistence_figure(finding: Finding) -> Figure | None:
     if verdict is None or not verdict.curve:
         return None
     names = ("persistence", "surely", "share", "perhaps")
-    points = [{name: getattr(point, name) for name in names} for point in verdict.curve]
+    points = [
+        {name: getattr(point, name) for name in names} | {"surely": max(point.surely, point.net)}
+        for point in verdict.curve
+    ]
     rows = [[f"{p['persistence']:g}", *(f"{100 * p[name]:.1f} %" for name in names[1:])] for p in points]
     return {
         "kind": "persistence",
