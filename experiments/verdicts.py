@@ -1,8 +1,9 @@
 """How often the verdict on a model is right: the demo's models as they are, with shuffled groups, and with few people.
 
 A biased and a fair lending model are trained for every seed. Where everyone's sex is somebody else's, no model can
-treat people by it, and both have to pass; the biased model as it is has to fail; and few people must never be enough
-to pass.
+treat people by it, and both have to pass; the biased model as it is has to fail; and few people must never be enough.
+The tipping point is looked at as the planted bias grows, and where a common cause is not in the table the report has
+to say so.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from runner import Experiment, Folders, Found, Job, pick
 from wording import bars, markdown_table
 
 from fairfox.benchmark.scm import Population
-from fairfox.benchmark.worlds import LENDING
+from fairfox.benchmark.worlds import CONFOUNDED, LENDING
 from fairfox.cli.demo import audit_lending, lending_model
+from fairfox.report.sentences import verdict_lines
 
 WORDS = ("passes", "fails", "cannot tell")
 CASES = {
@@ -31,7 +33,10 @@ CASES = {
     "shuffled, fair": "the fair model, shuffled groups",
     "few, biased": "the biased model, few people",
     "few, fair": "the fair model, few people",
+    "confounded": "a common cause outside the table",
 }
+BIASES = (0.2, 0.3, 0.4, 0.6, 1.0)  # planted, for tipping points
+_RANK = {"passes": 0, "cannot tell": 1, "fails": 2}
 
 
 @dataclass(frozen=True)
@@ -41,19 +46,21 @@ class Verdicts:
     seeds: int = 100
     people: int = 10_000
     few: int = 50
+    tipping: int = 10  # seeds for tipping points
     cases: tuple[str, ...] = tuple(CASES)
 
 
 FULL = Verdicts()
-QUICK = Verdicts(seeds=1, people=1000)
+QUICK = Verdicts(seeds=1, people=1000, tipping=1)
 
 
 def jobs(plan: Verdicts, seed: int) -> list[Job]:
     """Return one job per seed."""
-    return [
+    each = [
         Job(f"verdicts-{number}", judge_seed, (plan.people, plan.few, plan.cases, seed + number))
         for number in range(plan.seeds)
     ]
+    return each + [Job(f"tipping-{n}", tip_seed, (plan.people, seed + n)) for n in range(plan.tipping)]
 
 
 def judge_seed(folder: Path, needed: Folders, people: int, few: int, cases: Sequence[str], seed: int) -> dict[str, Any]:
@@ -73,7 +80,27 @@ def judge_seed(folder: Path, needed: Folders, people: int, few: int, cases: Sequ
             assert result.verdict is not None
             counts = {"surely": result.verdict.surely, "perhaps": result.verdict.perhaps}
             found[case] = {"word": result.verdict.word, "judged": result.verdict.judged, **counts}
+    if "confounded" in cases:
+        past, new = CONFOUNDED.sample(people, seed=2 * seed), CONFOUNDED.sample(people, seed=2 * seed + 1)
+        net, _ = lending_model(past, new, past.features, seed=seed)
+        result = audit_lending(net, new, new.table, past.table, past.features, seed=seed)
+        assert result.verdict is not None
+        told = any("common cause" in line for line in verdict_lines(result))
+        counts = {"surely": result.verdict.surely, "perhaps": result.verdict.perhaps, "told": told}
+        found["confounded"] = {"word": result.verdict.word, "judged": result.verdict.judged, **counts}
     return found
+
+
+def tip_seed(folder: Path, needed: Folders, people: int, seed: int) -> list[list[Any]]:
+    """Return the verdict and its tipping point at each planted bias, and where there is none."""
+    out: list[list[Any]] = []
+    for bias in (0.0, *BIASES):
+        past, new = (LENDING.at(bias).sample(people, seed=2 * seed + place) for place in (0, 1))
+        net, _ = lending_model(past, new, past.features, seed=seed)
+        verdict = audit_lending(net, new, new.table, past.table, past.features, seed=seed).verdict
+        assert verdict is not None
+        out.append([bias, verdict.word, verdict.tipping])
+    return out
 
 
 def shuffled(population: Population, seed: int) -> pa.Table:
@@ -95,26 +122,39 @@ def gather(plan: Verdicts, found: Found, about: dict[str, Any]) -> dict[str, Any
         }
         for case in plan.cases
     }
-    return {"seeds": plan.seeds, "words": words, "shares": shares, "bars": [] if about["quick"] else shown(plan, words)}
+    told = sum(run["confounded"]["told"] for run in runs) if "confounded" in plan.cases else 0
+    tipping = [found[f"tipping-{number}"] for number in range(plan.tipping)]
+    sections = {"seeds": plan.seeds, "words": words, "shares": shares, "told": told, "tipping": tipping}
+    return sections | {"bars": [] if about["quick"] else shown(plan, sections)}
 
 
-def shown(plan: Verdicts, words: dict[str, dict[str, int]]) -> list[dict[str, Any]]:
+def shown(plan: Verdicts, found: dict[str, Any]) -> list[dict[str, Any]]:
     """Return what has to be shown about the cases that were run."""
-    needed = {
-        "shuffled, biased": ("passes", "passes for at least 95 of 100 seeds", 0.95),
-        "shuffled, fair": ("passes", "passes for at least 95 of 100 seeds", 0.95),
-        "biased": ("fails", "fails for every seed", 1.0),
-    }
-    out = []
-    for case, (word, what, share) in needed.items():
-        if case in words:
-            said = words[case].get(word, 0)
-            out.append({"bar": f"{CASES[case]}: {what}", "value": said, "holds": said >= share * plan.seeds})
+    needed = [("biased", "fails", 0.99, 1), ("fair", "passes", 0.97, 1), ("shuffled, biased", "passes", 0.95, 1)]
+    needed += [("shuffled, biased", "fails", 0.0, 0), ("shuffled, fair", "fails", 0.0, 0)]
     for case in ("few, biased", "few, fair"):
-        if case in words:
-            said = words[case].get("passes", 0)
-            out.append({"bar": f"{CASES[case]} ({plan.few}): never passes", "value": said, "holds": said == 0})
+        needed += [(case, "passes", 0.0, 0), (case, "fails", 0.0, 0.01)]
+    out = []
+    for case, word, least, most in needed:
+        if case in found["words"]:
+            said = found["words"][case].get(word, 0)
+            what = f"at least {least:.0%}" if least else f"at most {most:.0%}"
+            holds = least * plan.seeds <= said <= (most if not least else 1) * plan.seeds
+            out.append({"bar": f"{CASES[case]} {word}: {what} of {plan.seeds}", "value": said, "holds": holds})
+    if "confounded" in plan.cases:
+        what = f"{CASES['confounded']}: the report says how strong it would have to be, each time"
+        out.append({"bar": what, "value": found["told"], "holds": found["told"] == plan.seeds})
+    rising = [_rises(one[1:]) for one in found["tipping"]]
+    fair = [one[0][1] == "passes" and one[0][2] == 0 for one in found["tipping"]]
+    out.append({"bar": "more bias never makes a verdict milder", "value": sum(rising), "holds": all(rising)})
+    out.append({"bar": "a model that is exactly fair tips nowhere", "value": sum(fair), "holds": all(fair)})
     return out
+
+
+def _rises(steps: Sequence[Sequence[Any]]) -> bool:
+    """Return whether verdicts get no milder: passes, cannot tell, fails; and of fails the tipping point no higher."""
+    harsh = [(_RANK[word], -tipping if word == "fails" else 0.0) for _, word, tipping in steps]
+    return harsh == sorted(harsh)
 
 
 def show(found: dict[str, Any]) -> str:
@@ -128,7 +168,15 @@ def show(found: dict[str, Any]) -> str:
         for case, said in found["words"].items()
     ]
     heads = [f"of {found['seeds']} audits", *WORDS, "surely over delta", "perhaps over delta"]
-    return "\n\n".join([markdown_table(heads, rows), *([bars(found)] if found["bars"] else [])])
+    tips = [[f"{bias:g}", *_words([one[place] for one in found["tipping"]])] for place, bias in enumerate((0, *BIASES))]
+    parts = [markdown_table(heads, rows), markdown_table(["planted bias", *WORDS, "tipping points of fails"], tips)]
+    return "\n\n".join([*parts, *([bars(found)] if found["bars"] else [])])
+
+
+def _words(steps: Sequence[Sequence[Any]]) -> list[str]:
+    counts = Counter(word for _, word, _ in steps)
+    points = sorted(tipping for _, word, tipping in steps if word == "fails")
+    return [*(str(counts[word]) for word in WORDS), f"{points[0]:g} to {points[-1]:g}" if points else ""]
 
 
 EXPERIMENT: Experiment[Verdicts] = Experiment(

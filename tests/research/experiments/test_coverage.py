@@ -4,14 +4,16 @@ import pytest
 import torch
 from fused import fused
 
+from fairfox.data.contrasts import moves
 from fairfox.data.dataset import Dataset, Protected, Truth
+from fairfox.fairtests.protocol import combine
 
 EXPERIMENT = "coverage"
 
 
 @pytest.fixture(scope="module")
 def quick(experiment, quick_run):
-    return quick_run(experiment.EXPERIMENT)  # three causal worlds
+    return quick_run(experiment.EXPERIMENT)
 
 
 class First:
@@ -38,19 +40,20 @@ def test_the_true_effect_of_many_groups_is_that_of_the_one_that_counts(experimen
     torch.testing.assert_close(effect, torch.tensor([0.2, 0.3, 0.5]))
 
 
-def test_intervals_that_hold_are_counted_by_fifths(experiment):
-    # Ten people with effects 1 to 10 and the same scatter; the truth of the two largest is far away.
+def test_intervals_that_hold_are_counted(experiment):
+    # Ten people with effects 1 to 10, known exactly, and draws from -1 to 1; the truth of the two largest is far away.
     size = torch.arange(1.0, 11.0)
-    refits = size[:, None] + torch.tensor([-0.1, 0.0, 0.1])
-    truth = torch.where(size > 8, 99.0, size)
-    found = experiment.judged(refits, truth, (2.5,))
+    people = Dataset.from_arrays(torch.zeros(10, 1), c=[0, 1] * 5)
+    contrasts = moves(people.protected)
+    measured = combine(size[None, :, None].repeat(3, 1, 1), people, contrasts=contrasts, signed=True)
+    drawn = torch.linspace(-1, 1, 42)[:, None, None].repeat(1, 10, 1)
+    truth = torch.where(size > 8, 99.0, size + 0.5)
+    found = experiment.judged(experiment.replace(measured, deviations=drawn), truth, (2.5,))
     assert found["coverage"] == pytest.approx(0.8)
-    assert found["fifths"] == [1.0, 1.0, 1.0, 1.0, 0.0]
-    assert found["coverage by the error of the mean"] == pytest.approx(0.8)
-    # s² is 0.01 for all, and the log of a variance of three values is 0.5772 too small: (0.01 + 0.0178) / 2 · (1 + 1/3)
-    assert found["standard error"] == pytest.approx(0.13616, rel=1e-4)
+    assert found["sampling alone: coverage"] == 0
+    assert found["width"] == pytest.approx(1.81, abs=0.02)  # from the 5th to the 95th percentile
     assert found["lists"]["2.5"]["over"] == pytest.approx(0.8)
-    assert found["lists"]["2.5"]["0.05"] == {"false": 0.0, "power": 1.0}
+    assert found["lists"]["2.5"]["0.05"]["false"] == 0
 
 
 def test_a_list_has_its_false_entries_and_its_power(experiment):
@@ -62,28 +65,36 @@ def test_a_list_has_its_false_entries_and_its_power(experiment):
     assert experiment.lists(torch.ones(4), over)["0.2"] == {"false": 0.0, "power": 0.0}
 
 
-def test_a_quick_run_has_every_world_and_says_why_intervals_fail(experiment, quick):
-    ways = [(one["world"], one["learns from"]) for one in quick["results"]]
-    assert ways == [("additive", "others"), ("additive", "folds"), ("three classes", "others"), ("lending", "others")]
+def test_a_quick_run_has_every_world_with_and_without_what_hides(experiment, quick):
+    places = [(one["world"], one["given"], one["barred"]) for one in quick["results"]]
+    assert places == [("lending", "", True), ("confounded", "", False), ("confounded", "hometown", True)]
     for one in quick["results"]:
-        assert 0 <= one["coverage"] <= 1
-        assert one["coverage by the error of the mean"] <= one["coverage"]
-        assert one["error that stays"] > 0
+        assert one["sampling alone: coverage"] < one["coverage"] <= 1
         assert set(one["lists"]) == {"0.05", "0.1"}
+    hidden, given = (one["coverage"] for one in quick["results"][1:])
+    assert hidden < given
     assert quick["bars"] == []
-    assert "| lending | 1 | others | **" in experiment.show(quick)
-    assert "the truth puts everyone in one" in experiment.SECTIONS["reasons"](quick)
+    assert "| confounded 1 given hometown | **" in experiment.show(quick)
 
 
-def test_fused_people_are_generated_and_the_first_of_them_suffice_to_learn_from(experiment, monkeypatch):
+def test_bars_are_about_worlds_whose_causes_are_all_there_those_made_last_first(experiment):
+    lists = {"0.05": {f"{level:g}": {"false": 0.01, "power": 0.5} for level in experiment.LEVELS}}
+    one = {"bias": 1.0, "given": "", "barred": True, "unseen": False, "coverage": 0.9, "lists": lists}
+    results = [one | {"world": "a", "unseen": True, "coverage": 0.8}, one | {"world": "b"}]
+    found = experiment.bars([*results, one | {"world": "c", "barred": False, "coverage": 0.1}])
+    assert [each["holds"] for each in found] == [False, True, True, True, True, True, True, True]
+    assert found[0]["value"] == {"a 1": 0.8}
+
+
+def test_fused_people_are_generated_and_their_label_can_be_given(experiment, monkeypatch):
     def generate(folder, fusion, bias, rows, seed):
         return fused(rows.fitting, bias=bias, seed=seed), fused(rows.test, bias=bias, seed=seed + 1)
 
     monkeypatch.setattr(experiment, "generate", generate)
     setting = experiment.FULL.fused[0]
-    place = experiment.Place(setting.name, setting.bias, 2, setting)
-    rows = experiment.Rows(480, 120, 100)
-    found = experiment.judge(None, ("generator",), place, rows, 2_000, 1, 5, 2, (0.05,), experiment.Shape(8, 1), 0)
-    assert [list(one) for one in found] == [["others", "error that stays"], ["others"]]
-    held = [one["others"]["coverage"] for one in found]
-    assert sum(held) / 2 > 0.6, held  # shifts, as in additive worlds
+    place = experiment.Place(setting.name, setting.bias, 2, "", setting)
+    found = experiment.judge(
+        None, ("generator",), place, experiment.Rows(480, 120, 100), 5, (0.05,), experiment.Shape(8, 1), 0
+    )
+    assert sum(one["coverage"] for one in found) / 2 > 0.6  # shifts, as in additive worlds
+    assert [each.given for each in experiment.FULL.places() if each.fused == setting] == ["", "y"]

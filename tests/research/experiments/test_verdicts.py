@@ -25,6 +25,14 @@ def test_a_quick_run_has_a_word_for_every_case_and_seed(experiment, quick):
     assert quick["bars"] == []
 
 
+def test_more_bias_never_makes_a_verdict_milder(experiment, quick):
+    assert [step[0] for step in quick["tipping"][0]] == [0.0, *experiment.BIASES]
+    steps = [[0.2, "passes", 0.5], [0.3, "cannot tell", None], [0.4, "fails", 0.8], [1.0, "fails", 0.0]]
+    assert experiment._rises(steps)
+    assert not experiment._rises([*steps, [2.0, "fails", 0.3]])
+    assert not experiment._rises(steps[::-1])
+
+
 def test_fewer_are_surely_than_perhaps_over_delta(quick):
     for shares in quick["shares"].values():
         assert 0 <= shares["surely"] <= shares["perhaps"] <= 1
