@@ -51,7 +51,7 @@ def test_intervals_that_hold_are_counted(experiment):
     found = experiment.judged(experiment.replace(measured, deviations=drawn), truth, (2.5,))
     assert found["coverage"] == pytest.approx(0.8)
     assert found["sampling alone: coverage"] == 0
-    assert found["width"] == pytest.approx(1.81, abs=0.02)  # from the 5th to the 95th percentile
+    assert found["width"] == pytest.approx(2 * (1 - 1.15 * 2 / 41))  # to the 2.15th of 42 from either end
     assert found["lists"]["2.5"]["over"] == pytest.approx(0.8)
     assert found["lists"]["2.5"]["0.05"]["false"] == 0
 
