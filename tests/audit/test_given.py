@@ -61,6 +61,21 @@ def test_people_with_the_same_outcome_are_compared_and_both_effects_are_told():
     assert "If paid itself is biased" in result.to_html()
 
 
+def test_the_effect_at_the_same_outcome_is_not_times_the_alignment_share():
+    asked = {**QUICK, "columns": ["income", "age"], "given": "paid"}
+    rank, aligned = (audited(by_income, people(), **asked, test=name) for name in ("rank", "rank/a"))
+    torch.testing.assert_close(aligned.findings[0].same_outcome, rank.findings[0].same_outcome)
+
+
+def test_a_label_of_too_many_classes_costs_the_effect_at_the_same_outcome_and_no_more():
+    table = people()
+    table["paid"] = [f"level {n % 400}" for n in range(len(table))]
+    result = audited(by_income, table, **QUICK, columns=["income"])
+    assert set(result.findings[0].readings()) == {"direct", "total"}
+    (warning,) = [text for text in result.warnings if "same outcome" in text]
+    assert warning.startswith("The effect at the same outcome could not be estimated: 750 people are too few to learn")
+
+
 @pytest.mark.parametrize("column", ["paid", "income"], ids=["classes", "numbers"])
 def test_who_has_no_label_is_not_judged_where_it_is_given(column: str):
     table = people()
