@@ -82,7 +82,8 @@ def test_who_has_no_label_is_not_judged_where_it_is_given(column: str):
     table["paid"] = table[column].astype(float).where(np.arange(len(table)) >= 300)
     result = audited(by_income, table, **QUICK, columns=["income"], given="paid")
     assert result.abstained.tolist() == [True] * 300 + [False] * 1200
-    assert "'paid' is missing for 300 of 1,500 people" in " ".join(result.warnings)
+    lacking = "The given column 'paid' is missing for 300 of 1,500 people: people who lack it are not judged."
+    assert lacking in result.warnings
     beside = audited(by_income, table, **QUICK, columns=["income"])
     assert not beside.abstained.any()
 
@@ -139,10 +140,13 @@ def test_features_that_differ_only_between_groups_that_are_not_compared_are_name
         ("code", "'code' cannot be given: it tells everyone's 'sex'"),
         ("hour", r"The given column 'hour' is not in the table.* Did you mean 'hours'\?"),
         (["hours", "income", "age"], "nothing is left to be compared"),
+        ("name", "^'name' cannot be given: nearly everyone has a value of their own; name other columns$"),
+        ("empty", r"^Column 'empty' has no values: it cannot be given; leave it out of given \(--given\)$"),
     ],
 )
 def test_what_cannot_be_given_is_refused_in_a_sentence(given: Any, message: str):
-    table = people(300).assign(code=lambda t: (t["sex"] == "Male").astype(int))
+    table = people(300).assign(code=lambda t: (t["sex"] == "Male").astype(int), empty=np.nan)
+    table["name"] = [f"person {n}" for n in range(300)]
     asked = QUICK | {"columns": ["hours", "income", "age"]}
     with pytest.raises(FairfoxError, match=message) as error:
         audited(by_income, table, **asked, given=given)
@@ -153,7 +157,17 @@ def test_a_given_column_that_half_of_the_people_lack_is_warned_of():
     table = people()
     table.loc[::2, "hours"] = np.nan
     result = audited(by_income, table, **QUICK, columns=["income"], given="hours")
-    assert "'hours' is missing for 750 of 1,500 people" in " ".join(result.warnings)
+    lacking = "'hours' is missing for 750 of 1,500 people: people who lack it are compared with each other."
+    assert lacking in " ".join(result.warnings)
+
+
+def test_given_columns_that_tell_nothing_or_people_apart_are_warned_of():
+    table = people(400).assign(number=np.random.default_rng(2).permutation(400), one=7)
+    result = audited(by_income, table, **QUICK, columns=["income"], given=["number", "one", "hours"])
+    assert [text for text in result.warnings if "The given column" in text] == [
+        "The given column 'number' has a value of its own for everyone; if it is an id, do not give it.",
+        "The given column 'one' has one value, so that giving it changes nothing.",
+    ]
 
 
 def test_given_values_that_a_group_lacks_borrow_and_the_report_says_for_how_many():
