@@ -577,7 +577,8 @@ def _findings(inputs: Inputs, readings: Readings, before: Measurement, limits: L
     ]
     if not inputs.options.info.needs_graph:
         return tuple(found)
-    parts = [gap_parts(readings, v, finding.contrasts, inputs.predictions) for v, finding in enumerate(found)]
+    whole = replace(readings, main=before)  # as in the verdict: whoever is left out belongs to the gap as well
+    parts = [gap_parts(whole, v, finding.contrasts, inputs.predictions) for v, finding in enumerate(found)]
     return tuple(replace(finding, gap_parts=own) for finding, own in zip(found, parts, strict=True))
 
 
