@@ -128,7 +128,7 @@ class GapParts:
 
     gap = direct - indirect - spurious, each a mean over the people of the first group: `direct` is the change of the
     protected column alone, `indirect` what its descendants would then take away again, `spurious` what is left
-    between these people as members of the other group and the people who are in it.
+    between these people as members of the other group and the people who are in it: the groups differ in other causes.
     """
 
     group: str
@@ -226,9 +226,10 @@ class Finding:
         Over all judged people and per own group.
         """
         each = {"direct": self.direct, "total": self.total, "same outcome": self.same_outcome}
-        return {name: self._reading(effect, weights) for name, effect in each.items() if effect is not None}
+        return {name: self.reading(effect, weights) for name, effect in each.items() if effect is not None}
 
-    def _reading(self, effect: Tensor, weights: Tensor | None) -> Reading:
+    def reading(self, effect: Tensor, weights: Tensor | None = None) -> Reading:
+        """Return an effect (N,) averaged over the judged people for whom it is known, and per own group."""
         values = effect.numpy(force=True).astype(np.float64)
         known = ~self.abstained.numpy(force=True) & np.isfinite(values)
         values, weight = values[known], people_weights(weights, len(known))[known]
