@@ -36,15 +36,15 @@ class FeatureEffect:
 
     @property
     def total(self) -> dict[str, float]:
-        """Mean |contribution| per feature over the explained people, largest first."""
-        known = self._counted
+        """Mean |contribution| per feature over the people who count, largest first."""
+        known = self.per_person[self._counted]
         means = known.abs().mean(0).tolist() if len(known) else [math.nan] * len(self.names)
         return dict(sorted(zip(self.names, means, strict=True), key=lambda pair: -pair[1]))
 
     @property
     def error(self) -> dict[str, float]:
         """Standard error of `total` over the people it was averaged over: what a sample leaves open."""
-        known = self._counted.abs()
+        known = self.per_person[self._counted].abs()
         spread = known.std(0) / len(known) ** 0.5 if len(known) > 1 else known.new_full((len(self.names),), math.nan)
         errors = dict(zip(self.names, spread.tolist(), strict=True))
         return {name: errors[name] for name in self.total}
@@ -52,13 +52,13 @@ class FeatureEffect:
     @property
     def people(self) -> int:
         """How many people the totals are averaged over."""
-        return len(self._counted)
+        return int(self._counted.sum())
 
     def by_group(self, finding: Finding, among: Tensor, weights: Tensor | None) -> dict[str, dict[str, float]]:
         """Return the mean signed contribution of each feature in each group, by `Group.name`, over some people (N,)."""
         values, counts = self.per_person.numpy(force=True), people_weights(weights, len(among))
         own = np.asarray(finding.group, dtype=str)
-        counted = ~np.isnan(values).any(1) & among.numpy(force=True)
+        counted = (self._counted & among.to(self._counted.device)).numpy(force=True)
         out = {}
         for level in np.unique(own[counted]).tolist():
             rows = counted & (own == level)
@@ -68,8 +68,9 @@ class FeatureEffect:
 
     @property
     def _counted(self) -> Tensor:
+        """Whose contributions the means are over (N,) bool: those explained and drawn."""
         explained = ~self.per_person.isnan().any(1)
-        return self.per_person[explained if self.drawn is None else explained & self.drawn]
+        return explained if self.drawn is None else explained & self.drawn.to(explained.device)
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,7 @@ class GapParts:
 
     gap = direct - indirect - spurious, each a mean over the people of the first group: `direct` is the change of the
     protected column alone, `indirect` what its descendants would then take away again, `spurious` what is left
-    between these people as members of the other group and the people who are in it.
+    between these people as members of the other group and the people who are in it: the groups differ in other causes.
     """
 
     group: str
@@ -225,9 +226,10 @@ class Finding:
         Over all judged people and per own group.
         """
         each = {"direct": self.direct, "total": self.total, "same outcome": self.same_outcome}
-        return {name: self._reading(effect, weights) for name, effect in each.items() if effect is not None}
+        return {name: self.reading(effect, weights) for name, effect in each.items() if effect is not None}
 
-    def _reading(self, effect: Tensor, weights: Tensor | None) -> Reading:
+    def reading(self, effect: Tensor, weights: Tensor | None = None) -> Reading:
+        """Return an effect (N,) averaged over the judged people for whom it is known, and per own group."""
         values = effect.numpy(force=True).astype(np.float64)
         known = ~self.abstained.numpy(force=True) & np.isfinite(values)
         values, weight = values[known], people_weights(weights, len(known))[known]

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fairfox.certificates.path import Certificates
 from fairfox.data.dataset import Dataset, group_name, rows_sha256, tensors_sha256
-from fairfox.data.encoding import Encoding, fit_encoding, with_covariates
+from fairfox.data.encoding import Encoding, check_given_values, fit_encoding, with_covariates
 from fairfox.data.protected import find_group, join_protected
 from fairfox.data.table import Table, load_table
 from fairfox.errors import ColumnError, OptionError, did_you_mean, installed_versions
@@ -365,8 +365,11 @@ def _encoding(people: Table, fitting: Table | None, described: Description | Non
         columns = described.columns_among(people.columns) if columns is None else columns
         own = described.as_category & set(people.columns) - {*categorical, *options.continuous}
         categorical += sorted(own)
+    names = compared_by(options, people.columns)
+    rows, also = (people, None) if fitting is None else (fitting, people)
+    check_given_values(rows, options.given)
     encoding = fit_encoding(
-        people if fitting is None else fitting,
+        rows,
         protected=list(options.protected),
         label=options.label,
         id_column=options.id,
@@ -380,11 +383,9 @@ def _encoding(people: Table, fitting: Table | None, described: Description | Non
         merge_rare=options.merge_rare,
         reference_group=options.reference_group,
         contrasts=options.contrasts,
-        also=None if fitting is None else people,
+        also=also,
         dtype=torch.float64,
     )
-    names = compared_by(options, people.columns)
-    rows, also = (people, None) if fitting is None else (fitting, people)
     return with_covariates(replace(encoding, seed=options.seed), rows, names, also=also)
 
 
@@ -576,7 +577,8 @@ def _findings(inputs: Inputs, readings: Readings, before: Measurement, limits: L
     ]
     if not inputs.options.info.needs_graph:
         return tuple(found)
-    parts = [gap_parts(readings, v, finding.contrasts, inputs.predictions) for v, finding in enumerate(found)]
+    whole = replace(readings, main=before)  # as in the verdict: whoever is left out belongs to the gap as well
+    parts = [gap_parts(whole, v, finding.contrasts, inputs.predictions) for v, finding in enumerate(found)]
     return tuple(replace(finding, gap_parts=own) for finding, own in zip(found, parts, strict=True))
 
 
@@ -732,8 +734,7 @@ def _warnings(inputs: Inputs, readings: Readings, trust: Reliability) -> list[st
         inputs.known,
         inputs.predictions,
         readings,
-        options.info,
-        given=options.given,
+        options,
         distance=distance,
     )
     if options.returns is None and inputs.described is None and inputs.target.unit == "value":

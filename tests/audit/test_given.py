@@ -61,13 +61,29 @@ def test_people_with_the_same_outcome_are_compared_and_both_effects_are_told():
     assert "If paid itself is biased" in result.to_html()
 
 
+def test_the_effect_at_the_same_outcome_is_not_times_the_alignment_share():
+    asked = {**QUICK, "columns": ["income", "age"], "given": "paid"}
+    rank, aligned = (audited(by_income, people(), **asked, test=name) for name in ("rank", "rank/a"))
+    torch.testing.assert_close(aligned.findings[0].same_outcome, rank.findings[0].same_outcome)
+
+
+def test_a_label_of_too_many_classes_costs_the_effect_at_the_same_outcome_and_no_more():
+    table = people()
+    table["paid"] = [f"level {n % 400}" for n in range(len(table))]
+    result = audited(by_income, table, **QUICK, columns=["income"])
+    assert set(result.findings[0].readings()) == {"direct", "total"}
+    (warning,) = [text for text in result.warnings if "same outcome" in text]
+    assert warning.startswith("The effect at the same outcome could not be estimated: 750 people are too few to learn")
+
+
 @pytest.mark.parametrize("column", ["paid", "income"], ids=["classes", "numbers"])
 def test_who_has_no_label_is_not_judged_where_it_is_given(column: str):
     table = people()
     table["paid"] = table[column].astype(float).where(np.arange(len(table)) >= 300)
     result = audited(by_income, table, **QUICK, columns=["income"], given="paid")
     assert result.abstained.tolist() == [True] * 300 + [False] * 1200
-    assert "'paid' is missing for 300 of 1,500 people" in " ".join(result.warnings)
+    lacking = "The given column 'paid' is missing for 300 of 1,500 people: people who lack it are not judged."
+    assert lacking in result.warnings
     beside = audited(by_income, table, **QUICK, columns=["income"])
     assert not beside.abstained.any()
 
@@ -124,10 +140,13 @@ def test_features_that_differ_only_between_groups_that_are_not_compared_are_name
         ("code", "'code' cannot be given: it tells everyone's 'sex'"),
         ("hour", r"The given column 'hour' is not in the table.* Did you mean 'hours'\?"),
         (["hours", "income", "age"], "nothing is left to be compared"),
+        ("name", "^'name' cannot be given: nearly everyone has a value of their own; name other columns$"),
+        ("empty", r"^Column 'empty' has no values: it cannot be given; leave it out of given \(--given\)$"),
     ],
 )
 def test_what_cannot_be_given_is_refused_in_a_sentence(given: Any, message: str):
-    table = people(300).assign(code=lambda t: (t["sex"] == "Male").astype(int))
+    table = people(300).assign(code=lambda t: (t["sex"] == "Male").astype(int), empty=np.nan)
+    table["name"] = [f"person {n}" for n in range(300)]
     asked = QUICK | {"columns": ["hours", "income", "age"]}
     with pytest.raises(FairfoxError, match=message) as error:
         audited(by_income, table, **asked, given=given)
@@ -138,7 +157,17 @@ def test_a_given_column_that_half_of_the_people_lack_is_warned_of():
     table = people()
     table.loc[::2, "hours"] = np.nan
     result = audited(by_income, table, **QUICK, columns=["income"], given="hours")
-    assert "'hours' is missing for 750 of 1,500 people" in " ".join(result.warnings)
+    lacking = "'hours' is missing for 750 of 1,500 people: people who lack it are compared with each other."
+    assert lacking in " ".join(result.warnings)
+
+
+def test_given_columns_that_tell_nothing_or_people_apart_are_warned_of():
+    table = people(400).assign(number=np.random.default_rng(2).permutation(400), one=7)
+    result = audited(by_income, table, **QUICK, columns=["income"], given=["number", "one", "hours"])
+    assert [text for text in result.warnings if "The given column" in text] == [
+        "The given column 'number' has a value of its own for everyone; if it is an id, do not give it.",
+        "The given column 'one' has one value, so that giving it changes nothing.",
+    ]
 
 
 def test_given_values_that_a_group_lacks_borrow_and_the_report_says_for_how_many():
@@ -158,7 +187,7 @@ def test_features_without_evidence_stay_and_are_named():
     table["shoe"] = np.random.default_rng(5).normal(size=len(table))
     result = audited(by_income, table, **QUICK, columns=["income", "shoe"])
     assert "shoe" in result.still
-    assert "The groups do not differ beyond chance in shoe" in result.summary()
+    assert "The groups do not differ beyond chance in shoe: this feature does not move." in result.summary()
     assert audited(by_income, table, **QUICK, columns=["income", "shoe"], gate=False).still == ()
 
 
@@ -178,6 +207,7 @@ def test_the_gap_is_taken_apart_along_a_graph_with_columns_outside_the_model():
         assert sign * part.indirect < -0.1
         assert sign * part.spurious < 0  # men are older, and age pays
     assert "by sex itself" in result.summary()
+    assert audited(model, table, **asked, abstain=0.3).findings[0].gap_parts == result.findings[0].gap_parts
 
 
 def test_balanced_auxiliaries_need_a_label():

@@ -124,6 +124,19 @@ def test_signed_contributions_are_averaged_within_groups():
     assert means["sex=Male"]["income"] == pytest.approx(float(0.7 * result.signed[:30][~women].mean()))
 
 
+def test_signed_and_absolute_contributions_are_means_over_the_same_people_drawn_at_random():
+    result = example_result()
+    effect = result.features.effect
+    drawn = torch.arange(40) < 10  # the others were explained for their high scores
+    result = replace(result, features=replace(result.features, effect=replace(effect, drawn=drawn)))
+    fields = json.loads(result.to_json())["features"]["effect"]
+    income = 0.7 * result.signed[:10]
+    assert fields["people"] == 10
+    assert fields["mean_absolute"]["income"] == pytest.approx(float(income.abs().mean()))
+    assert fields["mean_signed"]["sex=Female"]["income"] == pytest.approx(float(income[::2].mean()))
+    assert fields["mean_signed"]["sex=Male"]["income"] == pytest.approx(float(income[1::2].mean()))
+
+
 def test_the_worst_case_is_that_of_the_variable_that_attained_it():
     result = two_variables()
     assert result.worst.tolist() == [0, 0, 1, 1]

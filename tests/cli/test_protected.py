@@ -215,7 +215,7 @@ def test_rare_classes_are_put_together_and_the_rule_is_told(people: Path):
     assert race["levels"] == ["Black", "White", "other (Asian, Other)"]
     assert groups_of(race)["other (Asian, Other)"]["people"] == 100
     assert fields["settings"]["merge_rare"] == 0.12
-    assert "'other (Asian, Other)' puts together Asian and Other" in " ".join(done.stdout.split())
+    assert "'other (Asian, Other)' combines Asian and Other" in " ".join(done.stdout.split())
 
 
 # --- where protected values come from ------------------------------------------------------------------------------

@@ -198,7 +198,7 @@ def test_several_variables_are_compared_and_then_told_one_by_one():
     assert f"race: {int(result.findings[1].flags.sum())} of 196 people ({share}) flagged" in page.words
     assert page.headings["h3"][:3] == ["sex", "race", "age"]
     assert [page.headings["h3"].count(name) for name in ("sex", "race", "age")] == [3, 3, 3]  # who, scores, readings
-    assert "own group inferred for 20 people; 'Other' puts together Eskimo and Inuit" in page.words
+    assert "own group inferred for 20 people; 'Other' combines Eskimo and Inuit" in page.words
     assert "squared error 0.69 (chance 1)" in page.words
     assert "Shares and means are weighted; counts are not." in page.words
 

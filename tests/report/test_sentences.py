@@ -153,7 +153,7 @@ def test_variables_are_told_in_a_line_each():
     assert line == (
         f"race: {int(race.flags.sum())} of 196 people ({100 * race.share_flagged(result.weights):.1f} %) flagged, "
         f"{int(race.confident_flags.sum())} confidently; the worst case for {100 * result.worst_case['race']:.1f} % "
-        "of people; own group inferred for 20 people; 'Other' puts together Eskimo and Inuit; delta of race=Black is "
+        "of people; own group inferred for 20 people; 'Other' combines Eskimo and Inuit; delta of race=Black is "
         "3 points"
     )
     assert variable_lines(result, result.findings[2])[0].endswith("; own group unknown for 4 people")

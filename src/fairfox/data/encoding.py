@@ -300,6 +300,16 @@ def with_covariates(encoding: Encoding, table: Table, names: Sequence[str], *, a
     return replace(encoding, covariates=covariates)
 
 
+def check_given_values(table: Table, names: Sequence[str]) -> None:
+    """Refuse given columns of a table by whose values nobody can be compared."""
+    for name in [name for name in names if name in table.columns]:
+        series = column(table, name)
+        if missing(series).all():
+            raise DataError(f"Column '{name}' has no values: it cannot be given; leave it out of given (--given)")
+        if not series.dtype.is_numeric() and _too_many(levels_of(series), series):
+            raise DataError(f"'{name}' cannot be given: nearly everyone has a value of their own; name other columns")
+
+
 def _fit_features(
     table: Table, also: Table | None, columns: Sequence[str], forced: Mapping[str, FeatureKind]
 ) -> tuple[Feature, ...]:
@@ -434,13 +444,18 @@ def fit_feature(name: str, series: Series, also: Series | None, start: int, forc
     if kind == "continuous":
         return _fit_continuous(name, floats(series)[~missing(series)], start, gone)
     levels = levels_of(series) if also is None else levels_of(series, also)
-    if len(levels) > max(_FEW_LEVELS, len(series) // 2):
+    if _too_many(levels, series):
         raise DataError(
             f"Column '{name}' has {len(levels)} different values in {len(series)} rows, too many for categories; "
             f"{_drop(name)}, or name it as the id (id='{name}', --id {name})"
         )
     known = (*levels, None) if gone else tuple(levels)
     return Feature(name, "categorical", start, start + len(known), known)
+
+
+def _too_many(levels: Sequence[Level], series: Series) -> bool:
+    """Return whether a column has too many values for categories."""
+    return len(levels) > max(_FEW_LEVELS, len(series) // 2)
 
 
 def encode_feature(f: Feature, series: Series, x: np.ndarray) -> None:

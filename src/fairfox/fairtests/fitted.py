@@ -308,6 +308,10 @@ def measure_folds(
     labelled = data.y is not None and all(SAME_OUTCOME in fold.test.tests for fold in folds)
     needed = readings_of(options, labelled=labelled, takes_protected=_ALONE in folds[0].test.tests)
     found, seconds, failures = _measured(folds, target, people, predictions, needed, others, progress)
+    why = failures.pop(SAME_OUTCOME, None)
+    unknown = (
+        [] if why is None else [f"The effect at the same outcome could not be estimated: {why.partition(';')[0]}."]
+    )
     most = _ALIGNED // len(folds) if len(data) > _MANY else None
     shares = _mean_shares([fold.test.alignment(target, people[fold.rows], most=most) for fold in folds], rows)
     measured, total = found[main], found[TOTAL]
@@ -334,7 +338,7 @@ def measure_folds(
         direct=found[DIRECT],
         total=total,
         swapped=found.get(_ALONE) if options.info.needs_graph else None,
-        same_outcome=measured if options.given == (options.label,) else found.get(SAME_OUTCOME),
+        same_outcome=found.get(_same_outcome(options)),
         people=people,
         inferred=inferred,
         quality=folds[0].test.quality if len(folds) == 1 else _quality(folds, data),
@@ -345,7 +349,7 @@ def measure_folds(
         training_seconds=sum(fold.test.training_seconds for fold in folds),
         failures=failures,
         checks={name.removesuffix(_GIVEN): checks for name, (checks, _) in checked.items() if checks},
-        warnings=tuple(text for _, warnings in checked.values() for text in warnings),
+        warnings=(*(text for _, warnings in checked.values() for text in warnings), *unknown),
         still=_still(folds, main),
         curve=curve,
         sample=sample,
@@ -416,9 +420,15 @@ def measured_name(options: AuditOptions) -> str:
 
 def readings_of(options: AuditOptions, *, labelled: bool, takes_protected: bool) -> list[str]:
     """Return the names of what every audit measures: the test itself, and the readings beside it."""
-    same = [SAME_OUTCOME] if labelled and options.given != (options.label,) else []
+    same = [_same_outcome(options)] if labelled else []
     alone = [_ALONE] if options.info.needs_graph and takes_protected else []
     return list(dict.fromkeys([measured_name(options), DIRECT, TOTAL, *same, *alone]))
+
+
+def _same_outcome(options: AuditOptions) -> str:
+    """Return under which name the label is given to rank: that of the main test, where it is this and nothing else."""
+    is_main = measured_name(options) == f"{TOTAL}{_GIVEN}" and options.given == (options.label,)
+    return f"{TOTAL}{_GIVEN}" if is_main else SAME_OUTCOME
 
 
 def _test_and_given(name: str, options: AuditOptions) -> tuple[str, tuple[str, ...]]:
@@ -490,9 +500,10 @@ def _settings(options: AuditOptions, *, many: bool) -> Mapping[str, Mapping[str,
 
 def _keep_failure(failures: dict[str, str], name: str, error: Exception, *, needed: Sequence[str]) -> None:
     """Note why a test could not be run; one that the audit needs raises."""
-    if name in needed:
-        raise error
-    _log.warning("%s could not be run", name, exc_info=not isinstance(error, FairfoxError))
+    if name != SAME_OUTCOME:  # which a warning of the audit is about
+        if name in needed:
+            raise error
+        _log.warning("%s could not be run", name, exc_info=not isinstance(error, FairfoxError))
     failures[name] = str(error)
 
 

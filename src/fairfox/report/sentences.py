@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Literal
 
+from torch import Tensor
+
 from fairfox.auxiliary.quality import AuxiliaryQuality
 from fairfox.findings import AuditRecord, Finding, Group
 from fairfox.report.text import amount, cell, heading_unit, joined, number, people, percent, unit_words
@@ -125,7 +127,7 @@ def _flag_meaning(result: AuditRecord) -> str:
     if result.test == "unawareness":
         return f"{change} if only the protected column named another group"
     kept = result.settings.get("given")
-    return f"{change} {_if_they(result.findings)}" + (f", with {joined(kept, 'and')} as they are" if kept else "")
+    return f"{change} {_if_they(result.findings)}" + (f", with the same {joined(kept, 'and')}" if kept else "")
 
 
 def _limit(result: AuditRecord) -> str:
@@ -320,7 +322,7 @@ def variable_notes(result: AuditRecord, finding: Finding) -> list[str]:
     if finding.reference is not None:
         second = f" (and {finding.reference} with {finding.second})" if finding.second is not None else " only"
         notes.append(f"compared with {finding.reference}{second}")
-    notes += [f"'{name}' puts together {joined(rare, 'and')}" for name, rare in finding.merged.items()]
+    notes += [f"'{name}' combines {joined(rare, 'and')}" for name, rare in finding.merged.items()]
     notes += [
         f"delta of {group.name} is {amount(result.deltas[group.name], result.unit)}"
         for group in finding.groups
@@ -387,27 +389,30 @@ def reading_words(result: AuditRecord) -> dict[str, str]:
         total = f"becoming a member of {'the other' if result.two_groups else 'another'} group"
         total += f" (of a number: {step})" if "continuous" in kinds else ""
         total += " with the same ranks in it"
-    return {
-        "direct": "the smallest edit of a person that changes the protected variable",
-        "total": total,
-        "same outcome": f"{total}, among people with the same outcome ({result.settings.get('label')})",
-    }
+    words = {"direct": "the smallest edit of a person that changes the protected variable", "total": total}
+    if any(finding.same_outcome is not None for finding in result.findings):
+        words["same outcome"] = f"{total}, among people with the same value of {result.settings.get('label')}"
+    return words
 
 
 def reading_lines(result: AuditRecord, finding: Finding) -> list[str]:
-    """Return the direct and the total reading: a sentence each, or one for both beside other variables."""
-    readings, unit = finding.readings(result.weights), result.effect_unit
-    if len(result.findings) > 1:
-        sizes = [f"{name} {amount(reading.mean_absolute, unit)}" for name, reading in readings.items()]
-        return [f"Readings of {finding.name}, mean size: {', '.join(sizes)}"]
-    lines, words = [], reading_words(result)
-    for name, reading in readings.items():
-        size = amount(reading.mean_absolute, unit)
-        groups = [  # over everyone together the signs of the groups would cancel
-            f"{group} {amount(part.mean_signed, unit, sign=True)}" for group, part in reading.groups.items()
-        ]
-        lines.append(f"{name.capitalize()} reading ({words[name]}): mean size {size}; {', '.join(groups)}")
-    return [*lines, *gap_lines(result, finding), *outcome_lines(result, finding)]
+    """Return the readings, a sentence each or one for all beside other variables, and what they say together."""
+    readings, several = finding.readings(result.weights), len(result.findings) > 1
+    sizes = [f"{name} {amount(reading.mean_absolute, result.effect_unit)}" for name, reading in readings.items()]
+    lines = [f"Readings of {finding.name}, mean size: {', '.join(sizes)}"] if several else []
+    lines += [] if several else [reading_line(result, finding, name) for name in readings]
+    return [*lines, *gap_lines(result, finding), *held_equal_lines(result, finding)]
+
+
+def reading_line(result: AuditRecord, finding: Finding, name: str) -> str:
+    """Return one reading in a sentence: what happens to people, the mean size, and the mean in each group."""
+    reading, unit = finding.readings(result.weights)[name], result.effect_unit
+    groups = [  # over everyone together the signs of the groups would cancel
+        f"{group} {amount(part.mean_signed, unit, sign=True)}" for group, part in reading.groups.items()
+    ]
+    title = "Reading at the same outcome" if name == "same outcome" else f"{name.capitalize()} reading"
+    size = amount(reading.mean_absolute, unit)
+    return f"{title}, {reading_words(result)[name]}: mean size {size}; {', '.join(groups)}"
 
 
 def gap_lines(result: AuditRecord, finding: Finding) -> list[str]:
@@ -419,27 +424,45 @@ def gap_lines(result: AuditRecord, finding: Finding) -> list[str]:
     return [
         f"From {finding.name}={part.group} to {part.towards} the mean prediction changes by {size(part.gap)}: "
         f"{size(part.direct)} by {finding.name} itself, {size(-part.indirect)} through what it acts on in the graph, "
-        f"and {size(-part.spurious)} that the graph does not explain"
+        f"and {size(-part.spurious)} spurious, which is no effect of {finding.name}: the groups differ in other causes"
         for part in finding.gap_parts
     ]
 
 
-def outcome_lines(result: AuditRecord, finding: Finding) -> list[str]:
-    """Return what the total effect and the effect at the same outcome say together, where there are labels."""
-    readings, label = finding.readings(result.weights), result.settings.get("label")
-    if "same outcome" not in readings:
-        return []
-    total, same = (readings[name].mean_absolute for name in ("total", "same outcome"))
-    share = percent(max(0.0, 1 - same / total)) if total > 0 else percent(0.0)
-    given = list(result.settings.get("given") or [])
-    verdict = f"the effect with {', '.join(given)} given" if given else "the total effect"
-    verdict = "the effect at the same outcome" if given == [label] else verdict
-    verdict = verdict if result.test == "rank" else f"the score of {result.test}"
-    return [
-        f"Among people with the same outcome ({label}) the effect is {share} smaller: that part goes with differences "
-        f"in {label} between the groups. The verdict uses {verdict}. If {label} itself is biased, holding it equal "
-        "hides that bias."
-    ]
+def held_equal_lines(result: AuditRecord, finding: Finding) -> list[str]:
+    """Return how the effects with given columns held equal, and with the label, compare with the total effect."""
+    label, given = result.settings.get("label"), list(result.settings.get("given") or [])
+    lines, verdict = [], "the total effect" if result.test == "rank" else f"the score of {result.test}"
+    if result.test == "rank" and given == [label]:
+        verdict = "the effect at the same outcome"
+    elif result.test == "rank" and given and finding.signed is not None:
+        verdict, columns = "", joined(given, "and")
+        line = f"With {columns} held equal {_compared(result, finding, finding.signed, columns)}"
+        lines.append(f"{line} The verdict uses this.")
+    if finding.same_outcome is not None:
+        line = f"Among people with the same outcome ({label}) "
+        line += _compared(result, finding, finding.same_outcome, str(label))
+        line += f" The verdict uses {verdict}." if verdict else ""
+        lines.append(f"{line} If {label} itself is biased, holding it equal hides that bias.")
+    return lines
+
+
+def _compared(result: AuditRecord, finding: Finding, effect: Tensor, columns: str) -> str:
+    """Return how an effect (N,) with columns held equal compares with the total one, over the people who have both."""
+    known = ~(effect + finding.total).isnan()
+    size, total = (
+        finding.reading(each.where(known, math.nan), result.weights).mean_absolute for each in (effect, finding.total)
+    )
+    words, total_words = (amount(value, result.effect_unit) for value in (size, total))
+    of = f"the effect of {finding.name}" + ("" if result.test == "rank" else " that rank finds")
+    if cell(size, result.effect_unit) == cell(total, result.effect_unit):
+        return f"{of} is about as large as in total: {total_words}."
+    if size > total:
+        return f"{of} is {words} instead of {total_words}: differences in {columns} between the groups hide part of it."
+    return (
+        f"{of} is {words}, {percent(1 - size / total)} less than the total effect of {total_words}: that part goes "
+        f"with differences in {columns} between the groups."
+    )
 
 
 def score_line(result: AuditRecord) -> str:
@@ -479,14 +502,19 @@ def map_lines(result: AuditRecord) -> list[str]:
     """Return how much of each group's gap the map accounts for, a line for each group with a gap worth the name."""
     unit = result.effect_unit
     points = heading_unit(unit).strip(" ()")
+    given = result.settings.get("given")
+    stays = "; part of the gap is meant to stay: columns are given" if given else ""
     lines = [
-        f"{name}: the map accounts for {100 * check.accounted:.0f} % of the gap "
-        f"({f'{cell(check.effect, unit)} of {cell(check.gap, unit)} {points}'.rstrip()})."
+        f"{name}: the map accounts for {100 * check.accounted:z.0f} % of the gap "
+        f"({f'{cell(check.effect, unit)} of {cell(check.gap, unit)} {points}'.rstrip()}{stays})."
         for name, check in zip(map_check_names(result), result.map_checks, strict=True)
         if check.accounted is not None
     ]
     if result.still:
-        lines.append(f"The groups do not differ beyond chance in {joined(result.still, 'and')}: it does not move.")
+        among = f" among people with the same {joined(given, 'and')}" if given else ""
+        what = "this feature does" if len(result.still) == 1 else "these features do"
+        still = joined(result.still, "and")
+        lines.append(f"The groups do not differ beyond chance in {still}{among}: {what} not move.")
     return lines
 
 

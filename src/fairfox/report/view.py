@@ -134,9 +134,14 @@ def variable_view(result: AuditRecord, finding: Finding) -> dict[str, Any]:
         "flips": f"{flips[0]}." if flips else None,
         "quality": f"{sentences.quality_line(quality)}; {loss}.",
         "alignment": f"{sentences.alignment_line(finding)}.",
-        "outcome": [text.ended(line) for line in sentences.gap_lines(result, finding)]
-        + sentences.outcome_lines(result, finding),
+        "outcome": [text.ended(line) for line in _outcome(result, finding)],
     }
+
+
+def _outcome(result: AuditRecord, finding: Finding) -> list[str]:
+    """Return what the readings say beyond their chart: the same outcome by group, the gap, given columns."""
+    same = [] if finding.same_outcome is None else [sentences.reading_line(result, finding, "same outcome")]
+    return [*same, *sentences.gap_lines(result, finding), *sentences.held_equal_lines(result, finding)]
 
 
 def contrast_matrix(result: AuditRecord, finding: Finding) -> dict[str, Any] | None:
@@ -189,7 +194,8 @@ def map_view(result: AuditRecord) -> dict[str, Any] | None:
         for name, check in zip(sentences.map_check_names(result), checks, strict=True)
     ]
     warnings = [warning for check in checks for warning in check.warnings if warning not in result.warnings]
-    return {"table": make_table(["Group"], numbers, rows), "warnings": warnings}
+    given = bool(result.settings.get("given"))
+    return {"table": make_table(["Group"], numbers, rows), "warnings": warnings, "given": given}
 
 
 def _comparison(result: AuditRecord) -> dict[str, Any] | None:

@@ -5,7 +5,7 @@ A doubtful but usable result is a warning: what a reader must know about the dat
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -21,7 +21,7 @@ from fairfox.fairtests.fitted import Readings
 from fairfox.fairtests.protocol import Measurement
 from fairfox.gradients.jacobian import jacobian
 from fairfox.models.protocol import Model
-from fairfox.options import DIRECT, TestInfo
+from fairfox.options import DIRECT, AuditOptions, TestInfo
 
 NEAREST = 10  # neighbours: one alone is a matter of luck
 SAMPLED = 1000  # real people of a group that rows are held against; more cost time and say the same
@@ -209,9 +209,8 @@ def find_warnings(
     reference: Dataset | None,
     predictions: Tensor,
     readings: Readings,
-    info: TestInfo,
+    options: AuditOptions,
     *,
-    given: Sequence[str] = (),
     distance: Tensor | None = None,
 ) -> list[str]:
     """Return the warnings of an audit, a sentence each; with distances (N,) also how many rows look like nobody."""
@@ -225,18 +224,22 @@ def find_warnings(
         *_model_warnings(target, data, predictions),
         *(text for quality in readings.quality for text in quality_warnings(quality)),
         *readings.warnings,
-        *_given_warnings(data, readings.main, given),
-        *_score_warnings(readings, predictions, info),
+        *_given_warnings(data, readings.main, options),
+        *_score_warnings(readings, predictions, options.info),
         *([] if distance is None else distance_warnings(distance)),
     ]
 
 
-def _given_warnings(data: Dataset, main: Measurement, given: Sequence[str]) -> Iterator[str]:
-    """Yield a sentence where many people lack a given value, and where nobody of a group has somebody's."""
+def _given_warnings(data: Dataset, main: Measurement, options: AuditOptions) -> Iterator[str]:
+    """Yield a sentence where a given value is one's own, everyone's, many people's lack, or nobody's of a group."""
     columns = [(f, data.x) for f in data.features] + [(f, data.w) for f in data.covariates if data.w is not None]
     for f, rows in columns:
-        if f.name not in given or rows is None:
+        if f.name not in options.given or rows is None:
             continue
+        if f.kind == "categorical" and len(f.levels) == 1:
+            yield f"The given column '{f.name}' has one value, so that giving it changes nothing."
+        elif f.name == options.id or (f.decimals == 0 and len(rows[:, f.start].unique()) == len(data) > 2):
+            yield f"The given column '{f.name}' has a value of its own for everyone; if it is an id, do not give it."
         if f.kind == "categorical":
             known = rows[:, f.columns].sum(1) > 0
             lacking = ~known if f.levels[-1] is not None else ~known | (rows[:, f.stop - 1] > 0.5)
@@ -244,10 +247,9 @@ def _given_warnings(data: Dataset, main: Measurement, given: Sequence[str]) -> I
             lacking = rows[:, f.start + 1] > 0.5 if f.has_missing else rows[:, f.start].isnan()
         count = int(lacking.sum())
         if count >= _MANY_LACK * len(data):
-            yield (
-                f"The given column '{f.name}' is missing for {count:,} of {len(data):,} people: people who lack it are "
-                "compared with each other, or not at all where it is the label."
-            )
+            then = "not judged" if f.name == options.label else "compared with each other"
+            missing = f"The given column '{f.name}' is missing for {count:,} of {len(data):,} people"
+            yield f"{missing}: people who lack it are {then}."
     if main.borrowed is not None and bool(main.borrowed.any()):
         yield (
             f"{int(main.borrowed.sum()):,} of {len(data):,} people have given values that nobody of another group "
