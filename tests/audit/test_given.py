@@ -137,7 +137,7 @@ def test_features_that_differ_only_between_groups_that_are_not_compared_are_name
     ("given", "message"),
     [
         ("sex", "'sex' cannot be given: the protected variable 'sex' is read from it"),
-        ("code", "'code' cannot be given: it tells everyone's 'sex'"),
+        ("code", "'code' cannot be given: it reveals everyone's 'sex'"),
         ("hour", r"The given column 'hour' is not in the table.* Did you mean 'hours'\?"),
         (["hours", "income", "age"], "nothing is left to be compared"),
         ("name", "^'name' cannot be given: nearly everyone has a value of their own; name other columns$"),

@@ -427,10 +427,10 @@ def test_a_column_that_tells_everyones_group_cannot_be_given(minority: int):
     data = replace(data, covariates=(*features, block("title", ("Ms", "Mr"), start=4)))
     assert check_given_columns(data, ["near"]) == ["near"]
     for name in ("apart", "age", "sex code", "title"):
-        with pytest.raises(OptionError, match=f"'{name}' cannot be given: it tells everyone's 'sex'"):
+        with pytest.raises(OptionError, match=f"'{name}' cannot be given: it reveals everyone's 'sex'"):
             check_given_columns(data, [name])
     number = replace(data, protected=(Protected("years", "continuous", ()),), c=3 * data.w[:, :1] + 1)
-    with pytest.raises(OptionError, match="'near' cannot be given: it tells everyone's 'years'"):
+    with pytest.raises(OptionError, match="'near' cannot be given: it reveals everyone's 'years'"):
         check_given_columns(number, ["near"])
 
 

@@ -555,7 +555,7 @@ def check_given_columns(data: Dataset, names: Sequence[str]) -> list[str]:
         for v, p in enumerate(data.protected):
             if tells_group(data, name, v):
                 raise OptionError(
-                    f"'{name}' cannot be given: it tells everyone's '{p.name}', and nobody is left to compare with; "
+                    f"'{name}' cannot be given: it reveals everyone's '{p.name}', and nobody is left to compare with; "
                     "name other columns"
                 )
     return list(dict.fromkeys(names))
