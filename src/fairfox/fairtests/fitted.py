@@ -316,12 +316,7 @@ def measure_folds(
     shares = _mean_shares([fold.test.alignment(target, people[fold.rows], most=most) for fold in folds], rows)
     measured, total = found[main], found[TOTAL]
     progress("drawing: how far ranks persist", 1.0)
-    asked = (folds, main, measured, target, people, predictions)
-    drawn = _deviations(*asked, torch.arange(len(people)), (options.persistence,), DRAWS)
-    sample = torch.randperm(len(people), generator=torch.Generator().manual_seed(options.seed))[:_CURVE].sort().values
-    found_at = _deviations(*asked, sample, GRID, _DRAWS_OF_CURVE, _SETS_OF_CURVE) if drawn else []
-    curve = {at: replace(measured.taken(sample), deviations=each) for at, each in zip(GRID, found_at, strict=False)}
-    measured = replace(measured, deviations=drawn[0] if drawn else None)
+    measured, curve, sample = _persisting(folds, main, measured, target, people, predictions)
     if options.info.aligned:
         factors = [share.value for share in shares]
         measured = measured.scaled(factors, people)
@@ -354,6 +349,22 @@ def measure_folds(
         curve=curve,
         sample=sample,
     )
+
+
+def _persisting(
+    folds: Sequence[Fold], name: str, measured: Measurement, target: Model, people: Dataset, predictions: Tensor
+) -> tuple[Measurement, dict[float, Measurement], Tensor]:
+    """Return what was measured with what draws add, the same of some people at each persistence of the grid, and who
+    they are (n,)."""
+    options, asked = folds[0].test.options, (folds, name, measured, target, people, predictions)
+    sample = torch.randperm(len(people), generator=torch.Generator().manual_seed(options.seed))[:_CURVE].sort().values
+    drawn = _deviations(*asked, torch.arange(len(people)), (options.persistence,), DRAWS)
+    if not drawn:
+        return measured, {}, sample
+    each = _deviations(*asked, sample, GRID, _DRAWS_OF_CURVE, _SETS_OF_CURVE)
+    some = measured.taken(sample)
+    curve = {at: replace(some, deviations=found) for at, found in zip(GRID, each, strict=True)}
+    return replace(measured, deviations=drawn[0]), curve, sample
 
 
 def _deviations(
