@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from support import audited
+from support import assert_ended, audited
 
 from fairfox.benchmark.worlds import LENDING
 from fairfox.cli.demo import audit_lending, lending_model
@@ -159,7 +159,7 @@ def test_an_audit_of_the_demo_says_what_summary_json_holds(lending: dict[str, An
 
 def test_the_terminal_says_what_summary_json_holds(folder: Path):
     done = run(folder, "--null", "2", "--next-steps", "--fdr", "0.2")
-    assert done.exit_code == 0, done.stderr
+    assert_ended(done)
     fields = json.loads((folder / "out" / "summary.json").read_text())
     printed = " ".join(done.stdout.split())
     for sentence in fields["in_words"]:
@@ -177,7 +177,7 @@ def test_the_terminal_says_what_summary_json_holds(folder: Path):
 
 def test_with_a_decision_threshold_the_words_are_of_decisions_and_the_numbers_the_same(folder: Path):
     done = run(folder, "--decision-threshold", "0.6")
-    assert done.exit_code == 0, done.stderr
+    assert_ended(done)
     fields = json.loads((folder / "out" / "summary.json").read_text())
     check_words(fields["in_words"], fields)
     assert "their decision, yes from a prediction of 0.6 on, would change" in " ".join(done.stdout.split())

@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from fairfox.cli.main import cli
+from tests.support import assert_ended
 
 RACES = {"Asian": 60, "Black": 100, "Other": 40, "White": 200}
 PEOPLE = 400
@@ -79,7 +80,7 @@ def run_on_panel(folder: Path, *options: str) -> Result:
 
 def finished(done: Result, folder: Path) -> dict[str, Any]:
     """Return summary.json of an audit that found no fault with its input or its limits."""
-    assert done.exit_code == 0, done.stderr
+    assert_ended(done)
     return summary_of(folder)
 
 
