@@ -170,6 +170,7 @@ def without_sign() -> AuditResult:
     result = replace(
         result,
         **unsigned,
+        sampling=None,
         counterfactual=None,
         features=replace(result.features, effect=None),
         test="fta",
@@ -354,6 +355,7 @@ def make_result(*findings: Finding, **more: Any) -> AuditResult:
         scores=taken([finding.scores for finding in findings]),
         signed=taken([finding.signed for finding in findings]),
         interval=taken([finding.interval for finding in findings]),
+        sampling=taken([finding.signed for finding in findings])[:, None] + torch.tensor([-0.01, 0.01]),
         flags=torch.stack([finding.flags for finding in findings]).any(0),
         confident_flags=taken([finding.confident_flags for finding in findings]),
         abstained=abstained,
