@@ -180,13 +180,14 @@ def test_the_error_that_an_interval_stands_for_is_that_it_was_made_from():
     shared = torch.randn(1, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     refits = 0.2 + 0.05 * shared.expand(400, 5) * torch.linspace(0.9, 1.1, 400, dtype=torch.float64)[:, None]
     lower, upper = interval(refits).numpy().T
-    found = errors_of_intervals(lower, upper, 5)
-    assert found == pytest.approx(standard_errors(refits)[0].numpy(), rel=0.05)
+    middle, error = refits.mean(1).numpy(), standard_errors(refits)[0].numpy()
+    for low, high in ((lower, upper), (lower, middle), (middle, upper)):  # also where one end was cut
+        assert errors_of_intervals(middle, low, high, 5) == pytest.approx(error, rel=0.05)
 
 
 def test_without_an_interval_nothing_is_known_of_the_maps():
     nothing = np.full(3, np.nan)
-    assert errors_of_intervals(nothing, nothing, 1).tolist() == [0.0] * 3
+    assert errors_of_intervals(np.zeros(3), nothing, nothing, 1).tolist() == [0.0] * 3
 
 
 def test_the_standard_error_has_a_part_of_people_and_a_part_of_maps():
