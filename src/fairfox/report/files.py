@@ -36,14 +36,7 @@ _AGAIN = "run the command again that wrote it"
 _PAGES = {"audit": render, "compare": render_pair}  # by kind
 _DAMAGES = (LookupError, TypeError, ValueError, AttributeError, TemplateError)
 _WRONG = (TypeError, ValueError, AttributeError, OverflowError, NotImplementedError)  # Arrow's are among them
-_COLUMNS = (
-    "row_id",
-    "score",
-    "signed",
-    "sampling_lower",
-    "sampling_upper",
-    "flag",
-)  # of scores.parquet, for comparisons
+_COLUMNS = ("row_id", "score", "signed", "sampling_lower", "sampling_upper", "flag")  # that comparisons read
 
 
 def write_outputs(
