@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import torch
+from click.testing import Result
 from torch import Tensor
 
 import fairfox
@@ -48,6 +49,11 @@ def sorted_options(given: dict[str, Any]) -> dict[str, Any]:
     """Return arguments as they are, and all further options under `options`."""
     named = {name: value for name, value in given.items() if name in ARGUMENTS}
     return {**named, "options": {name: value for name, value in given.items() if name not in ARGUMENTS}}
+
+
+def assert_ended(done: Result) -> None:
+    """Check that an audit came to its end, whatever it says: the model passes, fails, or nobody can tell."""
+    assert done.exit_code in (0, 1, 3), done.output
 
 
 def example_table() -> pa.Table:
@@ -164,6 +170,7 @@ def without_sign() -> AuditResult:
     result = replace(
         result,
         **unsigned,
+        sampling=None,
         counterfactual=None,
         features=replace(result.features, effect=None),
         test="fta",
@@ -348,6 +355,7 @@ def make_result(*findings: Finding, **more: Any) -> AuditResult:
         scores=taken([finding.scores for finding in findings]),
         signed=taken([finding.signed for finding in findings]),
         interval=taken([finding.interval for finding in findings]),
+        sampling=taken([finding.signed for finding in findings])[:, None] + torch.tensor([-0.01, 0.01]),
         flags=torch.stack([finding.flags for finding in findings]).any(0),
         confident_flags=taken([finding.confident_flags for finding in findings]),
         abstained=abstained,

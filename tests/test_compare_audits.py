@@ -205,8 +205,8 @@ def test_damaged_files_are_refused(folder: Path):
     with pytest.raises(FileError, match="does not hold 'delta'"):
         read_audit(first)
     summary.write_text(whole)
-    pq.write_table(pq.read_table(first / "scores.parquet").drop_columns("upper"), first / "scores.parquet")
-    with pytest.raises(FileError, match=r"does not hold .*upper"):
+    pq.write_table(pq.read_table(first / "scores.parquet").drop_columns("sampling_upper"), first / "scores.parquet")
+    with pytest.raises(FileError, match=r"does not hold .*sampling_upper"):
         read_audit(first)
 
 

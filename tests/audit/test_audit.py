@@ -121,7 +121,10 @@ def test_aligned_tests_are_the_effect_times_the_alignment_share(plain: fairfox.A
     share = aligned.alignment_share["sex"]
     assert 0 < share < 1
     torch.testing.assert_close(aligned.scores, plain.scores * share)
-    torch.testing.assert_close(aligned.interval, plain.interval * share)
+    ends = torch.stack([-plain.predictions, 1 - plain.predictions], dim=1)  # where intervals of probabilities are cut
+    inside = (plain.interval > ends[:, :1]) & (plain.interval < ends[:, 1:])
+    assert float(inside.double().mean()) > 0.8
+    torch.testing.assert_close(aligned.interval[inside], plain.interval[inside] * share)
 
 
 def test_a_constant_model_is_fair_with_a_warning():
@@ -316,7 +319,7 @@ def test_an_extreme_gradient_is_warned_about():
     assert any("gradient is extreme" in text for text in result.warnings)
 
 
-def test_the_default_audit_of_a_black_box_asks_for_fourteen_predictions_a_person_at_most():
+def test_the_default_audit_of_a_black_box_asks_for_fourteen_predictions_a_person_and_one_a_draw_at_most():
     rng = np.random.default_rng(0)
     male = rng.integers(0, 2, 10_000)
     people = pd.DataFrame(rng.normal(0, 1, (10_000, 10)) + 0.3 * male[:, None], columns=[f"x{j}" for j in range(10)])
@@ -328,7 +331,8 @@ def test_the_default_audit_of_a_black_box_asks_for_fourteen_predictions_a_person
 
     result = audited(model, people.assign(sex=male), protected="sex")
     assert result.interval is not None
-    assert sum(asked) <= 14 * len(people)
+    curve, cause = 12 * 20 * 500, 32 * 500  # correlations, draws, people; shifts, people
+    assert sum(asked) <= (14 + 40) * len(people) + curve + cause
 
 
 def test_a_function_that_leaves_the_range_of_probabilities_late_is_refused():
@@ -442,15 +446,14 @@ def test_rare_classes_are_put_together_and_the_rule_is_told():
 
 def test_groups_may_have_deltas_and_limits_of_their_own():
     people = mixed(600)
-    result = audited(
-        by_income, people, **QUICK, delta={"": 0.2, "Female": 0.9}, max_flagged={"": 1.0, "sex=Male": 0.01}
-    )
+    own = {"delta": {"": 0.2, "Female": 0.9}, "max_flagged": {"": 1.0, "sex=Male": 0.01}}
+    result = audited(by_income, people, **(QUICK | {"refits": 5}), **own)
     women = torch.tensor([group == "Female" for group in result.findings[0].group])
     assert torch.equal(result.flags, result.scores > torch.where(women, 0.9, 0.2))
     assert result.deltas == {"sex=Female": 0.9}
     assert result.settings["max_flagged"] == {"": 1.0, "sex=Male": 0.01}
-    (sentence,) = result.over_limits(result.settings["max_flagged"])
-    assert "sex=Male" in sentence
+    assert result.verdict is not None
+    assert (result.verdict.word, result.verdict.variable, result.verdict.allowed) == ("fails", "sex=Male", 0.01)
 
 
 @pytest.fixture(scope="module")
@@ -690,13 +693,13 @@ def overworked(n: int = 1200) -> pd.DataFrame:
     return people
 
 
-@pytest.mark.parametrize("test", ["rank", "rank/a", "move"])
+@pytest.mark.parametrize("test", ["rank", "rank/a"])
 def test_what_hours_explain_is_no_effect_once_they_are_given(test: str):
     options = QUICK | {"test": test}
     plain, kept = (audited(by_income, overworked(), **options, given=own) for own in ((), "hours"))
     assert float(kept.scores.mean()) < 0.1 * float(plain.scores.mean())
     assert (plain.settings["given"], kept.settings["given"]) == (None, ["hours"])
-    assert kept.findings[0].direct.abs().mean() < 0.2 * plain.findings[0].direct.abs().mean()
+    torch.testing.assert_close(kept.findings[0].direct, plain.findings[0].direct)  # whatever is given
     assert kept.meaning.startswith(plain.meaning)
     assert kept.meaning.endswith("and with them what they explain of the others: hours.")
     assert (", with the same hours" in kept.summary()) == (test != "rank/a")
@@ -706,8 +709,8 @@ def test_what_hours_explain_is_no_effect_once_they_are_given(test: str):
 def test_of_all_tests_those_run_that_take_given_columns():
     result = audited(by_income, overworked(200), **(QUICK | {"test": "all"}), given=["hours"])
     assert result.comparison is not None
-    assert set(result.comparison.tests) == {"rank", "move", "move-direct"}
-    assert result.comparison.skipped["faux"] == "it takes no given columns"
+    assert set(result.comparison.tests) == {"rank"}
+    assert {result.comparison.skipped[name] for name in ("move", "faux")} == {"it takes no given columns"}
 
 
 def test_the_most_doubtful_are_abstained_from_and_the_others_keep_their_numbers(plain: fairfox.AuditResult):

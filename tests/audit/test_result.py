@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from fairfox.errors import MissingExtraError, OptionError
+from fairfox.errors import MissingExtraError
 from fairfox.findings import FeatureEffect
 from fairfox.options import FAIR_TESTS
 from fairfox.report.html import result_card
@@ -202,28 +202,6 @@ def test_signed_contributions_belong_to_the_variable_that_attained_the_score():
     weight = torch.tensor([1.0 + n % 4 for n in rows])
     expected = float((0.6 * result.signed[rows] * weight).sum() / weight.sum())
     assert result.effect_by_group["race=Black"]["postcode"] == pytest.approx(expected)
-
-
-def test_limits_are_held_against_everyone_and_against_groups():
-    result = two_variables()  # all four are flagged; of race=A nobody because of race
-    assert result.over_limits({"": 1.0, "race=A": 0.0}) == []
-    assert result.over_limits({"": 0.5, "race=A": 0.0, "race=B": 0.25}) == [
-        "Everyone together: 100.0% flagged, at most 50.0% allowed.",
-        "race=B: 100.0% flagged, at most 25.0% allowed.",
-    ]
-
-
-def test_a_limit_on_people_nobody_could_judge_cannot_be_checked():
-    everybody = torch.ones(4, dtype=torch.bool)
-    result = with_finding(two_variables(), 1, abstained=torch.tensor([False, False, True, False]))
-    assert [result.can_check(name) for name in ("", "race=A", "race=B")] == [True, True, False]
-    assert result.over_limits({"race=B": 0.0}) == []
-    assert not replace(result, abstained=everybody).can_check("")
-
-
-def test_a_limit_on_an_unknown_group_is_refused():
-    with pytest.raises(OptionError, match="no group 'race=D' to hold to a limit; the groups are 'sex=F', 'sex=M'"):
-        two_variables().over_limits({"race=D": 0.1})
 
 
 def test_groups_have_the_delta_of_all_or_their_own():

@@ -19,6 +19,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from fairfox.cli.main import cli
+from tests.support import assert_ended
 
 skops_io = pytest.importorskip("skops.io")
 
@@ -83,7 +84,7 @@ def audit_of(people: pd.DataFrame, table: Path, folder: Path, *, sample: int) ->
     options = ["--label", LABEL, "--columns", ",".join([*CATEGORIES, *NUMBERS]), "--positive", RICH, "--refits", "2"]
     named = [str(folder / "model.skops"), str(table), "-c", "sex", "-c", "race", "-c", "age"]
     done = CliRunner().invoke(cli, ["audit", *named, *options, "--sample", str(sample), "--out", str(folder / "out")])
-    assert done.exit_code == 0, done.stderr
+    assert_ended(done)
     return Audit(
         done.stdout,
         done.stderr,

@@ -14,11 +14,15 @@ from sklearn.tree import DecisionTreeClassifier
 from fairfox.cli.audit import sampled
 from fairfox.cli.main import cli
 from fairfox.data.table import load_table
-from tests.support import PEOPLE, example_table
+from tests.support import PEOPLE, assert_ended, example_table
 
 MODEL = """
 def score(table):
     return 1 / (1 + 2.72 ** ((3200 - table["income"]) / 300))
+
+
+def alike(table):
+    return 0.5 + table["age"] / 10000
 """
 
 
@@ -49,7 +53,7 @@ def assert_refused(done: Result, folder: Path, message: str) -> None:
 
 def test_an_audit_prints_the_verdict_and_writes_six_files(people: Path):
     done = run(people, "--protected", "sex", "--refits", "2")
-    assert done.exit_code == 0, done.stderr
+    assert_ended(done)
     assert "of 200 people" in done.stdout
     assert "sex=Female" in done.stdout
     assert "Written: " in done.stderr
@@ -64,17 +68,34 @@ def test_an_audit_prints_the_verdict_and_writes_six_files(people: Path):
     assert "row.income" not in pq.read_schema(people / "out/scores.parquet").names
 
 
-@pytest.mark.parametrize(("limit", "code"), [("0.01", 1), ("1", 0)])
-def test_the_exit_code_says_whether_the_limit_holds(people: Path, limit: str, code: int):
-    done = run(people, "-c", "sex", "--refits", "2", "--max-flagged", limit)
-    assert done.exit_code == code
-    assert ("Over the limit" in done.stderr) == (code == 1)
-    assert ("Over the limit" in (people / "out/report.html").read_text()) == (code == 1)
+@pytest.mark.parametrize(
+    ("model", "options", "code", "word"),
+    [
+        ("alike", (), 0, "passes"),
+        ("score", (), 1, "fails"),
+        ("score", ("--max-flagged", "1"), 0, "passes"),
+        ("alike", ("--sample", "50"), 3, "cannot tell"),  # 0.95 to the power of 50 is above 5 %
+        ("alike", ("--sample", "50", "--cannot-tell", "pass"), 0, "cannot tell"),
+        ("alike", ("--sample", "50", "--cannot-tell", "fail"), 1, "cannot tell"),
+        ("alike", ("--cannot-tell", "fail"), 0, "passes"),
+        ("score", ("--cannot-tell", "pass"), 1, "fails"),
+        ("score", ("--refits", "1"), 3, None),  # no intervals, so that there is no verdict
+    ],
+)
+def test_the_exit_code_follows_the_verdict(people: Path, model: str, options: tuple[str, ...], code: int, word: str):
+    refits = () if "--refits" in options else ("--refits", "2")
+    done = run(people, "-c", "sex", *refits, *options, model=f"model.py:{model}")
+    assert done.exit_code == code, done.stderr
+    verdict = json.loads((people / "out/summary.json").read_text())["verdict"]
+    assert (verdict and verdict["word"]) == word
+    share = 100 if "--max-flagged" in options else 5
+    rule = f"Exit code {code}: 0 passes, 1 fails, 3 cannot tell. At most {share} % of people may be over delta"
+    assert done.stderr.splitlines()[-1].startswith(rule)
 
 
 def test_people_of_a_sample_keep_their_row_numbers_and_rows(people: Path):
     done = run(people, "-c", "sex", "--refits", "2", "--sample", "120", "--include-rows", "--delta", "0")
-    assert done.exit_code == 0, done.stderr
+    assert_ended(done)
     scores = pq.read_table(people / "out/scores.parquet")
     income = load_table(people / "people.csv")["income"].to_list()
     flagged = [row for row in scores.to_pylist() if row["flag"]]
@@ -156,7 +177,7 @@ def test_all_tests_are_compared_on_the_terminal_and_in_the_files(people: Path):
         people, "-c", "sex", "--refits", "2", "--test", "all", "--graph", str(people / "graph.toml"),
         "--set", "fliptest.steps=20",
     )  # fmt: skip
-    assert done.exit_code == 0, done.stderr
+    assert_ended(done)
     assert "Rank correlation with rank" in done.stdout
     assert "unfair_map was not run: no column of true outcomes" in " ".join(done.stdout.split()) or (
         "unfair_map was not run: autograd does not see through the model" in " ".join(done.stdout.split())
@@ -174,7 +195,7 @@ def test_all_tests_are_compared_on_the_terminal_and_in_the_files(people: Path):
 
 def test_settings_of_a_test_are_passed_on(people: Path):
     done = run(people, "-c", "sex", "--refits", "2", "--test", "transport", "--set", "exact_up_to=20")
-    assert done.exit_code == 0, done.stderr
+    assert_ended(done)
     fields = json.loads((people / "out/summary.json").read_text())
     assert fields["settings"]["settings"] == {"exact_up_to": "20"}
     assert fields["checks"]["people_paired"] < 50
@@ -213,7 +234,7 @@ def test_certificates_are_proved_and_written(people: Path):
     tree = DecisionTreeClassifier(max_depth=3, random_state=0).fit(frame[["income"]], frame["income"] > 3200)
     (people / "tree.pkl").write_bytes(pickle.dumps(tree))
     done = run(people, "-c", "sex", "--refits", "1", "--trust-model", "--certify", model="tree.pkl")
-    assert done.exit_code == 0, done.stderr
+    assert_ended(done)
     said = " ".join(done.stdout.split())
     fields = json.loads((people / "out/summary.json").read_text())
     within, scores = fields["certificates"]["within_delta"], pq.read_table(people / "out/scores.parquet")
@@ -239,7 +260,7 @@ def test_certificates_of_a_model_behind_a_url_are_refused_before_any_call(people
 
 def test_the_most_doubtful_are_left_out_and_written_down(people: Path):
     done = run(people, "-c", "sex", "--refits", "3", "--abstain", "0.1")
-    assert done.exit_code == 0, done.stderr
+    assert_ended(done)
     said = " ".join(done.stdout.split())
     assert "20 of 200 people (10.0 %) are left out: the refits disagree about them most; " in said
     assert "20 people not judged: the refits disagree" in said

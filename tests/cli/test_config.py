@@ -15,6 +15,7 @@ from fairfox.cli.audit import audit
 from fairfox.cli.config import config_values
 from fairfox.cli.main import cli
 from fairfox.errors import FileError, OptionError
+from tests.support import assert_ended
 
 MODEL = """
 def score(table):
@@ -62,14 +63,14 @@ def run(*arguments: object) -> Result:
 def test_an_audit_runs_from_a_file_alone_and_the_command_line_wins(folder: Path, tmp_path: Path):
     file = configured(folder, CONFIG)
     done = run("--config", file)
-    assert done.exit_code == 0, done.stderr
+    assert_ended(done)
     fields = json.loads((folder / "found/summary.json").read_text())
     assert (fields["delta"], fields["deltas"]) == (0.02, {"sex=Male": 0.5})
     assert (fields["settings"]["refits"], fields["settings"]["max_flagged"]) == (1, {"": 0.9})
     assert fields["settings"]["table"] == str(folder / "people.csv")
     assert fields["next_steps"] is None
     done = run("--config", file, "--max-flagged", "0.01", "--delta", "0.03", "--out", tmp_path / "other")
-    assert done.exit_code == 1, done.stderr
+    assert_ended(done)
     fields = json.loads((tmp_path / "other/summary.json").read_text())
     assert (fields["delta"], fields["deltas"]) == (0.03, {})
     assert fields["settings"]["max_flagged"] == {"": 0.01}

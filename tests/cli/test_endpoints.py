@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 from populations import people
 from servers import Asked, Reply, open_inference, serving
+from support import assert_ended
 
 from fairfox.cli.main import cli
 
@@ -71,9 +72,9 @@ V2 = open_inference(v2_score, [("income", "FP64", [-1]), ("age", "FP32", [-1])])
 def test_a_model_behind_a_url_is_audited_like_the_same_code(folder: Path):
     with serving(score) as server:
         done = run(f"{server.root}/invocations")
-    assert done.exit_code == 0, done.output
+    assert_ended(done)
     found = json.loads((folder / "out/summary.json").read_text())
-    assert plain("model.py:score").exit_code == 0
+    assert_ended(plain("model.py:score"))
     expected = json.loads((folder / "out/summary.json").read_text())
     assert found["share_flagged"] == expected["share_flagged"]
     for ours, theirs in zip(*(fields["variables"][0]["groups"] for fields in (found, expected)), strict=True):
@@ -86,7 +87,7 @@ def test_a_model_behind_a_url_is_audited_like_the_same_code(folder: Path):
 def test_a_v2_server_is_audited_on_the_columns_it_names(folder: Path):
     with serving(V2) as server:
         done = run(f"{server.root}/v2/models/rule/infer")
-    assert done.exit_code == 0, done.output
+    assert_ended(done)
     assert json.loads((folder / "out/summary.json").read_text())["settings"]["columns"] == ["income", "age"]
 
 
@@ -96,7 +97,7 @@ def test_a_v2_server_is_audited_on_the_columns_it_names(folder: Path):
 def test_an_audit_within_its_limit_of_calls_passes(folder: Path):
     with serving(score) as server:
         done = run(f"{server.root}/invocations", "--batch-rows", "30", "--drop", "job", "--max-calls", "10000")
-    assert done.exit_code == 0, done.output
+    assert_ended(done)
     assert max(len(asked.body["dataframe_split"]["data"]) for asked in server.asked) == 30
 
 
@@ -147,7 +148,7 @@ def test_the_credentials_are_sent_and_found_nowhere_else(folder: Path, monkeypat
     monkeypatch.setenv("MODEL_TOKEN", "Bearer s3cret-t0ken")
     with serving(score) as server:
         done = run(f"{server.root}/invocations?key=hunter2", "--auth-env", "MODEL_TOKEN")
-    assert done.exit_code == 0, done.output
+    assert_ended(done)
     assert {asked.headers["Authorization"] for asked in server.asked} == {"Bearer s3cret-t0ken"}
     assert {asked.path for asked in server.asked} == {"/invocations?key=hunter2"}
     written = b"".join(path.read_bytes() for path in (folder / "out").iterdir()) + done.output.encode()

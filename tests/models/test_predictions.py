@@ -6,7 +6,7 @@ from populations import linear
 from torch import Tensor
 
 from fairfox.errors import ModelError, OptionError, ShapeError
-from fairfox.models.protocol import Model, Output, check_predictions, detect_output, predict
+from fairfox.models.protocol import Model, Output, check_predictions, detect_output, predict, predict_once
 
 HALF = torch.tensor([[0.5], [0.25]])
 THREE = torch.tensor([[0.2, 0.5, 0.3], [0.1, 0.1, 0.8]])
@@ -148,3 +148,30 @@ def test_another_number_of_predictions_is_refused():
 def test_several_columns_are_refused():
     with pytest.raises(ShapeError, match=r"returned 2 columns; say which class is audited \(positive=...\)"):
         predict(Returning(lambda x: x), torch.zeros(3, 2))
+
+
+class Remembering:
+    """A model that keeps what it is asked."""
+
+    differentiable = True
+
+    def __init__(self) -> None:
+        self.asked: list[Tensor] = []
+
+    def __call__(self, x: Tensor) -> Tensor:
+        self.asked.append(x)
+        return x.sum(1, keepdim=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_equal_rows_are_predicted_once(dtype: torch.dtype):
+    rows = torch.randn(50, 3, generator=torch.Generator().manual_seed(0)).to(dtype)
+    rows[0] = rows[0, 0]  # (a, a, a), and below (a, b, c) and (c, b, a): other rows with the same values
+    rows[1] = rows[2].flip(0)
+    x = rows[torch.randint(50, (2_000,), generator=torch.Generator().manual_seed(1))]
+    model = Remembering()
+    found = predict_once(model, x, batch_size=7)
+    asked = torch.cat(model.asked)
+    assert len(asked) == len(x.unique(dim=0)) == len(asked.unique(dim=0))
+    torch.testing.assert_close(found, x.sum(1))
+    assert predict_once(model, x[:0], batch_size=7).shape == (0,)

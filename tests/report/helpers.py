@@ -61,7 +61,7 @@ class Page(HTMLParser):
 
 WARNING = "8 % of men leave the range of women."
 FEMALE = MapCheck(0, "sex=Female", "sex=Male", 19, 0.13, 0.18, 0.72, 0.01, 0.005, 0.0)
-MALE = MapCheck(0, "sex=Male", "sex=Female", 19, -0.004, -0.001, None, 0.08, 0.0, 0.0, (WARNING,))
+MALE = MapCheck(0, "sex=Male", "sex=Female", 19, -0.004, -0.001, None, 0.08, 0.0, 0.0, warnings=(WARNING,))
 
 
 def with_map_checks(result: AuditResult, checks: tuple[MapCheck, ...] = (FEMALE, MALE)) -> AuditResult:

@@ -167,10 +167,23 @@ def test_a_page_that_lacks_a_part_is_refused(tmp_path: Path, name: str):
 def test_abstained_people_have_no_numbers_and_no_flags_in_the_table():
     table = example_result().scores_table()
     assert table.column_names == [
-        *("row_id", "score", "signed", "direct", "lower", "upper", "flag", "confident", "p_value", "significant"),
+        *("row_id", "score", "signed", "direct", "lower", "upper", "sampling_lower", "sampling_upper"),
+        *("flag", "confident", "p_value", "significant"),
         *("variable", "towards", "group_inferred", "abstained", "reason"),
     ]
-    for name in ("score", "signed", "direct", "lower", "upper", "flag", "confident", "variable", "towards"):
+    for name in (
+        "score",
+        "signed",
+        "direct",
+        "lower",
+        "upper",
+        "sampling_lower",
+        "sampling_upper",
+        "flag",
+        "confident",
+        "variable",
+        "towards",
+    ):
         assert table[name].null_count == 2
         assert table[name][38].as_py() is None
     assert table["abstained"].to_pylist() == [False] * 38 + [True] * 2

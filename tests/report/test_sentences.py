@@ -10,7 +10,6 @@ import torch
 from fairfox.report.sentences import (
     because,
     certificate_lines,
-    limit_checks,
     map_lines,
     reading_words,
     reliability_lines,
@@ -200,15 +199,3 @@ def test_how_much_of_a_gap_the_map_accounts_for_is_a_line_for_each_group(of: str
         "sex=Female towards sex=Male",
         "sex=Female towards sex=Other",
     ]
-
-
-def test_every_limit_is_checked_in_a_sentence():
-    everybody = torch.ones(PEOPLE, dtype=torch.bool)
-    limits = {"max_flagged": {"": 0.7, "sex=Female": 0.5}}
-    assert [(check.outcome, check.sentence) for check in limit_checks(example_result(settings=limits))] == [
-        ("passed", "Within the limit: at most 70.0 % of everyone flagged."),
-        ("failure", "Over the limit: sex=Female: 84.2% flagged, at most 50.0% allowed."),
-    ]
-    (check,) = limit_checks(example_result(settings={"max_flagged": {"": 0.7}}, abstained=everybody))
-    assert (check.outcome, check.sentence) == ("skipped", "The limit cannot be checked: nobody could be judged.")
-    assert limit_checks(example_result()) == []

@@ -25,6 +25,7 @@ from fairfox.statistics.groups import (
     default_delta,
     flag,
     judged_share,
+    net_share,
     towards_decision,
     weighted_mean,
 )
@@ -212,3 +213,45 @@ def test_a_weight_stands_for_as_many_people(people: list[tuple[float, int]]):
     values, weights = (np.array(each, dtype=np.float64) for each in zip(*people, strict=True))
     repeated = np.repeat(values, weights.astype(int))
     assert weighted_mean(values, weights) == pytest.approx(repeated.mean(), abs=1e-9)
+
+
+# --- where ranks persist in part -----------------------------------------------------------------------------------
+
+
+def test_people_over_the_limit_count_less_those_who_go_the_other_way():
+    # of four women two gain and one loses, of two men one loses: (1 + 1) / 6; refits agree
+    net = torch.tensor([1.0, 1.0, -1.0, 0.0, -1.0, 0.0]).double()[:, None].expand(-1, 3)
+    groups, weights = torch.tensor([0.0, 0, 0, 0, 1, 1]), torch.ones(6).double()
+    assert net_share(net, groups, weights) == pytest.approx(2 / 6)
+    assert net_share(net, groups * 0, weights) == pytest.approx(0.0)  # one group: two up, two down
+    assert net_share(net, groups, torch.tensor([0.0, 1, 1, 1, 3, 0]).double()) == pytest.approx(3 / 6)
+
+
+def test_refits_that_disagree_about_the_net_share_leave_nothing():
+    net = torch.tensor([[1.0, 0.0, 1.0, 0.0]]).double().expand(10, -1)
+    assert net_share(net, torch.zeros(10), torch.ones(10).double()) == 0.0
+
+
+def drawn(deviations: list[float], refits: list[float]) -> Measurement:
+    """Return people of two groups with effects .1 in both refits, and what draws add: the same for all."""
+    found = measured([[[r]] * 4 for r in refits], [0, 1, 0, 1], SEX)
+    return replace(found, deviations=torch.tensor(deviations)[:, None, None].expand(-1, 4, 1))
+
+
+def test_draws_widen_the_interval_and_leave_effect_flags_and_sampling():
+    still, moving = (drawn(each, [0.1, 0.1]) for each in ([0.0, 0.0], [-0.08, 0.08]))
+    before, after = (certainty(each, 0.05, 0.1) for each in (still, moving))
+    assert before.flags.tolist() == after.flags.tolist() == [True] * 4
+    torch.testing.assert_close(before.sampling, after.sampling)
+    torch.testing.assert_close(before.interval, before.sampling)
+    torch.testing.assert_close(after.interval, torch.tensor([[0.02, 0.18]]).expand(4, 2))
+    assert (before.confident_flags.tolist(), after.confident_flags.tolist()) == ([True] * 4, [False] * 4)
+    assert after.surely.tolist() == [True] * 4  # the list where ranks persist
+    assert after.significant.tolist() == [False] * 4
+    assert after.perhaps.tolist() == before.perhaps.tolist()
+
+
+def test_intervals_of_probabilities_end_where_probabilities_do():
+    found = certainty(drawn([-0.4, 0.4], [0.1, 0.1]), 0.05, 0.1, within=torch.tensor([0.1, 0.5, 0.8, 1.0]))
+    expected = torch.tensor([[-0.1, 0.5], [-0.3, 0.5], [-0.3, 0.2], [-0.3, 0.0]])
+    torch.testing.assert_close(found.interval, expected)

@@ -21,6 +21,7 @@ from fairfox.statistics.intervals import (
     p_values,
     refit_error,
     refit_error_of_share,
+    robust_interval,
     standard_error,
     standard_errors,
 )
@@ -179,13 +180,14 @@ def test_the_error_that_an_interval_stands_for_is_that_it_was_made_from():
     shared = torch.randn(1, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     refits = 0.2 + 0.05 * shared.expand(400, 5) * torch.linspace(0.9, 1.1, 400, dtype=torch.float64)[:, None]
     lower, upper = interval(refits).numpy().T
-    found = errors_of_intervals(lower, upper, 5)
-    assert found == pytest.approx(standard_errors(refits)[0].numpy(), rel=0.05)
+    middle, error = refits.mean(1).numpy(), standard_errors(refits)[0].numpy()
+    for low, high in ((lower, upper), (lower, middle), (middle, upper)):  # also where one end was cut
+        assert errors_of_intervals(middle, low, high, 5) == pytest.approx(error, rel=0.05)
 
 
 def test_without_an_interval_nothing_is_known_of_the_maps():
     nothing = np.full(3, np.nan)
-    assert errors_of_intervals(nothing, nothing, 1).tolist() == [0.0] * 3
+    assert errors_of_intervals(np.zeros(3), nothing, nothing, 1).tolist() == [0.0] * 3
 
 
 def test_the_standard_error_has_a_part_of_people_and_a_part_of_maps():
@@ -213,3 +215,35 @@ def test_weights_count_by_their_proportions_only(values, scale):
     assert standard_error(values, 0.0, scale * weights) == pytest.approx(standard_error(values, 0.0, weights))
     one, other = (mean_draws(values, 0.0, w, seed=0) for w in (weights, scale * weights))
     assert one == pytest.approx(other)
+
+
+# --- where ranks persist in part -----------------------------------------------------------------------------------
+
+
+def test_draws_that_add_nothing_leave_the_interval_and_the_p_values_as_they_are():
+    refits, sampling = normal(20, 5), interval(normal(20, 5))
+    torch.testing.assert_close(robust_interval(sampling, torch.zeros(20, 40).double()), sampling)
+    # the error is the same, with the degrees of freedom of 5 refits
+    torch.testing.assert_close(p_values(refits, 0.1, drawn=torch.zeros(20, 40).double()), p_values(refits, 0.1))
+
+
+def test_what_draws_add_stands_at_right_angles_to_the_error_of_sampling():
+    # 39 draws -19 .. 19: their 5 and 95 % quantiles are those of places 2 and 38, -18 and 18; hypot(18, 7.5) = 19.5
+    drawn = torch.arange(-19.0, 20.0)[None]
+    found = robust_interval(torch.tensor([[92.5, 107.5]]), drawn)
+    torch.testing.assert_close(found, torch.tensor([[80.5, 119.5]]))
+    # all draws 4 higher: from 104 as far again, and the interval of sampling is still inside
+    found = robust_interval(torch.tensor([[92.5, 107.5]]), drawn * 0 + 4)
+    torch.testing.assert_close(found, torch.tensor([[92.5, 111.5]]))
+
+
+@given(st.integers(0, 200), st.integers(1, 40), st.floats(0.0, 3.0), st.floats(-3.0, 3.0))
+@settings(deadline=None, max_examples=60)
+def test_draws_widen_intervals_and_make_nothing_surer(seed: int, draws: int, scale: float, off: float):
+    refits = normal(30, 4, seed=seed) + 1
+    drawn = off + scale * normal(30, draws + 1, seed=seed + 1)
+    sampling = interval(refits)
+    robust = robust_interval(sampling, drawn)
+    assert bool((robust[:, 0] <= sampling[:, 0]).all())
+    assert bool((robust[:, 1] >= sampling[:, 1]).all())
+    assert bool((p_values(refits, 0.5, drawn=drawn) >= p_values(refits, 0.5)).all())

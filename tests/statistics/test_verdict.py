@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,20 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 from torch import Tensor
 
-from fairfox.statistics.verdict import ALLOWED, LEVEL, Verdict, family_verdict, judge_model, p_fewer, p_more
+from fairfox.statistics.verdict import (
+    ALLOWED,
+    LEVEL,
+    Point,
+    Verdict,
+    Word,
+    family_verdict,
+    judge_model,
+    p_fewer,
+    p_more,
+    taken_back,
+    tipping_point,
+    tipping_sentence,
+)
 
 DELTA = 0.05
 
@@ -177,7 +191,7 @@ def test_of_several_variables_one_must_fail_although_they_are_many():
     assert family_verdict([other, strong]) is strong
     together = family_verdict([weak, other])
     assert together.word == "cannot tell"
-    assert together.why == "fails. That is not enough where 2 protected variables are looked at."
+    assert together.why == "fails. But that is not enough where 2 verdicts are looked at."
     assert together.p_fails == weak.p_fails
 
 
@@ -192,3 +206,69 @@ def test_a_model_passes_where_it_passes_for_every_variable():
     assert family_verdict([easy, hard]) is hard
     open_one = verdict("cannot tell", 0.3, 0.2)
     assert family_verdict([easy, open_one, hard]) is open_one
+
+
+def test_a_verdict_that_was_taken_back_hides_no_other_that_fails():
+    # p_fails stays with what was taken back, and may be the smaller one
+    back = taken_back(verdict("fails", 0.0, surely=9, variable="sex"), "effects as large come by chance.")
+    sure = verdict("fails", 1e-9, surely=5, variable="race")
+    for both in ([back, sure], [sure, back]):
+        assert family_verdict(both) is sure
+    assert family_verdict([back, verdict("passes", 1.0, 0.001)]) is back
+
+
+# --- where ranks persist in part -----------------------------------------------------------------------------------
+
+
+def curve(*p_fails: float, share: float = 0.0) -> list[Point]:
+    """Return what is found at persistence .99, .95, .9 .. 0, as far as it is given; the last value goes on."""
+    grid = (0.99, 0.95, 0.9, 0.8, 0.7)
+    each = [*p_fails, *[p_fails[-1]] * (len(grid) - len(p_fails))]
+    return [Point(at, share, 0.0, 0.0, 0.0, p) for at, p in zip(grid, each, strict=True)]
+
+
+def test_a_fail_tips_before_the_first_step_at_which_it_does_not_stand():
+    assert tipping_point("fails", curve(0.0, 0.0, 0.0, 0.06, 0.0), 0.05) == 0.9  # what comes after does not count
+    assert tipping_point("fails", curve(0.0), 0.05) == 0.7
+    assert tipping_point("fails", curve(0.06, 0.0), 0.05) == 1.0
+    assert tipping_point("fails", [], 0.05) is None
+    assert tipping_point("cannot tell", curve(0.0), 0.05) is None
+
+
+def test_a_pass_tips_where_more_people_than_allowed_are_over_delta_on_average():
+    points = [
+        replace(point, share=share) for point, share in zip(curve(1.0), (0.0, 0.04, 0.05, 0.06, 0.0), strict=True)
+    ]
+    assert tipping_point("passes", points, 0.05) == 0.9
+    assert tipping_point("passes", points, 0.1) == 0.7
+    assert tipping_point("passes", curve(1.0, share=0.2), 0.05) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("word", "tipping", "sentence"),
+    [
+        ("fails", 0.6, "It would still fail if people's ranks carried over only with a correlation of 0.6."),
+        ("fails", 0.0, "It would still fail if people's ranks did not carry over to the other group at all."),
+        ("passes", 0.95, "It would still pass if people's ranks carried over only with a correlation of 0.95."),
+        ("passes", 1.0, "It would no longer pass if people's ranks carried over a little less than exactly."),
+        ("cannot tell", None, ""),
+    ],
+)
+def test_how_far_ranks_may_fail_to_carry_over_is_a_sentence(word: Word, tipping: float | None, sentence: str):
+    assert tipping_sentence(replace(verdict(word, 0.0), tipping=tipping)) == sentence
+
+
+def test_a_fail_that_does_not_stand_at_95_hundredths_is_taken_back():
+    stands, falls = (judge(1500, 1600, 2000, curve=curve(0.0, at, 1.0)) for at in (0.05, 0.06))
+    assert (stands.word, stands.tipping) == ("fails", 0.95)
+    assert (falls.word, falls.tipping) == ("cannot tell", None)
+    assert falls.why == (
+        "1,500 of 2,000 people are surely over delta if people's ranks carry over exactly, but too few if they carry "
+        "over with a correlation of 0.95."
+    )
+    assert judge(1500, 1600, 2000).word == "fails"  # nothing is known of ranks
+
+
+def test_a_pass_is_not_taken_back_by_its_tipping_point():
+    found = judge(0, 0, 2000, curve=curve(1.0, share=0.2))
+    assert (found.word, found.tipping) == ("passes", 1.0)

@@ -109,7 +109,18 @@ def assert_parts_are_those_of_the_manifest(out: Path) -> None:
 def assert_same_columns(found: pa.Table, expected: pa.Table, *, within: float = 1e-12) -> None:
     """Fail unless the columns that both tables have agree: numbers within a bound, all else exactly."""
     shared = [name for name in expected.column_names if name in found.column_names and name != "row_id"]
-    assert {"score", "signed", "lower", "upper", "flag", "confident", "p_value", "towards"} <= set(shared)
+    assert {
+        "score",
+        "signed",
+        "lower",
+        "upper",
+        "sampling_lower",
+        "sampling_upper",
+        "flag",
+        "confident",
+        "p_value",
+        "towards",
+    } <= set(shared)
     for name in shared:
         one, other = found[name].combine_chunks(), expected[name].combine_chunks()
         if pa.types.is_floating(other.type):

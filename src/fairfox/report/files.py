@@ -36,7 +36,7 @@ _AGAIN = "run the command again that wrote it"
 _PAGES = {"audit": render, "compare": render_pair}  # by kind
 _DAMAGES = (LookupError, TypeError, ValueError, AttributeError, TemplateError)
 _WRONG = (TypeError, ValueError, AttributeError, OverflowError, NotImplementedError)  # Arrow's are among them
-_COLUMNS = ("row_id", "score", "sampling_lower", "sampling_upper", "flag")  # of scores.parquet, for comparisons
+_COLUMNS = ("row_id", "score", "signed", "sampling_lower", "sampling_upper", "flag")  # that comparisons read
 
 
 def write_outputs(
@@ -425,7 +425,9 @@ def _options_in(fields: Any) -> dict[str, Any]:
     }
 
 
-def _people_in(fields: Any, score: np.ndarray, lower: np.ndarray, upper: np.ndarray, flags: np.ndarray) -> Scores:
+def _people_in(
+    fields: Any, score: np.ndarray, signed: np.ndarray, lower: np.ndarray, upper: np.ndarray, flags: np.ndarray
+) -> Scores:
     """Return the judged people; ValueError where a number is none that audits write."""
     settings, delta = fields["settings"], float(fields["delta"])
     refits, folds = settings["refits"], settings["folds"]
@@ -438,7 +440,7 @@ def _people_in(fields: Any, score: np.ndarray, lower: np.ndarray, upper: np.ndar
         raise ValueError("the score or flag of somebody who was judged is no number")
     return Scores(
         score,
-        errors_of_intervals(lower, upper, refits),
+        errors_of_intervals(np.where(np.isnan(signed), score, signed), lower, upper, refits),
         flags,
         delta,
         refits,

@@ -199,13 +199,14 @@ def _freedom_of(log_variance: float) -> float:
     return float(scipy.optimize.brentq(lambda freedom: _log_variance(freedom) - log_variance, few, many))
 
 
-def errors_of_intervals(lower: Values, upper: Values, refits: int) -> Values:
+def errors_of_intervals(effects: Values, lower: Values, upper: Values, refits: int) -> Values:
     """Return the standard errors (N,) that 90 % intervals of people's effects stand for; 0 where there is none.
 
     An interval reaches as far as t says with the degrees of freedom of its refits, about doubled by what people have
-    in common.
+    in common. One of its ends may have been cut where probabilities end: the other one counts.
     """
-    return np.nan_to_num((upper - lower) / (2 * float(scipy.stats.t.ppf(0.95, 2 * max(refits - 1, 1)))))
+    reach = np.fmax(upper - effects, effects - lower)
+    return np.nan_to_num(reach / float(scipy.stats.t.ppf(0.95, 2 * max(refits - 1, 1))))
 
 
 def left_over(refits: int, folds: int | None) -> float:

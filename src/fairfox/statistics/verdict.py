@@ -188,8 +188,9 @@ def family_verdict(verdicts: Sequence[Verdict]) -> Verdict:
     if len(verdicts) == 1:
         return verdicts[0]
     corrected = holm([each.p_fails for each in verdicts])
-    if min(corrected) <= LEVEL:
-        return verdicts[min(range(len(verdicts)), key=lambda v: (corrected[v], -verdicts[v].surely))]
+    failing = [v for v, each in enumerate(verdicts) if each.word == "fails" and corrected[v] <= LEVEL]
+    if failing:
+        return verdicts[min(failing, key=lambda v: (corrected[v], -verdicts[v].surely))]
     if all(each.word == "passes" for each in verdicts):
         return max(verdicts, key=lambda each: each.p_passes)
     chosen = min((each for each in verdicts if each.word != "passes"), key=lambda each: each.p_fails)
