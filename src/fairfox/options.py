@@ -197,6 +197,12 @@ class Choice:
         return value
 
 
+def meant_share(value: Any, high: float | None) -> str:
+    """Return what was probably meant by a percentage where a share of at most one is expected; else nothing."""
+    percent = high == 1 and isinstance(value, Real) and 1 < float(value) <= 100
+    return f"; did you mean {float(value) / 100:g}?" if percent else ""
+
+
 @dataclass(frozen=True)
 class Number:
     """A number within bounds."""
@@ -221,7 +227,7 @@ class Number:
     def _checked(self, name: str, value: Any) -> float | int:
         right = isinstance(value, Integral if self.whole else Real) and not isinstance(value, bool)
         if not right or not self.allows(float(value)):
-            raise OptionError(f"{name} is {value!r}; expected {self.words}")
+            raise OptionError(f"{name} is {value!r}; expected {self.words}{meant_share(value, self.high)}")
         return int(value) if self.whole else float(value)
 
     def allows(self, number: float) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from fairfox.options import Anything, AuditOptions, Choice, Flag, Names, Number, Settings, split_names
+from fairfox.options import Anything, AuditOptions, Choice, Flag, Names, Number, Settings, meant_share, split_names
 
 TYPED = "fairfox.typed"  # where a command finds the words as they were typed
 DECLARED = {f.name: f for f in fields(AuditOptions)}
@@ -46,6 +46,9 @@ class FiniteRange(click.FloatRange):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the number."""
+        number = click.FLOAT.convert(value, param, ctx)
+        if meant := meant_share(number, self.max):
+            self.fail(f"{number:g} is above 1{meant}", param, ctx)
         number = super().convert(value, param, ctx)
         if not math.isfinite(number):
             self.fail(f"{number} is not a finite number.", param, ctx)
