@@ -89,7 +89,7 @@ def test_every_variable_has_all_its_fields():
     assert set(variable) == {
         *("name", "kind", "levels", "parts", "reference", "second", "merged", "contrasts", "counts", "share_flagged"),
         *("share_confident", "mean_score", "worst", "alignment_share", "alignment_error", "auxiliary", "readings"),
-        *("features", "groups", "flips", "verdict", "gap_parts"),
+        *("features", "groups", "flips", "verdict", "common_cause", "gap_parts"),
     }
     assert set(variable["flips"]) == {"sex=Female", "sex=Male"}
     assert list(variable["features"]["proxy"]) == ["income", "job", "age"]
