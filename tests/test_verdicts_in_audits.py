@@ -126,7 +126,7 @@ def check_words(words: list[str], fields: dict[str, Any]) -> None:
     shown = said(r"(\S+) of them confidently: the whole interval lies beyond (.*)\.", words)
     assert shown == [counted(counts["confident"]), limit if cut is None else "what would change the decision"]
     if counts["significant"]:
-        shown = said(r"(\S+) are significant: at most (\S+) % of such a list are expected to be wrong\.", words)
+        shown = said(r"(\S+) are significant[^:]*: at most (\S+) % of such a list are expected to be wrong\.", words)
         assert shown == [counted(counts["significant"]), whole(fields["settings"]["fdr"])]
     else:
         assert f"Nobody is significant at a false discovery rate of {whole(fields['settings']['fdr'])} %." in words

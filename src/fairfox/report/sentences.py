@@ -98,7 +98,8 @@ def common_cause_lines(finding: Finding) -> list[str]:
         return []
     start = f"A common cause of {finding.name} and the features that is not in the table is not covered: "
     if cause.shift is None:
-        return [f"{start}not even one that shifts {cause.feature} by 3 standard deviations explains {cause.group}."]
+        most = f"not even one that shifts {cause.feature} by 3 standard deviations"
+        return [f"{start}{most} would explain the mean effect on {cause.group}."]
     return [
         f"{start}to explain the mean effect on {cause.group} it would have to shift {cause.feature} by "
         f"{cause.shift:.2g} standard deviations between the groups."
@@ -157,8 +158,13 @@ def _significant_lines(result: AuditRecord) -> list[str]:
     count, rate = int(result.significant.sum()), f"{100 * result.settings['fdr']:.3g} %"
     if not count:
         return [f"Nobody is significant at a false discovery rate of {rate}."]
-    verb = "is" if count == 1 else "are"
-    return [f"{count:,} {verb} significant: at most {rate} of such a list are expected to be wrong."]
+    verb, verdict = "is" if count == 1 else "are", result.verdict
+    if verdict is not None and verdict.curve:
+        carried = f"{result.settings['persistence']:g}"
+        allowed = f", also if people's ranks carry over only with a correlation of {carried}"
+    else:
+        allowed = ""
+    return [f"{count:,} {verb} significant{allowed}: at most {rate} of such a list are expected to be wrong."]
 
 
 def _size_lines(result: AuditRecord) -> list[str]:
