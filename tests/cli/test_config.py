@@ -140,7 +140,7 @@ def test_a_file_that_is_no_toml_is_refused(folder: Path, content: bytes):
     [
         ("refit = 2", "Did you mean 'refits'?"),
         (CONFIG.replace("refits = 1", "refits = 2.5"), "'2.5' is not a valid integer"),
-        (CONFIG.replace("0.9", "1.9"), "1.9 is not in the range"),
+        (CONFIG.replace("0.9", "1.9"), "1.9 is above 1; did you mean 0.019?"),
         (CONFIG.replace('table = "people.csv"', ""), "TABLE"),
         (CONFIG.replace('protected = ["sex"]', ""), "--protected"),
     ],

@@ -186,9 +186,9 @@ def test_products_that_cannot_pay_are_not_fitted_and_all_others_are(apart: float
     c, w = c[:, None], (w > 0).double()[:, None]
     codes = (c + w - 1 + apart * (2 * c - 1) * (2 * w - 1) + e[:, None] > 0).long()[:, 0]
     terms = torch.cat([c, w, c * w], dim=1)
-    quick = conditional.logistic(terms, codes, 2, 2)
+    quick = conditional.logistic(terms, codes, 2, [2, 3])
     monkeypatch.setattr(conditional, "_least_loss", lambda *_: 0.0)  # everything is tried
-    assert torch.equal(quick, conditional.logistic(terms, codes, 2, 2))
+    assert torch.equal(quick, conditional.logistic(terms, codes, 2, [2, 3]))
     assert bool(quick[2].any()) == (apart > 0)
 
 

@@ -166,7 +166,7 @@ def test_where_nobody_was_judged_nothing_can_be_told():
         (judge(0, 7, 2000), "All but 7 of 2,000 people are surely not over delta, and up to 5 % may be."),
         (
             judge(3, 3, 50),
-            "50 people are too few: even if nobody of them were over delta, more than 5 % of all could be.",
+            "50 people are too few to tell whether more than 5 % of all are over delta.",
         ),
         (
             judge(90, 300, 2000, allowed=0.125),
