@@ -476,8 +476,7 @@ def _result(
 ) -> AuditResult:
     """Return what was found, with all that statistics say about it."""
     options, limits = inputs.options, _limits(inputs, readings.people, null)
-    trust = _reliability(inputs, readings, limits.delta)
-    before = readings.main
+    trust, before = _reliability(inputs, readings, limits.delta), readings.main
     if options.abstain:
         readings = leave_out(readings, trust.left_out, test=measured_name(options))
     main = readings.main
@@ -485,15 +484,10 @@ def _result(
         trust = replace(trust, rows=main.counterfactual)
     certainty = limits.rule.certainty(before, limits.everyones, inputs.predictions, readings.people.protected)
     certainty = certainty.without(main.abstained)
-    found = _findings(inputs, readings, before, limits)
     progress("explaining", 0.92)
     asked = {"seed": options.seed, "batch_size": options.batch_size}
     features = explain(inputs.target, readings, aligned=options.info.aligned, **asked)
     checks = map_checks(inputs, readings, support, limits.delta)
-    findings = [_held_back(each, v, checks, null, limits, inputs) for v, each in enumerate(found)]
-    if readings.curve:  # the assumption that it speaks of is made
-        causes = [common_cause(inputs.target, readings, v, **asked) for v in range(len(findings))]
-        findings = [replace(each, common_cause=cause) for each, cause in zip(findings, causes, strict=True)]
     mapped = readings.moved.counterfactual
     return AuditResult(
         scores=main.score,
@@ -506,7 +500,7 @@ def _result(
         reasons=main.reasons,
         predictions=inputs.predictions,
         worst=main.variable,
-        findings=tuple(findings),
+        findings=_findings(inputs, readings, before, limits, checks, null),
         counterfactual=mapped,
         ids=inputs.data.ids,
         features=features,
@@ -561,7 +555,15 @@ def _limits(inputs: Inputs, people: Dataset, null: Null | None) -> Limits:
     return Limits(delta, by_group, own_deltas(people, delta, by_group), shares, rule)
 
 
-def _findings(inputs: Inputs, readings: Readings, before: Measurement, limits: Limits) -> tuple[Finding, ...]:
+def _findings(
+    inputs: Inputs,
+    readings: Readings,
+    before: Measurement,
+    limits: Limits,
+    checks: Sequence[MapCheck],
+    null: Null | None,
+) -> tuple[Finding, ...]:
+    """Return what was found for each protected variable, with a verdict that says no more than is known."""
     found = [
         finding_of(
             readings,
@@ -575,6 +577,11 @@ def _findings(inputs: Inputs, readings: Readings, before: Measurement, limits: L
         )
         for v, source in enumerate(inputs.encoding.sources)
     ]
+    found = [_held_back(each, v, checks, null, limits, inputs) for v, each in enumerate(found)]
+    if readings.curve:  # the assumption that it speaks of is made
+        asked = {"seed": inputs.options.seed, "batch_size": inputs.options.batch_size}
+        causes = [common_cause(inputs.target, readings, v, **asked) for v in range(len(found))]
+        found = [replace(each, common_cause=cause) for each, cause in zip(found, causes, strict=True)]
     if not inputs.options.info.needs_graph:
         return tuple(found)
     whole = replace(readings, main=before)  # as in the verdict: whoever is left out belongs to the gap as well

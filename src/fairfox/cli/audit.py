@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
@@ -15,6 +15,9 @@ from fairfox.cli.options import DECLARED, Once, audit_options, given_options, ty
 from fairfox.cli.progress import progress_bar
 from fairfox.errors import OptionError
 from fairfox.options import AuditOptions
+
+if TYPE_CHECKING:
+    from fairfox.result import AuditResult
 
 EVERYDAY = ("protected", "label", "test", "settings", "delta", "max_flagged", "decision_threshold", "given", "columns")
 _CANNOT_TELL = 3  # the exit code
@@ -89,7 +92,6 @@ def audit(
     from fairfox.models.loading import needs_trust
     from fairfox.pipeline import run_audit
     from fairfox.report.files import write_outputs
-    from fairfox.statistics.verdict import ALLOWED
 
     errors = Console(stderr=True, soft_wrap=True, markup=False, highlight=False)
     endpoint = take_endpoint_options(values)
@@ -122,14 +124,20 @@ def audit(
     for warning in result.warnings:
         errors.print(f"Warning: {warning}")
     errors.print("Written: " + ", ".join(str(path) for path in paths))
+    code, rule = exit_code(result, cannot_tell)
+    errors.print(rule)
+    click.get_current_context().exit(code)
+
+
+def exit_code(result: AuditResult, cannot_tell: str | None) -> tuple[int, str]:
+    """Return the exit code that says the verdict, and the rule in words."""
+    from fairfox.statistics.verdict import ALLOWED
+
     word = "cannot tell" if result.verdict is None else result.verdict.word
     code = {"passes": 0, "fails": 1}.get(word, {"pass": 0, "fail": 1}.get(cannot_tell or "", _CANNOT_TELL))
     limit = (result.settings["max_flagged"] or {}).get("", ALLOWED)
-    errors.print(
-        f"Exit code {code}: 0 passes, 1 fails, 3 cannot tell. At most {100 * limit:.3g} % of people may be over delta "
-        "(--max-flagged)."
-    )
-    click.get_current_context().exit(code)
+    rule = f"Exit code {code}: 0 passes, 1 fails, 3 cannot tell."
+    return code, f"{rule} At most {100 * limit:.3g} % of people may be over delta (--max-flagged)."
 
 
 def sampled(table: Any, size: int | None, *, seed: int) -> tuple[Any, Any]:
