@@ -57,7 +57,7 @@ def contributions(
 def common_cause(
     model: Model, readings: Readings, variable: int, *, seed: int = 0, batch_size: int = 4096
 ) -> CommonCause | None:
-    """Return which shift of the number that gives a variable away most would explain the effect on the worst-off group.
+    """Return which shift of the number that gives a variable away most would explain the largest mean effect.
 
     The shift is taken off the counterfactual values of that number alone. None where no number moves or no group's
     prediction changes.

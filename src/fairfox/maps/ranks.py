@@ -191,12 +191,9 @@ def one_category_each(rows: Tensor, features: Sequence[Feature], *, seed: int) -
     """Return rows (n, D) with one category drawn of every block of shares."""
     out, generator = rows.clone(), torch.Generator().manual_seed(seed)
     for f in categories_among(features):
-        block = rows[:, f.columns]
-        at = torch.rand(len(rows), 1, generator=generator).to(block) * block.sum(1, keepdim=True)
-        level = (block.cumsum(1) <= at).sum(1).clamp(max=block.shape[1] - 1)
-        out[:, f.columns] = torch.where(
-            block.sum(1, keepdim=True) > 0, F.one_hot(level, block.shape[1]).to(block), block
-        )
+        uniform = torch.rand(len(rows), generator=generator).to(rows)
+        draw = ColumnDraw(torch.ones_like(uniform), torch.zeros_like(uniform), uniform)
+        out[:, f.columns] = draw.category(rows[:, f.columns], rows[:, f.columns])
     return out
 
 
