@@ -21,9 +21,9 @@ from wording import markdown_table
 
 from fairfox.pipeline import audit
 
-SIZE = Size(rows=12_000, people=2_400)
+SIZE = Size(rows=20_000, people=4_000)
 LEAST = 0.95  # of all audits without anybody confidently flagged
-GATES = (True, False)
+SMALL = ("german",)  # tables with too few people to pass each time
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Shuffles:
     """Which models are audited on which tables, and how often the groups are shuffled."""
 
     tables: tuple[str, ...] = ("adult", "german", "bank")
-    models: tuple[str, ...] = ("hist-gradient-boosting", "logistic-regression")
+    models: tuple[str, ...] = ("hist-gradient-boosting", "random-forest", "logistic-regression")
     times: int = 20
     size: Size = SIZE
 
@@ -53,7 +53,7 @@ def jobs(plan: Shuffles, seed: int) -> list[Job]:
 def audit_shuffled(
     folder: Path, needed: Folders, table: str, model: str, size: Size, seed: int, number: int
 ) -> dict[str, Any]:
-    """Return how many people are flagged, and confidently, with and without the evidence gate."""
+    """Return how many people are flagged, and confidently, and the verdict."""
     from sklearn.model_selection import train_test_split
 
     source = SOURCES[table]
@@ -64,26 +64,20 @@ def audit_shuffled(
     column = source.protected.split("=")[0].split(">")[0].split("<")[0]
     order = np.random.default_rng(seed + number).permutation(len(frame))
     frame[column] = frame[column].to_numpy()[order]
-    found: dict[str, Any] = {}
-    for gate in GATES:
-        result = audit(
-            trained,
-            frame.iloc[unseen[: size.people]],
-            protected=source.protected,
-            label=source.label,
-            reference=frame.iloc[fitting],
-            columns=inputs,
-            seed=seed + number,
-            options={"refits": size.refits, "gate": gate},
-        )
-        assert result.confident_flags is not None
-        found["gate" if gate else "no gate"] = {
-            "people": len(result),
-            "flagged": int(result.flags.sum()),
-            "confident": int(result.confident_flags.sum()),
-            "still": list(result.still),
-        }
-    return found
+    result = audit(
+        trained,
+        frame.iloc[unseen[: size.people]],
+        protected=source.protected,
+        label=source.label,
+        reference=frame.iloc[fitting],
+        columns=inputs,
+        seed=seed + number,
+        options={"refits": size.refits},
+    )
+    assert result.confident_flags is not None
+    assert result.verdict is not None
+    counts = {"flagged": int(result.flags.sum()), "confident": int(result.confident_flags.sum())}
+    return {"people": len(result), **counts, "verdict": result.verdict.word, "still": list(result.still)}
 
 
 def gather(plan: Shuffles, found: Found, about: dict[str, Any]) -> dict[str, Any]:
@@ -94,21 +88,27 @@ def gather(plan: Shuffles, found: Found, about: dict[str, Any]) -> dict[str, Any
         for model in plan.models
         for n in range(plan.times)
     ]
-    share = float(np.mean([one["gate"]["confident"] == 0 for one in results]))
-    bar = f"nobody is confidently flagged in at least {LEAST:.0%} of all audits"
-    return {"results": results, "bars": [{"bar": bar, "value": share, "holds": share >= LEAST}]}
+    return {"results": results, "bars": bars(results)}
+
+
+def bars(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return what has to be shown: nearly nobody is confidently flagged, large tables pass, small ones never fail."""
+    out = []
+    clean = float(np.mean([one["confident"] == 0 for one in results]))
+    what = f"nobody is confidently flagged in at least {LEAST:.0%} of all audits"
+    out.append({"bar": what, "value": clean, "holds": clean >= LEAST})
+    large = [one["verdict"] == "passes" for one in results if one["table"] not in SMALL]
+    if large:
+        passes = float(np.mean(large))
+        what = f"models pass in at least {LEAST:.0%} of the audits of large tables"
+        out.append({"bar": what, "value": passes, "holds": passes >= LEAST})
+    fails = float(np.mean([one["verdict"] == "fails" for one in results]))
+    return [*out, {"bar": "no model fails", "value": fails, "holds": fails == 0}]
 
 
 def show(found: dict[str, Any]) -> str:
     """Return the results file as Markdown."""
-    heads = [
-        "table",
-        "model",
-        "audits",
-        "with nobody confidently flagged",
-        "most confidently flagged",
-        "without the gate",
-    ]
+    heads = ["table", "model", "audits", "passes", "cannot tell", "fails", "nobody confidently flagged", "people"]
     pairs = dict.fromkeys((one["table"], one["model"]) for one in found["results"])
     rows = []
     for table, model in pairs:
@@ -119,10 +119,9 @@ def show(found: dict[str, Any]) -> str:
 
 
 def _counts(own: Sequence[dict[str, Any]]) -> list[str]:
-    clean = sum(one["gate"]["confident"] == 0 for one in own)
-    worst = [max(one[which]["confident"] for one in own) for which in ("gate", "no gate")]
-    people = own[0]["gate"]["people"]
-    return [str(clean), f"{worst[0]} of {people:,}", f"up to {worst[1]} of {people:,}"]
+    words = [sum(one["verdict"] == word for one in own) for word in ("passes", "cannot tell", "fails")]
+    clean = sum(one["confident"] == 0 for one in own)
+    return [*map(str, words), str(clean), f"{own[0]['people']:,}"]
 
 
 EXPERIMENT = Experiment(

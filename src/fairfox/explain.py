@@ -18,12 +18,11 @@ from fairfox.gradients.integrated import integrated_jacobian
 from fairfox.gradients.jacobian import jacobian
 from fairfox.maps.check import transparency
 from fairfox.maps.ranks import one_category_each, two_sample_ks
-from fairfox.models.protocol import Model, predict
+from fairfox.models.protocol import Model, predict, predict_once
 
 Levels = Literal["mean", "max", "sum"]  # what is made of a category's columns
+_BATCH = 4096
 _STEPS = 16  # of the path from x to x'
-_EXPLAINED = 100  # people drawn at random for whom a black box is explained
-_WORST = 20  # and the people with the highest scores
 _MOST_SHIFT = 3.0  # standard deviations of a proxy that a common cause is looked for in
 _CANDIDATES = 5  # features that could be dropped or repaired: those with the largest contributions
 _TRIED = 500  # people whose predictions an estimate of next steps rests on
@@ -47,11 +46,16 @@ def contributions(
     path = integrated_jacobian(model, mapped, baseline=x, steps=_STEPS, batch_size=batch_size)[:, 0]  # (N, D)
     each = sum_by_feature(path, features)
     effect = predict(model, mapped, batch_size=batch_size) - predict(model, x, batch_size=batch_size)
-    missed = effect - each.sum(1)
+    return summing_to(effect, each, sum_by_feature((mapped - x).abs(), features))
+
+
+def summing_to(effect: Tensor, each: Tensor, moved: Tensor) -> Tensor:
+    """Return contributions (N, F) that sum to an effect (N,): what is missed is spread in proportion to their sizes,
+    or, where there are none, to how far each feature moved (N, F)."""
     size = each.abs()
-    size = torch.where(size.sum(1, keepdim=True) > 0, size, sum_by_feature((mapped - x).abs(), features))
+    size = torch.where(size.sum(1, keepdim=True) > 0, size, moved)
     total = size.sum(1, keepdim=True)
-    return each + missed[:, None] * size / torch.where(total > 0, total, 1.0)
+    return each + (effect - each.sum(1))[:, None] * size / torch.where(total > 0, total, 1.0)
 
 
 def common_cause(
@@ -99,18 +103,23 @@ def common_cause(
     return CommonCause(group_name(p.name, p.levels[worst]), strongest, found)
 
 
-def shapley(model: Model, x: Tensor, mapped: Tensor, features: Sequence[Feature], *, order: Sequence[int]) -> Tensor:
-    """Return what each original feature adds to f(x') - f(x) (N, F) when features change one after the other.
+def shapley(
+    model: Model, x: Tensor, mapped: Tensor, features: Sequence[Feature], *, orders: Sequence[Sequence[int]]
+) -> Tensor:
+    """Return what each original feature adds to f(x') - f(x) (R, N, F) when features change one after the other.
 
-    Averaged over random orders these are Shapley values; with any one order each row sums to the effect exactly.
+    Of rows x' (R, N, D), each with an order of its own. Averaged over random orders these are Shapley values; with any
+    one order each row sums to the effect exactly.
     """
-    before, last, row = predict(model, x), predict(model, mapped), x.clone()
-    out = x.new_zeros(len(x), len(features))
-    for place, i in enumerate(order):
-        columns = features[i].columns
-        row[:, columns] = mapped[:, columns]
-        after = last if place == len(order) - 1 else predict(model, row)
-        out[:, i] = after - before
+    row = x.expand(len(mapped), -1, -1).clone()
+    before = predict(model, x).expand(len(mapped), -1)
+    out = x.new_zeros(len(mapped), len(x), len(features))
+    for step in zip(*orders, strict=True):
+        for r, i in enumerate(step):
+            row[r, :, features[i].columns] = mapped[r, :, features[i].columns]
+        after = predict_once(model, row.flatten(0, 1), _BATCH).view(len(mapped), -1)
+        for r, i in enumerate(step):
+            out[r, :, i] = after[r] - before[r]
         before = after
     return out
 
@@ -126,20 +135,22 @@ def random_orders(length: int, count: int, *, seed: int) -> list[list[int]]:
 
 
 def effect_by_feature(
-    model: Model, x: Tensor, mapped: Tensor, features: Sequence[Feature], *, seed: int = 0, batch_size: int = 4096
+    model: Model,
+    x: Tensor,
+    mapped: Tensor,
+    features: Sequence[Feature],
+    *,
+    seed: int = 0,
+    batch_size: int = 4096,
 ) -> Tensor:
-    """Return contributions averaged over the refits' rows (M, N, D): they sum to the mean effect (N, F).
+    """Return contributions averaged over rows x' (R, N, D): they sum to the mean effect of these (N, F).
 
-    Black boxes: sampled Shapley values, one order of the features per refit.
+    Black boxes: sampled Shapley values, one order of the features for each.
     """
-    orders = random_orders(len(features), len(mapped), seed=seed)
-    each = [
-        contributions(model, x, rows, features, batch_size=batch_size)
-        if model.differentiable
-        else shapley(model, x, rows, features, order=order)
-        for rows, order in zip(mapped, orders, strict=True)
-    ]
-    return torch.stack(each).mean(0)
+    if model.differentiable:
+        each = [contributions(model, x, rows, features, batch_size=batch_size) for rows in mapped]
+        return torch.stack(each).mean(0)
+    return shapley(model, x, mapped, features, orders=random_orders(len(features), len(mapped), seed=seed)).mean(0)
 
 
 def sum_by_feature(values: Tensor, features: Sequence[Feature]) -> Tensor:
@@ -201,38 +212,22 @@ def explain(target: Model, readings: Readings, *, seed: int, batch_size: int, al
 def _effect_through_features(
     target: Model, readings: Readings, seed: int, batch_size: int, *, aligned: bool
 ) -> FeatureEffect | None:
-    """Return contributions of features to the map's effect: of everyone, or of a sample for a black box."""
-    data, moved = readings.people, readings.moved
-    if moved.counterfactuals is None:
+    """Return contributions of features to the map's effect: of everyone, or of a sample."""
+    data, moved, sample = readings.people, readings.moved, readings.explained
+    if moved.counterfactuals is None or moved.signed is None or sample is None:
         return None
-    drawn, asked = _sample(target, readings.main, seed)
-    rows = (asked & ~moved.abstained.cpu()).nonzero()[:, 0]
-    mapped = moved.counterfactuals[:, rows]
+    known = ~moved.abstained.cpu()[sample.people]
+    rows, mapped = sample.people[known], sample.rows[:, known]
     each = effect_by_feature(target, data.x[rows], mapped, data.features, seed=seed, batch_size=batch_size)
+    each = each * _directions(moved, data.protected)[rows, None].to(each)
     if aligned:
         factors = torch.tensor([share.value for share in readings.alignment]).to(each)
         each = each * factors[readings.main.variable[rows], None]
+    distance = sum_by_feature((mapped - data.x[rows]).abs().mean(0), data.features)
     per_person = each.new_full((len(data), len(data.features)), torch.nan)
-    per_person[rows] = each * _directions(moved, data.protected)[rows, None].to(each)
+    per_person[rows] = summing_to(moved.signed[rows], each, distance)
     method = "integrated gradients" if target.differentiable else "sampled Shapley values"
-    return FeatureEffect(tuple(f.name for f in data.features), per_person, method, drawn)
-
-
-def _sample(target: Model, main: Measurement, seed: int) -> tuple[Tensor, Tensor]:
-    """Return who is drawn to represent everyone (N,), and who is explained: they and the people with high scores.
-
-    Everyone, where the model has gradients or the people are few.
-    """
-    count = len(main.score)
-    everyone = torch.ones(count, dtype=torch.bool)
-    if target.differentiable or count <= _EXPLAINED:
-        return everyone, everyone
-    order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
-    drawn = torch.zeros(count, dtype=torch.bool)
-    drawn[order[:_EXPLAINED]] = True
-    asked = drawn.clone()
-    asked[main.score.cpu().argsort(descending=True)[:_WORST]] = True
-    return drawn, asked
+    return FeatureEffect(tuple(f.name for f in data.features), per_person, method, sample.drawn)
 
 
 def _directions(measured: Measurement, protected: Sequence[Protected]) -> Tensor:

@@ -134,8 +134,8 @@ def test_where_the_model_is_flat_all_the_way_what_moved_carries_the_effect():
 @pytest.mark.parametrize(("order", "expected"), [([0, 1], [0.0, 3.0]), ([1, 0], [3.0, 0.0])])
 def test_in_one_order_the_last_feature_gets_the_whole_interaction(order, expected):
     model = Function(lambda x: x[:, :1] * x[:, 1:], differentiable=False)
-    found = shapley(model, torch.zeros(1, 2), torch.tensor([[1.0, 3.0]]), NUMBERS, order=order)
-    assert found.tolist() == [expected]
+    found = shapley(model, torch.zeros(1, 2), torch.tensor([[[1.0, 3.0]]]), NUMBERS, orders=[order])
+    assert found.tolist() == [[expected]]
 
 
 def test_shapley_values_of_an_additive_black_box_are_its_terms():
@@ -143,7 +143,8 @@ def test_shapley_values_of_an_additive_black_box_are_its_terms():
     model = Function(lambda x: x @ worth, differentiable=False)
     x, mapped = torch.tensor([[0.0, 1, 0, 0, 3]]), torch.tensor([[1.0, 0, 0, 1, 1]])
     for order in permutations(range(3)):
-        torch.testing.assert_close(shapley(model, x, mapped, FEATURES, order=order), torch.tensor([[2.0, 5.0, 2.0]]))
+        found = shapley(model, x, mapped[None], FEATURES, orders=[order])
+        torch.testing.assert_close(found, torch.tensor([[[2.0, 5.0, 2.0]]]))
 
 
 @pytest.mark.parametrize("order", list(permutations(range(3))))
@@ -151,7 +152,7 @@ def test_shapley_values_of_any_order_sum_to_the_effect(order):
     net = network()
     model = Function(lambda x: (net(x) > 0).float() + net(x).detach().round(decimals=1), differentiable=False)
     x, mapped = rows(), rows(seed=1)
-    found = shapley(model, x, mapped, FEATURES, order=order)
+    (found,) = shapley(model, x, mapped[None], FEATURES, orders=[order])
     torch.testing.assert_close(found.sum(1), effect(model, x, mapped), atol=1e-6, rtol=0)
 
 

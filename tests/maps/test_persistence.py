@@ -14,7 +14,7 @@ from fairfox.fairtests import effect
 from fairfox.fairtests.effect import Effect
 from fairfox.maps.graph import GraphMap
 from fairfox.maps.rank import RankMap
-from fairfox.maps.ranks import ColumnDraw, Draws, even_draws, maximal_coupling
+from fairfox.maps.ranks import ColumnDraw, DrawTable, maximal_coupling
 
 KEPT = 0.9
 Z95 = 1.6448536  # of a standard normal number
@@ -25,8 +25,9 @@ def normal(*shape: int, seed: int = 0) -> Tensor:
 
 
 def column_draws(persistence: float, count: int) -> ColumnDraw:
-    numbers, uniform = (each[:, 0] for each in even_draws(count, 1, seed=0))
-    return ColumnDraw(torch.full((count,), persistence, dtype=torch.float64), numbers, uniform)
+    table = DrawTable.of(count, 1, seed=0)
+    kept = torch.full((count,), persistence, dtype=torch.float64)
+    return ColumnDraw(kept, table.normal[:, 0, 0], table.uniform[:, 0, 0])
 
 
 # --- ranks and categories ------------------------------------------------------------------------------------------
@@ -66,15 +67,25 @@ def test_a_category_that_is_missing_stays_missing():
     assert not bool(drawn.any())
 
 
-def test_draws_are_spread_evenly_in_every_column_and_are_those_of_the_seed():
+def test_draws_are_spread_evenly_in_every_set_and_column_and_are_those_of_the_seed():
     count = 40
-    numbers, uniform = even_draws(count, 3, seed=1)
-    for each in (torch.special.ndtr(numbers), uniform):  # one in each fortieth
-        assert ((each * count).long().sort(0).values == torch.arange(count)[:, None]).all()
-    assert not torch.equal(uniform[:, 0], uniform[:, 1])
-    again = even_draws(count, 3, seed=1)
-    assert torch.equal(numbers, again[0])
-    assert not torch.equal(numbers, even_draws(count, 3, seed=2)[0])
+    table = DrawTable.of(count, 3, seed=1)
+    for each in (torch.special.ndtr(table.normal), table.uniform):  # one in each fortieth
+        assert ((each * count).long().sort(0).values == torch.arange(count)[:, None, None]).all()
+    assert not torch.equal(table.uniform[:, 0, 0], table.uniform[:, 0, 1])
+    assert not torch.equal(table.uniform[:, 0, 0], table.uniform[:, 1, 0])
+    assert torch.equal(table.normal, DrawTable.of(count, 3, seed=1).normal)
+    assert not torch.equal(table.normal, DrawTable.of(count, 3, seed=2).normal)
+
+
+def test_a_row_says_which_set_of_draws_is_its_own():
+    table, x = DrawTable.of(3, 2, seed=0), normal(200, 2)
+    both = table.draws(x, [0, 2], [0.9, 0.5])
+    assert both.persistence[both.which].tolist() == [0.9] * 400 + [0.5] * 400
+    torch.testing.assert_close(both[1].uniform[:400], both[1].uniform[400:])  # the same at each persistence
+    alone = table.draws(x[7:8], [2], [0.9])
+    assert float(alone[0].normal) == float(both[0].normal[207])
+    assert len(table.draws(x, [0], [1.0]).which.unique()) > 50  # people differ in theirs
 
 
 # --- a closed form -------------------------------------------------------------------------------------------------
@@ -144,14 +155,11 @@ def by_age(people: int = 3000) -> Dataset:
 
 def drawn_rows(fitted: RankMap | GraphMap, data: Dataset, persistence: float, count: int = 20) -> Tensor:
     """Return draws of everyone's row (count, N, D)."""
-    numbers, uniform = even_draws(count, data.x.shape[1], seed=0)
+    table = DrawTable.of(count, data.x.shape[1], seed=0)
     to = torch.ones(len(data)).double() if data.protected[0].is_continuous else None
-    kept = torch.full((count,), persistence).double()
-    out = []
-    for k in range(count):
-        which = torch.full((len(data),), k)
-        out.append(fitted.map(data, to, draws=Draws(kept, numbers, uniform, which)).rows)
-    return torch.stack(out)
+    return torch.stack(
+        [fitted.map(data, to, draws=table.draws(data.x, [k], [persistence])).rows for k in range(count)]
+    )
 
 
 MAPS = {

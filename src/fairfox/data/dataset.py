@@ -320,6 +320,15 @@ def _digits(place: Tensor, support: Tensor) -> Tensor:
     return torch.stack(digits, dim=1)
 
 
+def row_marks(x: Tensor) -> Tensor:
+    """Return a whole number for each row (N,), the same for equal rows, whatever rows stand beside it."""
+    bits = (x.double() + 0.0).view(torch.int64)  # -0.0 is 0.0
+    generator = torch.Generator().manual_seed(0)
+    odd = torch.randint(2**62, (x.shape[1],), generator=generator).to(x.device) * 2 + 1
+    mixed = bits.bitwise_xor(bits >> 29) * odd  # whole numbers wrap around
+    return mixed.bitwise_xor(mixed >> 32).sum(1)
+
+
 def assign_folds(c: Tensor, folds: int, *, seed: int) -> Tensor:
     """Return a fold number per individual (N,), every protected class spread evenly over the folds."""
     fold = torch.empty(len(c), dtype=torch.long)

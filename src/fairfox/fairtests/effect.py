@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import NamedTuple, Self
@@ -12,8 +12,8 @@ from torch import Tensor
 
 from fairfox.auxiliary.model import Auxiliary, AuxiliaryModel, heads_of
 from fairfox.auxiliary.training import within_label
-from fairfox.data.contrasts import LOWER, destinations, moves
-from fairfox.data.dataset import Dataset
+from fairfox.data.contrasts import LOWER, Contrast, destinations, moves
+from fairfox.data.dataset import Dataset, Feature
 from fairfox.errors import NotFittedError
 from fairfox.fairtests.protocol import Measurement, combine
 from fairfox.gradients.alignment import (
@@ -27,12 +27,15 @@ from fairfox.gradients.alignment import (
 )
 from fairfox.gradients.finite_difference import WIDE_STEP, directional_derivative, finite_difference_jacobian
 from fairfox.gradients.jacobian import jacobian
-from fairfox.maps.protocol import CheckedMap, CounterfactualMap, fit_maps, map_by_each
+from fairfox.maps.conditional import is_stepped
+from fairfox.maps.protocol import CheckedMap, CounterfactualMap, Mapped, fit_maps, map_by_each
 from fairfox.maps.rank import RankMap
-from fairfox.maps.ranks import Draws, even_draws
+from fairfox.maps.ranks import DrawTable, present
 from fairfox.models.protocol import Model, predict, predict_once
 
 _AT_ONCE = 160_000  # rows that are drawn and predicted in one go
+_MANY, _FEW = 8, 5  # draws of categories and of ranks among ties: of the first refit, of each other
+_LEAST = 0.1  # share of the scatter of refits that is taken to be theirs, not the draws'
 _DIRECTIONS = 8  # random directions for a black box
 _ROWS = 4_000  # that a black box is asked for, about
 
@@ -42,7 +45,8 @@ class Effect:
     """How the prediction would change if the person were a member of another group, by a counterfactual map.
 
     One extra prediction per person, refit and contrast (the other of two groups; each other class of many; a number
-    one standard deviation up and down), so that any model will do. The largest effect counts. With `aligned` the
+    one standard deviation up and down), so that any model will do; a mean over some where categories, or ranks among
+    equal numbers, are shared out. The largest effect counts. With `aligned` the
     effect is multiplied by the model's alignment share (the names with /a): that compares people across models.
 
     Example:
@@ -60,11 +64,13 @@ class Effect:
     seed: int = 0
     batch_size: int = 4096
     fitted: list[list[CounterfactualMap]] = field(default_factory=list, init=False, repr=False)  # [variable][refit]
+    several: bool = field(default=False, init=False, repr=False)  # whether a person may have one of several rows there
     metric: Tensor | None = field(default=None, init=False, repr=False)
 
     def fit(self, data: Dataset) -> Self:
         """Fit the map `refits` times on x and c, never y."""
         self.fitted = fit_maps(self.map, data, self.refits, seed=self.seed)
+        self.several = self.persists and any(_is_shared_out(data.x, f) for f in data.features)
         if self.aligned:
             self.auxiliary.fit(data)
             self.metric = alignment_metric(data, self.auxiliary)
@@ -89,24 +95,21 @@ class Effect:
         overshoot = here.new_full((len(data),), torch.nan)
         borrowed = torch.zeros(len(data), dtype=torch.bool)
         reasons: list[str | None] = [None] * len(data)
+        plan = self._plan(data)
         for q, contrast in enumerate(contrasts):
-            to = destinations(data, contrast)
-            going = (~to.isnan()).nonzero()[:, 0]
-            if len(going) == 0:
-                continue
-            people = data if len(going) == len(data) else data[going]
-            falls = data.protected[contrast.variable].is_continuous and contrast.towards == LOWER
-            for m, mapped in enumerate(map_by_each(self.fitted[contrast.variable], people, to[going])):
-                effect = predict(model, mapped.rows, batch_size=self.batch_size) - here[going]
-                gone = mapped.abstained.to(effect.device)
-                values[m, going, q] = torch.where(gone, torch.nan, -effect if falls else effect)
-                for row in going[gone.to(going.device)].tolist():
-                    reasons[row] = mapped.reason
-                if mapped.borrowed is not None:
-                    borrowed[going.cpu()] |= mapped.borrowed.cpu()
-                if mapped.overshoot is not None:
-                    overshoot[going] = torch.fmax(overshoot[going], mapped.overshoot)
-        found = combine(
+            for going, effects, maps in self._effects(model, data, contrast, here, plan):
+                found = plan.values(effects)
+                for m, mapped in enumerate(maps):
+                    own = slice(len(going))  # the first of several draws
+                    gone = mapped.abstained[own].to(here.device)
+                    values[m, going, q] = torch.where(gone, torch.nan, found[m])
+                    for row in going[gone.to(going.device)].tolist():
+                        reasons[row] = mapped.reason
+                    if mapped.borrowed is not None:
+                        borrowed[going.cpu()] |= mapped.borrowed[own].cpu()
+                    if mapped.overshoot is not None:
+                        overshoot[going] = torch.fmax(overshoot[going], mapped.overshoot[own])
+        measured = combine(
             values,
             data,
             contrasts=contrasts,
@@ -114,17 +117,56 @@ class Effect:
             reasons=reasons,
             overshoot=None if bool(overshoot.isnan().all()) else overshoot.nan_to_num(),
         )
-        found = replace(found, borrowed=borrowed)
+        measured = replace(measured, borrowed=borrowed)
         if self.aligned:
             assert self.metric is not None
             shares = model_alignment(
                 model, data, self.auxiliary, self.metric, seed=self.seed, batch_size=self.batch_size
             )
-            found = found.scaled([share.value for share in shares], data)
+            measured = measured.scaled([share.value for share in shares], data)
         if not rows:
-            return found
-        judged = torch.where(found.abstained.to(found.worst.device), -1, found.worst)
-        return replace(found, counterfactuals=self.counterfactuals(data, judged))
+            return measured
+        judged = torch.where(measured.abstained.to(measured.worst.device), -1, measured.worst)
+        return replace(measured, counterfactuals=self.counterfactuals(data, judged))
+
+    def _plan(self, data: Dataset) -> Plan:
+        """Return which draws each refit takes where ranks persist: none where everyone's row is one row there."""
+        refits = len(self.fitted[0])
+        if not self.several:
+            return Plan(None, [[0]] * refits)
+        few = [[(_FEW * (m - 1) + k) % _MANY for k in range(_FEW)] for m in range(1, refits)]
+        return Plan(self._table(data, _MANY), [list(range(_MANY)), *few])
+
+    def _table(self, data: Dataset, count: int) -> DrawTable:
+        columns = data.x.shape[1] + (0 if data.w is None else data.w.shape[1])
+        return DrawTable.of(count, columns, seed=self.seed).to(data.x.device)
+
+    def _effects(
+        self, model: Model, data: Dataset, contrast: Contrast, here: Tensor, plan: Plan
+    ) -> Iterator[tuple[Tensor, list[Tensor], list[Mapped]]]:
+        """Yield some people at a time whom a contrast concerns (n,), f(T(x)) - f(x) of each refit (draws, n), and its
+        rows."""
+        to = destinations(data, contrast)
+        going = (~to.isnan()).nonzero()[:, 0]
+        falls = data.protected[contrast.variable].is_continuous and contrast.towards == LOWER
+        for part in going.split(max(1, _AT_ONCE // sum(plan.times))) if len(going) else ():
+            maps = self._mapped(data, part, to, contrast.variable, plan)
+            rows = torch.cat([mapped.rows for mapped in maps])
+            ask = predict if plan.table is None else predict_once
+            found = ask(model, rows, batch_size=self.batch_size).split([times * len(part) for times in plan.times])
+            each = [own.view(times, len(part)) - here[part] for own, times in zip(found, plan.times, strict=True)]
+            yield part, [-effect for effect in each] if falls else each, maps
+
+    def _mapped(self, data: Dataset, part: Tensor, to: Tensor, variable: int, plan: Plan) -> list[Mapped]:
+        """Return what each refit makes of some people (n,), one draw of everyone after the other."""
+        people, maps = data[part], self.fitted[variable]
+        if plan.table is None:
+            return list(map_by_each(maps, people, to[part]))
+        out = []
+        for fitted, chosen, times in zip(maps, plan.chosen, plan.times, strict=True):
+            draws = plan.table.draws(people.x, chosen, plan.persistence)
+            out.append(fitted.map(data[part.repeat(times)], to[part].repeat(times), draws=draws))  # type: ignore[call-arg]
+        return out
 
     def counterfactuals(self, data: Dataset, worst: Tensor) -> Tensor:
         """Return the rows x' of each refit (M, N, D): everyone where the contrast at their place `worst` takes them.
@@ -154,33 +196,38 @@ class Effect:
         here: Tensor,
         persistence: Sequence[float],
         draws: int,
-        *,
-        sets: int = 1,
     ) -> list[Tensor]:
         """Return what draws add to each contrast (K, N, Q) where ranks persist with these correlations.
 
-        About so many draws in all, shared out among the refits; `measured` is of these people, `here` is f(x). With
-        several sets of draws people take them in turn, so that means over people are less noisy.
+        About so many draws in all, shared out among the refits; `measured` is of these people, `here` is f(x).
         """
         refits = len(self.fitted[0])
         each = -(-draws // refits)
-        columns = data.x.shape[1] + (0 if data.w is None else data.w.shape[1])
-        numbers = [part.to(data.x.device) for part in even_draws(each * refits * sets, columns, seed=self.seed)]
-        kept, times = numbers[0].new_tensor(persistence).repeat_interleave(each * sets), len(persistence) * each
+        chosen = [list(range(m, each * refits, refits)) for m in range(refits)]
+        plan = Plan(self._table(data, each * refits), chosen, tuple(persistence))
         out = measured.each.new_full((len(persistence), each * refits, *measured.each.shape[1:]), torch.nan)
         for q, contrast in enumerate(measured.contrasts):
-            to = destinations(data, contrast)
-            down = data.protected[contrast.variable].is_continuous and contrast.towards == LOWER
-            for part in (~to.isnan()).nonzero()[:, 0].split(max(1, _AT_ONCE // times)):
-                people, goal = data[part.repeat(times)], to[part].repeat(times)
-                which = (torch.arange(times, device=part.device)[:, None] * sets + part % sets).flatten()
-                for m, fitted in enumerate(self.fitted[contrast.variable]):
-                    own = [table[m::refits].repeat(len(persistence), 1) for table in numbers]
-                    rows = fitted.map(people, goal, draws=Draws(kept, *own, which)).rows  # type: ignore[call-arg]
-                    found = predict_once(model, rows, self.batch_size).view(times, -1) - here[part]
-                    found = (-found if down else found) - measured.each[m, part, q]
-                    out[:, m::refits, part, q] = found.view(len(persistence), each, -1)
+            for part, effects, _ in self._effects(model, data, contrast, here, plan):
+                for m, own in enumerate(effects):
+                    added = own - measured.each[m, part, q]
+                    out[:, m::refits, part, q] = added.view(len(persistence), each, -1)
         return list(out)
+
+    def rows_of_draws(self, data: Dataset, worst: Tensor) -> Tensor:
+        """Return the rows (R, N, D) that effects are averaged over, with whole categories where these are shared out.
+
+        Everyone is where the contrast at their place `worst` takes them; who has -1 keeps their row.
+        """
+        if not self.several:
+            return self.counterfactuals(data, worst)
+        plan = self._plan(data)
+        out = data.x.expand(sum(plan.times), -1, -1).clone()
+        for q, contrast in enumerate(moves(data.protected)):
+            part = (worst == q).nonzero()[:, 0].to(data.x.device)
+            if len(part):
+                maps = self._mapped(data, part, destinations(data, contrast), contrast.variable, plan)
+                out[:, part] = torch.cat([mapped.rows.view(-1, len(part), data.x.shape[1]) for mapped in maps])
+        return out
 
     def checks(self) -> dict[str, float]:
         """Return what the maps say about themselves, averaged over them; nothing where they have nothing to say."""
@@ -192,11 +239,49 @@ class Effect:
         return self.map.warnings(checks) if isinstance(self.map, CheckedMap) else []
 
 
+class Plan(NamedTuple):
+    """Which draws each refit takes, of a table of them; without a table everyone's row is one row there.
+
+    Where ranks persist the first refit takes all draws, and each other some of them, which say how it differs from the
+    first: refits differ less for the same draw than draws do.
+    """
+
+    table: DrawTable | None
+    chosen: list[list[int]]  # of the table's draws, for each refit
+    persistence: tuple[float, ...] = (1.0,)
+
+    @property
+    def times(self) -> list[int]:
+        """How many rows each refit makes of a person."""
+        return [len(own) * len(self.persistence) for own in self.chosen]
+
+    def values(self, effects: Sequence[Tensor]) -> Tensor:
+        """Return the effect (M, n) in each refit, of the effects (draws, n) in each."""
+        if self.table is None or len(effects) == 1:
+            return torch.stack([own.mean(0) for own in effects])
+        first = effects[0]
+        gaps = torch.stack([own - first[chosen] for own, chosen in zip(effects[1:], self.chosen[1:], strict=True)])
+        apart, noise = gaps.mean(1), gaps.var(1).mean(0) / gaps.shape[1]  # (M - 1, n), (n,)
+        if len(apart) > 1:  # the scatter of a few draws is no scatter of refits
+            middle, scatter = apart.mean(0), apart.var(0)
+            real = torch.where(scatter > 0, 1 - noise / torch.where(scatter > 0, scatter, 1.0), 1.0).clamp(min=_LEAST)
+            apart = middle + real.sqrt() * (apart - middle)
+        return first.mean(0) + torch.cat([torch.zeros_like(apart[:1]), apart])
+
+
 class Share(NamedTuple):
     """An alignment share, and its standard error over the people it was read off."""
 
     value: float
     error: float
+
+
+def _is_shared_out(x: Tensor, feature: Feature) -> bool:
+    """Return whether equal people may have different values of a feature there: a category, or a number with ties."""
+    if feature.kind == "categorical":
+        return True
+    values = present(x, feature)
+    return 2 * len(values.unique()) <= len(values) and is_stepped(values)
 
 
 def alignment_metric(data: Dataset, auxiliary: Auxiliary) -> Tensor:

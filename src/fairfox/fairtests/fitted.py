@@ -49,9 +49,20 @@ _GIVEN = " given"  # after the name of the rank test, where the total reading ha
 _ALONE = "unawareness"  # the test that changes the protected column alone
 SAME_OUTCOME = "same outcome"  # rank, the label given
 GRID = (0.99, 0.95, *(k / 10 for k in range(9, -1, -1)))  # of persistence, for the tipping point
-DRAWS = 40  # of everyone's counterfactual, in all refits together
-_CURVE, _DRAWS_OF_CURVE, _SETS_OF_CURVE = 500, 20, 25  # people, and their draws at each persistence of the grid
+DRAWS = 20  # of everyone's counterfactual, in all refits together
+_CURVE, _DRAWS_OF_CURVE = 500, 10  # people, and their draws at each persistence of the grid
+_EXPLAINED, _EXPLAINED_BY_GRADIENTS = 100, 2_000  # people drawn at random to be explained
+_WORST = 20  # and the people with the highest scores
 _ALIGNED = 20_000  # of many people, whose gradients give the alignment share
+
+
+@dataclass(frozen=True)
+class Explained:
+    """People whose effects are explained, and rows that these are averaged over."""
+
+    people: Tensor  # (n,) their places
+    rows: Tensor  # (R, n, D)
+    drawn: Tensor  # (N,) bool: who of them represents everyone; the others have the highest scores
 
 
 @dataclass(frozen=True)
@@ -76,6 +87,7 @@ class Readings:
     warnings: tuple[str, ...] = ()  # where their fits are poor
     curve: dict[float, Measurement] = field(default_factory=dict)  # of some people, where ranks persist in part
     sample: Tensor | None = None  # (n,) their places
+    explained: Explained | None = None  # None where nobody is moved
     still: tuple[str, ...] = ()  # features in which the groups do not differ beyond chance, so that they do not move
 
     @property
@@ -189,7 +201,6 @@ class FittedTest:
         predictions: Tensor,
         persistence: Sequence[float] | None = None,
         draws: int = DRAWS,
-        sets: int = 1,
     ) -> list[Tensor]:
         """Return what draws add to what was measured (K, N, Q) where ranks persist in part; [] if they cannot.
 
@@ -198,7 +209,7 @@ class FittedTest:
         test, asked = self.tests[name], (self.options.persistence,) if persistence is None else persistence
         if not isinstance(test, Effect) or not test.persists or asked == (1.0,) or len(test.fitted[0]) < 2:
             return []
-        return test.deviations(model, people, measured, predictions, asked, draws, sets=sets)
+        return test.deviations(model, people, measured, predictions, asked, draws)
 
     def alignment(self, model: Model, people: Dataset, *, most: int | None = None) -> tuple[Share, ...]:
         """Return the model's alignment share with each protected variable, read off at most so many of these people."""
@@ -325,6 +336,9 @@ def measure_folds(
         measured = replace(measured, counterfactuals=_counterfactuals(folds, main, measured, people))
     else:
         total = replace(total, counterfactuals=_counterfactuals(folds, TOTAL, total, people))
+    moved = measured if measured.counterfactuals is not None else total
+    named = main if moved is measured else TOTAL
+    explained = _explained(folds, named, target, people, moved, measured.score)
     beside = [name for name in others if name != TOTAL or not options.given]  # there it is the total reading
     compared = [name for name in dict.fromkeys([main, *beside]) if name in found] if others else []
     checked = {name: _checks(folds, name, found[name], people) for name in dict.fromkeys([main, *compared])}
@@ -348,7 +362,34 @@ def measure_folds(
         still=_still(folds, main),
         curve=curve,
         sample=sample,
+        explained=explained,
     )
+
+
+def _explained(
+    folds: Sequence[Fold], name: str, target: Model, people: Dataset, moved: Measurement, scores: Tensor
+) -> Explained:
+    """Return who is explained, some drawn at random and those with the highest scores, and the rows they are moved to.
+
+    A model with gradients is followed to the mean of the rows; others take rows with whole categories.
+    """
+    assert moved.counterfactuals is not None
+    drawn = torch.zeros(len(people), dtype=torch.bool)
+    order = torch.randperm(len(people), generator=torch.Generator().manual_seed(folds[0].test.options.seed))
+    drawn[order[: _EXPLAINED_BY_GRADIENTS if target.differentiable else _EXPLAINED]] = True
+    asked = drawn.clone()
+    asked[scores.cpu().argsort(descending=True)[:_WORST]] = True
+    places = asked.nonzero()[:, 0]
+    if target.differentiable:
+        return Explained(places, moved.counterfactuals[:, places].mean(0, keepdim=True), drawn)
+    worst = torch.where(moved.abstained.to(moved.worst.device), -1, moved.worst)
+    parts = []
+    for fold in folds:
+        own, test = fold.rows[asked[fold.rows]], fold.test.tests[name]
+        rows = test.rows_of_draws(people[own], worst[own]) if isinstance(test, Effect) else moved.counterfactuals[:, own]
+        parts.append(rows)
+    back = torch.cat([fold.rows[asked[fold.rows]] for fold in folds]).argsort()
+    return Explained(places, torch.cat(parts, dim=1)[:, back], drawn)
 
 
 def _persisting(
@@ -361,7 +402,7 @@ def _persisting(
     drawn = _deviations(*asked, torch.arange(len(people)), (options.persistence,), DRAWS)
     if not drawn:
         return measured, {}, sample
-    each = _deviations(*asked, sample, GRID, _DRAWS_OF_CURVE, _SETS_OF_CURVE)
+    each = _deviations(*asked, sample, GRID, _DRAWS_OF_CURVE)
     some = measured.taken(sample)
     curve = {at: replace(some, deviations=found) for at, found in zip(GRID, each, strict=True)}
     return replace(measured, deviations=drawn[0]), curve, sample
@@ -377,7 +418,6 @@ def _deviations(
     rows: Tensor,
     persistence: Sequence[float],
     draws: int,
-    sets: int = 1,
 ) -> list[Tensor]:
     """Return what draws add for some of the people (n,) where ranks persist in part, for each correlation."""
     fold_of = torch.empty(len(people), dtype=torch.long)
@@ -387,7 +427,7 @@ def _deviations(
     for k, fold in enumerate(folds):
         places = (fold_of[rows] == k).nonzero()[:, 0]
         own = rows[places]
-        asked = (people[own], measured.taken(own), predictions[own], persistence, draws, sets)
+        asked = (people[own], measured.taken(own), predictions[own], persistence, draws)
         found = fold.test.deviations(name, target, *asked)
         out = out or [each.new_empty(len(each), len(rows), each.shape[2]) for each in found]
         for each, part in zip(out, found, strict=True):

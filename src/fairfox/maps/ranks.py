@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from fairfox.data.dataset import Feature
+from fairfox.data.dataset import Feature, row_marks
 
 _MOST_CELLS = 2**20  # of a column's grid
 _TAIL = 1e-9  # ranks stay so far from 0 and 1
+_SETS = 64  # of draws
 _STEPS = 2  # from value to value inside a cell, before giving up and searching
 
 
@@ -32,6 +33,8 @@ class ColumnDraw:
 
     def rank(self, u: Tensor) -> Tensor:
         """Return ranks (n,) between 0 and 1 after the draw: a Gaussian copula has this correlation."""
+        if bool((self.persistence == 1).all()):
+            return u.double()
         z = torch.special.ndtri(u.double().clamp(_TAIL, 1 - _TAIL))
         found: Tensor = torch.special.ndtr(self.persistence * z + (1 - self.persistence**2).sqrt() * self.normal)
         return found
@@ -68,16 +71,38 @@ class Draws:
         return replace(self, which=self.which[rows.to(self.which.device)])
 
 
-def even_draws(count: int, columns: int, *, seed: int) -> tuple[Tensor, Tensor]:
-    """Return normal and uniform numbers (count, columns), spread evenly in each column (Latin hypercube)."""
-    generator = torch.Generator().manual_seed(seed)
+@dataclass(frozen=True)
+class DrawTable:
+    """Sets of draws; a person's row says which set is theirs, so that neither order nor batches matter."""
 
-    def spread() -> Tensor:
-        order = torch.rand(count, columns, generator=generator).argsort(0)
-        jitter = torch.rand(count, columns, generator=generator, dtype=torch.float64)
-        return ((order + jitter) / count).clamp(_TAIL, 1 - _TAIL)
+    normal: Tensor  # (count, sets, columns)
+    uniform: Tensor
 
-    return torch.special.ndtri(spread()), spread()
+    @classmethod
+    def of(cls, count: int, columns: int, *, seed: int) -> DrawTable:
+        """Return so many draws in each set, spread evenly in each column (Latin hypercube)."""
+        generator = torch.Generator().manual_seed(seed)
+
+        def spread() -> Tensor:
+            order = torch.rand(count, _SETS, columns, generator=generator).argsort(0)
+            jitter = torch.rand(count, _SETS, columns, generator=generator, dtype=torch.float64)
+            return ((order + jitter) / count).clamp(_TAIL, 1 - _TAIL)
+
+        return cls(torch.special.ndtri(spread()), spread())
+
+    def to(self, device: torch.device) -> DrawTable:
+        """Return the same draws on a device."""
+        return DrawTable(self.normal.to(device), self.uniform.to(device))
+
+    def draws(self, x: Tensor, chosen: Sequence[int], persistence: Sequence[float]) -> Draws:
+        """Return some of the draws for the people of rows x (n, D), draw after draw, at each persistence in turn."""
+        count = len(chosen) * len(persistence)
+        kept = self.normal.new_tensor(persistence).repeat_interleave(len(chosen) * _SETS)
+        normal, uniform = (
+            part[list(chosen)].flatten(0, 1).repeat(len(persistence), 1) for part in (self.normal, self.uniform)
+        )
+        own = (row_marks(x) >> 7) % _SETS
+        return Draws(kept, normal, uniform, (torch.arange(count, device=x.device)[:, None] * _SETS + own).flatten())
 
 
 @dataclass(frozen=True)

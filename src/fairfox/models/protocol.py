@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fairfox.data.dataset import row_marks
 from fairfox.errors import ModelError, OptionError, ShapeError
 
 Kind = Literal["table", "matrix", "encoded"]  # what a model receives
@@ -205,13 +206,7 @@ def predict(model: Model, x: Tensor, *, batch_size: int = 4096) -> Tensor:
 
 def predict_once(model: Model, x: Tensor, batch_size: int) -> Tensor:
     """Return one prediction per individual (N,); equal rows are predicted once."""
-    generator = torch.Generator().manual_seed(0)
-    at = torch.rand(x.shape[1], 2, generator=generator, dtype=torch.float64).to(x.device)
-    sums = x.double() @ at
-    if bool(sums.isnan().any()):  # NaN is equal to nothing
-        return predict(model, x, batch_size=batch_size)
-    marks = sums.view(torch.int64)  # (N, 2): rows whose marks are equal are equal but once in 10^18 pairs
-    _, place = (marks[:, 0] * 31 + marks[:, 1]).unique(return_inverse=True)
+    _, place = row_marks(x).unique(return_inverse=True)
     first = torch.zeros(int(place.max()) + 1 if len(x) else 0, dtype=torch.long, device=x.device)
     first[place] = torch.arange(len(x), device=x.device)
     return predict(model, x[first], batch_size=batch_size)[place]
