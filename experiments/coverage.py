@@ -74,6 +74,7 @@ class Plan:
     draws: int = 16
     fused_draws: int = 3
     rows: Rows = Rows(1_600, 400, 1_000)  # noqa: RUF009
+    fused_rows: Rows = Rows(10_000, 2_000, 1_000)  # noqa: RUF009
     refits: int = 5
     deltas: tuple[float, ...] = (0.05, 0.1)
     target: Shape = Shape(32, 1)  # noqa: RUF009
@@ -98,7 +99,7 @@ def jobs(plan: Plan, seed: int) -> list[Job]:
         Job(
             place.job,
             judge,
-            (place, plan.rows, plan.refits, plan.deltas, plan.target, seed),
+            (place, plan.fused_rows if place.fused else plan.rows, plan.refits, plan.deltas, plan.target, seed),
             after=() if place.fused is None else (generator_job(place.fused, plan.sources, seed),),
         )
         for place in plan.places()
