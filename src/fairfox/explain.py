@@ -216,16 +216,15 @@ def _effect_through_features(
     data, moved, sample = readings.people, readings.moved, readings.explained
     if moved.counterfactuals is None or moved.signed is None or sample is None:
         return None
-    known = ~moved.abstained.cpu()[sample.people]
-    rows, mapped = sample.people[known], sample.rows[:, known]
-    each = effect_by_feature(target, data.x[rows], mapped, data.features, seed=seed, batch_size=batch_size)
-    each = each * _directions(moved, data.protected)[rows, None].to(each)
-    if aligned:
-        factors = torch.tensor([share.value for share in readings.alignment]).to(each)
-        each = each * factors[readings.main.variable[rows], None]
-    distance = sum_by_feature((mapped - data.x[rows]).abs().mean(0), data.features)
-    per_person = each.new_full((len(data), len(data.features)), torch.nan)
-    per_person[rows] = summing_to(moved.signed[rows], each, distance)
+    factors = torch.tensor([share.value for share in readings.alignment] if aligned else [1.0] * len(data.protected))
+    per_person = data.x.new_full((len(data), len(data.features)), torch.nan)
+    for people, rows in sample.parts:
+        known = ~moved.abstained.cpu()[people]
+        own, mapped = people[known], rows[:, known]
+        each = effect_by_feature(target, data.x[own], mapped, data.features, seed=seed, batch_size=batch_size)
+        scale = _directions(moved, data.protected)[own] * factors[readings.main.variable[own].cpu()]
+        distance = sum_by_feature((mapped - data.x[own]).abs().mean(0), data.features)
+        per_person[own] = summing_to(moved.signed[own], each * scale[:, None].to(each), distance)
     method = "integrated gradients" if target.differentiable else "sampled Shapley values"
     return FeatureEffect(tuple(f.name for f in data.features), per_person, method, sample.drawn)
 

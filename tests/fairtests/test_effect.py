@@ -2,6 +2,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from populations import individuals, linear, people
 from torch import Tensor
@@ -91,6 +92,19 @@ def test_one_extra_prediction_is_asked_for_per_person_and_refit():
     found = test.measure(model, DATA, predictions=here)
     assert model.rows == 3 * 4
     torch.testing.assert_close(found.signed, test.measure(linear(0.5), DATA).signed)
+
+
+def test_equal_numbers_are_shared_out_over_what_stands_at_their_ranks():
+    # 60 of 100 women and 40 of 100 men have 0, the others 1: a third of the women with 0 would have 1, as men
+    women, men = torch.arange(100) >= 60, torch.arange(100) >= 40
+    repeated = torch.cat([women, men]).double()[:, None]
+    nobodys = torch.linspace(0, 1, 200).double()[:, None]  # makes people differ, so that they differ in their draws
+    data = individuals(torch.cat([repeated, nobodys], dim=1), torch.arange(200) // 100)
+    found = measured(linear(1.0, 0.0), data, refits=1).signed
+    assert float(found[:60].mean()) == pytest.approx(1 / 3, abs=0.03)
+    assert float(found[60:100].abs().max()) == 0
+    assert float(found[140:].mean()) == pytest.approx(-1 / 3, abs=0.03)
+    assert float(found[100:140].abs().max()) == 0
 
 
 def test_an_aligned_effect_is_the_effect_times_the_alignment_share():

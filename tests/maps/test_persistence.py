@@ -157,9 +157,7 @@ def drawn_rows(fitted: RankMap | GraphMap, data: Dataset, persistence: float, co
     """Return draws of everyone's row (count, N, D)."""
     table = DrawTable.of(count, data.x.shape[1], seed=0)
     to = torch.ones(len(data)).double() if data.protected[0].is_continuous else None
-    return torch.stack(
-        [fitted.map(data, to, draws=table.draws(data.x, [k], [persistence])).rows for k in range(count)]
-    )
+    return torch.stack([fitted.map(data, to, draws=table.draws(data.x, [k], [persistence])).rows for k in range(count)])
 
 
 MAPS = {

@@ -58,11 +58,10 @@ _ALIGNED = 20_000  # of many people, whose gradients give the alignment share
 
 @dataclass(frozen=True)
 class Explained:
-    """People whose effects are explained, and rows that these are averaged over."""
+    """People whose effects are explained: some drawn at random, and those with the highest scores."""
 
-    people: Tensor  # (n,) their places
-    rows: Tensor  # (R, n, D)
-    drawn: Tensor  # (N,) bool: who of them represents everyone; the others have the highest scores
+    parts: tuple[tuple[Tensor, Tensor], ...]  # their places (n,), and rows (R, n, D) that effects are averaged over
+    drawn: Tensor  # (N,) bool: who represents everyone
 
 
 @dataclass(frozen=True)
@@ -369,7 +368,7 @@ def measure_folds(
 def _explained(
     folds: Sequence[Fold], name: str, target: Model, people: Dataset, moved: Measurement, scores: Tensor
 ) -> Explained:
-    """Return who is explained, some drawn at random and those with the highest scores, and the rows they are moved to.
+    """Return who is explained, and the rows they are moved to.
 
     A model with gradients is followed to the mean of the rows; others take rows with whole categories.
     """
@@ -379,17 +378,18 @@ def _explained(
     drawn[order[: _EXPLAINED_BY_GRADIENTS if target.differentiable else _EXPLAINED]] = True
     asked = drawn.clone()
     asked[scores.cpu().argsort(descending=True)[:_WORST]] = True
-    places = asked.nonzero()[:, 0]
     if target.differentiable:
-        return Explained(places, moved.counterfactuals[:, places].mean(0, keepdim=True), drawn)
+        places = asked.nonzero()[:, 0]
+        return Explained(((places, moved.counterfactuals[:, places].mean(0, keepdim=True)),), drawn)
     worst = torch.where(moved.abstained.to(moved.worst.device), -1, moved.worst)
     parts = []
     for fold in folds:
         own, test = fold.rows[asked[fold.rows]], fold.test.tests[name]
-        rows = test.rows_of_draws(people[own], worst[own]) if isinstance(test, Effect) else moved.counterfactuals[:, own]
-        parts.append(rows)
-    back = torch.cat([fold.rows[asked[fold.rows]] for fold in folds]).argsort()
-    return Explained(places, torch.cat(parts, dim=1)[:, back], drawn)
+        rows = moved.counterfactuals[:, own]
+        if isinstance(test, Effect):
+            rows = test.rows_of_draws(people[own], worst[own])
+        parts.append((own, rows))
+    return Explained(tuple(parts), drawn)
 
 
 def _persisting(
