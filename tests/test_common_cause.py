@@ -35,5 +35,28 @@ def test_no_shift_explains_what_goes_through_another_column():
     assert (cause.feature, cause.shift) == ("income", None)
 
 
-def test_nothing_is_said_where_nobody_s_prediction_changes():
-    assert found(lambda rows: (rows["job"] == "smith") * 0.5, people())[1] is None
+def test_no_shift_is_named_where_nobody_s_prediction_changes():
+    result, cause = found(lambda rows: (rows["job"] == "smith") * 0.5, people())
+    assert cause is None
+    assert "that is not in the table is not covered." in result.summary()
+
+
+def test_the_shift_is_that_of_the_column_through_which_the_effect_goes():
+    table = people()
+    table["shoe"] = np.random.default_rng(2).normal(0, 0.3, len(table)) + 2 * (table["sex"] == "m")  # tells sex best
+    assert found(lambda rows: 0.2 * rows["income"], table)[1].feature == "income"
+
+
+def test_beside_another_variable_the_shift_is_as_it_is_alone():
+    table = people()
+    table["race"] = np.random.default_rng(3).choice(["a", "b"], len(table))
+    table["debt"] = np.random.default_rng(4).normal(0, 1, len(table)) + 1.0 * (table["race"] == "b")
+
+    def model(rows):
+        return 0.5 * rows["income"] + 0.2 * rows["debt"]
+
+    asked = {"delta": 0.1, "columns": ["income", "debt"], "options": {"refits": 2, "folds": 2}}
+    alone = fairfox.audit(model, table, protected="race", **asked).findings[0].common_cause
+    beside = fairfox.audit(model, table, protected=["sex", "race"], **asked).findings[1].common_cause
+    assert alone.feature == beside.feature == "debt"
+    assert beside.shift == pytest.approx(alone.shift, rel=0.15)

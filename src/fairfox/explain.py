@@ -10,14 +10,14 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from fairfox.data.contrasts import LOWER
-from fairfox.data.dataset import Feature, Protected, group_name
+from fairfox.data.dataset import Dataset, Feature, Protected, group_name
 from fairfox.fairtests.fitted import Readings
 from fairfox.fairtests.protocol import Measurement
 from fairfox.findings import CommonCause, FeatureEffect, Features, NextSteps, Step
 from fairfox.gradients.integrated import integrated_jacobian
 from fairfox.gradients.jacobian import jacobian
 from fairfox.maps.check import transparency
-from fairfox.maps.ranks import one_category_each, two_sample_ks
+from fairfox.maps.ranks import two_sample_ks
 from fairfox.models.protocol import Model, predict, predict_once
 
 Levels = Literal["mean", "max", "sum"]  # what is made of a category's columns
@@ -59,48 +59,71 @@ def summing_to(effect: Tensor, each: Tensor, moved: Tensor) -> Tensor:
 
 
 def common_cause(
-    model: Model, readings: Readings, variable: int, *, seed: int = 0, batch_size: int = 4096
+    model: Model,
+    readings: Readings,
+    variable: int,
+    *,
+    delta: float,
+    batch_size: int = 4096,
 ) -> CommonCause | None:
-    """Return which shift of the number that gives a variable away most would explain the largest mean effect.
+    """Return which shift of a number would explain the largest mean effect on a group.
 
-    The shift is taken off the counterfactual values of that number alone. None where no number moves or no group's
-    prediction changes.
+    The shift is taken off the counterfactual values of that number alone: of those that move, the one that the mean
+    effect depends on most. None where it depends on none, or no group's mean effect is above delta.
     """
     data, moved = readings.people, readings.moved
-    p, mapped = data.protected[variable], moved.counterfactual
-    if mapped is None or moved.signed is None or p.is_continuous:
+    p = data.protected[variable]
+    if not readings.drawn or p.is_continuous:
         return None
-    own = moved.of_variable(variable, data)
-    groups = {g: (data.c[:, variable] == g) & ~own.abstained.to(data.c.device) for g in range(len(p.levels))}
-    means = {g: float(own.values.nan_to_num().sum(1)[who].mean()) for g, who in groups.items() if bool(who.any())}
-    if not any(means.values()):
+    own, weights = moved.of_variable(variable, data), _weights(data)
+    assert own.signed is not None
+    groups = {g: (data.c[:, variable] == g).cpu() & ~own.abstained.cpu() for g in range(len(p.levels))}
+    signed = own.signed.cpu()
+    means = {g: float((signed * weights)[who].sum() / weights[who].sum()) for g, who in groups.items() if who.any()}
+    worst = max(means, key=lambda g: abs(means[g]), default=None)
+    if worst is None or abs(means[worst]) <= delta:
         return None
-    worst = max(means, key=lambda g: abs(means[g]))
-    rows = groups[worst].nonzero()[:, 0]
-    order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))[:_TRIED]
-    x, there = data.x[rows[order]], one_category_each(mapped[rows[order]], data.features, seed=seed)
-    numbers = {f.name: f for f in data.features if f.kind == "continuous"}
-    gaps = {name: float((there - x)[:, f.start].mean()) for name, f in numbers.items()}
-    strongest = next((name for name in readings.proxy[variable] if gaps.get(name)), None)
-    if strongest is None:
+    chosen = groups[worst][readings.drawn[variable].people]
+    if not bool(chosen.any()):
         return None
-    column = numbers[strongest].start
-    step = float(data.x[:, column].std()) * (1 if gaps[strongest] > 0 else -1)
+    people, there = (part[chosen] for part in readings.drawn[variable])
+    x, counts = data.x[people], weights[people]
+    here = predict(model, x, batch_size=batch_size)
 
-    def effects(shifts: Tensor) -> Tensor:
-        shifted = there.repeat(len(shifts), 1)
-        shifted[:, column] -= (shifts * step).repeat_interleave(len(there)).to(shifted)
-        return (predict(model, shifted, batch_size=batch_size) - here.repeat(len(shifts))).view(len(shifts), -1).mean(1)
+    def effects(rows: Sequence[Tensor]) -> Tensor:
+        """Return the mean effect of each of several versions of the counterfactual rows."""
+        changes = predict_once(model, torch.cat(list(rows)), batch_size).view(len(rows), -1) - here
+        return (changes.double().cpu() * counts).sum(1) / counts.sum()
 
-    here, found = predict(model, x, batch_size=batch_size), None
-    shifts = torch.linspace(0, _MOST_SHIFT, 31)
-    sizes = effects(shifts)
+    numbers = [f for f in data.features if f.kind == "continuous" and bool((there != x)[:, f.start].any())]
+    if not numbers:
+        return None
+    apart = effects([there, *(_with_column(there, f.start, x[:, f.start]) for f in numbers)])
+    parts = (apart[1:] - apart[0]).abs()  # what is gone of it where a number keeps its value
+    if not bool(parts.any()):
+        return None
+    strongest = numbers[int(parts.argmax())]
+    own_values, column = there[:, strongest.start], strongest.start
+    step = float(data.x[:, column].std()) * (1 if float((own_values - x[:, column]).mean()) > 0 else -1)
+    shifts, found = torch.linspace(0, _MOST_SHIFT, 31), None
+    sizes = effects([_with_column(there, column, own_values - float(shift) * step) for shift in shifts])
     crossed = (sizes * sizes[0].sign() <= 0).nonzero()[:, 0]
     if len(crossed) and int(crossed[0]) > 0:
         after = int(crossed[0])
         share = float(sizes[after - 1] / (sizes[after - 1] - sizes[after]))
         found = float(shifts[after - 1]) + share * float(shifts[1])
-    return CommonCause(group_name(p.name, p.levels[worst]), strongest, found)
+    return CommonCause(group_name(p.name, p.levels[worst]), strongest.name, found)
+
+
+def _with_column(rows: Tensor, column: int, values: Tensor) -> Tensor:
+    out = rows.clone()
+    out[:, column] = values
+    return out
+
+
+def _weights(data: Dataset) -> Tensor:
+    """Return how many people each stands for (N,)."""
+    return torch.ones(len(data), dtype=torch.float64) if data.weights is None else data.weights.double().cpu()
 
 
 def shapley(
@@ -140,14 +163,15 @@ def effect_by_feature(
     mapped: Tensor,
     features: Sequence[Feature],
     *,
+    by_gradients: bool,
     seed: int = 0,
     batch_size: int = 4096,
 ) -> Tensor:
     """Return contributions averaged over rows x' (R, N, D): they sum to the mean effect of these (N, F).
 
-    Black boxes: sampled Shapley values, one order of the features for each.
+    By integrated gradients, or sampled Shapley values: one order of the features for each.
     """
-    if model.differentiable:
+    if by_gradients:
         each = [contributions(model, x, rows, features, batch_size=batch_size) for rows in mapped]
         return torch.stack(each).mean(0)
     return shapley(model, x, mapped, features, orders=random_orders(len(features), len(mapped), seed=seed)).mean(0)
@@ -221,11 +245,19 @@ def _effect_through_features(
     for people, rows in sample.parts:
         known = ~moved.abstained.cpu()[people]
         own, mapped = people[known], rows[:, known]
-        each = effect_by_feature(target, data.x[own], mapped, data.features, seed=seed, batch_size=batch_size)
+        each = effect_by_feature(
+            target,
+            data.x[own],
+            mapped,
+            data.features,
+            by_gradients=sample.by_gradients,
+            seed=seed,
+            batch_size=batch_size,
+        )
         scale = _directions(moved, data.protected)[own] * factors[readings.main.variable[own].cpu()]
         distance = sum_by_feature((mapped - data.x[own]).abs().mean(0), data.features)
         per_person[own] = summing_to(moved.signed[own], each * scale[:, None].to(each), distance)
-    method = "integrated gradients" if target.differentiable else "sampled Shapley values"
+    method = "integrated gradients" if sample.by_gradients else "sampled Shapley values"
     return FeatureEffect(tuple(f.name for f in data.features), per_person, method, sample.drawn)
 
 

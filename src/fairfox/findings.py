@@ -161,7 +161,7 @@ class Finding:
     towards: tuple[str | None, ...]  # (N,) the contrast that counts, in words
     group: tuple[str, ...]  # (N,) own class, or the range the own number is in; "unknown"
     inferred: Tensor  # (N,) bool: the own class is the most probable one, nobody knows it
-    direct: Tensor  # (N,) effect of the smallest edit that changes c; NaN where it abstained
+    direct: Tensor | None  # (N,) effect of the smallest edit that changes c; NaN where it abstained, None: not measured
     total: Tensor  # (N,) effect of the same ranks in the other group; NaN where it abstained
     alignment_share: float
     alignment_error: float
@@ -221,7 +221,7 @@ class Finding:
         )
 
     def readings(self, weights: Tensor | None = None) -> dict[str, Reading]:
-        """Return the direct and the total reading of the effect, and that at the same outcome where there are labels.
+        """Return the total reading of the effect, the direct one where it was measured, and that at the same outcome.
 
         Over all judged people and per own group.
         """
@@ -472,9 +472,10 @@ class AuditRecord:
         return torch.stack([finding.inferred for finding in self.findings]).any(0)
 
     @property
-    def direct(self) -> Tensor:
-        """The direct reading of the variable that attained the score (N,)."""
-        return self._of_worst([finding.direct for finding in self.findings])
+    def direct(self) -> Tensor | None:
+        """The direct reading of the variable that attained the score (N,); None where it was not measured."""
+        each = [finding.direct for finding in self.findings if finding.direct is not None]
+        return self._of_worst(each) if len(each) == len(self.findings) else None
 
     @property
     def total(self) -> Tensor:

@@ -16,7 +16,8 @@ from typing import Any, Literal, cast
 from fairfox.errors import OptionError, did_you_mean
 
 ALL = "all"  # the name of every test that applies
-TOTAL, DIRECT = "rank", "move-direct"  # the two readings that every audit has beside its test
+TOTAL, DIRECT = "rank", "move-direct"  # readings beside the test: every audit has the first
+SAMPLED = 2_000  # people whose effect at the same outcome is measured, which is told as a mean
 EFFECT = "change of the prediction"  # the unit of effects
 UNFITTED = ("fta", "unawareness")  # tests that learn nothing, so that no fit can be off
 EVERYONE = ""  # the group of all people, where numbers are given by group
@@ -375,6 +376,12 @@ class EstimationOptions:
         metavar="R",
     )
     gate: bool = option(Flag(), True, "Move a feature only where the groups differ in it beyond chance (rank).")
+    direct: bool | None = option(
+        Flag(chosen=True),
+        None,
+        "Also measure the smallest edit of a person that changes the protected variable. By default for models with "
+        "gradients only: others it costs many predictions.",
+    )
     balance: bool | None = option(
         Flag(chosen=True),
         None,

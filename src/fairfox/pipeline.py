@@ -28,6 +28,7 @@ from fairfox.fairtests.fitted import (
     check_group_sizes,
     check_storable,
     fit_folds,
+    is_direct_wanted,
     measure_folds,
     measured_name,
     supports,
@@ -127,6 +128,7 @@ def run_audit(
     say = progress or (lambda text, fraction: None)
     say("reading the table", 0.0)
     inputs = Inputs.read(model, table, reference, options)
+    options = inputs.options
     if options.certify:
         from fairfox.certificates.certify import certifier  # only where it is asked for
 
@@ -325,7 +327,7 @@ class Inputs:
             data, fitting = data.to(dtype), None if fitting is None else fitting.to(dtype)
         predictions = check_predictions(predict(target, data.x, batch_size=options.batch_size), target.unit)
         return cls(
-            options=options,
+            options=replace(options, direct=is_direct_wanted(options, target)),
             encoding=encoding,
             target=target,
             described=described,
@@ -579,8 +581,10 @@ def _findings(
     ]
     found = [_held_back(each, v, checks, null, limits, inputs) for v, each in enumerate(found)]
     if readings.curve:  # the assumption that it speaks of is made
-        asked = {"seed": inputs.options.seed, "batch_size": inputs.options.batch_size}
-        causes = [common_cause(inputs.target, readings, v, **asked) for v in range(len(found))]
+        size = inputs.options.batch_size
+        causes = [
+            common_cause(inputs.target, readings, v, delta=limits.delta, batch_size=size) for v in range(len(found))
+        ]
         found = [replace(each, common_cause=cause) for each, cause in zip(found, causes, strict=True)]
     if not inputs.options.info.needs_graph:
         return tuple(found)

@@ -157,11 +157,9 @@ def finding_of(
         towards=_towards(main, p, own, words),
         group=tuple(UNKNOWN if code < 0 else names[code] for code in codes.tolist()),
         inferred=readings.inferred[:, variable],
-        direct=_signed_or_nan(readings.direct.of_variable(variable, data)),
+        direct=None if readings.direct is None else _signed_or_nan(readings.direct.of_variable(variable, data)),
         total=_signed_or_nan(readings.total.of_variable(variable, data)),
-        same_outcome=None
-        if readings.same_outcome is None
-        else _signed_or_nan(readings.same_outcome.of_variable(variable, data)),
+        same_outcome=_same_outcome(readings, variable),
         alignment_share=share.value,
         alignment_error=share.error,
         proxy=readings.proxy[variable],
@@ -177,6 +175,17 @@ def finding_of(
     weights = torch.ones(len(data), dtype=torch.float64) if data.weights is None else data.weights.double().cpu()
     groups = [_group(finding, name, codes == code, predictions, weights) for code, name in enumerate(names)]
     return replace(finding, groups=tuple(groups))
+
+
+def _same_outcome(readings: Readings, variable: int) -> Tensor | None:
+    """Return the effect at the same outcome (N,), NaN where it is not known."""
+    measured, of = readings.same_outcome, readings.same_outcome_of
+    if measured is None or of is None:
+        return None
+    known = _signed_or_nan(measured.of_variable(variable, readings.people[of]))
+    out = known.new_full((len(readings.people),), torch.nan)
+    out[of] = known
+    return out
 
 
 def _verdict(

@@ -76,12 +76,13 @@ class Watch:
         self.monkeypatch.setattr(engine, "make_test", make)
 
 
-def test_nobody_is_scored_by_an_auxiliary_or_map_that_saw_them(monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("test", ["rank", "move"])
+def test_nobody_is_scored_by_a_map_that_saw_them_nor_by_its_auxiliary(monkeypatch: pytest.MonkeyPatch, test: str):
     watch = Watch(monkeypatch)
-    run(people())
-    assert len(watch.trained) == 4
-    assert all(fitted in watch.trained for fitted in watch.fitted)
-    assert len(watch.pairs) == 8  # rank and the direct reading, in four folds
+    run(people(), test=test)
+    assert len(watch.trained) == (1 if test == "rank" else 4)  # rank has no auxiliary
+    assert test == "rank" or all(fitted in watch.trained for fitted in watch.fitted)
+    assert len(watch.pairs) == (8 if test == "rank" else 12)  # with the direct and the total reading, in four folds
     for learnt, measured in watch.pairs:
         assert measured
         assert not measured & learnt

@@ -2,6 +2,8 @@
 
 from itertools import permutations
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import Tensor, nn
@@ -22,6 +24,7 @@ from fairfox.explain import (
 )
 from fairfox.gradients.integrated import integrated_jacobian
 from fairfox.models.torch import TorchModel
+from fairfox.pipeline import audit
 
 # One number, a category of three levels, another number
 FEATURES = (
@@ -171,7 +174,7 @@ def test_explaining_leaves_the_rows_and_the_global_generator_alone():
     model = Function(network(), differentiable=False)
     x, mapped = rows(), rows(seed=1)
     before, state = x.clone(), torch.get_rng_state()
-    effect_by_feature(model, x, mapped[None], FEATURES)
+    effect_by_feature(model, x, mapped[None], FEATURES, by_gradients=False)
     assert torch.equal(x, before)
     assert torch.equal(torch.get_rng_state(), state)
 
@@ -180,7 +183,7 @@ def test_explaining_leaves_the_rows_and_the_global_generator_alone():
 def test_effects_by_feature_sum_to_the_mean_effect_of_the_refits(differentiable):
     model, x = Function(network(), differentiable=differentiable), rows()
     mapped = torch.stack([rows(seed=seed) for seed in (1, 2, 3)])
-    found = effect_by_feature(model, x, mapped, FEATURES)
+    found = effect_by_feature(model, x, mapped, FEATURES, by_gradients=differentiable)
     assert found.shape == (50, 3)
     expected = torch.stack([effect(model, x, one) for one in mapped]).mean(0)
     torch.testing.assert_close(found.sum(1), expected, atol=1e-5, rtol=0)
@@ -192,9 +195,9 @@ def test_effects_by_feature_pick_gradients_or_predictions():
     def step_times(x):
         return (x[:, :1] > 0.5).float() * x[:, 1:]
 
-    seen_through = effect_by_feature(Function(step_times), x, mapped, NUMBERS)
+    seen_through = effect_by_feature(Function(step_times), x, mapped, NUMBERS, by_gradients=True)
     assert seen_through[0, 0] == 0  # autograd sees no slope in a
-    opaque = effect_by_feature(Function(step_times, differentiable=False), x, mapped, NUMBERS)
+    opaque = effect_by_feature(Function(step_times), x, mapped, NUMBERS, by_gradients=False)
     assert opaque.tolist() == [[1.5, 1.5]]  # two re-fits, an order and its reverse: half the interaction each
 
 
@@ -228,3 +231,19 @@ def test_the_distance_of_groups_is_on_one_scale_for_numbers_and_categories():
     # incomes 0..3 and 2..5: half are below all others; jobs have nothing in common; ages are the same
     torch.testing.assert_close(group_distance(here, there, FEATURES), torch.tensor([0.5, 1.0, 0.0]))
     torch.testing.assert_close(group_distance(there, here, FEATURES), torch.tensor([0.5, 1.0, 0.0]))
+
+
+def test_what_ties_share_out_is_explained_by_the_column_that_has_them():
+    # most have no gain: those would keep it at their middle rank, and yet part of them would have one
+    rng = np.random.default_rng(0)
+    man = np.arange(800) % 2
+    gain = np.where(rng.random(800) < np.where(man, 0.4, 0.7), 0.0, rng.exponential(1, 800))
+    table = pd.DataFrame({"gain": gain, "income": rng.normal(0, 1, 800) + man, "sex": np.where(man, "m", "f")})
+    net = nn.Sequential(nn.Linear(2, 1))
+    with torch.no_grad():
+        net[0].weight.copy_(torch.tensor([[1.0, 0.0]]))
+    result = audit(net, table, protected="sex", options={"refits": 2, "folds": 2})
+    effect = result.features.effect
+    assert effect.total["income"] == pytest.approx(0, abs=1e-6)
+    known = ~effect.per_person.isnan().any(1)
+    torch.testing.assert_close(effect.per_person[known].sum(1), result.signed[known], atol=1e-5, rtol=0)

@@ -52,7 +52,7 @@ def test_people_with_the_same_outcome_are_compared_and_both_effects_are_told():
     result = audited(by_income, people(), **QUICK, columns=["income"])
     given = audited(by_income, people(), **QUICK, columns=["income"], given="paid")
     readings, same = result.findings[0].readings(), given.findings[0].readings()
-    assert set(readings) == {"direct", "total", "same outcome"}
+    assert set(readings) == {"total", "same outcome"}
     assert readings["same outcome"].mean_absolute < 0.8 * readings["total"].mean_absolute
     torch.testing.assert_close(given.scores, result.findings[0].same_outcome.abs().nan_to_num())
     assert same["total"] == readings["total"]
@@ -71,7 +71,7 @@ def test_a_label_of_too_many_classes_costs_the_effect_at_the_same_outcome_and_no
     table = people()
     table["paid"] = [f"level {n % 400}" for n in range(len(table))]
     result = audited(by_income, table, **QUICK, columns=["income"])
-    assert set(result.findings[0].readings()) == {"direct", "total"}
+    assert set(result.findings[0].readings()) == {"total"}
     (warning,) = [text for text in result.warnings if "same outcome" in text]
     assert warning.startswith("The effect at the same outcome could not be estimated: 750 people are too few to learn")
 

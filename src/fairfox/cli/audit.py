@@ -111,6 +111,7 @@ def audit(
         "table_sha256": file_sha256(table),
         "model_sha256": file_sha256(model),
         "sample": sample,
+        "cannot_tell": cannot_tell,
         "protected_from": None if chosen.protected_from is None else str(chosen.protected_from),
         "trusted": trust_model and not isinstance(target, Endpoint) and needs_trust(model),
     }
@@ -137,7 +138,10 @@ def exit_code(result: AuditResult, cannot_tell: str | None) -> tuple[int, str]:
     code = {"passes": 0, "fails": 1}.get(word, {"pass": 0, "fail": 1}.get(cannot_tell or "", _CANNOT_TELL))
     limit = (result.settings["max_flagged"] or {}).get("", ALLOWED)
     rule = f"Exit code {code}: 0 passes, 1 fails, 3 cannot tell."
-    return code, f"{rule} At most {100 * limit:.3g} % of people may be over delta (--max-flagged)."
+    rule += f" At most {100 * limit:.3g} % of people may be over delta (--max-flagged)."
+    if word == "cannot tell" and cannot_tell is not None:
+        rule += f" The verdict cannot tell, and then --cannot-tell {cannot_tell} holds."
+    return code, rule
 
 
 def sampled(table: Any, size: int | None, *, seed: int) -> tuple[Any, Any]:

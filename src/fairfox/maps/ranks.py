@@ -212,16 +212,6 @@ def couple_rows(block: Tensor, own: Tensor, other: Tensor) -> Tensor:
     return torch.where(total > 0, block * stay + left * gain / torch.where(total > 0, total, 1.0), block)
 
 
-def one_category_each(rows: Tensor, features: Sequence[Feature], *, seed: int) -> Tensor:
-    """Return rows (n, D) with one category drawn of every block of shares."""
-    out, generator = rows.clone(), torch.Generator().manual_seed(seed)
-    for f in categories_among(features):
-        uniform = torch.rand(len(rows), generator=generator).to(rows)
-        draw = ColumnDraw(torch.ones_like(uniform), torch.zeros_like(uniform), uniform)
-        out[:, f.columns] = draw.category(rows[:, f.columns], rows[:, f.columns])
-    return out
-
-
 def as_shares(values: Tensor) -> Tensor:
     """Return values (n, L) clipped at 0, as shares of each row's sum."""
     clipped = values.clamp(min=0)

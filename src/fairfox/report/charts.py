@@ -38,7 +38,7 @@ class Charts:
 
     scores = property(lambda self: self._drawn("scores"), doc="How the effects are spread in each group.")
     groups = property(lambda self: self._drawn("groups"), doc="Each group's mean signed effect.")
-    readings = property(lambda self: self._drawn("readings"), doc="The direct beside the total reading in each group.")
+    readings = property(lambda self: self._drawn("readings"), doc="The total beside another reading in each group.")
     proxies = property(
         lambda self: self._drawn("proxies"), doc="How strongly features give the protected variable away."
     )
@@ -152,20 +152,19 @@ def groups_chart(data: dict[str, Any]) -> Any:
 
 
 def readings_chart(data: dict[str, Any]) -> Any:
-    """Return two dots per group, direct and total, joined by a line."""
-    pairs = data["pairs"]
+    """Return two dots per group, one for each reading, joined by a line."""
+    pairs, order = data["pairs"], data["order"]
     dots = [
         {"name": pair["group"], "value": pair[reading], "reading": reading, "text": pair["words"][reading]}
         for pair in pairs
-        for reading in ("direct", "total")
+        for reading in order
     ]
     y = name_axis([pair["group"] for pair in pairs])
     x = alt.X("value:Q", title=data["title"], axis=alt.Axis(tickCount=6))
     links = alt.Chart(inline([{"name": pair["group"], **pair} for pair in pairs])).mark_rule(
         style="link", strokeWidth=3
     )
-    links = links.encode(y=y, x=alt.X("direct:Q", title=data["title"]), x2="total:Q")
-    order = ["direct", "total"]
+    links = links.encode(y=y, x=alt.X(f"{order[0]}:Q", title=data["title"]), x2=f"{order[1]}:Q")
     colour = alt.Color("reading:N", sort=order, legend=alt.Legend(title=None, orient="top"))
     shape = alt.Shape("reading:N", sort=order, legend=None, scale=alt.Scale(range=["circle", "diamond"]))
     base = alt.Chart(inline(dots)).encode(y=y, x=x)

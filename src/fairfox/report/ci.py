@@ -25,6 +25,7 @@ from fairfox.report.sentences import (
 from fairfox.report.text import Table, amount, cell, heading_unit, make_table, people
 
 MOST_FEATURES = 8
+_CHOSEN: dict[str, CaseOutcome] = {"pass": "passed", "fail": "failure"}  # where nobody can tell
 _NO_XML = re.compile(r"[^\t\n\r\x20-\uD7FF\uE000-\uFFFD\U00010000-\U0010FFFF]")  # characters XML 1.0 does not have
 _MARKUP = re.compile(r"[\\`*_\[\]<>|~#$]|&(?=#?\w+;)|!(?=\[)")
 _LINKS = re.compile(r"@(?=\w)|(?<=#)(?=\w)|:(?=//)|www(?=\.)", re.IGNORECASE)  # which sites turn into links
@@ -35,8 +36,8 @@ _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 def junit_xml(result: AuditRecord) -> str:
     """Return an audit as JUnit's XML: a suite with a case per protected variable.
 
-    A case fails where the verdict does, and is skipped where it cannot tell. That a variable
-    fails by itself is not enough where there are several: the verdict on the model must fail too.
+    A case fails where the verdict does, and is skipped where it cannot tell, unless the user chose what then holds.
+    That a variable fails by itself is not enough where there are several: the verdict on the model must fail too.
     """
     group = f"fairfox.audit.{result.test}"  # build servers group cases by it
     cases = [_variable_case(result, finding, group) for finding in result.findings]
@@ -70,12 +71,13 @@ def _variable_case(result: AuditRecord, finding: Finding, group: str) -> ET.Elem
 def _variable_outcome(result: AuditRecord, finding: Finding) -> tuple[CaseOutcome, str]:
     """Return how the case of a variable ends, and why in a sentence."""
     own, whole = finding.verdict, result.verdict
+    chosen: CaseOutcome = _CHOSEN.get(result.settings.get("cannot_tell") or "", "skipped")
     if own is None or whole is None:
-        return "skipped", "This test gives no interval, so there is no verdict."
+        return chosen, "This test gives no interval, so there is no verdict."
     if own.word == "fails" and whole.word != "fails":  # by itself only
-        return "skipped", f"{finding.name}: {whole.why}"
+        return chosen, f"{finding.name}: {whole.why}"
     why = verdict_lines(result)[0] if len(result.findings) == 1 else f"{finding.name}: {own.why}"
-    return OUTCOMES[own.word], why
+    return chosen if own.word == "cannot tell" else OUTCOMES[own.word], why
 
 
 def _case(group: str, name: str, outcome: CaseOutcome, why: str, lines: Sequence[str]) -> ET.Element:

@@ -207,15 +207,25 @@ def groups_figure(result: AuditRecord, finding: Finding) -> Figure | None:
     }
 
 
+_AS = {"direct": "of the smallest edit", "same outcome": "at the same outcome"}
+_SHOWS = {
+    "direct": "Dots on both sides of zero, or a total nearer to zero than the direct reading: other differences "
+    "between the groups make up for the direct effect.",
+    "same outcome": "How much nearer to zero the dots at the same outcome are goes with differences in the label.",
+}
+
+
 def readings_figure(result: AuditRecord, finding: Finding) -> Figure | None:
-    """Return the direct beside the total reading in each group, so that it shows where they make up for each other."""
+    """Return the total reading in each group beside the direct one or, where it was not measured, that at the same
+    outcome; None where there is neither."""
     unit, readings = result.effect_unit, finding.readings(result.weights)
     shared = {
         name: {which: reading.groups[name] for which, reading in readings.items()}
         for name in readings["total"].groups
         if all(name in reading.groups for reading in readings.values())
     }
-    if not shared:
+    beside = next((which for which in ("direct", "same outcome") if which in readings), None)
+    if not shared or beside is None:
         return None
     pairs, rows = [], []
     for name, each in {"all judged": readings, **shared}.items():
@@ -229,11 +239,14 @@ def readings_figure(result: AuditRecord, finding: Finding) -> Figure | None:
     headings = [f"{word}{text.heading_unit(unit)}" for word in words]
     return {
         "kind": "readings",
-        "alt": f"Two dots for each group of {finding.name}: the mean direct and the mean total reading, and zero.",
-        "caption": "Mean signed change of the prediction. Dots on both sides of zero, or a total nearer to zero than "
-        "the direct reading: other differences between the groups make up for the direct effect.",
+        "alt": f"Two dots for each group of {finding.name}: the mean total reading, and that {_AS[beside]}.",
+        "caption": f"Mean signed change of the prediction. {_SHOWS[beside]}",
         "table": text.make_table(["People"], headings, rows),
-        "data": {"title": f"Mean change of the prediction{text.heading_unit(unit)}", "pairs": pairs[1:]},
+        "data": {
+            "title": f"Mean change of the prediction{text.heading_unit(unit)}",
+            "order": [beside, "total"],
+            "pairs": pairs[1:],
+        },
     }
 
 

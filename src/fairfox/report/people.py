@@ -232,7 +232,7 @@ def _columns(result: AuditRecord) -> dict[str, tuple[str, bool]]:
         "signed": (f"Signed{points}", True, result.signed is not None),
         "interval": ("Interval", True, has_interval),
         "confident": ("Confident", False, has_interval),
-        "direct": (f"Direct{effect_points}", True, True),
+        "direct": (f"Direct{effect_points}", True, result.direct is not None),
         "because": ("Because of", False, names_variables(result)),
         "through": (f"Mostly through{effect_points}", False, result.features.effect is not None),
     }
@@ -315,7 +315,8 @@ def _change_of_prediction(result: AuditRecord, person: FlaggedPerson) -> float |
 
 
 def _more_facts(result: AuditRecord, person: FlaggedPerson) -> list[dict[str, str]]:
-    facts = [{"label": "Direct reading", "words": amount(person.direct, result.effect_unit, sign=True)}]
+    words = amount(person.direct, result.effect_unit, sign=True)
+    facts = [] if result.direct is None else [{"label": "Direct reading", "words": words}]
     if names_variables(result):
         facts.append({"label": "Because of", "words": ", ".join(person.because)})
     if person.confident is not None:

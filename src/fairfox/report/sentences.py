@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fairfox.auxiliary.quality import AuxiliaryQuality
 from fairfox.findings import AuditRecord, Finding, Group
+from fairfox.options import SAMPLED
 from fairfox.report.text import amount, cell, heading_unit, joined, number, people, percent, unit_words
 from fairfox.statistics.diagnostics import DISAGREE
 from fairfox.statistics.verdict import tipping_sentence
@@ -92,17 +93,20 @@ def _model_lines(result: AuditRecord) -> list[str]:
 
 
 def common_cause_lines(finding: Finding) -> list[str]:
-    """Return what a common cause outside the table would have to do; nothing where nobody's prediction changes."""
+    """Return what a common cause outside the table would have to do; nothing for tests that keep no ranks."""
     cause = finding.common_cause
-    if cause is None:
+    if finding.verdict is None or not finding.verdict.curve:
         return []
-    start = f"A common cause of {finding.name} and the features that is not in the table is not covered: "
+    start = f"A common cause of {finding.name} and the features that is not in the table is not covered"
+    if cause is None:
+        return [f"{start}."]
+    start = f"{start}: "
     if cause.shift is None:
         most = f"not even one that shifts {cause.feature} by 3 standard deviations"
         return [f"{start}{most} would explain the mean effect on {cause.group}."]
     return [
         f"{start}to explain the mean effect on {cause.group} it would have to shift {cause.feature} by "
-        f"{cause.shift:.2g} standard deviations between the groups."
+        f"{cause.shift:.2g} standard deviation{'' if f'{cause.shift:.2g}' == '1' else 's'} between the groups."
     ]
 
 
@@ -149,7 +153,15 @@ def _confident_line(result: AuditRecord) -> str:
     if result.confident_flags is None:
         return "There is no interval, so nobody is flagged confidently: one refit, or a test that learns nothing."
     limit = beyond(result) if result.deltas or result.decision_threshold is not None else _limit(result)
-    return f"{int(result.confident_flags.sum()):,} of them confidently: the whole interval lies beyond {limit}."
+    line = f"{int(result.confident_flags.sum()):,} of them confidently: the whole interval lies beyond {limit}"
+    return f"{line}{_carried(result)}."
+
+
+def _carried(result: AuditRecord) -> str:
+    """Return for what intervals and the list of people allow, where they do."""
+    if result.verdict is None or not result.verdict.curve or result.settings["persistence"] == 1:
+        return ""
+    return f", also if people's ranks carry over only with a correlation of {result.settings['persistence']:g}"
 
 
 def _significant_lines(result: AuditRecord) -> list[str]:
@@ -157,13 +169,9 @@ def _significant_lines(result: AuditRecord) -> list[str]:
         return []
     count, rate = int(result.significant.sum()), f"{100 * result.settings['fdr']:.3g} %"
     if not count:
-        return [f"Nobody is significant at a false discovery rate of {rate}."]
-    verb, verdict = "is" if count == 1 else "are", result.verdict
-    if verdict is not None and verdict.curve:
-        carried = f"{result.settings['persistence']:g}"
-        allowed = f", also if people's ranks carry over only with a correlation of {carried}"
-    else:
-        allowed = ""
+        also = _carried(result).replace(", also if", " if")
+        return [f"Nobody is significant at a false discovery rate of {rate}{also}."]
+    verb, allowed = "is" if count == 1 else "are", _carried(result)
     return [f"{count:,} {verb} significant{allowed}: at most {rate} of such a list are expected to be wrong."]
 
 
@@ -395,7 +403,9 @@ def reading_words(result: AuditRecord) -> dict[str, str]:
         total = f"becoming a member of {'the other' if result.two_groups else 'another'} group"
         total += f" (of a number: {step})" if "continuous" in kinds else ""
         total += " with the same ranks in it"
-    words = {"direct": "the smallest edit of a person that changes the protected variable", "total": total}
+    words = {"total": total}
+    if result.direct is not None:
+        words = {"direct": "the smallest edit of a person that changes the protected variable", **words}
     if any(finding.same_outcome is not None for finding in result.findings):
         words["same outcome"] = f"{total}, among people with the same value of {result.settings.get('label')}"
     return words
@@ -418,7 +428,14 @@ def reading_line(result: AuditRecord, finding: Finding, name: str) -> str:
     ]
     title = "Reading at the same outcome" if name == "same outcome" else f"{name.capitalize()} reading"
     size = amount(reading.mean_absolute, unit)
-    return f"{title}, {reading_words(result)[name]}: mean size {size}; {', '.join(groups)}"
+    some = f" ({drawn:,} people drawn at random)" if name == "same outcome" and (drawn := _drawn(finding)) else ""
+    return f"{title}, {reading_words(result)[name]}{some}: mean size {size}; {', '.join(groups)}"
+
+
+def _drawn(finding: Finding) -> int:
+    """Return of how many people the effect at the same outcome is known, where they were drawn; else 0."""
+    assert finding.same_outcome is not None
+    return int((~finding.same_outcome.isnan()).sum()) if len(finding.same_outcome) > SAMPLED else 0
 
 
 def gap_lines(result: AuditRecord, finding: Finding) -> list[str]:

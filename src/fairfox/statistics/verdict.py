@@ -229,9 +229,13 @@ def verdict_sentence(
     if word == "fails":
         wrong = f"at most {100 * fdr:.3g} % of these wrongly"
         return f"{surely:,} of {judged:,} people are surely {over} ({wrong}), and no more than {share} may be."
+    if word == "passes" and allowed >= 1:
+        return f"Everyone may be {over}: the limit is {share}."
     if word == "passes":
         who = "Everyone is" if perhaps == 0 else f"All but {perhaps:,} of {judged:,} people are"
         return f"{who} surely not {over}, and up to {share} may be."
+    if too_few and allowed == 0:
+        return f"However many people are judged, they cannot show that nobody at all is {over}: give a limit above 0."
     if too_few:
         return f"{judged:,} people are too few to tell whether more than {share} of all are {over}."
     return (
