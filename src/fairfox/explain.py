@@ -142,6 +142,8 @@ def shapley(
             row[r, :, features[i].columns] = mapped[r, :, features[i].columns]
         after = predict_once(model, row.flatten(0, 1), _BATCH).view(len(mapped), -1)
         for r, i in enumerate(step):
+            moved = (mapped[r, :, features[i].columns] != x[:, features[i].columns]).any(1)
+            after[r] = torch.where(moved, after[r], before[r])  # the same row: rounding is no effect
             out[r, :, i] = after[r] - before[r]
         before = after
     return out
