@@ -37,6 +37,7 @@ class TestInfo:
     by_covariance: bool = False  # the variant /s: moves are measured in the data's own spread
     of_prediction: bool = True  # delta is a share of the prediction's range: 0.05 is 5 points of a probability
     trained: bool = False  # networks are trained, whose refits may disagree
+    slow: bool = False  # takes minutes, so that it is run where it is named
     needs_truth: bool = False  # only generated people have what it needs
     needs_gradient: bool = False  # only for models that autograd sees through
     needs_label: bool = False  # only where the true outcomes are known
@@ -84,7 +85,7 @@ _TESTS = {
     ),
     "fliptest": TestInfo(
         "How the prediction would change if a generator trained against a critic took the person to another group.",
-        EFFECT, 0.05, only_groups=True, holds=False, trained=True,
+        EFFECT, 0.05, only_groups=True, holds=False, trained=True, slow=True,
     ),
     "transport": TestInfo(
         "How the prediction would change if the person became whom optimal transport pairs them with in another group.",
@@ -446,8 +447,14 @@ class AuditOptions(TableOptions, ModelOptions, EstimationOptions, ReportOptions)
     test: str = option(
         Text(),
         "rank",
-        "Fairness test, see fairfox.FAIR_TESTS; all: rank, and every other test that applies.",
+        "Fairness test, see fairfox.FAIR_TESTS; all: rank, and every other test that applies and is not slow.",
         metavar="T",
+    )
+    max_minutes: float = option(
+        Number(0, low_open=True),
+        5.0,
+        "With test all: about how long it may take; tests that would take longer are named and left out.",
+        metavar="M",
     )
     settings: dict[str, Any] = option(
         Settings(),

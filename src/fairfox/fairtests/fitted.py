@@ -40,11 +40,12 @@ from fairfox.options import DIRECT, FAIR_TESTS, SAMPLED, TOTAL, AuditOptions
 
 Progress = Callable[[str, float], None]  # what is being done, and the fraction of the whole
 _log = logging.getLogger("fairfox")
+_FITTING = 0.7  # of the time for tests beside the chosen one, at most
 _FEWEST = 10  # people of a group to learn from
 _MANY = 50_000  # people: above it time is saved at some cost in the accuracy of single readings
 _BATCH, _EPOCHS = 256, 15  # of auxiliaries of many people
 _STEPS = 2  # of the direct reading of many people: they rank as with eight, single effects differ by a few per cent
-_FEW = 2  # auxiliaries where no test moves people by them: of groups to be inferred, and of the alignment share
+_FEW = 2  # auxiliaries of proxies and of the alignment share
 _SOME = 5_000  # people from whom on these take large batches
 _GIVEN = " given"  # after the name of the rank test, where the total reading has that name
 _ALONE = "unawareness"  # the test that changes the protected column alone
@@ -119,8 +120,11 @@ class Auxiliaries:
 
     @classmethod
     def of(cls, data: Dataset, options: AuditOptions, seed: int, others: Sequence[str] = ()) -> Auxiliaries:
-        """Return networks trained on these people: several where a test moves people by them, else a few."""
-        several = options.direct is not False or follows_auxiliary([options.main, *others])
+        """Return networks trained on these people: several where a test moves people by them, or groups are to be
+        inferred; else a few."""
+        several = (
+            options.direct is not False or follows_auxiliary([options.main, *others]) or bool(data.c.isnan().any())
+        )
         count, many = options.refits if several else min(options.refits, _FEW), len(data) > _MANY
         plain = aligned_by = _trained(count, seed, data, many=many)
         if options.balance is not False and has_labels(data):
@@ -268,11 +272,15 @@ def _fit_tests(
 ) -> tuple[dict[str, MeasuringTest], dict[str, float], dict[str, str]]:
     """Return the tests of these names fitted, the seconds each took, and why one that is not needed could not be."""
     settings = _settings(options, many=many)
+    end = perf_counter() + _FITTING * 60 * options.max_minutes / options.folds  # of this fold
     tests: dict[str, MeasuringTest] = {}
     seconds: dict[str, float] = {}
     failures: dict[str, str] = {}
     for place, name in enumerate(names):
         start = perf_counter()
+        if start > end and name not in needed:
+            failures[name] = _out_of_time(options)
+            continue
         try:
             own, given = _test_and_given(name, options)
             one = make_test(
@@ -511,7 +519,8 @@ def _measured(
     """Return what each test measures on everyone, the seconds it took, and why the others could not be run."""
     failures = {name: why for fold in folds for name, why in fold.test.failures.items()}
     out, seconds = {}, {}
-    unique, seed = list(dict.fromkeys([*needed, *others])), folds[0].test.options.seed
+    options = folds[0].test.options
+    unique, seed, end = list(dict.fromkeys([*needed, *others])), options.seed, perf_counter() + _left(folds)
     for place, name in enumerate(unique):
         start, parts, asked = perf_counter(), [], _asked_about(name, len(people), seed)
         inside, where = torch.zeros(len(people), dtype=torch.bool), torch.empty(len(people), dtype=torch.long)
@@ -519,7 +528,12 @@ def _measured(
         rows = [fold.rows[inside[fold.rows]] for fold in folds]
         try:
             for number, fold in enumerate(folds if name not in failures else ()):
-                progress(f"measuring: {name}", (place + number / len(folds)) / len(unique))
+                took = (perf_counter() - start) / max(number, 1)  # a fold
+                if name not in needed and perf_counter() + took * (len(folds) - number) > end:
+                    failures[name] = _out_of_time(options)
+                    break
+                about = f", about {took * (len(folds) - number):.0f} s" if number and took > 1 else ""
+                progress(f"measuring: {name}{about}", (place + number / len(folds)) / len(unique))
                 own = rows[number]
                 parts.append(fold.test.measure_one(name, target, people[own], predictions=predictions[own]))
         except (FairfoxError, ArithmeticError, RuntimeError, ValueError) as error:
@@ -528,6 +542,16 @@ def _measured(
             out[name] = join_measurements(parts, [where[own] for own in rows], len(asked))
             seconds[name] = perf_counter() - start + sum(fold.test.seconds.get(name, 0.0) for fold in folds)
     return out, seconds, failures
+
+
+def _out_of_time(options: AuditOptions) -> str:
+    return f"it would take longer than {options.max_minutes:g} minutes in all (--max-minutes)"
+
+
+def _left(folds: Sequence[Fold]) -> float:
+    """Return the seconds that are left to measure tests beside the chosen one, after they were fitted."""
+    used = sum(seconds for fold in folds for seconds in fold.test.seconds.values())
+    return max(60 * folds[0].test.options.max_minutes - used, 0.0)
 
 
 def _asked_about(name: str, people: int, seed: int) -> Tensor:

@@ -228,16 +228,18 @@ def applicable(options: AuditOptions, data: Dataset, *, gradient: bool) -> tuple
     `gradient` says whether autograd sees through the model. `/a` changes no order of people within one model and is
     left out.
     """
-    tests, skipped = [], {}
+    tests, skipped, named = [], {}, settings_by_test(options)
     for name, info in FAIR_TESTS.items():
         if info.aligned:
             continue
         why = _obstacle(info, options, data, gradient=gradient)
+        if why is None and info.slow and name not in named:
+            why = f"it takes minutes; run it by its name (--test {name})"
         if why is None:
             tests.append(name)
         else:
             skipped[name] = why
-    for name in settings_by_test(options):
+    for name in named:
         if name in skipped:
             raise OptionError(f"There are settings of {name}, which is not run: {skipped[name]}; leave them out")
     return tests, skipped

@@ -214,6 +214,11 @@ class Regressed:
         return out
 
 
+def settled(z: Tensor) -> Tensor:
+    """Return numbers in single precision: what products of matrices round depends on who else is in the batch."""
+    return z.float().to(z)
+
+
 @dataclass(frozen=True)
 class Spread:
     """A number as mean + spread z; z keeps its rank."""
@@ -232,7 +237,7 @@ class Spread:
     ) -> Spread:
         """Return what values (n,) at terms (n, P) show."""
         mean, spread, floor = location_and_scale(terms, values, sizes)
-        z = (values - at(terms, mean)) / at(terms, spread).maximum(floor)
+        z = settled((values - at(terms, mean)) / at(terms, spread).maximum(floor))
         each = [group == g for g in range(groups)]
         ranks = [Ranks.of(z[own]) if bool(own.any()) else None for own in each]
         shown = [values[own].unique() for own in each]
@@ -242,7 +247,7 @@ class Spread:
         self, rows: Tensor, own: Tensor, new: Tensor, here: Tensor, there: Tensor, draw: ColumnDraw | None = None
     ) -> Tensor:
         """Return the values (n, 1) for terms before and after."""
-        z = (rows[:, self.feature.start] - at(own, self.mean)) / at(own, self.spread).maximum(self.floor)
+        z = settled((rows[:, self.feature.start] - at(own, self.mean)) / at(own, self.spread).maximum(self.floor))
         for g, h in pairs_of(here, there):
             mine, theirs = self.ranks[g], self.ranks[h]
             if (g != h or draw is not None) and mine is not None and theirs is not None:

@@ -101,7 +101,7 @@ class DrawTable:
         normal, uniform = (
             part[list(chosen)].flatten(0, 1).repeat(len(persistence), 1) for part in (self.normal, self.uniform)
         )
-        own = (row_marks(x) >> 7) % _SETS
+        own = (row_marks(x.float()) >> 7) % _SETS  # in single precision: the same in every door
         return Draws(kept, normal, uniform, (torch.arange(count, device=x.device)[:, None] * _SETS + own).flatten())
 
 
