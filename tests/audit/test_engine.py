@@ -189,21 +189,36 @@ def where_everything_is_given(*protected: Protected, **options: Any) -> tuple[li
 SEX, AGE = Protected("sex"), Protected("age", "continuous", ())
 
 
-def test_everything_but_lic_and_a_applies_where_everything_is_given():
+def test_everything_but_lic_a_and_what_is_slow_applies_where_everything_is_given():
     tests, skipped = where_everything_is_given(SEX)
-    assert tests == [name for name, info in FAIR_TESTS.items() if name != "lic" and not info.aligned]
-    assert skipped == {"lic": "only generated people have the truth it needs"}
+    assert tests == [name for name, info in FAIR_TESTS.items() if name not in ("lic", "fliptest") and not info.aligned]
+    assert skipped["lic"] == "only generated people have the truth it needs"
+    assert skipped["fliptest"] == "it takes minutes; run it by its name (--test fliptest)"
+
+
+def test_what_is_slow_is_run_beside_the_others_where_it_is_named():
+    plain = Dataset.from_arrays(torch.zeros(4, 1), [0, 1, 0, 1])
+    chosen = AuditOptions(protected="c", test="all", settings={"fliptest.steps": 5})
+    assert "fliptest" in applicable(chosen, plain, gradient=True)[0]
+
+
+def test_tests_that_would_take_too_long_are_left_out_and_the_chosen_one_is_run():
+    found = run(people(), others=["rank", "move", "fta"], max_minutes=1e-6)
+    assert set(found.others) == {"rank"}
+    assert set(found.failures) == {"move", "fta"}
+    assert found.failures["fta"] == "it would take longer than 1e-06 minutes in all (--max-minutes)"
 
 
 def test_what_is_lacking_leaves_tests_out_with_a_reason():
     plain = Dataset.from_arrays(torch.zeros(4, 1), [0, 1, 0, 1])
     _, skipped = applicable(AuditOptions(protected="c", test="all"), plain, gradient=False)
-    assert set(skipped) == {"lic", "faux+ig", "faux+ig/s", "unfair_map", "unawareness", "counterfactual"}
+    lacking = {"faux+ig", "faux+ig/s", "unfair_map", "unawareness", "counterfactual"}
+    assert set(skipped) == {"lic", "fliptest", *lacking}
     assert skipped["faux+ig"] == "autograd does not see through the model"
     _, skipped = where_everything_is_given(SEX, AGE)
     assert skipped["transport"] == skipped["fliptest"] == "it compares groups, and 'age' is a number"
     _, skipped = where_everything_is_given(SEX, reference_group="1")
-    assert set(skipped) == {"lic", "fta", "fta+linear", "unfair_map"}
+    assert set(skipped) == {"lic", "fliptest", "fta", "fta+linear", "unfair_map"}
 
 
 def test_settings_of_a_test_that_is_not_run_are_refused():

@@ -345,7 +345,8 @@ def resample(data: Dataset, *, generator: torch.Generator) -> Dataset:
     classes = [v for v, p in enumerate(data.protected) if not p.is_continuous]
     group = torch.zeros(len(data), dtype=torch.long)
     if classes:
-        _, group = torch.unique(data.c[:, classes].cpu().nan_to_num(nan=-1.0), dim=0, return_inverse=True)
+        for own in data.c[:, classes].cpu().nan_to_num(nan=-1.0).unbind(1):
+            group = (group * len(own) + own.unique(return_inverse=True)[1]).unique(return_inverse=True)[1]
     weights = None if data.weights is None else data.weights.cpu().double()
     if weights is not None and float(weights.max()) > float(weights.min()):
         rows = _weighted_rows(group, weights, generator)

@@ -45,7 +45,7 @@ class ColumnDraw:
         mixed = kept * shares + (1 - kept) * total * other
         level = (mixed.cumsum(1) <= self.uniform[:, None] * mixed.sum(1, keepdim=True)).sum(1)
         one = F.one_hot(level.clamp(max=shares.shape[1] - 1), shares.shape[1])
-        return torch.where(total > 0, one.to(shares) * total, shares)
+        return torch.where(total > 0, one.to(shares) * total.round(), shares)
 
 
 @dataclass(frozen=True)

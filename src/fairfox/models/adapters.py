@@ -150,6 +150,9 @@ class BlackBoxModel:
         if self.decoder is None or not self.blocks:
             return self._mean_of(x, torch.ones(len(x)), torch.arange(len(x)), len(x)).to(x)
         batches = []
+        parts = torch.cat([x[:, block] for block in self.blocks], dim=1)
+        if bool(((parts == 0) | (parts == 1)).all()):  # whole categories
+            return self._mean_of(x, torch.ones(len(x)), torch.arange(len(x)), len(x)).to(x)
         for block in row_blocks(len(x), _PEOPLE_A_CALL):
             rows, weights, owner = self.decoder.expand(x[block])
             batches.append(self._mean_of(rows, weights, owner, len(x[block])))
