@@ -1,4 +1,4 @@
-"""What a default audit of many people costs: training in seconds, scores in forward passes of the target.
+"""What a default audit costs: of many people with a network in forward passes, of Adult in predictions and seconds.
 
 `python benchmarks/bench_audit.py` measures, writes results/audit.json and the numbers in README.md; with `--quick` it
 takes small sizes to see that everything runs, and no bar counts; with `--readme` it only writes the numbers in
@@ -20,13 +20,16 @@ from unittest.mock import patch
 import pyarrow as pa
 import torch
 from baselines import forward_pass
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from timing import Benchmark, Ratio, places
 from torch import Tensor, nn
 
 import fairfox
 from fairfox import pipeline
 from fairfox.auxiliary.mlp import MLP
+from fairfox.auxiliary.training import one_thread
 from fairfox.data.dataset import Dataset
+from fairfox.data.datasets import ADULT_LABEL, adult_table
 from fairfox.fairtests import fitted
 from fairfox.fairtests.fitted import Fold
 from fairfox.fairtests.protocol import Measurement, join_measurements
@@ -48,9 +51,13 @@ class Settings:
     threads: int = 2
     many: int | None = None  # from how many people on time is saved; None: fairfox's own
     laps: int = 9
+    adult: int = 16_281  # people of Adult: as many as its test file has
+    learnt: int = 32_561  # people that models of Adult learn from
 
 
-QUICK = Settings(people=600, features=5, targets=((8, 1), (16, 2)), threads=1, many=100, laps=3)
+QUICK = Settings(
+    people=600, features=5, targets=((8, 1), (16, 2)), threads=1, many=100, laps=3, adult=300, learnt=1_000
+)
 
 
 def population(people: int, features: int) -> tuple[Tensor, Tensor]:
@@ -104,7 +111,7 @@ class Watched:
     @property
     def training(self) -> float:
         """The seconds in which the auxiliaries of all folds were trained."""
-        return sum(fold.test.training_seconds for fold in self.folds)
+        return fitted.training_seconds(self.folds)
 
 
 @dataclass(frozen=True)
@@ -148,6 +155,9 @@ class Scoring:
             joined = join_measurements(parts, rows, len(everyone))
             assert interval_of(joined.refits, joined.abstained) is not None
         lap("intervals")
+        for fold, people, measured, own in zip(folds, groups, found[fitted.TOTAL], predictions, strict=True):
+            fold.test.deviations(fitted.TOTAL, self.target, people, measured, own)
+        lap("draws of ranks that persist in part")
         return seconds
 
 
@@ -176,7 +186,7 @@ def scores(watched: Watched, settings: Settings, width: int, depth: int) -> Rati
         f"scores, {width} x {depth}",
         f"scores with intervals and both readings, target of width {width}, depth {depth}: {words}",
         f"a forward pass of the target ({1e3 * median(units):.1f} ms)",
-        40.0, True, median(ratios), min(whole) / min(units), median(whole), median(units),
+        60.0, True, median(ratios), min(whole) / min(units), median(whole), median(units),
     )  # fmt: skip
 
 
@@ -193,8 +203,50 @@ def watched_audit(settings: Settings) -> Watched:
     return watched
 
 
+def adult_audit(kind: str, settings: Settings) -> list[Ratio]:
+    """Return what a default audit of Adult costs on one thread: rows that are predicted, and seconds."""
+    from sklearn.compose import make_column_transformer
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+    table = adult_table(complete=False).to_native().to_pandas()
+    inputs = [name for name in table.columns if name not in ("sex", "race", ADULT_LABEL)]
+    categories = [name for name in inputs if table[name].dtype.kind not in "if"]
+    numbers = [name for name in inputs if name not in categories]
+    encoder = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
+    columns = make_column_transformer((encoder, categories), (StandardScaler(), numbers))
+    last = HistGradientBoostingClassifier(random_state=0) if kind == "trees" else LogisticRegression(max_iter=1000)
+    past, people = table[: settings.learnt], table[-settings.adult :]
+    model = make_pipeline(columns, last).fit(past[inputs], past[ADULT_LABEL])
+    counted, predict_proba = [0], model.predict_proba
+
+    def counting(rows: Any) -> Any:
+        counted[0] += len(rows)
+        return predict_proba(rows)
+
+    model.predict_proba = counting
+    start = perf_counter()
+    result = fairfox.audit(model, people[[*inputs, "sex", ADULT_LABEL]], protected="sex", label=ADULT_LABEL, seed=SEED)
+    result.to_html()
+    seconds, rows = perf_counter() - start, counted[0] / len(people)
+    start = perf_counter()
+    predict_proba(people[inputs])
+    once = perf_counter() - start
+    what = {"trees": "HistGradientBoosting", "linear": "logistic regression"}[kind]
+    return [
+        Ratio(f"rows, {what}", f"rows of Adult sent to a Pipeline with {what}, in an audit with its page",
+              "rows of the table", 60.0, True, rows, rows, seconds, once),
+        Ratio(f"seconds, {what}", f"this audit on one thread, {seconds / once:.0f} times one prediction of everyone",
+              "a second", 15.0 if kind == "linear" else None, True, seconds, seconds, seconds, 1.0),
+    ]  # fmt: skip
+
+
 def measure(settings: Settings) -> list[Ratio]:
-    """Return the seconds of training, and the cost of all scores for each target."""
+    """Return what audits of Adult cost, the seconds of training, and the cost of all scores for each target."""
+    with one_thread(), threadpool_limits(1):
+        adult = [ratio for kind in ("linear", "trees") for ratio in adult_audit(kind, settings)]
     before = torch.get_num_threads()
     torch.set_num_threads(settings.threads)
     try:
@@ -206,7 +258,7 @@ def measure(settings: Settings) -> list[Ratio]:
             "training", f"training all auxiliaries; the whole audit takes {whole:.1f} s, of which {words}",
             "a second", 60.0, True, training, training, training, 1.0,
         )  # fmt: skip
-        return [first, *(scores(watched, settings, *target) for target in settings.targets)]
+        return [*adult, first, *(scores(watched, settings, *target) for target in settings.targets)]
     finally:
         torch.set_num_threads(before)
 
@@ -215,7 +267,8 @@ def sizes(s: dict[str, Any]) -> str:
     """Return the settings in a sentence."""
     return (
         f"{s['people']:,} people of two groups, {s['features']} numeric features, `fairfox.audit` with its defaults: "
-        f"5 folds, 5 refits, auxiliaries of width 64, depth 2; blocks of {s['block']} rows, {s['threads']} thread(s)."
+        f"5 folds, 5 refits, auxiliaries of width 64, depth 2; blocks of {s['block']} rows, {s['threads']} thread(s). "
+        f"Adult: {s['adult']:,} people, one thread."
     )
 
 

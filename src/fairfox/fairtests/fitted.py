@@ -117,6 +117,7 @@ class Auxiliaries:
     quality: tuple[AuxiliaryQuality, ...]
     proxy: tuple[dict[str, float], ...]
     metric: Tensor
+    seconds: float  # that training took
 
     @classmethod
     def of(cls, data: Dataset, options: AuditOptions, seed: int, others: Sequence[str] = ()) -> Auxiliaries:
@@ -125,13 +126,15 @@ class Auxiliaries:
         several = (
             options.direct is not False or follows_auxiliary([options.main, *others]) or bool(data.c.isnan().any())
         )
-        count, many = options.refits if several else min(options.refits, _FEW), len(data) > _MANY
+        start, count, many = perf_counter(), options.refits if several else min(options.refits, _FEW), len(data) > _MANY
         plain = aligned_by = _trained(count, seed, data, many=many)
         if options.balance is not False and has_labels(data):
             count = options.refits if options.balance else min(options.refits, _FEW)
             aligned_by = _trained(count, seed, data, many=many, balance=True)
+        seconds = perf_counter() - start
         proxy = tuple(_proxies(plain, data, v, options.batch_size) for v in range(len(data.protected)))
-        return cls(plain, aligned_by, _held_out_quality(plain, data), proxy, alignment_metric(data, aligned_by))
+        quality, metric = _held_out_quality(plain, data), alignment_metric(data, aligned_by)
+        return cls(plain, aligned_by, quality, proxy, metric, seconds)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,9 +181,7 @@ class FittedTest:
         many = len(data) > _MANY
         say = progress or (lambda text, fraction: None)
         say("training auxiliaries", 0.0)
-        start = perf_counter()
         own = auxiliaries or Auxiliaries.of(data, options, seed, others)
-        training = perf_counter() - start
         takes = bool(data.withheld.any())
         label = [f.name for f in data.covariates if f.name == options.label and has_labels(data)]
         comparable = not any(tells_group(data, name, v) for name in label for v in range(len(data.protected)))
@@ -202,7 +203,7 @@ class FittedTest:
             support=supports(data),
             tests=tests,
             seconds=seconds,
-            training_seconds=training,
+            training_seconds=own.seconds,
             failures=failures,
         )
 
@@ -403,7 +404,7 @@ def measure_folds(
         alignment=shares,
         others={name.removesuffix(_GIVEN): found[name] for name in compared},
         seconds={name.removesuffix(_GIVEN): seconds[name] for name in compared},
-        training_seconds=sum(fold.test.training_seconds for fold in folds),
+        training_seconds=training_seconds(folds),
         failures=failures,
         checks={name.removesuffix(_GIVEN): checks for name, (checks, _) in checked.items() if checks},
         warnings=(*(text for _, warnings in checked.values() for text in warnings), *unknown),
@@ -597,6 +598,11 @@ def _test_and_given(name: str, options: AuditOptions) -> tuple[str, tuple[str, .
 def has_labels(data: Dataset) -> bool:
     """Return whether people have labels, of at least two values."""
     return data.y is not None and len(data.y[~data.y.isnan()].unique()) > 1
+
+
+def training_seconds(folds: Sequence[Fold]) -> float:
+    """Return how long auxiliaries were trained; folds may share theirs."""
+    return sum({id(fold.test.auxiliary): fold.test.training_seconds for fold in folds}.values())
 
 
 def follows_auxiliary(names: Sequence[str]) -> bool:
