@@ -376,6 +376,12 @@ class EstimationOptions:
         "for it (rank, counterfactual); 1: exactly.",
         metavar="R",
     )
+    max_minutes: float = option(
+        Number(0, low_open=True),
+        5.0,
+        "With test all: about how long it may take; tests that would take longer are named and left out.",
+        metavar="M",
+    )
     gate: bool = option(Flag(), True, "Move a feature only where the groups differ in it beyond chance (rank).")
     direct: bool | None = option(
         Flag(chosen=True),
@@ -449,12 +455,6 @@ class AuditOptions(TableOptions, ModelOptions, EstimationOptions, ReportOptions)
         "rank",
         "Fairness test, see fairfox.FAIR_TESTS; all: rank, and every other test that applies and is not slow.",
         metavar="T",
-    )
-    max_minutes: float = option(
-        Number(0, low_open=True),
-        5.0,
-        "With test all: about how long it may take; tests that would take longer are named and left out.",
-        metavar="M",
     )
     settings: dict[str, Any] = option(
         Settings(),
