@@ -129,20 +129,20 @@ class Effect:
         judged = torch.where(measured.abstained.to(measured.worst.device), -1, measured.worst)
         return replace(measured, counterfactuals=self.counterfactuals(data, judged))
 
-    def _plan(self, data: Dataset) -> Plan:
+    def _plan(self, data: Dataset) -> DrawPlan:
         """Return which draws each refit takes where ranks persist: none where everyone's row is one row there."""
         refits = len(self.fitted[0])
         if not self.several:
-            return Plan(None, [[0]] * refits)
+            return DrawPlan(None, [[0]] * refits)
         few = [[(_FEW * (m - 1) + k) % _MANY for k in range(_FEW)] for m in range(1, refits)]
-        return Plan(self._table(data, _MANY), [list(range(_MANY)), *few])
+        return DrawPlan(self._table(data, _MANY), [list(range(_MANY)), *few])
 
     def _table(self, data: Dataset, count: int) -> DrawTable:
         columns = data.x.shape[1] + (0 if data.w is None else data.w.shape[1])
         return DrawTable.of(count, columns, seed=self.seed).to(data.x.device)
 
     def _effects(
-        self, model: Model, data: Dataset, contrast: Contrast, here: Tensor, plan: Plan
+        self, model: Model, data: Dataset, contrast: Contrast, here: Tensor, plan: DrawPlan
     ) -> Iterator[tuple[Tensor, list[Tensor], list[Mapped]]]:
         """Yield some people at a time whom a contrast concerns (n,), f(T(x)) - f(x) of each refit (draws, n), and its
         rows."""
@@ -157,7 +157,7 @@ class Effect:
             each = [own.view(times, len(part)) - here[part] for own, times in zip(found, plan.times, strict=True)]
             yield part, [-effect for effect in each] if falls else each, maps
 
-    def _mapped(self, data: Dataset, part: Tensor, to: Tensor, variable: int, plan: Plan) -> list[Mapped]:
+    def _mapped(self, data: Dataset, part: Tensor, to: Tensor, variable: int, plan: DrawPlan) -> list[Mapped]:
         """Return what each refit makes of some people (n,), one draw of everyone after the other."""
         people, maps = data[part], self.fitted[variable]
         if plan.table is None:
@@ -204,7 +204,7 @@ class Effect:
         refits = len(self.fitted[0])
         each = -(-draws // refits)
         chosen = [list(range(m, each * refits, refits)) for m in range(refits)]
-        plan = Plan(self._table(data, each * refits), chosen, tuple(persistence))
+        plan = DrawPlan(self._table(data, each * refits), chosen, tuple(persistence))
         out = measured.each.new_full((len(persistence), each * refits, *measured.each.shape[1:]), torch.nan)
         for q, contrast in enumerate(measured.contrasts):
             for part, effects, _ in self._effects(model, data, contrast, here, plan):
@@ -239,7 +239,7 @@ class Effect:
         return self.map.warnings(checks) if isinstance(self.map, CheckedMap) else []
 
 
-class Plan(NamedTuple):
+class DrawPlan(NamedTuple):
     """Which draws each refit takes, of a table of them; without a table everyone's row is one row there.
 
     Where ranks persist the first refit takes all draws, and each other some of them, which say how it differs from the

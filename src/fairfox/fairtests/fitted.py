@@ -68,7 +68,7 @@ class Explained:
     by_gradients: bool  # not where rows are drawn: between whole categories there is nothing to follow
 
 
-class Drawn(NamedTuple):
+class DrawnRows(NamedTuple):
     """Some people with one row each, drawn of those they may have as members of another group."""
 
     people: Tensor  # (n,) their places
@@ -99,7 +99,7 @@ class Readings:
     curve: dict[float, Measurement] = field(default_factory=dict)  # of some people, where ranks persist in part
     sample: Tensor | None = None  # (n,) their places
     explained: Explained | None = None  # None where nobody is moved
-    drawn: tuple[Drawn, ...] = ()  # for each protected variable, where ranks may persist in part
+    drawn: tuple[DrawnRows, ...] = ()  # for each protected variable, where ranks may persist in part
     still: tuple[str, ...] = ()  # features in which the groups do not differ beyond chance, so that they do not move
 
     @property
@@ -375,18 +375,13 @@ def measure_folds(
     shares = _mean_shares([fold.test.alignment(target, people[fold.rows], most=most) for fold in folds], rows)
     measured, total = found[main], found[TOTAL]
     progress("drawing: how far ranks persist", 1.0)
-    measured, curve, sample = _persisting(folds, main, measured, target, people, predictions)
-    if options.info.aligned:
-        factors = [share.value for share in shares]
-        measured = measured.scaled(factors, people)
-        curve = {at: each.scaled(factors, people[sample]) for at, each in curve.items()}
+    measured, curve, sample = _persisting(folds, main, measured, target, people, predictions, shares)
     if isinstance(folds[0].test.tests[main], CounterfactualTest):
-        measured = replace(measured, counterfactuals=_counterfactuals(folds, main, measured, people))
+        moved = measured = replace(measured, counterfactuals=_counterfactuals(folds, main, measured, people))
     else:
-        total = replace(total, counterfactuals=_counterfactuals(folds, TOTAL, total, people))
-    moved = measured if measured.counterfactuals is not None else total
-    named = main if moved is measured else TOTAL
-    explained = _explained(folds, named, target, people, moved, measured.score)
+        moved = total = replace(total, counterfactuals=_counterfactuals(folds, TOTAL, total, people))
+    explained = _explained(folds, main if moved is measured else TOTAL, target, people, moved, measured.score)
+    drawn = [_one_draw_each(folds, main, measured, people, v) for v in range(len(people.protected) if curve else 0)]
     beside = [name for name in others if name != TOTAL or not options.given]  # there it is the total reading
     compared = [name for name in dict.fromkeys([main, *beside]) if name in found] if others else []
     checked = {name: _checks(folds, name, found[name], people) for name in dict.fromkeys([main, *compared])}
@@ -412,9 +407,7 @@ def measure_folds(
         curve=curve,
         sample=sample,
         explained=explained,
-        drawn=tuple(_one_draw_each(folds, main, measured, people, v) for v in range(len(people.protected)))
-        if curve
-        else (),
+        drawn=tuple(drawn),
     )
 
 
@@ -447,7 +440,9 @@ def _explained(
     return Explained(tuple(parts), drawn, by_gradients)
 
 
-def _one_draw_each(folds: Sequence[Fold], name: str, measured: Measurement, people: Dataset, variable: int) -> Drawn:
+def _one_draw_each(
+    folds: Sequence[Fold], name: str, measured: Measurement, people: Dataset, variable: int
+) -> DrawnRows:
     """Return some of the people whom a protected variable concerns, each with one row as a member of another group."""
     own = measured.of_variable(variable, people)
     places = torch.tensor([q for q, contrast in enumerate(measured.contrasts) if contrast.variable == variable])
@@ -462,23 +457,32 @@ def _one_draw_each(folds: Sequence[Fold], name: str, measured: Measurement, peop
         assert isinstance(test, Effect)
         who.append(some)
         rows.append(test.rows_of_draws(people[some], worst[some])[0])
-    return Drawn(torch.cat(who), torch.cat(rows))
+    return DrawnRows(torch.cat(who), torch.cat(rows))
 
 
 def _persisting(
-    folds: Sequence[Fold], name: str, measured: Measurement, target: Model, people: Dataset, predictions: Tensor
+    folds: Sequence[Fold],
+    name: str,
+    measured: Measurement,
+    target: Model,
+    people: Dataset,
+    predictions: Tensor,
+    shares: Sequence[Share],
 ) -> tuple[Measurement, dict[float, Measurement], Tensor]:
     """Return what was measured with what draws add, the same of some people at each persistence of the grid, and who
-    they are (n,)."""
+    they are (n,); times the alignment shares where the test is."""
     options, asked = folds[0].test.options, (folds, name, measured, target, people, predictions)
     sample = torch.randperm(len(people), generator=torch.Generator().manual_seed(options.seed))[:_CURVE].sort().values
     each = _deviations(*asked, sample, GRID, _DRAWS_OF_CURVE)
-    if not each:
-        return measured, {}, sample
     drawn = _deviations(*asked, torch.arange(len(people)), (options.persistence,), DRAWS)
     some = measured.taken(sample)
-    curve = {at: replace(some, deviations=found) for at, found in zip(GRID, each, strict=True)}
-    return replace(measured, deviations=drawn[0] if drawn else None), curve, sample
+    curve = {at: replace(some, deviations=found) for at, found in zip(GRID, each, strict=bool(each))}
+    measured = replace(measured, deviations=drawn[0] if drawn else None)
+    if options.info.aligned:
+        factors = [share.value for share in shares]
+        measured = measured.scaled(factors, people)
+        curve = {at: part.scaled(factors, people[sample]) for at, part in curve.items()}
+    return measured, curve, sample
 
 
 def _deviations(
