@@ -123,14 +123,16 @@ def check_words(words: list[str], fields: dict[str, Any]) -> None:
     before = "more than" if cut is None else "yes from"
     assert f"{before} {limit} " in next(sentence for sentence in words if "flagged:" in sentence)
     # how sure
-    shown = said(r"(\S+) of them confidently: the whole interval lies beyond (.*?)(?:, also if .*)?\.", words)
-    assert shown == [counted(counts["confident"]), limit if cut is None else "what would change the decision"]
+    shown = said(r"(\S+) of them confidently: the whole interval lies beyond (.*), also if (.*)\.", words)
+    carried = f"people's ranks carry over only with a correlation of {fields['settings']['persistence']:g}"
+    beyond = limit if cut is None else "what would change the decision"
+    assert shown == [counted(counts["confident"]), beyond, carried]
     if counts["significant"]:
         shown = said(r"(\S+) are significant[^:]*: at most (\S+) % of such a list are expected to be wrong\.", words)
         assert shown == [counted(counts["significant"]), whole(fields["settings"]["fdr"])]
     else:
-        start = f"Nobody is significant at a false discovery rate of {whole(fields['settings']['fdr'])} %"
-        assert any(line.startswith(start) for line in words)
+        rate = whole(fields["settings"]["fdr"])
+        assert f"Nobody is significant at a false discovery rate of {rate} % if {carried}." in words
     # how much, through which features
     shown = said(r"On average .* by (.*), in either .* interval (.*) to (.*)\), mostly through (.*)\.", words)
     mean, carried = found["mean"], fields["features"]["effect"]["mean_absolute"]

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from fairfox.data.contrasts import LOWER
-from fairfox.data.dataset import Dataset, Feature, Protected, group_name
+from fairfox.data.dataset import Feature, Protected, group_name
 from fairfox.fairtests.fitted import Readings
 from fairfox.fairtests.protocol import Measurement
 from fairfox.findings import CommonCause, FeatureEffect, Features, NextSteps, Step
@@ -19,9 +19,9 @@ from fairfox.gradients.jacobian import jacobian
 from fairfox.maps.check import transparency
 from fairfox.maps.ranks import two_sample_ks
 from fairfox.models.protocol import Model, predict, predict_once
+from fairfox.statistics.groups import people_weights
 
 Levels = Literal["mean", "max", "sum"]  # what is made of a category's columns
-_BATCH = 4096
 _STEPS = 16  # of the path from x to x'
 _MOST_SHIFT = 3.0  # standard deviations of a proxy that a common cause is looked for in
 _CANDIDATES = 5  # features that could be dropped or repaired: those with the largest contributions
@@ -75,7 +75,8 @@ def common_cause(
     p = data.protected[variable]
     if not readings.drawn or p.is_continuous:
         return None
-    own, weights = moved.of_variable(variable, data), _weights(data)
+    own = moved.of_variable(variable, data)
+    weights = torch.as_tensor(people_weights(data.weights, len(data)))
     assert own.signed is not None
     groups = {g: (data.c[:, variable] == g).cpu() & ~own.abstained.cpu() for g in range(len(p.levels))}
     signed = own.signed.cpu()
@@ -121,13 +122,14 @@ def _with_column(rows: Tensor, column: int, values: Tensor) -> Tensor:
     return out
 
 
-def _weights(data: Dataset) -> Tensor:
-    """Return how many people each stands for (N,)."""
-    return torch.ones(len(data), dtype=torch.float64) if data.weights is None else data.weights.double().cpu()
-
-
 def shapley(
-    model: Model, x: Tensor, mapped: Tensor, features: Sequence[Feature], *, orders: Sequence[Sequence[int]]
+    model: Model,
+    x: Tensor,
+    mapped: Tensor,
+    features: Sequence[Feature],
+    *,
+    orders: Sequence[Sequence[int]],
+    batch_size: int = 4096,
 ) -> Tensor:
     """Return what each original feature adds to f(x') - f(x) (R, N, F) when features change one after the other.
 
@@ -140,7 +142,7 @@ def shapley(
     for step in zip(*orders, strict=True):
         for r, i in enumerate(step):
             row[r, :, features[i].columns] = mapped[r, :, features[i].columns]
-        after = predict_once(model, row.flatten(0, 1), _BATCH).view(len(mapped), -1)
+        after = predict_once(model, row.flatten(0, 1), batch_size).view(len(mapped), -1)
         for r, i in enumerate(step):
             moved = (mapped[r, :, features[i].columns] != x[:, features[i].columns]).any(1)
             after[r] = torch.where(moved, after[r], before[r])  # the same row: rounding is no effect
@@ -176,7 +178,8 @@ def effect_by_feature(
     if by_gradients:
         each = [contributions(model, x, rows, features, batch_size=batch_size) for rows in mapped]
         return torch.stack(each).mean(0)
-    return shapley(model, x, mapped, features, orders=random_orders(len(features), len(mapped), seed=seed)).mean(0)
+    orders = random_orders(len(features), len(mapped), seed=seed)
+    return shapley(model, x, mapped, features, orders=orders, batch_size=batch_size).mean(0)
 
 
 def sum_by_feature(values: Tensor, features: Sequence[Feature]) -> Tensor:

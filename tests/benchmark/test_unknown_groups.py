@@ -89,7 +89,7 @@ def test_people_of_unknown_groups_are_ordered_almost_as_well_as_the_others(world
     assert not seen.result.abstained.any()
     known, unknown = seen.rho(~seen.unknown), seen.rho(seen.unknown)
     assert known >= 0.75
-    assert unknown >= known - 0.12
+    assert unknown >= known - 0.1
 
 
 @every_untold
@@ -109,7 +109,7 @@ def test_where_columns_say_little_about_the_group_only_people_taken_for_what_the
 def test_how_well_unknown_groups_are_told_is_said(world: World):
     seen = hidden(world)
     quality = seen.result.findings[0].quality
-    assert quality.rows == (PEOPLE - UNKNOWN) // 5  # of those whose group is known, who were held out
+    assert quality.rows == PEOPLE - UNKNOWN  # those whose group is known
     told = [text for text in seen.result.warnings if f"is unknown for {UNKNOWN} of {PEOPLE} people" in text]
     assert len(told) == 1
     assert f"(AUC {quality.value:.2f})" in told[0]

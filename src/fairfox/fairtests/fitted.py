@@ -326,8 +326,9 @@ def fit_folds(
     if reference is not None:
         test = FittedTest.fit(reference, encoding, options, others=others, progress=progress)
         return [Fold(torch.arange(len(data)), test)]
-    # readings beside the test, told as means, do not need auxiliaries that have not seen the people
-    alike = None if follows_auxiliary([options.main, *others]) else Auxiliaries.of(data, options, options.seed)
+    # readings beside the test, told as means, do not need auxiliaries that have not seen the people; inferred groups do
+    own = follows_auxiliary([options.main, *others]) or bool(data.c.isnan().any())
+    alike = None if own else Auxiliaries.of(data, options, options.seed)
     fold = assign_folds(data.c, options.folds, seed=options.seed)
     out: list[Fold] = []
     failed: set[str] = set()

@@ -147,12 +147,9 @@ class BlackBoxModel:
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return (N, 1) for encoded x (N, D)."""
-        if self.decoder is None or not self.blocks:
-            return self._mean_of(x, torch.ones(len(x)), torch.arange(len(x)), len(x)).to(x)
+        if self.decoder is None or all(bool(((x[:, b] == 0) | (x[:, b] == 1)).all()) for b in self.blocks):
+            return self._mean_of(x, torch.ones(len(x)), torch.arange(len(x)), len(x)).to(x)  # whole categories
         batches = []
-        parts = torch.cat([x[:, block] for block in self.blocks], dim=1)
-        if bool(((parts == 0) | (parts == 1)).all()):  # whole categories
-            return self._mean_of(x, torch.ones(len(x)), torch.arange(len(x)), len(x)).to(x)
         for block in row_blocks(len(x), _PEOPLE_A_CALL):
             rows, weights, owner = self.decoder.expand(x[block])
             batches.append(self._mean_of(rows, weights, owner, len(x[block])))
