@@ -10,8 +10,7 @@ from jsonschema import Draft202012Validator
 
 _FOLDER = Path(__file__).parents[1] / "docs/schemas"
 SCHEMAS: dict[str, dict[str, Any]] = {
-    kind: json.loads((_FOLDER / f"{kind}.schema.json").read_text("utf-8"))
-    for kind in ("audit", "compare", "demo", "score")
+    kind: json.loads((_FOLDER / f"{kind}.schema.json").read_text("utf-8")) for kind in ("audit", "compare", "demo")
 }
 
 

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -19,8 +20,9 @@ from fairfox.maps.check import FlipSet, MapCheck, flip_sets
 from fairfox.options import EFFECT
 from fairfox.statistics.diagnostics import DISAGREE, Reliability
 from fairfox.statistics.groups import judged_share, people_weights, weighted_mean
+from fairfox.statistics.multiplicity import Threshold
 from fairfox.statistics.permutation import Null
-from fairfox.statistics.verdict import Verdict, family_verdict
+from fairfox.statistics.verdict import Counted, Verdict, family_verdict
 
 UNKNOWN = "unknown"  # the own group of people whose protected value is neither known nor inferred
 
@@ -105,6 +107,60 @@ class Group:
 
 
 @dataclass(frozen=True)
+class Tally:
+    """How many of some people are what. Shares and means are weighted, counts never."""
+
+    people: int
+    judged: int
+    flagged: int
+    confident: int | None  # None without an interval
+    inferred: int  # whose own group is the most probable one
+    share_flagged: float  # of the judged people
+    share_confident: float | None
+    mean_score: float  # NaN of nobody
+    unknown: int = 0  # whose own group is neither known nor inferred
+    attained: dict[str, int] = field(default_factory=dict)  # for how many judged people each contrast was the largest
+
+    @classmethod
+    def of(cls, found: AuditRecord | Finding, weights: Tensor | None, **more: Any) -> Tally:
+        """Return it of people who are in memory."""
+        known, confident = ~found.abstained.numpy(force=True), found.confident_flags
+        scores = found.scores.numpy(force=True).astype(np.float64)
+        return cls(
+            people=len(known),
+            judged=int(known.sum()),
+            flagged=int(found.flags.sum()),
+            confident=None if confident is None else int(confident.sum()),
+            inferred=int(found.inferred.sum()),
+            share_flagged=judged_share(found.flags, found.abstained, weights),
+            share_confident=None if confident is None else judged_share(confident, found.abstained, weights),
+            mean_score=weighted_mean(scores[known], people_weights(weights, len(known))[known]),
+            **more,
+        )
+
+
+@dataclass(frozen=True)
+class StreamedVariable:
+    """All people of a stream in numbers, for one protected variable."""
+
+    tally: Tally
+    groups: tuple[Group, ...]
+    counted: dict[str, Counted]  # what a verdict needs, by the name of the variable and of each group
+
+
+@dataclass(frozen=True)
+class Streamed:
+    """All people of a stream in numbers; those who are in a record one by one are a sample of them."""
+
+    tally: Tally
+    variables: dict[str, StreamedVariable]  # by name
+    share_abstained: float
+    abstained_by_reason: dict[str, int]
+    worst_case: dict[str, float]
+    threshold: Threshold | None  # of the list; None without intervals
+
+
+@dataclass(frozen=True)
 class Reading:
     """One reading of the effect, averaged over the judged people."""
 
@@ -177,48 +233,27 @@ class Finding:
     same_outcome: Tensor | None = None  # (N,) the same among people with the same label; None without labels
     gap_parts: tuple[GapParts, ...] = ()  # along a causal graph
     common_cause: CommonCause | None = None
+    streamed: Tally | None = None  # of all people of a stream, where the others here are a sample
 
     @property
     def reached(self) -> tuple[str, ...]:
         """The contrasts that concern anybody: where everyone is compared by size, the two largest classes."""
         return tuple(c for c in self.contrasts if self.second is None or c in (self.reference, self.second))
 
-    @property
-    def judged(self) -> int:
-        """How many people something can be said about."""
-        return int((~self.abstained).sum())
-
-    @property
-    def unknown(self) -> int:
-        """How many people's own group is neither known nor inferred."""
-        return 0 if UNKNOWN in self.levels else self.group.count(UNKNOWN)
-
-    @property
-    def attained(self) -> dict[str, int]:
-        """For how many judged people each contrast was the largest, in the order of the contrasts."""
+    def tally(self, weights: Tensor | None = None) -> Tally:
+        """Return how many people are what because of this variable; contrasts are in their order."""
+        if self.streamed is not None:
+            return self.streamed
         away = self.abstained.numpy(force=True)
         counted = Counter(to for to, out in zip(self.towards, away, strict=True) if to is not None and not out)
-        return {to: counted[to] for to in dict.fromkeys([*self.contrasts, *counted]) if counted[to]}
+        attained = {to: counted[to] for to in dict.fromkeys([*self.contrasts, *counted]) if counted[to]}
+        unknown = 0 if UNKNOWN in self.levels else self.group.count(UNKNOWN)
+        return Tally.of(self, weights, unknown=unknown, attained=attained)
 
     def judges(self, level: str) -> bool:
         """Return whether something can be said about anybody of a group."""
         own = zip(self.group, self.abstained.tolist(), strict=True)
         return any(group == level and not out for group, out in own)
-
-    def share_flagged(self, weights: Tensor | None = None) -> float:
-        """Return the share of judged people who are flagged because of this variable."""
-        return judged_share(self.flags, self.abstained, weights)
-
-    def share_confident(self, weights: Tensor | None = None) -> float | None:
-        """Return the share of judged people who are flagged confidently; None without an interval."""
-        return None if self.confident_flags is None else judged_share(self.confident_flags, self.abstained, weights)
-
-    def mean_score(self, weights: Tensor | None = None) -> float:
-        """Return the mean score of the judged people; NaN where there are none."""
-        known = ~self.abstained.numpy(force=True)
-        return weighted_mean(
-            self.scores.numpy(force=True).astype(np.float64)[known], people_weights(weights, len(known))[known]
-        )
 
     def readings(self, weights: Tensor | None = None) -> dict[str, Reading]:
         """Return the total reading of the effect, the direct one where it was measured, and that at the same outcome.
@@ -340,26 +375,37 @@ class AuditRecord:
     steps: NextSteps | None = None  # what could be done about it, where asked for
     map_checks: tuple[MapCheck, ...] = ()  # whether the map accounts for the gap, and stays on the data
     still: tuple[str, ...] = ()  # features in which the groups do not differ beyond chance: they do not move
+    streamed: Streamed | None = None  # all people of a stream, where those here are a sample of them
 
     def __len__(self) -> int:
         return len(self.scores)
 
+    @cached_property
+    def tally(self) -> Tally:
+        """How many people are what, in the worst case over all protected variables."""
+        return Tally.of(self, self.weights) if self.streamed is None else self.streamed.tally
+
+    @property
+    def listed(self) -> int | None:
+        """How many people are significant; None without an interval."""
+        if self.streamed is not None and self.streamed.threshold is not None:
+            return self.streamed.threshold.listed
+        return None if self.significant is None else int(self.significant.sum())
+
     @property
     def judged(self) -> int:
         """How many people were not abstained."""
-        return int((~self.abstained).sum())
+        return self.tally.judged
 
     @property
     def share_flagged(self) -> float:
         """Share of flagged people among those not abstained."""
-        return judged_share(self.flags, self.abstained, self.weights)
+        return self.tally.share_flagged
 
     @property
     def share_confident(self) -> float | None:
         """Share of confidently flagged people among those not abstained; None without an interval."""
-        return (
-            None if self.confident_flags is None else judged_share(self.confident_flags, self.abstained, self.weights)
-        )
+        return self.tally.share_confident
 
     @property
     def verdict(self) -> Verdict | None:
@@ -375,6 +421,8 @@ class AuditRecord:
     @property
     def share_abstained(self) -> float:
         """Share of abstained people among all."""
+        if self.streamed is not None:
+            return self.streamed.share_abstained
         return weighted_mean(self.abstained.numpy(force=True), people_weights(self.weights, len(self)), nobody=0.0)
 
     @property
@@ -432,6 +480,8 @@ class AuditRecord:
     @property
     def abstained_by_reason(self) -> dict[str, int]:
         """How many people were abstained for each reason, the most frequent first."""
+        if self.streamed is not None:
+            return self.streamed.abstained_by_reason
         away = self.abstained.numpy(force=True)
         counted = Counter(reason or "no reason given" for reason, out in zip(self.reasons, away, strict=True) if out)
         return dict(counted.most_common())
@@ -496,6 +546,8 @@ class AuditRecord:
     @property
     def worst_case(self) -> dict[str, float]:
         """For which share of the judged people each protected variable attained the score; empty where none does."""
+        if self.streamed is not None:
+            return self.streamed.worst_case
         if not self.tells_variables_apart:
             return {}
         return {

@@ -35,7 +35,7 @@ from fairfox.fairtests.fitted import (
 )
 from fairfox.fairtests.protocol import Measurement
 from fairfox.fairtests.registry import applicable, settings_by_test
-from fairfox.findings import Finding, TestComparison
+from fairfox.findings import Finding, Streamed, TestComparison
 from fairfox.maps.check import MapCheck, Support, check_map
 from fairfox.maps.conditional import check_given_columns
 from fairfox.models.adapters import as_model, describe
@@ -240,13 +240,28 @@ def score(
         progress: called with what is being done and the fraction done.
         unknown: refused, with what to write instead.
     """
-    started = perf_counter()
     refuse_outside(unknown)
     chosen = test.options.scoring(options, delta=delta, max_flagged=max_flagged, decision_threshold=decision_threshold)
-    say = progress or (lambda text, fraction: None)
-    inputs = Inputs.scored(test, model, table, chosen)
-    readings = _measured(inputs, [Fold(torch.arange(len(inputs.data)), replace(test, options=chosen))], (), say)
-    return _result(model, inputs, readings, support=test.support, started=started, progress=say)
+    return run_score(test, model, table, chosen, progress=progress)
+
+
+def run_score(
+    test: FittedTest,
+    model: object,
+    table: object,
+    options: AuditOptions,
+    *,
+    streamed: Streamed | None = None,
+    progress: Progress | None = None,
+) -> AuditResult:
+    """Return what a fitted test finds, with options that are made already.
+
+    `streamed` has all people of a stream in numbers, where the table is a sample of them.
+    """
+    started, say = perf_counter(), progress or (lambda text, fraction: None)
+    inputs = Inputs.scored(test, model, table, options)
+    readings = _measured(inputs, [Fold(torch.arange(len(inputs.data)), replace(test, options=options))], (), say)
+    return _result(model, inputs, readings, support=test.support, started=started, progress=say, streamed=streamed)
 
 
 @dataclass(frozen=True)
@@ -475,6 +490,7 @@ def _result(
     progress: Progress,
     null: Null | None = None,
     skipped: Mapping[str, str] | None = None,
+    streamed: Streamed | None = None,
 ) -> AuditResult:
     """Return what was found, with all that statistics say about it."""
     options, limits = inputs.options, _limits(inputs, readings.people, null)
@@ -486,6 +502,8 @@ def _result(
         trust = replace(trust, rows=main.counterfactual)
     certainty = limits.rule.certainty(before, limits.everyones, inputs.predictions, readings.people.protected)
     certainty = certainty.without(main.abstained)
+    if streamed is not None and streamed.threshold is not None and certainty.p_values is not None:
+        certainty = replace(certainty, significant=certainty.p_values <= streamed.threshold.p)
     progress("explaining", 0.92)
     asked = {"seed": options.seed, "batch_size": options.batch_size}
     features = explain(inputs.target, readings, aligned=options.info.aligned, **asked)
@@ -502,7 +520,7 @@ def _result(
         reasons=main.reasons,
         predictions=inputs.predictions,
         worst=main.variable,
-        findings=_findings(inputs, readings, before, limits, checks, null),
+        findings=_findings(inputs, readings, before, limits, checks, null, streamed),
         counterfactual=mapped,
         ids=inputs.data.ids,
         features=features,
@@ -511,7 +529,10 @@ def _result(
         test=options.main,
         meaning=_meaning(options),
         unit=score_unit(options, inputs.target.unit),
-        warnings=(*_warnings(inputs, readings, trust), *(text for check in checks for text in check.warnings)),
+        warnings=(
+            *_warnings(inputs, readings, trust, streamed),
+            *(text for check in checks for text in check.warnings),
+        ),
         weights=inputs.data.weights,
         checks=readings.checks.get(options.info.base if options.info.aligned else options.main, {}),
         comparison=_comparison(readings, skipped or {}) if options.runs_all else None,
@@ -525,6 +546,7 @@ def _result(
         steps=next_steps(inputs.target, readings, features.effect, **asked) if options.next_steps else None,
         map_checks=checks,
         still=readings.still,
+        streamed=streamed,
     )
 
 
@@ -564,6 +586,7 @@ def _findings(
     limits: Limits,
     checks: Sequence[MapCheck],
     null: Null | None,
+    streamed: Streamed | None,
 ) -> tuple[Finding, ...]:
     """Return what was found for each protected variable, with a verdict that says no more than is known."""
     found = [
@@ -576,6 +599,7 @@ def _findings(
             merged=dict(source.merged),
             rule=limits.rule,
             before=before,
+            streamed=None if streamed is None else streamed.variables[inputs.data.protected[v].name],
         )
         for v, source in enumerate(inputs.encoding.sources)
     ]
@@ -736,8 +760,10 @@ def _meaning(options: AuditOptions) -> str:
     )
 
 
-def _warnings(inputs: Inputs, readings: Readings, trust: Reliability) -> list[str]:
-    options = inputs.options
+def _warnings(inputs: Inputs, readings: Readings, trust: Reliability, streamed: Streamed | None) -> list[str]:
+    options, inferred, people = inputs.options, readings.inferred.sum(0).tolist(), len(inputs.data)
+    if streamed is not None:
+        inferred, people = [each.tally.inferred for each in streamed.variables.values()], streamed.tally.people
     distance = None if options.abstain is None else trust.distance  # it costs time
     found = find_warnings(
         inputs.target,
@@ -746,6 +772,8 @@ def _warnings(inputs: Inputs, readings: Readings, trust: Reliability) -> list[st
         inputs.predictions,
         readings,
         options,
+        inferred=inferred,
+        people=people,
         distance=distance,
     )
     if options.returns is None and inputs.described is None and inputs.target.unit == "value":

@@ -22,9 +22,9 @@ from fairfox.data.protected import NumberGroups
 from fairfox.errors import require
 from fairfox.fairtests.fitted import Readings
 from fairfox.fairtests.protocol import Measurement
-from fairfox.findings import UNKNOWN, AuditRecord, Finding, GapParts, Group
+from fairfox.findings import UNKNOWN, AuditRecord, Finding, GapParts, Group, StreamedVariable
 from fairfox.statistics.groups import Certainty, Rule, group_mean
-from fairfox.statistics.verdict import Point, Verdict, family_verdict
+from fairfox.statistics.verdict import Counted, Point, Verdict, family_verdict
 
 
 @dataclass(frozen=True, repr=False)
@@ -116,6 +116,7 @@ def finding_of(
     merged: Mapping[str, tuple[str, ...]],
     rule: Rule,
     before: Measurement | None = None,
+    streamed: StreamedVariable | None = None,
 ) -> Finding:
     """Return what was found for one protected variable.
 
@@ -129,6 +130,7 @@ def finding_of(
         rule: what else decides who is over delta, and whether they are too many.
         before: what was measured before anybody was left out; the list and the verdict are about all of them, since
             those who stay were chosen for how little their refits scatter.
+        streamed: all people of a stream in numbers, where the readings are of a sample.
     """
     data = readings.people
     p, own = data.protected[variable], data.c[:, variable]
@@ -141,7 +143,8 @@ def finding_of(
     names, codes = _groups(p, own, fitted.c[:, variable])
     share = readings.alignment[variable]
     effects = contrast_effects(main, p, own)
-    verdict = _verdict(readings, variable, whole, certainty, codes, dict(enumerate(names)), predictions, delta, rule)
+    counted = {} if streamed is None else streamed.counted
+    verdict = _verdict(readings, variable, whole, certainty, codes, names, predictions, delta, rule, counted)
     finding = Finding(
         name=p.name,
         kind=p.kind,
@@ -172,6 +175,8 @@ def finding_of(
         is_own=bool(main.contrasts),
         verdict=verdict,
     )
+    if streamed is not None:
+        return replace(finding, streamed=streamed.tally, groups=streamed.groups)
     weights = torch.ones(len(data), dtype=torch.float64) if data.weights is None else data.weights.double().cpu()
     groups = [_group(finding, name, codes == code, predictions, weights) for code, name in enumerate(names)]
     return replace(finding, groups=tuple(groups))
@@ -194,21 +199,22 @@ def _verdict(
     whole: Measurement,
     certainty: Certainty,
     codes: Tensor,
-    names: Mapping[int, str],
+    names: Sequence[str],
     predictions: Tensor,
     delta: float | Tensor,
     rule: Rule,
+    counted: Mapping[str, Counted],
 ) -> Verdict | None:
     """Return the verdict on everyone, and on each group that has a limit of its own: all must pass."""
     p, weights = readings.people.protected[variable], readings.people.weights
     found = []
-    for code, name in [(None, p.name), *((code, group_name(p.name, level)) for code, level in names.items())]:
+    for code, name in [(None, p.name), *((code, group_name(p.name, level)) for code, level in enumerate(names))]:
         if code is not None and name not in rule.limits:
             continue
         own = rule if code is None else replace(rule, allowed=rule.limits[name])
         among = None if code is None else codes == code
         curve = _curve(readings, variable, predictions, delta, own, among)
-        found.append(own.judge(whole, certainty, weights, name, curve, among))
+        found.append(own.judge(whole, certainty, weights, name, curve, among, counted.get(name)))
     known = [verdict for verdict in found if verdict is not None]
     return family_verdict(known) if known else None
 

@@ -49,14 +49,15 @@ def run(
 def test_scores_have_the_columns_of_an_audit(folder: Path, tmp_path: Path):
     done = run(folder, tmp_path / "out")
     assert done.exit_code == 0, done.stderr
-    assert "fairfox score of 100 people, test rank, protected: sex" in done.stdout
+    assert "fairfox audit of 100 people, test 'rank', protected: sex" in done.stdout
     assert "of 100 people" in done.stdout
     given = [str(folder / "model.py:predict"), str(folder / "new.csv"), "-c", "sex", "--columns", ",".join(COLUMNS)]
     beside = CliRunner().invoke(cli, ["audit", *given, "--refits", "2", "--out", str(tmp_path / "audit")])
     assert beside.exit_code == 0, beside.stderr
     found, audited = (pq.read_table(tmp_path / name / "scores.parquet") for name in ("out", "audit"))
     assert found.schema == audited.schema
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["scores.parquet", "summary.json"]
+    written = [{path.name for path in (tmp_path / name).iterdir()} for name in ("out", "audit")]
+    assert written[0] == written[1]
 
 
 def test_the_summary_counts_what_the_scores_show(folder: Path, tmp_path: Path):
@@ -111,7 +112,7 @@ def test_compare_and_plan_take_its_output(folder: Path, tmp_path: Path):
         assert done.exit_code == 0, done.stderr
 
 
-def test_both_files_are_written_or_none(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_all_files_are_written_or_none(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "taken/summary.json").mkdir(parents=True)
     done = run(folder, tmp_path / "taken")
     assert done.exit_code == 2
@@ -143,11 +144,15 @@ def test_parquet_is_streamed_to_the_scores_of_the_same_people_in_memory(folder: 
         pq.write_table(rows, tmp_path / "in" / f"{name}.parquet", row_group_size=20)
     done = run(folder, tmp_path / "out", "--workers", "1", "--part-rows", "40", table=str(tmp_path / "in"))
     assert done.exit_code == 0, done.stderr
-    assert done.stdout.startswith("fairfox score of 100 people, test rank, protected: sex\n")
+    assert done.stdout.startswith("fairfox audit of 100 people, test 'rank', protected: sex\n")
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "junit.xml",
         "manifest.json",
+        "report.html",
+        "report.json",
         "scores.parquet",
         "summary.json",
+        "summary.md",
     ]
     found, expected = (pq.read_table(tmp_path / name / "scores.parquet") for name in ("out", "memory"))
     assert found["score"].to_pylist() == pytest.approx(expected["score"].to_pylist(), abs=1e-12)

@@ -19,6 +19,7 @@ from fairfox.streaming.workers import PartTask
 from tests.streaming.world import (
     assert_parts_are_those_of_the_manifest,
     assert_same_people,
+    assert_same_verdict,
     lending,
     make_world,
     model_of,
@@ -73,12 +74,10 @@ def test_the_summary_of_a_dataframe_is_that_of_one_machine(world: Path):
     people = dask.dataframe.from_pandas(frame, npartitions=3)
     scores = score_dask(people, world / "test.fox", model_of(world).load(), delta=0.1)
     assert scores.compute(scheduler="threads").index.tolist() == list(range(10, PEOPLE + 10))
-    found = summarise_dask(scores, world / "test.fox")
+    found = summarise_dask(scores, people, world / "test.fox", model_of(world).load(), delta=0.1)
     out = world / "delta"
     local = score_files(world / "test.fox", model_of(world), [str(world / "in")], out, workers=1, delta=0.1)
-    assert found["counts"] == local["counts"]
-    assert found["mean_score"] == pytest.approx(local["mean_score"], abs=1e-9)
-    assert found["quantiles"] == local["quantiles"]
+    assert_same_verdict(found, local)
 
 
 def test_a_dataframe_without_people_or_columns_is_refused(world: Path):
@@ -101,7 +100,7 @@ def test_files_are_scored_in_the_same_parts_although_a_worker_dies(world: Path, 
     with dask.config.set({"scheduler-address": cluster.scheduler.address}):
         found = score_files(world / "test.fox", model, [str(world / "in")], world / "out", **given)
     assert (world / "died").exists()
-    assert found["counts"]["people"] == PEOPLE
+    assert found.tally.people == PEOPLE
     assert len(list((world / "out/scores.parquet").iterdir())) == 4
     assert_parts_are_those_of_the_manifest(world / "out")
     assert_same_people(scores_of(world / "out"), scores_of(world / "local"))

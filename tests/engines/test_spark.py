@@ -23,6 +23,7 @@ from fairfox.streaming.workers import PartTask
 from tests.streaming.world import (
     assert_parts_are_those_of_the_manifest,
     assert_same_people,
+    assert_same_verdict,
     lending,
     make_world,
     model_of,
@@ -76,15 +77,10 @@ def test_a_dataframe_is_scored_although_a_worker_dies(world: Path, session: Any)
 def test_the_summary_of_a_dataframe_is_that_of_one_machine(world: Path, session: Any):
     people = session.createDataFrame(lending(PEOPLE).to_pylist())
     scored = score_spark(people, world / "test.fox", model_of(world).load(), delta=0.1)
-    found = summarise_spark(scored, world / "test.fox")
+    found = summarise_spark(scored, people, world / "test.fox", model_of(world).load(), delta=0.1)
     out = world / "delta"
     local = score_files(world / "test.fox", model_of(world), [str(world / "in")], out, workers=1, delta=0.1)
-    assert found["counts"] == local["counts"]
-    assert found["mean_score"] == pytest.approx(local["mean_score"], abs=1e-9)
-    assert found["quantiles"] == local["quantiles"]
-    assert [g["mean_signed"] for g in found["variables"][0]["groups"]] == pytest.approx(
-        [g["mean_signed"] for g in local["variables"][0]["groups"]], abs=1e-9
-    )
+    assert_same_verdict(found, local)
 
 
 def test_files_are_scored_in_the_same_parts_although_a_worker_dies(world: Path, session: Any):
@@ -92,7 +88,7 @@ def test_files_are_scored_in_the_same_parts_although_a_worker_dies(world: Path, 
     given = {"part_rows": 1000, "engine": "spark", "workers": 2}
     found = score_files(world / "test.fox", model, [str(world / "in")], world / "out", **given)
     assert (world / "died").exists()
-    assert found["counts"]["people"] == PEOPLE
+    assert found.tally.people == PEOPLE
     assert len(list((world / "out/scores.parquet").iterdir())) == 4
     assert_parts_are_those_of_the_manifest(world / "out")
     assert_same_people(scores_of(world / "out"), scores_of(world / "local"))

@@ -44,8 +44,8 @@ def test_an_audit_goes_to_the_active_run_with_its_numbers_its_question_and_its_f
     assert data.metrics["fairfox/judged"] == 196
     assert data.metrics["fairfox/share_flagged"] == pytest.approx(result.share_flagged)
     race = result.findings[1]
-    assert data.metrics["fairfox/mean_score.race"] == pytest.approx(race.mean_score(result.weights))
-    assert data.metrics["fairfox/share_flagged.race"] == pytest.approx(race.share_flagged(result.weights))
+    assert data.metrics["fairfox/mean_score.race"] == pytest.approx(race.tally(result.weights).mean_score)
+    assert data.metrics["fairfox/share_flagged.race"] == pytest.approx(race.tally(result.weights).share_flagged)
     assert data.metrics["fairfox/mean_effect.race_Black"] == pytest.approx(race.groups[1].mean_signed)
     assert data.metrics["fairfox/share_flagged.age_18 to 33"] == pytest.approx(result.groups[7].share_flagged)
     assert data.params == {

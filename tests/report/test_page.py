@@ -194,7 +194,7 @@ def test_several_variables_are_compared_and_then_told_one_by_one():
     assert "because of sex, race or age?" in page.words
     assert "Mostly because of race" in page.words
     result = many_result()
-    share = f"{100 * result.findings[1].share_flagged(result.weights):.1f} %"
+    share = f"{100 * result.findings[1].tally(result.weights).share_flagged:.1f} %"
     assert f"race: {int(result.findings[1].flags.sum())} of 196 people ({share}) flagged" in page.words
     assert page.headings["h3"][:3] == ["sex", "race", "age"]
     assert [page.headings["h3"].count(name) for name in ("sex", "race", "age")] == [3, 3, 3]  # who, scores, readings

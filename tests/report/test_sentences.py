@@ -149,8 +149,9 @@ def test_variables_are_told_in_a_line_each():
     result = many_result()
     race = result.findings[1]
     (line,) = variable_lines(result, race)
+    share = race.tally(result.weights).share_flagged
     assert line == (
-        f"race: {int(race.flags.sum())} of 196 people ({100 * race.share_flagged(result.weights):.1f} %) flagged, "
+        f"race: {int(race.flags.sum())} of 196 people ({100 * share:.1f} %) flagged, "
         f"{int(race.confident_flags.sum())} confidently; the worst case for {100 * result.worst_case['race']:.1f} % "
         "of people; own group inferred for 20 people; 'Other' combines Eskimo and Inuit; delta of race=Black is "
         "3 points"

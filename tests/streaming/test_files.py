@@ -50,7 +50,8 @@ def folder(world: Path, tmp_path: Path) -> Path:
 
 def run(folder: Path, out: str = "out", **options: Any) -> dict[str, Any]:
     given = {"workers": 1, "part_rows": 200, **options}
-    return score_files(folder / "test.fox", model_of(folder), [str(folder / "in")], folder / out, **given)
+    score_files(folder / "test.fox", model_of(folder), [str(folder / "in")], folder / out, **given)
+    return assert_valid_summary((folder / out / "summary.json").read_text())
 
 
 def part_names(folder: Path, out: str = "out") -> list[str]:
@@ -106,7 +107,7 @@ def test_killed_in_the_middle_it_finishes_the_second_time_with_everyone_once(fol
     assert not (folder / "out/summary.json").exists()
     again = run(folder, part_rows=100)
     assert scores_of(folder / "out")["score"].equals(scores_of(folder / "whole")["score"])
-    assert again["mean_score"] == whole["mean_score"]
+    assert again["variables"] == whole["variables"]
     assert again["counts"] == whole["counts"]
 
 
@@ -129,7 +130,7 @@ def test_tables_that_changed_are_refused_and_new_ones_are_added(folder: Path):
     pq.write_table(lending(100, seed=3), folder / "in/0.parquet")
     more = run(folder)
     assert more["counts"]["people"] == 1100
-    assert more["settings"]["pilot_rows"] == 1000  # the population constants stay
+    assert manifest_of(folder)["constants"]["people"] == 1000  # the population constants stay
     assert part_names(folder)[-1] == "part-00006.parquet"
     assert first["delta"] == more["delta"]
     pq.write_table(lending(100, seed=4), folder / "in/0.parquet")
@@ -151,7 +152,7 @@ def test_a_damaged_file_is_named_and_all_others_are_done(folder: Path):
     assert list(manifest_of(folder)["failed"]) == [str(path)]
     assert not (folder / "out/summary.json").exists()
     path.write_bytes(content)
-    assert run(folder)["mean_score"] == whole["mean_score"]
+    assert run(folder)["variables"] == whole["variables"]
 
     path.write_bytes(content[:3000] + b"\0" * 3000 + content[6000:])  # in the middle: some parts can be read
     with pytest.raises(FileError, match=r"b.parquet' cannot be read and may be damaged"):
@@ -260,12 +261,12 @@ def test_groups_in_the_names_of_folders_are_known_and_lacking_ones_are_warned_of
         pq.write_table(own, folder / f"hive/sex={level}/x.parquet")
     given = (folder / "test.fox", model_of(folder))
     for n, tables in enumerate(([f"{folder}/hive"], [f"{folder}/hive/sex={level}" for level in ("Female", "Male")])):
-        summary = score_files(*given, tables, folder / f"out{n}", workers=1)
-        assert (summary["counts"]["people"], summary["counts"]["inferred"], summary["warnings"]) == (400, 0, [])
+        found = score_files(*given, tables, folder / f"out{n}", workers=1)
+        assert (found.tally.people, found.tally.inferred) == (400, 0)
+        assert not any("unknown" in warning for warning in found.warnings)
     pq.write_table(people.rename_columns([{"sex": "Sex"}.get(n, n) for n in people.column_names]), folder / "x.parquet")
-    score_files(*given, [f"{folder}/x.parquet"], folder / "out", workers=1)
-    (warning,) = assert_valid_summary((folder / "out/summary.json").read_text(), "score")["warnings"]
-    assert warning.startswith("'sex' is unknown for 400 of 400 people: the most probable value")
+    found = score_files(*given, [f"{folder}/x.parquet"], folder / "out", workers=1)
+    assert found.warnings[0].startswith("'sex' is unknown for 400 of 400 people: the most probable value")
 
 
 def test_scores_below_the_tables_are_no_tables(folder: Path):
@@ -301,9 +302,13 @@ def test_two_runs_do_not_write_to_one_folder(folder: Path):
     assert list((folder / "out").iterdir()) == []
     assert run(folder)["counts"]["people"] == 1000
     assert sorted(path.name for path in (folder / "out").iterdir()) == [
+        "junit.xml",
         "manifest.json",
+        "report.html",
+        "report.json",
         "scores.parquet",
         "summary.json",
+        "summary.md",
     ]
 
 

@@ -188,7 +188,7 @@ def test_a_pilot_leaves_out_files_that_do_not_fit_and_names_one_where_none_does(
 
     runs, _ = split_tables(find_tables([str(tmp_path)]), 2)
     assert read_pilot(runs, ["n"], 100, no_13)["n"].to_pylist() == [0, 1, 3]
-    assert read_pilot(runs, ["n"], 1, no_13)["n"].to_pylist() == [0]
+    assert read_pilot(runs, ["n"], 1, no_13)["n"].to_pylist() in ([0], [1])
     with pytest.raises(DataError, match=r"c.parquet': 13 is no number"):
         read_pilot(runs[2:3], ["n"], 100, no_13)
 

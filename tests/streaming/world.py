@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +139,21 @@ def assert_same_people(found: pa.Table, expected: pa.Table) -> None:
     one, other = (table.select(wanted).sort_by("row_id").to_pydict() for table in (found, expected))
     for name in wanted:
         assert one[name] == (pytest.approx(other[name], abs=1e-6) if name in ("score", "lower") else other[name]), name
+
+
+def assert_same_verdict(found: AuditResult, expected: AuditResult) -> None:
+    """Fail unless two audits of the same people say the same about everyone, numbers within rounding."""
+    close = partial(pytest.approx, abs=1e-9)
+    one, other = (asdict(each.tally) for each in (found, expected))
+    assert one == {name: close(value) if isinstance(value, float) else value for name, value in other.items()}
+    assert found.verdict is not None
+    assert expected.verdict is not None
+    assert (found.verdict.word, found.verdict.why) == (expected.verdict.word, expected.verdict.why)
+    assert (found.verdict.surely, found.verdict.perhaps) == (expected.verdict.surely, expected.verdict.perhaps)
+    assert found.listed == expected.listed
+    for group, wanted in zip(found.groups, expected.groups, strict=True):
+        assert (group.name, group.people) == (wanted.name, wanted.people)
+        assert (group.mean_signed, group.share_flagged) == close((wanted.mean_signed, wanted.share_flagged))
 
 
 def write_deadly(folder: Path) -> ModelSource:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -85,7 +86,6 @@ def audit(
     Exit codes: 0 where the model passes, 1 where it fails, 2 after bad input or an error, 3 where nobody can tell
     (--cannot-tell makes that 0 or 1).
     """
-    from fairfox.cli.tables import print_result
     from fairfox.data.files import file_sha256
     from fairfox.data.table import load_table
     from fairfox.models.http import Endpoint
@@ -121,13 +121,21 @@ def audit(
     ids = rows if result.ids is None and rows is not None else result.ids  # the row numbers of TABLE, not of the sample
     result = replace(result, ids=ids, settings={**result.settings, **recorded})
     paths = write_outputs(result, out, table=people, include_rows=include_rows)
-    print_result(result, Console(highlight=False))
-    for warning in result.warnings:
-        errors.print(f"Warning: {warning}")
-    errors.print("Written: " + ", ".join(str(path) for path in paths))
+    print_written(result, paths)
     code, rule = exit_code(result, cannot_tell)
     errors.print(rule)
     click.get_current_context().exit(code)
+
+
+def print_written(result: AuditResult, paths: Sequence[Path]) -> None:
+    """Print a result, its warnings, and the files it was written to."""
+    from fairfox.cli.tables import print_result
+
+    print_result(result, Console(highlight=False))
+    errors = Console(stderr=True, soft_wrap=True, markup=False, highlight=False)
+    for warning in result.warnings:
+        errors.print(f"Warning: {warning}")
+    errors.print("Written: " + ", ".join(str(path) for path in paths))
 
 
 def exit_code(result: AuditResult, cannot_tell: str | None) -> tuple[int, str]:

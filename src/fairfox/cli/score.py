@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
+from fairfox.cli.audit import print_written
 from fairfox.cli.endpoints import endpoint_options, find_model, take_endpoint_options
-from fairfox.cli.options import FiniteRange, Once, audit_options, given_options
+from fairfox.cli.options import FiniteRange, Once, audit_options, given_options, typed_command
 from fairfox.errors import OptionError
+
+if TYPE_CHECKING:
+    from fairfox.result import AuditResult
+    from fairfox.streaming.files import Engine
 
 _STREAMED = ("workers", "part_rows", "overwrite", "device")  # options that mean nothing where all people are in memory
 _ENGINES = ("memory", "files", "spark", "dask")
@@ -31,7 +36,7 @@ def _option(name: str, help: str, **given: Any) -> Callable[[_Command], _Command
     type=FiniteRange(min=0),
     metavar="D",
 )
-@audit_options("positive", "output", "returns", "kind")
+@audit_options("max_flagged", "positive", "output", "returns", "kind")
 @click.option("--trust-model", is_flag=True, help="Load model files that can run code, such as pickles.")
 @endpoint_options
 @_option(
@@ -56,7 +61,7 @@ def _option(name: str, help: str, **given: Any) -> Callable[[_Command], _Command
 @click.option("--overwrite", is_flag=True, help="For Parquet: begin anew in a folder that holds other scores.")
 @_option(
     "-o --out",
-    "Folder for summary.json and scores.parquet.",
+    "Folder for report.html, report.json, summary.json, summary.md, junit.xml and scores.parquet.",
     type=click.Path(path_type=Path, file_okay=False),
     default="fairfox-score",
     show_default=True,
@@ -75,15 +80,20 @@ def score(test: Path, model: str, tables: tuple[str, ...], *, out: Path, trust_m
     streamed = {name: value for name in _STREAMED if (value := options.pop(name))}
     endpoint = take_endpoint_options(options)
     delta, read_as = options.pop("delta"), given_options(options)
+    read_as |= {} if delta is None else {"delta": delta}
     if engine == "memory":
         if streamed:
             raise OptionError(
                 f"--{next(iter(streamed)).replace('_', '-')} is for Parquet that is streamed; leave it out"
             )
         loaded = find_model(model, trust=trust_model, endpoint=endpoint)
-        _score_table(test, loaded, model, tables[0], out, delta, read_as)
+        print_written(*_score_table(test, loaded, model, tables[0], out, read_as))
         return
+    from rich.console import Console
+
+    from fairfox.cli.progress import progress_bar
     from fairfox.models.http import is_url
+    from fairfox.streaming.files import MANIFEST, PAGES, SCORES, score_files
     from fairfox.streaming.sources import ModelSource
 
     if not is_url(model) or endpoint.get("max_calls"):
@@ -93,7 +103,14 @@ def score(test: Path, model: str, tables: tuple[str, ...], *, out: Path, trust_m
             raise OptionError("--max-calls counts the calls of one process; leave it out, or --engine")
         streamed["workers"] = 1
     source = ModelSource(model, trust_model, endpoint)
-    _score_files(test, source, tables, out, delta=delta, options=read_as, engine=engine, **streamed)
+    own = {name: read_as.pop(name) for name in ("delta", "max_flagged") if name in read_as}
+    recorded = {} if is_url(model) else {"command": typed_command()}
+    with progress_bar(Console(stderr=True)) as progress:
+        result = score_files(
+            test, source, tables, out, **own, options=read_as, engine=cast("Engine", engine), **streamed,
+            progress=progress, recorded=recorded,
+        )  # fmt: skip
+    print_written(result, [out / name for name in (SCORES, MANIFEST, *PAGES)])
 
 
 def _engine(given: str | None, tables: tuple[str, ...]) -> str:
@@ -110,54 +127,17 @@ def _engine(given: str | None, tables: tuple[str, ...]) -> str:
     return given or "files"
 
 
-def _score_files(test: Path, model: Any, tables: tuple[str, ...], out: Path, **given: Any) -> None:
-    """Score Parquet in parts, and print the results."""
-    from rich.console import Console
-
-    from fairfox.cli.progress import progress_bar
-    from fairfox.streaming.files import MANIFEST, SCORES, SUMMARY, score_files
-
-    with progress_bar(Console(stderr=True)) as progress:
-        summary = score_files(test, model, tables, out, progress=progress, **given)
-    people, protected = summary["counts"]["people"], summary["settings"]["protected"]
-    files = [out / name for name in (SCORES, SUMMARY, MANIFEST)]
-    _print(people, summary["test"], protected, summary["in_words"], summary["warnings"], files)
-
-
 def _score_table(
-    test: Path, model: object, spec: str, table: str, out: Path, delta: float | None, options: dict[str, Any]
-) -> None:
-    """Score one table that fits into memory, and print the results."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
+    test: Path, model: object, spec: str, table: str, out: Path, options: dict[str, Any]
+) -> tuple[AuditResult, Sequence[Path]]:
+    """Score one table that fits into memory."""
+    from fairfox.data.table import load_table
     from fairfox.fairtests.storage import load_test
     from fairfox.pipeline import score as score_people
-    from fairfox.report.files import write_files
-    from fairfox.report.sentences import verdict_lines
+    from fairfox.report.files import write_outputs
 
-    result = score_people(load_test(test), model, Path(table), delta=delta, options=options)
+    fitted, people = load_test(test), load_table(Path(table))
+    own = {name: options.pop(name, None) for name in ("delta", "max_flagged")}
+    result = score_people(fitted, model, people.to_native(), **own, options=options)
     result.settings.update({"model_source": getattr(model, "shown", spec), "table": table, "fitted": str(test)})
-    scores = pa.BufferOutputStream()
-    pq.write_table(result.scores_table(), scores)
-    contents = {"scores.parquet": bytes(scores.getvalue()), "summary.json": result.to_json().encode()}
-    files = write_files(out, contents)
-    _print(len(result), result.test, result.variables, verdict_lines(result), result.warnings, files)
-
-
-def _print(
-    count: int,
-    test: str,
-    protected: Sequence[str],
-    sentences: Sequence[str],
-    warnings: Sequence[str],
-    files: Sequence[Path],
-) -> None:
-    from fairfox.report.text import people
-
-    click.echo(f"fairfox score of {people(count)}, test {test}, protected: {', '.join(protected)}")
-    for sentence in sentences:
-        click.echo(sentence)
-    for warning in warnings:
-        click.echo(f"Warning: {warning}", err=True)
-    click.echo(f"Written: {', '.join(map(str, files))}", err=True)
+    return result, write_outputs(result, out, table=people)

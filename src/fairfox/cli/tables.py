@@ -18,11 +18,12 @@ from fairfox.report.sentences import (
     proxy_lines,
     quality_line,
     reading_lines,
+    title_line,
     variable_lines,
     verdict_lines,
 )
 from fairfox.report.text import Table as Shown
-from fairfox.report.text import cell, ended, heading_unit, make_table, number, people
+from fairfox.report.text import cell, ended, heading_unit, make_table, number
 from fairfox.result import AuditResult
 
 MOST_FEATURES = 8
@@ -30,8 +31,7 @@ MOST_FEATURES = 8
 
 def print_result(result: AuditResult, console: Console) -> None:
     """Print what a validator needs to decide; names from the table are printed as text, never as markup."""
-    what = f"fairfox audit of {people(len(result))}, test {result.test}, protected: {', '.join(result.variables)}"
-    console.print(_text(what, style="bold"))
+    console.print(_text(title_line(result), style="bold"))
     _print(verdict_lines(result), console)
     _print(not_judged_lines(result), console)
     several = len(result.findings) > 1

@@ -46,7 +46,7 @@ def junit_xml(result: AuditRecord) -> str:
         "delta": f"{result.delta:g}",
         "unit": result.unit,
         "judged": people(result.judged),
-        "flagged": people(int(result.flags.sum())),
+        "flagged": people(result.tally.flagged),
     }
     lines = [*verdict_lines(result), *map_lines(result), *(f"Warning: {warning}" for warning in result.warnings)]
     return _document(

@@ -44,29 +44,35 @@ def write_outputs(
 ) -> tuple[Path, ...]:
     """Write the six files and return their paths: all of them, or none where one cannot be made.
 
-    `table` is the audited table, one row per person in the same order: with it the page also says which features of
-    people would be higher or lower. With `include_rows` the page, report.json, from which it can be made again, and
-    the Parquet file (columns `row.<name>`) also hold the raw rows of flagged people.
+    `table` and `include_rows` are those of `pages_of`; with `include_rows` the Parquet file has columns `row.<name>`.
     """
-    if include_rows and table is None:
-        raise OptionError("include_rows needs the audited table; pass it as table=")
-    rows = table if include_rows else None
-    shown = view(result, rows, table=table)
+    pages = pages_of(result, table=table, include_rows=include_rows)
     scores, buffer = scores_table(result), BytesIO()
-    if rows is not None:
-        raw = raw_rows(result, rows)
+    if include_rows:
+        raw = raw_rows(result, table)
         for name in raw.column_names:
             scores = scores.append_column(f"row.{name}", raw[name])
     pq.write_table(scores, buffer)
-    contents = {
+    return write_files(Path(folder), {**pages, "scores.parquet": buffer.getvalue()})
+
+
+def pages_of(result: AuditRecord, *, table: object = None, include_rows: bool = False) -> dict[str, bytes]:
+    """Return the files without everyone's scores, by their names.
+
+    `table` is the audited table, one row per person in the same order: with it the page also says which features of
+    people would be higher or lower. With `include_rows` the page, and report.json, from which it can be made again,
+    also hold the raw rows of flagged people.
+    """
+    if include_rows and table is None:
+        raise OptionError("include_rows needs the audited table; pass it as table=")
+    shown = view(result, table if include_rows else None, table=table)
+    return {
         "summary.json": summary_json(result).encode(),
-        "scores.parquet": buffer.getvalue(),
         "report.html": render(shown).encode(),
         "report.json": json.dumps(shown, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode(),
         "junit.xml": junit_xml(result).encode(),
         "summary.md": summary_markdown(result).encode(),
     }
-    return write_files(Path(folder), contents)
 
 
 def write_files(folder: Path, contents: dict[str, bytes]) -> tuple[Path, ...]:
@@ -132,13 +138,10 @@ def summary_json(result: AuditRecord) -> str:
         "format": FORMAT,
         **_picked(result, "test", "meaning", "unit", "delta", "deltas"),
         "counts": {
-            "people": len(result),
-            "judged": result.judged,
-            "flagged": int(result.flags.sum()),
-            "confident": _count(result.confident_flags),
-            "significant": _count(result.significant),
-            "abstained": int(result.abstained.sum()),
-            "inferred": int(result.inferred.sum()),
+            **_picked(result.tally, "people", "judged", "flagged", "confident"),
+            "significant": result.listed,
+            "abstained": result.tally.people - result.judged,
+            "inferred": result.tally.inferred,
         },
         "weighted": result.weights is not None,
         **_picked(result, "share_flagged", "share_confident", "share_abstained", "abstained_by_reason", "worst_case"),
@@ -185,6 +188,9 @@ def _asked_for(result: AuditRecord) -> dict[str, Any]:
             **_picked(result, "abstain", "share_left_out", "median_distance"),
             "far": None if result.distance is None else int((result.distance > FAR).sum()),
         }
+    if (streamed := result.streamed) is not None:
+        threshold = streamed.threshold
+        parts["stream"] = {"sample": len(result), "list": None if threshold is None else threshold._asdict()}
     if (null := result.null) is not None:
         parts["null"] = {
             "shuffles": len(null.scores),
@@ -203,22 +209,16 @@ def _asked_for(result: AuditRecord) -> dict[str, Any]:
 
 
 def _variable(result: AuditRecord, finding: Finding) -> dict[str, Any]:
-    inferred = int(finding.inferred.sum())
+    tally = finding.tally(result.weights)
     return {
         **_picked(finding, "name", "kind", "levels", "parts", "reference", "second", "merged", "contrasts"),
         "counts": {
-            "known": len(finding.group) - inferred - finding.unknown,
-            "inferred": inferred,
-            "unknown": finding.unknown,
-            "judged": finding.judged,
-            "flagged": int(finding.flags.sum()),
-            "confident": _count(finding.confident_flags),
+            "known": tally.people - tally.inferred - tally.unknown,
+            **_picked(tally, "inferred", "unknown", "judged", "flagged", "confident"),
         },
-        "share_flagged": finding.share_flagged(result.weights),
-        "share_confident": finding.share_confident(result.weights),
-        "mean_score": finding.mean_score(result.weights),
+        **_picked(tally, "share_flagged", "share_confident", "mean_score"),
         "verdict": None if finding.verdict is None else asdict(finding.verdict),
-        "worst": finding.attained,
+        "worst": tally.attained,
         **_picked(finding, "alignment_share", "alignment_error"),
         "auxiliary": asdict(finding.quality),
         "readings": {
@@ -254,10 +254,6 @@ def _comparison(result: AuditRecord) -> dict[str, Any] | None:
         "agreement": {name: dict(zip(compared.tests, row, strict=True)) for name, row in agreement},
         "skipped": compared.skipped,
     }
-
-
-def _count(flags: Tensor | None) -> int | None:
-    return None if flags is None else int(flags.sum())
 
 
 def scores_table(result: AuditRecord) -> pa.Table:

@@ -92,9 +92,10 @@ def _asset(name: str) -> str:
 def result_card(result: AuditRecord) -> str:
     """Return the verdict, the counts and the groups of an audit."""
     verdict, lines = result.verdict, verdict_lines(result)
-    facts = [people(len(result)), f"{result.judged:,} judged", f"{int(result.flags.sum()):,} flagged"]
-    if result.confident_flags is not None:
-        facts.append(f"{int(result.confident_flags.sum()):,} confidently")
+    tally = result.tally
+    facts = [people(tally.people), f"{tally.judged:,} judged", f"{tally.flagged:,} flagged"]
+    if tally.confident is not None:
+        facts.append(f"{tally.confident:,} confidently")
     return make_card(
         f"fairfox audit for {', '.join(result.variables)}",
         "no verdict" if verdict is None else verdict.word,

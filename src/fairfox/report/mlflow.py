@@ -77,14 +77,14 @@ def _metrics(result: AuditRecord, longest: int) -> dict[str, float]:
 
 def _numbers(result: AuditRecord) -> Iterable[tuple[str, str, float | None]]:
     """Yield what is measured, of which variable or group ("": of everyone), and the number."""
-    yield "people", "", len(result)
-    yield "flagged", "", int(result.flags.sum())
+    yield "people", "", result.tally.people
+    yield "flagged", "", result.tally.flagged
     for name in ("judged", "share_flagged", "share_confident", "share_abstained"):
         yield name, "", getattr(result, name)
     for finding in result.findings:
-        yield "mean_score", finding.name, finding.mean_score(result.weights)
-        yield "share_flagged", finding.name, finding.share_flagged(result.weights)
-        yield "share_confident", finding.name, finding.share_confident(result.weights)
+        tally = finding.tally(result.weights)
+        for name in ("mean_score", "share_flagged", "share_confident"):
+            yield name, finding.name, getattr(tally, name)
         yield "alignment_share", finding.name, finding.alignment_share
         yield "auxiliary", finding.name, finding.quality.value
     for group in result.groups:

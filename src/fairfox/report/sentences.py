@@ -49,8 +49,7 @@ _MOST_DELTAS = 3  # of single groups that the verdict names
 
 def summary_lines(result: AuditRecord) -> list[str]:
     """Return the audit in a dozen lines, and some for each further protected variable."""
-    lines = [f"fairfox audit of {people(len(result))}, test '{result.test}', protected: {', '.join(result.variables)}"]
-    lines += verdict_lines(result)
+    lines = [title_line(result), *verdict_lines(result)]
     lines += [*not_judged_lines(result), score_line(result), *check_lines(result), *effect_lines(result)]
     for finding in result.findings:
         lines += variable_lines(result, finding)
@@ -63,13 +62,34 @@ def summary_lines(result: AuditRecord) -> list[str]:
     return lines + [f"Warning: {warning}" for warning in result.warnings]
 
 
+def title_line(result: AuditRecord) -> str:
+    """Return who was audited, by what and for what."""
+    who, variables = people(result.tally.people), ", ".join(result.variables)
+    return f"fairfox audit of {who}, test '{result.test}', protected: {variables}"
+
+
 def verdict_lines(result: AuditRecord) -> list[str]:
     """Return the verdict, how many people are flagged, how certainly and why, what is proved, who is left out."""
     if not result.judged:
         return ["Nobody could be judged."]
     lines = [*_model_lines(result), _flagged_line(result), _confident_line(result), *_significant_lines(result)]
     lines += [*_size_lines(result), *_mostly_lines(result), *_chance_lines(result)]
-    return [*lines, *certificate_lines(result), *reliability_lines(result), *next_lines(result)]
+    lines += [*certificate_lines(result), *reliability_lines(result), *next_lines(result)]
+    return [*lines, *stream_lines(result)]
+
+
+def stream_lines(result: AuditRecord) -> list[str]:
+    """Return what is said of a sample, and how exact the list is; nothing where everyone is in memory."""
+    if result.streamed is None:
+        return []
+    lines, threshold = [], result.streamed.threshold
+    if threshold is not None and threshold.listed:
+        more = f", and at most {threshold.at_most:,} by exact p-values" if threshold.at_most > threshold.listed else ""
+        lines.append(f"Significant are those with a p_value of at most {threshold.p:.3g}{more}.")
+    if len(result) < result.tally.people:
+        who = f"{len(result):,} of {people(result.tally.people)}"
+        lines.append(f"Verdict, counts and groups are about everyone; all else is read off {who}, drawn at random.")
+    return lines
 
 
 def not_judged_lines(result: AuditRecord) -> list[str]:
@@ -112,7 +132,7 @@ def common_cause_lines(finding: Finding) -> list[str]:
 
 def _flagged_line(result: AuditRecord) -> str:
     """Return how many people are flagged, and what that means."""
-    flagged, weighted = int(result.flags.sum()), "" if result.weights is None else " by weight"
+    flagged, weighted = result.tally.flagged, "" if result.weights is None else " by weight"
     line = f"{flagged:,} of {people(result.judged)} ({percent(result.share_flagged)}{weighted}) "
     line += f"{'is' if flagged == 1 else 'are'} flagged"
     if len(result.findings) > 1 and result.tells_variables_apart:
@@ -150,10 +170,10 @@ def beyond(result: AuditRecord) -> str:
 
 
 def _confident_line(result: AuditRecord) -> str:
-    if result.confident_flags is None:
+    if result.tally.confident is None:
         return "There is no interval, so nobody is flagged confidently: one refit, or a test that learns nothing."
     limit = beyond(result) if result.deltas or result.decision_threshold is not None else _limit(result)
-    line = f"{int(result.confident_flags.sum()):,} of them confidently: the whole interval lies beyond {limit}"
+    line = f"{result.tally.confident:,} of them confidently: the whole interval lies beyond {limit}"
     return f"{line}{_carried(result)}."
 
 
@@ -165,9 +185,10 @@ def _carried(result: AuditRecord) -> str:
 
 
 def _significant_lines(result: AuditRecord) -> list[str]:
-    if result.significant is None:
+    count = result.listed
+    if count is None:
         return []
-    count, rate = int(result.significant.sum()), f"{100 * result.settings['fdr']:.3g} %"
+    rate = f"{100 * result.settings['fdr']:.3g} %"
     if not count:
         also = _carried(result).replace(", also if", " if")
         return [f"Nobody is significant at a false discovery rate of {rate}{also}."]
@@ -191,7 +212,7 @@ def _size_lines(result: AuditRecord) -> list[str]:
 def _mostly_lines(result: AuditRecord) -> list[str]:
     """Return which variable, and which contrast of it, most flags are due to; nothing where there is no choice."""
     flagged = result.flags.numpy(force=True).nonzero()[0]
-    if result.two_groups or not result.tells_variables_apart or not len(flagged):
+    if result.two_groups or not result.tells_variables_apart or not len(flagged) or result.streamed is not None:
         return []
     worst, towards = result.worst.numpy(force=True)[flagged], result.towards
     variable, count = Counter(worst.tolist()).most_common(1)[0]
@@ -312,10 +333,10 @@ def variable_lines(result: AuditRecord, finding: Finding) -> list[str]:
     notes = variable_notes(result, finding)
     if len(result.findings) == 1:
         return [f"{finding.name}: {'; '.join(notes)}"] if notes else []
-    flagged, share = int(finding.flags.sum()), percent(finding.share_flagged(result.weights))
-    line = f"{flagged:,} of {people(finding.judged)} ({share}) flagged"
-    if finding.confident_flags is not None:
-        line += f", {int(finding.confident_flags.sum()):,} confidently"
+    tally = finding.tally(result.weights)
+    line = f"{tally.flagged:,} of {people(tally.judged)} ({percent(tally.share_flagged)}) flagged"
+    if tally.confident is not None:
+        line += f", {tally.confident:,} confidently"
     if finding.verdict is not None:
         words = MODEL_WORDS[finding.verdict.word]
         line += f"; {words[0].lower()}{words[1:]} by it alone"
@@ -327,10 +348,9 @@ def variable_lines(result: AuditRecord, finding: Finding) -> list[str]:
 def variable_notes(result: AuditRecord, finding: Finding) -> list[str]:
     """Return what is special about one protected variable: inferred groups, merged classes, own deltas."""
     notes = []
-    if inferred := int(finding.inferred.sum()):
-        notes.append(f"own group inferred for {people(inferred)}")
-    if finding.unknown:
-        notes.append(f"own group unknown for {people(finding.unknown)}")
+    tally = finding.tally()
+    for words, count in (("inferred", tally.inferred), ("unknown", tally.unknown)):
+        notes += [f"own group {words} for {people(count)}"] if count else []
     if finding.parts:
         notes.append(f"crosses {joined(finding.parts, 'and')}")
     if finding.reference is not None:

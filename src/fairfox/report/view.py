@@ -43,7 +43,7 @@ def view(result: AuditRecord, rows: object = None, *, table: object = None) -> d
         "title": f"fairfox: {result.test} audit for {text.joined(result.variables, 'and')}",
         "question": f"Does the model treat people differently because of {text.joined(result.variables, 'or')}?",
         "about": {
-            "people": text.people(len(result)),
+            "people": text.people(result.tally.people),
             "test": result.test,
             "model": settings.get("model_source") or settings.get("model"),
             "trusted": bool(settings.get("trusted")),
@@ -77,7 +77,7 @@ def _verdict(result: AuditRecord) -> dict[str, Any]:
     lines, verdict = sentences.verdict_lines(result), result.verdict
     tipping = "" if verdict is None else tipping_sentence(verdict)
     return {
-        "outcome": sentences.OUTCOMES[verdict.word] if verdict else "skipped" if bool(result.flags.any()) else "passed",
+        "outcome": sentences.OUTCOMES[verdict.word] if verdict else "skipped" if result.tally.flagged else "passed",
         "headline": lines[0],
         "tipping": tipping,
         "lines": [line for line in lines[1:] if line != tipping],
@@ -103,17 +103,17 @@ def _facts(result: AuditRecord) -> list[dict[str, Any]]:
         return {"label": label, "value": value, "note": note, "words": words}
 
     share = f"of {text.people(result.judged)}, {text.percent(result.share_flagged)}"
-    facts = [fact("People flagged", f"{int(result.flags.sum()):,}", share)]
+    facts = [fact("People flagged", f"{result.tally.flagged:,}", share)]
     mean = None if result.verdict is None else result.verdict.mean
     if mean is not None and result.is_effect:
         ends = f"95 % interval {text.amount(mean.lower, result.unit)} to {text.amount(mean.upper, result.unit)}"
         because = f" because of {result.verdict.variable}" if result.verdict and len(result.findings) > 1 else ""
         facts.append(fact(f"Average change{because}", text.amount(mean.value, result.unit), ends))
-    if result.confident_flags is not None:
+    if result.tally.confident is not None:
         note = f"their whole interval lies beyond {sentences.beyond(result)}"
-        facts.append(fact("Confidently", f"{int(result.confident_flags.sum()):,}", note))
+        facts.append(fact("Confidently", f"{result.tally.confident:,}", note))
     groups = [g for f in result.findings if f.kind != "continuous" for g in f.groups if (g.mean_signed or 0) > 0]
-    if groups and result.is_effect and bool(result.flags.any()):
+    if groups and result.is_effect and result.tally.flagged:
         most = max(groups, key=lambda group: group.mean_signed or 0.0)
         gain = f"{text.amount(most.mean_signed, result.unit, sign=True)} on average in another group"
         facts.append(fact("Would gain most", most.name, gain, words=True))

@@ -5,7 +5,7 @@ A doubtful but usable result is a warning: what a reader must know about the dat
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -211,15 +211,20 @@ def find_warnings(
     readings: Readings,
     options: AuditOptions,
     *,
+    inferred: Sequence[int],
+    people: int,
     distance: Tensor | None = None,
 ) -> list[str]:
-    """Return the warnings of an audit, a sentence each; with distances (N,) also how many rows look like nobody."""
+    """Return the warnings of an audit, a sentence each; with distances (N,) also how many rows look like nobody.
+
+    `inferred` are the people, of so many, whose group of each protected variable is inferred.
+    """
     fitting = data if reference is None else reference
     return [
         *(
             text
             for v, quality in enumerate(readings.quality)
-            for text in group_warnings(fitting, v, quality, int(readings.inferred[:, v].sum()), len(data))
+            for text in group_warnings(fitting, v, quality, inferred[v], people)
         ),
         *_model_warnings(target, data, predictions),
         *(text for quality in readings.quality for text in quality_warnings(quality)),
@@ -276,7 +281,7 @@ def group_warnings(
         yield f"Small group of '{p.name}' in the fitting rows: {small[0]}; readings are coarse."
     if inferred:
         yield (
-            f"'{p.name}' is unknown for {inferred} of {people} people: the most probable value, predicted from the "
+            f"'{p.name}' is unknown for {inferred:,} of {people:,} people: the most probable value, predicted from the "
             f"other columns ({'AUC' if quality.metric == 'auc' else 'R2'} {quality.value:.2f}), takes its place."
         )
 

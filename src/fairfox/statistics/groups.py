@@ -18,7 +18,7 @@ from fairfox.fairtests.protocol import Measurement
 from fairfox.options import TestInfo
 from fairfox.statistics.intervals import CommonVariance, interval, interval_of, p_values, robust_interval
 from fairfox.statistics.multiplicity import benjamini_hochberg
-from fairfox.statistics.verdict import ALLOWED, Point, Verdict, judge_model, p_more
+from fairfox.statistics.verdict import ALLOWED, Counted, Point, Verdict, judge_model, p_more
 
 _FEWEST = 3  # people whom two tests must both judge to be compared
 _QUANTILE_OF = 1_000_000  # predictions at most: torch.quantile takes no more than 16 million
@@ -80,8 +80,12 @@ class Rule:
         variable: str,
         curve: Sequence[Point] = (),
         among: Tensor | None = None,
+        everyone: Counted | None = None,
     ) -> Verdict | None:
-        """Return the verdict on the model from all who were judged, or some (N,) bool; None without intervals."""
+        """Return the verdict on the model from all who were judged, or some (N,) bool; None without intervals.
+
+        `everyone` has the counts where these people are a sample.
+        """
         if sure.perhaps is None or sure.surely is None:
             return None
         judged = ~measured.abstained if among is None else ~measured.abstained & among
@@ -99,6 +103,7 @@ class Rule:
             variable=variable,
             seed=self.seed,
             curve=curve,
+            everyone=everyone,
         )
         return found if among is None else replace(found, why=f"{variable}: {found.why}")
 
@@ -117,6 +122,7 @@ class Certainty:
     p_values: Tensor | None = None  # (N,), where ranks persist in part; NaN for abstained people
     significant: Tensor | None = None  # (N,) bool: on the list with the given false discovery rate
     surely: Tensor | None = None  # (N,) bool: on the list where ranks persist as they are
+    p_sampling: Tensor | None = None  # (N,) the p-values of that list
     reach: Tensor | None = None  # (N,) bool: the interval reaches beyond the limit
     usually: Tensor | None = None  # (N,) bool: the mean over draws is beyond it
     net: Tensor | None = None  # (N, M) of each refit's draws, the share beyond the limit upwards less that downwards
@@ -177,6 +183,7 @@ def certainty(
         p_values=both[1],
         significant=lists[1],
         surely=lists[0],
+        p_sampling=both[0],
         reach=((ends[:, 1] > limit) | (ends[:, 0] < -limit)) & ~gone,
         usually=sure.flags if drawn is None else flag((measured.refits.mean(1) + drawn.mean(1)).abs(), limit) & ~gone,
         net=None if drawn is None else _net(measured.refits, drawn, limit),

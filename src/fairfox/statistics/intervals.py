@@ -39,6 +39,13 @@ class Estimate:
     lower: float
     upper: float
 
+    def around(self, value: float | None, most: float) -> Estimate:
+        """Return the same around another value, within 0 and the most that it can be; itself around none."""
+        if value is None:
+            return self
+        by = value - self.value
+        return Estimate(value, self.error, max(self.lower + by, 0.0), min(self.upper + by, most))
+
 
 class CommonVariance(NamedTuple):
     """The variance that people's refits have in common, and the degrees of freedom that it counts with."""

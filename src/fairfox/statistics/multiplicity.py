@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
+import numpy as np
 import scipy
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fairfox.errors import DataError, OptionError
+from fairfox.statistics.intervals import Values
 
 
 def benjamini_hochberg(p: Tensor, level: float) -> Tensor:
@@ -29,6 +33,32 @@ def benjamini_hochberg(p: Tensor, level: float) -> Tensor:
     listed = torch.zeros_like(known)
     listed[known] = adjusted <= level
     return listed
+
+
+class Threshold(NamedTuple):
+    """The p-value up to which people are on the list, how many are, and how many at most would be by exact p-values."""
+
+    p: float
+    listed: int
+    at_most: int
+
+
+def counted_threshold(edges: Values, counts: NDArray[np.int64], level: float) -> Threshold:
+    """Return the list of Benjamini and Hochberg from how many p-values are up to each edge, and above the one before.
+
+    Only edges are tried, in ascending order, so that nobody is on it who is not on the exact one.
+
+    Example:
+        >>> counted_threshold(np.array([0.01, 0.02, 0.5]), np.array([1, 1, 1]), 0.05)
+        Threshold(p=0.02, listed=2, at_most=2)
+    """
+    reached = counts.cumsum()
+    if not len(counts) or not reached[-1]:
+        return Threshold(0.0, 0, 0)
+    allowed, before = level * reached / reached[-1], np.concatenate([[0.0], edges[:-1]])
+    sure, open_ = (np.flatnonzero((counts > 0) & holds) for holds in (edges <= allowed, before < allowed))
+    most = int(reached[open_[-1]]) if len(open_) else 0
+    return Threshold(float(edges[sure[-1]]), int(reached[sure[-1]]), most) if len(sure) else Threshold(0.0, 0, most)
 
 
 def holm(p: Sequence[float]) -> list[float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
@@ -44,6 +45,27 @@ class Point:
 
 
 @dataclass(frozen=True)
+class Counted:
+    """How many of the people who were judged are surely, or perhaps, over delta. Shares and means are weighted."""
+
+    judged: int
+    surely: int  # on the list of people over delta
+    perhaps: int  # whose interval reaches beyond delta
+    share_surely: float
+    share_perhaps: float
+    equal: float  # as many people of equal weights would say as much
+    mean: float | None = None  # |effect|; None: that of the people at hand
+    share: float | None = None  # over delta
+
+    @classmethod
+    def of(cls, perhaps: Tensor, listed: Tensor, weight: Values) -> Counted:
+        """Return how many people (n,) are marked."""
+        surely, reach = (float(np.average(marks.numpy(force=True), weights=weight)) for marks in (listed, perhaps))
+        equal = float(weight.sum() ** 2 / (weight**2).sum())
+        return cls(len(listed), int(listed.sum()), int(perhaps.sum()), surely, reach, equal)
+
+
+@dataclass(frozen=True)
 class Verdict:
     """What can be said about a model as a whole, and the numbers it rests on."""
 
@@ -77,6 +99,7 @@ def judge_model(
     variable: str = "",
     seed: int = 0,
     curve: Sequence[Point] = (),
+    everyone: Counted | None = None,
 ) -> Verdict:
     """Return the verdict from the effects of the people who were judged.
 
@@ -99,21 +122,22 @@ def judge_model(
         variable: the protected one.
         seed: of the bootstrap.
         curve: shares by falling persistence.
+        everyone: the counts, where these people are a sample of those that the verdict is on.
     """
-    people = len(refits)
-    if not people:
+    if not len(refits):
         return Verdict("cannot tell", "Nobody could be judged.", allowed, 0, 0, 0, 1.0, 1.0, variable=variable)
-    weight = np.ones(people) if weights is None else weights.numpy(force=True).astype(np.float64)
-    counted = float(weight.sum() ** 2 / (weight**2).sum())  # as many equal weights would say as much
-    sure, reach = (float(np.average(marks.numpy(force=True), weights=weight)) for marks in (listed, perhaps))
-    p_fails = p_more((1 - fdr) * sure * counted, counted, allowed)
-    p_passes = p_fewer(reach * counted, counted, allowed) if allowed < 1 else 0.0  # no share is above one
-    too_few = counted < FEWEST or p_fewer(0.0, counted, allowed) > LEVEL
+    weight = np.ones(len(refits)) if weights is None else weights.numpy(force=True).astype(np.float64)
+    counted = Counted.of(perhaps, listed, weight) if everyone is None else everyone
+    people, equal = counted.judged, counted.equal
+    p_fails = p_more((1 - fdr) * counted.share_surely * equal, equal, allowed)
+    p_passes = p_fewer(counted.share_perhaps * equal, equal, allowed) if allowed < 1 else 0.0  # no share is above one
+    too_few = equal < FEWEST or p_fewer(0.0, equal, allowed) > LEVEL
     word: Word = "fails" if p_fails <= LEVEL else "passes" if p_passes <= LEVEL else "cannot tell"
-    if counted < FEWEST:
+    if equal < FEWEST:
         word = "cannot tell"
-    counts = (people, int(listed.sum()), int(perhaps.sum()))
+    counts = (people, counted.surely, counted.perhaps)
     mean, share = _estimates(refits, sizes, limit, None if weights is None else weight, folds, seed)
+    mean, share = mean.around(counted.mean, math.inf), share.around(counted.share, 1.0)
     tipping = tipping_point(word, curve, allowed)
     if word == "fails" and tipping is not None and tipping > LEAST:
         why = (

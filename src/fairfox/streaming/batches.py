@@ -49,6 +49,7 @@ _ON_GPU = 1 << 30  # bytes there for people's features, at most
 _EXAMPLE = 50  # people that go with a job, so that every worker hands models the same kind of table
 _Record = TypeVar("_Record", "Encoded", Measurement)
 _MODEL = ("positive", "output", "returns", "kind")  # options that say how the model is read
+_OF_EACH = ("score", "signed", "flag", "confident", "p_sampling", "perhaps")  # columns of each of several variables
 
 
 # --- what scores depend on -----------------------------------------------------------------------------------------
@@ -307,7 +308,8 @@ class BatchScorer:
         """Return one row per person, in order.
 
         The columns are those of `AuditResult.scores_table` without the direct reading and the list of discoveries,
-        and with the prediction, the own group and the weight, so that a summary needs nothing else. `row_numbers`
+        and with all that the verdict and the groups of everyone need: the prediction, the own group, the weight, the
+        p-value where ranks carry over exactly, and whose interval then reaches beyond delta. `row_numbers`
         become row_id where there is no id column; by default they count from 0. With `coded`, columns of few words
         are dictionaries, which are quicker to write.
         """
@@ -363,7 +365,7 @@ class BatchScorer:
             more = {f"group[{p.name}]": _words(p.levels if ranges is None else ranges.names, codes, codes < 0)}
             if len(variables) > 1 or len(p.levels) != 2:
                 mine = numbers if len(variables) == 1 else self._numbers(each[v], common[1 + v], encoded.predictions)
-                more |= {f"{name}[{p.name}]": mine[name] for name in ("score", "signed", "flag", "confident")}
+                more |= {f"{name}[{p.name}]": mine[name] for name in _OF_EACH}
                 more[f"inferred[{p.name}]"] = pa.array(encoded.inferred[:, v].numpy())
                 more[f"towards[{p.name}]"] = towards[v]
                 words, gone = contrast_words(each[v], p, self.spreads[v]), each[v].abstained.numpy()
@@ -394,6 +396,8 @@ class BatchScorer:
             "flag": booleans_column(sure.flags, away),
             "confident": booleans_column(sure.confident_flags, away),
             "p_value": numbers_column(sure.p_values, away),
+            "p_sampling": numbers_column(sure.p_sampling, away),
+            "perhaps": booleans_column(sure.perhaps, away),
         }
 
     def _towards(self, v: int, people: Dataset, measured: Measurement) -> pa.DictionaryArray:

@@ -10,9 +10,10 @@ from typing import Any
 import pyarrow as pa
 
 from fairfox.errors import first_line, require
+from fairfox.result import AuditResult
 from fairfox.streaming.batches import BATCH_ROWS, PILOT, BatchScorer, Job, columns_of, job_for, scorer_for
 from fairfox.streaming.sources import spread_order
-from fairfox.streaming.summary import TOTALS, summarise, totals_of
+from fairfox.streaming.summary import TOTALS, add_totals, summarise, totals_of
 from fairfox.streaming.workers import PartResult, PartTask, Tick, arrived, lost, run_task, stopped_engine, unfit_workers
 
 _RETRIES = 2  # of a task that failed with an error that was not expected
@@ -38,10 +39,22 @@ def score_dask(df: Any, test: Any, model: object, **options: Any) -> Any:
     return people.map_partitions(_score_partition, dask.delayed(job, traverse=False), meta, meta=meta)
 
 
-def summarise_dask(scores: Any, test: Any) -> dict[str, Any]:
-    """Return the counts, shares, means and quantiles of a DataFrame that `score_dask` returned."""
+def summarise_dask(scores: Any, df: Any, test: Any, model: object, **options: Any) -> AuditResult:
+    """Return the audit of everyone in a DataFrame: verdict, groups, list and page.
+
+    `scores` is what `score_dask` returned; the other arguments are those that it had. All but the verdict, the counts
+    and the groups is read off people drawn at random.
+    """
     dask = require("dask", extra="dask", why="to sum up a Dask DataFrame")
-    return summarise(dask.compute(*(dask.delayed(_totals)(part) for part in scores.to_delayed())), test)
+    added = add_totals(dask.compute(*(dask.delayed(_totals)(part) for part in scores.to_delayed())))
+
+    def sample(columns: Sequence[str], people: int) -> pa.Table:
+        share = min(1.0, 1.2 * PILOT / max(people, 1))  # a few too many, so that there are enough
+        own = df[[name for name in columns if name in df.columns]]
+        drawn = own if share == 1 else own.sample(frac=share, random_state=0)
+        return pa.Table.from_pandas(drawn.compute(), preserve_index=False).slice(0, PILOT)
+
+    return summarise(added, test, model, sample, **options)
 
 
 def _read_pilot(df: Any) -> pa.Table:

@@ -23,8 +23,9 @@ import torch
 
 from fairfox.data.files import file_sha256, written_whole
 from fairfox.errors import DataError, FileError, OptionError, installed_versions
-from fairfox.fairtests.fitted import FittedTest
+from fairfox.report.files import pages_of, write_files
 from fairfox.report.text import strict_json
+from fairfox.result import AuditResult
 from fairfox.streaming.batches import (
     PILOT,
     Job,
@@ -44,12 +45,13 @@ from fairfox.streaming.sources import (
     read_pilot,
     split_tables,
 )
-from fairfox.streaming.summary import TOTALS, add_totals, summary_of
+from fairfox.streaming.summary import TOTALS, add_totals, result_of
 from fairfox.streaming.workers import PartRecord, PartResult, PartTask, Tick, run_here, run_pool
 
 Engine = Literal["files", "spark", "dask"]
 Progress = Callable[[str, float], None]  # called with what is done, and which fraction of the whole that is
-MANIFEST, SUMMARY, SCORES = "manifest.json", "summary.json", "scores.parquet"
+MANIFEST, SCORES = "manifest.json", "scores.parquet"
+PAGES = ("summary.json", "report.html", "report.json", "junit.xml", "summary.md")  # written when everything is done
 _FORMAT = 2  # of manifest.json
 _IDENTITY = ("file", "size", "stamp", "row_groups", "first_row", "rows")  # of the people of a part
 _MOST = 3  # failures that a message names one by one
@@ -65,6 +67,7 @@ def score_files(
     out: str | Path,
     *,
     delta: float | None = None,
+    max_flagged: float | Mapping[str, float] | None = None,
     options: Mapping[str, Any] | None = None,
     workers: int | None = None,
     engine: Engine = "files",
@@ -72,8 +75,9 @@ def score_files(
     overwrite: bool = False,
     device: str = "cpu",
     progress: Progress | None = None,
-) -> dict[str, Any]:
-    """Return the summary of everyone in some Parquet tables, whose scores are written to the folder `out` in parts.
+    recorded: Mapping[str, Any] | None = None,
+) -> AuditResult:
+    """Return the audit of everyone in some Parquet tables, whose scores are written to the folder `out` in parts.
 
     A run that was interrupted is resumed: parts that are there are kept. Memory does not grow with the tables.
 
@@ -81,8 +85,9 @@ def score_files(
         test: a file that `fairfox fit` wrote.
         model: where workers get the model from.
         tables: Parquet files, folders, patterns or URLs.
-        out: the folder; `scores.parquet/` with the parts, `manifest.json` and, at the end, `summary.json`.
+        out: the folder; `scores.parquet/` with the parts, `manifest.json` and, at the end, the files of an audit.
         delta: people with a score above it are flagged; by default the test's own.
+        max_flagged: the largest share of people that may be over delta; also by group.
         options: how the model is read: positive, output, returns and kind, as for `fairfox.audit`.
         workers: processes; by default one per core.
         engine: what does the work: processes on this machine, Spark or Dask.
@@ -90,6 +95,7 @@ def score_files(
         overwrite: begin anew where the folder holds other scores.
         device: "cuda" scores on a GPU that the worker processes share: some read while it computes for others.
         progress: is called while people are scored.
+        recorded: settings to record beside those of the audit.
     """
     _check_device(device, engine)
     folder, started = Path(out), monotonic()
@@ -121,29 +127,26 @@ def score_files(
         tick = _meter(sum(p.rows for p in people), sum(task.people.rows for task in tasks), progress)
         results = _run(job, tasks, engine, worker_count(workers, device), tick)
         manifest = _finish(folder, manifest, results, records, failed)
-        numbers = {"pilot_rows": job.constants.people, "seconds": round(monotonic() - started, 3)}
-        more = {**manifest.settings, "tables": list(tables), **numbers}
-        return _summarise(folder, manifest, [records[part["name"]] for part in manifest.parts], fitted, job, more)
-
-
-def _summarise(
-    folder: Path,
-    manifest: Manifest,
-    records: Sequence[PartRecord],
-    fitted: FittedTest,
-    job: Job,
-    settings: Mapping[str, Any],
-) -> dict[str, Any]:
-    """Return the summary of a complete run, which is written with the manifest."""
-    spent = {name: sum(round(record.seconds[name], 3) for record in records) for name in ("read", "score", "write")}
-    totals = add_totals(pa.table(record.totals, schema=TOTALS) for record in records)
-    more = {**settings, "parts": len(records), "seconds_of_workers": spent}
-    summary = summary_of(totals, fitted, job.constants, more)
-    with _writing_to(folder):
-        with written_whole(folder / SUMMARY) as path:
-            path.write_text(strict_json(summary), encoding="utf-8")
-        manifest.write(folder)
-    return summary
+        done = [records[part["name"]] for part in manifest.parts]
+        spent = {name: sum(round(record.seconds[name], 3) for record in done) for name in ("read", "score", "write")}
+        chosen = fitted.options.scoring(read_as, delta=job.constants.delta, max_flagged=max_flagged)
+        totals = add_totals(pa.table(record.totals, schema=TOTALS) for record in done)
+        own = {
+            "fitted": settings["test"],
+            "model_source": model.identity["name"],
+            "model_sha256": model.identity.get("sha256"),
+            "table": ", ".join(tables),
+            "parts": len(done),
+            "seconds": round(monotonic() - started, 3),
+            "seconds_of_workers": spent,
+            **({} if device == "cpu" else {"device": device}),
+            **(recorded or {}),
+        }
+        result = result_of(totals, fitted, model.load(), pilot, chosen, own)
+        write_files(folder, pages_of(result, table=pilot))
+        with _writing_to(folder):
+            manifest.write(folder)
+        return result
 
 
 def _check_device(device: str, engine: Engine) -> None:
@@ -242,7 +245,7 @@ def _open_folder(
     ]
     with _writing_to(folder):
         if tasks:
-            (folder / SUMMARY).unlink(missing_ok=True)
+            _remove_pages(folder)
         if anew and scores.is_dir():
             shutil.rmtree(scores)
         elif anew:
@@ -251,6 +254,12 @@ def _open_folder(
         _remove_unfinished(scores)
         manifest.write(folder)
     return tasks, records
+
+
+def _remove_pages(folder: Path) -> None:
+    """Remove what a complete run has written about everyone."""
+    for name in PAGES:
+        (folder / name).unlink(missing_ok=True)
 
 
 def _remove_unfinished(scores: Path) -> None:
@@ -285,7 +294,7 @@ def _finish(
     if complete:
         return manifest
     with _writing_to(folder):
-        (folder / SUMMARY).unlink(missing_ok=True)
+        _remove_pages(folder)
         manifest.write(folder)
     raise FileError(
         f"{_failures(failed)}. {len(records)} of {len(parts)} parts are done; the same command does the rest"

@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs
@@ -34,6 +35,7 @@ _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _BUFFER = 2**18  # bytes read at a time from each column
 _FOOTERS_AT_ONCE = 16
 _SPREAD = 8  # row-group runs that a pilot is read from, unless they are small
+_AT_ONCE = 16_384  # people
 
 
 # --- tables --------------------------------------------------------------------------------------------------------
@@ -248,22 +250,24 @@ def _unreadable(file: TableFile, error: BaseException) -> FileError:
 def read_pilot(
     runs: Sequence[RowGroups], columns: Sequence[str], rows: int, check: Callable[[pa.Table], object]
 ) -> pa.Table:
-    """Return people from across all row groups, everyone where there are no more than `rows`.
+    """Return people drawn at random from across all row groups, everyone where there are no more than `rows`.
 
     Row groups that cannot be read, have other types than those before them or are refused by `check` are left out:
     scoring them will say why.
     """
     everyone = sum(run.rows for run in runs) <= rows
-    share = -(-rows // min(max(len(runs), 1), _SPREAD))
+    order = spread_order(len(runs))
+    across = sum(runs[n].rows for n in order[:_SPREAD])
     tables: dict[int, pa.Table] = {}
     fault: FairfoxError | None = None
     schema = pa.schema([])
-    for n in spread_order(len(runs)):
+    for n in order:
         if not everyone and sum(map(len, tables.values())) >= rows:
             break
         name = runs[n].file.name
         try:
-            table = _first_people(runs[n], columns, runs[n].rows if everyone else share)
+            wanted = runs[n].rows if everyone else -(-rows * runs[n].rows // across)
+            table = _drawn_people(runs[n], columns, wanted, seed=n)
             check(table)
             schema = pa.unify_schemas([schema, table.schema], promote_options="permissive")
             tables[n] = table
@@ -287,14 +291,15 @@ def spread_order(count: int) -> list[int]:
     return list(dict.fromkeys([*(first if count else []), *range(count)]))
 
 
-def _first_people(groups: RowGroups, columns: Sequence[str], rows: int) -> pa.Table:
-    batches, count = [], 0
-    for batch in read_batches(groups, columns, min(rows, 8192)):
-        batches.append(batch.slice(0, rows - count))
-        count += len(batches[-1])
-        if count >= rows:
-            break
-    return decoded(pa.Table.from_batches(batches))
+def _drawn_people(groups: RowGroups, columns: Sequence[str], rows: int, *, seed: int) -> pa.Table:
+    """Return at most so many people of some row groups, drawn at random, in their order."""
+    drawn = np.sort(np.random.default_rng(seed).choice(groups.rows, min(rows, groups.rows), replace=False))
+    batches, first = [], 0
+    for batch in read_batches(groups, columns, _AT_ONCE):
+        own = drawn[np.searchsorted(drawn, first) : np.searchsorted(drawn, first + len(batch))] - first
+        batches.append(decoded(pa.Table.from_batches([batch])).take(pa.array(own)))
+        first += len(batch)
+    return pa.concat_tables(batches)
 
 
 def decoded(table: pa.Table) -> pa.Table:

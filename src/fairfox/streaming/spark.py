@@ -16,6 +16,7 @@ from uuid import uuid4
 import pyarrow as pa
 
 from fairfox.errors import FileError, require
+from fairfox.result import AuditResult
 from fairfox.streaming.batches import PILOT, BatchScorer, Job, columns_of, job_for, scorer_for
 from fairfox.streaming.summary import TOTALS, add_totals, summarise, totals_of
 from fairfox.streaming.workers import PartResult, PartTask, Tick, arrived, lost, run_task, stopped_engine, unfit_workers
@@ -67,14 +68,24 @@ def _quoted(columns: Sequence[str], df: Any) -> list[str]:
     return [f"`{name.replace('`', '``')}`" for name in columns if name in df.columns]
 
 
-def summarise_spark(scores: Any, test: Any) -> dict[str, Any]:
-    """Return the counts, shares, means and quantiles of a DataFrame that `score_spark` returned, or of its files."""
+def summarise_spark(scores: Any, df: Any, test: Any, model: object, **options: Any) -> AuditResult:
+    """Return the audit of everyone in a DataFrame: verdict, groups, list and page.
+
+    `scores` is what `score_spark` returned, or its files; the other arguments are those that it had. All but the
+    verdict, the counts and the groups is read off people drawn at random.
+    """
     types = require("pyspark.sql.pandas.types", extra="spark", why="to sum up a Spark DataFrame")
 
     def totals(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from add_totals(totals_of(batch) for batch in batches if len(batch)).to_batches()
 
-    return summarise([scores.mapInArrow(totals, types.from_arrow_schema(TOTALS)).toArrow()], test)
+    added = add_totals([scores.mapInArrow(totals, types.from_arrow_schema(TOTALS)).toArrow()])
+
+    def sample(columns: Sequence[str], people: int) -> pa.Table:
+        share = min(1.0, 1.2 * PILOT / max(people, 1))  # a few too many, so that there are enough
+        return df.select(*_quoted(columns, df)).sample(share, seed=0).limit(PILOT).toArrow()
+
+    return summarise(added, test, model, sample, **options)
 
 
 # --- files ---------------------------------------------------------------------------------------------------------
