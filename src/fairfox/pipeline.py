@@ -202,12 +202,12 @@ def fit(
     return fit_with(table, chosen)
 
 
-def fit_with(table: object, options: AuditOptions) -> FittedTest:
-    """Return a fitted test, with options that are made already."""
+def fit_with(table: object, options: AuditOptions, model: object = None) -> FittedTest:
+    """Return a fitted test, with options that are made already; columns and categories are the model's, if given."""
     check_storable(options)
     settings_by_test(options)
     people = load_table(table)
-    encoding = _encoding(people, None, None, options)
+    encoding = _encoding(people, None, None if model is None else describe(model, wanted=options.output), options)
     data = encoding.encode(people)
     check_given_columns(data, options.given)  # refuses what cannot be
     check_group_sizes(data)

@@ -13,13 +13,17 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 import torch
+from click.testing import CliRunner
 
+from fairfox.cli.main import cli
 from fairfox.errors import ColumnError, DataError, FileError, OptionError
 from fairfox.fairtests.storage import load_test, save_test
+from fairfox.models.loading import load_model
+from fairfox.pipeline import audit
 from fairfox.streaming import files
 from fairfox.streaming.batches import BatchScorer, prepare_job
 from fairfox.streaming.files import Manifest, only_run_in, read_manifest, score_files
-from fairfox.streaming.sources import RowGroups, TableFile
+from fairfox.streaming.sources import RowGroups, TableFile, must_stream
 from tests.schemas import assert_valid_summary
 from tests.streaming.world import (
     COLUMNS,
@@ -418,3 +422,95 @@ def test_a_manifest_is_read_as_it_was_written_and_damage_is_named(tmp_path: Path
     path.mkdir()
     with pytest.raises(FileError, match=r"manifest.json' cannot be read \(Is a directory\); choose another folder"):
         read_manifest(tmp_path)
+
+
+def test_a_run_says_about_everyone_what_an_audit_in_memory_does(folder: Path):
+    found = run(folder, delta=0.02, max_flagged={"": 0.2, "sex=Female": 0.5})
+    audited = at_once(
+        load_test(folder / "test.fox"), lending(1000), folder, delta=0.02, max_flagged={"": 0.2, "sex=Female": 0.5}
+    )
+    expected = json.loads(audited.to_json())
+    assert found["counts"]["flagged"] > 100
+    listed = found["stream"]["list"]
+    assert listed["listed"] <= expected["counts"].pop("significant") <= listed["at_most"]
+    del found["counts"]["significant"]
+    assert found["counts"] == expected["counts"]
+    assert found["verdict"]["word"] == expected["verdict"]["word"]
+    assert found["verdict"]["perhaps"] == expected["verdict"]["perhaps"]
+    assert found["verdict"]["surely"] == pytest.approx(expected["verdict"]["surely"], rel=0.01)
+    for group, wanted in zip(found["variables"][0]["groups"], expected["variables"][0]["groups"], strict=True):
+        assert (group["level"], group["people"]) == (wanted["level"], wanted["people"])
+        numbers = ("mean_prediction", "mean_signed", "share_flagged", "share_confident")
+        assert [group[n] for n in numbers] == pytest.approx([wanted[n] for n in numbers], abs=1e-9)
+    assert "drawn at random" not in " ".join(found["in_words"])  # everyone was in the sample
+
+
+def test_of_many_people_a_sample_says_what_is_no_count(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    whole = run(folder, "whole")
+    monkeypatch.setattr("fairfox.streaming.files.PILOT", 300)
+    found = run(folder)
+    for name in ("people", "judged", "flagged"):
+        assert found["counts"][name] == whole["counts"][name]
+    assert found["variables"][0]["groups"][0]["people"] == whole["variables"][0]["groups"][0]["people"]
+    assert found["verdict"]["judged"] == 1000
+    assert found["stream"]["sample"] == 300
+    assert found["in_words"][-1] == (
+        "Verdict, counts and groups are about everyone; all else is read off 300 of 1,000 people, drawn at random."
+    )
+    page = (folder / "out/report.html").read_text()
+    assert "1,000 people" in page
+    assert "read off 300 of 1,000 people, drawn at random" in page
+    mean = found["verdict"]["mean"]
+    assert mean["value"] == pytest.approx(whole["verdict"]["mean"]["value"])
+    assert mean["lower"] < mean["value"] < mean["upper"]
+
+
+def test_people_who_do_not_fit_into_memory_are_audited_in_a_stream(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    people = lending(1000)
+    given = ["audit", f"{folder}/model.py:predict", "-c", "sex", "--columns", ",".join(COLUMNS), "--refits", "2"]
+    done = CliRunner().invoke(cli, [*given[:2], f"{folder}/in", *given[2:], "--out", f"{folder}/stream"])
+    assert done.exit_code in (0, 1, 3), done.stderr
+    word = {0: "passes", 1: "fails", 3: "cannot tell"}[done.exit_code]
+    fields = assert_valid_summary((folder / "stream/summary.json").read_text())
+    assert (fields["counts"]["people"], fields["verdict"]["word"]) == (1000, word)
+    assert fields["settings"]["reference_rows"] == 1000
+    audited = audit(
+        load_model(str(folder / "model.py:predict")),
+        people,
+        protected="sex",
+        columns=COLUMNS,
+        reference=people,
+        options={"refits": 2},
+    )
+    assert scores_of(folder / "stream")["score"].to_pylist() == pytest.approx(audited.scores.tolist(), abs=1e-6)
+    # one file is streamed where its cells need more than the machine has; the same command resumes
+    assert not must_stream(str(folder / "in/a.parquet"))
+    monkeypatch.setattr("fairfox.streaming.sources._BYTES", 1e12)
+    assert must_stream(str(folder / "in/a.parquet"))
+    part = folder / "stream/scores.parquet/part-00000.parquet"
+    before = part.stat().st_mtime_ns
+    again = CliRunner().invoke(cli, [*given[:2], f"{folder}/in", *given[2:], "--out", f"{folder}/stream"])
+    assert (again.exit_code, part.stat().st_mtime_ns) == (done.exit_code, before)
+    other = CliRunner().invoke(
+        cli, [*given[:2], f"{folder}/in", *given[2:], "--delta", "0.2", "--out", f"{folder}/stream"]
+    )
+    assert json.loads((folder / "stream/summary.json").read_text())["delta"] == 0.2, other.stderr  # it began anew
+    assert part.stat().st_mtime_ns > before
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        (["--null", "2"], "--null needs everyone in memory"),
+        (["--test", "all"], "--test all needs everyone in memory"),
+        (["--delta", "sex=Female=0.1"], "A delta of single groups needs everyone in memory"),
+        (["--decision-threshold", "0.5"], "--decision-threshold needs everyone in memory"),
+        (["--include-rows"], "--include-rows needs everyone in memory"),
+    ],
+)
+def test_what_needs_everyone_in_memory_is_refused_in_a_sentence(folder: Path, options: list[str], found: str):
+    given = ["audit", f"{folder}/model.py:predict", f"{folder}/in", "-c", "sex", "--out", f"{folder}/stream", *options]
+    done = CliRunner().invoke(cli, given)
+    assert (done.exit_code, len(done.stderr.splitlines())) == (2, 1), done.stderr
+    assert found in done.stderr
+    assert not (folder / "stream").exists()

@@ -81,7 +81,8 @@ def audit(
 
     MODEL is a model file, your own code as module:function or file.py:function, or the URL of a model server:
     MLflow's https://host/invocations, or the Open Inference Protocol's https://host/v2/models/NAME/infer. TABLE is a
-    CSV, Parquet or Arrow file with one row per person.
+    CSV, Parquet or Arrow file with one row per person, or a folder of Parquet files. What does not fit into memory is
+    streamed: DIR then also holds manifest.json, and the same command resumes a run that was interrupted.
 
     Exit codes: 0 where the model passes, 1 where it fails, 2 after bad input or an error, 3 where nobody can tell
     (--cannot-tell makes that 0 or 1).
@@ -92,23 +93,24 @@ def audit(
     from fairfox.models.loading import needs_trust
     from fairfox.pipeline import run_audit
     from fairfox.report.files import write_outputs
+    from fairfox.streaming.sources import ModelSource, must_stream
 
     errors = Console(stderr=True, soft_wrap=True, markup=False, highlight=False)
     endpoint = take_endpoint_options(values)
     chosen = AuditOptions(**_with_graph(given_options(values), graph))
-    people, rows = sampled(load_table(table), sample, seed=chosen.seed)
+    streamed = sample is None and must_stream(str(table))
+    if streamed and include_rows:
+        raise OptionError("--include-rows needs everyone in memory, and the table is streamed; audit a --sample of it")
     target = find_model(model, trust=trust_model, endpoint=endpoint)
     if isinstance(target, Endpoint) and chosen.certify:  # before the first call
         raise OptionError(
             "A model behind a URL only returns predictions, and certificates need the model itself; leave --certify "
             "out, or give the model's file"
         )
-    with progress_bar(errors) as progress:
-        result = run_audit(target, people.to_native(), chosen, reference=reference, progress=progress)
     recorded: dict[str, Any] = {
         "model_source": model,
         "table": str(table),
-        "table_sha256": file_sha256(table),
+        "table_sha256": None if streamed else file_sha256(table),
         "model_sha256": file_sha256(model),
         "sample": sample,
         "cannot_tell": cannot_tell,
@@ -116,11 +118,24 @@ def audit(
         "trusted": trust_model and not isinstance(target, Endpoint) and needs_trust(model),
     }
     if isinstance(target, Endpoint):  # its URL without what may be secret
-        recorded |= {"model_source": target.shown, "calls": target.calls, "batch_rows": target.batch_rows}
+        recorded |= {"model_source": target.shown, "batch_rows": target.batch_rows}
     recorded["command"] = typed_command(**{model: recorded["model_source"]})
-    ids = rows if result.ids is None and rows is not None else result.ids  # the row numbers of TABLE, not of the sample
-    result = replace(result, ids=ids, settings={**result.settings, **recorded})
-    paths = write_outputs(result, out, table=people, include_rows=include_rows)
+    if streamed:
+        from fairfox.streaming.files import audit_files, files_in
+
+        source, paths = ModelSource(model, trust_model, endpoint), files_in(out)
+        with progress_bar(errors) as progress:
+            result = audit_files(
+                source, [str(table)], out, chosen, reference=reference, progress=progress, recorded=recorded
+            )
+    else:
+        people, rows = sampled(load_table(table), sample, seed=chosen.seed)
+        with progress_bar(errors) as progress:
+            result = run_audit(target, people.to_native(), chosen, reference=reference, progress=progress)
+        recorded |= {"calls": target.calls} if isinstance(target, Endpoint) else {}
+        ids = rows if result.ids is None and rows is not None else result.ids  # the row numbers of TABLE
+        result = replace(result, ids=ids, settings={**result.settings, **recorded})
+        paths = write_outputs(result, out, table=people, include_rows=include_rows)
     print_written(result, paths)
     code, rule = exit_code(result, cannot_tell)
     errors.print(rule)

@@ -93,7 +93,7 @@ def score(test: Path, model: str, tables: tuple[str, ...], *, out: Path, trust_m
 
     from fairfox.cli.progress import progress_bar
     from fairfox.models.http import is_url
-    from fairfox.streaming.files import MANIFEST, PAGES, SCORES, score_files
+    from fairfox.streaming.files import files_in, score_files
     from fairfox.streaming.sources import ModelSource
 
     if not is_url(model) or endpoint.get("max_calls"):
@@ -110,7 +110,7 @@ def score(test: Path, model: str, tables: tuple[str, ...], *, out: Path, trust_m
             test, source, tables, out, **own, options=read_as, engine=cast("Engine", engine), **streamed,
             progress=progress, recorded=recorded,
         )  # fmt: skip
-    print_written(result, [out / name for name in (SCORES, MANIFEST, *PAGES)])
+    print_written(result, files_in(out))
 
 
 def _engine(given: str | None, tables: tuple[str, ...]) -> str:

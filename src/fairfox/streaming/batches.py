@@ -48,7 +48,7 @@ GPU_ROWS = 262_144
 _ON_GPU = 1 << 30  # bytes there for people's features, at most
 _EXAMPLE = 50  # people that go with a job, so that every worker hands models the same kind of table
 _Record = TypeVar("_Record", "Encoded", Measurement)
-_MODEL = ("positive", "output", "returns", "kind")  # options that say how the model is read
+MODEL_OPTIONS = ("positive", "output", "returns", "kind")  # options that say how the model is read
 _OF_EACH = ("score", "signed", "flag", "confident", "p_sampling", "perhaps")  # columns of each of several variables
 
 
@@ -144,10 +144,10 @@ class Job:
 def model_options(fitted: FittedTest, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return how the model is read, checked: by default as the test was fitted to."""
     for name in given:
-        if name not in _MODEL:
-            raise OptionError(f"{name} is no option of a stream; give {', '.join(_MODEL)}, or score in memory")
+        if name not in MODEL_OPTIONS:
+            raise OptionError(f"{name} is no option of a stream; give {', '.join(MODEL_OPTIONS)}, or score in memory")
     chosen = fitted.options.scoring(dict(given))
-    return {name: getattr(chosen, name) for name in _MODEL}
+    return {name: getattr(chosen, name) for name in MODEL_OPTIONS}
 
 
 def columns_of(fitted: FittedTest) -> tuple[str, ...]:

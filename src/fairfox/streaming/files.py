@@ -23,10 +23,14 @@ import torch
 
 from fairfox.data.files import file_sha256, written_whole
 from fairfox.errors import DataError, FileError, OptionError, installed_versions
+from fairfox.fairtests.fitted import FittedTest
+from fairfox.options import AuditOptions
+from fairfox.pipeline import fit_with
 from fairfox.report.files import pages_of, write_files
 from fairfox.report.text import strict_json
 from fairfox.result import AuditResult
 from fairfox.streaming.batches import (
+    MODEL_OPTIONS,
     PILOT,
     Job,
     PopulationConstants,
@@ -50,18 +54,61 @@ from fairfox.streaming.workers import PartRecord, PartResult, PartTask, Tick, ru
 
 Engine = Literal["files", "spark", "dask"]
 Progress = Callable[[str, float], None]  # called with what is done, and which fraction of the whole that is
+LEARNT = 50_000  # people of a table that does not fit into memory, from whom maps are learnt
 MANIFEST, SCORES = "manifest.json", "scores.parquet"
 PAGES = ("summary.json", "report.html", "report.json", "junit.xml", "summary.md")  # written when everything is done
 _FORMAT = 2  # of manifest.json
 _IDENTITY = ("file", "size", "stamp", "row_groups", "first_row", "rows")  # of the people of a part
+_HERE = "fitted with this run"  # the name of a test that has no file
 _MOST = 3  # failures that a message names one by one
 _GPU_SHARE = 4 << 30  # bytes of its memory for each process that uses it
 _ANEW = "choose another folder, or begin anew with --overwrite"
 _LOG = logging.getLogger(__name__)
 
 
+def audit_files(
+    model: ModelSource,
+    tables: Sequence[str],
+    out: str | Path,
+    options: AuditOptions,
+    *,
+    reference: object | None = None,
+    progress: Progress | None = None,
+    recorded: Mapping[str, Any] | None = None,
+) -> AuditResult:
+    """Return the audit of everyone in Parquet tables that do not fit into memory, with the files of `score_files`.
+
+    Maps are learnt from `LEARNT` people drawn at random, or from the reference. That one of so many is the person who
+    is scored makes no difference. A folder with scores of other settings is begun anew.
+    """
+    for name, value in (
+        ("null", options.null),
+        ("certify", options.certify),
+        ("abstain", options.abstain),
+        ("protected_from", options.protected_from),
+        ("decision_threshold", options.decision_threshold),
+        ("delta", options.delta_by_group),
+        ("test", options.runs_all),
+    ):
+        if value:
+            option = {"delta": "A delta of single groups", "test": "--test all"}.get(
+                name, f"--{name.replace('_', '-')}"
+            )
+            raise OptionError(f"{option} needs everyone in memory, and the table is streamed; audit a --sample of it")
+    people, failed = split_tables(find_tables(tables), PART_ROWS)
+    if failed:
+        raise FileError(_failures(failed))
+    if progress is not None:
+        progress("learning from some people", 0.0)
+    learnt = read_pilot(people, None, LEARNT, lambda table: None) if reference is None else reference
+    fitted = fit_with(learnt, options, model.load())
+    read_as = {name: value for name in MODEL_OPTIONS if (value := getattr(options, name)) is not None}
+    own = {"delta": options.delta_for_all, "max_flagged": options.max_flagged, "options": read_as}
+    return score_files(fitted, model, tables, out, **own, overwrite=None, progress=progress, recorded=recorded)
+
+
 def score_files(
-    test: str | Path,
+    test: str | Path | FittedTest,
     model: ModelSource,
     tables: Sequence[str],
     out: str | Path,
@@ -72,7 +119,7 @@ def score_files(
     workers: int | None = None,
     engine: Engine = "files",
     part_rows: int = PART_ROWS,
-    overwrite: bool = False,
+    overwrite: bool | None = False,
     device: str = "cpu",
     progress: Progress | None = None,
     recorded: Mapping[str, Any] | None = None,
@@ -82,7 +129,7 @@ def score_files(
     A run that was interrupted is resumed: parts that are there are kept. Memory does not grow with the tables.
 
     Args:
-        test: a file that `fairfox fit` wrote.
+        test: a fitted test, or the path of a file that `fairfox fit` wrote.
         model: where workers get the model from.
         tables: Parquet files, folders, patterns or URLs.
         out: the folder; `scores.parquet/` with the parts, `manifest.json` and, at the end, the files of an audit.
@@ -92,7 +139,7 @@ def score_files(
         workers: processes; by default one per core.
         engine: what does the work: processes on this machine, Spark or Dask.
         part_rows: people per part, at least; a part has whole row groups.
-        overwrite: begin anew where the folder holds other scores.
+        overwrite: begin anew where the folder holds other scores; None: only where they have other settings.
         device: "cuda" scores on a GPU that the worker processes share: some read while it computes for others.
         progress: is called while people are scored.
         recorded: settings to record beside those of the audit.
@@ -107,7 +154,10 @@ def score_files(
         raise DataError("The tables have column names and no rows, or scores that fairfox wrote; give tables of people")
     read_as = model_options(fitted, options or {})
     settings = {
-        "test": {"name": Path(test).name, "sha256": sha256(content).hexdigest()},
+        "test": {
+            "name": _HERE if isinstance(test, FittedTest) else Path(test).name,
+            "sha256": sha256(content).hexdigest(),
+        },
         "model": model.identity,
         "delta": delta,
         **{name: None if value is None else str(value) for name, value in read_as.items()},
@@ -115,13 +165,13 @@ def score_files(
         **({} if device == "cpu" else {"device": device}),
         "version of fairfox": installed_versions("fairfox")["fairfox"],
     }
-    before = None if overwrite else _resumable(folder, settings)
+    before = None if overwrite else _resumable(folder, settings, anew=overwrite is None)
     pilot = read_pilot(people, columns_of(fitted), PILOT, partial(check_table, fitted))
     constants = None if before is None else PopulationConstants.from_json(before.constants)
     job = prepare_job((fitted, content), model, pilot, delta=delta, constants=constants, options=read_as, device=device)
     manifest = (before or Manifest(settings, asdict(job.constants))).planned(people, folder, failed)
     with only_run_in(folder):
-        if not overwrite and read_manifest(folder) != before:
+        if overwrite is False and read_manifest(folder) != before:
             raise OptionError(f"Another run has just written to '{folder}'; give the same command again")
         tasks, records = _open_folder(folder, manifest, people, anew=before is None)
         tick = _meter(sum(p.rows for p in people), sum(task.people.rows for task in tasks), progress)
@@ -211,8 +261,11 @@ def _meter(people: int, left: int, progress: Progress | None) -> Tick:
 # --- the folder ----------------------------------------------------------------------------------------------------
 
 
-def _resumable(folder: Path, settings: Mapping[str, Any]) -> Manifest | None:
-    """Return the manifest of a run to resume; None for a new one. Refuses a folder that holds something else."""
+def _resumable(folder: Path, settings: Mapping[str, Any], *, anew: bool) -> Manifest | None:
+    """Return the manifest of a run to resume; None for a new one. Refuses a folder that holds something else.
+
+    With `anew` scores of other settings make room for new ones.
+    """
     manifest = read_manifest(folder)
     if manifest is None:
         if (folder / SCORES).exists():
@@ -220,6 +273,8 @@ def _resumable(folder: Path, settings: Mapping[str, Any]) -> Manifest | None:
         return None
     before = manifest.settings
     changed = [name for name in {**before, **settings} if before.get(name) != settings.get(name)]
+    if changed and anew:
+        return None
     if changed:
         was, now = (_shown(each.get(changed[0])) for each in (before, settings))
         more = f" (and {len(changed) - 1} more)" if len(changed) > 1 else ""
@@ -254,6 +309,11 @@ def _open_folder(
         _remove_unfinished(scores)
         manifest.write(folder)
     return tasks, records
+
+
+def files_in(folder: Path) -> tuple[Path, ...]:
+    """Return what a complete run has written to its folder."""
+    return tuple(folder / name for name in (SCORES, MANIFEST, *PAGES))
 
 
 def _remove_pages(folder: Path) -> None:

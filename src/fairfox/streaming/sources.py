@@ -36,6 +36,7 @@ _BUFFER = 2**18  # bytes read at a time from each column
 _FOOTERS_AT_ONCE = 16
 _SPREAD = 8  # row-group runs that a pilot is read from, unless they are small
 _AT_ONCE = 16_384  # people
+_BYTES = 200  # of memory that an audit needs for a cell of its table, about
 
 
 # --- tables --------------------------------------------------------------------------------------------------------
@@ -82,6 +83,17 @@ class RowGroups:
 def is_parquet(table: str) -> bool:
     """Return whether a table is streamed: Parquet, a folder, a pattern or a URL, and not one file of another kind."""
     return "://" in table or _is_pattern(table) or os.path.isdir(table) or table.lower().endswith(_ENDINGS)
+
+
+def must_stream(table: str) -> bool:
+    """Return whether people cannot be audited in memory: Parquet in several files, or in one too large for it."""
+    if not is_parquet(table) or not os.path.exists(table):
+        return False
+    if not os.path.isfile(table) or not hasattr(os, "sysconf"):
+        return not os.path.isfile(table)
+    with _open(find_tables([table])[0]) as content:
+        cells = content.metadata.num_rows * content.metadata.num_columns
+    return bool(cells * _BYTES > os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
 
 
 def find_tables(tables: Sequence[str]) -> list[TableFile]:
@@ -216,12 +228,15 @@ def _open(file: TableFile) -> pq.ParquetFile:
         raise _unreadable(file, error) from error
 
 
-def read_batches(groups: RowGroups, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
-    """Yield people, so many at a time, with those of the columns that the file or the names of its folders have."""
+def read_batches(groups: RowGroups, columns: Sequence[str] | None, rows: int) -> Iterator[pa.RecordBatch]:
+    """Yield people, so many at a time, with those of the columns that the file or the names of its folders have.
+
+    None: with all of them.
+    """
     with _open(groups.file) as content:
         here = set(content.schema_arrow.names)
-        read = [name for name in columns if name in here]
-        keys = {name: value for name, value in groups.file.keys if name in columns and name not in here}
+        read = None if columns is None else [name for name in columns if name in here]
+        keys = {n: value for n, value in groups.file.keys if (columns is None or n in columns) and n not in here}
         batches = content.iter_batches(
             batch_size=rows, row_groups=range(*groups.groups), columns=read, use_threads=False
         )
@@ -248,7 +263,7 @@ def _unreadable(file: TableFile, error: BaseException) -> FileError:
 
 
 def read_pilot(
-    runs: Sequence[RowGroups], columns: Sequence[str], rows: int, check: Callable[[pa.Table], object]
+    runs: Sequence[RowGroups], columns: Sequence[str] | None, rows: int, check: Callable[[pa.Table], object]
 ) -> pa.Table:
     """Return people drawn at random from across all row groups, everyone where there are no more than `rows`.
 
@@ -291,7 +306,7 @@ def spread_order(count: int) -> list[int]:
     return list(dict.fromkeys([*(first if count else []), *range(count)]))
 
 
-def _drawn_people(groups: RowGroups, columns: Sequence[str], rows: int, *, seed: int) -> pa.Table:
+def _drawn_people(groups: RowGroups, columns: Sequence[str] | None, rows: int, *, seed: int) -> pa.Table:
     """Return at most so many people of some row groups, drawn at random, in their order."""
     drawn = np.sort(np.random.default_rng(seed).choice(groups.rows, min(rows, groups.rows), replace=False))
     batches, first = [], 0
