@@ -153,8 +153,8 @@ def end_to_end(settings: Settings, test: bytes, folder: Path) -> list[Ratio]:
     spent, seconds = [], []
     for _ in range(settings.streams):
         done = score_files(fox, source, given, folder / "out", device=STREAMED, workers=workers, overwrite=True)
-        spent.append(done["settings"]["seconds_of_workers"])  # without what it takes to get started
-        seconds.append(done["settings"]["seconds"])
+        spent.append(done.settings["seconds_of_workers"])  # without what it takes to get started
+        seconds.append(done.settings["seconds_of_scoring"])
     whole, reading = [sum(each.values()) for each in spent], [each["read"] for each in spent]
     rows = settings.files * settings.file_rows
     return [

@@ -122,7 +122,7 @@ def run_here(folder: Path, table: str, workers: int, part_rows: int) -> Run:
     model = ModelSource(str(folder / "model.py:predict"))
     with TemporaryDirectory(dir=folder) as out:
         given = {"workers": workers, "part_rows": part_rows}
-        settings = score_files(folder / "test.fox", model, [table], Path(out) / "scores", **given)["settings"]
+        settings = score_files(folder / "test.fox", model, [table], Path(out) / "scores", **given).settings
     own = [
         memory.peak("self"),
         *(peak for peak in peaks.values() if peak > imports / 2),
@@ -130,6 +130,7 @@ def run_here(folder: Path, table: str, workers: int, part_rows: int) -> Run:
     spent = settings["seconds_of_workers"]
     return {
         "seconds": settings["seconds"],
+        "scoring": settings["seconds_of_scoring"],
         "work": sum(spent.values()),  # of all workers; start-up is not among it
         "moved": spent["read"] + spent["write"],
         "largest": max(own) - imports,
@@ -160,6 +161,8 @@ def ratios(settings: Settings, runs: dict[Kind, list[Run]]) -> list[Ratio]:
         ("flat", f"memory above imports at {most}, {laps}", f"at {less}", 1.1, True, (two, many), ("largest",)),
         ("input and output", f"reading and writing, {laps}", "all time of workers", 0.25, True, (two, two),
          ("moved", "work")),
+        ("verdict", f"all time with verdict, list and page, {most}, {laps}", "the time for scores alone", 1.3, True,
+         (two, two), ("seconds", "scoring")),
         ("workers", f"one process, {most}, {laps} ({loads[one]})", f"two worker processes ({loads[two]})", 1.0, False,
          (one, two), ("seconds",)),
         ("slope, from above", growth, span, 1.05, True, (one, few), ("work",)),
@@ -186,6 +189,7 @@ def values(settings: Settings, runs: dict[Kind, Run]) -> dict[str, float]:
         "memory, all": two["total"],
         "flat": two["largest"] / many["largest"],
         "input and output": two["moved"] / two["work"],
+        "verdict": two["seconds"] / two["scoring"],
         "workers": one["seconds"] / two["seconds"],
         "slope, from above": slope,
         "slope, from below": slope,
@@ -223,10 +227,14 @@ def engines(settings: Settings, folder: Path) -> list[Ratio]:
         found = pq.read_table(folder / engine / "scores.parquet", columns=["row_id", "score"]).sort_by("row_id")
         assert (folder / "died").exists(), "no worker was lost"
         assert found["row_id"].equals(expected["row_id"]), "not everyone is there once"
+        same = [(each.tally, each.groups, each.verdict, each.listed) for each in (done, local)]
+        assert same[0] == same[1], "another verdict, or other groups"
         far = pc.max(pc.abs(pc.subtract(found["score"], expected["score"]))).as_py()
-        of = f"largest difference of a score on {engine.title()}, a worker killed"
+        of = (
+            f"largest difference of a score on {engine.title()}, a worker killed; verdict, groups and list are the same"
+        )
         over = f"one machine, {settings.engine_rows:,} people"
-        seconds = done["settings"]["seconds"], local["settings"]["seconds"]
+        seconds = done.settings["seconds"], local.settings["seconds"]
         out.append(Ratio(engine, of, over, 1e-6, True, far, far, *seconds, details={"load": round(load, 2)}))
     return out
 

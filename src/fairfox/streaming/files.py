@@ -187,7 +187,7 @@ def score_files(
             "model_sha256": model.identity.get("sha256"),
             "table": ", ".join(tables),
             "parts": len(done),
-            "seconds": round(monotonic() - started, 3),
+            "seconds_of_scoring": round(monotonic() - started, 3),
             "seconds_of_workers": spent,
             **({} if device == "cpu" else {"device": device}),
             **(recorded or {}),

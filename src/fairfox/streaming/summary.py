@@ -194,8 +194,10 @@ def result_of(
     """
     everyone = streamed_of(totals, group_names(fitted), options.fdr)
     result = run_score(fitted, model, sample, options, streamed=everyone)
-    own = {"rows": everyone.tally.people, "sampled_rows": len(sample), "rows_sha256": None, "predictions_sha256": None}
-    return replace(result, settings={**result.settings, **own, **(settings or {})})
+    more: dict[str, Any] = {"rows": everyone.tally.people, "sampled_rows": len(sample), **(settings or {})}
+    seconds = round(result.settings["seconds"] + more.get("seconds_of_scoring", 0.0), 3)
+    hashes = {"rows_sha256": None, "predictions_sha256": None}  # of a sample they would say nothing
+    return replace(result, settings={**result.settings, **hashes, **more, "seconds": seconds})
 
 
 def summarise(
