@@ -169,6 +169,9 @@ def test_the_alignment_share_of_many_people_is_read_off_some_of_them(monkeypatch
     monkeypatch.setattr(engine, "_MANY", 99)
     monkeypatch.setattr(engine, "_ALIGNED", 40)
     run(people(100))
+    assert asked == [40]  # all folds have the same auxiliaries
+    asked.clear()
+    run(people(100), others=["move"])
     assert asked == [10, 10, 10, 10]
 
 

@@ -320,11 +320,12 @@ def test_the_totals_of_nobody_are_nan_and_those_of_one_person_have_no_error():
 
 
 def test_contrasts_are_counted_over_judged_people():
+    finding = example_result().findings[0]
+    towards = ["Male", None, "Female", "away from Male"]
+    abstained = torch.zeros(40, dtype=torch.bool)
+    abstained[2] = True
     finding = replace(
-        many_result().findings[0],
-        contrasts=("Female", "Male"),
-        towards=("Male", "Male", None, "Female", "away from Male"),
-        abstained=torch.tensor([False, False, False, True, False]),
+        finding, contrasts=("Female", "Male"), towards=(*(towards * 10)[:39], "Male"), abstained=abstained
     )
-    assert finding.tally().judged == 4
-    assert finding.tally().attained == {"Male": 2, "away from Male": 1}
+    assert finding.tally().judged == 39
+    assert finding.tally().attained == {"Female": 9, "Male": 11, "away from Male": 9}

@@ -37,7 +37,7 @@ _AT_ONCE = 160_000  # rows that are drawn and predicted in one go
 _MANY, _FEW = 8, 5  # draws of categories and of ranks among ties: of the first refit, of each other
 _LEAST = 0.1  # share of the scatter of refits that is taken to be theirs, not the draws'
 _DIRECTIONS = 8  # random directions for a black box
-_ROWS = 4_000  # that a black box is asked for, about
+ROWS = 4_000  # that a black box is asked for an alignment share, about
 
 
 @dataclass(kw_only=True)
@@ -270,7 +270,7 @@ class DrawPlan(NamedTuple):
 
 
 class Share(NamedTuple):
-    """An alignment share, and its standard error over the people it was read off."""
+    """An alignment share, and its standard error over the people it was read off and the auxiliaries."""
 
     value: float
     error: float
@@ -291,20 +291,27 @@ def alignment_metric(data: Dataset, auxiliary: Auxiliary) -> Tensor:
 
 
 def model_alignment(
-    model: Model, data: Dataset, auxiliary: Auxiliary, metric: Tensor, *, seed: int = 0, batch_size: int = 4096
+    model: Model,
+    data: Dataset,
+    auxiliary: Auxiliary,
+    metric: Tensor,
+    *,
+    seed: int = 0,
+    batch_size: int = 4096,
+    rows: int = ROWS,
 ) -> list[Share]:
-    """Return A for each protected variable, averaged over the auxiliary's members.
+    """Return A for each protected variable, averaged over the auxiliary's members, whose scatter is in its error.
 
     By gradients where autograd sees through the model. A black box on continuous columns is asked along the
     protected direction and along random directions drawn from the metric; with categories its whole
-    Jacobian is estimated; both on a random part of the people.
+    Jacobian is estimated; both on a random part of the people, with about so many rows.
     """
     heads = heads_of(data.protected)
     by_directions = not model.differentiable and not getattr(model, "blocks", ())
     if not model.differentiable:
         asked = 2 * (_DIRECTIONS + len(auxiliary.members)) if by_directions else 2 * data.x.shape[1]
         order = torch.randperm(len(data), generator=torch.Generator().manual_seed(seed))
-        data = data[order[: max(50, _ROWS // asked)].sort().values]
+        data = data[order[: max(50, rows // asked)].sort().values]
     if by_directions:
         whole = _random_slopes(model, data.x, metric, seed)
     elif model.differentiable:
@@ -323,7 +330,10 @@ def model_alignment(
             counts = (~dead_rows(own)).to(total) if data.weights is None else data.weights * ~dead_rows(own)
             row.append(_share(along * counts, total * counts))
         shares.append(row)
-    return [Share(*mean) for mean in torch.tensor(shares, dtype=torch.float64).mean(0).tolist()]
+    values, errors = torch.tensor(shares, dtype=torch.float64).unbind(2)  # (M, V)
+    scatter = values.var(0) / len(values) if len(values) > 1 else torch.zeros_like(values[0])
+    both = (errors.mean(0).square() + scatter).sqrt()
+    return [Share(*each) for each in zip(values.mean(0).tolist(), both.tolist(), strict=True)]
 
 
 def _slopes_along(model: Model, x: Tensor, jac_aux: Tensor, metric: Tensor, head: Head) -> Tensor:

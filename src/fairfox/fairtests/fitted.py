@@ -22,7 +22,7 @@ from fairfox.auxiliary.training import centre_and_spread
 from fairfox.data.dataset import Dataset, assign_folds, rows_sha256
 from fairfox.data.encoding import Encoding
 from fairfox.errors import DataError, FairfoxError, OptionError, installed_versions
-from fairfox.fairtests.effect import Effect, Share, alignment_metric, model_alignment
+from fairfox.fairtests.effect import ROWS, Effect, Share, alignment_metric, model_alignment
 from fairfox.fairtests.faux import GradientTest
 from fairfox.fairtests.protocol import (
     CounterfactualTest,
@@ -45,7 +45,8 @@ _FEWEST = 10  # people of a group to learn from
 _MANY = 50_000  # people: above it time is saved at some cost in the accuracy of single readings
 _BATCH, _EPOCHS = 256, 15  # of auxiliaries of many people
 _STEPS = 2  # of the direct reading of many people: they rank as with eight, single effects differ by a few per cent
-_FEW = 2  # auxiliaries of proxies and of the alignment share
+_FEW, _MOST = 3, 12  # auxiliaries of proxies and of the alignment share
+_WORK = 50_000  # people to learn from, in all of these together
 _SOME = 5_000  # people from whom on these take large batches
 _GIVEN = " given"  # after the name of the rank test, where the total reading has that name
 _ALONE = "unawareness"  # the test that changes the protected column alone
@@ -121,16 +122,14 @@ class Auxiliaries:
 
     @classmethod
     def of(cls, data: Dataset, options: AuditOptions, seed: int, others: Sequence[str] = ()) -> Auxiliaries:
-        """Return networks trained on these people: several where a test moves people by them, or groups are to be
-        inferred; else a few."""
-        several = (
-            options.direct is not False or follows_auxiliary([options.main, *others]) or bool(data.c.isnan().any())
-        )
-        start, count, many = perf_counter(), options.refits if several else min(options.refits, _FEW), len(data) > _MANY
+        """Return networks trained on these people: as many as refits where a test moves people by them, or groups are
+        to be inferred; else as many as the alignment share needs, whose scatter few people make large."""
+        several = follows_auxiliary([options.main, *others]) or bool(data.c.isnan().any())
+        needed = min(max(_WORK // len(data), _FEW), _MOST)
+        start, count, many = perf_counter(), options.refits if several else needed, len(data) > _MANY
         plain = aligned_by = _trained(count, seed, data, many=many)
         if options.balance is not False and has_labels(data):
-            count = options.refits if options.balance else min(options.refits, _FEW)
-            aligned_by = _trained(count, seed, data, many=many, balance=True)
+            aligned_by = _trained(options.refits if options.balance else needed, seed, data, many=many, balance=True)
         seconds = perf_counter() - start
         proxy = tuple(_proxies(plain, data, v, options.batch_size) for v in range(len(data.protected)))
         quality, metric = _held_out_quality(plain, data), alignment_metric(data, aligned_by)
@@ -251,11 +250,22 @@ class FittedTest:
             return []
         return test.deviations(model, people, measured, predictions, asked, draws)
 
-    def alignment(self, model: Model, people: Dataset, *, most: int | None = None) -> tuple[Share, ...]:
-        """Return the model's alignment share with each protected variable, read off at most so many of these people."""
+    def alignment(
+        self, model: Model, people: Dataset, *, most: int | None = None, rows: int = ROWS
+    ) -> tuple[Share, ...]:
+        """Return the model's alignment share with each protected variable, read off at most so many of these people.
+
+        A black box is asked for about so many rows.
+        """
         some = people if most is None or len(people) <= most else _drawn(people, most, self.options.seed)
         found = model_alignment(
-            model, some, self.aligned_by, self.metric, seed=self.options.seed, batch_size=self.options.batch_size
+            model,
+            some,
+            self.aligned_by,
+            self.metric,
+            seed=self.options.seed,
+            batch_size=self.options.batch_size,
+            rows=rows,
         )
         return tuple(found)
 
@@ -362,7 +372,7 @@ def measure_folds(
     that cannot be run is left out with its reason.
     """
     options = folds[0].test.options
-    main, rows = measured_name(options), [fold.rows for fold in folds]
+    main = measured_name(options)
     people, inferred = _inferred(folds, data)
     labelled = data.y is not None and all(SAME_OUTCOME in fold.test.tests for fold in folds)
     wanted = replace(options, direct=is_direct_wanted(options, target))
@@ -372,8 +382,7 @@ def measure_folds(
     unknown = (
         [] if why is None else [f"The effect at the same outcome could not be estimated: {why.partition(';')[0]}."]
     )
-    most = _ALIGNED // len(folds) if len(data) > _MANY else None
-    shares = _mean_shares([fold.test.alignment(target, people[fold.rows], most=most) for fold in folds], rows)
+    shares = _alignment(folds, target, people)
     measured, total = found[main], found[TOTAL]
     progress("drawing: how far ranks persist", 1.0)
     measured, curve, sample = _persisting(folds, main, measured, target, people, predictions, shares)
@@ -788,10 +797,15 @@ def _held_out_quality(auxiliary: Auxiliary, data: Dataset) -> tuple[AuxiliaryQua
     return _quality_of(_outputs(auxiliary, rows.x, data), rows)
 
 
+def _is_shared(folds: Sequence[Fold]) -> bool:
+    """Return whether folds have the same auxiliaries."""
+    return all(fold.test.auxiliary is folds[0].test.auxiliary for fold in folds)
+
+
 def _quality(folds: Sequence[Fold], data: Dataset) -> tuple[AuxiliaryQuality, ...]:
     """Return how well each protected variable is predicted for everyone by the auxiliary of their fold; on the rows
     that it was not trained on, where folds have the same one."""
-    if all(fold.test.auxiliary is folds[0].test.auxiliary for fold in folds):
+    if _is_shared(folds):
         return folds[0].test.quality
     each = [_outputs(fold.test.auxiliary, data.x[fold.rows], fold.test.known) for fold in folds]
     outputs = data.x.new_zeros(len(data), each[0].shape[1])
@@ -821,10 +835,14 @@ def _largest_first(strengths: Mapping[str, float]) -> dict[str, float]:
     return dict(sorted(strengths.items(), key=lambda pair: -pair[1]))
 
 
-def _mean_shares(each: Sequence[tuple[Share, ...]], rows: Sequence[Tensor]) -> tuple[Share, ...]:
-    """Return the alignment shares averaged over folds by their people."""
-    people = sum(len(own) for own in rows)
-    weights = [len(own) / people for own in rows]
+def _alignment(folds: Sequence[Fold], target: Model, people: Dataset) -> tuple[Share, ...]:
+    """Return the alignment shares of everyone; averaged over folds by their people where each has its auxiliaries."""
+    most = _ALIGNED if len(people) > _MANY else None
+    if _is_shared(folds):
+        return folds[0].test.alignment(target, people, most=most, rows=ROWS * len(folds))
+    most = None if most is None else most // len(folds)
+    each = [fold.test.alignment(target, people[fold.rows], most=most) for fold in folds]
+    weights = [len(fold.rows) / len(people) for fold in folds]
     out = []
     for shares in zip(*each, strict=True):
         value = sum(weight * share.value for weight, share in zip(weights, shares, strict=True))
