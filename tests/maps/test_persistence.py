@@ -14,7 +14,7 @@ from fairfox.fairtests import effect
 from fairfox.fairtests.effect import Effect
 from fairfox.maps.graph import GraphMap
 from fairfox.maps.rank import RankMap
-from fairfox.maps.ranks import ColumnDraw, DrawTable, maximal_coupling
+from fairfox.maps.ranks import ColumnDraw, DrawTable, Ranks, maximal_coupling
 
 KEPT = 0.9
 Z95 = 1.6448536  # of a standard normal number
@@ -86,6 +86,34 @@ def test_a_row_says_which_set_of_draws_is_its_own():
     alone = table.draws(x[7:8], [2], [0.9])
     assert float(alone[0].normal) == float(both[0].normal[207])
     assert len(table.draws(x, [0], [1.0]).which.unique()) > 50  # people differ in theirs
+
+
+SHAPES = {
+    "normal": lambda z: z,
+    "skewed": lambda z: (2 * z).exp(),
+    "ties": lambda z: (3 * z).round(),
+    "a spike": lambda z: z.clamp(min=0.5),
+}
+
+
+@pytest.mark.parametrize("people", [300, 20_000])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("persistence", [1.0, 0.99, 0.9, 0.0])
+def test_draws_from_tables_are_those_of_the_formula(shape: str, people: int, persistence: float):
+    made = SHAPES[shape]
+    own, other = Ranks.of(made(normal(people))), Ranks.of(made(normal(people, seed=1) + 0.5))
+    x = made(normal(500, seed=2))[:, None]
+    draws = DrawTable.of(20, 1, seed=0).draws(x, range(20), [persistence])
+    found = own.drawn(own.grid.place(x[:, 0]), other, draws, 0)  # (20, 500)
+    exact = own.same_rank(x[:, 0].repeat(20), other, draw=draws[0]).view(20, 500)
+    assert bool(torch.isin(found, other.ordered).all())
+    if persistence == 1:
+        assert torch.equal(found, exact)
+    else:  # of the scatter of a person's draws
+        ranks = [torch.searchsorted(other.ordered, each.contiguous()).double() / people for each in (found, exact)]
+        assert float((ranks[0] - ranks[1]).abs().mean()) < 0.02 * float(ranks[1].std(0).mean())
+        assert float((found - exact).abs().mean()) < 0.03 * float(exact.std(0).mean())
+        assert abs(float((found - exact).mean())) < 0.01 * float(exact.std(0).mean())
 
 
 # --- a closed form -------------------------------------------------------------------------------------------------

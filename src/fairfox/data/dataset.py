@@ -342,6 +342,11 @@ def resample(data: Dataset, *, generator: torch.Generator) -> Dataset:
     Weighted people are drawn in proportion to their weights, and then count alike: a group's size is then its part of
     all weights, and at least one. Equal weights count as none.
     """
+    return replace(data[resampled_rows(data, generator=generator)], weights=None)
+
+
+def resampled_rows(data: Dataset, *, generator: torch.Generator) -> Tensor:
+    """Return the places of the people that `resample` draws."""
     classes = [v for v, p in enumerate(data.protected) if not p.is_continuous]
     group = torch.zeros(len(data), dtype=torch.long)
     if classes:
@@ -349,13 +354,12 @@ def resample(data: Dataset, *, generator: torch.Generator) -> Dataset:
             group = (group * len(own) + own.unique(return_inverse=True)[1]).unique(return_inverse=True)[1]
     weights = None if data.weights is None else data.weights.cpu().double()
     if weights is not None and float(weights.max()) > float(weights.min()):
-        rows = _weighted_rows(group, weights, generator)
-    else:
-        rows = torch.arange(len(data))
-        for g in group.unique():
-            members = (group == g).nonzero()[:, 0]
-            rows[members] = members[torch.randint(len(members), (len(members),), generator=generator)]
-    return replace(data[rows], weights=None)
+        return _weighted_rows(group, weights, generator)
+    rows = torch.arange(len(data))
+    for g in group.unique():
+        members = (group == g).nonzero()[:, 0]
+        rows[members] = members[torch.randint(len(members), (len(members),), generator=generator)]
+    return rows
 
 
 def _weighted_rows(group: Tensor, weights: Tensor, generator: torch.Generator) -> Tensor:

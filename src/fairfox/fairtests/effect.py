@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from statistics import fmean
 from typing import NamedTuple, Self
 
@@ -30,7 +31,7 @@ from fairfox.gradients.jacobian import jacobian
 from fairfox.maps.conditional import is_stepped
 from fairfox.maps.protocol import CheckedMap, CounterfactualMap, Mapped, fit_maps, map_by_each
 from fairfox.maps.rank import RankMap
-from fairfox.maps.ranks import DrawTable, present
+from fairfox.maps.ranks import DrawTable, distinct_values, present
 from fairfox.models.protocol import Model, predict, predict_once
 
 _AT_ONCE = 160_000  # rows that are drawn and predicted in one go
@@ -144,29 +145,37 @@ class Effect:
     def _effects(
         self, model: Model, data: Dataset, contrast: Contrast, here: Tensor, plan: DrawPlan
     ) -> Iterator[tuple[Tensor, list[Tensor], list[Mapped]]]:
-        """Yield some people at a time whom a contrast concerns (n,), f(T(x)) - f(x) of each refit (draws, n), and its
-        rows."""
-        to = destinations(data, contrast)
+        """Yield some people at a time whom a contrast concerns (n,), f(T(x)) - f(x) of each refit (draws, n), and who
+        was mapped."""
+        to, own = destinations(data, contrast), data.c[:, contrast.variable]
         going = (~to.isnan()).nonzero()[:, 0]
+        going = going[own[going].argsort(stable=True)]  # a group's people together: columns are mapped whole
         falls = data.protected[contrast.variable].is_continuous and contrast.towards == LOWER
-        for part in going.split(max(1, _AT_ONCE // sum(plan.times))) if len(going) else ():
-            maps = self._mapped(data, part, to, contrast.variable, plan)
-            rows = torch.cat([mapped.rows for mapped in maps])
-            ask = predict if plan.table is None else predict_once
-            found = ask(model, rows, batch_size=self.batch_size).split([times * len(part) for times in plan.times])
+        # a black box is called seldom; rows that are equal, as those of people with categories may be, count once
+        together = not model.differentiable and (self.several or sum(plan.times) * len(going) <= _AT_ONCE)
+        ask = partial(predict_once if self.several and together else predict, model, batch_size=self.batch_size)
+        most = _AT_ONCE // (sum(plan.times) if together else max(plan.times))
+        for part in going.split(max(1, most)) if len(going) else ():
+            found: list[Tensor] = []
+            maps: list[Mapped] = []
+            for mapped in self._mapped(data, part, to, contrast.variable, plan):
+                maps.append(mapped)
+                if not together:
+                    found.append(ask(mapped.rows))
+                    maps[-1] = replace(mapped, rows=here.new_empty(0, 0))  # they take much room
+            if together:
+                rows = torch.cat([mapped.rows for mapped in maps])
+                found = list(ask(rows).split([times * len(part) for times in plan.times]))
             each = [own.view(times, len(part)) - here[part] for own, times in zip(found, plan.times, strict=True)]
             yield part, [-effect for effect in each] if falls else each, maps
 
-    def _mapped(self, data: Dataset, part: Tensor, to: Tensor, variable: int, plan: DrawPlan) -> list[Mapped]:
-        """Return what each refit makes of some people (n,), one draw of everyone after the other."""
-        people, maps = data[part], self.fitted[variable]
-        if plan.table is None:
-            return list(map_by_each(maps, people, to[part]))
-        out = []
-        for fitted, chosen, times in zip(maps, plan.chosen, plan.times, strict=True):
-            draws = plan.table.draws(people.x, chosen, plan.persistence)
-            out.append(fitted.map(data[part.repeat(times)], to[part].repeat(times), draws=draws))  # type: ignore[call-arg]
-        return out
+    def _mapped(self, data: Dataset, part: Tensor, to: Tensor, variable: int, plan: DrawPlan) -> Iterator[Mapped]:
+        """Yield what each refit makes of some people (n,), one draw of everyone after the other."""
+        people, draws = data[part], None
+        if plan.table is not None:
+            sets = plan.table.sets(people.x)
+            draws = [plan.table.draws(people.x, chosen, plan.persistence, sets) for chosen in plan.chosen]
+        return map_by_each(self.fitted[variable], people, to[part], draws)
 
     def counterfactuals(self, data: Dataset, worst: Tensor) -> Tensor:
         """Return the rows x' of each refit (M, N, D): everyone where the contrast at their place `worst` takes them.
@@ -281,7 +290,7 @@ def _is_shared_out(x: Tensor, feature: Feature) -> bool:
     if feature.kind == "categorical":
         return True
     values = present(x, feature)
-    return 2 * len(values.unique()) <= len(values) and is_stepped(values)
+    return 2 * len(distinct_values(values)[0]) <= len(values) and is_stepped(values)
 
 
 def alignment_metric(data: Dataset, auxiliary: Auxiliary) -> Tensor:

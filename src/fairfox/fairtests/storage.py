@@ -65,7 +65,7 @@ _LEFT_OUT: dict[str, tuple[str, ...]] = {
     "AuxiliaryModel": ("held_out",),
     "FixedAuxiliary": ("held_out",),
     "LinearAuxiliary": ("held_out",),
-    "RankMap": ("grids",),
+    "RankMap": ("grids", "codes"),
     "Unawareness": ("target",),
     "FittedTest": ("seconds", "training_seconds", "failures"),
 }

@@ -22,7 +22,17 @@ from torch.nn import functional as F
 
 from fairfox.data.dataset import Dataset, Feature
 from fairfox.errors import ColumnError, OptionError, did_you_mean
-from fairfox.maps.ranks import ColumnDraw, Draws, Ranks, Scale, as_shares, couple_rows, nearest_shown, present_rows
+from fairfox.maps.ranks import (
+    ColumnDraw,
+    Draws,
+    Ranks,
+    Scale,
+    as_shares,
+    couple_rows,
+    distinct_values,
+    nearest_shown,
+    present_rows,
+)
 
 _KNOTS = 8  # of every number
 _BEYOND = 10  # people beyond the outermost knots on either side, but no more than a twentieth
@@ -436,14 +446,14 @@ def at(terms: Tensor, coefficients: Tensor) -> Tensor:
 
 def is_stepped(values: Tensor) -> bool:
     """Return whether a number (n,) has few values, or one that many people share: no gain, forty hours."""
-    counts = values.unique(return_counts=True)[1]
+    counts = distinct_values(values)[1]
     return len(counts) <= _MOST_STEPS or int(counts.max()) > max(_SPIKE * len(values), 2)
 
 
 def step_cuts(values: Tensor) -> Tensor:
     """Return the highest value of each step but the last: few values are a step each, if people enough have them."""
     ordered = values.sort().values
-    ends, counts = ordered.unique(return_counts=True)
+    ends, counts = ordered.unique_consecutive(return_counts=True)
     if len(ends) > _MOST_STEPS:
         places = (torch.arange(1, _MOST_STEPS, device=values.device) * len(ordered)) // _MOST_STEPS
         several: Tensor = torch.cat([ordered[places], ordered[-1:]]).unique()

@@ -24,7 +24,7 @@ from fairfox.maps.protocol import (
     where_to,
     who_counts,
 )
-from fairfox.maps.rank import RankMap, own_columns, ranks_of, with_ranks
+from fairfox.maps.rank import RankMap, own_columns, ranks_of, repeated, with_ranks
 from fairfox.maps.ranks import Draws, Scale
 
 MERGED = "the group there puts several together"
@@ -195,6 +195,8 @@ class GraphMap:
         if self.shift is None:
             raise NotFittedError("This GraphMap is not fitted; call fit first")
         to = where_to(data, self.variable, to)
+        if draws is not None:
+            data, to, draws = repeated(data, draws.times), to.repeat(draws.times), draws.one_each()
         there, lost = self.shift.taken(data.c, to)  # (N, V)
         still = data.c[:, self.needed].isnan().any(1) | to.isnan() | (there == data.c)[:, self.variable]
         going = (~(still | there[:, self.needed].isnan().any(1))).nonzero()[:, 0]

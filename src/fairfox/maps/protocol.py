@@ -5,14 +5,15 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import permutations
+from itertools import permutations, zip_longest
 from typing import Protocol, Self, runtime_checkable
 
 import torch
 from torch import Tensor
 
-from fairfox.data.dataset import Dataset, Feature, Protected, resample
+from fairfox.data.dataset import Dataset, Feature, Protected, resampled_rows
 from fairfox.errors import DataError, OptionError, ShapeError
+from fairfox.maps.ranks import Draws
 
 Pair = tuple[int, int]  # from a class to another
 
@@ -67,6 +68,10 @@ class PreparedMap(Protocol):
 
     def prepare(self, data: Dataset) -> None:
         """Decide it, on all fitting rows."""
+        ...
+
+    def fit_rows(self, data: Dataset, rows: Tensor) -> Self:
+        """Fit on some of these rows (n,), which may be repeated and then count alike."""
         ...
 
 
@@ -154,26 +159,34 @@ def fit_maps(prototype: CounterfactualMap, data: Dataset, refits: int, *, seed: 
         return prototype.fit_many(data, refits, seed=seed)
     generator = torch.Generator().manual_seed(seed)
     as_they_are = refits == 1 and data.weights is None
-    samples = [data] if as_they_are else [resample(data, generator=generator) for _ in range(refits)]
+    drawn = [None if as_they_are else resampled_rows(data, generator=generator) for _ in range(refits)]
     maps: list[list[CounterfactualMap]] = []
     for v in range(len(data.protected)):
         first = copy.copy(prototype)
         first.variable = v
         if isinstance(first, PreparedMap):
             first.prepare(data)
-        copies = [copy.copy(first) for _ in samples]
-        maps.append([own.fit(sample) for own, sample in zip(copies, samples, strict=True)])
+        maps.append([_fitted(copy.copy(first), data, rows) for rows in drawn])
     return maps
 
 
-def map_by_each(maps: Sequence[CounterfactualMap], data: Dataset, to: Tensor | None) -> Iterator[Mapped]:
-    """Yield what each of several fits of a map makes of the same people."""
+def _fitted(map: CounterfactualMap, data: Dataset, rows: Tensor | None) -> CounterfactualMap:
+    """Return a map fitted on people as they are, or on the rows (n,) that were drawn of them."""
+    if rows is None:
+        return map.fit(data)
+    return map.fit_rows(data, rows) if isinstance(map, PreparedMap) else map.fit(replace(data[rows], weights=None))
+
+
+def map_by_each(
+    maps: Sequence[CounterfactualMap], data: Dataset, to: Tensor | None, draws: Sequence[Draws] | None = None
+) -> Iterator[Mapped]:
+    """Yield what each of several fits of a map makes of the same people; with draws, one draw after the other."""
     together = getattr(maps[0], "map_by_each", None)  # what they share is then looked up once
     if together is not None:
-        yield from together(maps, data, to)
+        yield from together(maps, data, to, draws)
         return
-    for fitted in maps:
-        yield fitted.map(data, to)
+    for fitted, own in zip_longest(maps, draws or ()):
+        yield fitted.map(data, to) if own is None else fitted.map(data, to, draws=own)  # type: ignore[call-arg]
 
 
 def block_overshoot(x: Tensor, features: Sequence[Feature]) -> Tensor:

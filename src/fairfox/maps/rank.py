@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from typing import ClassVar, Self
 
 import torch
@@ -28,6 +29,8 @@ from fairfox.maps.ranks import (
     Grid,
     Ranks,
     categories_among,
+    distinct_values,
+    drawn_levels,
     maximal_coupling,
     nearest_shown,
     numbers_among,
@@ -72,17 +75,41 @@ class RankMap:
     ranks: ClassRanks | Stratified | Regressed | None = field(default=None, init=False, repr=False)
     itself: ClassRanks | Regressed | None = field(default=None, init=False, repr=False)  # columns of the protected one
     values: Tensor | None = field(default=None, init=False, repr=False)  # of a protected number, in order
-    grids: list[list[Grid | None]] = field(default_factory=list, init=False, repr=False)  # [class][number]
+    grids: list[list[Grid | None]] = field(
+        default_factory=list, init=False, repr=False
+    )  # [class][number], of all refits
+    codes: list[Tensor] = field(default_factory=list, init=False, repr=False)  # (N,) each number on its class's grid
 
     def prepare(self, data: Dataset) -> None:
         """Decide on all fitting rows what refits share: how given columns are held, what may move, and the grids."""
         self.plan = plan = RankPlan.of(data, self)
         self.prepared = True
         if plan.classes and not plan.given:
-            c, numbers = data.c[:, self.variable], numbers_among(plan.explained)
-            groups = [data.x[c == code] for code in range(plan.classes)]
-            each = [[present(own, f).unique() for f in numbers] for own in groups]
-            self.grids = [[Grid.of(values) if len(values) else None for values in own] for own in each]
+            groups = [(data.c[:, self.variable] == code).nonzero()[:, 0] for code in range(plan.classes)]
+            self.grids, self.codes = [[] for _ in groups], []
+            for f in numbers_among(plan.explained):
+                there, code = present_rows(data.x, f), torch.zeros(len(data), dtype=torch.int32, device=data.x.device)
+                for grids, own in zip(self.grids, groups, strict=True):
+                    values, shown = data.x[own, f.start], there[own]
+                    distinct = distinct_values(values if bool(shown.all()) else values[shown])[0]
+                    grids.append(grid := Grid.of(distinct) if len(distinct) else None)
+                    if grid is not None:
+                        code[own] = torch.where(shown, grid.place(values) // 2, len(distinct)).int()
+                self.codes.append(code)
+
+    def fit_rows(self, data: Dataset, rows: Tensor) -> Self:
+        """Fit on some of the rows that the map was prepared on: values are then counted, and need not be sorted."""
+        plan, rows = self.plan, rows.to(data.x.device)
+        assert plan is not None
+        if not self.grids or plan.itself:
+            self.fit(replace(data[rows], weights=None))
+        if self.grids:
+            self.ranks = ClassRanks([], plan.explained)
+            for g, grids in enumerate(self.grids):
+                own = rows[data.c[rows, self.variable] == g]
+                self.ranks.groups.append(ClassValues.counted(data.x, own, plan.explained, grids, self.codes))
+        self.codes = []
+        return self
 
     def fit(self, data: Dataset) -> Self:
         """Learn each group's values and category shares."""
@@ -104,18 +131,20 @@ class RankMap:
         elif plan.given:
             self.ranks = Stratified.of(rows, group, plan)
         else:
-            self.ranks = ClassRanks.of(data.x, group, plan.classes, plan.explained, self.grids)
+            self.ranks = ClassRanks.of(data.x, group, plan.classes, plan.explained)
         if plan.itself and plan.number:
             self.itself = Regressed.of(rows, group, 0, (), plan.itself)
         elif plan.itself:
             self.itself = ClassRanks.of(data.x, group, plan.classes, plan.itself)
         return self
 
-    def map_by_each(self, maps: Sequence[RankMap], data: Dataset, to: Tensor | None) -> Iterator[Mapped]:
+    def map_by_each(
+        self, maps: Sequence[RankMap], data: Dataset, to: Tensor | None, draws: Sequence[Draws] | None = None
+    ) -> Iterator[Mapped]:
         """Yield what each refit of this map makes of the same people, who are looked up once where they share grids."""
         places: Places = {}
-        for fitted in maps:
-            yield fitted.map(data, to, places=places)
+        for fitted, own in zip_longest(maps, draws or ()):
+            yield fitted.map(data, to, places=places, draws=own)
 
     def map(
         self, data: Dataset, to: Tensor | None = None, *, places: Places | None = None, draws: Draws | None = None
@@ -129,18 +158,24 @@ class RankMap:
         if self.plan is None or self.ranks is None:
             raise NotFittedError("This RankMap is not fitted; call fit first")
         plan, to = self.plan, where_to(data, self.variable, to)
+        if draws is not None and not isinstance(self.ranks, ClassRanks):
+            data, to, draws = repeated(data, draws.times), to.repeat(draws.times), draws.one_each()
         here = plan.group(data.c[:, self.variable])
         there = number_reached(here, to.to(here), self.values) if self.values is not None else to.to(here)
         asked = ~(here.isnan() | to.isnan()) & ((here != there) | plan.number)
         known = plan.known(data)
-        going = (asked & known & ~there.isnan()).nonzero()[:, 0]
-        rows, moved = data.x.clone(), torch.zeros_like(asked)
-        borrowed = torch.zeros_like(asked)
-        if len(going):
-            people, own, goal = data[going], here[going], there[going]
-            out, found, lent = self._moved(people, own, goal, places, None if draws is None else draws.taken(going))
-            rows[going] = torch.where(found[:, None], out.to(rows), data.x[going])
-            moved[going], borrowed[going] = found, lent & found
+        moved = asked & known & ~there.isnan()
+        going = moved.nonzero()[:, 0]
+        times, borrowed = 1 if draws is None else draws.times, torch.zeros_like(asked)
+        if len(going) == len(data) > 0:
+            rows, moved, borrowed = self._moved(data, here, there, places, draws)
+        else:
+            rows = data.x.repeat(times, 1)
+        if 0 < len(going) < len(data):
+            own = None if draws is None else draws.taken(going)
+            out, found, borrowed[going] = self._moved(data[going], here[going], there[going], places, own)
+            rows.view(times, len(data), -1)[:, going] = out.view(times, len(going), -1).to(rows)
+            moved[going] = found
         left = asked & ~moved
         why = {
             OFF_RANGE: left & known & plan.number,
@@ -148,13 +183,13 @@ class RankMap:
             TOO_FEW: left & known & (not plan.number),
         }
         reason = " or ".join(words for words, who in why.items() if bool(who.any()))
-        return Mapped(rows, ~moved, reason or (UNKNOWN if bool((~moved).any()) else ""), borrowed=borrowed)
+        return Mapped(rows.to(data.x), ~moved, reason or (UNKNOWN if bool((~moved).any()) else ""), borrowed=borrowed)
 
     def _moved(
         self, people: Dataset, own: Tensor, goal: Tensor, places: Places | None, draws: Draws | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the rows (n, D) of people in other groups, who could be mapped, and who is compared with borrowed
-        displacements."""
+        """Return the rows (times n, D) of people in other groups, who (n,) could be mapped, others having their own
+        row, and who of these is compared with borrowed displacements."""
         plan = self.plan
         assert plan is not None
         found, lent = torch.ones_like(own, dtype=torch.bool), torch.zeros_like(own, dtype=torch.bool)
@@ -168,15 +203,23 @@ class RankMap:
                 assert self.ranks is not None
                 out, lent = self.ranks.moved(wide, own, wide, goal, draws), plan.alone(wide, own, goal)
             out = plan.kept(out[:, : people.x.shape[1]], people.x.double(), own, goal)
+        times = len(out) // len(people)
         if isinstance(self.itself, ClassRanks):
-            out, there = self.itself.map(out, own, goal)
-            found = found & there
+            out, there = self.itself.map(out, own.repeat(times), goal.repeat(times))
+            found = found & there[: len(people)]
         elif self.itself is not None:
             wide = plan.columns.rows(people)
             shown = self.itself.moved(wide, own, wide, goal)
             for f in plan.itself:
-                out[:, f.columns] = shown[:, f.columns].to(out)
-        return out, found, lent
+                out[:, f.columns] = shown[:, f.columns].to(out).repeat(times, 1)
+        if not bool(found.all()):
+            out = torch.where(found.repeat(times)[:, None], out, people.x.repeat(times, 1).to(out))
+        return out, found, lent & found
+
+
+def repeated(data: Dataset, times: int) -> Dataset:
+    """Return everyone so many times, one after the other."""
+    return data if times == 1 else data[torch.arange(len(data), device=data.x.device).repeat(times)]
 
 
 @dataclass(frozen=True)
@@ -365,21 +408,10 @@ class ClassRanks:
     features: list[Feature]
 
     @classmethod
-    def of(
-        cls,
-        x: Tensor,
-        c: Tensor,
-        classes: int,
-        features: list[Feature],
-        grids: Sequence[Sequence[Grid | None]] = (),
-    ) -> ClassRanks:
-        """Return what the rows x (n, D) of classes c (n,) show; their values are on the grids of each, if given."""
+    def of(cls, x: Tensor, c: Tensor, classes: int, features: list[Feature]) -> ClassRanks:
+        """Return what the rows x (n, D) of classes c (n,) show."""
         rows = [x[c == code] for code in range(classes)]
-        each = grids or [()] * classes
-        return cls(
-            [ClassValues.of(own, features, grid) if len(own) else None for own, grid in zip(rows, each, strict=True)],
-            features,
-        )
+        return cls([ClassValues.of(own, features) if len(own) else None for own in rows], features)
 
     def map(
         self,
@@ -391,8 +423,9 @@ class ClassRanks:
         draws: Draws | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Return the rows in the classes `to` and who could be mapped (N,); features closed (K, K, F) stay."""
-        classes = len(self.groups)
-        out, moved = x.clone(), ~(c.isnan() | to.isnan())
+        classes, times = len(self.groups), 1 if draws is None else draws.times
+        columns, moved = x.T.contiguous(), ~(c.isnan() | to.isnan())  # (D, N): one column after the other
+        out = columns[:, None].repeat(1, times, 1)
         both = torch.where(moved, c * classes + to, -1).long()
         for key in (torch.bincount(both + 1, minlength=1)[1:] > 0).nonzero()[:, 0].tolist():
             g, h = divmod(key, classes)
@@ -400,12 +433,15 @@ class ClassRanks:
             people = (both == key).nonzero()[:, 0]
             if own is None or other is None or own is other:
                 moved.index_fill_(0, people, False)
-            else:
-                still = [False] * len(self.features) if closed is None else closed[g, h].tolist()
-                known = None if places is None else places.setdefault(key, {})
-                rows, own_draws = x.index_select(0, people), None if draws is None else draws.taken(people)
-                out.index_copy_(0, people, own.mapped(rows, other, self.features, still, known, own_draws))
-        return out, moved
+                continue
+            still = [False] * len(self.features) if closed is None else closed[g, h].tolist()
+            known = None if places is None else places.setdefault(key, {})
+            first, last = int(people[0]), int(people[-1]) + 1
+            who = slice(first, last) if len(people) == last - first else people
+            draw = None if draws is None else draws.taken(who)
+            for where, values in own.mapped(columns[:, who], other, self.features, still, known, draw):
+                out[where][..., who] = values
+        return out.flatten(1).T, moved
 
 
 @dataclass(frozen=True)
@@ -416,39 +452,54 @@ class ClassValues:
     shares: list[Tensor]  # (L,) of each categorical one
 
     @classmethod
-    def of(cls, rows: Tensor, features: Sequence[Feature], grids: Sequence[Grid | None] = ()) -> ClassValues:
-        """Return what the rows (n, D) of a class show; the values of its numbers are on the grids, if given."""
+    def of(cls, rows: Tensor, features: Sequence[Feature]) -> ClassValues:
+        """Return what the rows (n, D) of a class show."""
         numbers = [present(rows, f) for f in numbers_among(features)]
-        each = grids or [None] * len(numbers)
-        ranks = [Ranks.of(values, grid) if len(values) else None for values, grid in zip(numbers, each, strict=True)]
-        return cls(ranks, [rows[:, f.columns].mean(0) for f in categories_among(features)])
+        shares = [rows[:, f.columns].mean(0) for f in categories_among(features)]
+        return cls([Ranks.of(values) if len(values) else None for values in numbers], shares)
+
+    @classmethod
+    def counted(
+        cls, x: Tensor, own: Tensor, features: Sequence[Feature], grids: Sequence[Grid | None], codes: Sequence[Tensor]
+    ) -> ClassValues | None:
+        """Return the same of the rows x[own], whose numbers have codes (N,) on grids; None where there are none."""
+        ranks: list[Ranks | None] = []
+        for grid, code in zip(grids, codes, strict=True):
+            size = 1 if grid is None else len(grid.distinct)  # with one for those who lack a value
+            counts = torch.bincount(code.index_select(0, own), minlength=size)[:-1]
+            ranks.append(Ranks.counted(grid, counts) if grid is not None and bool(counts.any()) else None)
+        shares = [x[:, f.columns].index_select(0, own).mean(0) for f in categories_among(features)]
+        return cls(ranks, shares) if len(own) else None
 
     def mapped(
         self,
-        rows: Tensor,
+        columns: Tensor,
         other: ClassValues,
         features: Sequence[Feature],
         still: Sequence[bool],
         places: dict[int, tuple[Grid, Tensor]] | None = None,
         draws: Draws | None = None,
-    ) -> Tensor:
-        """Return rows of this class, which are overwritten, in another one; some features stay."""
+    ) -> Iterator[tuple[int | slice, Tensor]]:
+        """Yield some columns of people (D, n) of this class in another one, each with what its draws (times, n), or
+        one row each, make of them; some features stay."""
         stays = {f.name for f, closed in zip(features, still, strict=True) if closed}
         for f, own, there in zip(numbers_among(features), self.ranks, other.ranks, strict=True):
             if own is not None and there is not None and f.name not in stays:
-                x = rows[:, f.start].contiguous()
+                x = columns[f.start]
                 grid, place = (None, None) if places is None else places.get(f.start, (None, None))
-                if places is not None and grid is not own.grid:
+                if place is None or grid is not own.grid:
                     place = own.grid.place(x)
-                    places[f.start] = own.grid, place
-                value = own.same_rank(x, there, place, None if draws is None else draws[f.start])
-                rows[:, f.start] = torch.where(rows[:, f.start + 1] > 0.5, x, value) if f.has_missing else value
+                    if places is not None:
+                        places[f.start] = own.grid, place
+                value = own.same_rank(x, there, place) if draws is None else own.drawn(place, there, draws, f.start)
+                yield f.start, torch.where(columns[f.start + 1] > 0.5, x, value) if f.has_missing else value
         for f, p, q in zip(categories_among(features), self.shares, other.shares, strict=True):
-            if f.name in stays:
-                continue
-            coupled = rows[:, f.columns] @ maximal_coupling(p, q)
-            rows[:, f.columns] = coupled if draws is None else draws[f.start].category(coupled, q)
-        return rows
+            if f.name not in stays:
+                coupled = columns[f.columns].T @ maximal_coupling(p, q)
+                if draws is not None:
+                    kept = draws.persistence[:1] if draws.is_single else draws.persistence[draws.which]
+                    drawn = drawn_levels(coupled, q, kept, draws.of(draws.uniform, f.start).flatten())
+                yield f.columns, (coupled.T if draws is None else drawn).unflatten(1, (-1, len(coupled)))
 
 
 def ranks_of(data: Dataset, variable: int, columns: Tensor, *, seed: int, hold_others: bool = False) -> RankMap | None:

@@ -6,7 +6,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache, cached_property
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -17,19 +19,23 @@ _MOST_CELLS = 2**20  # of a column's grid
 _TAIL = 1e-9  # ranks stay so far from 0 and 1
 _SETS = 64  # of draws
 _STEPS = 2  # from value to value inside a cell, before giving up and searching
+_FINE, _REACH = 256, 9  # places of a normal score's table for each standard deviation, of which there are so many
+_SCORES = 2**16  # ranks whose normal scores are tabulated
+_TIED = 1e-3  # the share of people with one value from whom on draws part them
 
 
 @dataclass(frozen=True)
 class ColumnDraw:
     """What draws make of people's ranks, or categories, in one column."""
 
-    persistence: Tensor  # (n,) the correlation of ranks, from 0 to 1
+    persistence: Tensor  # (n,) the correlation of ranks, from 0 to 1; (1,) where it is the same for all
     normal: Tensor  # (n,)
     uniform: Tensor  # (n,) above 0 and below 1
 
     def taken(self, rows: Tensor) -> ColumnDraw:
         """Return the draws of some people (k,)."""
-        return ColumnDraw(self.persistence[rows], self.normal[rows], self.uniform[rows])
+        kept = self.persistence if len(self.persistence) == 1 else self.persistence[rows]
+        return ColumnDraw(kept, self.normal[rows], self.uniform[rows])
 
     def rank(self, u: Tensor) -> Tensor:
         """Return ranks (n,) between 0 and 1 after the draw: a Gaussian copula has this correlation."""
@@ -41,11 +47,21 @@ class ColumnDraw:
 
     def category(self, shares: Tensor, other: Tensor) -> Tensor:
         """Return one category each, of a block (n, L) of shares that persist in part and else are the group's."""
-        total, kept = shares.sum(1, keepdim=True), self.persistence[:, None]
-        mixed = kept * shares + (1 - kept) * total * other
-        level = (mixed.cumsum(1) <= self.uniform[:, None] * mixed.sum(1, keepdim=True)).sum(1)
-        one = F.one_hot(level.clamp(max=shares.shape[1] - 1), shares.shape[1])
-        return torch.where(total > 0, one.to(shares) * total.round(), shares)
+        return drawn_levels(shares, other, self.persistence, self.uniform).T
+
+
+def drawn_levels(shares: Tensor, other: Tensor, persistence: Tensor, uniform: Tensor) -> Tensor:
+    """Return one category for each draw of people (L, K n), who have shares (n, L) that persist in part and else are
+    those of the group; persistence is (K n,) or (1,), uniform (K n,)."""
+    kept, drawn = persistence.view(-1, 1, 1), uniform.view(-1, len(shares))  # (K, n)
+    kept = kept if len(kept) == 1 else kept.view(*drawn.shape, 1)
+    total = shares.sum(1)
+    mixed = kept * shares + (1 - kept) * total[:, None] * other  # (1, n, L) or (K, n, L)
+    ends, bar, level = mixed.cumsum(2), drawn * mixed.sum(2), torch.zeros_like(drawn, dtype=torch.int16)
+    for end in ends[..., :-1].unbind(2):
+        level += end <= bar
+    one = torch.stack([level == k for k in range(shares.shape[1])]).to(shares)  # (L, K, n)
+    return torch.where(total > 0, one * total.round(), shares.T[:, None]).flatten(1)
 
 
 @dataclass(frozen=True)
@@ -58,17 +74,43 @@ class Draws:
     persistence: Tensor  # (K,)
     normal: Tensor  # (K, D)
     uniform: Tensor  # (K, D)
-    which: Tensor  # (n,) of the K
+    which: Tensor  # (times n,) of the K
+    times: int = 1  # rows that each of the n people has, one after the other's
 
     def __getitem__(self, column: int) -> ColumnDraw:
         """Return what they make of one column."""
-        return ColumnDraw(
-            self.persistence[self.which], self.normal[self.which, column], self.uniform[self.which, column]
-        )
+        kept = self.persistence[:1] if self.is_single else self.persistence[self.which]
+        return ColumnDraw(kept, self.of(self.normal, column).flatten(), self.of(self.uniform, column).flatten())
 
-    def taken(self, rows: Tensor) -> Draws:
+    @cached_property
+    def is_single(self) -> bool:
+        """Whether ranks persist as far in all draws."""
+        return bool((self.persistence == self.persistence[0]).all())
+
+    def of(self, numbers: Tensor, column: int) -> Tensor:
+        """Return what everyone's draws (times, n) take of a column of numbers (K, D)."""
+        return numbers[:, column].contiguous().index_select(0, self.which).view(self.times, -1)
+
+    @cached_property
+    def shifts(self) -> Tensor:
+        """By how much draws shift places in `Ranks.by_score` (K, D)."""
+        spread = (1 - self.persistence**2).sqrt()[:, None]
+        return ((spread * self.normal + _REACH) * _FINE + 0.5).float()
+
+    def scores(self, z: Tensor, column: int) -> Tensor:
+        """Return the places in `Ranks.by_score` (times, n) of what draws make of ranks with normal scores z."""
+        kept = self.persistence[:1] if self.is_single else self.persistence[self.which].view(self.times, -1)
+        return torch.addcmul(self.of(self.shifts, column), z, (kept * _FINE).float()).int()
+
+    def taken(self, rows: Tensor | slice) -> Draws:
         """Return the draws of some people (k,)."""
-        return replace(self, which=self.which[rows.to(self.which.device)])
+        if isinstance(rows, Tensor):
+            rows = rows.to(self.which.device)
+        return replace(self, which=self.which.view(self.times, -1)[:, rows].flatten())
+
+    def one_each(self) -> Draws:
+        """Return the same for people who are repeated, so that each has one row."""
+        return replace(self, times=1)
 
 
 @dataclass(frozen=True)
@@ -94,15 +136,25 @@ class DrawTable:
         """Return the same draws on a device."""
         return DrawTable(self.normal.to(device), self.uniform.to(device))
 
-    def draws(self, x: Tensor, chosen: Sequence[int], persistence: Sequence[float]) -> Draws:
-        """Return some of the draws for the people of rows x (n, D), draw after draw, at each persistence in turn."""
+    def sets(self, x: Tensor) -> Tensor:
+        """Return which set of draws is that of the people (n,) of rows x (n, D)."""
+        return (row_marks(x.float()) >> 7) % _SETS  # in single precision: the same in every door
+
+    def draws(
+        self, x: Tensor, chosen: Sequence[int], persistence: Sequence[float], sets: Tensor | None = None
+    ) -> Draws:
+        """Return some of the draws for the people of rows x (n, D), draw after draw, at each persistence in turn.
+
+        `sets` are those of these people, where they are known already.
+        """
         count = len(chosen) * len(persistence)
         kept = self.normal.new_tensor(persistence).repeat_interleave(len(chosen) * _SETS)
         normal, uniform = (
             part[list(chosen)].flatten(0, 1).repeat(len(persistence), 1) for part in (self.normal, self.uniform)
         )
-        own = (row_marks(x.float()) >> 7) % _SETS  # in single precision: the same in every door
-        return Draws(kept, normal, uniform, (torch.arange(count, device=x.device)[:, None] * _SETS + own).flatten())
+        own = self.sets(x) if sets is None else sets
+        which = (torch.arange(count, device=x.device)[:, None] * _SETS + own).flatten()
+        return Draws(kept, normal, uniform, which, count)
 
 
 @dataclass(frozen=True)
@@ -122,8 +174,9 @@ class Grid:
         low, high = distinct[tail], distinct[-1 - tail]
         scale = cells / float(high - low) if high > low else 0.0
         scale = scale if math.isfinite(scale) else 0.0
-        first = torch.searchsorted(_cell(distinct, low, scale, cells), torch.arange(cells, device=distinct.device))
-        return cls(torch.cat([distinct, distinct.new_full((1,), torch.nan)]), first.to(torch.int32), low, scale)
+        counts = torch.bincount(_cell(distinct, low, scale, cells), minlength=cells)
+        first = (counts.cumsum(0) - counts).int()
+        return cls(torch.cat([distinct, distinct.new_full((1,), torch.nan)]), first, low, scale)
 
     def place(self, x: Tensor) -> Tensor:
         """Return the place of numbers x (k,) among the 2 U + 1: below the first value, equal to it, and so on."""
@@ -144,27 +197,28 @@ class Ranks:
     Example:
         >>> ranks = Ranks.of(torch.tensor([3.0, 1.0, 3.0]))
         >>> ranks.twice[ranks.grid.place(torch.tensor([0.0, 1.0, 2.0, 3.0, 4.0]))].tolist()
-        [0.0, 1.0, 2.0, 4.0, 6.0]
+        [0, 1, 2, 4, 6]
         >>> ranks.same_rank(torch.tensor([0.0, 1.0, 2.0, 3.0, 4.0]), Ranks.of(torch.tensor([10.0, 20.0, 30.0])))
         tensor([10., 10., 20., 30., 30.])
     """
 
     ordered: Tensor  # (n,) the group's values in order
     grid: Grid  # over these values and, where refits share it, more
-    twice: Tensor  # (2 U + 1,) whole: twice the mid-rank at each place of the grid
+    twice: Tensor  # (2 U + 1,) twice the mid-rank at each place of the grid
 
     @classmethod
-    def of(cls, values: Tensor, grid: Grid | None = None) -> Ranks:
-        """Return where numbers stand among values (n,), which may not be empty; they are all on the grid, if given."""
-        if grid is None:
-            distinct, counts = values.unique(return_counts=True)
-            grid = Grid.of(distinct)
-        else:
-            counts = torch.bincount(grid.place(values) // 2, minlength=len(grid.distinct) - 1)
+    def of(cls, values: Tensor) -> Ranks:
+        """Return where numbers stand among values (n,), which may not be empty."""
+        distinct, counts = distinct_values(values)
+        return cls.counted(Grid.of(distinct), counts)
+
+    @classmethod
+    def counted(cls, grid: Grid, counts: Tensor) -> Ranks:
+        """Return where numbers stand among the values of a grid, of which there are so many (U,) each."""
         before = F.pad(counts.cumsum(0), (1, 0))  # how many values lie below each distinct one, and in all
         below, upto = before[:-1], before[1:]
         twice = torch.cat([torch.stack([2 * below, below + upto], dim=1).flatten(), 2 * before[-1:]])
-        return cls(grid.distinct[:-1].repeat_interleave(counts), grid, twice.double())
+        return cls(grid.distinct[:-1].repeat_interleave(counts), grid, twice.int())
 
     def same_rank(self, x: Tensor, other: Ranks, place: Tensor | None = None, draw: ColumnDraw | None = None) -> Tensor:
         """Return the values (k,) of another group at the mid-rank that numbers x (k,) have in this one.
@@ -175,18 +229,59 @@ class Ranks:
         values = other.ordered
         place = self.grid.place(x) if place is None else place
         if draw is None:
-            twice = self.twice.index_select(0, place)
-            at = (twice * len(values)).div_(2 * len(self.ordered)).long()  # exact: whole numbers below 2**53
+            twice = self.twice.index_select(0, place).double()
+            at = twice.mul_(len(values)).div_(2 * len(self.ordered)).int()  # exact: whole numbers below 2**53
         else:
-            tied = place % 2
-            low, high = (self.twice.index_select(0, end) for end in (place - tied, place + tied))
-            at = (draw.rank((low + draw.uniform * (high - low)) / (2 * len(self.ordered))) * len(values)).long()
+            at = (draw.rank(self._ranks(place, draw.uniform)) * len(values)).int()
         return values.index_select(0, at.clamp_(max=len(values) - 1))
+
+    def drawn(self, place: Tensor, other: Ranks, draws: Draws, column: int) -> Tensor:
+        """Return what draws (times, n) make of numbers at some places (n,): see `same_rank`, from tables.
+
+        Normal scores are rounded to a small part of what draws add to them, and ranks that persist are exact.
+        """
+        values, whole = other.ordered, draws.is_single and float(draws.persistence[0]) == 1
+        if whole or self.is_tied:
+            u = self._ranks(place, draws.of(draws.uniform, column))
+        else:
+            u = self.twice.index_select(0, place).double().div_(2 * len(self.ordered))
+        if whole:
+            at = (u * len(values)).int().clamp_(max=len(values) - 1)
+        else:
+            z = _scores().to(u.device).index_select(0, (u * _SCORES).int().clamp_(max=_SCORES - 1).flatten())
+            values, at = other.by_score, draws.scores(z.view(u.shape), column)
+        return values.index_select(0, at.flatten()).view(at.shape)
+
+    def _ranks(self, place: Tensor, inside: Tensor) -> Tensor:
+        """Return the ranks, between 0 and 1, at places: of equal values those that lie so far inside theirs."""
+        tied = place % 2
+        low, high = (self.twice.index_select(0, end).double() for end in (place - tied, place + tied))
+        return (low + inside * (high - low)) / (2 * len(self.ordered))
+
+    @cached_property
+    def is_tied(self) -> bool:
+        """Whether many have the same value."""
+        counts = self.twice[2::2] - self.twice[:-1:2]
+        return int(counts.max()) > 2 * _TIED * len(self.ordered)
+
+    @cached_property
+    def by_score(self) -> Tensor:
+        """The value at each normal score from -_REACH standard deviations up."""
+        score = torch.arange(2 * _REACH * _FINE, dtype=torch.float64, device=self.ordered.device) / _FINE - _REACH
+        at = (torch.special.ndtr(score) * len(self.ordered)).long().clamp_(max=len(self.ordered) - 1)
+        return self.ordered[at]
+
+
+@cache
+def _scores() -> Tensor:
+    """Return the normal scores of evenly spaced ranks."""
+    found: Tensor = torch.special.ndtri((torch.arange(_SCORES, dtype=torch.float64) + 0.5) / _SCORES).float()
+    return found
 
 
 def _cell(x: Tensor, low: Tensor, scale: float, cells: int) -> Tensor:
     """Return each number's cell; it never falls as x grows, so that lower cells hold lower values only."""
-    return ((x - low) * scale).long().clamp_(0, cells - 1)
+    return ((x - low) * scale).clamp_(0, cells - 1).int().clamp_(min=0)  # NaN is in the first
 
 
 def maximal_coupling(own: Tensor, other: Tensor) -> Tensor:
@@ -246,6 +341,16 @@ def weighted_least_squares(columns: Tensor, values: Tensor, counts: Tensor) -> T
     # on the CPU: the solver that takes dependent columns runs nowhere else
     solved: Tensor = torch.linalg.lstsq((root * columns).cpu(), (root * values).cpu(), driver="gelsd").solution
     return solved.to(values.device)
+
+
+def distinct_values(values: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the distinct ones of some numbers (n,) in order, and how many there are of each."""
+    if values.device.type == "cpu":
+        values = torch.from_numpy(np.sort(values.numpy(force=True)))  # ten times as fast as torch's
+    else:
+        values = values.sort().values
+    distinct, counts = values.unique_consecutive(return_counts=True)
+    return distinct, counts
 
 
 def two_sample_ks(here: Tensor, there: Tensor) -> Tensor:
