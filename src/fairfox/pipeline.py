@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fairfox.auxiliary.training import on_threads_by_size
 from fairfox.certificates.path import Certificates
 from fairfox.data.dataset import Dataset, group_name, rows_sha256, tensors_sha256
 from fairfox.data.encoding import Encoding, check_given_values, fit_encoding, with_covariates
@@ -480,6 +481,7 @@ def _null(inputs: Inputs, progress: Progress) -> Null | None:
     return Null(torch.stack(scores), torch.stack(shares))
 
 
+@on_threads_by_size
 def _result(
     model: object,
     inputs: Inputs,

@@ -1,5 +1,9 @@
 import json
+import os
 import pickle
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
 
@@ -278,3 +282,18 @@ def test_the_most_doubtful_are_left_out_and_written_down(people: Path):
 def test_abstaining_needs_refits_that_can_disagree(people: Path):
     done = run(people, "-c", "sex", "--refits", "1", "--abstain", "0")
     assert_refused(done, people, "Error: refits is 1, and abstain (--abstain) needs at least 2")
+
+
+def test_the_number_of_threads_changes_no_score(people: Path):
+    named = [str(people / "model.py:score"), str(people / "people.csv"), "--protected", "sex", "--refits", "2"]
+
+    def scores(threads: str) -> pa.Table:
+        call = [sys.executable, "-m", "fairfox.cli.main", "audit", *named, "--out", str(people / threads)]
+        environment = {**os.environ, "OMP_NUM_THREADS": threads}
+        done = subprocess.run(call, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode in (0, 1), done.stderr
+        return pq.read_table(people / threads / "scores.parquet")
+
+    with ThreadPoolExecutor(3) as pool:
+        one, *more = pool.map(scores, ("1", "2", "4"))
+    assert all(each.equals(one) for each in more)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from functools import wraps
+from typing import NamedTuple, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
@@ -17,8 +18,11 @@ from fairfox.data.dataset import Dataset, Protected
 from fairfox.errors import DataError
 
 _LARGEST_WEIGHT = 20.0  # that balancing gives anybody
+_FEW_CELLS = 20_000_000  # of a table that is computed on one thread
 _MOST_CLASSES = 10  # of a label; with more values it is a number
 
+P = ParamSpec("P")
+R = TypeVar("R")
 Loss = Callable[[Tensor, Tensor], Tensor]  # outputs (M, N, K), targets (M, N, ...) -> (M,) mean loss per member
 
 
@@ -34,6 +38,22 @@ def one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def on_threads_by_size(compute: Callable[P, R]) -> Callable[P, R]:
+    """Return a function of people, or of their readings, that computes on one thread where they are few.
+
+    Else it takes the machine's threads; the caller has as many as before afterwards.
+    """
+
+    @wraps(compute)
+    def inner(*args: P.args, **kwargs: P.kwargs) -> R:
+        people = [getattr(each, "people", each) for each in args]
+        cells = max((each.x.numel() for each in people if isinstance(each, Dataset)), default=0)
+        with one_thread() if cells <= _FEW_CELLS else nullcontext():
+            return compute(*args, **kwargs)
+
+    return inner
 
 
 @dataclass(frozen=True)

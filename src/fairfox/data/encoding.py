@@ -484,7 +484,8 @@ def decode_feature(f: Feature, x: Tensor) -> np.ndarray:
         return np.asarray(continuous_values(f, x).numpy(force=True))
     levels = np.array([*f.levels, None], dtype=object)
     block = x[:, f.columns].detach().cpu()
-    best = torch.where(block.amax(1) > 0, block.argmax(1), len(f.levels))
+    most = block.max(1)  # several times as fast as amax and argmax
+    best = torch.where(most.values > 0, most.indices, len(f.levels))
     return np.asarray(levels[best.numpy()])
 
 
@@ -494,7 +495,7 @@ def continuous_values(f: Feature, x: Tensor) -> Tensor:
     Values that rounding alone has moved off a number of few decimals are put back on it: a rule such as
     `ratio >= 0.35` must find 0.35.
     """
-    value = x[:, f.start].detach().double() * f.scale + f.mean
+    value = (x[:, f.start].detach().double() * f.scale).add_(f.mean)
     if f.decimals is not None:
         unit = 10.0**f.decimals
         near = (value * unit).round() / unit

@@ -36,6 +36,7 @@ from fairfox.models.protocol import Model, predict, predict_once
 
 _AT_ONCE = 160_000  # rows that are drawn and predicted in one go
 _MANY, _FEW = 8, 5  # draws of categories and of ranks among ties: of the first refit, of each other
+_JUDGED = 50_000  # people, about, who show whether a number has ties
 _LEAST = 0.1  # share of the scatter of refits that is taken to be theirs, not the draws'
 _DIRECTIONS = 8  # random directions for a black box
 ROWS = 4_000  # that a black box is asked for an alignment share, about
@@ -164,7 +165,7 @@ class Effect:
                     found.append(ask(mapped.rows))
                     maps[-1] = replace(mapped, rows=here.new_empty(0, 0))  # they take much room
             if together:
-                rows = torch.cat([mapped.rows for mapped in maps])
+                rows = torch.cat([mapped.rows.T for mapped in maps], dim=1).T  # columns stay in one piece
                 found = list(ask(rows).split([times * len(part) for times in plan.times]))
             each = [own.view(times, len(part)) - here[part] for own, times in zip(found, plan.times, strict=True)]
             yield part, [-effect for effect in each] if falls else each, maps
@@ -289,7 +290,7 @@ def _is_shared_out(x: Tensor, feature: Feature) -> bool:
     """Return whether equal people may have different values of a feature there: a category, or a number with ties."""
     if feature.kind == "categorical":
         return True
-    values = present(x, feature)
+    values = present(x[:: max(1, len(x) // _JUDGED)], feature)
     return 2 * len(distinct_values(values)[0]) <= len(values) and is_stepped(values)
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from fairfox.auxiliary.model import Auxiliary, AuxiliaryModel, FixedAuxiliary, infer_groups
 from fairfox.auxiliary.quality import AuxiliaryQuality, measure_quality, proxy_strength
-from fairfox.auxiliary.training import centre_and_spread
+from fairfox.auxiliary.training import centre_and_spread, on_threads_by_size
 from fairfox.data.dataset import Dataset, assign_folds, rows_sha256
 from fairfox.data.encoding import Encoding
 from fairfox.errors import DataError, FairfoxError, OptionError, installed_versions
@@ -47,6 +47,7 @@ _BATCH, _EPOCHS = 256, 15  # of auxiliaries of many people
 _STEPS = 2  # of the direct reading of many people: they rank as with eight, single effects differ by a few per cent
 _FEW, _MOST = 3, 12  # auxiliaries of proxies and of the alignment share
 _WORK = 50_000  # people to learn from, in all of these together
+_LEARNT = 100_000  # people that auxiliaries learn from: more cost time, and say the same to so small networks
 _SOME = 5_000  # people from whom on these take large batches
 _GIVEN = " given"  # after the name of the rank test, where the total reading has that name
 _ALONE = "unawareness"  # the test that changes the protected column alone
@@ -125,6 +126,7 @@ class Auxiliaries:
         """Return networks trained on these people: as many as refits where a test moves people by them, or groups are
         to be inferred; else as many as the alignment share needs, whose scatter few people make large."""
         several = follows_auxiliary([options.main, *others]) or bool(data.c.isnan().any())
+        data = data if len(data) <= _LEARNT else _drawn(data, _LEARNT, seed)
         needed = min(max(_WORK // len(data), _FEW), _MOST)
         start, count, many = perf_counter(), options.refits if several else needed, len(data) > _MANY
         plain = aligned_by = _trained(count, seed, data, many=many)
@@ -161,6 +163,7 @@ class FittedTest:
     failures: dict[str, str] = field(default_factory=dict)  # why one of the others could not be fitted
 
     @classmethod
+    @on_threads_by_size
     def fit(
         cls,
         data: Dataset,
@@ -321,6 +324,7 @@ class Fold:
     test: FittedTest
 
 
+@on_threads_by_size
 def fit_folds(
     data: Dataset,
     reference: Dataset | None,
@@ -357,6 +361,7 @@ def fit_folds(
     return out
 
 
+@on_threads_by_size
 def measure_folds(
     folds: Sequence[Fold],
     target: Model,

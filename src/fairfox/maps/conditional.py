@@ -594,5 +594,5 @@ def tells_group(data: Dataset, name: str, variable: int) -> bool:
         smallest = int(c.unique(return_counts=True)[1].min())
         return not mixed and int(turns.sum()) <= min(_TURNS, smallest // 2)
     code = rows[:, f.columns].argmax(1)
-    groups = torch.stack([code, c.long()], dim=1).unique(dim=0)[:, 0]
-    return len(groups) == len(groups.unique())
+    classes = len(data.protected[variable].levels)
+    return len(distinct_values(code * classes + c.long())[0]) == len(distinct_values(code)[0])

@@ -16,6 +16,7 @@ from fairfox.errors import DataError, OptionError, ShapeError
 from fairfox.maps.ranks import Draws
 
 Pair = tuple[int, int]  # from a class to another
+_MOST_PEOPLE = 2**15  # of a class, that a map learns from
 
 # why people are not mapped, or not judged
 UNKNOWN = "protected value unknown"
@@ -153,21 +154,35 @@ def number_reached(c: Tensor, step: Tensor, values: Tensor) -> Tensor:
 def fit_maps(prototype: CounterfactualMap, data: Dataset, refits: int, *, seed: int) -> list[list[CounterfactualMap]]:
     """Return `refits` fitted copies of a map for each protected variable.
 
-    One on the rows as they are; several on resampled rows, and weighted rows are always resampled.
+    One on the rows as they are; several on resampled rows, and weighted rows are always resampled. Of many people some
+    are drawn.
     """
     if isinstance(prototype, RefittableMap):
         return prototype.fit_many(data, refits, seed=seed)
-    generator = torch.Generator().manual_seed(seed)
-    as_they_are = refits == 1 and data.weights is None
-    drawn = [None if as_they_are else resampled_rows(data, generator=generator) for _ in range(refits)]
     maps: list[list[CounterfactualMap]] = []
     for v in range(len(data.protected)):
+        generator = torch.Generator().manual_seed(seed)
+        people = _some_of_each(data, v, generator)
+        as_they_are = refits == 1 and data.weights is None
+        drawn = [None if as_they_are else resampled_rows(people, generator=generator) for _ in range(refits)]
         first = copy.copy(prototype)
         first.variable = v
         if isinstance(first, PreparedMap):
-            first.prepare(data)
-        maps.append([_fitted(copy.copy(first), data, rows) for rows in drawn])
+            first.prepare(people)
+        maps.append([_fitted(copy.copy(first), people, rows) for rows in drawn])
     return maps
+
+
+def _some_of_each(data: Dataset, variable: int, generator: torch.Generator) -> Dataset:
+    """Return people of whom so many of a class at most are drawn: more take time, and hardly change a map."""
+    p, c = data.protected[variable], data.c[:, variable].cpu().nan_to_num(nan=-1.0)
+    if len(data) <= _MOST_PEOPLE:
+        return data
+    code = torch.zeros_like(c) if p.is_continuous else c
+    order = torch.randperm(len(c), generator=generator)
+    kept = [order[code[order] == own][:_MOST_PEOPLE] for own in code.unique()]
+    rows = torch.cat(kept).sort().values
+    return data if len(rows) == len(data) else data[rows]
 
 
 def _fitted(map: CounterfactualMap, data: Dataset, rows: Tensor | None) -> CounterfactualMap:

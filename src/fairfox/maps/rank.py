@@ -91,10 +91,9 @@ class RankMap:
                 there, code = present_rows(data.x, f), torch.zeros(len(data), dtype=torch.int32, device=data.x.device)
                 for grids, own in zip(self.grids, groups, strict=True):
                     values, shown = data.x[own, f.start], there[own]
-                    distinct = distinct_values(values if bool(shown.all()) else values[shown])[0]
-                    grids.append(grid := Grid.of(distinct) if len(distinct) else None)
+                    grids.append(grid := Grid.thin(values if bool(shown.all()) else values[shown]))
                     if grid is not None:
-                        code[own] = torch.where(shown, grid.place(values) // 2, len(distinct)).int()
+                        code[own] = torch.where(shown, grid.code(values), len(grid.distinct) - 1).int()
                 self.codes.append(code)
 
     def fit_rows(self, data: Dataset, rows: Tensor) -> Self:
@@ -324,9 +323,9 @@ def stratum_of(rows: Tensor, given: Sequence[Feature]) -> Tensor:
 
 def _cells_are_full(strata: Tensor, codes: Tensor, classes: int) -> bool:
     """Return whether every group that a stratum has at all has people enough in it, and some stratum has two."""
-    cells = torch.stack([strata, codes], dim=1).unique(dim=0, return_counts=True)
-    shared = cells[0][:, 0].unique(return_counts=True)[1]
-    return bool((cells[1] >= _FEWEST_IN_CELL).all()) and bool((shared > 1).any())
+    cells, counts = distinct_values(strata * classes + codes)
+    shared = distinct_values(cells // classes)[1]
+    return bool((counts >= _FEWEST_IN_CELL).all()) and bool((shared > 1).any())
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ _SETS = 64  # of draws
 _STEPS = 2  # from value to value inside a cell, before giving up and searching
 _FINE, _REACH = 256, 9  # places of a normal score's table for each standard deviation, of which there are so many
 _SCORES = 2**16  # ranks whose normal scores are tabulated
+_MOST_VALUES = 2**14  # of a group in one column
 _TIED = 1e-3  # the share of people with one value from whom on draws part them
 
 
@@ -61,7 +62,9 @@ def drawn_levels(shares: Tensor, other: Tensor, persistence: Tensor, uniform: Te
     for end in ends[..., :-1].unbind(2):
         level += end <= bar
     one = torch.stack([level == k for k in range(shares.shape[1])]).to(shares)  # (L, K, n)
-    return torch.where(total > 0, one * total.round(), shares.T[:, None]).flatten(1)
+    if not bool((total.round() == 1).all()):  # who lacks a category goes on lacking it
+        one = torch.where(total > 0, one * total.round(), shares.T[:, None])
+    return one.flatten(1)
 
 
 @dataclass(frozen=True)
@@ -178,6 +181,16 @@ class Grid:
         first = (counts.cumsum(0) - counts).int()
         return cls(torch.cat([distinct, distinct.new_full((1,), torch.nan)]), first, low, scale)
 
+    @classmethod
+    def thin(cls, values: Tensor) -> Grid | None:
+        """Return the grid over the distinct ones of values (n,), or over as many of them as are kept; None of none."""
+        distinct, counts = distinct_values(values)
+        return cls.of(distinct[thinned(counts) > 0]) if len(distinct) else None
+
+    def code(self, x: Tensor) -> Tensor:
+        """Return which value of the grid numbers x (k,) count as: their own, or the next lower one."""
+        return ((self.place(x) + 1) // 2 - 1).clamp_(min=0)
+
     def place(self, x: Tensor) -> Tensor:
         """Return the place of numbers x (k,) among the 2 U + 1: below the first value, equal to it, and so on."""
         place = self.first.index_select(0, _cell(x, self.low, self.scale, len(self.first)))
@@ -215,6 +228,7 @@ class Ranks:
     @classmethod
     def counted(cls, grid: Grid, counts: Tensor) -> Ranks:
         """Return where numbers stand among the values of a grid, of which there are so many (U,) each."""
+        counts = thinned(counts)
         before = F.pad(counts.cumsum(0), (1, 0))  # how many values lie below each distinct one, and in all
         below, upto = before[:-1], before[1:]
         twice = torch.cat([torch.stack([2 * below, below + upto], dim=1).flatten(), 2 * before[-1:]])
@@ -341,6 +355,18 @@ def weighted_least_squares(columns: Tensor, values: Tensor, counts: Tensor) -> T
     # on the CPU: the solver that takes dependent columns runs nowhere else
     solved: Tensor = torch.linalg.lstsq((root * columns).cpu(), (root * values).cpu(), driver="gelsd").solution
     return solved.to(values.device)
+
+
+def thinned(counts: Tensor) -> Tensor:
+    """Return how often values that occur so often (U,) are kept, in order: all, or evenly spaced ones of too many.
+
+    The lowest and the highest stay. Ranks are then off by far less than those of so many people are uncertain.
+    """
+    people = int(counts.sum())
+    if people <= _MOST_VALUES:
+        return counts
+    kept = torch.linspace(0, people - 1, _MOST_VALUES, dtype=torch.float64, device=counts.device).round().long()
+    return torch.bincount(torch.searchsorted(counts.cumsum(0), kept, right=True), minlength=len(counts))
 
 
 def distinct_values(values: Tensor) -> tuple[Tensor, Tensor]:

@@ -18,6 +18,7 @@ Returns = Literal["probability", "logit", "value"]  # what a model's raw outputs
 Wanted = Literal["probability", "logit"]  # what is audited
 
 _EDGE = 1e-7  # probabilities are kept this far from 0 and 1 before the logit
+_MOSTLY = 0.99  # of rows that differ, above which equal ones are not looked for
 _ROUNDING = 1e-6  # how far outside [0, 1] a probability may lie
 
 
@@ -205,14 +206,19 @@ def predict(model: Model, x: Tensor, *, batch_size: int = 4096) -> Tensor:
 
 
 def predict_once(model: Model, x: Tensor, batch_size: int) -> Tensor:
-    """Return one prediction per individual (N,); equal rows are predicted once."""
+    """Return one prediction per individual (N,); equal rows are predicted once, unless hardly any are."""
     generator = torch.Generator().manual_seed(0)
     at = torch.rand(x.shape[1], 2, generator=generator, dtype=torch.float64).to(x.device)
     sums = (x.double() @ at).view(torch.int64)  # (N, 2): rows with equal ones are equal but once in 10^18 pairs
     _, place = (row_marks(x) if bool(x.isnan().any()) else sums[:, 0] * 31 + sums[:, 1]).unique(return_inverse=True)
-    first = torch.zeros(int(place.max()) + 1 if len(x) else 0, dtype=torch.long, device=x.device)
+    count = int(place.max()) + 1 if len(x) else 0
+    if count > _MOSTLY * len(x):
+        return predict(model, x, batch_size=batch_size)
+    first = torch.zeros(count, dtype=torch.long, device=x.device)
     first[place] = torch.arange(len(x), device=x.device)
-    return predict(model, x[first], batch_size=batch_size)[place]
+    first, order = first.sort()  # rows are then read in their order
+    found = predict(model, x.T.index_select(1, first).T, batch_size=batch_size)
+    return torch.empty_like(found).index_copy_(0, order, found)[place]
 
 
 def _one_each(out: Tensor, x: Tensor, first: int) -> Tensor:

@@ -27,6 +27,7 @@ Values = NDArray[np.float64]
 DRAWS = 1_000  # of the bootstrap
 LEVEL = 0.95  # of intervals of means
 _AT_ONCE = 1_000_000  # people drawn
+_MANY, _ALIKE = 50_000, 1_000  # people, and how many of them decide about a mean, above which it is taken to be normal
 _FREEDOM = 1e-2, 1e6  # the degrees of freedom of what people have in common are looked for in this range
 
 
@@ -92,7 +93,8 @@ def robust_interval(sampling: Tensor, drawn: Tensor) -> Tensor:
 
 def _quantiles(values: Tensor, shares: Sequence[float]) -> list[Tensor]:
     """Return quantiles (N,) of values (N, K): as large a share of further values lies below each, on average."""
-    ordered, last, out = values.sort(1).values, values.shape[1] - 1, []
+    ordered = torch.as_tensor(np.sort(values.numpy(force=True), axis=1), device=values.device)  # without the places
+    last, out = values.shape[1] - 1, []
     for share in shares:
         place = min(max(share * (last + 2) - 1, 0.0), float(last))
         below = int(place)
@@ -243,13 +245,28 @@ def refit_error_of_share(scores: Values, errors: Values, delta: float | Values, 
 def mean_draws(values: Values, refit_error: float, weights: Values | None = None, *, seed: int) -> Values:
     """Return bootstrap draws of a weighted mean: people drawn anew, and a normal error of the maps."""
     generator = np.random.default_rng(seed)
-    w = np.ones(len(values)) if weights is None else weights
-    counted, out = values * w, np.empty(DRAWS)
-    step = max(1, _AT_ONCE // len(values))
-    for first in range(0, DRAWS, step):
-        rows = generator.integers(len(values), size=(min(step, DRAWS - first), len(values)))
-        out[first : first + step] = counted[rows].sum(1) / np.maximum(w[rows].sum(1), np.finfo(np.float64).tiny)
+    out = _means_of_many(values, weights, generator) if len(values) > _MANY else None
+    if out is None:
+        w = np.ones(len(values)) if weights is None else weights
+        counted, out = values * w, np.empty(DRAWS)
+        step = max(1, _AT_ONCE // len(values))
+        for first in range(0, DRAWS, step):
+            rows = generator.integers(len(values), size=(min(step, DRAWS - first), len(values)))
+            out[first : first + step] = counted[rows].sum(1) / np.maximum(w[rows].sum(1), np.finfo(np.float64).tiny)
     return out + refit_error * generator.standard_normal(DRAWS)
+
+
+def _means_of_many(values: Values, weights: Values | None, generator: np.random.Generator) -> Values | None:
+    """Return draws of the mean of many people without drawing them: of flags exactly, else by the central limit theorem
+    where no few of them decide; None there."""
+    if weights is None and np.isin(values, (0.0, 1.0)).all():
+        return generator.binomial(len(values), values.mean(), size=DRAWS) / len(values)
+    w = np.full(len(values), 1 / len(values)) if weights is None else weights / weights.sum()
+    mean = (w * values).sum()
+    parts = (w * (values - mean)) ** 2
+    if parts.sum() ** 2 < _ALIKE * (parts**2).sum():
+        return None
+    return np.asarray(mean + np.sqrt(parts.sum()) * generator.standard_normal(DRAWS))
 
 
 def estimate(value: float, draws: Values) -> Estimate:
