@@ -34,7 +34,8 @@ from fairfox.maps.rank import RankMap
 from fairfox.maps.ranks import DrawTable, distinct_values, present
 from fairfox.models.protocol import Model, predict, predict_once
 
-_AT_ONCE = 160_000  # rows that are drawn and predicted in one go
+_AT_ONCE, _CELLS = 160_000, 20_000_000  # rows that are drawn and predicted in one go, and their cells
+_ROOM = 50_000_000  # cells of counterfactual rows, from which on they are kept in single precision
 _MANY, _FEW = 8, 5  # draws of categories and of ranks among ties: of the first refit, of each other
 _JUDGED = 50_000  # people, about, who show whether a number has ties
 _LEAST = 0.1  # share of the scatter of refits that is taken to be theirs, not the draws'
@@ -150,12 +151,14 @@ class Effect:
         was mapped."""
         to, own = destinations(data, contrast), data.c[:, contrast.variable]
         going = (~to.isnan()).nonzero()[:, 0]
-        going = going[own[going].argsort(stable=True)]  # a group's people together: columns are mapped whole
+        if self.persists:  # a group's people together: ranks map columns whole
+            going = going[own[going].argsort(stable=True)]
         falls = data.protected[contrast.variable].is_continuous and contrast.towards == LOWER
         # a black box is called seldom; rows that are equal, as those of people with categories may be, count once
         together = not model.differentiable and (self.several or sum(plan.times) * len(going) <= _AT_ONCE)
         ask = partial(predict_once if self.several and together else predict, model, batch_size=self.batch_size)
-        most = _AT_ONCE // (sum(plan.times) if together else max(plan.times))
+        at_once = min(_AT_ONCE, _CELLS // max(data.x.shape[1], 1))
+        most = at_once // (sum(plan.times) if together else max(plan.times))
         for part in going.split(max(1, most)) if len(going) else ():
             found: list[Tensor] = []
             maps: list[Mapped] = []
@@ -183,14 +186,16 @@ class Effect:
 
         Places count the contrasts of the protected variables; who has -1 keeps their row.
         """
-        out = data.x.expand(len(self.fitted[0]), -1, -1).clone()
+        refits = len(self.fitted[0])
+        kept = data.x.float() if refits * data.x.numel() > _ROOM else data.x
+        out = kept.expand(refits, -1, -1).clone()
         for q, contrast in enumerate(moves(data.protected)):
             rows = (worst == q).nonzero()[:, 0].to(data.x.device)
             if len(rows) == 0:
                 continue
             people, to = data[rows], destinations(data, contrast)[rows]
             for m, mapped in enumerate(map_by_each(self.fitted[contrast.variable], people, to)):
-                out[m, rows] = mapped.rows
+                out[m, rows] = mapped.rows.to(out)
         return out
 
     @property

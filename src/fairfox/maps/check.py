@@ -15,6 +15,7 @@ from fairfox.data.dataset import Dataset, Feature, group_name
 _LEAST, _MOST = 0.6, 1.4  # of the gap that a map should account for
 _OFF_DATA = 0.05  # the share of rows that may lie off the data
 _DRAWS = 20_000  # rows whose categories are drawn, at least: a share is then known to about 0.3 points
+_CHECKED = 20_000  # people of a group, about, whose rows are looked at
 _CELLS = 2**24  # of pairs that are looked up at once
 
 
@@ -143,8 +144,9 @@ def check_map(
             accounted = effect / gap if abs(gap) > max(2 * error, delta / 2) else None
             unexplained = max(0.0, abs(gap - effect) - 2 * error)
         moved = own if shown is None else own & shown.to(own.device)
-        flat = weights[moved].to(rows).repeat(len(rows))  # (M n,)
         who = moved.nonzero()[:, 0].to(rows.device)
+        who = who[:: max(1, len(who) // _CHECKED)]
+        flat = weights[who.to(weights.device)].to(rows).repeat(len(rows))  # (M n,)
         there, before = rows[:, who].flatten(0, 1), data.x[who].to(rows).repeat(len(rows), 1)  # (M n, D)
         found = MapCheck(
             variable=contrast.variable,

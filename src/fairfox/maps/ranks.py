@@ -19,9 +19,9 @@ _MOST_CELLS = 2**20  # of a column's grid
 _TAIL = 1e-9  # ranks stay so far from 0 and 1
 _SETS = 64  # of draws
 _STEPS = 2  # from value to value inside a cell, before giving up and searching
-_FINE, _REACH = 256, 9  # places of a normal score's table for each standard deviation, of which there are so many
+_FINE, _REACH = 128, 9  # places of a normal score's table for each standard deviation, of which there are so many
 _SCORES = 2**16  # ranks whose normal scores are tabulated
-_MOST_VALUES = 2**14  # of a group in one column
+_MANY_VALUES, _KEPT_VALUES = 2**14, 2**12  # of a group in one column: from more on, so many are kept
 _TIED = 1e-3  # the share of people with one value from whom on draws part them
 
 
@@ -363,9 +363,9 @@ def thinned(counts: Tensor) -> Tensor:
     The lowest and the highest stay. Ranks are then off by far less than those of so many people are uncertain.
     """
     people = int(counts.sum())
-    if people <= _MOST_VALUES:
+    if people <= _MANY_VALUES:
         return counts
-    kept = torch.linspace(0, people - 1, _MOST_VALUES, dtype=torch.float64, device=counts.device).round().long()
+    kept = torch.linspace(0, people - 1, _KEPT_VALUES, dtype=torch.float64, device=counts.device).round().long()
     return torch.bincount(torch.searchsorted(counts.cumsum(0), kept, right=True), minlength=len(counts))
 
 
