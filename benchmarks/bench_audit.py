@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import wraps
+from multiprocessing import get_context
 from statistics import median
 from time import perf_counter
 from typing import Any
 from unittest.mock import patch
 
+import memory
+import numpy as np
 import pyarrow as pa
 import torch
 from baselines import forward_pass
@@ -53,11 +57,13 @@ class Settings:
     laps: int = 9
     adult: int = 16_281  # people of Adult: as many as its test file has
     learnt: int = 32_561  # people that models of Adult learn from
+    large: tuple[tuple[int, int], ...] = ((1_000_000, 20), (200_000, 200))  # people, features
 
 
 QUICK = Settings(
-    people=600, features=5, targets=((8, 1), (16, 2)), threads=1, many=100, laps=3, adult=300, learnt=1_000
-)
+    people=600, features=5, targets=((8, 1), (16, 2)), threads=1, many=100, laps=3, adult=300, learnt=1_000,
+    large=((2_000, 3),),
+)  # fmt: skip
 
 
 def population(people: int, features: int) -> tuple[Tensor, Tensor]:
@@ -243,6 +249,42 @@ def adult_audit(kind: str, settings: Settings) -> list[Ratio]:
     ]  # fmt: skip
 
 
+def large_table(people: int, features: int) -> dict[str, Any]:
+    """Return what an audit of a large table with a cheap function takes, page included: seconds, gigabytes."""
+    generator = np.random.default_rng(SEED)
+    group = generator.integers(0, 2, people)
+    weights = generator.normal(size=features) / features**0.5
+    columns = {f"x{j}": generator.normal(size=people) + 0.3 * group * (j % 3 == 0) for j in range(features)}
+    table = pa.table({**columns, "group": group})
+
+    def model(rows: Any) -> np.ndarray:
+        return 1 / (1 + np.exp(-sum(w * np.asarray(rows[name]) for w, name in zip(weights, columns, strict=True))))
+
+    start = perf_counter()
+    model(columns)
+    once, before = perf_counter() - start, memory.peak("self")
+    start = perf_counter()
+    fairfox.audit(model, table, protected="group", seed=SEED).to_html()
+    return {"seconds": perf_counter() - start, "once": once, "gigabytes": (memory.peak("self") - before) / 1024}
+
+
+def large_audits(settings: Settings) -> list[Ratio]:
+    """Return time and memory of audits of large tables, each in a process of its own."""
+    out = []
+    for people, features in settings.large:
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as alone:
+            found = alone.submit(large_table, people, features).result()
+        what, allowed = f"{people:,} x {features}", 25 * found["once"] + 60
+        out += [
+            Ratio(f"seconds, {what}", f"a whole audit with its page of a function on {what}, in memory",
+                  "25 predictions and 60 s", 1.0, True, found["seconds"] / allowed, found["seconds"] / allowed,
+                  found["seconds"], allowed, details=found),
+            Ratio(f"memory, {what}", "gigabytes that this audit takes beside the table", "1 GB", 4.0, True,
+                  found["gigabytes"], found["gigabytes"], found["seconds"], allowed),
+        ]  # fmt: skip
+    return out
+
+
 def measure(settings: Settings) -> list[Ratio]:
     """Return what audits of Adult cost, the seconds of training, and the cost of all scores for each target."""
     with one_thread(), threadpool_limits(1):
@@ -258,7 +300,8 @@ def measure(settings: Settings) -> list[Ratio]:
             "training", f"training all auxiliaries; the whole audit takes {whole:.1f} s, of which {words}",
             "a second", 60.0, True, training, training, training, 1.0,
         )  # fmt: skip
-        return [*adult, first, *(scores(watched, settings, *target) for target in settings.targets)]
+        large = large_audits(settings)
+        return [*adult, *large, first, *(scores(watched, settings, *target) for target in settings.targets)]
     finally:
         torch.set_num_threads(before)
 

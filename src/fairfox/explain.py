@@ -25,6 +25,7 @@ Levels = Literal["mean", "max", "sum"]  # what is made of a category's columns
 _STEPS = 16  # of the path from x to x'
 _MOST_SHIFT = 3.0  # standard deviations of a proxy that a common cause is looked for in
 _CANDIDATES = 5  # features that could be dropped or repaired: those with the largest contributions
+_CELLS = 8_000_000  # of the rows that are predicted at once
 _TRIED = 500  # people whose predictions an estimate of next steps rests on
 _WORTHWHILE = 0.05  # share of the effect that a suggestion takes away at least
 
@@ -139,15 +140,21 @@ def shapley(
     row = x.expand(len(mapped), -1, -1).clone()
     before = predict(model, x).expand(len(mapped), -1)
     out = x.new_zeros(len(mapped), len(x), len(features))
-    for step in zip(*orders, strict=True):
-        for r, i in enumerate(step):
-            row[r, :, features[i].columns] = mapped[r, :, features[i].columns]
-        after = predict_once(model, row.flatten(0, 1), batch_size).view(len(mapped), -1)
-        for r, i in enumerate(step):
-            moved = (mapped[r, :, features[i].columns] != x[:, features[i].columns]).any(1)
-            after[r] = torch.where(moved, after[r], before[r])  # the same row: rounding is no effect
-            out[r, :, i] = after[r] - before[r]
-        before = after
+    steps = list(zip(*orders, strict=True))
+    size = max(1, _CELLS // max(row.numel(), 1))
+    for first in range(0, len(steps), size):
+        rows = []
+        for step in steps[first : first + size]:
+            for r, i in enumerate(step):
+                row[r, :, features[i].columns] = mapped[r, :, features[i].columns]
+            rows.append(row.flatten(0, 1).clone())
+        found = predict_once(model, torch.cat(rows), batch_size).view(len(rows), len(mapped), -1)
+        for step, after in zip(steps[first : first + size], found, strict=True):
+            for r, i in enumerate(step):
+                moved = (mapped[r, :, features[i].columns] != x[:, features[i].columns]).any(1)
+                after[r] = torch.where(moved, after[r], before[r])  # the same row: rounding is no effect
+                out[r, :, i] = after[r] - before[r]
+            before = after
     return out
 
 

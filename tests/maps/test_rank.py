@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fairfox.data.dataset import Dataset, Feature, Protected
 from fairfox.errors import DataError
+from fairfox.maps import protocol, ranks
 from fairfox.maps.protocol import fit_maps
 from fairfox.maps.rank import RankMap
 from fairfox.maps.ranks import Ranks, couple_rows, maximal_coupling
@@ -370,3 +371,28 @@ def test_coupled_rows_agree_with_the_maximal_coupling(own: list[float], other: l
     rows = torch.cat([torch.eye(4).double(), torch.full((1, 4), 0.25).double(), torch.zeros(1, 4).double()])
     out = couple_rows(rows, p.expand(6, 4), q.expand(6, 4))
     torch.testing.assert_close(out, rows @ maximal_coupling(p, q), atol=1e-12, rtol=0)
+
+
+# --- many people ---------------------------------------------------------------------------------------------------
+
+
+def test_evenly_spaced_values_of_many_people_are_kept_with_the_lowest_and_the_highest(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(ranks, "_MANY_VALUES", 9)
+    monkeypatch.setattr(ranks, "_KEPT_VALUES", 4)
+    # ten people at places 0, 3, 6 and 9: the values 1, 2, 2 and 5
+    assert Ranks.of(torch.tensor([1.0, 1, 1, 2, 2, 2, 2, 3, 4, 5])).ordered.tolist() == [1, 2, 2, 5]
+    assert Ranks.of(torch.tensor([1.0, 1, 1, 2, 2, 2, 2, 3, 4])).ordered.tolist() == [1, 1, 1, 2, 2, 2, 2, 3, 4]
+
+
+def test_a_map_of_many_people_learns_from_some_of_each_class_and_is_nearly_the_same(monkeypatch: pytest.MonkeyPatch):
+    generator = torch.Generator().manual_seed(0)
+    group = (torch.arange(60_000) % 20 == 0).long()  # one of twenty
+    x = torch.randn(60_000, 1, generator=generator, dtype=torch.float64) + group[:, None]
+    data = individuals(x, group)
+    whole = fit_maps(RankMap(), data, 1, seed=0)[0][0]
+    monkeypatch.setattr(protocol, "_MOST_PEOPLE", 20_000)
+    (some,) = fit_maps(RankMap(), data, 1, seed=0)[0]
+    sizes = [each.ranks[0].twice[-1].item() // 2 for each in some.ranks.groups]
+    assert sizes == [4096, 3000]  # evenly spaced of 20,000; and everyone
+    gap = (some.map(data).rows - whole.map(data).rows).abs()
+    assert float(gap.mean()) < 0.02  # of a standard deviation

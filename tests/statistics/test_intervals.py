@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import t
 
 from fairfox.errors import OptionError, ShapeError
+from fairfox.statistics import intervals
 from fairfox.statistics.intervals import (
     errors_of_intervals,
     estimate,
@@ -206,6 +207,26 @@ def test_draws_scatter_as_the_standard_error_says_and_are_the_same_again():
     found = estimate(float(values.mean()), draws)
     assert found.lower < found.value < found.upper
     assert found.upper - found.lower == pytest.approx(2 * 1.96 * found.error, rel=0.1)
+
+
+@pytest.mark.parametrize("kind", ["sizes", "weighted", "flags", "few decide"])
+def test_means_of_many_people_scatter_as_if_they_were_drawn_anew(kind: str, monkeypatch: pytest.MonkeyPatch):
+    generator = np.random.default_rng(0)
+    values = generator.exponential(size=3_000)
+    if kind == "flags":
+        values = (values > 5).astype(float)  # of 20 people
+    elif kind == "few decide":
+        values[:3] = 1e4
+    weights = generator.integers(1, 4, len(values)).astype(float) if kind == "weighted" else None
+    drawn = mean_draws(values, 0.0, weights, seed=0)
+    monkeypatch.setattr(intervals, "_MANY", 1_000)
+    monkeypatch.setattr(intervals, "_ALIKE", 100)
+    found = mean_draws(values, 0.0, weights, seed=0)
+    assert (found == drawn).all() == (kind == "few decide")
+    assert found.mean() == pytest.approx(drawn.mean(), abs=4 * drawn.std() / 1000**0.5)
+    assert np.quantile(found, [0.025, 0.975]) == pytest.approx(
+        np.quantile(drawn, [0.025, 0.975]), abs=0.3 * drawn.std()
+    )
 
 
 @settings(max_examples=30)

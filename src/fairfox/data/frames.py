@@ -69,7 +69,7 @@ class Template:
             given = pandas.Series(values, dtype=values.dtype)
             return given.astype("Float64" if dtype.kind in "iu" and _fractional(values) else dtype)
         if dtype.kind in "iuf":
-            return pandas.Series(_fitted(values.astype(float, copy=False), dtype), copy=False)
+            return _fitted(values.astype(float, copy=False), dtype)  # an array: a Series of each column takes longer
         gone = pandas.isna(values)
         if dtype.kind == "b" and not gone.any():
             return pandas.Series(values.astype(bool))

@@ -34,7 +34,7 @@ from fairfox.maps.rank import RankMap
 from fairfox.maps.ranks import DrawTable, distinct_values, present
 from fairfox.models.protocol import Model, predict, predict_once
 
-_AT_ONCE, _CELLS = 160_000, 20_000_000  # rows that are drawn and predicted in one go, and their cells
+_AT_ONCE, _CELLS = 160_000, 8_000_000  # rows that are drawn and predicted in one go, and their cells
 _ROOM = 50_000_000  # cells of counterfactual rows, from which on they are kept in single precision
 _MANY, _FEW = 8, 5  # draws of categories and of ranks among ties: of the first refit, of each other
 _JUDGED = 50_000  # people, about, who show whether a number has ties

@@ -13,11 +13,14 @@ PARTS = (
 
 
 def test_quick_measures_training_and_the_scores_of_each_target(bench, quick):
-    *adult, training, small, large = quick["ratios"]
+    *adult, seconds, memory, training, small, large = quick["ratios"]
     scores = [small, large]
     assert [r["name"].split(",")[0] for r in adult] == ["rows", "seconds"] * 2
     assert all(r["ratio"] > 1 for r in adult if r["name"].startswith("rows"))
     assert {r["bar"] for r in adult} == {60, 15, None}
+    assert [(r["name"], r["bar"]) for r in (seconds, memory)] == [("seconds, 2,000 x 3", 1), ("memory, 2,000 x 3", 4)]
+    assert seconds["seconds_of"] == seconds["details"]["seconds"] > seconds["details"]["once"]
+    assert 0 < memory["ratio"] < 4
     assert (training["name"], training["bar"], training["at_most"]) == ("training", 60, True)
     assert training["ratio"] == training["seconds_of"] > 0
     assert "the whole audit takes" in training["of"]
