@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 
-from fairfox.cli.config import config_option
+from fairfox.cli.config import config_file, config_option
 from fairfox.cli.endpoints import endpoint_options, find_model, take_endpoint_options
 from fairfox.cli.options import DECLARED, Once, audit_options, given_options, typed_command
 from fairfox.cli.progress import progress_bar
@@ -87,17 +87,19 @@ def audit(
     Exit codes: 0 where the model passes, 1 where it fails, 2 after bad input or an error, 3 where nobody can tell
     (--cannot-tell makes that 0 or 1).
     """
-    from fairfox.data.files import file_sha256
+    from fairfox.data.files import file_sha256, keep_inputs
     from fairfox.data.table import load_table
     from fairfox.models.http import Endpoint
     from fairfox.models.loading import needs_trust
     from fairfox.pipeline import run_audit
-    from fairfox.report.files import write_outputs
-    from fairfox.streaming.sources import ModelSource, must_stream
+    from fairfox.report.files import OUTPUTS, write_outputs
+    from fairfox.streaming.sources import ModelSource, file_of, must_stream
 
     errors = Console(stderr=True, soft_wrap=True, markup=False, highlight=False)
     endpoint = take_endpoint_options(values)
     chosen = AuditOptions(**_with_graph(given_options(values), graph))
+    inputs = (table, file_of(model)[0] or model, reference, graph, chosen.protected_from, config_file())
+    keep_inputs([out / name for name in OUTPUTS], *inputs)
     streamed = sample is None and must_stream(str(table))
     if streamed and include_rows:
         raise OptionError("--include-rows needs everyone in memory, and the table is streamed; audit a --sample of it")

@@ -71,17 +71,27 @@ def compare(a: str, b: str, table: Path | None, *, margin: float | None, out: Pa
     Exit codes: 0 when the comparison was made; of two audits 1 when B is worse; 2 after bad input or an error.
     """
     from fairfox.comparison import compare as run
+    from fairfox.data.files import keep_inputs
+    from fairfox.report.files import OUTPUTS
     from fairfox.statistics.paired import WORSE
+    from fairfox.streaming.sources import file_of
+
+    def written(folder: Path) -> list[Path]:
+        return [folder / name for name in (*OUTPUTS, "people.parquet")]
 
     errors = Console(stderr=True, soft_wrap=True, markup=False, highlight=False)
     if table is None:
         _check_of_audits(click.get_current_context())
+        if out is not None:
+            keep_inputs(written(out), *(Path(folder) / name for folder in (a, b) for name in OUTPUTS))
         found = run(Path(a), Path(b), margin=margin)
     else:
         if margin is not None:
             raise OptionError("--margin is for two stored audits; leave it out to compare two models on a table")
-        found = _compare_models(a, b, table, errors, **values)
         out = out or Path("fairfox-compare")
+        models = [file_of(spec)[0] or spec for spec in (a, b)]
+        keep_inputs(written(out), table, *models, values["reference"], values["protected_from"])
+        found = _compare_models(a, b, table, errors, **values)
     paths = () if out is None else found.write(out)
     Console(soft_wrap=True, markup=False, highlight=False).print(found.summary())
     for side, result in (("A", found.a), ("B", found.b)):

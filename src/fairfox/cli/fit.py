@@ -51,9 +51,11 @@ def fit(table: Path, *, out: Path, **values: Any) -> None:
     The file holds numbers and names, nothing that runs: no row of TABLE (but for transport),
     though the values of its columns one by one.
     """
+    from fairfox.data.files import keep_inputs
     from fairfox.fairtests.storage import save_test
     from fairfox.pipeline import fit_with
 
+    keep_inputs([out], table)
     test = fit_with(table, AuditOptions(**given_options(values)))
     save_test(test, out)
     protected = ", ".join(p.name for p in test.known.protected)
