@@ -14,7 +14,7 @@ from fairfox.cli.config import config_file, config_option
 from fairfox.cli.endpoints import endpoint_options, find_model, take_endpoint_options
 from fairfox.cli.options import DECLARED, Once, audit_options, given_options, typed_command
 from fairfox.cli.progress import progress_bar
-from fairfox.errors import OptionError
+from fairfox.errors import OptionError, redacted
 from fairfox.options import AuditOptions
 
 if TYPE_CHECKING:
@@ -111,9 +111,10 @@ def audit(
         )
     recorded: dict[str, Any] = {
         "model_source": model,
-        "table": str(table),
+        "table": redacted(str(table)),
         "table_sha256": None if streamed else file_sha256(table),
         "model_sha256": file_sha256(model),
+        "command": typed_command(),
         "sample": sample,
         "cannot_tell": cannot_tell,
         "protected_from": None if chosen.protected_from is None else str(chosen.protected_from),
@@ -121,7 +122,6 @@ def audit(
     }
     if isinstance(target, Endpoint):  # its URL without what may be secret
         recorded |= {"model_source": target.shown, "batch_rows": target.batch_rows}
-    recorded["command"] = typed_command(**{model: recorded["model_source"]})
     if streamed:
         from fairfox.streaming.files import audit_files, files_in
 

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import torch
 
 from fairfox.data.files import file_sha256, keep_inputs, lock, written_whole
-from fairfox.errors import DataError, FileError, OptionError, installed_versions
+from fairfox.errors import DataError, FileError, OptionError, installed_versions, redacted
 from fairfox.fairtests.fitted import FittedTest
 from fairfox.options import AuditOptions
 from fairfox.pipeline import fit_with
@@ -149,8 +149,8 @@ def score_files(
     folder, started = Path(out), monotonic()
     fitted, content = open_test(test)
     files = find_tables(tables)
-    own = None if isinstance(test, FittedTest) else test
-    keep_inputs(files_in(folder), own, file_of(model.spec)[0] or model.spec, *(file.path for file in files))
+    written = None if isinstance(test, FittedTest) else test
+    keep_inputs(files_in(folder), written, file_of(model.spec)[0] or model.spec, *(file.path for file in files))
     people, failed = split_tables(files, part_rows)
     if not people and failed:
         raise FileError(_failures(failed))
@@ -189,7 +189,7 @@ def score_files(
             "fitted": settings["test"],
             "model_source": model.identity["name"],
             "model_sha256": model.identity.get("sha256"),
-            "table": ", ".join(tables),
+            "table": ", ".join(map(redacted, tables)),
             "parts": len(done),
             "seconds_of_scoring": round(monotonic() - started, 3),
             "seconds_of_workers": spent,
