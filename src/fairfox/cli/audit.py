@@ -13,7 +13,7 @@ from rich.console import Console
 from fairfox.cli.config import config_file, config_option
 from fairfox.cli.endpoints import endpoint_options, find_model, take_endpoint_options
 from fairfox.cli.options import DECLARED, Once, audit_options, given_options, typed_command
-from fairfox.cli.progress import progress_bar
+from fairfox.cli.progress import progress_bar, say
 from fairfox.errors import OptionError, redacted
 from fairfox.options import AuditOptions
 
@@ -95,7 +95,6 @@ def audit(
     from fairfox.report.files import OUTPUTS, write_outputs
     from fairfox.streaming.sources import ModelSource, file_of, must_stream
 
-    errors = Console(stderr=True, soft_wrap=True, markup=False, highlight=False)
     endpoint = take_endpoint_options(values)
     chosen = AuditOptions(**_with_graph(given_options(values), graph))
     inputs = (table, file_of(model)[0] or model, reference, graph, chosen.protected_from, config_file())
@@ -126,13 +125,13 @@ def audit(
         from fairfox.streaming.files import audit_files, files_in
 
         source, paths = ModelSource(model, trust_model, endpoint), files_in(out)
-        with progress_bar(errors) as progress:
+        with progress_bar(Console(stderr=True)) as progress:
             result = audit_files(
                 source, [str(table)], out, chosen, reference=reference, progress=progress, recorded=recorded
             )
     else:
         people, rows = sampled(load_table(table), sample, seed=chosen.seed)
-        with progress_bar(errors) as progress:
+        with progress_bar(Console(stderr=True)) as progress:
             result = run_audit(target, people.to_native(), chosen, reference=reference, progress=progress)
         recorded |= {"calls": target.calls} if isinstance(target, Endpoint) else {}
         ids = rows if result.ids is None and rows is not None else result.ids  # the row numbers of TABLE
@@ -140,7 +139,7 @@ def audit(
         paths = write_outputs(result, out, table=people, include_rows=include_rows)
     print_written(result, paths)
     code, rule = exit_code(result, cannot_tell)
-    errors.print(rule)
+    say(rule)
     click.get_current_context().exit(code)
 
 
@@ -149,10 +148,7 @@ def print_written(result: AuditResult, paths: Sequence[Path]) -> None:
     from fairfox.cli.tables import print_result
 
     print_result(result, Console(highlight=False))
-    errors = Console(stderr=True, soft_wrap=True, markup=False, highlight=False)
-    for warning in result.warnings:
-        errors.print(f"Warning: {warning}")
-    errors.print("Written: " + ", ".join(str(path) for path in paths))
+    say(*(f"Warning: {warning}" for warning in result.warnings), "Written: " + ", ".join(str(path) for path in paths))
 
 
 def exit_code(result: AuditResult, cannot_tell: str | None) -> tuple[int, str]:

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from fairfox.cli.audit import sampled
 from fairfox.cli.options import DECLARED, FiniteRange, Once, audit_options, given_options
-from fairfox.cli.progress import progress_bar
+from fairfox.cli.progress import progress_bar, say
 from fairfox.errors import OptionError
 from fairfox.options import AuditOptions, split_names
 
@@ -79,7 +79,6 @@ def compare(a: str, b: str, table: Path | None, *, margin: float | None, out: Pa
     def written(folder: Path) -> list[Path]:
         return [folder / name for name in (*OUTPUTS, "people.parquet")]
 
-    errors = Console(stderr=True, soft_wrap=True, markup=False, highlight=False)
     if table is None:
         _check_of_audits(click.get_current_context())
         if out is not None:
@@ -91,14 +90,13 @@ def compare(a: str, b: str, table: Path | None, *, margin: float | None, out: Pa
         out = out or Path("fairfox-compare")
         models = [file_of(spec)[0] or spec for spec in (a, b)]
         keep_inputs(written(out), table, *models, values["reference"], values["protected_from"])
-        found = _compare_models(a, b, table, errors, **values)
+        found = _compare_models(a, b, table, **values)
     paths = () if out is None else found.write(out)
-    Console(soft_wrap=True, markup=False, highlight=False).print(found.summary())
+    say(*found.summary().splitlines(), err=False)
     for side, result in (("A", found.a), ("B", found.b)):
-        for warning in () if result is None else result.warnings:
-            errors.print(f"Warning about {side}: {warning}")
+        say(*(f"Warning about {side}: {warning}" for warning in (() if result is None else result.warnings)))
     if paths:
-        errors.print("Written: " + ", ".join(str(path) for path in paths))
+        say("Written: " + ", ".join(str(path) for path in paths))
     if found.word == WORSE:
         click.get_current_context().exit(1)
 
@@ -118,7 +116,6 @@ def _compare_models(
     a: str,
     b: str,
     table: Path,
-    errors: Console,
     *,
     columns_b: str | None,
     reference: Path | None,
@@ -136,7 +133,7 @@ def _compare_models(
     second = first if columns_b is None else replace(first, columns=tuple(split_names(columns_b)))
     people, rows = sampled(load_table(table), sample, seed=first.seed)
     one, two = (_loaded(spec, trust=trust_model) for spec in (a, b))
-    with progress_bar(errors) as progress:
+    with progress_bar(Console(stderr=True)) as progress:
         found = compare_models(
             one, two, people.to_native(), first, second, reference=reference, names=(a, b), progress=progress
         )

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from fairfox.cli.options import Once, audit_options, given_options
+from fairfox.cli.progress import say
 from fairfox.options import AuditOptions
 
 _OPTIONS = (  # of an audit, those that concern the fit
@@ -59,6 +60,9 @@ def fit(table: Path, *, out: Path, **values: Any) -> None:
     test = fit_with(table, AuditOptions(**given_options(values)))
     save_test(test, out)
     protected = ", ".join(p.name for p in test.known.protected)
-    click.echo(f"{test.options.main} was fitted on {len(test.known):,} people, protected: {protected}.")
-    click.echo(f"Models take the columns {', '.join(test.encoding.columns)}.")
-    click.echo(f"Written: {out}", err=True)
+    say(
+        f"{test.options.main} was fitted on {len(test.known):,} people, protected: {protected}.",
+        f"Models take the columns {', '.join(test.encoding.columns)}.",
+        err=False,
+    )
+    say(f"Written: {out}")

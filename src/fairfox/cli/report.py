@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from fairfox.cli.options import Once
+from fairfox.cli.progress import say
 from fairfox.errors import FileError, OptionError
 
 
@@ -45,4 +46,4 @@ def report(result: Path, second: Path | None, *, out: Path | None) -> None:
             temporary.write_text(page, encoding="utf-8")
     except OSError as error:
         raise FileError(f"The page cannot be written to '{path}' ({error.strerror or error})") from error
-    click.echo(f"Written: {path}", err=True)
+    say(f"Written: {path}")

@@ -104,7 +104,7 @@ def score(test: Path, model: str, tables: tuple[str, ...], *, out: Path, trust_m
         streamed["workers"] = 1
     source = ModelSource(model, trust_model, endpoint)
     own = {name: read_as.pop(name) for name in ("delta", "max_flagged") if name in read_as}
-    recorded = {} if is_url(model) else {"command": typed_command()}
+    recorded = {"command": typed_command()}
     with progress_bar(Console(stderr=True)) as progress:
         result = score_files(
             test, source, tables, out, **own, options=read_as, engine=cast("Engine", engine), **streamed,

@@ -25,7 +25,7 @@ import torch
 from joblib.externals.loky import ProcessPoolExecutor
 from joblib.externals.loky.process_executor import ShutdownExecutorError
 
-from fairfox.data.files import file_sha256, written_whole
+from fairfox.data.files import ENDING, file_sha256, written_whole
 from fairfox.errors import DataError, FairfoxError, FileError, MissingExtraError
 from fairfox.streaming.batches import BatchScorer, Job, columns_of, scorer_for
 from fairfox.streaming.sources import RECORD, RowGroups, decoded, read_batches
@@ -204,9 +204,10 @@ _JOB: list[Job] = []  # of a worker process
 
 
 def _begin(job: Job, parent: int) -> None:
-    """Make a worker of this process: it has a job, leaves Ctrl-C to the parent, and ends when that does."""
+    """Make a worker of this process: it has a job, leaves signals to the parent, and ends when that does."""
     _JOB[:] = [job]
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in ENDING:
+        signal.signal(number, signal.SIG_IGN)
     Thread(target=_end_with, args=(parent,), daemon=True).start()
 
 
