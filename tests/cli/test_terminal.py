@@ -165,3 +165,23 @@ def test_a_signal_ends_a_command_in_a_sentence_and_leaves_nothing(
         os.close(writer)
     assert (process.returncode, stderr) == (128 + number, said)
     assert {path.name for path in folder.iterdir()} - {"started", "__pycache__"} == before
+
+
+# --- the working folder --------------------------------------------------------------------------------------------
+
+
+def test_a_module_in_the_working_folder_does_not_take_the_place_of_a_library(folder: Path):
+    (folder / "scipy.py").write_text(MODEL)
+    (folder / "sklearn.py").write_text("raise RuntimeError('not the library')")
+    script = folder / "bin" / "fairfox"
+    script.parent.mkdir()
+    script.write_text("from fairfox.cli.main import main\nmain()\n")  # as pip installs it
+
+    def audited(model: str) -> tuple[int, str]:
+        command = [sys.executable, str(script), "audit", model, *AUDIT[2:]]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        return done.returncode, done.stderr
+
+    assert audited("scipy.py:predict")[0] in (0, 1, 3)
+    sentence = "'scipy' is an installed module without 'predict'; for your own file write scipy.py:predict"
+    assert audited("scipy:predict") == (2, f"Error: {sentence}\n")

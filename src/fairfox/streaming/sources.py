@@ -24,6 +24,7 @@ import pyarrow.fs
 import pyarrow.parquet as pq
 
 from fairfox.data.files import file_sha256
+from fairfox.data.table import LARGEST
 from fairfox.errors import DataError, FairfoxError, FileError, first_line, redacted, require, url_digest
 from fairfox.models.http import is_url, load_endpoint
 from fairfox.models.loading import load_model
@@ -362,7 +363,7 @@ def weights_of(table: pa.Table, column: str) -> pa.Array:
         weights = table[column].combine_chunks().cast(pa.float64())
     except pa.ArrowInvalid as error:
         raise DataError(f"The weights '{column}' are no numbers ({error}); give numbers of at least 0") from error
-    good = pc.fill_null(pc.and_(pc.is_finite(weights), pc.greater_equal(weights, 0.0)), False)
+    good = pc.fill_null(pc.and_(pc.less_equal(weights, LARGEST), pc.greater_equal(weights, 0.0)), False)
     if not pc.all(good).as_py():
         bad = weights[good.index(False).as_py()].as_py()
         raise DataError(
@@ -441,7 +442,7 @@ def hash_of(spec: str) -> str | None:
         lines = [f"{path.relative_to(folder).as_posix()}:{file_sha256(path)}" for path in files]
         return sha256("\n".join(lines).encode()).hexdigest()
     if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))  # as models are imported
+        sys.path.append(str(Path.cwd()))  # as models are imported
     try:
         module = find_spec(spec.rpartition(":")[0])
     except Exception:  # of a package that fails to import; loading the model says it

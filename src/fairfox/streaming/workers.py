@@ -137,7 +137,10 @@ def _score(scorer: BatchScorer, people: RowGroups, done: int, batch: pa.RecordBa
         has = "has" if name in batch.schema.names else "has no"
         raise DataError(f"The table {has} column '{name}' of ids, unlike the tables read first; score it apart")
     rows = people.first_row + done + np.arange(len(batch))
-    scores = scorer.score(batch, row_numbers=pa.array(rows), coded=True)
+    try:
+        scores = scorer.score(batch, row_numbers=pa.array(rows), coded=True)
+    except DataError as error:  # which counts the rows of the batch
+        raise DataError(f"'{people.file.name}', rows from {rows[0]}: {error}") from error
     files = pa.DictionaryArray.from_arrays(np.zeros(len(batch), np.int32), pa.array([people.file.name], pa.string()))
     return scores.add_column(0, "file", files)
 
