@@ -376,7 +376,7 @@ def _matrix_column(f: Feature, x: Tensor) -> Tensor:
 
 def _encode_label(series: Series, values: tuple[Level, ...] | None) -> np.ndarray:
     if values is None:
-        return fitted_numbers(series, f"The label '{series.name}'")
+        return fitted_numbers(series, f"The label '{series.name}'").copy()  # torch wants to write
     place = places_of(series, values)
     return np.where(place < 0, np.nan, place)
 

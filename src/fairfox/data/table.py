@@ -159,6 +159,11 @@ def listed(names: Iterable[str], *, most: int = 3) -> str:
     return ", ".join(words[:most]) + more
 
 
+def verb(count: int, one: str = "is", many: str = "are") -> str:
+    """Return the verb that agrees with a count."""
+    return one if count == 1 else many
+
+
 def places_of(series: Series, levels: Iterable[Level]) -> np.ndarray:
     """Return the place of every value among the levels (N,), -1 where it is not among them."""
     place = {level_key(level): j for j, level in enumerate(levels)}

@@ -217,8 +217,8 @@ def _from_code(spec: str) -> object:
         ) from error
     if not hasattr(module, name):
         public = [n for n in vars(module) if not n.startswith("_")]
-        own = Path(*source.split(".")).with_suffix(".py") if not source.endswith(".py") else Path()
-        if own.is_file():  # an installed module of the same name
+        own = Path(f"{source}.py")
+        if own.is_file() and str(own.resolve()) != getattr(module, "__file__", ""):
             raise OptionError(
                 f"'{source}' is an installed module without '{name}'; for your own file write {own}:{name}"
             )
