@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fairfox.data.files import written_whole
+from fairfox.data.files import write_text
 from fairfox.errors import ColumnError, ModelError, OptionError, ShapeError
 from fairfox.fairtests.fitted import Progress
 from fairfox.options import EVERYONE, UNFITTED, AuditOptions, further_options
@@ -85,11 +85,11 @@ class Compared:
 
     def to_json(self, path: str | Path | None = None) -> str:
         """Return the comparison without its people as JSON, and write it to `path` when given."""
-        return _written(strict_json(self._fields()), path)
+        return write_text(strict_json(self._fields()), path)
 
     def to_html(self, path: str | Path | None = None) -> str:
         """Return the page that shows both audits, which needs nothing beside it, and write it to `path` when given."""
-        return _written(render_pair(self._view()), path)
+        return write_text(render_pair(self._view()), path)
 
     def people_table(self) -> pa.Table:
         """Return one row per person: both scores, signs and flags, and B's score less A's; null where not judged."""
@@ -130,13 +130,6 @@ class Compared:
 
     def _fields(self) -> dict[str, Any]:
         return pair_fields(self.pair, self._sides())
-
-
-def _written(text: str, path: str | Path | None) -> str:
-    if path is not None:
-        with written_whole(Path(path)) as temporary:
-            temporary.write_text(text, encoding="utf-8")
-    return text
 
 
 def compare(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 
-from fairfox.cli.config import config_file, config_option
+from fairfox.cli.config import CONFIG, config_option
 from fairfox.cli.endpoints import endpoint_options, find_model, take_endpoint_options
 from fairfox.cli.options import DECLARED, Once, audit_options, given_options, typed_command
 from fairfox.cli.progress import progress_bar, say
@@ -93,12 +93,12 @@ def audit(
     from fairfox.models.loading import needs_trust
     from fairfox.pipeline import run_audit
     from fairfox.report.files import OUTPUTS, write_outputs
-    from fairfox.streaming.sources import ModelSource, file_of, must_stream
+    from fairfox.streaming.sources import ModelSource, must_stream
 
     endpoint = take_endpoint_options(values)
     chosen = AuditOptions(**_with_graph(given_options(values), graph))
-    inputs = (table, file_of(model)[0] or model, reference, graph, chosen.protected_from, config_file())
-    keep_inputs([out / name for name in OUTPUTS], *inputs)
+    config = click.get_current_context().meta.get(CONFIG)
+    keep_inputs([out / name for name in OUTPUTS], table, model, reference, graph, chosen.protected_from, config)
     streamed = sample is None and must_stream(str(table))
     if streamed and include_rows:
         raise OptionError("--include-rows needs everyone in memory, and the table is streamed; audit a --sample of it")

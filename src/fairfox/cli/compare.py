@@ -74,22 +74,18 @@ def compare(a: str, b: str, table: Path | None, *, margin: float | None, out: Pa
     from fairfox.data.files import keep_inputs
     from fairfox.report.files import OUTPUTS
     from fairfox.statistics.paired import WORSE
-    from fairfox.streaming.sources import file_of
 
-    def written(folder: Path) -> list[Path]:
-        return [folder / name for name in (*OUTPUTS, "people.parquet")]
+    out = Path("fairfox-compare") if out is None and table is not None else out
+    stored = [Path(folder) / name for folder in (a, b) for name in OUTPUTS]
+    read = stored if table is None else (table, a, b, values["reference"], values["protected_from"])
+    keep_inputs([] if out is None else [out / name for name in (*OUTPUTS, "people.parquet")], *read)
 
     if table is None:
         _check_of_audits(click.get_current_context())
-        if out is not None:
-            keep_inputs(written(out), *(Path(folder) / name for folder in (a, b) for name in OUTPUTS))
         found = run(Path(a), Path(b), margin=margin)
     else:
         if margin is not None:
             raise OptionError("--margin is for two stored audits; leave it out to compare two models on a table")
-        out = out or Path("fairfox-compare")
-        models = [file_of(spec)[0] or spec for spec in (a, b)]
-        keep_inputs(written(out), table, *models, values["reference"], values["protected_from"])
         found = _compare_models(a, b, table, **values)
     paths = () if out is None else found.write(out)
     say(*found.summary().splitlines(), err=False)

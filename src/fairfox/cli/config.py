@@ -11,13 +11,7 @@ import click
 from fairfox.cli.options import Once
 from fairfox.errors import FileError, OptionError, did_you_mean
 
-_FILE = "fairfox.config"
-
-
-def config_file() -> Path | None:
-    """Return the file of --config, None without it."""
-    file: Path | None = click.get_current_context().meta.get(_FILE)
-    return file
+CONFIG = "fairfox.config"  # where a command finds the file of --config
 
 
 def config_option(command: Any) -> Any:
@@ -36,7 +30,7 @@ def config_option(command: Any) -> Any:
 
 def _take(ctx: click.Context, param: click.Parameter, files: tuple[Path, ...]) -> tuple[Path, ...]:
     for file in files[:1]:  # of more than one `Once` complains after this
-        ctx.meta[_FILE] = file
+        ctx.meta[CONFIG] = file
         ctx.default_map = {**(ctx.default_map or {}), **config_values(ctx.command, file)}
     return files
 

@@ -47,7 +47,7 @@ def demo(out: Path, people: int, seed: int) -> None:
     from pyarrow.csv import write_csv
 
     from fairfox.cli.tables import rich_table
-    from fairfox.data.files import written_whole
+    from fairfox.data.files import write_text, written_whole
     from fairfox.report.files import write_outputs
     from fairfox.report.text import strict_json
 
@@ -65,8 +65,7 @@ def demo(out: Path, people: int, seed: int) -> None:
         console.print(line)
     for each in audits:
         write_outputs(each.result, out / each.name, table=applicants.table)
-    with written_whole(out / "summary.json") as temporary:
-        temporary.write_text(strict_json(_summary(*audits)), encoding="utf-8")
+    write_text(strict_json(_summary(*audits)), out / "summary.json")
     with written_whole(out / "people.csv") as temporary:
         write_csv(applicants.table, temporary)
     paths = [out / each.name / "report.html" for each in audits] + [out / "summary.json", out / "people.csv"]

@@ -60,9 +60,6 @@ def fit(table: Path, *, out: Path, **values: Any) -> None:
     test = fit_with(table, AuditOptions(**given_options(values)))
     save_test(test, out)
     protected = ", ".join(p.name for p in test.known.protected)
-    say(
-        f"{test.options.main} was fitted on {len(test.known):,} people, protected: {protected}.",
-        f"Models take the columns {', '.join(test.encoding.columns)}.",
-        err=False,
-    )
+    what = f"{test.options.main} was fitted on {len(test.known):,} people, protected: {protected}."
+    say(what, f"Models take the columns {', '.join(test.encoding.columns)}.", err=False)
     say(f"Written: {out}")

@@ -128,11 +128,8 @@ class _Unbroken(io.FileIO):
 
 def _open_streams() -> None:
     """Make streams that no letter and no reader breaks; closed ones lead nowhere, and not into a file of results."""
-    for number in range(3):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)
+    while os.open(os.devnull, os.O_RDWR) < 3:  # the lowest number that is free
+        pass
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         buffer = getattr(stream, "buffer", None)

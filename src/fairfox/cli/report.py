@@ -30,7 +30,7 @@ def report(result: Path, second: Path | None, *, out: Path | None) -> None:
     SECOND both are folders of audits with the same options, and the page shows them side by side.
     """
     from fairfox.comparison import compare
-    from fairfox.data.files import keep_inputs, written_whole
+    from fairfox.data.files import keep_inputs, write_text
     from fairfox.report.files import OUTPUTS, stored_page
 
     if second is not None and out is None:
@@ -42,8 +42,7 @@ def report(result: Path, second: Path | None, *, out: Path | None) -> None:
     if path.is_dir():
         raise FileError(f"'{path}' is a folder, not a file; give the name of a file with -o")
     try:
-        with written_whole(path) as temporary:
-            temporary.write_text(page, encoding="utf-8")
+        write_text(page, path)
     except OSError as error:
         raise FileError(f"The page cannot be written to '{path}' ({error.strerror or error})") from error
     say(f"Written: {path}")

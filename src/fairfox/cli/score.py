@@ -136,9 +136,8 @@ def _score_table(
     from fairfox.fairtests.storage import load_test
     from fairfox.pipeline import score as score_people
     from fairfox.report.files import OUTPUTS, write_outputs
-    from fairfox.streaming.sources import file_of
 
-    keep_inputs([out / name for name in OUTPUTS], test, file_of(spec)[0] or spec, table)
+    keep_inputs([out / name for name in OUTPUTS], test, spec, table)
     fitted, people = load_test(test), load_table(Path(table))
     own = {name: options.pop(name, None) for name in ("delta", "max_flagged")}
     result = score_people(fitted, model, people.to_native(), **own, options=options)

@@ -44,6 +44,14 @@ def written_whole(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def write_text(text: str, path: str | Path | None) -> str:
+    """Return a text, which is written to a file, whole or not at all, where one is named."""
+    if path is not None:
+        with written_whole(Path(path)) as temporary:
+            temporary.write_text(text, encoding="utf-8", errors="replace")  # names of files may hold what is no text
+    return text
+
+
 def _remove_left(path: Path) -> None:
     """Remove a temporary file that no living process writes."""
     with suppress(OSError), path.open("rb") as file:

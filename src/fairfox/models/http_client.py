@@ -218,11 +218,9 @@ class JsonClient:
     def _redirection(self, status: int, location: str) -> ModelError:
         """Return the error for an answer that names another address, which is never asked."""
         here, there = (urlsplit(each) for each in (self.url, urljoin(self.url, location)))
-        where = "elsewhere"
-        if there.scheme != here.scheme:
-            where = f"to another scheme, {self.quoted(there.scheme, 20)}"
-        elif there.netloc != here.netloc:
-            where = f"to another host, {self.quoted(there.netloc.rpartition('@')[2], 100)}"
+        host = f"to another host, {self.quoted(there.netloc.rpartition('@')[2], 100)}"
+        where = "elsewhere" if there.netloc == here.netloc else host
+        where = where if there.scheme == here.scheme else f"to another scheme, {self.quoted(there.scheme, 20)}"
         return ModelError(
             f"The endpoint {self.shown} redirects {where} (HTTP {status}), and rows go nowhere but to the address you "
             "gave; give the one that answers"

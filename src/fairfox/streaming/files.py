@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
-from fairfox.data.files import file_sha256, keep_inputs, lock, written_whole
+from fairfox.data.files import file_sha256, keep_inputs, lock, write_text
 from fairfox.errors import DataError, FileError, OptionError, installed_versions, redacted
 from fairfox.fairtests.fitted import FittedTest
 from fairfox.options import AuditOptions
@@ -44,7 +44,6 @@ from fairfox.streaming.sources import (
     RECORD,
     ModelSource,
     RowGroups,
-    file_of,
     find_tables,
     read_pilot,
     split_tables,
@@ -150,7 +149,7 @@ def score_files(
     fitted, content = open_test(test)
     files = find_tables(tables)
     written = None if isinstance(test, FittedTest) else test
-    keep_inputs(files_in(folder), written, file_of(model.spec)[0] or model.spec, *(file.path for file in files))
+    keep_inputs(files_in(folder), written, model.spec, *(file.path for file in files))
     people, failed = split_tables(files, part_rows)
     if not people and failed:
         raise FileError(_failures(failed))
@@ -435,8 +434,7 @@ class Manifest:
         """Write manifest.json, whole or not at all."""
         rows = sum(entry["rows"] for entry in self.parts if entry["sha256"])
         fields = {"format": _FORMAT, "kind": "score", "complete": self.complete, "rows": rows, **vars(self)}
-        with written_whole(folder / MANIFEST) as path:
-            path.write_text(strict_json(fields), encoding="utf-8")
+        write_text(strict_json(fields), folder / MANIFEST)
 
     def planned(self, people: Sequence[RowGroups], folder: Path, failed: Mapping[str, str]) -> Manifest:
         """Return the manifest with parts for all people: those that it has keep their names, new ones follow.
