@@ -14,7 +14,7 @@ from support import audited
 
 import fairfox
 from fairfox.comparison import Compared
-from fairfox.errors import OptionError
+from fairfox.errors import ModelError, OptionError
 from fairfox.report.ci import as_text
 from tests.schemas import assert_valid_summary
 
@@ -176,3 +176,13 @@ def test_options_that_say_nothing_about_a_comparison_are_refused(where: str):
 def test_what_lacks_or_belongs_to_stored_audits_is_refused(options, message: str):
     with pytest.raises(OptionError, match=message):
         fairfox.compare(steep, gentle, people(), **options)
+
+
+@pytest.mark.parametrize(("models", "side"), [(("broken", "gentle"), "A"), (("gentle", "broken"), "B")])
+def test_the_model_that_failed_is_named(models: tuple[str, str], side: str):
+    def broken(table):
+        raise ZeroDivisionError("no weights")
+
+    named = {"broken": broken, "gentle": gentle}
+    with pytest.raises(ModelError, match=rf"^Model {side}: .*ZeroDivisionError: no weights"):
+        fairfox.compare(*(named[name] for name in models), people(), **OPTIONS)

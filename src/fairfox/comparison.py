@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fairfox.data.files import written_whole
-from fairfox.errors import OptionError
+from fairfox.data.files import write_text
+from fairfox.errors import ColumnError, ModelError, OptionError, ShapeError
 from fairfox.fairtests.fitted import Progress
 from fairfox.options import EVERYONE, UNFITTED, AuditOptions, further_options
 from fairfox.pipeline import run_audit
@@ -85,11 +85,11 @@ class Compared:
 
     def to_json(self, path: str | Path | None = None) -> str:
         """Return the comparison without its people as JSON, and write it to `path` when given."""
-        return _written(strict_json(self._fields()), path)
+        return write_text(strict_json(self._fields()), path)
 
     def to_html(self, path: str | Path | None = None) -> str:
         """Return the page that shows both audits, which needs nothing beside it, and write it to `path` when given."""
-        return _written(render_pair(self._view()), path)
+        return write_text(render_pair(self._view()), path)
 
     def people_table(self) -> pa.Table:
         """Return one row per person: both scores, signs and flags, and B's score less A's; null where not judged."""
@@ -130,13 +130,6 @@ class Compared:
 
     def _fields(self) -> dict[str, Any]:
         return pair_fields(self.pair, self._sides())
-
-
-def _written(text: str, path: str | Path | None) -> str:
-    if path is not None:
-        with written_whole(Path(path)) as temporary:
-            temporary.write_text(text, encoding="utf-8")
-    return text
 
 
 def compare(
@@ -209,13 +202,21 @@ def compare_models(
             if getattr(options, name) != value:
                 raise OptionError(f"{name} is no option of a comparison; use fairfox.audit for it")
     say = progress or (lambda text, fraction: None)
-    a = run_audit(model_a, table, first, reference=reference, progress=lambda text, done: say(f"A: {text}", done / 2))
+
+    def audited(side: str, model: object, options: AuditOptions, start: float) -> AuditResult:
+        def tell(text: str, done: float) -> None:
+            say(f"{side}: {text}", start + done / 2)
+
+        try:
+            return run_audit(model, table, options, reference=reference, progress=tell)
+        except (ModelError, ShapeError, ColumnError) as error:
+            raise type(error)(f"Model {side}: {error}") from error
+
+    a = audited("A", model_a, first, 0.0)
     if second.decision_threshold is None and second.delta_for_all is None:  # a delta of its own would be another scale
         deltas = {**second.delta_by_group, EVERYONE: a.delta}
         second = replace(second, delta=deltas, delta_from_null=False, null=0 if second.delta_from_null else second.null)
-    b = run_audit(
-        model_b, table, second, reference=reference, progress=lambda text, done: say(f"B: {text}", 0.5 + done / 2)
-    )
+    b = audited("B", model_b, second, 0.5)
     checked = ["test", "unit", "decision_threshold", "deltas", "variables"]
     for what in checked if a.decision_threshold is not None else [*checked, "delta"]:  # a cut replaces delta
         one, two = getattr(a, what), getattr(b, what)

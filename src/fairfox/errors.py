@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from functools import cache
+from hashlib import pbkdf2_hmac
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
 
+_URL = re.compile(r"\b([a-z][a-z0-9+.-]+:/{1,2})([^/\s'\"?#]*@)?([^\s'\"?#]*)(\?[^\s'\"#]*)?", re.IGNORECASE)
+
 
 class FairfoxError(Exception):
     """Bad input or an impossible request; the message says what was found, expected, and what to do."""
+
+    def __str__(self) -> str:
+        return redacted(super().__str__())
 
 
 class DataError(FairfoxError, ValueError):
@@ -60,6 +68,33 @@ def did_you_mean(name: str, known: list[str]) -> str:
         return f" Did you mean '{folded[close[0]]}'?"
     shown = ", ".join(known[:12]) + (", ..." if len(known) > 12 else "")
     return f" There are: {shown}."
+
+
+def redacted(text: str) -> str:
+    """Return a text whose URLs are without user and query, which may hold keys.
+
+    Example:
+        >>> redacted("no file at s3://me:pw@bucket/x?key=1; check it")
+        'no file at s3://***@bucket/x?*** check it'
+    """
+    return _URL.sub(lambda url: f"{url[1]}{(url[2] and '***@') or ''}{url[3]}{(url[4] and '?***') or ''}", text)
+
+
+@cache
+def url_digest(url: str) -> str:
+    """Return a digest that tells URLs apart whose keys differ, salted and slow to guess; "" of one without."""
+    shown = redacted(url)
+    return "" if shown == url else pbkdf2_hmac("sha256", url.encode(), shown.encode(), 100_000).hex()
+
+
+def printable(text: str) -> str:
+    """Return a text for a terminal: what could steer it is escaped, line breaks too.
+
+    Example:
+        >>> printable("a\\x1b[31mb")
+        'a\\\\x1b[31mb'
+    """
+    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
 
 
 def first_line(error: BaseException) -> str:

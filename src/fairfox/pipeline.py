@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fairfox.auxiliary.training import on_threads_by_size
 from fairfox.certificates.path import Certificates
-from fairfox.data.dataset import Dataset, group_name, rows_sha256, tensors_sha256
+from fairfox.data.dataset import Dataset, fitting_order, group_name, rows_sha256, tensors_sha256
 from fairfox.data.encoding import Encoding, check_given_values, fit_encoding, with_covariates
 from fairfox.data.protected import find_group, join_protected
 from fairfox.data.table import Table, load_table
@@ -209,7 +209,7 @@ def fit_with(table: object, options: AuditOptions, model: object = None) -> Fitt
     settings_by_test(options)
     people = load_table(table)
     encoding = _encoding(people, None, None if model is None else describe(model, wanted=options.output), options)
-    data = encoding.encode(people)
+    data = _in_order(encoding.encode(people), options)
     check_given_columns(data, options.given)  # refuses what cannot be
     check_group_sizes(data)
     return FittedTest.fit(data, encoding, options)
@@ -265,6 +265,10 @@ def run_score(
     return _result(model, inputs, readings, support=test.support, started=started, progress=say, streamed=streamed)
 
 
+def _in_order(data: Dataset, options: AuditOptions) -> Dataset:
+    return data if data.ids is None else data[fitting_order(data, seed=options.seed)]
+
+
 @dataclass(frozen=True)
 class Inputs:
     """The model and the people of an audit, as its tests see them."""
@@ -296,7 +300,7 @@ class Inputs:
             encoding,
             encoding.encode(people),
             described,
-            fitting=None if fitting is None else encoding.encode(fitting),
+            fitting=None if fitting is None else _in_order(encoding.encode(fitting), options),
             matched=matched,
         )
 

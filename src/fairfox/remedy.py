@@ -20,7 +20,7 @@ from fairfox.auxiliary.adversarial import HidingSettings, train_networks
 from fairfox.auxiliary.training import check_groups
 from fairfox.data.dataset import Dataset, Feature, Protected
 from fairfox.data.encoding import encode_feature, fit_encoding
-from fairfox.data.files import written_whole
+from fairfox.data.files import write_text
 from fairfox.data.table import Level, Table, column, listed, load_table
 from fairfox.errors import DataError, FileError, OptionError
 from fairfox.models.protocol import Description, Output, class_index
@@ -106,8 +106,7 @@ class FairModel:
         beside = path.with_suffix(".json")
         fields = {name: value for name, value in asdict(replace(self, net=nn.Sequential())).items() if name != "net"}
         text = json.dumps(json.loads(beside.read_text(encoding="utf-8")) | fields, indent=2)
-        with written_whole(beside) as temporary:
-            temporary.write_text(text + "\n", encoding="utf-8")
+        write_text(text + "\n", beside)
 
 
 def load_fair(path: str | Path) -> FairModel:

@@ -17,7 +17,7 @@ from torch import Tensor
 from fairfox.auxiliary.training import centre_and_spread
 from fairfox.data.contrasts import HIGHER, Contrast
 from fairfox.data.dataset import Dataset, Protected, group_name
-from fairfox.data.files import written_whole
+from fairfox.data.files import write_text, written_whole
 from fairfox.data.protected import NumberGroups
 from fairfox.errors import require
 from fairfox.fairtests.fitted import Readings
@@ -47,11 +47,7 @@ class AuditResult(AuditRecord):
         """
         from fairfox.report.files import summary_json
 
-        text = summary_json(self)
-        if path is not None:
-            with written_whole(Path(path)) as temporary:
-                temporary.write_text(text, encoding="utf-8")
-        return text
+        return write_text(summary_json(self), path)
 
     def scores_table(self) -> pa.Table:
         """Return one row per person: id or row number (from 0), score, readings, interval, flags, reason.
@@ -77,11 +73,7 @@ class AuditResult(AuditRecord):
         """
         from fairfox.report.html import render_report
 
-        page = render_report(self, rows=rows)
-        if path is not None:
-            with written_whole(Path(path)) as temporary:
-                temporary.write_text(page, encoding="utf-8")
-        return page
+        return write_text(render_report(self, rows=rows), path)
 
     def to_pandas(self) -> Any:
         """Return `scores_table` as a pandas frame; flags are nullable booleans, so that `frame[frame.flag]` works."""

@@ -254,3 +254,24 @@ def test_a_probability_a_rounding_error_above_one_is_a_probability_at_every_door
     assert audited.effect_unit == scored.effect_unit == "probability"
     assert summary["unit"] == audited.unit
     assert float(audited.predictions.max()) == float(scored.predictions.max()) == frame["prediction"].max() == 1.0
+
+
+@pytest.mark.parametrize("door", ["audit", "move", "reference", "fit"])
+def test_with_ids_scores_do_not_depend_on_the_order_of_rows(door: str):
+    tables = [people(count, seed).assign(name=[f"p{k}" for k in range(count)]) for seed, count in enumerate((120, 150))]
+    asked: dict[str, Any] = {"protected": "sex", "columns": COLUMNS, "options": {"id": "name", "refits": 2}}
+
+    def scores(seed: int) -> np.ndarray:
+        """Return everyone's score in the order of the first table, both tables having been shuffled."""
+        table, learnt = (each.sample(frac=1.0, random_state=seed) for each in tables)
+        if door == "fit":
+            result = fairfox.score(fairfox.fit(learnt, **asked), MODELS["rule"], table)
+        elif door == "reference":
+            result = fairfox.audit(MODELS["rule"], table, reference=learnt, **asked)
+        else:
+            result = fairfox.audit(MODELS["rule"], table, test="move" if door == "move" else "rank", **asked)
+        return pd.Series(result.scores.double().numpy(), result.ids)[tables[0]["name"]].to_numpy()
+
+    first = scores(0)
+    assert first.max() > 0.01
+    np.testing.assert_allclose(scores(1), first, rtol=0, atol=1e-6)

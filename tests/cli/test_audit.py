@@ -266,7 +266,7 @@ def test_the_most_doubtful_are_left_out_and_written_down(people: Path):
     done = run(people, "-c", "sex", "--refits", "3", "--abstain", "0.1")
     assert_ended(done)
     said = " ".join(done.stdout.split())
-    assert "20 of 200 people (10.0 %) are left out: the refits disagree about them most; " in said
+    assert "20 of 200 people (10.0 %) are left out, but for the verdict: the refits disagree about them most; " in said
     assert "20 people not judged: the refits disagree" in said
     fields, scores = json.loads((people / "out/summary.json").read_text()), pq.read_table(people / "out/scores.parquet")
     assert fields["reliability"]["share_left_out"] == pytest.approx(0.1)
@@ -276,7 +276,10 @@ def test_the_most_doubtful_are_left_out_and_written_down(people: Path):
     away = np.array(scores["abstained"].to_pylist())
     doubts = np.array(scores["doubt"].to_pylist())
     assert doubts[away].min() > doubts[~away].max()
-    assert "are left out: the refits disagree about them most" in (people / "out/report.html").read_text()
+    assert (
+        "are left out, but for the verdict: the refits disagree about them most"
+        in (people / "out/report.html").read_text()
+    )
 
 
 def test_abstaining_needs_refits_that_can_disagree(people: Path):

@@ -69,6 +69,38 @@ def v2_score(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 V2 = open_inference(v2_score, [("income", "FP64", [-1]), ("age", "FP32", [-1])])
 
 
+@pytest.mark.parametrize("table", ["people.csv", "people.parquet"])
+def test_keys_in_addresses_are_in_no_file_and_are_told_apart(folder: Path, table: str):
+    TABLE.to_parquet("people.parquet")
+    invoke = CliRunner().invoke
+    assert invoke(cli, ["fit", "people.csv", "-c", "sex", "--refits", "1"]).exit_code == 0
+    with serving(score) as server:
+        url = f"{server.root}/invocations?api_key="
+        done = invoke(cli, ["score", "test.fox", f"{url}k3y-one", table, "-o", "scored"])
+        assert done.exit_code == 0, done.output
+        if table == "people.parquet":
+            other = invoke(cli, ["score", "test.fox", f"{url}k3y-two", table, "-o", "scored"])
+            assert "holds scores with another model" in other.stderr
+            assert "k3y" not in other.output
+        assert_ended(run(f"{url}k3y-one"))
+    assert not [path for path in folder.rglob("*") if path.is_file() and b"k3y" in path.read_bytes()]
+    assert "/invocations?***" in (folder / "out/summary.json").read_text()  # in the command
+
+
+@pytest.mark.parametrize(
+    "table", ["s3://anna:k3y@b/x.parquet?k=k3y", "nope://anna:k3y@b/x.parquet?k=k3y", "https://anna:k3y@h/x.csv?k=k3y"]
+)
+def test_keys_in_addresses_of_tables_are_in_no_error(folder: Path, table: str):
+    assert CliRunner().invoke(cli, ["fit", "people.csv", "-c", "sex", "--refits", "1"]).exit_code == 0
+    command = ["audit", "model.py:score", table, "-c", "sex"]
+    for done in (
+        CliRunner().invoke(cli, command),
+        CliRunner().invoke(cli, ["score", "test.fox", "model.py:score", table]),
+    ):
+        assert "k3y" not in refused(done)
+        assert "***@" in done.stderr
+
+
 def test_a_model_behind_a_url_is_audited_like_the_same_code(folder: Path):
     with serving(score) as server:
         done = run(f"{server.root}/invocations")

@@ -122,9 +122,10 @@ def test_numbers_between_the_decimals_stay_where_they_are():
         (
             [1.0, np.inf, 3.0, -np.inf],
             None,
-            r"Column 'v' holds 2 infinite value\(s\); numbers must be finite or missing",
+            r"Column 'v' holds inf in row 1 \(counted from 0\), and 1 more like it; numbers must be at most 1e\+150",
         ),
-        ([1.0, np.inf], None, r"Column 'v' holds 1 infinite value\(s\)"),
+        ([1.0, 2.0, -1e160], None, r"Column 'v' holds -1e\+160 in row 2 \(counted from 0\); numbers must be at most"),
+        ([1.0, np.inf], None, r"Column 'v' holds inf in row 1 \(counted from 0\); numbers"),
         (["a", "b"], "continuous", "Column 'v' is given as continuous and holds String; give numbers"),
         (
             [f"name {i}" for i in range(60)],
@@ -151,8 +152,10 @@ def test_rows_that_do_not_fit_the_encoding_are_refused():
         DataError, match=r"Column 'v' misses 1 value\(s\) here and none in the fitting rows; fill them in"
     ):
         encoded(f, [NAN, 1.0])
-    with pytest.raises(DataError, match=r"Column 'v' holds 1 infinite value\(s\)"):
+    with pytest.raises(DataError, match=r"Column 'v' holds inf in row 0 \(counted from 0\); numbers must be at most"):
         encoded(f, [np.inf, 1.0])
+    with pytest.raises(DataError, match=r"holds 1e\+30 in row 1 .* too far from the fitting rows, whose mean is 2.5"):
+        encoded(f, [1.0, 1e30])
 
 
 def test_text_has_no_code_and_a_gap_is_none_of_the_numbers():

@@ -1,12 +1,13 @@
 """Files: written whole, recognised by their hash, found on this machine, or downloaded from a server on it."""
 
+import signal
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
 from servers import HangUp, Reply, free_address, serving
 
-from fairfox.data.files import DataFile, cache_home, fetch_file, file_sha256, find_file, written_whole
+from fairfox.data.files import DataFile, cache_home, fetch_file, file_sha256, find_file, undisturbed, written_whole
 from fairfox.errors import FileError
 
 CONTENT = b"a\tb\n1\t2\n"
@@ -53,6 +54,35 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path):
         temporary.write_bytes((tmp_path / "no such file").read_bytes())
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_a_killed_process_left_is_removed_and_what_another_one_writes_is_not(tmp_path: Path):
+    path = tmp_path / "result.json"
+    (tmp_path / ".result.json.0f1e2d3c.tmp").write_text("half")
+    (tmp_path / ".other.json.0f1e2d3c.tmp").write_text("of another file")
+    with written_whole(path) as temporary, written_whole(path) as second:
+        assert sorted(tmp_path.glob(".result*")) == sorted([temporary, second])
+    assert sorted(file.name for file in tmp_path.iterdir()) == [".other.json.0f1e2d3c.tmp", "result.json"]
+
+
+def test_a_name_may_be_as_long_as_the_system_allows(tmp_path: Path):
+    with written_whole(tmp_path / ("a" * 255)) as temporary:
+        temporary.write_text("whole")
+    assert (tmp_path / ("a" * 255)).read_text() == "whole"
+
+
+def test_a_signal_waits_until_what_is_not_to_be_disturbed_is_done():
+    done = []
+
+    def signalled() -> None:
+        with undisturbed():
+            signal.raise_signal(signal.SIGINT)
+            done.append("all")
+
+    with pytest.raises(KeyboardInterrupt):
+        signalled()
+    assert done == ["all"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_a_file_has_the_hash_of_its_bytes_and_what_is_no_file_has_none(tmp_path: Path):

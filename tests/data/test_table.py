@@ -150,11 +150,12 @@ def test_a_value_of_another_kind_megabytes_into_the_file_still_counts(tmp_path, 
     assert table["value"].to_list()[-1] == (late if kind == nw.String else 0.5)
 
 
-def test_decimals_are_numbers_and_a_column_of_nulls_too(tmp_path):
-    table = pa.table({"pay": pa.array([Decimal("1.25"), Decimal(2)]), "none": pa.nulls(2)})
+def test_decimals_and_half_floats_are_numbers_and_a_column_of_nulls_too(tmp_path):
+    half = pa.array([np.float16(0.5), None], pa.float16())
+    table = pa.table({"half": half, "pay": pa.array([Decimal("1.25"), Decimal(2)]), "none": pa.nulls(2)})
     pa.parquet.write_table(table, tmp_path / "t.parquet")
     loaded = load_table(tmp_path / "t.parquet")
-    assert loaded.to_dict(as_series=False) == {"pay": [1.25, 2.0], "none": [None, None]}
+    assert loaded.to_dict(as_series=False) == {"half": [0.5, None], "pay": [1.25, 2.0], "none": [None, None]}
     assert set(loaded.schema.values()) == {nw.Float64}
 
 

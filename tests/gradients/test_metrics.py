@@ -4,7 +4,16 @@ import numpy as np
 import pytest
 import torch
 
-from fairfox.gradients.alignment import between_metric, covariance_metric, gradient_norm, sensitive_subspace
+from fairfox.errors import DataError
+from fairfox.gradients.alignment import (
+    between_metric,
+    covariance_metric,
+    eigen,
+    gradient_norm,
+    sensitive_subspace,
+    square_root,
+)
+from fairfox.maps.ranks import weighted_least_squares
 
 # Two groups of two; the first column alone differs between them
 FOUR = torch.tensor([[0.0, 0.0], [0.0, 2.0], [4.0, 0.0], [4.0, 2.0]])
@@ -67,3 +76,38 @@ def test_centred_weights_span_one_dimension_less():
 
 def test_zero_weights_span_nothing():
     assert sensitive_subspace(torch.zeros(1, 5)).shape == (5, 0)
+
+
+def failing_first(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Make the first call of a decomposition fail, as LAPACK does on some matrices."""
+    found, calls = getattr(torch.linalg, name), []
+
+    def decompose(*given, **options):
+        calls.append(name)
+        if len(calls) == 1:
+            raise torch.linalg.LinAlgError("it failed to converge")
+        return found(*given, **options)
+
+    monkeypatch.setattr(torch.linalg, name, decompose)
+
+
+def test_a_decomposition_that_does_not_converge_is_made_with_a_little_more_on_the_diagonal(monkeypatch):
+    metric = torch.tensor([[2.0, 1.0], [1.0, 3.0]])
+    failing_first(monkeypatch, "eigh")
+    root = square_root(metric)
+    torch.testing.assert_close(root @ root.T, metric, rtol=1e-6, atol=1e-6)
+
+
+def test_a_matrix_that_nothing_decomposes_is_refused_with_its_column():
+    with pytest.raises(DataError, match=r"Encoded column 1 \(counted from 0\)"):
+        eigen(torch.tensor([[1.0, 0.0], [0.0, torch.nan]]))
+
+
+def test_least_squares_that_do_not_converge_are_solved_by_eigenvalues(monkeypatch):
+    generator = torch.Generator().manual_seed(0)
+    columns = torch.randn(40, 3, generator=generator, dtype=torch.float64)
+    columns = torch.cat([columns, columns[:, :1]], dim=1)  # of the many solutions the smallest
+    values, counts = torch.randn(40, 2, generator=generator, dtype=torch.float64), torch.arange(1.0, 41.0)
+    expected = weighted_least_squares(columns, values, counts)
+    failing_first(monkeypatch, "lstsq")
+    torch.testing.assert_close(weighted_least_squares(columns, values, counts), expected, rtol=1e-6, atol=1e-8)

@@ -5,6 +5,7 @@ import pickle
 import socket
 import threading
 import time
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -355,7 +356,8 @@ def test_repeated_tries_count_and_the_limit_is_hard():
 
 def test_a_refused_connection_is_one_sentence():
     root = free_address()
-    with pytest.raises(ModelError, match=f"^The endpoint {root}/invocations refused the connection, 2 times in a row$"):
+    sentence = f"The endpoint {root}/invocations refused the connection 2 times in a row; try again once it runs"
+    with pytest.raises(ModelError, match=f"^{sentence}$"):
         endpoint(root, retries=1).predict(ONE)
 
 
@@ -365,10 +367,42 @@ def test_rows_are_not_sent_on_to_where_a_server_redirects(monkeypatch: pytest.Mo
         there = {"Location": f"{other.root}/invocations?key=k"}
         with (
             serving(first(Reply(status=307, headers=there))) as server,
-            pytest.raises(ModelError, match=r"redirects \(HTTP 307\), which is not followed; give the address"),
+            pytest.raises(ModelError, match=r"redirects to another host, 127.0.0.1:\d+ \(HTTP 307\), and rows go"),
         ):
             endpoint(server.root, auth_env="TOKEN").predict(ONE)
         assert other.asked == []
+
+
+@pytest.mark.parametrize(
+    ("location", "where"),
+    [
+        ("file:///etc/passwd", "to another scheme, file"),
+        ("https://user:pw@evil.example/x?key=s3cret", "to another scheme, https"),
+        ("//evil.example/x?key=s3cret", "to another host, evil.example"),
+        ("/login?token=s3cret", "elsewhere"),
+        ("", "elsewhere"),
+    ],
+)
+def test_a_redirection_is_refused_in_one_sentence_that_says_where_it_leads(location: str, where: str):
+    headers = {"Location": location} if location else {}
+    with serving(first(Reply(status=302, headers=headers))) as server, pytest.raises(ModelError) as caught:
+        endpoint(server.root).predict(ONE)
+    assert str(caught.value) == (
+        f"The endpoint {server.root}/invocations redirects {where} (HTTP 302), and rows go nowhere but to the address "
+        "you gave; give the one that answers"
+    )
+
+
+def test_a_server_that_fails_later_is_one_sentence_with_its_words_at_the_end():
+    with serving(first(GOOD, Reply({"message": "Out of memory."}, 500))) as server:
+        asked = endpoint(server.root)
+        asked.predict(ONE)
+        with pytest.raises(ModelError) as caught:
+            asked.predict(ONE)
+    assert str(caught.value) == (
+        f"After 1 answered call the endpoint {server.root}/invocations failed (HTTP 500): Out of memory; try again "
+        "once it runs"
+    )
 
 
 # --- answers that are none ------------------------------------------------------------------------------------------
@@ -462,6 +496,36 @@ def test_a_server_that_repeats_the_credentials_does_not_get_them_printed(
     with serving(first(Reply(f"you sent {echoed}!".encode(), status))) as server, pytest.raises(ModelError) as caught:
         endpoint(server.root, auth_env="TOKEN").predict(ONE)
     assert "you sent ***!" in str(caught.value)
+
+
+def test_keys_in_the_address_are_in_no_error_and_no_log(caplog: pytest.LogCaptureFixture):
+    def busy_then_blunt(asked: Asked) -> Reply:
+        if len(server.asked) == 1:
+            raise HangUp
+        return Reply({"message": f"no such key {asked.path}, k3y/k3y"}, 400)
+
+    with serving(busy_then_blunt) as server:
+        asked = Endpoint(f"{server.root}/invocations?api_key=k3y%2Fk3y&v=2", retries=1, pause=0)
+        with pytest.raises(ModelError) as caught:
+            asked.predict(ONE)
+    assert "no such key /invocations?***, ***" in str(caught.value)
+    assert caplog.records
+    for text in (str(caught.value), caplog.text, repr(asked)):
+        assert "k3y" not in text
+
+
+def test_the_password_of_basic_credentials_is_not_repeated(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("TOKEN", "Basic " + b64encode(b"anna:passw0rd").decode())
+    with serving(first(Reply({"message": "wrong passw0rd"}, 400))) as server, pytest.raises(ModelError) as caught:
+        endpoint(server.root, auth_env="TOKEN").predict(ONE)
+    assert "wrong ***" in str(caught.value)
+
+
+def test_what_a_server_declares_is_quoted_in_200_letters():
+    declared = {"inputs": [{"name": "x" * 900, "datatype": "FP99", "shape": [-1, 1]}]}
+    with serving(lambda asked: Reply(declared)) as server, pytest.raises(ModelError) as caught:
+        Endpoint(f"{server.root}/v2/models/m/infer").describe()
+    assert 100 < str(caught.value).count("x" * 10) * 10 <= 200
 
 
 def echoing(asked: Asked) -> Reply:

@@ -138,6 +138,9 @@ def test_nan_is_refused_with_the_row_it_came_from():
         predict(model, torch.arange(10.0)[:, None], batch_size=2)
     with pytest.raises(ModelError, match="NaN or infinity for 3 of 3"):
         predict(Returning(lambda x: x / 0), torch.ones(3, 1))
+    for large, dtype, most in ((1e200, torch.float64, r"1e\+150"), (1e25, torch.float32, r"1.8e\+19")):
+        with pytest.raises(ModelError, match=rf"returned numbers above {most} for 1 of 3 .*first: row 1"):
+            predict(Returning(lambda x, large=large: x * large), torch.tensor([[0.0], [1.0], [0.0]], dtype=dtype))
 
 
 def test_another_number_of_predictions_is_refused():

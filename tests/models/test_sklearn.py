@@ -82,6 +82,15 @@ def test_boosting_on_categories_takes_the_texts_and_codes_of_a_file(model: BaseE
         np.testing.assert_array_equal(found.predict(texts[:7]), expected[:7])
 
 
+def test_boosting_on_categories_with_gaps_takes_a_file_with_gaps():
+    gaps = CATEGORIES.copy()
+    gaps.loc[::7, ["job", "region"]] = None
+    fitted = boosting().fit(gaps, RICH)
+    found = describe_estimator(fitted, wanted="probability")
+    texts = gaps.astype({"job": object, "region": float})  # as they come from a CSV
+    np.testing.assert_array_equal(found.predict(texts), fitted.predict_proba(gaps))
+
+
 # --- skops ---------------------------------------------------------------------------------------------------------
 
 skops_io = pytest.importorskip("skops.io")

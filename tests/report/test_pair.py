@@ -153,10 +153,10 @@ def test_names_from_tables_and_files_are_text_on_the_page_and_in_the_comment():
     assert not page.xpath("//img | //*[@onerror]")
     assert HOSTILE in page.xpath("string(//*[@id='warnings'])")
     files = pair_files(shown, fields)
-    comment = html.fromstring(MarkdownIt("commonmark").enable("table").render(files["summary.md"].decode()))
+    comment = html.fromstring(MarkdownIt("commonmark").enable("table").render(files["summary.md"]))
     assert not comment.xpath("//script | //img")
     assert HOSTILE in comment.text_content()
-    ((case,),) = JUnitXml.fromstring(files["junit.xml"])
+    ((case,),) = JUnitXml.fromstring(str(files["junit.xml"]).encode())
     assert case.classname == "fairfox.compare"
 
 

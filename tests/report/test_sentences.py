@@ -125,14 +125,16 @@ def test_who_is_left_out_follows_the_verdict_where_abstaining_was_asked_for():
     result = with_doubt(example_result())
     (described,) = reliability_lines(result)
     assert described == (
-        "1 of 40 people (2.5 %) is left out: the refits disagree about them most; the median counterfactual is 1.00 "
-        "times as far from real people as these are from each other."
+        "1 of 40 people (2.5 %) is left out, but for the verdict: the refits disagree about them most; the median "
+        "counterfactual is 1.00 times as far from real people as these are from each other."
     )
     assert verdict_lines(result)[-1] == described
     assert "1 person not judged: the refits disagree" in result.summary().splitlines()
     weights = torch.ones(PEOPLE)
     weights[37] = 11.0
-    assert "1 of 40 people (22.0 % by weight) is left out: " in reliability_lines(replace(result, weights=weights))[0]
+    assert (
+        "1 of 40 people (22.0 % by weight) is left out, but" in reliability_lines(replace(result, weights=weights))[0]
+    )
 
 
 def test_of_doubt_nothing_is_said_unasked_and_little_where_nobody_is_left_out_or_moved():

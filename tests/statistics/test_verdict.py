@@ -173,6 +173,11 @@ def test_where_nobody_was_judged_nothing_can_be_told():
             "Of 2,000 people 90 are surely over delta and 300 perhaps, which leaves open whether more than 12.5 % are.",
         ),
         (
+            judge(1, 30, 300),
+            "Of 300 people 1 is surely over delta and 30 perhaps, which leaves open whether more than 5 % are.",
+        ),
+        (judge(1, 1, 1), "1 person is too few to tell whether more than 5 % of all are over delta."),
+        (
             judge(30, 30, 100, fdr=0.005, over="decided differently"),
             "30 of 100 people are surely decided differently (at most 0.5 % of these wrongly), and no more than 5 % "
             "may be.",

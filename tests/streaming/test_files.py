@@ -85,7 +85,7 @@ def test_a_run_that_stopped_goes_on_and_comes_to_the_same_end(folder: Path):
     kept = (folder / "out/scores.parquet/part-00001.parquet").stat().st_mtime_ns
     for name in ("part-00000.parquet", "part-00004.parquet"):
         (folder / "out/scores.parquet" / name).unlink()
-    (folder / "out/scores.parquet/.part-00004.parquet.half").write_text("of a run that was killed")
+    (folder / "out/scores.parquet/.part-00004.parquet.0f1e2d3c.tmp").write_text("of a run that was killed")
     (folder / "out/summary.json").unlink()
     again = run(folder)
     clean = [{k: v for k, v in s.items() if k != "settings"} for s in (again, whole)]

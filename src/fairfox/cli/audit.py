@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 
-from fairfox.cli.config import config_option
+from fairfox.cli.config import CONFIG, config_option
 from fairfox.cli.endpoints import endpoint_options, find_model, take_endpoint_options
 from fairfox.cli.options import DECLARED, Once, audit_options, given_options, typed_command
-from fairfox.cli.progress import progress_bar
-from fairfox.errors import OptionError
+from fairfox.cli.progress import progress_bar, say
+from fairfox.errors import OptionError, redacted
 from fairfox.options import AuditOptions
 
 if TYPE_CHECKING:
@@ -87,17 +87,18 @@ def audit(
     Exit codes: 0 where the model passes, 1 where it fails, 2 after bad input or an error, 3 where nobody can tell
     (--cannot-tell makes that 0 or 1).
     """
-    from fairfox.data.files import file_sha256
+    from fairfox.data.files import file_sha256, keep_inputs
     from fairfox.data.table import load_table
     from fairfox.models.http import Endpoint
     from fairfox.models.loading import needs_trust
     from fairfox.pipeline import run_audit
-    from fairfox.report.files import write_outputs
+    from fairfox.report.files import OUTPUTS, write_outputs
     from fairfox.streaming.sources import ModelSource, must_stream
 
-    errors = Console(stderr=True, soft_wrap=True, markup=False, highlight=False)
     endpoint = take_endpoint_options(values)
     chosen = AuditOptions(**_with_graph(given_options(values), graph))
+    config = click.get_current_context().meta.get(CONFIG)
+    keep_inputs([out / name for name in OUTPUTS], table, model, reference, graph, chosen.protected_from, config)
     streamed = sample is None and must_stream(str(table))
     if streamed and include_rows:
         raise OptionError("--include-rows needs everyone in memory, and the table is streamed; audit a --sample of it")
@@ -109,9 +110,10 @@ def audit(
         )
     recorded: dict[str, Any] = {
         "model_source": model,
-        "table": str(table),
+        "table": redacted(str(table)),
         "table_sha256": None if streamed else file_sha256(table),
         "model_sha256": file_sha256(model),
+        "command": typed_command(),
         "sample": sample,
         "cannot_tell": cannot_tell,
         "protected_from": None if chosen.protected_from is None else str(chosen.protected_from),
@@ -119,18 +121,17 @@ def audit(
     }
     if isinstance(target, Endpoint):  # its URL without what may be secret
         recorded |= {"model_source": target.shown, "batch_rows": target.batch_rows}
-    recorded["command"] = typed_command(**{model: recorded["model_source"]})
     if streamed:
         from fairfox.streaming.files import audit_files, files_in
 
         source, paths = ModelSource(model, trust_model, endpoint), files_in(out)
-        with progress_bar(errors) as progress:
+        with progress_bar(Console(stderr=True)) as progress:
             result = audit_files(
                 source, [str(table)], out, chosen, reference=reference, progress=progress, recorded=recorded
             )
     else:
         people, rows = sampled(load_table(table), sample, seed=chosen.seed)
-        with progress_bar(errors) as progress:
+        with progress_bar(Console(stderr=True)) as progress:
             result = run_audit(target, people.to_native(), chosen, reference=reference, progress=progress)
         recorded |= {"calls": target.calls} if isinstance(target, Endpoint) else {}
         ids = rows if result.ids is None and rows is not None else result.ids  # the row numbers of TABLE
@@ -138,7 +139,7 @@ def audit(
         paths = write_outputs(result, out, table=people, include_rows=include_rows)
     print_written(result, paths)
     code, rule = exit_code(result, cannot_tell)
-    errors.print(rule)
+    say(rule)
     click.get_current_context().exit(code)
 
 
@@ -147,10 +148,7 @@ def print_written(result: AuditResult, paths: Sequence[Path]) -> None:
     from fairfox.cli.tables import print_result
 
     print_result(result, Console(highlight=False))
-    errors = Console(stderr=True, soft_wrap=True, markup=False, highlight=False)
-    for warning in result.warnings:
-        errors.print(f"Warning: {warning}")
-    errors.print("Written: " + ", ".join(str(path) for path in paths))
+    say(*(f"Warning: {warning}" for warning in result.warnings), "Written: " + ", ".join(str(path) for path in paths))
 
 
 def exit_code(result: AuditResult, cannot_tell: str | None) -> tuple[int, str]:

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from fairfox.cli.audit import sampled
 from fairfox.cli.options import DECLARED, FiniteRange, Once, audit_options, given_options
-from fairfox.cli.progress import progress_bar
+from fairfox.cli.progress import progress_bar, say
 from fairfox.errors import OptionError
 from fairfox.options import AuditOptions, split_names
 
@@ -71,24 +71,28 @@ def compare(a: str, b: str, table: Path | None, *, margin: float | None, out: Pa
     Exit codes: 0 when the comparison was made; of two audits 1 when B is worse; 2 after bad input or an error.
     """
     from fairfox.comparison import compare as run
+    from fairfox.data.files import keep_inputs
+    from fairfox.report.files import OUTPUTS
     from fairfox.statistics.paired import WORSE
 
-    errors = Console(stderr=True, soft_wrap=True, markup=False, highlight=False)
+    out = Path("fairfox-compare") if out is None and table is not None else out
+    stored = [Path(folder) / name for folder in (a, b) for name in OUTPUTS]
+    read = stored if table is None else (table, a, b, values["reference"], values["protected_from"])
+    keep_inputs([] if out is None else [out / name for name in (*OUTPUTS, "people.parquet")], *read)
+
     if table is None:
         _check_of_audits(click.get_current_context())
         found = run(Path(a), Path(b), margin=margin)
     else:
         if margin is not None:
             raise OptionError("--margin is for two stored audits; leave it out to compare two models on a table")
-        found = _compare_models(a, b, table, errors, **values)
-        out = out or Path("fairfox-compare")
+        found = _compare_models(a, b, table, **values)
     paths = () if out is None else found.write(out)
-    Console(soft_wrap=True, markup=False, highlight=False).print(found.summary())
+    say(*found.summary().splitlines(), err=False)
     for side, result in (("A", found.a), ("B", found.b)):
-        for warning in () if result is None else result.warnings:
-            errors.print(f"Warning about {side}: {warning}")
+        say(*(f"Warning about {side}: {warning}" for warning in (() if result is None else result.warnings)))
     if paths:
-        errors.print("Written: " + ", ".join(str(path) for path in paths))
+        say("Written: " + ", ".join(str(path) for path in paths))
     if found.word == WORSE:
         click.get_current_context().exit(1)
 
@@ -108,7 +112,6 @@ def _compare_models(
     a: str,
     b: str,
     table: Path,
-    errors: Console,
     *,
     columns_b: str | None,
     reference: Path | None,
@@ -126,7 +129,7 @@ def _compare_models(
     second = first if columns_b is None else replace(first, columns=tuple(split_names(columns_b)))
     people, rows = sampled(load_table(table), sample, seed=first.seed)
     one, two = (_loaded(spec, trust=trust_model) for spec in (a, b))
-    with progress_bar(errors) as progress:
+    with progress_bar(Console(stderr=True)) as progress:
         found = compare_models(
             one, two, people.to_native(), first, second, reference=reference, names=(a, b), progress=progress
         )

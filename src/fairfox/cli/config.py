@@ -11,6 +11,8 @@ import click
 from fairfox.cli.options import Once
 from fairfox.errors import FileError, OptionError, did_you_mean
 
+CONFIG = "fairfox.config"  # where a command finds the file of --config
+
 
 def config_option(command: Any) -> Any:
     """Return the command with --config: a file whose values hold where the command line says nothing."""
@@ -28,6 +30,7 @@ def config_option(command: Any) -> Any:
 
 def _take(ctx: click.Context, param: click.Parameter, files: tuple[Path, ...]) -> tuple[Path, ...]:
     for file in files[:1]:  # of more than one `Once` complains after this
+        ctx.meta[CONFIG] = file
         ctx.default_map = {**(ctx.default_map or {}), **config_values(ctx.command, file)}
     return files
 

@@ -13,7 +13,7 @@ import click
 from rich.console import Console
 
 from fairfox.cli.options import Once, audit_options
-from fairfox.cli.progress import progress_bar
+from fairfox.cli.progress import progress_bar, say
 
 if TYPE_CHECKING:  # the library is imported in the functions: `fairfox demo --help` must not wait for torch
     from torch import Tensor, nn
@@ -47,12 +47,11 @@ def demo(out: Path, people: int, seed: int) -> None:
     from pyarrow.csv import write_csv
 
     from fairfox.cli.tables import rich_table
-    from fairfox.data.files import written_whole
+    from fairfox.data.files import write_text, written_whole
     from fairfox.report.files import write_outputs
     from fairfox.report.text import strict_json
 
-    errors = Console(stderr=True, soft_wrap=True, markup=False, highlight=False)
-    with progress_bar(errors) as progress:
+    with progress_bar(Console(stderr=True)) as progress:
         *audits, applicants = run_demo(people=people, seed=seed, progress=progress)
     about = (
         f"{people:,} loan applicants from a causal model in which sex acts on sector, contract, income, tenure and "
@@ -66,12 +65,11 @@ def demo(out: Path, people: int, seed: int) -> None:
         console.print(line)
     for each in audits:
         write_outputs(each.result, out / each.name, table=applicants.table)
-    with written_whole(out / "summary.json") as temporary:
-        temporary.write_text(strict_json(_summary(*audits)), encoding="utf-8")
+    write_text(strict_json(_summary(*audits)), out / "summary.json")
     with written_whole(out / "people.csv") as temporary:
         write_csv(applicants.table, temporary)
     paths = [out / each.name / "report.html" for each in audits] + [out / "summary.json", out / "people.csv"]
-    errors.print("Written: " + ", ".join(map(str, paths)))
+    say("Written: " + ", ".join(map(str, paths)))
 
 
 class DemoAudit(NamedTuple):

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from fairfox.cli.options import Once, audit_options, given_options
+from fairfox.cli.progress import say
 from fairfox.options import AuditOptions
 
 _OPTIONS = (  # of an audit, those that concern the fit
@@ -51,12 +52,14 @@ def fit(table: Path, *, out: Path, **values: Any) -> None:
     The file holds numbers and names, nothing that runs: no row of TABLE (but for transport),
     though the values of its columns one by one.
     """
+    from fairfox.data.files import keep_inputs
     from fairfox.fairtests.storage import save_test
     from fairfox.pipeline import fit_with
 
+    keep_inputs([out], table)
     test = fit_with(table, AuditOptions(**given_options(values)))
     save_test(test, out)
     protected = ", ".join(p.name for p in test.known.protected)
-    click.echo(f"{test.options.main} was fitted on {len(test.known):,} people, protected: {protected}.")
-    click.echo(f"Models take the columns {', '.join(test.encoding.columns)}.")
-    click.echo(f"Written: {out}", err=True)
+    what = f"{test.options.main} was fitted on {len(test.known):,} people, protected: {protected}."
+    say(what, f"Models take the columns {', '.join(test.encoding.columns)}.", err=False)
+    say(f"Written: {out}")

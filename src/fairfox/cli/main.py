@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
+import signal
 import sys
 import traceback
 from importlib import import_module
@@ -13,7 +15,7 @@ from typing import Any
 import click
 
 from fairfox.cli.options import TYPED
-from fairfox.errors import FairfoxError
+from fairfox.errors import FairfoxError, printable, redacted
 from fairfox.options import RENAMED
 
 # name -> (module, short help); the function has the name of the command
@@ -27,13 +29,18 @@ COMMANDS = {
     "report": ("fairfox.cli.report", "Make the page of a result again, or one page of two audits."),
     "score": ("fairfox.cli.score", "Score the people of a table with a test that `fairfox fit` kept."),
 }
-INTERRUPTED = 130  # what shells report after Ctrl-C; 1 would read as "fails"
+_SIGNALLED = 128  # plus the signal: what shells report after it; 1 would read as "fails"
+_ENDINGS = {"SIGINT": "Interrupted.", "SIGTERM": "Stopped by a signal.", "SIGHUP": "The terminal was closed."}
 
 
 class BadInput(click.ClickException):
     """Something the user can put right: one sentence on stderr, exit code 2."""
 
     exit_code = 2
+
+    def format_message(self) -> str:
+        """Return the sentence, without what could steer a terminal and without keys."""
+        return redacted(printable(self.message))
 
 
 class LazyGroup(click.Group):
@@ -74,9 +81,14 @@ class LazyGroup(click.Group):
             raise BadInput(_old_name(getattr(error, "option_name", "")) or error.format_message()) from error
         except FairfoxError as error:
             raise BadInput(str(error)) from error
-        except KeyboardInterrupt:
-            click.echo("Interrupted.", err=True)
-            ctx.exit(INTERRUPTED)
+        except OSError as error:  # of a file; those of stdout do not come here
+            if error.filename is None:
+                raise
+            raise BadInput(f"'{error.filename}' cannot be used ({error.strerror}); give another path") from error
+        except KeyboardInterrupt as error:
+            number = next((each for each in error.args if isinstance(each, int)), signal.SIGINT)
+            click.echo(_ENDINGS[signal.Signals(number).name], err=True)
+            ctx.exit(_SIGNALLED + number)
 
 
 def _old_name(typed: str) -> str:
@@ -103,8 +115,42 @@ def cli() -> None:
     logging.getLogger("fairfox").addHandler(logging.NullHandler())  # commands print warnings themselves
 
 
+class _Unbroken(io.FileIO):
+    """A standard stream that takes all that is written, also once nobody reads it or the disk is full."""
+
+    def write(self, content: Any) -> int:
+        """Return how much was taken: everything. The results are in files, and the exit code stays what it was."""
+        try:
+            return super().write(content)
+        except OSError:
+            return len(content)
+
+
+def _open_streams() -> None:
+    """Make streams that no letter and no reader breaks; closed ones lead nowhere, and not into a file of results."""
+    while os.open(os.devnull, os.O_RDWR) < 3:  # the lowest number that is free
+        pass
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        buffer = getattr(stream, "buffer", None)
+        if isinstance(getattr(buffer, "raw", buffer), io.FileIO):
+            raw = io.BufferedWriter(_Unbroken(stream.fileno(), "wb", closefd=False))
+            setattr(sys, name, io.TextIOWrapper(raw, stream.encoding, "backslashreplace", line_buffering=True))
+
+
+def _interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt(number)
+
+
 def main() -> None:
     """Run the command and exit: 0 passes, 1 fails, 2 after bad input or an error, 3 cannot tell."""
+    if sys.getfilesystemencoding() == "ascii":  # names that were typed would be unreadable
+        os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
+    _open_streams()
+    for name in _ENDINGS:
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:  # nohup stays nohup
+            signal.signal(number, _interrupt)
     # before torch is imported: its threads would spin while they wait, and beside another busy process an audit of a
     # small network takes twice as long then
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

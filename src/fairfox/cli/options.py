@@ -11,19 +11,16 @@ from typing import Any
 
 import click
 
+from fairfox.errors import redacted
 from fairfox.options import Anything, AuditOptions, Choice, Flag, Names, Number, Settings, meant_share, split_names
 
 TYPED = "fairfox.typed"  # where a command finds the words as they were typed
 DECLARED = {f.name: f for f in fields(AuditOptions)}
 
 
-def typed_command(**shown: str) -> str:
-    """Return the command line as it was typed, some words as they may be shown: `typed_command(**{url: without_key})`.
-
-    Secrets are not on it otherwise: they come from the environment.
-    """
-    words = click.get_current_context().meta.get(TYPED, [])
-    return shlex.join(["fairfox", *(shown.get(word, word) for word in words)])
+def typed_command() -> str:
+    """Return the command line as it was typed, but for keys in URLs; other secrets come from the environment."""
+    return shlex.join(["fairfox", *map(redacted, click.get_current_context().meta.get(TYPED, []))])
 
 
 class Once(click.Option):

@@ -1,4 +1,4 @@
-"""A progress bar on stderr for anything that takes over a second."""
+"""Lines of text, and a progress bar on stderr for anything that takes over a second."""
 
 from __future__ import annotations
 
@@ -6,11 +6,20 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Timer
 
+import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
+from fairfox.errors import printable
+
 Report = Callable[[str, float], None]  # what is being done, and which fraction of the whole is done
 DELAY = 1.0  # seconds before the bar appears
+
+
+def say(*lines: str, err: bool = True) -> None:
+    """Print lines, in which nothing from a table, a file or a server steers the terminal: on stderr, or on stdout."""
+    for line in lines:
+        click.echo(printable(line), err=err)
 
 
 @contextmanager
@@ -26,7 +35,7 @@ def progress_bar(console: Console) -> Iterator[Report | None]:
     timer.daemon = True
     timer.start()
     try:
-        yield lambda what, done: bar.update(task, description=what, completed=done)
+        yield lambda what, done: bar.update(task, description=printable(what), completed=done)
     finally:
         timer.cancel()
         timer.join()  # a bar that is just starting must not outlive the stop

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from fairfox.cli.options import Once
+from fairfox.cli.progress import say
 from fairfox.errors import FileError, OptionError
 
 
@@ -29,18 +30,19 @@ def report(result: Path, second: Path | None, *, out: Path | None) -> None:
     SECOND both are folders of audits with the same options, and the page shows them side by side.
     """
     from fairfox.comparison import compare
-    from fairfox.data.files import written_whole
-    from fairfox.report.files import stored_page
+    from fairfox.data.files import keep_inputs, write_text
+    from fairfox.report.files import OUTPUTS, stored_page
 
     if second is not None and out is None:
         raise OptionError("Two audits have no folder in common; say with -o FILE where the page goes")
-    page = stored_page(result) if second is None else compare(result, second).to_html()
     path = result / "report.html" if out is None else out
+    read = [folder / name for folder in (result, second or result) for name in OUTPUTS if name != "report.html"]
+    keep_inputs([path], *read)
+    page = stored_page(result) if second is None else compare(result, second).to_html()
     if path.is_dir():
         raise FileError(f"'{path}' is a folder, not a file; give the name of a file with -o")
     try:
-        with written_whole(path) as temporary:
-            temporary.write_text(page, encoding="utf-8")
+        write_text(page, path)
     except OSError as error:
         raise FileError(f"The page cannot be written to '{path}' ({error.strerror or error})") from error
-    click.echo(f"Written: {path}", err=True)
+    say(f"Written: {path}")

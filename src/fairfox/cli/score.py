@@ -104,7 +104,7 @@ def score(test: Path, model: str, tables: tuple[str, ...], *, out: Path, trust_m
         streamed["workers"] = 1
     source = ModelSource(model, trust_model, endpoint)
     own = {name: read_as.pop(name) for name in ("delta", "max_flagged") if name in read_as}
-    recorded = {} if is_url(model) else {"command": typed_command()}
+    recorded = {"command": typed_command()}
     with progress_bar(Console(stderr=True)) as progress:
         result = score_files(
             test, source, tables, out, **own, options=read_as, engine=cast("Engine", engine), **streamed,
@@ -131,11 +131,13 @@ def _score_table(
     test: Path, model: object, spec: str, table: str, out: Path, options: dict[str, Any]
 ) -> tuple[AuditResult, Sequence[Path]]:
     """Score one table that fits into memory."""
+    from fairfox.data.files import keep_inputs
     from fairfox.data.table import load_table
     from fairfox.fairtests.storage import load_test
     from fairfox.pipeline import score as score_people
-    from fairfox.report.files import write_outputs
+    from fairfox.report.files import OUTPUTS, write_outputs
 
+    keep_inputs([out / name for name in OUTPUTS], test, spec, table)
     fitted, people = load_test(test), load_table(Path(table))
     own = {name: options.pop(name, None) for name in ("delta", "max_flagged")}
     result = score_people(fitted, model, people.to_native(), **own, options=options)

@@ -6,6 +6,7 @@ from rich.console import Console, JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
+from fairfox.errors import printable
 from fairfox.findings import Finding
 from fairfox.report.figures import groups_table
 from fairfox.report.sentences import (
@@ -89,7 +90,5 @@ def _print(lines: list[str], console: Console) -> None:
 
 
 def _text(words: str, style: str = "") -> Text:
-    """Return plain text; what could steer a terminal is shown as a replacement character."""
-    return Text(
-        "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in words), style=style
-    )
+    """Return plain text; what could steer a terminal is escaped."""
+    return Text(printable(words), style=style)

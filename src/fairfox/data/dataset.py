@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from hashlib import sha256
+from hashlib import blake2b, sha256
 from typing import Literal
 
 import numpy as np
@@ -327,6 +327,19 @@ def row_marks(x: Tensor) -> Tensor:
     odd = torch.randint(2**62, (x.shape[1],), generator=generator).to(x.device) * 2 + 1
     mixed = bits.bitwise_xor(bits >> 29) * odd  # whole numbers wrap around
     return mixed.bitwise_xor(mixed >> 32).sum(1)
+
+
+def fitting_order(data: Dataset, *, seed: int) -> Tensor:
+    """Return the order (N,) in which rows are fitted: as they are, or where they have ids by a seeded hash of these.
+
+    What is fitted does then not depend on the order of the table.
+    """
+    if data.ids is None:
+        return torch.arange(len(data))
+    words = (f"{seed} {int(one) if isinstance(one, float) and one.is_integer() else one}" for one in data.ids.tolist())
+    hashes = [blake2b(word.encode(errors="replace"), digest_size=8).digest() for word in words]
+    marks = row_marks(data.x).tolist()  # where an id is there twice
+    return torch.tensor(sorted(range(len(data)), key=lambda row: (hashes[row], marks[row])), dtype=torch.long)
 
 
 def assign_folds(c: Tensor, folds: int, *, seed: int) -> Tensor:

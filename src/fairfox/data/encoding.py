@@ -25,6 +25,7 @@ from fairfox.data.frames import Template
 from fairfox.data.protected import column_of, compare_with_largest, read_variables
 from fairfox.data.sources import ProtectedSource
 from fairfox.data.table import (
+    LARGEST,
     Level,
     Series,
     Table,
@@ -41,6 +42,7 @@ from fairfox.data.table import (
 from fairfox.errors import DataError, OptionError
 
 _FEW_LEVELS = 50  # that many categories are always allowed
+_FARTHEST = 1e15  # standard deviations: squares of larger numbers are infinite in float32
 _LARGE = 1 << 21  # values, from which on threads are worth their start
 
 
@@ -150,7 +152,7 @@ class Encoding:
             return torch.as_tensor(here)
         x = torch.zeros(here.shape, dtype=torch.float64, device=device)
         sent = [_send(f, column(table, f.name), x) for f in self.features]
-        finite = x.isfinite().all(1).tolist()
+        finite = (x.abs() <= _FARTHEST).all(1).tolist()
         rest = [f for f, there in zip(self.features, sent, strict=True) if not (there and finite[f.start])]
         self._write(table, rest, here)
         for f in rest:
@@ -374,7 +376,7 @@ def _matrix_column(f: Feature, x: Tensor) -> Tensor:
 
 def _encode_label(series: Series, values: tuple[Level, ...] | None) -> np.ndarray:
     if values is None:
-        return np.where(missing(series), np.nan, floats(series))
+        return fitted_numbers(series, f"The label '{series.name}'").copy()  # torch wants to write
     place = places_of(series, values)
     return np.where(place < 0, np.nan, place)
 
@@ -385,7 +387,7 @@ def _read_weights(table: Table, name: str) -> np.ndarray:
     if not series.dtype.is_numeric():
         raise DataError(f"The weights '{name}' hold {series.dtype}; give numbers of at least 0")
     gone, values = missing(series), floats(series)
-    bad = (gone | ~np.isfinite(values) | (values < 0)).nonzero()[0]
+    bad = (gone | ~(values <= LARGEST) | (values < 0)).nonzero()[0]
     if len(bad):
         found = "nothing" if gone[bad[0]] else f"{values[bad[0]]:g}"
         raise DataError(
@@ -468,6 +470,12 @@ def encode_feature(f: Feature, series: Series, x: np.ndarray) -> None:
     values = fitted_numbers(series, f"Column '{f.name}'")
     gone = np.isnan(values)
     x[:, f.start] = (values - f.mean) / f.scale
+    far = (np.abs(x[:, f.start]) > _FARTHEST).nonzero()[0]
+    if len(far):
+        raise DataError(
+            f"Column '{f.name}' holds {values[far[0]]:g} in row {far[0]} (counted from 0), too far from the fitting "
+            f"rows, whose mean is {f.mean:.3g} and standard deviation {f.scale:.3g}; check it, or leave the row out"
+        )
     if gone.any():
         x[gone, f.start] = 0.0
     if f.has_missing:

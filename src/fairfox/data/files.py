@@ -4,38 +4,118 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+import signal
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import file_digest, sha256
 from http.client import HTTPException
 from pathlib import Path
-from tempfile import NamedTemporaryFile
+from secrets import token_hex
 from urllib.request import urlopen
 
 from fairfox.errors import FileError
 
 _log = logging.getLogger("fairfox")
+# what ends a process: Ctrl-C, an end that is asked for, a terminal that is closed
+ENDING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 _PATIENCE = 60.0  # seconds without a byte from a server
 
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; rename it to `path` on success, delete it on failure."""
+    """Yield a temporary path beside `path`; rename it to `path` on success, delete it on failure.
+
+    The file's mode follows the umask, and is never wider than its folder. What killed processes left here is removed.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as handle:
-        temporary = Path(handle.name)
+    start = f".{path.name[:100]}."  # a name may be as long as the system allows
+    for left in [entry for entry in path.parent.iterdir() if entry.name.startswith(start) and entry.suffix == ".tmp"]:
+        _remove_left(left)
+    temporary = path.parent / f"{start}{token_hex(4)}.tmp"
+    mode = 0o666 & path.parent.stat().st_mode | 0o600
     try:
-        yield temporary
-        temporary.chmod(0o644)
+        with os.fdopen(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode), "wb") as file:
+            lock(file.fileno())  # as long as this process lives
+            yield temporary
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
 
 
+def write_text(text: str, path: str | Path | None) -> str:
+    """Return a text, which is written to a file, whole or not at all, where one is named."""
+    if path is not None:
+        with written_whole(Path(path)) as temporary:
+            temporary.write_text(text, encoding="utf-8", errors="replace")  # names of files may hold what is no text
+    return text
+
+
+def _remove_left(path: Path) -> None:
+    """Remove a temporary file that no living process writes."""
+    with suppress(OSError), path.open("rb") as file:
+        if lock(file.fileno()):
+            path.unlink()
+
+
+def lock(handle: int) -> bool | None:
+    """Return whether an open file or folder is locked for this process now; None where there are no locks.
+
+    The lock ends when it is closed, also by the end of the process.
+    """
+    if os.name != "posix":
+        return None
+    import fcntl
+
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # some file systems of networks have none
+        return None
+    return True
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Hold signals that end the process back until all of this is done."""
+    came: list[int] = []
+    here = threading.current_thread() is threading.main_thread()
+    before = {number: signal.getsignal(number) for number in ENDING if here}
+    for number in before:
+        signal.signal(number, lambda number, frame: came.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler or signal.SIG_DFL)
+        for number in came[:1]:
+            signal.raise_signal(number)
+
+
+def keep_inputs(outputs: Iterable[Path], *inputs: str | Path | None) -> None:
+    """Refuse to write over a file that is read, whatever the paths look like, or over one in the folder of a model."""
+    written = {_file_id(output): output for output in outputs}
+    for path in (Path(given).expanduser() for given in inputs if given is not None):
+        parts = path.rglob("*") if _file_id(path / "MLmodel") else ()
+        for read in (path, *parts):
+            if (found := _file_id(read)) and found in written:
+                raise FileError(f"'{written[found]}' would be written over, and is an input; choose another --out")
+
+
+def _file_id(path: Path) -> tuple[int, int] | None:
+    """Return what names of one file have in common; None where there is no file."""
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):  # also of names that the system does not allow
+        return None
+    return found.st_dev, found.st_ino
+
+
 def file_sha256(path: str | Path) -> str | None:
     """Return the hash of a file's bytes; None where the path names no file, as for code and URLs."""
-    if not Path(path).is_file():
+    if not os.path.isfile(path):  # unlike Path.is_file, also for names the system does not allow
         return None
     with Path(path).open("rb") as file:
         return file_digest(file, "sha256").hexdigest()

@@ -105,7 +105,8 @@ def as_categories(frame: Any, levels: Mapping[str, Sequence[Any]]) -> Any:
     pandas = require("pandas", why="to hand the model its table")
     frame = as_pandas(frame)
     plain = [name for name in levels if not isinstance(frame[name].dtype, pandas.CategoricalDtype)]
-    return frame.assign(**{name: _category(pandas, frame[name], list(levels[name])) for name in plain})
+    known = {name: [level for level in levels[name] if not pandas.isna(level)] for name in plain}  # a gap is none
+    return frame.assign(**{name: _category(pandas, frame[name], own) for name, own in known.items()})
 
 
 def _category(pandas: Any, series: Any, levels: list[Any]) -> Any:

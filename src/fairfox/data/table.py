@@ -32,6 +32,7 @@ MISSING = (
     *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA"),
     *("NULL", "NaN", "None", "n/a", "nan", "null", "?"),
 )
+LARGEST = 1e150  # of numbers: sums of squares of larger ones are infinite
 BOOLEANS = ("true", "True", "TRUE", "false", "False", "FALSE")
 DELIMITERS = ",;\t|"
 
@@ -116,9 +117,13 @@ def fitted_numbers(series: Series, what: str) -> np.ndarray:
             return np.full(len(series), np.nan)
         raise DataError(f"{what} holds {series.dtype} here and was numeric in the fitting rows")
     values = floats(series)
-    infinite = int(np.isinf(values).sum())
-    if infinite:
-        raise DataError(f"{what} holds {infinite} infinite value(s); numbers must be finite or missing")
+    bad = (np.abs(values) > LARGEST).nonzero()[0]
+    if len(bad):
+        more = f", and {len(bad) - 1} more like it" if len(bad) > 1 else ""
+        raise DataError(
+            f"{what} holds {values[bad[0]]:g} in row {bad[0]} (counted from 0){more}; numbers must be at most "
+            f"{LARGEST:g} in size, or missing"
+        )
     return values
 
 
@@ -152,6 +157,11 @@ def listed(names: Iterable[str], *, most: int = 3) -> str:
     words = list(names)
     more = f" and {len(words) - most} more" if len(words) > most else ""
     return ", ".join(words[:most]) + more
+
+
+def verb(count: int, one: str = "is", many: str = "are") -> str:
+    """Return the verb that agrees with a count."""
+    return one if count == 1 else many
 
 
 def places_of(series: Series, levels: Iterable[Level]) -> np.ndarray:
@@ -255,12 +265,10 @@ def _check_names(names: Sequence[object], what: str) -> None:
 
 
 def _plain_types(table: pa.Table) -> pa.Table:
-    """Return the table without pandas' unnamed index, with decimals and all-missing columns as floats."""
+    """Return the table without pandas' unnamed index; half floats, decimals and all-missing columns become floats."""
     table = table.drop_columns([name for name in table.column_names if name.startswith("__index_level_")])
-    fields = [
-        field.with_type(pa.float64()) if pa.types.is_null(field.type) or pa.types.is_decimal(field.type) else field
-        for field in table.schema
-    ]
+    others = (pa.types.is_null, pa.types.is_decimal, pa.types.is_float16)
+    fields = [f.with_type(pa.float64()) if any(other(f.type) for other in others) else f for f in table.schema]
     return table.cast(pa.schema(fields))
 
 

@@ -25,6 +25,7 @@ from fairfox.gradients.alignment import (
     dead_rows,
     inverse_direction,
     ratio_of_sums,
+    square_root,
 )
 from fairfox.gradients.finite_difference import WIDE_STEP, directional_derivative, finite_difference_jacobian
 from fairfox.gradients.jacobian import jacobian
@@ -362,8 +363,7 @@ def _slopes_along(model: Model, x: Tensor, jac_aux: Tensor, metric: Tensor, head
 
 def _random_slopes(model: Model, x: Tensor, metric: Tensor, seed: int) -> Tensor:
     """Return an estimate of g S g (N,): mean squared slope along directions drawn from N(0, S)."""
-    values, vectors = torch.linalg.eigh(metric)
-    root = vectors * values.clamp(min=0).sqrt()
+    root = square_root(metric)
     generator = torch.Generator().manual_seed(seed)
     total = x.new_zeros(len(x))
     for _ in range(_DIRECTIONS):

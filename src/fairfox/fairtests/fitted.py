@@ -19,7 +19,7 @@ from torch import Tensor
 from fairfox.auxiliary.model import Auxiliary, AuxiliaryModel, FixedAuxiliary, infer_groups
 from fairfox.auxiliary.quality import AuxiliaryQuality, measure_quality, proxy_strength
 from fairfox.auxiliary.training import centre_and_spread, on_threads_by_size
-from fairfox.data.dataset import Dataset, assign_folds, rows_sha256
+from fairfox.data.dataset import Dataset, assign_folds, fitting_order, rows_sha256
 from fairfox.data.encoding import Encoding
 from fairfox.errors import DataError, FairfoxError, OptionError, installed_versions
 from fairfox.fairtests.effect import ROWS, Effect, Share, alignment_metric, model_alignment
@@ -342,13 +342,15 @@ def fit_folds(
         return [Fold(torch.arange(len(data)), test)]
     # readings beside the test, told as means, do not need auxiliaries that have not seen the people; inferred groups do
     own = follows_auxiliary([options.main, *others]) or bool(data.c.isnan().any())
-    alike = None if own else Auxiliaries.of(data, options, options.seed)
-    fold = assign_folds(data.c, options.folds, seed=options.seed)
+    order = fitting_order(data, seed=options.seed)
+    alike = None if own else Auxiliaries.of(data[order], options, options.seed)
+    fold = torch.empty_like(order)
+    fold[order] = assign_folds(data.c[order], options.folds, seed=options.seed)
     out: list[Fold] = []
     failed: set[str] = set()
     for k in range(options.folds):
         test = FittedTest.fit(
-            data[(fold != k).nonzero()[:, 0]],
+            data[order[fold[order] != k]],
             encoding,
             options,
             seed=options.seed + k,

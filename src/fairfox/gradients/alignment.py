@@ -4,10 +4,13 @@ Shapes: `grad_tar` (N, D), `jac_aux` J (N, K, D), `dx_dc` (N, D, K), metric S (D
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+from fairfox.errors import DataError
 
 SINGLE = torch.finfo(torch.float32).eps ** 0.5  # half of the digits of a network's outputs, whatever the dtype of x
 
@@ -262,9 +265,24 @@ def _rank_deficient(jac_aux: Tensor, metric: Tensor | None, cut: float) -> Tenso
 
 def square_root(metric: Tensor) -> Tensor:
     """Return R (D, D) with R Rᵀ the metric."""
-    values, vectors = torch.linalg.eigh(metric)
+    values, vectors = eigen(metric)
     root: Tensor = vectors * values.clamp(min=0).sqrt()
     return root
+
+
+def eigen(symmetric: Tensor) -> tuple[Tensor, Tensor]:
+    """Return eigenvalues (D,) and vectors (D, D), of the matrix with a little more on its diagonal where needed."""
+    sizes = symmetric.diagonal().double().abs()
+    for ridge in (0.0, 1e-8 * sizes.mean()):
+        with suppress(RuntimeError):  # it has not converged
+            more = ridge * torch.eye(len(sizes), dtype=torch.float64, device=sizes.device)
+            values, vectors = torch.linalg.eigh(symmetric + more if ridge else symmetric)
+            if bool(values.isfinite().all()):
+                return values.to(symmetric), vectors.to(symmetric)
+    raise DataError(
+        f"Encoded column {int(sizes.nan_to_num(torch.inf).argmax())} (counted from 0) is of another size than all "
+        "others, so that nothing can be computed with them; rescale it, or leave it out"
+    )
 
 
 # --- Metrics on x --------------------------------------------------------------------------------------------------

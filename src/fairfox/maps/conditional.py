@@ -22,6 +22,7 @@ from torch.nn import functional as F
 
 from fairfox.data.dataset import Dataset, Feature
 from fairfox.errors import ColumnError, OptionError, did_you_mean
+from fairfox.gradients.alignment import eigen
 from fairfox.maps.ranks import (
     ColumnDraw,
     Draws,
@@ -65,7 +66,7 @@ class Spline:
         scale = Scale.of(values)
         knots = spline_knots(scale(values))
         basis = natural_spline(scale(values), knots)
-        sizes, directions = torch.linalg.eigh((basis - basis.mean(0)).T @ (basis - basis.mean(0)) / len(basis))
+        sizes, directions = eigen((basis - basis.mean(0)).T @ (basis - basis.mean(0)) / len(basis))
         kept = sizes > 1e-10 * sizes.max().clamp(min=1e-30)
         return cls(scale, knots, directions[:, kept] / sizes[kept].sqrt())
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from fairfox.data.dataset import Feature, row_marks
+from fairfox.gradients.alignment import eigen
 
 _MOST_CELLS = 2**20  # of a column's grid
 _TAIL = 1e-9  # ranks stay so far from 0 and 1
@@ -352,8 +353,13 @@ def weighted_least_squares(columns: Tensor, values: Tensor, counts: Tensor) -> T
     Of the many solutions where columns depend on each other, as those of a one-hot block do, the smallest.
     """
     root = counts.double().sqrt()[:, None]
-    # on the CPU: the solver that takes dependent columns runs nowhere else
-    solved: Tensor = torch.linalg.lstsq((root * columns).cpu(), (root * values).cpu(), driver="gelsd").solution
+    left, right = (root * columns).cpu(), (root * values).cpu()  # what takes dependent columns runs nowhere else
+    try:
+        solved: Tensor = torch.linalg.lstsq(left, right, driver="gelsd").solution
+    except RuntimeError:  # it has not converged
+        sizes, directions = eigen(left.T @ left)
+        kept = sizes > 1e-12 * sizes.max()
+        solved = directions[:, kept] @ (directions[:, kept].T @ (left.T @ right) / sizes[kept, None])
     return solved.to(values.device)
 
 

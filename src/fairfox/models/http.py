@@ -15,7 +15,7 @@ import numpy as np
 
 from fairfox.data.table import objects
 from fairfox.errors import DataError, ModelError, OptionError
-from fairfox.models.http_client import JsonClient
+from fairfox.models.http_client import LONGEST_QUOTE, JsonClient
 from fairfox.models.protocol import Description, check_rows, row_blocks
 
 _DATATYPES = "BOOL|BYTES|U?INT(8|16|32|64)|FP(16|32|64)"
@@ -119,7 +119,7 @@ class Endpoint:
             return _MLflow(self.shown)
         url = urlsplit(self._client.url)
         declared = self._client.get(urlunsplit(url._replace(path=url.path.rstrip("/").removesuffix("/infer"))))
-        return _OpenInference(self.shown, _declared_inputs(declared, self.shown), self.output_name)
+        return _OpenInference(self._client, _declared_inputs(declared, self._client), self.output_name)
 
     def _numbers(self, predictions: Any, rows: int) -> np.ndarray:
         """Return predictions as numbers (rows, K), null as NaN, or say what they are instead."""
@@ -204,7 +204,7 @@ class _Input:
 class _OpenInference:
     """The Open Inference Protocol v2, for one matrix of numbers or one input per column."""
 
-    shown: str
+    client: JsonClient
     inputs: tuple[_Input, ...]
     output_name: str | None
 
@@ -236,13 +236,14 @@ class _OpenInference:
         """Return the rows of the audited output."""
         outputs = answer.get("outputs") if isinstance(answer, dict) else None
         if not isinstance(outputs, list) or not outputs or not all(isinstance(out, dict) for out in outputs):
-            raise ModelError(f"The endpoint {self.shown} answered without 'outputs'; {_KNOWN}")
+            raise ModelError(f"The endpoint {self.client.shown} answered without 'outputs'; {_KNOWN}")
         chosen = self._chosen(outputs)
         try:
             return np.reshape(chosen["data"], chosen.get("shape", -1))
         except (KeyError, ValueError, TypeError):
             raise ModelError(
-                f"The endpoint {self.shown} returned an output whose data do not have its shape; expected JSON numbers"
+                f"The endpoint {self.client.shown} returned an output whose data do not have its shape; expected JSON "
+                "numbers"
             ) from None
 
     def _chosen(self, outputs: list[dict[str, Any]]) -> dict[str, Any]:
@@ -255,14 +256,14 @@ class _OpenInference:
         for found in candidates:
             if len(found) == 1:
                 return found[0]
-        named = ", ".join(str(out.get("name")) for out in outputs)
+        named = self.client.quoted(", ".join(str(out.get("name")) for out in outputs), LONGEST_QUOTE)
         raise ModelError(
-            f"The endpoint {self.shown} returned the outputs {named}; say which is audited with "
+            f"The endpoint {self.client.shown} returned the outputs {named}; say which is audited with "
             "fairfox.Endpoint(url, output_name=...), given as file.py:name"
         )
 
 
-def _declared_inputs(declared: Any, shown: str) -> tuple[_Input, ...]:
+def _declared_inputs(declared: Any, client: JsonClient) -> tuple[_Input, ...]:
     """Return the inputs that a v2 server's metadata declare; one matrix where it declares nothing."""
     inputs = declared.get("inputs") if isinstance(declared, dict) else None
     try:
@@ -273,8 +274,9 @@ def _declared_inputs(declared: Any, shown: str) -> tuple[_Input, ...]:
         right = False
     if not (right and narrow):
         raise ModelError(
-            f"The endpoint {shown} declares inputs that fairfox cannot send, {inputs}; expected name, "
-            "datatype and shape of one matrix, or of one input per column"
+            f"The endpoint {client.shown} declares inputs that fairfox cannot send, "
+            f"{client.quoted(str(inputs), LONGEST_QUOTE)}; expected name, datatype and shape of one matrix, or of one "
+            "input per column"
         )
     return found or (_Input("input-0", "FP64", (-1, -1)),)
 

@@ -3,27 +3,41 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
+import re
 import time
 import urllib.request
+from base64 import b64decode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
-from urllib.parse import SplitResult, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, urljoin, urlsplit, urlunsplit
 
 import urllib3
 from urllib3.exceptions import HTTPError, NewConnectionError, ProtocolError, ReadTimeoutError, SSLError, TimeoutError
 
-from fairfox.errors import FairfoxError, ModelError, OptionError
+from fairfox.errors import FairfoxError, ModelError, OptionError, redacted
 
 _MOST_BYTES = 64 * 2**20  # of an answer; a batch of predictions takes far less
 _CHUNK = 2**16
+LONGEST_QUOTE = 200  # letters of what a server said
 _LONGEST_ERROR = 1000  # letters
 _LONGEST_PAUSE = 60.0  # seconds between two tries
 _BUSY = (429, 502, 503, 504)  # worth another try
 _ABSENT = (404, 405, 501)
+
+
+def _without_queries(record: logging.LogRecord) -> bool:
+    """Take the queries of URLs, which may hold keys, out of what urllib3 logs about tries."""
+    given = record.args if isinstance(record.args, tuple) else ()
+    record.args = tuple(re.sub(r"\?\S+", "?***", each) if isinstance(each, str) else each for each in given)
+    return True
+
+
+logging.getLogger("urllib3.connectionpool").addFilter(_without_queries)
 
 
 class _Retries(urllib3.Retry):
@@ -106,11 +120,13 @@ class JsonClient:
 
         count()
         try:
-            status, content = self._answer(method, url, body, count)
+            status, content, location = self._answer(method, url, body, count)
         except HTTPError as error:
             raise self._failure(getattr(error, "reason", error), tries) from None
         if status in _ABSENT and body is None:
             return None
+        if 300 <= status < 400:
+            raise self._redirection(status, location)
         if status >= 300:
             raise self._refusal(status, content, tries, sent)
         try:
@@ -122,8 +138,8 @@ class JsonClient:
                 "give the address that predicts"
             ) from None
 
-    def _answer(self, method: str, url: str, body: bytes | None, count: Callable[[], None]) -> tuple[int, bytes]:
-        """Return the status and content of an answer; broken connections and busy servers are tried again."""
+    def _answer(self, method: str, url: str, body: bytes | None, count: Callable[[], None]) -> tuple[int, bytes, str]:
+        """Return status, content and Location of an answer; broken connections and busy servers are tried again."""
         headers = {"Accept": "application/json", "Content-Type": "application/json", "User-Agent": "fairfox"}
         headers |= {} if self.auth_env is None else {"Authorization": self._credentials()}
         options: dict[str, Any] = {"redirect": False, "preload_content": False, "timeout": self.timeout}
@@ -142,7 +158,7 @@ class JsonClient:
             try:
                 content = self._content(response)
                 response.release_conn()
-                return response.status, content
+                return response.status, content, response.headers.get("Location", "")
             except HTTPError as error:  # while the content is read
                 retries = (response.retries or retries).increment(method, url, error=error)
                 retries.sleep()
@@ -186,11 +202,9 @@ class JsonClient:
         if status in _BUSY:
             return self._given_up(f"was busy or away (HTTP {status})", tries)
         if status >= 500 and status not in _ABSENT:
-            return self._given_up(f"failed (HTTP {status}){words}", tries)
+            return self._given_up(f"failed (HTTP {status})", tries, words)
         what = f"refused the request (HTTP {status}){words.rstrip('.')}{sent and f'; it was sent {sent}'}"
-        if status < 400:
-            what = f"redirects (HTTP {status}), which is not followed; give the address that answers"
-        elif status in _ABSENT:
+        if status in _ABSENT:
             what = f"has no model there (HTTP {status}){words}; check the address"
         elif status in (401, 403, 407):
             what = (
@@ -201,10 +215,21 @@ class JsonClient:
             what = "found the batch too large (HTTP 413); lower --batch-rows (batch_rows=...)"
         return ModelError(f"The endpoint {self.shown} {what}")
 
-    def _given_up(self, what: str, tries: int) -> ModelError:
-        often = "" if tries == 1 else f", {tries} times in a row"
-        progress = f", after {self.answered} answered calls" if self.answered else ""
-        return ModelError(f"The endpoint {self.shown} {what}{often}{progress}")
+    def _redirection(self, status: int, location: str) -> ModelError:
+        """Return the error for an answer that names another address, which is never asked."""
+        here, there = (urlsplit(each) for each in (self.url, urljoin(self.url, location)))
+        host = f"to another host, {self.quoted(there.netloc.rpartition('@')[2], 100)}"
+        where = "elsewhere" if there.netloc == here.netloc else host
+        where = where if there.scheme == here.scheme else f"to another scheme, {self.quoted(there.scheme, 20)}"
+        return ModelError(
+            f"The endpoint {self.shown} redirects {where} (HTTP {status}), and rows go nowhere but to the address you "
+            "gave; give the one that answers"
+        )
+
+    def _given_up(self, what: str, tries: int, words: str = "") -> ModelError:
+        often = "" if tries == 1 else f" {tries} times in a row"
+        start = f"After {self.answered:,} answered call{'s'[: self.answered - 1]} the" if self.answered else "The"
+        return ModelError(f"{start} endpoint {self.shown} {what}{often}{words.rstrip('.')}; try again once it runs")
 
     def _server_words(self, content: bytes) -> str:
         """Return ": " and a server's words about its error, on one line; empty where there are none."""
@@ -212,7 +237,7 @@ class JsonClient:
         with suppress(ValueError, RecursionError, AttributeError):
             found = json.loads(content)
             text = next((str(found[key]) for key in ("message", "error", "detail") if found.get(key)), text)
-        quoted = self.quoted(text, 200)
+        quoted = self.quoted(text, LONGEST_QUOTE)
         return f": {quoted}" if quoted else ""
 
     def _credentials(self) -> str:
@@ -235,9 +260,13 @@ class JsonClient:
 
     def _redacted(self, text: str) -> str:
         """Return a text that may be a server's as one printable line without the credentials."""
-        secret = self._credentials()
-        for part in filter(None, (secret, secret.partition(" ")[2].strip())):
-            text = text.replace(part, "***")
+        secret, query = self._credentials(), urlsplit(self.url).query
+        words = [secret, secret.partition(" ")[2].strip(), query, *(value for _, value in parse_qsl(query))]
+        with suppress(ValueError):
+            words += b64decode(words[1], validate=True).decode().split(":")  # user and password of Basic
+        for part in sorted(filter(None, words), key=len, reverse=True):
+            text = text.replace(part, "***") if len(part) > 3 else text  # shorter ones are no keys
+        text = redacted(text)
         return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
 
     def quoted(self, text: str, length: int) -> str:

@@ -217,6 +217,11 @@ def _from_code(spec: str) -> object:
         ) from error
     if not hasattr(module, name):
         public = [n for n in vars(module) if not n.startswith("_")]
+        own = Path(f"{source}.py")
+        if own.is_file() and str(own.resolve()) != getattr(module, "__file__", ""):
+            raise OptionError(
+                f"'{source}' is an installed module without '{name}'; for your own file write {own}:{name}"
+            )
         raise OptionError(f"'{source}' has no '{name}'.{did_you_mean(name, public)}")
     return getattr(module, name)
 
@@ -228,7 +233,8 @@ def _module_from_file(path: Path) -> Any:
     if found is None or found.loader is None:
         raise FileError(f"'{path}' cannot be imported as Python")
     module = importlib.util.module_from_spec(found)
-    sys.modules.setdefault(path.stem, module)
+    if importlib.util.find_spec(path.stem) is None:  # a file sklearn.py must not take the place of the library
+        sys.modules.setdefault(path.stem, module)
     folder = str(path.resolve().parent)
     if folder not in sys.path:
         sys.path.append(folder)  # modules beside the file
@@ -238,5 +244,5 @@ def _module_from_file(path: Path) -> Any:
 
 def _module_by_name(name: str) -> Any:
     if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
+        sys.path.append(str(Path.cwd()))  # last: a file sklearn.py there must not take the place of the library
     return importlib.import_module(name)

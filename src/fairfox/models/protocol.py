@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from fairfox.data.dataset import row_marks
+from fairfox.data.table import LARGEST
 from fairfox.errors import ModelError, OptionError, ShapeError
 
 Kind = Literal["table", "matrix", "encoded"]  # what a model receives
@@ -226,12 +227,14 @@ def _one_each(out: Tensor, x: Tensor, first: int) -> Tensor:
     if out.ndim == 2 and out.shape[1] != 1:
         raise ShapeError(f"The model returned {out.shape[1]} columns; say which class is audited (positive=...)")
     out = out.reshape(len(x))
-    bad = ~torch.isfinite(out)
+    largest = min(LARGEST, torch.finfo(out.dtype).max ** 0.5) if out.is_floating_point() else LARGEST
+    bad = ~(out.abs() <= largest)  # NaN, infinity, and what is infinite when it is squared
     if bad.any():
         row = first + int(bad.nonzero()[0, 0])
+        found = f"numbers above {largest:.2g}" if bool(out.isfinite().all()) else "NaN or infinity"
         raise ModelError(
-            f"The model returned NaN or infinity for {int(bad.sum())} of {len(x)} individuals (first: row {row}); "
-            "every individual needs a finite prediction: check missing values in the table, or the model"
+            f"The model returned {found} for {int(bad.sum())} of {len(x)} individuals (first: row {row}); every "
+            "individual needs a finite prediction: check missing values in the table, or the model"
         )
     return out
 

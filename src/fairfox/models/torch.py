@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from fairfox.data.encoding import Encoding
-from fairfox.data.files import written_whole
+from fairfox.data.files import write_text, written_whole
 from fairfox.errors import FileError, ModelError, OptionError, first_line
 from fairfox.models.protocol import Kind, Output, Returns, check_rows
 
@@ -156,8 +156,7 @@ def save_mlp(net: nn.Sequential, path: str | Path, *, returns: str = "logit") ->
     }
     with written_whole(path) as temporary:
         save_file({name: tensor.contiguous() for name, tensor in net.state_dict().items()}, temporary)
-    with written_whole(path.with_suffix(".json")) as temporary:
-        temporary.write_text(json.dumps(declared, indent=2) + "\n", encoding="utf-8")
+    write_text(json.dumps(declared, indent=2) + "\n", path.with_suffix(".json"))
 
 
 def load_mlp(path: Path) -> nn.Module:

@@ -17,7 +17,7 @@ from jinja2 import TemplateError
 from torch import Tensor
 
 from fairfox.data.dataset import group_name
-from fairfox.data.files import written_whole
+from fairfox.data.files import undisturbed, written_whole
 from fairfox.errors import DataError, FileError, OptionError
 from fairfox.findings import AuditRecord, Finding
 from fairfox.options import UNFITTED
@@ -32,6 +32,7 @@ from fairfox.statistics.diagnostics import DISAGREE, FAR
 from fairfox.statistics.intervals import errors_of_intervals
 from fairfox.statistics.paired import Scores
 
+OUTPUTS = ("summary.json", "scores.parquet", "report.html", "report.json", "junit.xml", "summary.md")  # of an audit
 _AGAIN = "run the command again that wrote it"
 _PAGES = {"audit": render, "compare": render_pair}  # by kind
 _DAMAGES = (LookupError, TypeError, ValueError, AttributeError, TemplateError)
@@ -56,7 +57,7 @@ def write_outputs(
     return write_files(Path(folder), {**pages, "scores.parquet": buffer.getvalue()})
 
 
-def pages_of(result: AuditRecord, *, table: object = None, include_rows: bool = False) -> dict[str, bytes]:
+def pages_of(result: AuditRecord, *, table: object = None, include_rows: bool = False) -> dict[str, str | bytes]:
     """Return the files without everyone's scores, by their names.
 
     `table` is the audited table, one row per person in the same order: with it the page also says which features of
@@ -67,15 +68,15 @@ def pages_of(result: AuditRecord, *, table: object = None, include_rows: bool = 
         raise OptionError("include_rows needs the audited table; pass it as table=")
     shown = view(result, table if include_rows else None, table=table)
     return {
-        "summary.json": summary_json(result).encode(),
-        "report.html": render(shown).encode(),
-        "report.json": json.dumps(shown, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode(),
-        "junit.xml": junit_xml(result).encode(),
-        "summary.md": summary_markdown(result).encode(),
+        "summary.json": summary_json(result),
+        "report.html": render(shown),
+        "report.json": json.dumps(shown, ensure_ascii=False, allow_nan=False, separators=(",", ":")),
+        "junit.xml": junit_xml(result),
+        "summary.md": summary_markdown(result),
     }
 
 
-def write_files(folder: Path, contents: dict[str, bytes]) -> tuple[Path, ...]:
+def write_files(folder: Path, contents: Mapping[str, str | bytes]) -> tuple[Path, ...]:
     """Write files of these names into a folder, all or none, and return their paths."""
     paths = tuple(folder / name for name in contents)
     taken = next((path for path in paths if path.is_dir()), None)
@@ -83,10 +84,12 @@ def write_files(folder: Path, contents: dict[str, bytes]) -> tuple[Path, ...]:
         raise FileError(f"'{taken}' is a folder, not a file; move it away or choose another folder")
     existed = folder.exists()
     try:
-        with ExitStack() as stack:  # every file is complete under its temporary name before the first is renamed
+        # every file is complete under its temporary name before the first is renamed
+        with undisturbed(), ExitStack() as stack:
             temporaries = [stack.enter_context(written_whole(path)) for path in paths]
             for temporary, content in zip(temporaries, contents.values(), strict=True):
-                temporary.write_bytes(content)
+                # names of files may hold what is no text
+                temporary.write_bytes(content if isinstance(content, bytes) else content.encode(errors="replace"))
     except OSError as error:
         if not existed and folder.is_dir() and not any(folder.iterdir()):
             folder.rmdir()

@@ -155,17 +155,17 @@ def render_pair(view: Mapping[str, Any]) -> str:
     return render_page("pair.html.j2", view=view, data={}, charts={"scores": view["scores"]})
 
 
-def pair_files(view: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, bytes]:
+def pair_files(view: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, str | bytes]:
     """Return the files by name, from what the page shows and the fields of summary.json."""
     properties = {"verdict": fields["word"], "test": fields["test"], "unit": fields["unit"]}
     properties["delta"] = f"{fields['delta']:g}"
     junit = pair_junit(_WORDS[view["of"]].case, view["outcome"], fields["why"], properties)
     return {
-        "summary.json": text.strict_json(fields).encode(),
-        "report.html": render_pair(view).encode(),
-        "report.json": (json.dumps(view, allow_nan=False) + "\n").encode(),
-        "junit.xml": junit.encode(),
-        "summary.md": pair_markdown(view).encode(),
+        "summary.json": text.strict_json(fields),
+        "report.html": render_pair(view),
+        "report.json": json.dumps(view, allow_nan=False) + "\n",
+        "junit.xml": junit,
+        "summary.md": pair_markdown(view),
     }
 
 

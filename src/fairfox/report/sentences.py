@@ -10,6 +10,7 @@ from typing import Literal
 from torch import Tensor
 
 from fairfox.auxiliary.quality import AuxiliaryQuality
+from fairfox.data.table import verb
 from fairfox.findings import AuditRecord, Finding, Group
 from fairfox.options import SAMPLED
 from fairfox.report.text import amount, cell, heading_unit, joined, number, people, percent, unit_words
@@ -134,7 +135,7 @@ def _flagged_line(result: AuditRecord) -> str:
     """Return how many people are flagged, and what that means."""
     flagged, weighted = result.tally.flagged, "" if result.weights is None else " by weight"
     line = f"{flagged:,} of {people(result.judged)} ({percent(result.share_flagged)}{weighted}) "
-    line += f"{'is' if flagged == 1 else 'are'} flagged"
+    line += f"{verb(flagged)} flagged"
     if len(result.findings) > 1 and result.tells_variables_apart:
         line += f" because of at least one of {len(result.findings)} variables"
     return f"{line}: {_flag_meaning(result)}."
@@ -192,8 +193,8 @@ def _significant_lines(result: AuditRecord) -> list[str]:
     if not count:
         also = _carried(result).replace(", also if", " if")
         return [f"Nobody is significant at a false discovery rate of {rate}{also}."]
-    verb, allowed = "is" if count == 1 else "are", _carried(result)
-    return [f"{count:,} {verb} significant{allowed}: at most {rate} of such a list are expected to be wrong."]
+    wrong = f"at most {rate} of such a list are expected to be wrong"
+    return [f"{count:,} {verb(count)} significant{_carried(result)}: {wrong}."]
 
 
 def _size_lines(result: AuditRecord) -> list[str]:
@@ -273,7 +274,7 @@ def reliability_lines(result: AuditRecord) -> list[str]:
         return []
     count, weighted = result.reasons.count(DISAGREE), "" if result.weights is None else " by weight"
     line = f"{count:,} of {people(len(result))} ({percent(result.share_left_out)}{weighted}) "
-    line += f"{'is' if count == 1 else 'are'} left out: the refits disagree about them most"
+    line += f"{verb(count)} left out, but for the verdict: the refits disagree about them most"
     line = line if count else "Nobody is left out because the refits disagree"
     median = result.median_distance
     if median is None or math.isnan(median):

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from fairfox.auxiliary.quality import AuxiliaryQuality, quality_warnings
 from fairfox.data.dataset import Dataset
+from fairfox.data.table import verb
 from fairfox.errors import OptionError, ShapeError
 from fairfox.fairtests.fitted import Readings
 from fairfox.fairtests.protocol import Measurement
@@ -255,9 +256,9 @@ def _given_warnings(data: Dataset, main: Measurement, options: AuditOptions) -> 
             then = "not judged" if f.name == options.label else "compared with each other"
             missing = f"The given column '{f.name}' is missing for {count:,} of {len(data):,} people"
             yield f"{missing}: people who lack it are {then}."
-    if main.borrowed is not None and bool(main.borrowed.any()):
+    if main.borrowed is not None and (many := int(main.borrowed.sum())):
         yield (
-            f"{int(main.borrowed.sum()):,} of {len(data):,} people have given values that nobody of another group "
+            f"{many:,} of {len(data):,} people {verb(many, 'has', 'have')} given values that nobody of another group "
             "has: their features move as far as those of people whose given values both groups have."
         )
 

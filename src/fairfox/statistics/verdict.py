@@ -13,6 +13,7 @@ import scipy
 import torch
 from torch import Tensor
 
+from fairfox.data.table import verb
 from fairfox.statistics.intervals import (
     Estimate,
     Values,
@@ -141,8 +142,8 @@ def judge_model(
     tipping = tipping_point(word, curve, allowed)
     if word == "fails" and tipping is not None and tipping > LEAST:
         why = (
-            f"{counts[1]:,} of {people:,} people are surely {over} if people's ranks carry over exactly, but too few "
-            f"if they carry over with a correlation of {LEAST:g}."
+            f"{counts[1]:,} of {people:,} people {verb(counts[1])} surely {over} if people's ranks carry over exactly, "
+            f"but too few if they carry over with a correlation of {LEAST:g}."
         )
         word, tipping = "cannot tell", None
     else:
@@ -252,7 +253,9 @@ def verdict_sentence(
     share = f"{100 * allowed:.3g} %"
     if word == "fails":
         wrong = f"at most {100 * fdr:.3g} % of these wrongly"
-        return f"{surely:,} of {judged:,} people are surely {over} ({wrong}), and no more than {share} may be."
+        return (
+            f"{surely:,} of {judged:,} people {verb(surely)} surely {over} ({wrong}), and no more than {share} may be."
+        )
     if word == "passes" and allowed >= 1:
         return f"Everyone may be {over}: the limit is {share}."
     if word == "passes":
@@ -261,8 +264,9 @@ def verdict_sentence(
     if too_few and allowed == 0:
         return f"However many people are judged, they cannot show that nobody at all is {over}: give a limit above 0."
     if too_few:
-        return f"{judged:,} people are too few to tell whether more than {share} of all are {over}."
+        who = f"{judged:,} {verb(judged, 'person is', 'people are')}"
+        return f"{who} too few to tell whether more than {share} of all are {over}."
     return (
-        f"Of {judged:,} people {surely:,} are surely {over} and {perhaps:,} perhaps, which leaves open whether more "
-        f"than {share} are."
+        f"Of {judged:,} people {surely:,} {verb(surely)} surely {over} and {perhaps:,} perhaps, which leaves open "
+        f"whether more than {share} are."
     )

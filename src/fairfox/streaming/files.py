@@ -6,9 +6,8 @@ import json
 import logging
 import os
 import re
-import shutil
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from functools import partial
@@ -21,12 +20,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
-from fairfox.data.files import file_sha256, written_whole
-from fairfox.errors import DataError, FileError, OptionError, installed_versions
+from fairfox.data.files import file_sha256, keep_inputs, lock, write_text
+from fairfox.errors import DataError, FileError, OptionError, installed_versions, redacted
 from fairfox.fairtests.fitted import FittedTest
 from fairfox.options import AuditOptions
 from fairfox.pipeline import fit_with
-from fairfox.report.files import pages_of, write_files
+from fairfox.report.files import OUTPUTS, pages_of, write_files
 from fairfox.report.text import strict_json
 from fairfox.result import AuditResult
 from fairfox.streaming.batches import (
@@ -56,12 +55,13 @@ Engine = Literal["files", "spark", "dask"]
 Progress = Callable[[str, float], None]  # called with what is done, and which fraction of the whole that is
 LEARNT = 50_000  # people of a table that does not fit into memory, from whom maps are learnt
 MANIFEST, SCORES = "manifest.json", "scores.parquet"
-PAGES = ("summary.json", "report.html", "report.json", "junit.xml", "summary.md")  # written when everything is done
+PAGES = tuple(name for name in OUTPUTS if name != SCORES)  # written when everything is done
 _FORMAT = 2  # of manifest.json
 _IDENTITY = ("file", "size", "stamp", "row_groups", "first_row", "rows")  # of the people of a part
 _HERE = "fitted with this run"  # the name of a test that has no file
 _MOST = 3  # failures that a message names one by one
 _GPU_SHARE = 4 << 30  # bytes of its memory for each process that uses it
+_PART = r"part-\d{5,}\.parquet"
 _ANEW = "choose another folder, or begin anew with --overwrite"
 _LOG = logging.getLogger(__name__)
 
@@ -147,7 +147,10 @@ def score_files(
     _check_device(device, engine)
     folder, started = Path(out), monotonic()
     fitted, content = open_test(test)
-    people, failed = split_tables(find_tables(tables), part_rows)
+    files = find_tables(tables)
+    written = None if isinstance(test, FittedTest) else test
+    keep_inputs(files_in(folder), written, model.spec, *(file.path for file in files))
+    people, failed = split_tables(files, part_rows)
     if not people and failed:
         raise FileError(_failures(failed))
     if not people:
@@ -185,7 +188,7 @@ def score_files(
             "fitted": settings["test"],
             "model_source": model.identity["name"],
             "model_sha256": model.identity.get("sha256"),
-            "table": ", ".join(tables),
+            "table": ", ".join(map(redacted, tables)),
             "parts": len(done),
             "seconds_of_scoring": round(monotonic() - started, 3),
             "seconds_of_workers": spent,
@@ -299,14 +302,12 @@ def _open_folder(
         if entry["name"] not in records
     ]
     with _writing_to(folder):
+        _remove_unfinished(scores)
+        if anew:
+            _remove_scores(folder)
         if tasks:
             _remove_pages(folder)
-        if anew and scores.is_dir():
-            shutil.rmtree(scores)
-        elif anew:
-            scores.unlink(missing_ok=True)
         scores.mkdir(parents=True, exist_ok=True)
-        _remove_unfinished(scores)
         manifest.write(folder)
     return tasks, records
 
@@ -322,9 +323,24 @@ def _remove_pages(folder: Path) -> None:
         (folder / name).unlink(missing_ok=True)
 
 
+def _remove_scores(folder: Path) -> None:
+    """Remove the parts that a manifest names, and nothing else: where something else is there, nothing is removed."""
+    scores, named = folder / SCORES, set[Path]()
+    with suppress(FileError):  # of another version, or damaged
+        named = {scores / entry["name"] for entry in getattr(read_manifest(folder), "parts", ())}
+    there = sorted(scores.iterdir()) if scores.is_dir() else [scores] if scores.exists() else []
+    for path in there:
+        if path not in named:
+            raise OptionError(
+                f"'{path}' is no part that '{folder / MANIFEST}' names; move it away, or choose another folder"
+            )
+    for path in there:
+        path.unlink()
+
+
 def _remove_unfinished(scores: Path) -> None:
     """Remove the temporary files of workers that were killed."""
-    for left in scores.glob(".part-*"):
+    for left in scores.glob(".part-*.tmp"):
         left.unlink()
 
 
@@ -384,17 +400,13 @@ def only_run_in(folder: Path) -> Iterator[None]:
     if os.name != "posix":
         yield
         return
-    import fcntl
-
     handle = os.open(folder, os.O_RDONLY)
+    locked = lock(handle)
+    if locked is None:
+        _LOG.warning("'%s' cannot be locked: take care that no other run writes to it", folder)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        os.close(handle)
-        raise OptionError(f"Another run is writing to '{folder}'; wait for it, or choose another folder") from error
-    except OSError as error:  # some file systems of networks have no locks
-        _LOG.warning("'%s' cannot be locked (%s): take care that no other run writes to it", folder, error.strerror)
-    try:
+        if locked is False:
+            raise OptionError(f"Another run is writing to '{folder}'; wait for it, or choose another folder")
         yield
     finally:
         os.close(handle)
@@ -422,8 +434,7 @@ class Manifest:
         """Write manifest.json, whole or not at all."""
         rows = sum(entry["rows"] for entry in self.parts if entry["sha256"])
         fields = {"format": _FORMAT, "kind": "score", "complete": self.complete, "rows": rows, **vars(self)}
-        with written_whole(folder / MANIFEST) as path:
-            path.write_text(strict_json(fields), encoding="utf-8")
+        write_text(strict_json(fields), folder / MANIFEST)
 
     def planned(self, people: Sequence[RowGroups], folder: Path, failed: Mapping[str, str]) -> Manifest:
         """Return the manifest with parts for all people: those that it has keep their names, new ones follow.
@@ -469,6 +480,8 @@ def read_manifest(folder: Path) -> Manifest | None:
             raise FileError(f"'{path}' was written by another version of fairfox; {_ANEW}")
         own = {name: fields[name] for name in ("settings", "constants", "failed", "complete")}
         parts = tuple({name: entry[name] for name in ("name", *_IDENTITY, "sha256")} for entry in fields["parts"])
+        if not all(re.fullmatch(_PART, part["name"]) for part in parts):
+            raise ValueError("a part has a name that no part has")
         return Manifest(**own, parts=parts)
     except FileError:
         raise

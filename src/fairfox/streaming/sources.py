@@ -24,7 +24,8 @@ import pyarrow.fs
 import pyarrow.parquet as pq
 
 from fairfox.data.files import file_sha256
-from fairfox.errors import DataError, FairfoxError, FileError, first_line, require
+from fairfox.data.table import LARGEST
+from fairfox.errors import DataError, FairfoxError, FileError, first_line, redacted, require, url_digest
 from fairfox.models.http import is_url, load_endpoint
 from fairfox.models.loading import load_model
 
@@ -55,8 +56,10 @@ class TableFile:
     @property
     def name(self) -> str:
         """A path here, a URL elsewhere: unique among all files, without passwords."""
-        if _scheme(self.root) == "file" or "://" in self.path:
+        if _scheme(self.root) == "file":
             return self.path
+        if "://" in self.path:
+            return redacted(self.path) + (f"#{digest}" if (digest := url_digest(self.path)[:12]) else "")
         url, path = urlsplit(self.root), self.path.lstrip("/")
         host = url.netloc.rpartition("@")[2]
         endpoint = parse_qs(url.query).get("endpoint_override", [""])[0]  # buckets of one name at two addresses
@@ -360,7 +363,7 @@ def weights_of(table: pa.Table, column: str) -> pa.Array:
         weights = table[column].combine_chunks().cast(pa.float64())
     except pa.ArrowInvalid as error:
         raise DataError(f"The weights '{column}' are no numbers ({error}); give numbers of at least 0") from error
-    good = pc.fill_null(pc.and_(pc.is_finite(weights), pc.greater_equal(weights, 0.0)), False)
+    good = pc.fill_null(pc.and_(pc.less_equal(weights, LARGEST), pc.greater_equal(weights, 0.0)), False)
     if not pc.all(good).as_py():
         bad = weights[good.index(False).as_py()].as_py()
         raise DataError(
@@ -390,14 +393,15 @@ class ModelSource:
 
     @property
     def identity(self) -> dict[str, str]:
-        """The name, and a hash of the file, the folder or the module it stands for; of a URL the name alone.
+        """The name, and a hash of the file, the folder or the module it stands for, or of the keys in a URL.
 
         What a module imports is not in its hash.
         """
         content = self.pickled or self.content
         digest = hash_of(self.spec) if content is None else sha256(content).hexdigest()
         is_file = content is not None or file_of(self.spec)[0] is not None
-        return {"name": Path(self.spec).name if is_file else self.spec} | ({} if digest is None else {"sha256": digest})
+        name = Path(self.spec).name if is_file else redacted(self.spec)
+        return {"name": name, **({"sha256": digest} if digest else {})}
 
     def load(self) -> object:
         """Return the model."""
@@ -416,20 +420,20 @@ class ModelSource:
 
 def file_of(spec: str) -> tuple[Path | None, str]:
     """Return the file that is named and what follows its name: "#output" of an ONNX file, ":function" of code."""
-    if Path(spec).is_file():
+    if os.path.isfile(spec):  # unlike Path.is_file, also for names the system does not allow
         return Path(spec), ""
     for ending, mark in ((".onnx", "#"), (".py", ":")):
         stem, separator, rest = spec.partition(ending + mark)
         if separator:
             path = Path(stem + ending)
-            return (path if path.is_file() else None), mark + rest
+            return (path if os.path.isfile(path) else None), mark + rest
     return None, ""
 
 
 def hash_of(spec: str) -> str | None:
-    """Return a hash of the file, folder or module that is named; None for URLs, and modules without a file."""
+    """Return a hash of the file, folder or module that is named, or of keys in a URL; None where there are none."""
     if is_url(spec):
-        return None
+        return url_digest(spec) or None
     path, folder = file_of(spec)[0], Path(spec)
     if path is not None:
         return file_sha256(path)
@@ -438,7 +442,7 @@ def hash_of(spec: str) -> str | None:
         lines = [f"{path.relative_to(folder).as_posix()}:{file_sha256(path)}" for path in files]
         return sha256("\n".join(lines).encode()).hexdigest()
     if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))  # as models are imported
+        sys.path.append(str(Path.cwd()))  # as models are imported
     try:
         module = find_spec(spec.rpartition(":")[0])
     except Exception:  # of a package that fails to import; loading the model says it

@@ -25,7 +25,7 @@ import torch
 from joblib.externals.loky import ProcessPoolExecutor
 from joblib.externals.loky.process_executor import ShutdownExecutorError
 
-from fairfox.data.files import file_sha256, written_whole
+from fairfox.data.files import ENDING, file_sha256, written_whole
 from fairfox.errors import DataError, FairfoxError, FileError, MissingExtraError
 from fairfox.streaming.batches import BatchScorer, Job, columns_of, scorer_for
 from fairfox.streaming.sources import RECORD, RowGroups, decoded, read_batches
@@ -137,7 +137,10 @@ def _score(scorer: BatchScorer, people: RowGroups, done: int, batch: pa.RecordBa
         has = "has" if name in batch.schema.names else "has no"
         raise DataError(f"The table {has} column '{name}' of ids, unlike the tables read first; score it apart")
     rows = people.first_row + done + np.arange(len(batch))
-    scores = scorer.score(batch, row_numbers=pa.array(rows), coded=True)
+    try:
+        scores = scorer.score(batch, row_numbers=pa.array(rows), coded=True)
+    except DataError as error:  # which counts the rows of the batch
+        raise DataError(f"'{people.file.name}', rows from {rows[0]}: {error}") from error
     files = pa.DictionaryArray.from_arrays(np.zeros(len(batch), np.int32), pa.array([people.file.name], pa.string()))
     return scores.add_column(0, "file", files)
 
@@ -204,9 +207,10 @@ _JOB: list[Job] = []  # of a worker process
 
 
 def _begin(job: Job, parent: int) -> None:
-    """Make a worker of this process: it has a job, leaves Ctrl-C to the parent, and ends when that does."""
+    """Make a worker of this process: it has a job, leaves signals to the parent, and ends when that does."""
     _JOB[:] = [job]
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in ENDING:
+        signal.signal(number, signal.SIG_IGN)
     Thread(target=_end_with, args=(parent,), daemon=True).start()
 
 
