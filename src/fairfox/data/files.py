@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,11 +12,14 @@ from hashlib import file_digest, sha256
 from http.client import HTTPException
 from pathlib import Path
 from tempfile import NamedTemporaryFile
+from typing import Any
 from urllib.request import urlopen
 
-from fairfox.errors import FileError
+from fairfox.errors import FileError, first_line
 
 _log = logging.getLogger("fairfox")
+_MOST = 2**20  # bytes of files that people write
+_DOTS = 500  # in a line of TOML: a key of many parts takes the square of their number
 _PATIENCE = 60.0  # seconds without a byte from a server
 
 
@@ -31,6 +35,32 @@ def written_whole(path: Path) -> Iterator[Path]:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def read_text(path: Path, *, most: int = _MOST) -> str:
+    """Return the text of a file in UTF-8, after no more than `most` bytes of it: some files never end."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(most + 1)
+        text = content.decode("utf-8")
+    except OSError as error:
+        raise FileError(f"'{path}' cannot be read ({error.strerror or error}); give a text file") from error
+    except ValueError as error:
+        raise FileError(f"'{path}' is no text in UTF-8 ({error}); save it again") from error
+    if len(content) > most:
+        raise FileError(f"'{path}' is larger than {most / 2**20:g} MiB, the most that is read; give a smaller file")
+    return text
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Return what is in a TOML file; one whose keys or lists are nested deep is refused before it takes forever."""
+    text = read_text(path)
+    try:
+        if max(line.count(".") for line in text.split("\n")) > _DOTS:
+            raise ValueError(f"a line has more than {_DOTS} dots")
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise FileError(f"'{path}' is no TOML that can be read: {first_line(error)}") from error
 
 
 def file_sha256(path: str | Path) -> str | None:
