@@ -4,8 +4,8 @@ Trees on numbers take a matrix. Those with categories take a table, whose column
 coding: a file has texts where the model was trained on pandas categories. What is missing stays NaN.
 
 The libraries are written in C++ and trust their files: a few bytes lost or changed may end the whole process. So a
-process of its own loads a file first, predicts with it and writes it again; trees are checked in what the library
-wrote, node by node, and loaded from that.
+process of its own loads a file first. The libraries write their trees again there; these are checked node by node, and
+loaded from that.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -248,26 +248,17 @@ try:
     resource.setrlimit(resource.RLIMIT_AS, (int(memory), resource.getrlimit(resource.RLIMIT_AS)[1]))
 except (ImportError, ValueError, OSError):
     pass
-rows = np.array([0.0, 1e9, -1e9, np.nan])[:, None]
+content = b""
 try:
     if library == "xgboost":
-        model = package.Booster(model_file=path)
-        content = model.save_raw("json")
-        model.predict(package.DMatrix(rows.repeat(model.num_features(), axis=1)), validate_features=False)
-        model.save_config()
+        content = package.Booster(model_file=path).save_raw("json")
     elif library == "lightgbm":
-        model = package.Booster(model_file=path)
-        content = model.model_to_string(num_iteration=-1).encode()
-        model.predict(rows.repeat(model.num_feature(), axis=1))
+        content = package.Booster(model_file=path).model_to_string(num_iteration=-1).encode()
     elif library == "catboost":
         model = package.CatBoost().load_model(path, format=form)
-        special = {*model.get_text_feature_indices(), *model.get_embedding_feature_indices()}
-        coded = set(model.get_cat_feature_indices())
-        width = len(model.feature_names_)
-        if not special:
-            model.predict([["0" if j in coded else v for j in range(width)] for v in rows[:, 0].tolist()])
         model.get_all_params()
-        content = b""
+        model.save_model(written, format="json")
+        content = open(written, "rb").read()
     elif library == "h5py":
         import io
         import zipfile
@@ -307,7 +298,6 @@ try:
         except Exception as error:  # it may know no such person
             if "alloc" in str(error):
                 raise
-        content = b""
     with open(written, "wb") as file:
         file.write(content)
 except Exception as error:
@@ -320,10 +310,7 @@ except Exception as error:
 
 def load_xgboost(path: Path) -> Any:
     """Return the booster in an XGBoost file: JSON or UBJSON."""
-    content = try_out("xgboost", path)
-    learner = json.loads(content)["learner"]
-    if not _xgboost_fits(learner, learner["learner_model_param"]):
-        raise _damaged(path, "a tree in it points to what is not there")
+    content = _checked("xgboost", path, _xgboost_fits)
     return require("xgboost").Booster(model_file=bytearray(content))
 
 
@@ -332,22 +319,29 @@ def load_lightgbm(path: Path) -> Any:
     content = path.read_bytes()
     if content and not (b"\nend of trees" in content and b"\nend of parameters" in content):
         raise _damaged(path, "its trees or parameters do not end")  # the library would use the trees that are left
-    text = try_out("lightgbm", path).decode()
-    head, *trees = re.split(r"^Tree=\d+$", text.partition("\nend of trees")[0], flags=re.MULTILINE)
-    classes = {int(_line(rf"\b{name}[=:](\d+)", head) or 1) for name in ("num_class", "num_tree_per_iteration")}
-    within = int(_line(r"objective=.* num_class:(\d+)", head) or max(classes))
-    width = int(_line(r"^max_feature_idx=(\d+)$", head) or 0) + 1
-    fields = [dict(line.split("=", 1) for line in tree.split("\n") if "=" in line) for tree in trees]
-    if classes != {within} or not all(_lightgbm_fits(tree, width) for tree in fields):
-        raise _damaged(path, "a tree in it points to what is not there")
-    return require("lightgbm").Booster(model_str=text)
+    content = _checked("lightgbm", path, _lightgbm_fits)
+    return require("lightgbm").Booster(model_str=content.decode())
 
 
 def load_catboost(path: Path) -> Any:
     """Return the model in a CatBoost file: cbm or JSON."""
     form = "cbm" if path.read_bytes()[:4] == b"CBM1" else "json"
-    try_out("catboost", path, form)
-    return require("catboost").CatBoost().load_model(str(path), format=form)
+    content = _checked("catboost", path, _catboost_fits, form)
+    with TemporaryDirectory() as folder:
+        (Path(folder) / "checked.json").write_bytes(content)
+        return require("catboost").CatBoost().load_model(f"{folder}/checked.json", format="json")
+
+
+def _checked(library: str, path: Path, fits: Callable[[str], bool], form: str = "") -> bytes:
+    """Return a model as its library writes it, having checked that all that it looks up is there."""
+    content = try_out(library, path, form)
+    try:
+        right = fits(content.decode())
+    except Exception:  # whatever is missing, or not of its type
+        right = False
+    if not right:
+        raise _damaged(path, "it points to what is not there")
+    return content
 
 
 def is_tree(nodes: int, *children: Any) -> bool:
@@ -357,9 +351,10 @@ def is_tree(nodes: int, *children: Any) -> bool:
     return bool(exist and np.bincount(ahead, minlength=1).max() <= 1)
 
 
-def _xgboost_fits(learner: Any, shape: Any) -> bool:
-    """Return whether all that a booster looks up is there, in what the library itself wrote."""
-    booster, width = learner["gradient_booster"], int(shape["num_feature"])
+def _xgboost_fits(text: str) -> bool:
+    learner = json.loads(text)["learner"]
+    booster, shape = learner["gradient_booster"], learner["learner_model_param"]
+    width = int(shape["num_feature"])
     outputs = max(int(shape["num_class"]), int(shape.get("num_target", 1)), 1)
     if booster["name"] == "gblinear":
         return len(booster["model"]["weights"]) == (width + 1) * outputs
@@ -393,8 +388,22 @@ def _xgboost_tree_fits(tree: Any, width: int, outputs: int) -> bool:
     )
 
 
-def _lightgbm_fits(tree: Mapping[str, str], width: int) -> bool:
-    """Return whether all that a tree looks up is there, in what the library itself wrote."""
+def _lightgbm_fits(text: str) -> bool:
+    before, _, after = text.partition("\nend of trees")
+    head, *trees = re.split(r"^Tree=\d+$", before, flags=re.MULTILINE)
+    counts = [int(_line(rf"^{name}=(\d+)$", head) or 0) for name in ("num_class", "num_tree_per_iteration")]
+    classes = int(_line(r"^objective=.* num_class:(\d+)", head) or max(counts))
+    width = int(_line(r"^max_feature_idx=(\d+)$", head) or 0) + 1
+    options = after.partition("\nparameters:\n")[2].partition("\nend of parameters")[0].split("\n")
+    fields = [dict(line.split("=", 1) for line in tree.split("\n") if "=" in line) for tree in trees]
+    return (
+        {*counts, classes} == {max(classes, 1)}
+        and all(re.fullmatch(r"\[\w+: .*\]", line) for line in options if line)
+        and all(_lightgbm_tree_fits(tree, width) for tree in fields)
+    )
+
+
+def _lightgbm_tree_fits(tree: Mapping[str, str], width: int) -> bool:
     names = ("split_feature", "decision_type", "left_child", "right_child", "cat_boundaries", "cat_threshold")
     used, kinds, left, right, bounds, bits = (np.array(tree.get(name, "").split(), dtype=np.int64) for name in names)
     limits, values = (np.array(tree.get(name, "").split(), dtype=float) for name in ("threshold", "leaf_value"))
@@ -414,6 +423,21 @@ def _lightgbm_fits(tree: Mapping[str, str], width: int) -> bool:
         and (counts >= 0).all()
         and counts.sum() == len(linear) == len(tree.get("leaf_coeff", "").split())
     )
+
+
+def _catboost_fits(text: str) -> bool:
+    model = json.loads(text)
+    kinds, outputs = [kind or () for kind in model["features_info"].values()], len(model["scale_and_bias"][1])
+    limits = sum(len(feature.get("borders") or feature.get("values") or ()) for kind in kinds for feature in kind)
+    ahead = [*(model.get("oblivious_trees") or ()), *(model.get("trees") or ())]
+    while ahead:
+        tree = ahead.pop()
+        splits = tree.get("splits") or [tree[name] for name in ("split",) if name in tree]
+        leaves = len(tree["leaf_values"]) if "leaf_values" in tree else outputs * 2 ** len(splits)
+        if leaves != outputs * 2 ** len(splits) or not all(0 <= each["split_index"] < limits for each in splits):
+            return False
+        ahead += [tree[side] for side in ("left", "right") if "split" in tree]
+    return True
 
 
 def try_out(library: str, path: Path, form: str = "") -> bytes:
@@ -441,7 +465,7 @@ def try_out(library: str, path: Path, form: str = "") -> bytes:
     if done.returncode == _REFUSED:
         words = done.stdout.decode(errors="replace").rsplit("\n", 1)[-1].strip().rstrip(".")
         words = re.sub(r"^\[[0-9:]+\] [^ ]+ ", "", words)  # the time and the line in the library's code
-        raise _damaged(path, f"{library} says: {words}")
+        raise _damaged(path, f"{library} says: {words[:200]}")
     raise _damaged(path, f"{library} does not survive reading it")
 
 
