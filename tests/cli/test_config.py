@@ -137,7 +137,7 @@ def test_what_the_command_line_could_not_say_is_refused(folder: Path, text: str,
     [
         (b"refits = ", "is no TOML that can be read: Invalid value"),
         (b"refits = 1\nrefits = 2", "is no TOML that can be read: Cannot overwrite a value"),
-        (b"id = '\xff'", "is no text in UTF-8"),
+        (b"id = '\xff'", r"cannot be read \('utf-8' codec .*\); give a text file in UTF-8"),
     ],
 )
 def test_a_file_that_is_no_toml_is_refused(folder: Path, content: bytes, message: str):

@@ -42,14 +42,12 @@ def read_text(path: Path, *, most: int = _MOST) -> str:
     try:
         with path.open("rb") as file:
             content = file.read(most + 1)
-        text = content.decode("utf-8")
-    except OSError as error:
-        raise FileError(f"'{path}' cannot be read ({error.strerror or error}); give a text file") from error
-    except ValueError as error:
-        raise FileError(f"'{path}' is no text in UTF-8 ({error}); save it again") from error
-    if len(content) > most:
-        raise FileError(f"'{path}' is larger than {most / 2**20:g} MiB, the most that is read; give a smaller file")
-    return text
+        if len(content) <= most:
+            return content.decode("utf-8")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or first_line(error)
+        raise FileError(f"'{path}' cannot be read ({reason}); give a text file in UTF-8") from error
+    raise FileError(f"'{path}' is larger than {most / 2**20:g} MiB, the most that is read; give a smaller file")
 
 
 def read_toml(path: Path) -> dict[str, Any]:

@@ -260,8 +260,7 @@ try:
         model.save_model(written, format="json")
         content = open(written, "rb").read()
     elif library == "h5py":
-        import io
-        import zipfile
+        import io, zipfile
         file, content, arrays, size = path, io.BytesIO(), {}, int(form)
         if zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as archive:
@@ -278,8 +277,7 @@ try:
                     raise ValueError(f"'{name}' claims more numbers than the file has")
                 arrays[name] = item[()]
         with package.File(file, "r") as model:
-            if file == path:
-                config = model.attrs["model_config"]
+            config = model.attrs["model_config"] if file == path else config
             model.visititems(keep)
         config = config.encode() if isinstance(config, str) else config
         np.savez(content, config=np.frombuffer(config, dtype=np.uint8), **arrays)
@@ -298,8 +296,7 @@ try:
         except Exception as error:  # it may know no such person
             if "alloc" in str(error):
                 raise
-    with open(written, "wb") as file:
-        file.write(content)
+    open(written, "wb").write(content)
 except Exception as error:
     lines = [line for line in str(error).splitlines() if line] or [type(error).__name__]
     sys.stdout.write("\\n" + lines[0])
@@ -359,13 +356,12 @@ def _xgboost_fits(text: str) -> bool:
     if booster["name"] == "gblinear":
         return len(booster["model"]["weights"]) == (width + 1) * outputs
     model = booster.get("gbtree", booster)["model"]
-    trees, rounds = model["trees"], np.asarray(model["iteration_indptr"])
+    trees = model["trees"]
+    rounds = model.get("iteration_indptr", [0, len(trees)])  # which older versions do not write
     return bool(
         len(model["tree_info"]) == len(booster.get("weight_drop", trees)) == len(trees)
         and all(0 <= group < outputs for group in model["tree_info"])
-        and rounds[0] == 0
-        and (np.diff(rounds) >= 0).all()
-        and rounds[-1] == len(trees)
+        and (rounds[0], rounds[-1], rounds) == (0, len(trees), sorted(rounds))
         and all(_xgboost_tree_fits(tree, width, outputs) for tree in trees)
     )
 
@@ -375,16 +371,14 @@ def _xgboost_tree_fits(tree: Any, width: int, outputs: int) -> bool:
     inner, used = left != -1, np.asarray(tree["split_indices"])
     coded = np.flatnonzero(inner & (np.asarray(tree["split_type"]) == 1))
     size = int(tree["tree_param"]["size_leaf_vector"])
-    leaves = right[~inner]  # where a leaf has a value for each output
     starts, sizes = np.asarray(tree["categories_segments"]), np.asarray(tree["categories_sizes"])
     return bool(
         is_tree(len(inner), left[inner], right[inner])
-        and len({len(tree[name]) for name in ("right_children", "split_indices", "split_conditions", "split_type")})
-        == 1
+        and len({len(each) for each in (left, right, used, tree["split_conditions"], tree["split_type"])}) == 1
         and ((used[inner] >= 0) & (used[inner] < width)).all()
         and np.isin(coded, tree["categories_nodes"]).all()
         and ((starts >= 0) & (sizes >= 0) & (starts + sizes <= len(tree["categories"]))).all()
-        and (size <= 1 or (size == outputs and ((leaves + 1) * size <= len(tree["leaf_weights"])).all()))
+        and (size <= 1 or (size == outputs and ((right[~inner] + 1) * size <= len(tree["leaf_weights"])).all()))
     )
 
 
@@ -404,14 +398,13 @@ def _lightgbm_fits(text: str) -> bool:
 
 
 def _lightgbm_tree_fits(tree: Mapping[str, str], width: int) -> bool:
-    names = ("split_feature", "decision_type", "left_child", "right_child", "cat_boundaries", "cat_threshold")
-    used, kinds, left, right, bounds, bits = (np.array(tree.get(name, "").split(), dtype=np.int64) for name in names)
+    names = "split_feature decision_type left_child right_child cat_boundaries cat_threshold leaf_features num_features"
+    numbers = (np.array(tree.get(name, "").split(), dtype=np.int64) for name in names.split())
+    used, kinds, left, right, bounds, bits, linear, counts = numbers
     limits, values = (np.array(tree.get(name, "").split(), dtype=float) for name in ("threshold", "leaf_value"))
     splits, leaves = len(used), int(tree["num_leaves"])
     children = [np.where(child < 0, splits - child - 1, child) for child in (left, right)]  # -k is the leaf k - 1
     coded = limits[(kinds & 1) == 1] if len(kinds) == len(limits) else limits
-    linear = np.array(tree.get("leaf_features", "").split(), dtype=np.int64)
-    counts = np.array(tree.get("num_features", "").split(), dtype=np.int64)
     return bool(
         leaves == len(values) == splits + 1
         and splits == len(kinds) == len(limits) == len(left) == len(right)

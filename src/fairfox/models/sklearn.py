@@ -20,75 +20,8 @@ from fairfox.errors import FileError, OptionError, UntrustedModelError, first_li
 from fairfox.models.boosting import is_tree
 from fairfox.models.protocol import Description, Kind, Returns, Wanted
 
-# The estimators that a skops file may hold, by module of scikit-learn: those whose prediction runs no code of the
-# file's choosing and reads no files. `_check_arrays` looks at what some of them hand to compiled code.
-_ESTIMATORS = """
-calibration: CalibratedClassifierCV _CalibratedClassifier _SigmoidCalibration _TemperatureScaling;
-compose._column_transformer: ColumnTransformer make_column_selector; compose._target: TransformedTargetRegressor;
-decomposition._pca: PCA; decomposition._truncated_svd: TruncatedSVD;
-discriminant_analysis: LinearDiscriminantAnalysis QuadraticDiscriminantAnalysis; dummy: DummyClassifier DummyRegressor;
-ensemble._bagging: BaggingClassifier BaggingRegressor;
-ensemble._forest: ExtraTreesClassifier ExtraTreesRegressor RandomForestClassifier RandomForestRegressor;
-ensemble._gb: GradientBoostingClassifier GradientBoostingRegressor;
-ensemble._hist_gradient_boosting.binning: _BinMapper;
-ensemble._hist_gradient_boosting.gradient_boosting: HistGradientBoostingClassifier HistGradientBoostingRegressor;
-ensemble._hist_gradient_boosting.predictor: TreePredictor; ensemble._stacking: StackingClassifier StackingRegressor;
-ensemble._voting: VotingClassifier VotingRegressor; ensemble._weight_boosting: AdaBoostClassifier AdaBoostRegressor;
-feature_selection._from_model: SelectFromModel; feature_selection._univariate_selection: SelectKBest SelectPercentile;
-feature_selection._variance_threshold: VarianceThreshold; impute._base: MissingIndicator SimpleImputer;
-isotonic: IsotonicRegression; linear_model._base: LinearRegression; linear_model._bayes: BayesianRidge;
-linear_model._coordinate_descent: ElasticNet ElasticNetCV Lasso LassoCV;
-linear_model._glm.glm: GammaRegressor PoissonRegressor TweedieRegressor; linear_model._huber: HuberRegressor;
-linear_model._logistic: LogisticRegression LogisticRegressionCV; linear_model._perceptron: Perceptron;
-linear_model._quantile: QuantileRegressor; linear_model._ridge: Ridge RidgeCV RidgeClassifier RidgeClassifierCV;
-linear_model._stochastic_gradient: SGDClassifier SGDRegressor; metrics._scorer: _PassthroughScorer;
-model_selection._search: GridSearchCV RandomizedSearchCV; model_selection._split: KFold StratifiedKFold;
-multiclass: OneVsOneClassifier OneVsRestClassifier;
-naive_bayes: BernoulliNB CategoricalNB ComplementNB GaussianNB MultinomialNB;
-neural_network._multilayer_perceptron: MLPClassifier MLPRegressor;
-neural_network._stochastic_optimizers: AdamOptimizer SGDOptimizer; pipeline: FeatureUnion Pipeline;
-preprocessing._data: MaxAbsScaler MinMaxScaler Normalizer PowerTransformer QuantileTransformer RobustScaler
-StandardScaler;
-preprocessing._discretization: KBinsDiscretizer; preprocessing._encoders: OneHotEncoder OrdinalEncoder;
-preprocessing._function_transformer: FunctionTransformer; preprocessing._label: LabelBinarizer LabelEncoder;
-preprocessing._polynomial: PolynomialFeatures; preprocessing._target_encoder: TargetEncoder;
-svm._classes: LinearSVC LinearSVR NuSVC NuSVR SVC SVR;
-tree._classes: DecisionTreeClassifier DecisionTreeRegressor ExtraTreeClassifier ExtraTreeRegressor;
-_loss.link: HalfLogitLink IdentityLink Interval LogLink LogitLink MultinomialLogit;
-_loss.loss: AbsoluteError ExponentialLoss HalfBinomialLoss HalfGammaLoss HalfMultinomialLoss HalfPoissonLoss
-HalfSquaredError HalfTweedieLoss HuberLoss PinballLoss
-"""
-_LOSSES = [name for name in _ESTIMATORS.split() if name.endswith(("Error", "Loss"))]
-_NUMBERS = "bool float16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 str_"
-_TYPES = {f"numpy.{name}" for name in _NUMBERS.split()} | {f"builtins.{n}" for n in ("bool", "float", "int", "str")}
-_UFUNCS = "absolute arcsinh cbrt exp exp2 expm1 log log10 log1p log2 negative reciprocal sign sqrt square tanh"
-# What may be made from a skops file: exact names by the kind of node that makes them. Kinds that look up attributes,
-# call what the file names or refer to other nodes are missing.
-_ALLOWED = {
-    "DictNode": {"builtins.dict", "collections.OrderedDict", "sklearn.utils._bunch.Bunch"},
-    "ListNode": {"builtins.list"},
-    "SetNode": {"builtins.set"},
-    "TupleNode": {"builtins.tuple"},
-    "SliceNode": {"builtins.slice"},
-    "JsonNode": {"builtins.str"},
-    "TypeNode": _TYPES | {"builtins.object"},
-    "NdArrayNode": _TYPES | {"numpy.ndarray"},
-    "MaskedArrayNode": {"numpy.ma.MaskedArray"},
-    "DTypeNode": {"numpy.dtype"},
-    "FunctionNode": {
-        *(f"numpy.{name}" for name in _UFUNCS.split()),
-        *(f"sklearn.feature_selection._univariate_selection.{name}" for name in ("chi2", "f_classif", "f_regression")),
-        "sklearn.utils.validation.check_array",
-    },
-    "PartialNode": {"functools.partial"},
-    "ObjectNode": {
-        f"sklearn.{module}.{name}"
-        for module, _, names in (line.strip().partition(": ") for line in _ESTIMATORS.split(";"))
-        for name in names.split()
-    },
-    "TreeNode": {"sklearn.tree._tree.Tree"},
-    "LossNode": {f"sklearn._loss._loss.Cy{name}" for name in _LOSSES},
-}
+_NAMES = [line.split() for line in Path(__file__).with_name("skops_names.txt").read_text("utf-8").splitlines()]
+_ALLOWED = {tuple(words) for words in _NAMES if words and words[0] != "#"}  # kind of node, name
 _DRAWS = {"RandomStateNode", "RandomGeneratorNode"}  # no prediction draws random numbers: None takes their place
 _NONE = {"__class__": "str", "__module__": "builtins", "__loader__": "JsonNode", "content": "null"}
 _INFLATED = 2**28  # bytes a small file may unpack to
@@ -145,7 +78,7 @@ def load_skops(path: Path) -> Any:
             schema, foreign = _checked_schema(archive, path)
             archive.writestr("schema.json", json.dumps(schema))  # of two entries with one name the last is read
         if not foreign:
-            made = io.loads(content.getvalue(), trusted=sorted(set().union(*_ALLOWED.values())))
+            made = io.loads(content.getvalue(), trusted=sorted({name for _, name in _ALLOWED}))
             with warnings.catch_warnings(action="ignore"):  # of columns without names
                 _check_arrays(made)
             return made
@@ -179,7 +112,7 @@ def _checked_schema(archive: zipfile.ZipFile, path: Path) -> tuple[Any, set[str]
             if loader in _DRAWS:
                 node.clear()
                 node.update(_NONE)
-            elif name not in _ALLOWED.get(loader, ()):
+            elif (loader, name) not in _ALLOWED:
                 foreign.add(f"{name}.{node['content']['func']}" if loader == "MethodNode" else name)
             elif not _as_written(node, loader, archive):
                 raise ValueError(f"a {loader} in it is not what skops writes")
@@ -317,20 +250,17 @@ def _vectors_fit(own: Any) -> bool:
 
 
 def _levels_fit(own: Any) -> bool:
-    if own._n_features_outs != own._compute_n_features_outs():
-        return False
-    nothing = [None] * len(own.categories_)
-    gone = nothing if own._drop_idx_after_grouping is None else own._drop_idx_after_grouping
-    groups, few = nothing, nothing
-    if own._infrequent_enabled:
-        groups, few = own._default_to_infrequent_mappings, own._infrequent_indices
-    for levels, drop, group, rare, out in zip(own.categories_, gone, groups, few, own._n_features_outs, strict=True):
-        most = out + (drop is not None)
+    gone, outs = own._drop_idx_after_grouping, own._n_features_outs
+    for j, levels in enumerate(own.categories_):
+        drop = None if gone is None else gone[j]
+        group = own._default_to_infrequent_mappings[j] if own._infrequent_enabled else None
+        rare = own._infrequent_indices[j] if own._infrequent_enabled else None
+        most = outs[j] + (drop is not None)
         ordered = levels.dtype.kind in "OUS" or (np.diff(levels[~np.isnan(levels)]) > 0).all()
         grouped = group is None or (len(group) == len(levels) and _inside(np.asarray(group), most))
         if not (ordered and grouped and (group is None) == (rare is None) and (drop is None or 0 <= drop < most)):
             return False
-    return True
+    return bool(outs == own._compute_n_features_outs())
 
 
 _CHECKS = (  # in this order: the later ones predict with what the earlier ones have seen

@@ -218,11 +218,9 @@ _ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "tanh": nn.Tanh,
 }
 _KERAS: dict[str, dict[str, tuple[Any, ...]]] = {  # layers that are read, and what some of their settings must be
-    "Activation": {},
+    **{kind: {} for kind in ("Activation", "Dropout", "InputLayer")},
     "BatchNormalization": {"axis": (-1, 1, [-1], [1]), "renorm": (False,)},
     "Dense": {"lora_rank": (None,), "quantization_config": (None,)},
-    "Dropout": {},
-    "InputLayer": {},
     "ReLU": {"max_value": (None,), "negative_slope": (0, None), "threshold": (0, None)},
     "Softmax": {"axis": (-1, 1, [-1], [1])},
 }
