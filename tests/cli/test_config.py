@@ -30,7 +30,6 @@ delta = [0.02, "sex=Male=0.5"]
 max_flagged = 0.9
 certify = false
 include-rows = true
-out = "found"
 """
 
 
@@ -62,7 +61,7 @@ def run(*arguments: object) -> Result:
 
 def test_an_audit_runs_from_a_file_alone_and_the_command_line_wins(folder: Path, tmp_path: Path):
     file = configured(folder, CONFIG)
-    done = run("--config", file)
+    done = run("--config", file, "--out", folder / "found")
     assert_ended(done)
     fields = json.loads((folder / "found/summary.json").read_text())
     assert (fields["delta"], fields["deltas"]) == (0.02, {"sex=Male": 0.5})
@@ -80,7 +79,7 @@ def test_every_option_has_a_key(folder: Path):
     names = {
         option.opts[0] if isinstance(option, click.Argument) else max(option.opts, key=len) for option in audit.params
     }
-    for name in sorted(names - {"--config"}):
+    for name in sorted(names - {"--config", "--trust-model", "--auth-env", "--out"}):
         key = name.removeprefix("--")
         (param,) = (each for each in audit.params if name in each.opts)
         flag = isinstance(param, click.Option) and param.is_flag
@@ -94,11 +93,11 @@ def test_values_are_what_the_command_line_would_give(folder: Path):
 
 
 def test_relative_paths_start_from_the_file(folder: Path):
-    given = values(folder, 'table = "a.csv"\nreference = "/b.csv"\nout = "x/y"\nmodel = "m.onnx#p"')
+    given = values(folder, 'table = "a.csv"\nreference = "/b.csv"\ngraph = "x/y"\nmodel = "m.onnx#p"')
     assert given == {
         "table": str(folder / "a.csv"),
         "reference": ["/b.csv"],
-        "out": [str(folder / "x/y")],
+        "graph": [str(folder / "x/y")],
         "model": str(folder / "m.onnx#p"),
     }
 
@@ -121,6 +120,11 @@ def test_modules_and_urls_stay_as_they_are(folder: Path, model: str):
         ("id = true", "'id' in .* is a text or a number, not True"),
         ("drop = [['a']]", "'drop' in .* is a text or a number"),
         ("delta = {sex = 1}", "'delta' in .* is a text or a number"),
+        ('id = "a\\nb"', r"'id' in .* is 'a\\nb', and not all of it can be printed"),
+        *[
+            (f"{key} = {value}", f"has '{key}', which no file decides: .* give --{key} on the command line")
+            for key, value in {"trust-model": "true", "auth-env": "'HOME'", "out": "'..'"}.items()
+        ],
     ],
 )
 def test_what_the_command_line_could_not_say_is_refused(folder: Path, text: str, message: str):
@@ -128,10 +132,17 @@ def test_what_the_command_line_could_not_say_is_refused(folder: Path, text: str,
         values(folder, text)
 
 
-@pytest.mark.parametrize("content", [b"refits = ", b"refits = 1\nrefits = 2", b"id = '\xff'"])
-def test_a_file_that_is_no_toml_is_refused(folder: Path, content: bytes):
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"refits = ", "is no TOML that can be read: Invalid value"),
+        (b"refits = 1\nrefits = 2", "is no TOML that can be read: Cannot overwrite a value"),
+        (b"id = '\xff'", r"cannot be read \('utf-8' codec .*\); give a text file in UTF-8"),
+    ],
+)
+def test_a_file_that_is_no_toml_is_refused(folder: Path, content: bytes, message: str):
     (folder / "audit.toml").write_bytes(content)
-    with pytest.raises(FileError, match="is no TOML"):
+    with pytest.raises(FileError, match=message):
         config_values(audit, folder / "audit.toml")
 
 
@@ -146,7 +157,7 @@ def test_a_file_that_is_no_toml_is_refused(folder: Path, content: bytes):
     ],
 )
 def test_the_command_refuses_in_one_sentence(folder: Path, text: str, message: str):
-    done = run("--config", configured(folder, text))
+    done = run("--config", configured(folder, text), "--out", folder / "found")
     assert (done.exit_code, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
     assert message in done.stderr
     assert not (folder / "found").exists()

@@ -10,12 +10,20 @@ from populations import people
 from sklearn.base import BaseEstimator
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import make_column_transformer
-from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+    VotingClassifier,
+)
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import GridSearchCV
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
-from sklearn.svm import LinearSVC
+from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from fairfox.errors import FileError, OptionError, UntrustedModelError
@@ -104,6 +112,10 @@ skops_io = pytest.importorskip("skops.io")
         pipeline(GradientBoostingClassifier(n_estimators=3)),
         pipeline(DecisionTreeClassifier()),
         pipeline(CalibratedClassifierCV(LogisticRegression())),
+        pipeline(CalibratedClassifierCV(SVC(), method="isotonic", cv=2)),
+        pipeline(MLPClassifier((4,), solver="lbfgs", max_iter=20, random_state=0)),
+        pipeline(ExtraTreesClassifier(3, max_leaf_nodes=5, n_jobs=2)),
+        pipeline(VotingClassifier([("nb", GaussianNB()), ("tree", DecisionTreeClassifier())], voting="soft")),
         GridSearchCV(pipeline(LogisticRegression()), {"logisticregression__C": [0.1, 1.0]}, cv=2),
         boosting(),
     ],
@@ -156,5 +168,7 @@ def test_a_skops_file_that_unpacks_to_far_more_than_it_is_is_refused(tmp_path: P
     path = tmp_path / "model.skops"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("array.npy", bytes(3 * 2**20))
-    with pytest.raises(FileError, match=r"'model.skops' would unpack to 3 MiB; save the model again with skops"):
+    with pytest.raises(
+        FileError, match=r"'model.skops' would unpack to 3 MiB or too many parts; save the model again with skops"
+    ):
         load_skops(path)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
+from reprlib import repr as short
 from typing import Any
 
 import click
 
 from fairfox.cli.options import Once
-from fairfox.errors import FileError, OptionError, did_you_mean
+from fairfox.data.files import read_toml
+from fairfox.errors import OptionError, did_you_mean
+
+_TYPED_ONLY = ("trust_model", "auth_env", "out")  # what may run code, sends secrets or says where files are written
 
 CONFIG = "fairfox.config"  # where a command finds the file of --config
 
@@ -24,7 +27,8 @@ def config_option(command: Any) -> Any:
         is_eager=True,  # before the options it has values for
         expose_value=False,
         callback=_take,
-        help="TOML file with options under their long names, model and table too; the command line wins.",
+        help="TOML file with options under their long names, model and table too; the command line wins. It cannot "
+        "hold --out, --trust-model and --auth-env.",
     )(command)
 
 
@@ -42,24 +46,20 @@ def config_values(command: click.Command, file: Path) -> dict[str, Any]:
     """
     known = _keys(command)
     out: dict[str, Any] = {}
-    for key, value in _read(file).items():
+    for key, value in read_toml(file).items():
         param = known.get(key.replace("_", "-"))
+        if param is not None and param.name in _TYPED_ONLY:
+            raise OptionError(
+                f"'{file}' has '{key}', which no file decides: whoever wrote it may be a stranger; leave it out, and "
+                f"give --{key.replace('_', '-')} on the command line"
+            )
         if param is None:
-            raise OptionError(f"'{file}' has '{key}', which is no option.{did_you_mean(key, list(known))}")
+            raise OptionError(f"'{file}' has {short(key)}, which is no option.{did_you_mean(key, list(known))}")
         assert param.name is not None  # every parameter of a command has one
         if param.name in out:
             raise OptionError(f"'{file}' has '{key}' twice, with - and with _; keep one of them")
         out[param.name] = _value(param, key, value, file)
     return out
-
-
-def _read(file: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise FileError(f"'{file}' cannot be read ({error.strerror or error}); give a TOML file") from error
-    except ValueError as error:  # no TOML, or no UTF-8
-        raise FileError(f"'{file}' is no TOML: {error}") from error
 
 
 def _keys(command: click.Command) -> dict[str, click.Parameter]:
@@ -76,7 +76,9 @@ def _value(param: click.Parameter, key: str, value: Any, file: Path) -> Any:
     """Return a value as click takes it from a map of defaults; refuse what the command line could not say."""
     if isinstance(param, click.Option) and param.is_flag:
         if not isinstance(value, bool):
-            raise OptionError(f"'{key}' in '{file}' is on or off, not {value!r}; write {key} = true or {key} = false")
+            raise OptionError(
+                f"'{key}' in '{file}' is on or off, not {short(value)}; write {key} = true or {key} = false"
+            )
         return value
     once = isinstance(param, Once) or not getattr(param, "multiple", False)
     values = value if isinstance(value, list) else [value]
@@ -88,7 +90,13 @@ def _value(param: click.Parameter, key: str, value: Any, file: Path) -> Any:
 
 def _text(param: click.Parameter, key: str, value: Any, file: Path) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise OptionError(f"'{key}' in '{file}' is a text or a number, not {value!r}; write it as on the command line")
+        raise OptionError(
+            f"'{key}' in '{file}' is a text or a number, not {short(value)}; write it as on the command line"
+        )
+    if isinstance(value, str) and not value.isprintable():
+        raise OptionError(
+            f"'{key}' in '{file}' is {short(value)}, and not all of it can be printed; give it on the command line"
+        )
     text = str(value)  # numbers too, so that 2.5 is refused where the command line refuses it
     if isinstance(param.type, click.Path):
         return str(file.parent / text)

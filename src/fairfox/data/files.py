@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import threading
+import tomllib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -13,13 +14,16 @@ from hashlib import file_digest, sha256
 from http.client import HTTPException
 from pathlib import Path
 from secrets import token_hex
+from typing import Any
 from urllib.request import urlopen
 
-from fairfox.errors import FileError
+from fairfox.errors import FileError, first_line
 
 _log = logging.getLogger("fairfox")
 # what ends a process: Ctrl-C, an end that is asked for, a terminal that is closed
 ENDING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+_MOST = 2**20  # bytes of files that people write
+_DOTS = 500  # in a line of TOML: a key of many parts takes the square of their number
 _PATIENCE = 60.0  # seconds without a byte from a server
 
 
@@ -111,6 +115,30 @@ def _file_id(path: Path) -> tuple[int, int] | None:
     except (OSError, ValueError):  # also of names that the system does not allow
         return None
     return found.st_dev, found.st_ino
+
+
+def read_text(path: Path, *, most: int = _MOST) -> str:
+    """Return the text of a file in UTF-8, after no more than `most` bytes of it: some files never end."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(most + 1)
+        if len(content) <= most:
+            return content.decode("utf-8")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or first_line(error)
+        raise FileError(f"'{path}' cannot be read ({reason}); give a text file in UTF-8") from error
+    raise FileError(f"'{path}' is larger than {most / 2**20:g} MiB, the most that is read; give a smaller file")
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Return what is in a TOML file; one whose keys or lists are nested deep is refused before it takes forever."""
+    text = read_text(path)
+    try:
+        if max(line.count(".") for line in text.split("\n")) > _DOTS:
+            raise ValueError(f"a line has more than {_DOTS} dots")
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise FileError(f"'{path}' is no TOML that can be read: {first_line(error)}") from error
 
 
 def file_sha256(path: str | Path) -> str | None:

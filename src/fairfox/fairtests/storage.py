@@ -170,7 +170,7 @@ def _about(text: str) -> dict[str, Any]:
     if type(written) is not int or written < 1:
         raise FileError("it does not say which version wrote it")
     if written != FORMAT:
-        own, writer = installed_versions("fairfox")["fairfox"], about.get("fairfox")
+        own, writer = installed_versions("fairfox")["fairfox"], ascii(about.get("fairfox"))[1:21].strip("'")
         newer = f", which is newer than {own}; upgrade fairfox"
         raise FileError(f"fairfox {writer} wrote it{newer if written > FORMAT else ' in an older format'}")
     return dict(about)
@@ -337,7 +337,7 @@ def _made(
     if name == "network":
         return _network([get(item) for item in content])
     if name not in classes:
-        raise FileError(f"it holds a '{name}', which is not part of any test")
+        raise FileError(f"it holds a {str(name)[:100]!r}, which is not part of any test")
     known = classes[name]
     if set(content) != set(known.stored):
         raise FileError(f"a '{name}' in it has other parts than here")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
@@ -13,6 +12,7 @@ import torch
 from torch import Tensor
 
 from fairfox.data.dataset import Dataset, resample
+from fairfox.data.files import read_toml
 from fairfox.errors import ColumnError, FileError, NotFittedError, OptionError, did_you_mean
 from fairfox.maps.conditional import Columns, Regressed
 from fairfox.maps.protocol import (
@@ -106,12 +106,7 @@ def _check_names(graph: Graph, data: Dataset) -> None:
 
 
 def _read_parents(path: Path) -> Mapping[str, Sequence[str]]:
-    try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise FileError(f"The graph '{path}' cannot be read ({error.strerror}); give a TOML file") from error
-    except ValueError as error:
-        raise FileError(f"The graph '{path}' is not TOML: {error}") from error
+    found = read_toml(path)
     parents = found.get("parents")
     if not isinstance(parents, dict):
         raise FileError(f"The graph '{path}' has no table [parents]; list the parents of columns there, {_EXAMPLE}")

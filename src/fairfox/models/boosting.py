@@ -4,7 +4,8 @@ Trees on numbers take a matrix. Those with categories take a table, whose column
 coding: a file has texts where the model was trained on pandas categories. What is missing stays NaN.
 
 The libraries are written in C++ and trust their files: a few bytes lost or changed may end the whole process. So a
-process of its own loads a file first, and predicts with it.
+process of its own loads a file first. The libraries write their trees again there; these are checked node by node, and
+loaded from that.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -234,35 +236,67 @@ def _own_names(names: Sequence[str] | None) -> tuple[str, ...] | None:
 # --- files ---------------------------------------------------------------------------------------------------------
 
 _SECONDS = 20  # for the trial, and one more for each megabyte
+_MEMORY = 2 * 2**30  # bytes for the trial, and 64 more for each of the file
 _REFUSED = 3  # exit code of a trial in which the library gave an error of its own
 _TRIAL = """
 import sys
 import numpy as np
-library, path, form, memory = sys.argv[1:]
+library, path, form, memory, written = sys.argv[1:]
 package = __import__(library)
 try:
     import resource
     resource.setrlimit(resource.RLIMIT_AS, (int(memory), resource.getrlimit(resource.RLIMIT_AS)[1]))
 except (ImportError, ValueError, OSError):
     pass
-rows = np.array([0.0, 1e9, -1e9, np.nan])[:, None]
+content = b""
 try:
     if library == "xgboost":
-        model = package.Booster(model_file=path)
-        model.predict(package.DMatrix(rows.repeat(model.num_features(), axis=1)), validate_features=False)
-        model.save_config()
+        content = package.Booster(model_file=path).save_raw("json")
     elif library == "lightgbm":
-        model = package.Booster(model_file=path)
-        model.predict(rows.repeat(model.num_feature(), axis=1))
-        model.model_to_string(num_iteration=1)
-    else:
+        content = package.Booster(model_file=path).model_to_string(num_iteration=-1).encode()
+    elif library == "catboost":
         model = package.CatBoost().load_model(path, format=form)
-        special = {*model.get_text_feature_indices(), *model.get_embedding_feature_indices()}
-        coded = set(model.get_cat_feature_indices())
-        width = len(model.feature_names_)
-        if not special:
-            model.predict([["0" if j in coded else v for j in range(width)] for v in rows[:, 0].tolist()])
         model.get_all_params()
+        model.save_model(written, format="json")
+        content = open(written, "rb").read()
+    elif library == "h5py":
+        import io, zipfile
+        file, content, arrays, size = path, io.BytesIO(), {}, int(form)
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive:
+                if max(each.file_size for each in archive.infolist()) > 20 * size:
+                    raise ValueError("it would unpack to far more than it is")
+                config, file = archive.read("config.json"), io.BytesIO(archive.read("model.weights.h5"))
+        def keep(name, item):  # is given no links to other files
+            if isinstance(item, package.Dataset) and item.dtype.kind == "f" and not name.startswith("optimizer"):
+                made = item.id.get_create_plist()
+                filters = {made.get_filter(k)[0] for k in range(made.get_nfilters())}
+                if item.external or item.is_virtual or not filters <= {1, 2, 3}:  # deflate, shuffle, checksum
+                    raise ValueError(f"'{name}' lies elsewhere, or is packed in a way of its own")
+                if item.nbytes + sum(array.nbytes for array in arrays.values()) > 20 * size:
+                    raise ValueError(f"'{name}' claims more numbers than the file has")
+                arrays[name] = item[()]
+        with package.File(file, "r") as model:
+            config = model.attrs["model_config"] if file == path else config
+            model.visititems(keep)
+        config = config.encode() if isinstance(config, str) else config
+        np.savez(content, config=np.frombuffer(config, dtype=np.uint8), **arrays)
+        content = content.getvalue()
+    else:
+        options = package.SessionOptions()
+        options.log_severity_level = 4
+        model = package.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        feed = {}
+        for each in model.get_inputs():
+            kind = {"string": "U1", "float": "f4", "double": "f8", "bool": "?"}.get(each.type[7:-1], each.type[7:-1])
+            row = np.zeros([size if isinstance(size, int) else 1 for size in each.shape], dtype=kind)
+            feed[each.name] = row.astype(object) if kind == "U1" else row
+        try:
+            model.run(None, feed)
+        except Exception as error:  # it may know no such person
+            if "alloc" in str(error):
+                raise
+    open(written, "wb").write(content)
 except Exception as error:
     lines = [line for line in str(error).splitlines() if line] or [type(error).__name__]
     sys.stdout.write("\\n" + lines[0])
@@ -273,8 +307,8 @@ except Exception as error:
 
 def load_xgboost(path: Path) -> Any:
     """Return the booster in an XGBoost file: JSON or UBJSON."""
-    _try_out("xgboost", path)
-    return require("xgboost").Booster(model_file=str(path))
+    content = _checked("xgboost", path, _xgboost_fits)
+    return require("xgboost").Booster(model_file=bytearray(content))
 
 
 def load_lightgbm(path: Path) -> Any:
@@ -282,39 +316,150 @@ def load_lightgbm(path: Path) -> Any:
     content = path.read_bytes()
     if content and not (b"\nend of trees" in content and b"\nend of parameters" in content):
         raise _damaged(path, "its trees or parameters do not end")  # the library would use the trees that are left
-    _try_out("lightgbm", path)
-    return require("lightgbm").Booster(model_file=str(path))
+    content = _checked("lightgbm", path, _lightgbm_fits)
+    return require("lightgbm").Booster(model_str=content.decode())
 
 
 def load_catboost(path: Path) -> Any:
     """Return the model in a CatBoost file: cbm or JSON."""
     form = "cbm" if path.read_bytes()[:4] == b"CBM1" else "json"
-    _try_out("catboost", path, form)
-    return require("catboost").CatBoost().load_model(str(path), format=form)
+    content = _checked("catboost", path, _catboost_fits, form)
+    with TemporaryDirectory() as folder:
+        (Path(folder) / "checked.json").write_bytes(content)
+        return require("catboost").CatBoost().load_model(f"{folder}/checked.json", format="json")
 
 
-def _try_out(library: str, path: Path, form: str = "") -> None:
-    """Raise a FileError when the library fails on a file, or does not survive it, in a process of its own."""
+def _checked(library: str, path: Path, fits: Callable[[str], bool], form: str = "") -> bytes:
+    """Return a model as its library writes it, having checked that all that it looks up is there."""
+    content = try_out(library, path, form)
+    try:
+        right = fits(content.decode())
+    except Exception:  # whatever is missing, or not of its type
+        right = False
+    if not right:
+        raise _damaged(path, "it points to what is not there")
+    return content
+
+
+def is_tree(nodes: int, *children: Any) -> bool:
+    """Return whether nodes form a tree below the first: the children of all inner ones exist, with one parent each."""
+    ahead = np.concatenate(children).astype(np.int64)
+    exist = nodes > 0 and ((ahead > 0) & (ahead < nodes)).all()
+    return bool(exist and np.bincount(ahead, minlength=1).max() <= 1)
+
+
+def _xgboost_fits(text: str) -> bool:
+    learner = json.loads(text)["learner"]
+    booster, shape = learner["gradient_booster"], learner["learner_model_param"]
+    width = int(shape["num_feature"])
+    outputs = max(int(shape["num_class"]), int(shape.get("num_target", 1)), 1)
+    if booster["name"] == "gblinear":
+        return len(booster["model"]["weights"]) == (width + 1) * outputs
+    model = booster.get("gbtree", booster)["model"]
+    trees = model["trees"]
+    rounds = model.get("iteration_indptr", [0, len(trees)])  # which older versions do not write
+    return bool(
+        len(model["tree_info"]) == len(booster.get("weight_drop", trees)) == len(trees)
+        and all(0 <= group < outputs for group in model["tree_info"])
+        and (rounds[0], rounds[-1], rounds) == (0, len(trees), sorted(rounds))
+        and all(_xgboost_tree_fits(tree, width, outputs) for tree in trees)
+    )
+
+
+def _xgboost_tree_fits(tree: Any, width: int, outputs: int) -> bool:
+    left, right = np.asarray(tree["left_children"]), np.asarray(tree["right_children"])
+    inner, used = left != -1, np.asarray(tree["split_indices"])
+    coded = np.flatnonzero(inner & (np.asarray(tree["split_type"]) == 1))
+    size = int(tree["tree_param"]["size_leaf_vector"])
+    starts, sizes = np.asarray(tree["categories_segments"]), np.asarray(tree["categories_sizes"])
+    return bool(
+        is_tree(len(inner), left[inner], right[inner])
+        and len({len(each) for each in (left, right, used, tree["split_conditions"], tree["split_type"])}) == 1
+        and ((used[inner] >= 0) & (used[inner] < width)).all()
+        and np.isin(coded, tree["categories_nodes"]).all()
+        and ((starts >= 0) & (sizes >= 0) & (starts + sizes <= len(tree["categories"]))).all()
+        and (size <= 1 or (size == outputs and ((right[~inner] + 1) * size <= len(tree["leaf_weights"])).all()))
+    )
+
+
+def _lightgbm_fits(text: str) -> bool:
+    before, _, after = text.partition("\nend of trees")
+    head, *trees = re.split(r"^Tree=\d+$", before, flags=re.MULTILINE)
+    counts = [int(_line(rf"^{name}=(\d+)$", head) or 0) for name in ("num_class", "num_tree_per_iteration")]
+    classes = int(_line(r"^objective=.* num_class:(\d+)", head) or max(counts))
+    width = int(_line(r"^max_feature_idx=(\d+)$", head) or 0) + 1
+    options = after.partition("\nparameters:\n")[2].partition("\nend of parameters")[0].split("\n")
+    fields = [dict(line.split("=", 1) for line in tree.split("\n") if "=" in line) for tree in trees]
+    return (
+        {*counts, classes} == {max(classes, 1)}
+        and all(re.fullmatch(r"\[\w+: .*\]", line) for line in options if line)
+        and all(_lightgbm_tree_fits(tree, width) for tree in fields)
+    )
+
+
+def _lightgbm_tree_fits(tree: Mapping[str, str], width: int) -> bool:
+    names = "split_feature decision_type left_child right_child cat_boundaries cat_threshold leaf_features num_features"
+    numbers = (np.array(tree.get(name, "").split(), dtype=np.int64) for name in names.split())
+    used, kinds, left, right, bounds, bits, linear, counts = numbers
+    limits, values = (np.array(tree.get(name, "").split(), dtype=float) for name in ("threshold", "leaf_value"))
+    splits, leaves = len(used), int(tree["num_leaves"])
+    children = [np.where(child < 0, splits - child - 1, child) for child in (left, right)]  # -k is the leaf k - 1
+    coded = limits[(kinds & 1) == 1] if len(kinds) == len(limits) else limits
+    return bool(
+        leaves == len(values) == splits + 1
+        and splits == len(kinds) == len(limits) == len(left) == len(right)
+        and is_tree(splits + leaves, *children)
+        and all(((each >= 0) & (each < width)).all() for each in (used, linear))
+        and len(bounds) == (int(tree["num_cat"]) + 1 if int(tree["num_cat"]) else 0)
+        and (np.diff(bounds, prepend=0, append=len(bits)) >= 0).all()
+        and ((coded >= 0) & (coded < int(tree["num_cat"]))).all()
+        and (counts >= 0).all()
+        and counts.sum() == len(linear) == len(tree.get("leaf_coeff", "").split())
+    )
+
+
+def _catboost_fits(text: str) -> bool:
+    model = json.loads(text)
+    kinds, outputs = [kind or () for kind in model["features_info"].values()], len(model["scale_and_bias"][1])
+    limits = sum(len(feature.get("borders") or feature.get("values") or ()) for kind in kinds for feature in kind)
+    ahead = [*(model.get("oblivious_trees") or ()), *(model.get("trees") or ())]
+    while ahead:
+        tree = ahead.pop()
+        splits = tree.get("splits") or [tree[name] for name in ("split",) if name in tree]
+        leaves = len(tree["leaf_values"]) if "leaf_values" in tree else outputs * 2 ** len(splits)
+        if leaves != outputs * 2 ** len(splits) or not all(0 <= each["split_index"] < limits for each in splits):
+            return False
+        ahead += [tree[side] for side in ("left", "right") if "split" in tree]
+    return True
+
+
+def try_out(library: str, path: Path, form: str = "") -> bytes:
+    """Return what a library makes of a file in a process of its own; a FileError where it fails or does not survive."""
     require(library)
     size = path.stat().st_size
     if size == 0:
         raise FileError(f"'{path.name}' is empty; give a model file")
-    if not sys.executable:  # Python inside another program
-        return
-    command = [sys.executable, "-P", "-c", _TRIAL, library, os.fspath(path), form, str(16 * 2**30 + 64 * size)]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p), "OMP_NUM_THREADS": "1"}
-    try:
-        done = subprocess.run(
-            command, capture_output=True, env=environment, timeout=_SECONDS + size / 2**20, check=False
-        )
-    except subprocess.TimeoutExpired as error:
-        raise _damaged(path, f"{library} does not come to an end with it") from error
+    with TemporaryDirectory() as folder:
+        written = Path(folder) / "written"
+        given = [library, os.fspath(path), form, str(_MEMORY + 64 * size), os.fspath(written)]
+        try:
+            done = subprocess.run(
+                [sys.executable, "-P", "-c", _TRIAL, *given],
+                capture_output=True,
+                env=environment,
+                timeout=_SECONDS + size / 2**20,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise _damaged(path, f"{library} does not come to an end with it") from error
+        if done.returncode == 0:
+            return written.read_bytes()
     if done.returncode == _REFUSED:
         words = done.stdout.decode(errors="replace").rsplit("\n", 1)[-1].strip().rstrip(".")
         words = re.sub(r"^\[[0-9:]+\] [^ ]+ ", "", words)  # the time and the line in the library's code
-        raise _damaged(path, f"{library} says: {words}")
-    if done.returncode not in (0, 1):  # 1: the trial itself could not start, which says nothing about the file
-        raise _damaged(path, f"{library} does not survive reading it")
+        raise _damaged(path, f"{library} says: {words[:200]}")
+    raise _damaged(path, f"{library} does not survive reading it")
 
 
 def _damaged(path: Path, why: str) -> FileError:

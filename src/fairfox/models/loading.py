@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import json
 import os
 import pickle
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -54,16 +54,12 @@ def _by(function: str) -> Callable[..., object]:
 
 def _load_json(path: Path) -> object:
     """Return the XGBoost or CatBoost model in a JSON file, by the keys that each of them writes."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise FileError(f"'{path.name}' is no JSON, or a damaged file: {error}") from error
-    keys = set(content) if isinstance(content, dict) else set()
-    if "learner" in keys:
+    content = path.read_bytes()  # not parsed here: the libraries do that, with limits
+    if re.search(rb'"learner"\s*:', content):
         return _by("boosting:load_xgboost")(path)
-    if keys & {"oblivious_trees", "trees"} and "features_info" in keys:
+    if re.search(rb'"(oblivious_)?trees"\s*:', content) and re.search(rb'"features_info"\s*:', content):
         return _by("boosting:load_catboost")(path)
-    raise OptionError(f"'{path.name}' is JSON, but neither an XGBoost nor a CatBoost model")
+    raise OptionError(f"'{path.name}' is neither an XGBoost nor a CatBoost model in JSON, or damaged; save it again")
 
 
 _NATIVE = ("sklearn", "xgboost", "lightgbm", "catboost", "pytorch")  # flavours of MLflow that fairfox takes as they are
@@ -74,14 +70,6 @@ def _load_pickle(path: Path) -> object:
     import joblib  # also reads plain pickles, and joblib's own are often named .pkl
 
     return joblib.load(path)
-
-
-def _load_keras(path: Path) -> object:
-    """Return a Keras model, called with a matrix in float32 and without a progress bar."""
-    keras = require("keras", why=f"to load '{path.name}'")
-    model = keras.saving.load_model(path, compile=False, safe_mode=False)
-    width = model.input_shape[-1] if isinstance(model.input_shape, tuple) else None
-    return Description(lambda matrix: model.predict(matrix.astype("float32"), verbose=0), "matrix", width=width)
 
 
 def _load_mlflow(path: Path) -> object:
@@ -106,13 +94,13 @@ FILES = (
     FileKind("an XGBoost model", (".ubj",), _by("boosting:load_xgboost")),
     FileKind("a LightGBM model", (".txt", ".lgb"), _by("boosting:load_lightgbm")),
     FileKind("a CatBoost model", (".cbm",), _by("boosting:load_catboost")),
+    FileKind("a Keras model", (".keras", ".h5", ".hdf5"), _by("torch:load_keras")),
     FileKind("a skops file", (".skops",), _by("sklearn:load_skops")),
     _PICKLE,
     FileKind("a torch.export archive", (".pt2",), _by("torch:load_exported"), runs_code=True),
     FileKind(
         "a torch.save or TorchScript file", (".pt", ".pth", ".ckpt", ".bin"), _by("torch:load_saved"), runs_code=True
     ),
-    FileKind("a Keras model", (".keras", ".h5", ".hdf5"), _load_keras, runs_code=True),
     _MLFLOW,  # a folder
 )
 

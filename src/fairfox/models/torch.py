@@ -9,20 +9,25 @@ from __future__ import annotations
 import copy
 import json
 import logging
+import re
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BytesIO
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from fairfox.data.encoding import Encoding
-from fairfox.data.files import write_text, written_whole
-from fairfox.errors import FileError, ModelError, OptionError, first_line
+from fairfox.data.files import read_text, write_text, written_whole
+from fairfox.errors import FileError, ModelError, OptionError, first_line, require
+from fairfox.models.boosting import try_out
 from fairfox.models.protocol import Kind, Output, Returns, check_rows
 
 Affine = tuple[Tensor, Tensor, Callable[[Tensor], Tensor]]  # weight (H, D), bias (H,), what follows: (N, H) -> (N, K)
@@ -135,6 +140,7 @@ class TorchModel:
 # --- safetensors ---------------------------------------------------------------------------------------------------
 
 _RETURNS = ("logit", "probability", "value")
+_MOST = 1000  # layers that a file may declare
 
 
 def save_mlp(net: nn.Sequential, path: str | Path, *, returns: str = "logit") -> None:
@@ -187,19 +193,113 @@ def load_mlp(path: Path) -> nn.Module:
 def _declaration(beside: Path) -> tuple[list[int], str]:
     """Return the layer sizes that a file declares, and what the network returns."""
     try:
-        declared = json.loads(beside.read_text(encoding="utf-8"))
+        declared = json.loads(read_text(beside, most=2**24))
         sizes = [int(size) for size in declared["sizes"]]
         kind, returns = (declared["kind"], declared.get("activation", "relu")), declared.get("returns", "logit")
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise FileError(
             f"'{beside.name}' does not declare an architecture: expected kind, sizes, returns ({error})"
         ) from error
-    if kind != ("mlp", "relu") or returns not in _RETURNS or len(sizes) < 2 or min(sizes) < 1:
+    if kind != ("mlp", "relu") or returns not in _RETURNS or not 2 <= len(sizes) <= _MOST or min(sizes) < 1:
         raise FileError(
-            f"'{beside.name}' declares an unknown architecture; fairfox knows kind 'mlp' with activation 'relu', sizes "
-            f"of at least 1, and returns {', '.join(_RETURNS)}"
+            f"'{beside.name}' declares an unknown architecture; fairfox knows kind 'mlp' with activation 'relu', 2 to "
+            f"{_MOST} sizes of at least 1, and returns {', '.join(_RETURNS)}"
         )
     return sizes, returns
+
+
+# --- Keras ---------------------------------------------------------------------------------------------------------
+
+_ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
+    "relu": nn.ReLU,
+    "sigmoid": nn.Sigmoid,
+    "softmax": lambda: nn.Softmax(dim=1),
+    "tanh": nn.Tanh,
+}
+_KERAS: dict[str, dict[str, tuple[Any, ...]]] = {  # layers that are read, and what some of their settings must be
+    **{kind: {} for kind in ("Activation", "Dropout", "InputLayer")},
+    "BatchNormalization": {"axis": (-1, 1, [-1], [1]), "renorm": (False,)},
+    "Dense": {"lora_rank": (None,), "quantization_config": (None,)},
+    "ReLU": {"max_value": (None,), "negative_slope": (0, None), "threshold": (0, None)},
+    "Softmax": {"axis": (-1, 1, [-1], [1])},
+}
+
+
+def load_keras(path: Path) -> nn.Module:
+    """Return the dense network in a Keras file, read as arrays: Keras itself is not needed, and nothing in it runs."""
+    require("h5py", extra="keras", why=f"to read '{path.name}'")
+    with np.load(BytesIO(try_out("h5py", path, str(path.stat().st_size)))) as arrays:
+        weights = {name: torch.as_tensor(arrays[name].astype(np.float32)) for name in arrays if name != "config"}
+        config = arrays["config"].tobytes()
+    try:
+        net = nn.Sequential(*(layer for each in _chain(json.loads(config)) for layer in _as_torch(*each, weights)))
+        width = next(layer for layer in net if isinstance(layer, nn.Linear | nn.BatchNorm1d)).weight.shape[-1]
+        net.eval()(torch.zeros(2, width))  # layers that do not fit together fail here
+    except Exception as error:  # a crafted description may make anything fail
+        reason = first_line(error) if type(error) is ValueError else f"{type(error).__name__}: {first_line(error)}"
+        raise FileError(
+            f"'{path.name}' is no Keras model that fairfox reads: {reason[:200]}; expected layers of the kinds "
+            f"{', '.join(_KERAS)}, one after the other, or give code that calls the model as file.py:function"
+        ) from error
+    return net
+
+
+def _chain(model: Any) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield kind, number in the file and settings of the layers of a network that follow each other."""
+    plain, config, counts = model["class_name"] == "Sequential", model["config"], Counter[str]()
+    layers = config if isinstance(config, list) else config["layers"]
+    names = [layer["config"]["name"] for layer in layers]
+    if model["class_name"] not in ("Sequential", "Functional", "Model") or len(layers) > _MOST:
+        raise ValueError(f"it is a {model['class_name']!r} of {len(layers)} layers")
+    if not plain and {name for name in names if json.dumps(name) in json.dumps(config["output_layers"])} != {names[-1]}:
+        raise ValueError("it has outputs before its last layer")
+    for k, layer in enumerate(layers):
+        kind, settings = layer["class_name"], layer["config"]
+        if kind not in [*_KERAS] or layer.get("registered_name") not in (None, kind):
+            raise ValueError(f"it has a layer of the kind {kind!r}")
+        if odd := [name for name, right in _KERAS[kind].items() if settings.get(name, right[0]) not in right]:
+            raise ValueError(f"a {kind} in it has '{odd[0]}' {settings[odd[0]]!r}")
+        if len(settings.get("batch_shape") or settings.get("batch_input_shape") or "ND") != 2:
+            raise ValueError("a person is more than one row of numbers to it")
+        inbound = [] if plain else layer["inbound_nodes"]
+        before = {name for name in names if json.dumps(name) in json.dumps(inbound)}
+        if not plain and (len(inbound), before) != (min(k, 1), set(names[max(k - 1, 0) : k])):
+            raise ValueError(f"its layer {names[k]!r} does not follow the one before it")
+        snake = "batch_normalization" if kind == "BatchNormalization" else kind.lower()
+        yield kind, f"{snake}_{counts[kind]}" if counts[kind] else snake, settings
+        counts[kind] += 1
+
+
+def _as_torch(kind: str, numbered: str, settings: dict[str, Any], weights: dict[str, Tensor]) -> Iterator[nn.Module]:
+    """Yield a layer as torch has it; its weights have its name in .h5 files, and its number in .keras files."""
+
+    def array(part: str, k: int) -> Tensor:
+        named = rf"model_weights/{re.escape(settings['name'])}/(.*/)?{part}(:0)?"
+        pattern = re.compile(rf"{named}|(layers|_layer_checkpoint_dependencies)/{numbered}/vars/{k}")
+        found = [weights[name] for name in weights if pattern.fullmatch(name)]
+        if len(found) != 1:
+            raise ValueError(f"it has {len(found)} times the {part} of its layer {settings['name']!r}")
+        return found[0]
+
+    if kind == "Dense":
+        kernel = array("kernel", 0)
+        linear = nn.Linear(kernel.shape[0], kernel.shape[1], bias=bool(settings["use_bias"]), device="meta")
+        given = {"weight": kernel.T.contiguous()} | ({"bias": array("bias", 1)} if settings["use_bias"] else {})
+        linear.load_state_dict(given, assign=True)
+        yield linear
+    elif kind == "BatchNormalization":
+        flags = {"gamma": settings["scale"], "beta": settings["center"], "moving_mean": True, "moving_variance": True}
+        own = {part: array(part, k) for k, part in enumerate(part for part, there in flags.items() if there)}
+        mean, variance = own["moving_mean"], own["moving_variance"]
+        norm = nn.BatchNorm1d(len(mean), eps=settings["epsilon"])
+        state = {"weight": own.get("gamma", torch.ones_like(mean)), "bias": own.get("beta", torch.zeros_like(mean))}
+        norm.load_state_dict(state | {"running_mean": mean, "running_var": variance}, strict=False)
+        yield norm
+    activation = settings.get("activation", "linear") if kind in ("Dense", "Activation") else kind.lower()
+    if kind in ("Dense", "Activation", "ReLU", "Softmax") and activation != "linear":
+        if activation not in [*_ACTIVATIONS]:
+            raise ValueError(f"it has the activation {activation!r}")
+        yield _ACTIVATIONS[activation]()
 
 
 # --- what torch writes ---------------------------------------------------------------------------------------------
