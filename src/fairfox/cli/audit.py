@@ -19,6 +19,7 @@ from fairfox.options import AuditOptions
 
 if TYPE_CHECKING:
     from fairfox.result import AuditResult
+    from fairfox.streaming.sources import ModelSource
 
 EVERYDAY = ("protected", "label", "test", "settings", "delta", "max_flagged", "decision_threshold", "given", "columns")
 _CANNOT_TELL = 3  # the exit code
@@ -111,7 +112,6 @@ def audit(
     recorded: dict[str, Any] = {
         "model_source": model,
         "table": redacted(str(table)),
-        "table_sha256": None if streamed else file_sha256(table),
         "model_sha256": file_sha256(model),
         "command": typed_command(),
         "sample": sample,
@@ -122,25 +122,31 @@ def audit(
     if isinstance(target, Endpoint):  # its URL without what may be secret
         recorded |= {"model_source": target.shown, "batch_rows": target.batch_rows}
     if streamed:
-        from fairfox.streaming.files import audit_files, files_in
-
-        source, paths = ModelSource(model, trust_model, endpoint), files_in(out)
-        with progress_bar(Console(stderr=True)) as progress:
-            result = audit_files(
-                source, [str(table)], out, chosen, reference=reference, progress=progress, recorded=recorded
-            )
+        source = ModelSource(model, trust_model, endpoint)
+        result, paths = _in_a_stream(source, table, chosen, out, reference=reference, recorded=recorded)
     else:
         people, rows = sampled(load_table(table), sample, seed=chosen.seed)
         with progress_bar(Console(stderr=True)) as progress:
             result = run_audit(target, people.to_native(), chosen, reference=reference, progress=progress)
         recorded |= {"calls": target.calls} if isinstance(target, Endpoint) else {}
         ids = rows if result.ids is None and rows is not None else result.ids  # the row numbers of TABLE
+        recorded["table_sha256"] = file_sha256(table)
         result = replace(result, ids=ids, settings={**result.settings, **recorded})
         paths = write_outputs(result, out, table=people, include_rows=include_rows)
     print_written(result, paths)
     code, rule = exit_code(result, cannot_tell)
     say(rule)
     click.get_current_context().exit(code)
+
+
+def _in_a_stream(
+    model: ModelSource, table: Path, options: AuditOptions, out: Path, **given: Any
+) -> tuple[AuditResult, tuple[Path, ...]]:
+    """Return the audit of people who do not fit into memory, and the files it was written to."""
+    from fairfox.streaming.files import audit_files, files_in
+
+    with progress_bar(Console(stderr=True)) as progress:
+        return audit_files(model, [str(table)], out, options, progress=progress, **given), files_in(out)
 
 
 def print_written(result: AuditResult, paths: Sequence[Path]) -> None:

@@ -331,7 +331,7 @@ def load_catboost(path: Path) -> Any:
 
 def _checked(library: str, path: Path, fits: Callable[[str], bool], form: str = "") -> bytes:
     """Return a model as its library writes it, having checked that all that it looks up is there."""
-    content = try_out(library, path, form)
+    content = read_apart(library, path, form)
     try:
         right = fits(content.decode())
     except Exception:  # whatever is missing, or not of its type
@@ -433,7 +433,7 @@ def _catboost_fits(text: str) -> bool:
     return True
 
 
-def try_out(library: str, path: Path, form: str = "") -> bytes:
+def read_apart(library: str, path: Path, form: str = "") -> bytes:
     """Return what a library makes of a file in a process of its own; a FileError where it fails or does not survive."""
     require(library)
     size = path.stat().st_size

@@ -12,7 +12,7 @@ import numpy as np
 
 from fairfox.data.table import Series, column, floats, missing, objects
 from fairfox.errors import FileError, ModelError, OptionError, UntrustedModelError, did_you_mean, first_line, require
-from fairfox.models.boosting import try_out
+from fairfox.models.boosting import read_apart
 from fairfox.models.protocol import Description
 
 _DTYPES: dict[str, type[np.generic]] = {
@@ -49,7 +49,7 @@ class OnnxModel:
         runtime = require("onnxruntime", extra="onnx", why="to read ONNX files")
         self.path = Path(path)
         content, graph, external = _checked_graph(self.path)
-        try_out("onnxruntime", self.path)
+        read_apart("onnxruntime", self.path)
         options = runtime.SessionOptions()
         options.log_severity_level = 4  # errors are raised: nothing more is to be printed
         options.use_deterministic_compute = True

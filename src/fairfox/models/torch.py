@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from fairfox.data.encoding import Encoding
 from fairfox.data.files import read_text, write_text, written_whole
 from fairfox.errors import FileError, ModelError, OptionError, first_line, require
-from fairfox.models.boosting import try_out
+from fairfox.models.boosting import read_apart
 from fairfox.models.protocol import Kind, Output, Returns, check_rows
 
 Affine = tuple[Tensor, Tensor, Callable[[Tensor], Tensor]]  # weight (H, D), bias (H,), what follows: (N, H) -> (N, K)
@@ -228,7 +228,7 @@ _KERAS: dict[str, dict[str, tuple[Any, ...]]] = {  # layers that are read, and w
 def load_keras(path: Path) -> nn.Module:
     """Return the dense network in a Keras file, read as arrays: Keras itself is not needed, and nothing in it runs."""
     require("h5py", extra="keras", why=f"to read '{path.name}'")
-    with np.load(BytesIO(try_out("h5py", path, str(path.stat().st_size)))) as arrays:
+    with np.load(BytesIO(read_apart("h5py", path, str(path.stat().st_size)))) as arrays:
         weights = {name: torch.as_tensor(arrays[name].astype(np.float32)) for name in arrays if name != "config"}
         config = arrays["config"].tobytes()
     try:
