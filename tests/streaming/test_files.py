@@ -483,6 +483,8 @@ def test_people_who_do_not_fit_into_memory_are_audited_in_a_stream(folder: Path,
         options={"refits": 2},
     )
     assert scores_of(folder / "stream")["score"].to_pylist() == pytest.approx(audited.scores.tolist(), abs=1e-6)
+    compared = CliRunner().invoke(cli, ["compare", f"{folder}/stream", f"{folder}/stream"])
+    assert (compared.exit_code, "holds the parts of a stream" in compared.stderr) == (2, True)
     # one file is streamed where its cells need more than the machine has; the same command resumes
     assert not must_stream(str(folder / "in/a.parquet"))
     monkeypatch.setattr("fairfox.streaming.sources._BYTES", 1e12)

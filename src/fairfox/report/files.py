@@ -349,6 +349,8 @@ def read_audit(folder: str | Path) -> StoredAudit:
     """Return an audit from the folder that `fairfox audit` wrote; one of another format is refused."""
     folder = Path(folder)
     summary, scores = folder / "summary.json", folder / "scores.parquet"
+    if scores.is_dir():
+        raise FileError(f"'{scores}' holds the parts of a stream, which are not compared; audit a --sample of the table")
     for path in (summary, scores):
         if not path.is_file():
             raise FileError(
