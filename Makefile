@@ -14,7 +14,7 @@ PACKAGE := .venv/.package
 READY := .venv/.ready
 AXE := $(CURDIR)/.venv/npm/node_modules/axe-core/axe.min.js
 
-.PHONY: demo test test-research test-browser test-engines lint docs docs-linkcheck screenshots bench clean
+.PHONY: demo test fuzz test-research test-browser test-engines lint docs docs-linkcheck screenshots bench clean
 
 demo: $(PACKAGE)
 	$(BIN)/fairfox demo --out demo-report
@@ -22,6 +22,11 @@ demo: $(PACKAGE)
 # One thread per worker: torch would otherwise start a thread per core in each of them.
 test: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
+# Odd tables and options through every command, from a seed that is printed, or SEED, for so many minutes.
+MINUTES ?= 10
+fuzz: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz.cases --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 # Experiments and benchmarks, each in its quick mode.
 test-research: $(READY)

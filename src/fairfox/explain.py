@@ -106,7 +106,7 @@ def common_cause(
         return None
     strongest = numbers[int(parts.argmax())]
     own_values, column = there[:, strongest.start], strongest.start
-    step = float(data.x[:, column].std()) * (1 if float((own_values - x[:, column]).mean()) > 0 else -1)
+    step = float(data.x[:, column].std(correction=0)) * (1 if float((own_values - x[:, column]).mean()) > 0 else -1)
     shifts, found = torch.linspace(0, _MOST_SHIFT, 31), None
     sizes = effects([_with_column(there, column, own_values - float(shift) * step) for shift in shifts])
     crossed = (sizes * sizes[0].sign() <= 0).nonzero()[:, 0]

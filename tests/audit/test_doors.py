@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,10 @@ def late(table):
 def hole(table):
     """Return no number for everyone."""
     return np.full(len(table["income"]), np.nan)
+
+def letters(table):
+    """Return a probability that depends on how a value is written."""
+    return np.asarray([1 / (1 + len(str(value))) for value in table["extra"]])
 
 def worth(table):
     """Return an amount of money."""
@@ -195,6 +200,58 @@ def test_the_command_in_memory_is_the_same_door(tmp_path: Path):
     done = CliRunner().invoke(cli, ["score", *given, "--engine", "memory", "-o", str(tmp_path / "memory")])
     assert done.exit_code == 0, done.stderr
     assert_same(frame, pq.read_table(tmp_path / "memory/scores.parquet").to_pandas())
+
+
+def odd_columns(frame: pd.DataFrame) -> dict[str, Any]:
+    """Return columns that doors may read in two ways."""
+    number, income = frame["number"], frame["income"].round()
+    third = number % 3 == 0
+    return {
+        "numbers around 1e15": 1e15 + income / 8,
+        "whole numbers beyond 2^53": 2**60 + number * 2**40,
+        "numbers with gaps": income.mask(third),
+        "whole numbers with gaps": income.astype("Int64").mask(third),
+        "booleans with gaps": (income > 40).astype("boolean").mask(third),
+        "text with gaps": frame["job"].mask(third),
+        "categories with gaps": frame["job"].astype("category").cat.add_categories(["none"]).mask(third),
+        "a category of one batch": frame["job"].mask(number < 40, "rare"),
+        "unsigned numbers": (np.uint64(2**64 - 1) - (income > 40).astype(np.uint64)),
+        "half floats": income.astype(np.float16),
+        "dates": pd.Timestamp("2020-01-01") + pd.to_timedelta(number, "D"),
+        "nothing in the people": frame["job"] if len(frame) == len(REFERENCE) else np.nan,
+        "numbers instead of text": frame["job"] if len(frame) == len(REFERENCE) else income,
+    }
+
+
+REFUSED_WHEN_FITTED = {
+    "feature": {"dates": "holds dates or times"},
+    "protected": {"dates": "holds dates or times", "unsigned numbers": "has one value only"},
+}
+
+
+@pytest.mark.parametrize("role", ["feature", "protected"])
+@pytest.mark.parametrize("kind", odd_columns(REFERENCE))
+def test_odd_columns_have_one_score_or_one_refusal_in_memory_and_in_a_stream(kind: str, role: str, tmp_path: Path):
+    learnt, table = (frame.assign(extra=odd_columns(frame)[kind]) for frame in (REFERENCE, PEOPLE))
+    given = {"protected": "sex", "columns": ["extra", "income"]} if role == "feature" else {"protected": "extra"}
+    name = "letters" if role == "feature" else "rule"
+    for frame, path in ((learnt, "learnt.pq"), (table, "all.pq")):
+        frame.to_parquet(tmp_path / path)
+    asked = {"columns": COLUMNS, "weights": "weight", **given, "options": {"refits": 2}}
+    if kind in REFUSED_WHEN_FITTED[role]:
+        with pytest.raises(FairfoxError, match=REFUSED_WHEN_FITTED[role][kind]):
+            fairfox.fit(tmp_path / "learnt.pq", **asked)
+        return
+    test = fairfox.fit(tmp_path / "learnt.pq", **asked)
+    if kind == "numbers instead of text":
+        for door in (fairfox.score, partial(by_stream, tmp_path)):
+            with pytest.raises(FairfoxError, match=r"Column 'extra' holds .* here|The protected column 'extra' holds"):
+                door(test, name if door is not fairfox.score else MODELS[name], table)
+        return
+    scored = fairfox.score(test, MODELS[name], tmp_path / "all.pq")
+    frame, summary = by_stream(tmp_path, test, name, table)
+    assert_same(frame, scored.to_pandas(), within=1e-6)
+    assert summary["verdict"]["word"] == scored.verdict.word
 
 
 NUMBERED = {"protected": "sex", "columns": ["number", *COLUMNS]}

@@ -105,6 +105,25 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(folder: Path, tmp_path: Pa
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(("option", "value"), [("--delta", "20"), ("--max-flagged", "Nobody=0.1")])
+def test_limits_are_checked_before_a_stream_begins(folder: Path, tmp_path: Path, option: str, value: str):
+    pq.write_table(LENDING.sample(100, seed=1).table, folder / "new.parquet")
+    said = [
+        run(folder, tmp_path / "out", option, value, "--engine", engine, table="new.parquet")
+        for engine in ("memory", "files")
+    ]
+    assert [done.exit_code for done in said] == [2, 2]
+    assert said[0].stderr == said[1].stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_one_person_is_scored(folder: Path, tmp_path: Path):
+    pyarrow.csv.write_csv(LENDING.sample(1, seed=1).table, folder / "one.csv")
+    done = run(folder, tmp_path / "out", "--delta", "0", table="one.csv")
+    assert done.exit_code == 0, done.stderr
+    assert len(pq.read_table(tmp_path / "out/scores.parquet")) == 1
+
+
 def test_compare_and_plan_take_its_output(folder: Path, tmp_path: Path):
     assert run(folder, tmp_path / "out").exit_code == 0
     for command in (["compare", str(tmp_path / "out"), str(tmp_path / "out")], ["plan", str(tmp_path / "out")]):

@@ -156,6 +156,11 @@ def test_rows_that_do_not_fit_the_encoding_are_refused():
         encoded(f, [np.inf, 1.0])
     with pytest.raises(DataError, match=r"holds 1e\+30 in row 1 .* too far from the fitting rows, whose mean is 2.5"):
         encoded(f, [1.0, 1e30])
+    with pytest.raises(DataError, match="Column 'v' holds Int64 here and text in the fitting rows; give one type"):
+        encoded(fitted(["a", "b"]), [1, 2])
+    assert encoded(fitted(pd.Categorical([1, 2])), pd.Categorical([2, 1])).tolist() == [[0, 1], [1, 0]]
+    with pytest.raises(DataError, match="Column 'v' holds String here and no text in the fitting rows; give one type"):
+        encoded(fitted([True, False]), ["a", "b"])
 
 
 def test_text_has_no_code_and_a_gap_is_none_of_the_numbers():

@@ -1,6 +1,7 @@
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 
 from fairfox.data.frames import Template, as_categories
@@ -105,3 +106,14 @@ def test_a_number_between_two_codes_is_no_category():
         DataError, match=r"Column 'v' is a category to the model, and was read as a number; say so with "
     ):
         codes([10.5, 11.0], [10, 11])
+
+
+def test_texts_of_the_fitting_rows_go_into_a_column_without_any_value_here():
+    assert filled(pd.DataFrame({"v": [NAN, NAN]}), ["a", None])["v"].tolist()[0] == "a"
+
+
+def test_categories_of_a_file_get_the_levels_of_the_fitting_rows():
+    table = load_table(pa.table({"v": pa.array(["a", "b"]).dictionary_encode()}))
+    out = Template.of(table, {"v": ("a", "b", "c", None)}).fill({"v": np.array(["c", None], dtype=object)})
+    assert list(out["v"].cat.categories) == ["a", "b", "c"]
+    assert out["v"].tolist()[0] == "c"

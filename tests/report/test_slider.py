@@ -117,3 +117,9 @@ def _share(result, name: str) -> float:
                 own = torch.tensor([level == group.level for level in finding.group]) & ~finding.abstained
                 return float(result.weights[own & finding.flags].sum() / result.weights[own].sum())
     raise AssertionError(name)
+
+
+def test_a_delta_near_the_largest_float_has_finite_steps():
+    deltas = positions(torch.tensor([0.1, 0.2]), 1e308)
+    assert all(map(math.isfinite, deltas))
+    assert deltas[-1] == 1e308

@@ -280,7 +280,7 @@ def test_scores_below_the_tables_are_no_tables(folder: Path):
         assert run(folder, out)["counts"] == first["counts"]
         assert manifest_of(folder, out)["complete"]
     assert (folder / "in/one/scores.parquet/part-00000.parquet").stat().st_mtime_ns == before
-    with pytest.raises(DataError, match="or scores that fairfox wrote; give tables of people"):
+    with pytest.raises(DataError, match="and no scores that fairfox wrote"):
         score_files(folder / "test.fox", model_of(folder), [str(folder / "in/one")], folder / "out", workers=1)
 
 

@@ -15,6 +15,7 @@ from functools import cached_property
 from itertools import combinations
 from typing import Any, Literal
 
+import narwhals as nw
 import numpy as np
 import pyarrow as pa
 import torch
@@ -33,8 +34,8 @@ from fairfox.data.table import (
     column,
     fitted_numbers,
     floats,
+    is_text,
     levels_of,
-    load_table,
     missing,
     objects,
     places_of,
@@ -67,20 +68,8 @@ class Encoding:
         return self.features[-1].stop if self.features else 0
 
     def for_table(self, table: Table) -> Encoding:
-        """Return the encoding that gives models tables like this one, which has their columns.
-
-        pandas categories get all levels of the fitting rows, since people may be moved to any.
-        """
-        own = table.select(list(self.columns))
-        if own.implementation.is_pandas():
-            native, wider = own.to_native(), {}
-            for f in self.features:
-                if f.kind == "categorical" and hasattr(native[f.name], "cat"):
-                    known = set(native[f.name].cat.categories)
-                    new = [level for level in f.levels if level is not None and level not in known]
-                    wider[f.name] = native[f.name].cat.add_categories(new)
-            own = load_table(native.assign(**wider)) if wider else own
-        return replace(self, fitted_on=own)
+        """Return the encoding that gives models tables like this one, which has their columns."""
+        return replace(self, fitted_on=table.select(list(self.columns)))
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -104,7 +93,7 @@ class Encoding:
     @cached_property
     def template(self) -> Template:
         """The data frames that a model on tables receives; tables from files need pandas for it."""
-        return Template.of(self.fitted_on)
+        return Template.of(self.fitted_on, {f.name: f.levels for f in self.features if f.kind == "categorical"})
 
     def encode(self, table: Table, *, device: str = "cpu") -> Dataset:
         """Return the individuals of a table as tensors, the features on a device.
@@ -192,7 +181,10 @@ class Encoding:
     def own_table(self, x: Tensor) -> Any:
         """Return the rows in the user's own kind of table: as `table`, but Arrow for tables that came as Arrow."""
         if self.fitted_on.implementation.is_pyarrow():
-            return pa.table({name: pa.array(values, from_pandas=True) for name, values in self._values(x).items()})
+            large = {
+                f.name: pa.uint64() for f in self.features if any(isinstance(v, int) and v >= 2**63 for v in f.levels)
+            }
+            return pa.table({n: pa.array(v, large.get(n), from_pandas=True) for n, v in self._values(x).items()})
         return self.table(x)
 
     def _values(self, x: Tensor) -> dict[str, np.ndarray]:
@@ -463,6 +455,11 @@ def _too_many(levels: Sequence[Level], series: Series) -> bool:
 def encode_feature(f: Feature, series: Series, x: np.ndarray) -> None:
     """Write a column into its place in x (N, D), which is zero there."""
     if f.kind == "categorical":
+        text, kinds = is_text(series), {isinstance(level, str) for level in f.levels if level is not None}
+        typed = text or series.dtype.is_numeric() or series.dtype == nw.Boolean
+        if typed and (not text) in kinds and not missing(series).all():
+            here, there = ("String", "no ") if text else (series.dtype, "")
+            raise DataError(f"Column '{f.name}' holds {here} here and {there}text in the fitting rows; give one type")
         place = places_of(series, f.levels)
         known = (place >= 0).nonzero()[0]
         x[known, f.start + place[known]] = 1.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -48,9 +49,17 @@ class Template:
     holes: Mapping[str, Any]  # of the columns where dtypes leave it open: None, NaN or NA
 
     @classmethod
-    def of(cls, table: Table) -> Template:
-        """Return the template of a table; one that comes from a file gives pandas."""
-        frame = nw.from_native(to_native_frame(table), eager_only=True)
+    def of(cls, table: Table, levels: Mapping[str, Sequence[Any]] | None = None) -> Template:
+        """Return the template of a table; one that comes from a file gives pandas.
+
+        Its categories get all levels of the fitting rows, since people may be moved to any.
+        """
+        native, wider = to_native_frame(table), {}
+        for name, own in (levels or {}).items():
+            if hasattr(native[name], "cat") and hasattr(native[name].cat, "add_categories"):  # pandas
+                known = {*native[name].cat.categories, None}
+                wider[name] = native[name].cat.add_categories([level for level in own if level not in known])
+        frame = nw.from_native(native.assign(**wider) if wider else native, eager_only=True)
         return cls(frame.head(0).to_native(), {name: _hole(frame, name) for name in frame.columns})
 
     def fill(self, columns: Mapping[str, np.ndarray]) -> Any:
@@ -69,7 +78,8 @@ class Template:
             given = pandas.Series(values, dtype=values.dtype)
             return given.astype("Float64" if dtype.kind in "iu" and _fractional(values) else dtype)
         if dtype.kind in "iuf":
-            return _fitted(values.astype(float, copy=False), dtype)  # an array: a Series of each column takes longer
+            with suppress(ValueError):  # texts, where the table has no value at all and the fitting rows have some
+                return _fitted(values.astype(float, copy=False), dtype)  # an array: a Series would take longer
         gone = pandas.isna(values)
         if dtype.kind == "b" and not gone.any():
             return pandas.Series(values.astype(bool))

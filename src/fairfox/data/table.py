@@ -34,6 +34,7 @@ MISSING = (
 )
 LARGEST = 1e150  # of numbers: sums of squares of larger ones are infinite
 BOOLEANS = ("true", "True", "TRUE", "false", "False", "FALSE")
+VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}  # and what they are copied to
 DELIMITERS = ",;\t|"
 
 
@@ -115,7 +116,9 @@ def fitted_numbers(series: Series, what: str) -> np.ndarray:
     if not series.dtype.is_numeric():
         if missing(series).all():
             return np.full(len(series), np.nan)
-        raise DataError(f"{what} holds {series.dtype} here and was numeric in the fitting rows")
+        raise DataError(
+            f"{what} holds {'String' if is_text(series) else series.dtype} here and was numeric in the fitting rows"
+        )
     values = floats(series)
     bad = (np.abs(values) > LARGEST).nonzero()[0]
     if len(bad):
@@ -125,6 +128,12 @@ def fitted_numbers(series: Series, what: str) -> np.ndarray:
             f"{LARGEST:g} in size, or missing"
         )
     return values
+
+
+def is_text(series: Series) -> bool:
+    """Return whether a column holds texts, or a few of them as categories."""
+    categories = series.dtype in (nw.Categorical, nw.Enum)  # of pandas, also of numbers
+    return series.dtype == nw.String or (categories and any(isinstance(level, str) for level in levels_of(series)))
 
 
 def objects(series: Series) -> np.ndarray:
@@ -265,11 +274,20 @@ def _check_names(names: Sequence[object], what: str) -> None:
 
 
 def _plain_types(table: pa.Table) -> pa.Table:
-    """Return the table without pandas' unnamed index; half floats, decimals and all-missing columns become floats."""
+    """Return the table without pandas' unnamed index; half floats, decimals and all-missing columns become floats.
+
+    Dictionaries of anything but text become what they stand for, and views, of which Arrow takes no rows, copies.
+    """
     table = table.drop_columns([name for name in table.column_names if name.startswith("__index_level_")])
-    others = (pa.types.is_null, pa.types.is_decimal, pa.types.is_float16)
-    fields = [f.with_type(pa.float64()) if any(other(f.type) for other in others) else f for f in table.schema]
-    return table.cast(pa.schema(fields))
+
+    def plain(kind: pa.DataType) -> pa.DataType:
+        if pa.types.is_dictionary(kind):
+            own = plain(kind.value_type)
+            return kind if own in (pa.string(), pa.large_string()) else own
+        others = (pa.types.is_null, pa.types.is_decimal, pa.types.is_float16)
+        return pa.float64() if any(other(kind) for other in others) else VIEWS.get(kind, kind)
+
+    return table.cast(pa.schema([f.with_type(plain(f.type)) for f in table.schema]))
 
 
 # --- arrays --------------------------------------------------------------------------------------------------------

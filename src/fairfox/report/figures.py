@@ -22,6 +22,7 @@ _PERCENTILES = (5, 25, 50, 75, 95)
 _POSITIONS = 200  # about, of the slider, in equal steps
 _MOST_SLIDER_GROUPS = 24  # of a variable
 _TINY = 1e-290  # scores whose steps no float can tell apart count as 0
+_HUGE = 1e300  # steps of larger deltas are infinite
 Figure = dict[str, Any]  # kind, alt, caption, table, data
 
 
@@ -382,7 +383,7 @@ def positions(scores: Tensor, delta: float) -> list[float]:
     values = values[np.isfinite(values)]
     most = float(values.max()) if len(values) else 0.0
     usual = max(float(np.quantile(values, 0.995)) if len(values) else 0.0, 2 * delta)
-    usual = usual if usual > _TINY else 1.0
+    usual = min(usual, _HUGE) if usual > _TINY else 1.0
     step = float(f"{usual / _POSITIONS:.1g}")  # a round number
     even = [float(f"{k * step:.12g}") for k in range(math.ceil(usual / step) + 1)]
     last = float(f"{step * math.ceil(most / step + 1e-9):.12g}")

@@ -185,13 +185,14 @@ def prepare_job(
     pilot: pa.Table,
     *,
     delta: float | None = None,
+    max_flagged: float | Mapping[str, float] | None = None,
     constants: PopulationConstants | None = None,
     options: Mapping[str, Any],
     device: str = "cpu",
 ) -> Job:
     """Return the job of scoring tables like the pilot, with its constants unless others are given.
 
-    Whatever is wrong with the test, the model or the columns shows here, before any worker starts.
+    Whatever is wrong with the test, the model, the columns or the limits shows here, before any worker starts.
     """
     fitted, content = test
     if not pilot.column_names:
@@ -202,7 +203,10 @@ def prepare_job(
     if not len(pilot):
         raise DataError("The table has column names and no rows; give at least one row per individual")
     pilot, options = decoded(pilot), model_options(fitted, options)
-    inputs = Inputs.scored(fitted, source.load(), pilot, fitted.options.scoring(options, delta=delta))
+    chosen = fitted.options.scoring(options, delta=delta, max_flagged=max_flagged)
+    inputs = Inputs.scored(fitted, source.load(), pilot, chosen)
+    inputs.by_group(chosen.limits)
+    delta = delta_for(chosen, inputs.predictions, inputs.target.unit)
     if constants is None:
         groups = infer_groups(inputs.data, fitted.auxiliary, fitted.known)
         encoded = Encoded(inputs.target, *groups, inputs.predictions)

@@ -154,7 +154,10 @@ def score_files(
     if not people and failed:
         raise FileError(_failures(failed))
     if not people:
-        raise DataError("The tables have column names and no rows, or scores that fairfox wrote; give tables of people")
+        raise DataError(
+            "The tables have column names and no rows; give at least one row per individual, and no scores that "
+            "fairfox wrote"
+        )
     read_as = model_options(fitted, options or {})
     settings = {
         "test": {
@@ -171,7 +174,8 @@ def score_files(
     before = None if overwrite else _resumable(folder, settings, anew=overwrite is None)
     pilot = read_pilot(people, columns_of(fitted), PILOT, partial(check_table, fitted))
     constants = None if before is None else PopulationConstants.from_json(before.constants)
-    job = prepare_job((fitted, content), model, pilot, delta=delta, constants=constants, options=read_as, device=device)
+    limits: dict[str, Any] = {"delta": delta, "max_flagged": max_flagged}
+    job = prepare_job((fitted, content), model, pilot, **limits, constants=constants, options=read_as, device=device)
     manifest = (before or Manifest(settings, asdict(job.constants))).planned(people, folder, failed)
     with only_run_in(folder):
         if overwrite is False and read_manifest(folder) != before:

@@ -24,7 +24,7 @@ import pyarrow.fs
 import pyarrow.parquet as pq
 
 from fairfox.data.files import file_sha256
-from fairfox.data.table import LARGEST
+from fairfox.data.table import LARGEST, VIEWS
 from fairfox.errors import DataError, FairfoxError, FileError, first_line, redacted, require, url_digest
 from fairfox.models.http import is_url, load_endpoint
 from fairfox.models.loading import load_model
@@ -325,9 +325,8 @@ def decoded(table: pa.Table) -> pa.Table:
 
     Each batch would have its own dictionary, and Arrow takes no rows from views.
     """
-    copies = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
     types = [f.type.value_type if pa.types.is_dictionary(f.type) else f.type for f in table.schema]
-    fields = [f.with_type(copies.get(kind, kind)) for f, kind in zip(table.schema, types, strict=True)]
+    fields = [f.with_type(VIEWS.get(kind, kind)) for f, kind in zip(table.schema, types, strict=True)]
     return table.cast(pa.schema(fields))
 
 
