@@ -350,7 +350,7 @@ def read_audit(folder: str | Path) -> StoredAudit:
     folder = Path(folder)
     summary, scores = folder / "summary.json", folder / "scores.parquet"
     if scores.is_dir():
-        raise FileError(f"'{scores}' holds the parts of a stream, which are not compared; audit a --sample of the table")
+        raise FileError(f"'{scores}' holds the parts of a stream, which are not compared; audit a sample (--sample)")
     for path in (summary, scores):
         if not path.is_file():
             raise FileError(
