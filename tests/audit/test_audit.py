@@ -383,7 +383,7 @@ def test_aligned_scores_of_several_variables_are_scaled_one_by_one():
 
 def test_intersections_are_one_more_variable():
     asked = QUICK | {"protected": ["sex", "race"], "contrasts": "all"}
-    result = audited(by_income, mixed(900), **asked, intersections=True)
+    result = audited(by_income, mixed(1800), **asked, intersections=True)
     crossing = result.findings[2]
     assert crossing.name == "sex x race"
     assert crossing.parts == ("sex", "race")

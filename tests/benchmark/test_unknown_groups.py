@@ -110,6 +110,6 @@ def test_how_well_unknown_groups_are_told_is_said(world: World):
     seen = hidden(world)
     quality = seen.result.findings[0].quality
     assert quality.rows == PEOPLE - UNKNOWN  # those whose group is known
-    told = [text for text in seen.result.warnings if f"is unknown for {UNKNOWN} of {PEOPLE} people" in text]
+    told = [text for text in seen.result.warnings if f"is unknown for {UNKNOWN:,} of {PEOPLE:,} people" in text]
     assert len(told) == 1
     assert f"(AUC {quality.value:.2f})" in told[0]

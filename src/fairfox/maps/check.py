@@ -243,7 +243,7 @@ def _warnings(found: MapCheck, *, points: bool, total: bool, two: bool) -> tuple
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
+    return f"{round(100 * share)} %"
 
 
 def _gap(predictions: Tensor, own: Tensor, other: Tensor, weights: Tensor) -> tuple[float, float]:
