@@ -72,7 +72,7 @@ def test_a_name_may_be_as_long_as_the_system_allows(tmp_path: Path):
 
 
 def test_a_signal_waits_until_what_is_not_to_be_disturbed_is_done():
-    done = []
+    done, before = [], signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def signalled() -> None:
         with undisturbed():
@@ -82,7 +82,7 @@ def test_a_signal_waits_until_what_is_not_to_be_disturbed_is_done():
     with pytest.raises(KeyboardInterrupt):
         signalled()
     assert done == ["all"]
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.signal(signal.SIGINT, before) is signal.default_int_handler
 
 
 def test_a_file_has_the_hash_of_its_bytes_and_what_is_no_file_has_none(tmp_path: Path):

@@ -50,7 +50,7 @@ def counted_threshold(edges: Values, counts: NDArray[np.int64], level: float) ->
 
     Example:
         >>> counted_threshold(np.array([0.01, 0.02, 0.5]), np.array([1, 1, 1]), 0.05)
-        Threshold(p=0.02, listed=2, at_most=2)
+        Threshold(p=0.02, listed=2, at_most=3)
     """
     reached = counts.cumsum()
     if not len(counts) or not reached[-1]:

@@ -23,6 +23,7 @@ import torch
 from fairfox.data.files import file_sha256, keep_inputs, lock, write_text
 from fairfox.errors import DataError, FileError, OptionError, installed_versions, redacted
 from fairfox.fairtests.fitted import FittedTest
+from fairfox.fairtests.storage import from_bytes
 from fairfox.options import AuditOptions
 from fairfox.pipeline import fit_with
 from fairfox.report.files import OUTPUTS, pages_of, write_files
@@ -184,26 +185,42 @@ def score_files(
         tick = _meter(sum(p.rows for p in people), sum(task.people.rows for task in tasks), progress)
         results = _run(job, tasks, engine, worker_count(workers, device), tick)
         manifest = _finish(folder, manifest, results, records, failed)
-        done = [records[part["name"]] for part in manifest.parts]
-        spent = {name: sum(round(record.seconds[name], 3) for record in done) for name in ("read", "score", "write")}
-        chosen = fitted.options.scoring(read_as, delta=job.constants.delta, max_flagged=max_flagged)
-        totals = add_totals(pa.table(record.totals, schema=TOTALS) for record in done)
         own = {
-            "fitted": settings["test"],
-            "model_source": model.identity["name"],
-            "model_sha256": model.identity.get("sha256"),
             "table": ", ".join(map(redacted, tables)),
-            "parts": len(done),
             "seconds_of_scoring": round(monotonic() - started, 3),
-            "seconds_of_workers": spent,
             **({} if device == "cpu" else {"device": device}),
             **(recorded or {}),
         }
-        result = result_of(totals, fitted, model.load(), pilot, chosen, own)
-        write_files(folder, pages_of(result, table=pilot))
-        with _writing_to(folder):
-            manifest.write(folder)
-        return result
+        chosen = fitted.options.scoring(read_as, delta=job.constants.delta, max_flagged=max_flagged)
+        return _conclude(folder, manifest, [records[part["name"]] for part in manifest.parts], job, pilot, chosen, own)
+
+
+def _conclude(
+    folder: Path,
+    manifest: Manifest,
+    records: Sequence[PartRecord],
+    job: Job,
+    pilot: pa.Table,
+    options: AuditOptions,
+    settings: Mapping[str, Any],
+) -> AuditResult:
+    """Return the audit of everyone in a complete run, whose files are written with the manifest."""
+    totals = add_totals(pa.table(record.totals, schema=TOTALS) for record in records)
+    own = {
+        "fitted": manifest.settings["test"],
+        "model_source": job.model.identity["name"],
+        "model_sha256": job.model.identity.get("sha256"),
+        "parts": len(records),
+        "seconds_of_workers": {
+            name: sum(round(record.seconds[name], 3) for record in records) for name in ("read", "score", "write")
+        },
+        **settings,
+    }
+    result = result_of(totals, from_bytes(job.test), job.model.load(), pilot, options, own)
+    write_files(folder, pages_of(result, table=pilot))
+    with _writing_to(folder):
+        manifest.write(folder)
+    return result
 
 
 def _check_device(device: str, engine: Engine) -> None:
