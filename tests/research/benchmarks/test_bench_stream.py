@@ -13,7 +13,8 @@ def settings(bench):
 
 
 def run_of(seconds=10.0, work=8.0, moved=1.0, largest=200.0, total=400.0, load=0.5):
-    return {"seconds": seconds, "work": work, "moved": moved, "largest": largest, "total": total, "load": load}
+    memory = {"largest": largest, "total": total}
+    return {"seconds": seconds, "scoring": seconds / 1.25, "work": work, "moved": moved, **memory, "load": load}
 
 
 @pytest.fixture
@@ -38,10 +39,11 @@ def test_every_number_is_a_median_over_laps_beside_the_lowest(bench, settings, r
         "memory, all": (400.0, 390.0),
         "flat": (210 / 200, 190 / 180),
         "input and output": (2 / 10, 1 / 8),
+        "verdict": (1.25, 1.25),
         "workers": (30 / 15, 20 / 10),
         "slope, from above": pytest.approx((1.0207, 1.0), abs=1e-4),  # log10(110) / 2, log10(100) / 2
         "slope, from below": pytest.approx((1.0207, 1.0), abs=1e-4),
     }
-    assert [r.bar for r in found.values()] == [300, 900, 1.1, 0.25, 1.0, 1.05, 0.95]
+    assert [r.bar for r in found.values()] == [300, 900, 1.1, 0.25, 1.3, 1.0, 1.05, 0.95]
     assert (found["workers"].seconds_of, found["workers"].seconds_over) == (30.0, 15.0)
     assert (found["flat"].seconds_of, found["flat"].seconds_over) == (15.0, 10.0)
