@@ -55,7 +55,7 @@ def numbers(result, label):
     predictions = result.predictions.numpy()
     out = {"accuracy": float(((predictions > 0.5) == (label == 1)).mean()), "AUC": roc_auc_score(label, predictions)}
     out |= {f"mean prediction, {g.level}": g.mean_prediction for g in result.groups}
-    out |= {f"mean effect, {g.level}": g.mean_signed for g in result.groups}
+    out |= {f"mean effect, {g.level}": g.mean_effect for g in result.groups}
     out |= {f"confidently flagged, {g.level}": g.share_confident for g in result.groups}
     return out | {"flagged": result.share_flagged}
 

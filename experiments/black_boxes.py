@@ -268,9 +268,9 @@ def quality(predictions: torch.Tensor, unseen: Dataset) -> dict[str, Any]:
 def treatment(result: AuditResult, c: torch.Tensor) -> dict[str, Any]:
     """Return what an audit says of the people it scored; towards class 1 the effect of those in it counts reversed."""
     (finding,), known = result.findings, ~result.abstained
-    assert result.signed is not None
+    assert result.effect is not None
     assert result.features.effect is not None
-    towards = torch.where(c == 1, -result.signed, result.signed)[known]
+    towards = torch.where(c == 1, -result.effect, result.effect)[known]
     effect, share = float(result.scores[known].mean()), finding.alignment_share
     return {
         **{
@@ -290,7 +290,7 @@ def treatment(result: AuditResult, c: torch.Tensor) -> dict[str, Any]:
         "still": list(result.still),
         "readings": {
             name: {"mean_absolute": reading.mean_absolute}
-            | {group: part.mean_signed for group, part in reading.groups.items()}
+            | {group: part.mean_effect for group, part in reading.groups.items()}
             for name, reading in finding.readings().items()
         },
         "map_checks": [{name: getattr(check, name) for name in CHECKED} for check in result.map_checks],

@@ -180,9 +180,9 @@ class Setup:
             "mean": self.resampled(_mean, scores),
             "abstained": int(one.abstained.sum()),
         }
-        if one.signed is None:
+        if one.effect is None:
             return out
-        signed, c = _known(one.signed, one), self.people.c[:, 0].numpy(force=True)
+        signed, c = _known(one.effect, one), self.people.c[:, 0].numpy(force=True)
         out |= {f"signed_median_{k}": self.resampled(_median, signed[c == k]) for k in (0, 1)}
         return out | {"towards_1": self.resampled(_mean, np.where(c == 0, signed, -signed))}
 

@@ -74,9 +74,9 @@ def audit_shuffled(
         seed=seed + number,
         options={"refits": size.refits},
     )
-    assert result.confident_flags is not None
+    assert result.confident is not None
     assert result.verdict is not None
-    counts = {"flagged": int(result.flags.sum()), "confident": int(result.confident_flags.sum())}
+    counts = {"flagged": int(result.flagged.sum()), "confident": int(result.confident.sum())}
     return {"people": len(result), **counts, "verdict": result.verdict.word, "still": list(result.still)}
 
 

@@ -87,7 +87,7 @@ def policing(found: dict[str, Any]) -> str:
         return NOT_RUN
     case = found["cases"]["policing"]["found"]
     worst = [
-        f"person {one['row_id']} {_points(one['signed'])} ({_points(one['lower'])} to {_points(one['upper'])})"
+        f"person {one['row_id']} {_points(one['effect'])} ({_points(one['lower'])} to {_points(one['upper'])})"
         for one in case["most_affected"]
     ]
     parts = [

@@ -89,8 +89,8 @@ def example_result(**changes: Any) -> AuditResult:
         quality=AuxiliaryQuality("sex", "auc", 0.84, 0.5, 0.49, 0.693, PEOPLE),
         alignment_share=0.21,
     )
-    assert finding.signed is not None
-    per_person = torch.stack([0.7 * finding.signed, 0.3 * finding.signed, 0.0 * finding.signed], dim=1)
+    assert finding.effect is not None
+    per_person = torch.stack([0.7 * finding.effect, 0.3 * finding.effect, 0.0 * finding.effect], dim=1)
     per_person[-10:] = torch.nan
     result = make_result(
         finding,
@@ -149,7 +149,7 @@ def with_doubt(result: AuditResult, *, share: float | None = 0.075) -> AuditResu
     return replace(
         result,
         abstained=result.abstained | out,
-        flags=result.flags & ~out,
+        flagged=result.flagged & ~out,
         reasons=tuple(DISAGREE if one else why for one, why in zip(out.tolist(), result.reasons, strict=True)),
         reliability=trust,
     )
@@ -165,8 +165,8 @@ def with_finding(result: AuditResult, place: int = 0, **changes: Any) -> AuditRe
 def without_sign() -> AuditResult:
     """Return the same audit by a test that knows no direction and no interval."""
     result = example_result()
-    groups = tuple(replace(group, mean_signed=None, share_confident=None, towards={}) for group in result.groups)
-    unsigned: dict[str, Any] = {"signed": None, "interval": None, "confident_flags": None}
+    groups = tuple(replace(group, mean_effect=None, share_confident=None, towards={}) for group in result.groups)
+    unsigned: dict[str, Any] = {"effect": None, "interval": None, "confident": None}
     result = replace(
         result,
         **unsigned,
@@ -254,7 +254,7 @@ def many_result(**changes: Any) -> AuditResult:
         ),
     )
     worst = torch.stack([finding.scores for finding in findings]).argmax(0)
-    signed = torch.stack([finding.signed for finding in findings if finding.signed is not None])
+    signed = torch.stack([finding.effect for finding in findings if finding.effect is not None])
     taken = signed.gather(0, worst[None])[0]
     per_person = torch.stack([0.6 * taken, 0.3 * taken, 0.1 * taken, 0.0 * taken], dim=1)
     per_person[away] = torch.nan
@@ -311,7 +311,7 @@ def make_finding(
                 level=level,
                 people=int(own.sum()),
                 mean_prediction=mean(predictions, own),
-                mean_signed=mean(signed, own),
+                mean_effect=mean(signed, own),
                 share_flagged=mean(flags.float(), own),
                 share_confident=mean(confident.float(), own),
                 inferred=int((own & inferred).sum()),
@@ -328,8 +328,8 @@ def make_finding(
         scores=scores,
         signed=signed,
         interval=interval,
-        flags=flags,
-        confident_flags=confident,
+        flagged=flags,
+        confident=confident,
         abstained=abstained,
         towards=tuple(words),
         group=tuple(group),
@@ -353,11 +353,11 @@ def make_result(*findings: Finding, **more: Any) -> AuditResult:
     abstained = torch.stack([finding.abstained for finding in findings]).all(0)
     return AuditResult(
         scores=taken([finding.scores for finding in findings]),
-        signed=taken([finding.signed for finding in findings]),
+        signed=taken([finding.effect for finding in findings]),
         interval=taken([finding.interval for finding in findings]),
-        sampling=taken([finding.signed for finding in findings])[:, None] + torch.tensor([-0.01, 0.01]),
-        flags=torch.stack([finding.flags for finding in findings]).any(0),
-        confident_flags=taken([finding.confident_flags for finding in findings]),
+        sampling=taken([finding.effect for finding in findings])[:, None] + torch.tensor([-0.01, 0.01]),
+        flagged=torch.stack([finding.flagged for finding in findings]).any(0),
+        confident=taken([finding.confident for finding in findings]),
         abstained=abstained,
         worst=worst,
         findings=findings,

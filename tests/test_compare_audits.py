@@ -30,7 +30,7 @@ def audited(*, times: float = 1.0, **changes: Any) -> AuditResult:
     """Return an audit of forty people with names, two of them abstained, whose effects are so many times as large."""
     result = example_result(settings=SETTINGS, ids=IDS)
     scores = times * result.scores
-    moved = {"scores": scores, "signed": times * result.signed, "flags": (scores > result.delta) & ~result.abstained}
+    moved = {"scores": scores, "effect": times * result.effect, "flagged": (scores > result.delta) & ~result.abstained}
     return replace(result, **moved, **changes)
 
 
@@ -53,7 +53,7 @@ def folder(tmp_path: Path) -> Path:
 def test_an_audit_is_read_from_its_folder_as_from_its_result(folder: Path):
     read, given = read_audit(folder / "first"), in_memory(audited())
     assert read.ids == given.ids == tuple(IDS[:-2])  # who was judged
-    for name in ("scores", "errors", "flags"):
+    for name in ("scores", "errors", "flagged"):
         assert getattr(read.people, name).tolist() == getattr(given.people, name).tolist()
     assert read.people.scores == pytest.approx(audited().scores[:-2].numpy())
     assert (read.people.delta, read.people.refits, read.people.folds) == (0.05, 5, 5)
@@ -247,7 +247,7 @@ def test_a_summary_that_no_audit_writes_is_refused_in_one_sentence(folder: Path,
     [
         ("score", ["many"] * PEOPLE),
         ("score", [float("nan")] * PEOPLE),
-        ("flag", [None] * PEOPLE),
+        ("flagged", [None] * PEOPLE),
         ("row_id", [[1]] * PEOPLE),
     ],
 )

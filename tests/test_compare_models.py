@@ -84,7 +84,7 @@ def test_the_files_hold_what_was_found(found: Compared, tmp_path: Path):
     apart = np.subtract(table["score_b"].to_numpy(), table["score_a"].to_numpy())
     assert table["difference"].to_numpy() == pytest.approx(apart)
     assert apart.mean() == pytest.approx(fields["difference"]["value"])
-    assert table["flag_a"].to_pylist() == found.a.flags.tolist()
+    assert table["flag_a"].to_pylist() == found.a.flagged.tolist()
 
 
 def test_the_page_shows_both_and_the_people_for_whom_most_changed(found: Compared, tmp_path: Path):
@@ -127,7 +127,7 @@ def test_models_of_different_columns_are_compared_on_the_same_people():
 def test_a_decision_threshold_is_held_for_both_and_no_delta():
     found = fairfox.compare(steep, gentle, people(), decision_threshold=0.5, **OPTIONS)
     assert found.a.decision_threshold == found.b.decision_threshold == 0.5
-    assert found.pair.shares == pytest.approx([float(one.flags.double().mean()) for one in (found.a, found.b)])
+    assert found.pair.shares == pytest.approx([float(one.flagged.double().mean()) for one in (found.a, found.b)])
     assert found.pair.share_difference is None
     apart = found.pair.shares[1] - found.pair.shares[0]
     assert f"with B; a difference of {100 * apart:+.1f} points." in found.summary()

@@ -27,7 +27,7 @@ def test_a_share_can_be_planned():
     found = plan(audited(), share=0.9, max_flagged=0.5)
     assert found.measure == "share over delta"
     assert (found.size, found.limit) == (0.9, 0.5)
-    assert plan(audited(), max_flagged=0.1).size == pytest.approx(float(audited().flags[:-2].double().mean()))
+    assert plan(audited(), max_flagged=0.1).size == pytest.approx(float(audited().flagged[:-2].double().mean()))
 
 
 def test_without_a_pilot_the_spread_is_told():

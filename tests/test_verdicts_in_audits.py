@@ -223,7 +223,7 @@ def test_a_decision_threshold_flags_exactly_those_whose_decision_turns(cut: floa
     people = table()
     result = audited(by_income, people, **QUICK | {"refits": 1}, label="paid", decision_threshold=cut)
     here, there = by_income(people) >= cut, by_income(result.counterfactual_table) >= cut
-    assert result.flags.tolist() == (here != there).tolist()
+    assert result.flagged.tolist() == (here != there).tolist()
     assert 0 < result.share_flagged < 1
     assert result.decision_threshold == cut
 
@@ -243,7 +243,7 @@ def test_with_many_classes_a_decision_that_any_of_them_turns_is_flagged():
     here = result.predictions[:, None]
     there = here + result.findings[0].effects  # (N, 3), NaN for the own class
     turned = ((here >= 0.5) != (there >= 0.5)) & ~there.isnan()
-    assert result.flags.tolist() == turned.any(1).tolist()
+    assert result.flagged.tolist() == turned.any(1).tolist()
     largest = result.findings[0].effects.nan_to_num().abs().argmax(1)
     assert int((turned.any(1) & ~turned[torch.arange(300), largest]).sum()) > 0  # not by the largest effect
 
@@ -284,7 +284,7 @@ def test_delta_comes_from_shuffled_values_where_asked_for():
     assert result.null.scores.shape == (2, 300)
     assert result.delta == result.null.delta
     assert float((result.null.scores < result.delta).double().mean()) == pytest.approx(0.95, abs=1 / 300)
-    assert result.flags.tolist() == (result.scores > result.delta).tolist()
+    assert result.flagged.tolist() == (result.scores > result.delta).tolist()
     assert result.settings["delta_from_null"] is True
     assert result.settings["null"] == 2
     assert result.null.p_alignment(0, result.findings[0].alignment_share) == pytest.approx(1 / 3)  # none as large
@@ -354,7 +354,7 @@ def test_where_nobody_is_flagged_there_is_nothing_to_do():
     people = table()
     pipeline = make_pipeline(StandardScaler(), LogisticRegression()).fit(people[["age"]], people["paid"])
     result = audited(pipeline, people, **QUICK, label="paid", delta=0.5, next_steps=True)
-    assert not result.flags.any()
+    assert not result.flagged.any()
     assert result.steps is not None
     assert not any(sentence.startswith("Next: ") for sentence in verdict_lines(result))
 

@@ -98,7 +98,7 @@ class Compared:
         tables = {"a": self.a.scores_table(), "b": self.b.scores_table()}
         apart = self.b.scores.numpy(force=True).astype(np.float64) - self.a.scores.numpy(force=True)
         columns = {"row_id": tables["a"]["row_id"], "difference": pa.array(apart, mask=~_judged(self.a, self.b))}
-        for name in ("score", "signed", "flag"):
+        for name in ("score", "effect", "flagged"):
             columns |= {f"{name}_{side}": table[name] for side, table in tables.items()}
         return pa.table(columns)
 
@@ -248,7 +248,7 @@ def _scores_of(result: AuditResult, rows: np.ndarray) -> Scores:
     return Scores.of_refits(
         result.reliability.refits.numpy(force=True).astype(np.float64)[rows],
         result.scores.numpy(force=True).astype(np.float64)[rows],
-        result.flags.numpy(force=True)[rows],
+        result.flagged.numpy(force=True)[rows],
         delta=result.delta,
         folds=result.settings["folds"],
         by_delta=by_one_delta(result),
@@ -331,14 +331,14 @@ def _in_words(value: Any) -> str:
 
 def _pair_of_audits(one: StoredAudit, two: StoredAudit, *, margin: float, unit: str) -> Pair:
     hashes = [[each.summary["settings"].get(name) for name in _HASHES] for each in (one, two)]
-    first, second = (np.stack([each.people.scores, each.people.flags]) for each in (one, two))
+    first, second = (np.stack([each.people.scores, each.people.flagged]) for each in (one, two))
     if None not in hashes[0] and hashes[0] == hashes[1] and np.array_equal(first, second):
         return same_audit(one.people, margin=margin, unit=unit)
     positions = _same_people(one.ids, two.ids)
     if positions is None:
         return compare_scores(one.people, two.people, paired=False, margin=margin, unit=unit)
     a, b = (
-        replace(people, scores=people.scores[rows], errors=people.errors[rows], flags=people.flags[rows])
+        replace(people, scores=people.scores[rows], errors=people.errors[rows], flagged=people.flagged[rows])
         for people, rows in zip((one.people, two.people), positions, strict=True)
     )
     return compare_scores(a, b, margin=margin, unit=unit)
@@ -397,7 +397,7 @@ def plan(
     size, allowed = (share, max_flagged) if by_share else (effect, limit)
     if pilot is not None:
         people = _pilot(pilot, by_share=by_share)
-        size = size if size is not None else float((people.flags if by_share else people.scores).mean())
+        size = size if size is not None else float((people.flagged if by_share else people.scores).mean())
         allowed = people.delta if allowed is None else allowed
         spread = spread_of_share(people) if by_share else spread_of_mean(people)
     if size is None or allowed is None or spread is None:

@@ -78,9 +78,9 @@ def common_cause(
         return None
     own = moved.of_variable(variable, data)
     weights = torch.as_tensor(people_weights(data.weights, len(data)))
-    assert own.signed is not None
+    assert own.effect is not None
     groups = {g: (data.c[:, variable] == g).cpu() & ~own.abstained.cpu() for g in range(len(p.levels))}
-    signed = own.signed.cpu()
+    signed = own.effect.cpu()
     means = {g: float((signed * weights)[who].sum() / weights[who].sum()) for g, who in groups.items() if who.any()}
     worst = max(means, key=lambda g: abs(means[g]), default=None)
     if worst is None or abs(means[worst]) <= delta:
@@ -250,7 +250,7 @@ def _effect_through_features(
 ) -> FeatureEffect | None:
     """Return contributions of features to the map's effect: of everyone, or of a sample."""
     data, moved, sample = readings.people, readings.moved, readings.explained
-    if moved.counterfactuals is None or moved.signed is None or sample is None:
+    if moved.counterfactuals is None or moved.effect is None or sample is None:
         return None
     factors = torch.tensor([share.value for share in readings.alignment] if aligned else [1.0] * len(data.protected))
     per_person = data.x.new_full((len(data), len(data.features)), torch.nan)
@@ -268,7 +268,7 @@ def _effect_through_features(
         )
         scale = _directions(moved, data.protected)[own] * factors[readings.main.variable[own].cpu()]
         distance = sum_by_feature((mapped - data.x[own]).abs().mean(0), data.features)
-        per_person[own] = summing_to(moved.signed[own], each * scale[:, None].to(each), distance)
+        per_person[own] = summing_to(moved.effect[own], each * scale[:, None].to(each), distance)
     method = "integrated gradients" if sample.by_gradients else "sampled Shapley values"
     return FeatureEffect(tuple(f.name for f in data.features), per_person, method, sample.drawn)
 

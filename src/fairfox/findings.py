@@ -94,7 +94,7 @@ class Group:
     level: str
     people: int
     mean_prediction: float
-    mean_signed: float | None
+    mean_effect: float | None
     share_flagged: float  # because of this variable
     share_confident: float | None
     inferred: int = 0  # of the people: their class is the most probable one, nobody knows it
@@ -124,15 +124,15 @@ class Tally:
     @classmethod
     def of(cls, found: AuditRecord | Finding, weights: Tensor | None, **more: Any) -> Tally:
         """Return it of people who are in memory."""
-        known, confident = ~found.abstained.numpy(force=True), found.confident_flags
+        known, confident = ~found.abstained.numpy(force=True), found.confident
         scores = found.scores.numpy(force=True).astype(np.float64)
         return cls(
             people=len(known),
             judged=int(known.sum()),
-            flagged=int(found.flags.sum()),
+            flagged=int(found.flagged.sum()),
             confident=None if confident is None else int(confident.sum()),
             inferred=int(found.inferred.sum()),
-            share_flagged=judged_share(found.flags, found.abstained, weights),
+            share_flagged=judged_share(found.flagged, found.abstained, weights),
             share_confident=None if confident is None else judged_share(confident, found.abstained, weights),
             mean_score=weighted_mean(scores[known], people_weights(weights, len(known))[known]),
             **more,
@@ -164,7 +164,7 @@ class Streamed:
 class Reading:
     """One reading of the effect, averaged over the judged people."""
 
-    mean_signed: float
+    mean_effect: float
     mean_absolute: float
     groups: dict[str, Reading] = field(default_factory=dict)  # by own protected class
 
@@ -209,10 +209,10 @@ class Finding:
     contrasts: tuple[str, ...]  # Q, in words: the classes; "age + 13.6" and "age - 13.6"; () where a test knows none
     effects: Tensor  # (N, Q) signed value of each contrast; NaN where there is none
     scores: Tensor  # (N,) the largest of them
-    signed: Tensor | None  # (N,)
+    effect: Tensor | None  # (N,)
     interval: Tensor | None  # (N, 2)
-    flags: Tensor  # (N,) bool
-    confident_flags: Tensor | None  # (N,) bool
+    flagged: Tensor  # (N,) bool
+    confident: Tensor | None  # (N,) bool
     abstained: Tensor  # (N,) bool: nothing can be said about this variable
     towards: tuple[str | None, ...]  # (N,) the contrast that counts, in words
     group: tuple[str, ...]  # (N,) own class, or the range the own number is in; "unknown"
@@ -272,7 +272,7 @@ class Finding:
         order = dict.fromkeys([*(g.level for g in self.groups), *np.unique(own).tolist()])
         groups = {level: _mean_reading(values[own == level], weight[own == level]) for level in order if level in own}
         whole = _mean_reading(values, weight)
-        return Reading(whole.mean_signed, whole.mean_absolute, groups)
+        return Reading(whole.mean_effect, whole.mean_absolute, groups)
 
 
 def _mean_reading(values: np.ndarray, weights: np.ndarray) -> Reading:
@@ -343,10 +343,10 @@ class AuditRecord:
     """
 
     scores: Tensor  # (N,), higher is less fair
-    signed: Tensor | None  # (N,); > 0: a higher prediction as a member of the other group
+    effect: Tensor | None  # (N,); > 0: a higher prediction as a member of the other group
     interval: Tensor | None  # (N, 2), around the signed value (the score where a test has no sign)
-    flags: Tensor  # (N,) bool: score above delta
-    confident_flags: Tensor | None  # (N,) bool: the whole interval is beyond delta
+    flagged: Tensor  # (N,) bool: score above delta
+    confident: Tensor | None  # (N,) bool: the whole interval is beyond delta
     abstained: Tensor  # (N,) bool
     reasons: tuple[str | None, ...]  # why abstained
     predictions: Tensor  # (N,)
@@ -569,12 +569,12 @@ class AuditRecord:
 
         Only where the score is a change of a probability between classes; {} otherwise.
         """
-        if not self.is_effect or self.effect_unit != "probability" or finding.signed is None or not finding.levels:
+        if not self.is_effect or self.effect_unit != "probability" or finding.effect is None or not finding.levels:
             return {}
         codes = {level: code for code, level in enumerate(finding.levels)}
         own = torch.tensor([float(codes.get(level, math.nan)) for level in finding.group])
         here = self.predictions.cpu()
-        there = torch.where(finding.abstained, torch.nan, here + finding.signed.cpu().to(here))
+        there = torch.where(finding.abstained, torch.nan, here + finding.effect.cpu().to(here))
         found = flip_sets(here, there, own, cut)
         return {group_name(finding.name, finding.levels[code]): flips for code, flips in found.items()}
 

@@ -517,11 +517,11 @@ def _result(
     mapped = readings.moved.counterfactual
     return AuditResult(
         scores=main.score,
-        signed=main.signed,
+        effect=main.effect,
         interval=certainty.interval,
         sampling=certainty.sampling,
-        flags=certainty.flags,
-        confident_flags=certainty.confident_flags,
+        flagged=certainty.flagged,
+        confident=certainty.confident,
         abstained=main.abstained,
         reasons=main.reasons,
         predictions=inputs.predictions,
@@ -736,7 +736,7 @@ def _certificates(
 def map_checks(inputs: Inputs, readings: Readings, support: Sequence[Support], delta: float) -> tuple[MapCheck, ...]:
     """Return for each group and contrast whether the map accounts for the gap between groups and stays on the data."""
     moved, info = readings.moved, inputs.options.info
-    if moved.counterfactuals is None or moved.signed is None:
+    if moved.counterfactuals is None or moved.effect is None:
         return ()
     found: list[MapCheck] = []
     for q, contrast in enumerate(moved.contrasts):

@@ -144,10 +144,10 @@ def finding_of(
         contrasts=words,
         effects=effects,
         scores=main.score,
-        signed=main.signed,
+        effect=main.effect,
         interval=shown.interval,
-        flags=shown.flags,
-        confident_flags=shown.confident_flags,
+        flagged=shown.flagged,
+        confident=shown.confident,
         abstained=main.abstained,
         towards=_towards(main, p, own, words),
         group=tuple(UNKNOWN if code < 0 else names[code] for code in codes.tolist()),
@@ -265,9 +265,9 @@ def _group(finding: Finding, name: str, members: Tensor, predictions: Tensor, we
         level=name,
         people=int(members.sum()),
         mean_prediction=group_mean(predictions, weights, members),
-        mean_signed=mean(finding.signed),
-        share_flagged=group_mean(finding.flags, weights, judged),
-        share_confident=mean(finding.confident_flags),
+        mean_effect=mean(finding.effect),
+        share_flagged=group_mean(finding.flagged, weights, judged),
+        share_confident=mean(finding.confident),
         inferred=int((members & finding.inferred).sum()),
         towards={word: value for word, value in towards.items() if value is not None and not isnan(value)},
     )
@@ -283,7 +283,7 @@ def _groups(p: Protected, own: Tensor, fitted: Tensor) -> tuple[tuple[str, ...],
 
 def contrast_words(measured: Measurement, p: Protected, spread: float) -> tuple[str, ...]:
     """Return the contrasts of a variable in words: a class each, or up and down; () where a test has none."""
-    if not measured.contrasts or measured.signed is None:
+    if not measured.contrasts or measured.effect is None:
         return ()
     if p.kind == "binary":
         return p.levels
@@ -302,7 +302,7 @@ def contrast_words(measured: Measurement, p: Protected, spread: float) -> tuple[
 def contrast_effects(measured: Measurement, p: Protected, own: Tensor) -> Tensor:
     """Return the value of every contrast of a variable (N, Q), NaN towards the own class."""
     values = measured.values
-    if not measured.contrasts or measured.signed is None:
+    if not measured.contrasts or measured.effect is None:
         return values[:, :0]
     if p.kind == "binary":  # one column, towards whichever is the other class
         return torch.where(torch.stack([own == 1, own == 0], dim=1).to(values.device), values, torch.nan)
@@ -322,5 +322,5 @@ def _towards(main: Measurement, p: Protected, own: Tensor, words: Sequence[str])
 
 def _signed_or_nan(reading: Measurement) -> Tensor:
     """Return a reading's signed effects (N,), NaN where it abstained."""
-    assert reading.signed is not None
-    return torch.where(reading.abstained.to(reading.signed.device), torch.nan, reading.signed)
+    assert reading.effect is not None
+    return torch.where(reading.abstained.to(reading.effect.device), torch.nan, reading.effect)

@@ -49,8 +49,8 @@ def plain() -> fairfox.AuditResult:
 def test_a_model_on_income_is_found_to_treat_women_worse(plain: fairfox.AuditResult):
     result = plain
     women = torch.tensor([g == "Female" for g in result.findings[0].group])
-    assert float(result.signed[women].mean()) > 0.2  # 600 of 400 * 4: about a third of the range
-    assert float(result.signed[~women].mean()) < -0.2
+    assert float(result.effect[women].mean()) > 0.2  # 600 of 400 * 4: about a third of the range
+    assert float(result.effect[~women].mean()) < -0.2
     assert next(iter(result.features.effect.total)) == "income"
     assert result.features.effect.total["age"] == 0.0
     assert next(iter(result.features.proxy)) == "income"
@@ -63,7 +63,7 @@ def test_contributions_of_features_sum_to_each_persons_effect(plain: fairfox.Aud
     per_person = plain.features.effect.per_person
     explained = ~per_person.isnan().any(1)
     assert 100 <= int(explained.sum()) <= 120  # a black box is explained on a sample and on the worst
-    torch.testing.assert_close(per_person[explained].sum(1), plain.signed[explained])
+    torch.testing.assert_close(per_person[explained].sum(1), plain.effect[explained])
 
 
 def test_gradient_contributions_sum_to_each_persons_effect():
@@ -71,7 +71,7 @@ def test_gradient_contributions_sum_to_each_persons_effect():
     people = table()
     people["income"] /= 1000
     result = audited(net, people, **QUICK, drop=["job"])
-    torch.testing.assert_close(result.features.effect.per_person.sum(1), result.signed, atol=1e-6, rtol=0)
+    torch.testing.assert_close(result.features.effect.per_person.sum(1), result.effect, atol=1e-6, rtol=0)
     assert result.features.effect.method == "integrated gradients"
 
 
@@ -273,7 +273,7 @@ def test_the_counterfactual_is_that_of_the_chosen_test():
     people = table()
     result = audited(by_income, people, **(QUICK | {"refits": 1}), test="move")
     effect = by_income(result.counterfactual_table) - by_income(people)
-    np.testing.assert_allclose(effect, result.signed.numpy(), atol=1e-9)
+    np.testing.assert_allclose(effect, result.effect.numpy(), atol=1e-9)
 
 
 def test_groups_that_are_small_among_people_alike_are_compared_by_regression():
@@ -283,7 +283,7 @@ def test_groups_that_are_small_among_people_alike_are_compared_by_regression():
     people = people[~men_b | (np.cumsum(men_b) <= 4)]  # four men of race b: no rank among so few
     result = audited(by_income, people, **(QUICK | {"protected": ["sex", "race"]}), hold_others=True)
     assert not result.abstained.any()
-    assert float(result.findings[0].signed[torch.tensor((people["sex"] == "Female").to_numpy())].mean()) > 0
+    assert float(result.findings[0].effect[torch.tensor((people["sex"] == "Female").to_numpy())].mean()) > 0
 
 
 def test_the_columns_of_a_function_can_be_named_with_the_protected_one_among_them():
@@ -357,18 +357,18 @@ def test_several_variables_have_a_finding_each_and_the_worst_is_named():
     each = torch.stack([finding.scores for finding in result.findings], dim=1)
     torch.testing.assert_close(each.amax(1), result.scores)
     torch.testing.assert_close(each.gather(1, result.worst[:, None])[:, 0], result.scores)
-    assert torch.equal(torch.stack([finding.flags for finding in result.findings]).any(0), result.flags)
+    assert torch.equal(torch.stack([finding.flagged for finding in result.findings]).any(0), result.flagged)
     black = torch.tensor([group == "Black" for group in result.findings[1].group])
-    assert float(result.findings[1].signed[black].mean()) > 0.2  # 900 less than the largest group
+    assert float(result.findings[1].effect[black].mean()) > 0.2  # 900 less than the largest group
     assert float(each[:, 2].mean()) < float(each[:, 1].mean())
 
 
 def test_contributions_of_a_number_point_upwards_like_its_effect():
     result = audited(by_income, mixed(), **(QUICK | {"protected": "age"}), gate=False)
     explained = ~result.features.effect.per_person.isnan().any(1)
-    torch.testing.assert_close(result.features.effect.per_person[explained].sum(1), result.signed[explained])
+    torch.testing.assert_close(result.features.effect.per_person[explained].sum(1), result.effect[explained])
     assert any("-" in towards for towards in result.findings[0].towards)
-    assert float(result.signed.mean()) > 0  # income grows with age
+    assert float(result.effect.mean()) > 0  # income grows with age
 
 
 def test_aligned_scores_of_several_variables_are_scaled_one_by_one():
@@ -378,7 +378,7 @@ def test_aligned_scores_of_several_variables_are_scaled_one_by_one():
     for before, after in zip(plain.findings, aligned.findings, strict=True):
         torch.testing.assert_close(after.scores, before.scores * after.alignment_share)
     explained = ~aligned.features.effect.per_person.isnan().any(1)
-    torch.testing.assert_close(aligned.features.effect.per_person[explained].sum(1), aligned.signed[explained])
+    torch.testing.assert_close(aligned.features.effect.per_person[explained].sum(1), aligned.effect[explained])
 
 
 def test_intersections_are_one_more_variable():
@@ -449,7 +449,7 @@ def test_groups_may_have_deltas_and_limits_of_their_own():
     own = {"delta": {"": 0.2, "Female": 0.9}, "max_flagged": {"": 1.0, "sex=Male": 0.01}}
     result = audited(by_income, people, **(QUICK | {"refits": 5}), **own)
     women = torch.tensor([group == "Female" for group in result.findings[0].group])
-    assert torch.equal(result.flags, result.scores > torch.where(women, 0.9, 0.2))
+    assert torch.equal(result.flagged, result.scores > torch.where(women, 0.9, 0.2))
     assert result.deltas == {"sex=Female": 0.9}
     assert result.settings["max_flagged"] == {"": 1.0, "sex=Male": 0.01}
     assert result.verdict is not None
@@ -467,16 +467,16 @@ def test_weights_count_in_shares_and_in_what_is_learnt(unweighted: fairfox.Audit
     people["weight"] = np.where(people["income"] > 3300, 3.0, 1.0)
     result = audited(by_income, people, **QUICK, weights="weight")
     weight = torch.tensor(people["weight"].to_numpy())
-    assert result.share_flagged == pytest.approx(float((weight * result.flags).sum() / weight.sum()))
+    assert result.share_flagged == pytest.approx(float((weight * result.flagged).sum() / weight.sum()))
     assert "weight" not in result.settings["columns"]
-    assert float((result.signed - unweighted.signed).abs().mean()) > 0.01  # ranks among weighted people are others
+    assert float((result.effect - unweighted.effect).abs().mean()) > 0.01  # ranks among weighted people are others
     with pytest.raises(DataError, match="weight"):
         audited(by_income, people.assign(weight=-1.0), **QUICK, weights="weight")
 
 
 def test_equal_weights_count_in_nothing(unweighted: fairfox.AuditResult):
     result = audited(by_income, mixed(800).assign(weight=2.5), **QUICK, weights="weight")
-    torch.testing.assert_close(result.signed, unweighted.signed)
+    torch.testing.assert_close(result.effect, unweighted.effect)
     assert result.share_flagged == pytest.approx(unweighted.share_flagged)
 
 
@@ -538,7 +538,7 @@ def test_weights_of_a_second_variable_s_groups_count_for_the_first():
         for names in (["sex"], ["sex", "race"])
     )
     for alone, together in zip(one.findings[0].groups, two.findings[0].groups, strict=True):
-        assert together.mean_signed == pytest.approx(alone.mean_signed, abs=0.04)
+        assert together.mean_effect == pytest.approx(alone.mean_effect, abs=0.04)
 
 
 @pytest.mark.parametrize("test", ["rank", "move"])
@@ -642,7 +642,7 @@ def test_flips_are_the_people_whose_decision_changes_with_their_group(plain: fai
     result = plain
     (finding,) = result.findings
     found = result.flips(finding)["sex=Female"]
-    there = result.predictions + finding.signed
+    there = result.predictions + finding.effect
     female = torch.tensor([group == "Female" for group in finding.group])
     expected = (female & (result.predictions < 0.5) & (there >= 0.5)).nonzero()[:, 0]
     assert torch.equal(found.negative, expected)
@@ -720,17 +720,17 @@ def test_the_most_doubtful_are_abstained_from_and_the_others_keep_their_numbers(
     assert left.abstained_by_reason == {"the refits disagree": 40}
     assert plain.doubt[gone].min() > plain.doubt[~gone].max()
     assert torch.equal(left.doubt, plain.doubt)
-    for name in ("scores", "signed", "interval", "flags", "p_values", "significant", "counterfactual"):
+    for name in ("scores", "effect", "interval", "flagged", "p_values", "significant", "counterfactual"):
         assert torch.equal(getattr(left, name)[~gone], getattr(plain, name)[~gone])
     assert left.verdict == plain.verdict  # those who stay were chosen for how little their refits scatter
-    for part in (left.scores, left.signed, left.interval, left.flags, finding.scores, finding.flags):
+    for part in (left.scores, left.effect, left.interval, left.flagged, finding.scores, finding.flagged):
         assert not part[gone].any()
     assert finding.abstained.tolist() == gone.tolist()
     assert finding.effects[gone].isnan().all()
     women = torch.tensor([g == "Female" for g in finding.group])
     assert finding.groups[0].people == int(women.sum())
-    assert finding.groups[0].mean_signed == pytest.approx(float(plain.signed[women & ~gone].mean()))
-    assert finding.groups[0].share_flagged == pytest.approx(float(plain.flags[women & ~gone].double().mean()))
+    assert finding.groups[0].mean_effect == pytest.approx(float(plain.effect[women & ~gone].mean()))
+    assert finding.groups[0].share_flagged == pytest.approx(float(plain.flagged[women & ~gone].double().mean()))
     assert left.features.effect.per_person[gone].isnan().all()
     assert left.settings["abstain"] == 0.1
     assert plain.settings["abstain"] is None

@@ -22,7 +22,18 @@ from fairfox.streaming.files import score_files
 from fairfox.streaming.sources import ModelSource
 from tests.schemas import assert_valid_summary
 
-SAME = ["score", "signed", "lower", "upper", "flag", "confident", "towards", "variable", "abstained", "group_inferred"]
+SAME = [
+    "score",
+    "effect",
+    "lower",
+    "upper",
+    "flagged",
+    "confident",
+    "towards",
+    "variable",
+    "abstained",
+    "group_inferred",
+]
 COLUMNS = ["income", "debt", "job"]
 CODE = '''
 import numpy as np
@@ -188,7 +199,7 @@ def assert_same_summary(found: dict[str, Any], expected: dict[str, Any], within:
             assert [mine[n] for n in ("level", "people", "inferred")] == [
                 theirs[n] for n in ("level", "people", "inferred")
             ]
-            for name in ("mean_prediction", "mean_signed", "share_flagged", "share_confident", "towards"):
+            for name in ("mean_prediction", "mean_effect", "share_flagged", "share_confident", "towards"):
                 assert mine[name] == pytest.approx(theirs[name], abs=within), name
 
 

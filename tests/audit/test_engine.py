@@ -101,8 +101,8 @@ def test_people_come_back_in_the_order_of_the_table():
     readings = run(data)
     mapped = readings.main.counterfactuals.mean(0)
     effect = TARGET(mapped)[:, 0] - TARGET(data.x)[:, 0]  # linear: the mean effect is the effect of the mean row
-    torch.testing.assert_close(readings.main.signed, effect, atol=1e-5, rtol=0)
-    assert torch.equal(readings.total.signed, readings.main.signed)
+    torch.testing.assert_close(readings.main.effect, effect, atol=1e-5, rtol=0)
+    assert torch.equal(readings.total.effect, readings.main.effect)
     assert readings.moved is readings.main
 
 
@@ -115,7 +115,7 @@ def test_a_test_without_a_map_shows_the_rows_of_the_total_reading():
 
 def test_the_alignment_share_scales_what_a_map_measures():
     plain, aligned = run(people()), run(people(), test="rank/a")
-    torch.testing.assert_close(aligned.main.signed, plain.main.signed * plain.alignment[0].value)
+    torch.testing.assert_close(aligned.main.effect, plain.main.effect * plain.alignment[0].value)
 
 
 def test_identical_seeds_give_identical_readings_and_others_differ():
@@ -149,7 +149,7 @@ def test_many_people_take_less_time_and_get_about_the_same_readings(monkeypatch:
     quick = run(data)
     assert made[:2] == [("rank", None), ("move-direct", {"steps": 2})]
     torch.testing.assert_close(quick.main.refits, usual.main.refits, rtol=1e-5, atol=1e-5)  # drawn alike
-    same = torch.corrcoef(torch.stack([quick.direct.signed, usual.direct.signed]))[0, 1]
+    same = torch.corrcoef(torch.stack([quick.direct.effect, usual.direct.effect]))[0, 1]
     assert float(same) > 0.95
     assert quick.alignment[0].value == pytest.approx(usual.alignment[0].value, abs=0.1)
     made.clear()

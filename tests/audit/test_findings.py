@@ -70,8 +70,8 @@ def test_the_largest_of_many_classes_counts_and_is_named():
     values = [[NAN, 0.02, -0.3], [0.1, NAN, 0.04], [0.01, 0.02, NAN]]
     found = finding(readings(values, [0.0, 1.0, 2.0], RACE))
     assert found.towards == ("c", "a", "b")
-    assert found.flags.tolist() == [True, True, False]
-    torch.testing.assert_close(found.signed, torch.tensor([-0.3, 0.1, 0.02]))
+    assert found.flagged.tolist() == [True, True, False]
+    torch.testing.assert_close(found.effect, torch.tensor([-0.3, 0.1, 0.02]))
     assert found.groups[0].towards == {"b": pytest.approx(0.02), "c": pytest.approx(-0.3)}
     assert [group.share_flagged for group in found.groups] == [1.0, 1.0, 0.0]
 
@@ -105,8 +105,8 @@ def test_a_test_without_protected_variables_names_none():
     assert found.contrasts == ()
     assert found.effects.shape == (2, 0)
     assert found.towards == (None, None)
-    assert found.signed is None
-    assert found.groups[0].mean_signed is None
+    assert found.effect is None
+    assert found.groups[0].mean_effect is None
 
 
 def test_each_variable_has_its_own_scores_and_abstentions():
@@ -125,7 +125,7 @@ def test_means_and_shares_are_weighted_and_counts_are_not():
     women = finding(runs, predictions=torch.tensor([0.2, 0.6, 0.5])).groups[0]
     assert women.people == 2
     assert women.share_flagged == pytest.approx(0.75)
-    assert women.mean_signed == pytest.approx(0.075)
+    assert women.mean_effect == pytest.approx(0.075)
     assert women.mean_prediction == pytest.approx(0.3)  # (3 * 0.2 + 0.6) / 4
 
 
@@ -145,9 +145,9 @@ def test_of_several_own_deltas_the_strictest_counts():
 def test_people_are_flagged_by_their_own_delta():
     runs = readings([[0.06], [-0.06]], [0.0, 1.0], SEX)
     found = finding(runs, delta=own_deltas(runs.people, 0.05, {"sex=Male": 0.1}))
-    assert found.flags.tolist() == [True, False]
-    assert found.confident_flags is not None
-    assert found.confident_flags.tolist() == [True, False]
+    assert found.flagged.tolist() == [True, False]
+    assert found.confident is not None
+    assert found.confident.tolist() == [True, False]
 
 
 def test_a_finding_has_the_verdict_of_its_own_people():

@@ -51,7 +51,7 @@ def two_variables() -> AuditResult:
 def test_shares_count_judged_people_only():
     flags = torch.zeros(PEOPLE, dtype=torch.bool)
     flags[:19] = True  # 19 of the 38 who are not abstained
-    result = example_result(flags=flags, confident_flags=flags & (torch.arange(PEOPLE) < 2))
+    result = example_result(flagged=flags, confident=flags & (torch.arange(PEOPLE) < 2))
     assert result.judged == 38
     assert result.share_flagged == 0.5
     assert result.share_confident == pytest.approx(2 / 38)
@@ -60,7 +60,7 @@ def test_shares_count_judged_people_only():
 
 def test_share_of_nobody_is_zero():
     nobody = torch.zeros(PEOPLE, dtype=torch.bool)
-    result = example_result(abstained=~nobody, flags=nobody, confident_flags=nobody, reasons=("dead row",) * PEOPLE)
+    result = example_result(abstained=~nobody, flagged=nobody, confident=nobody, reasons=("dead row",) * PEOPLE)
     assert (result.share_flagged, result.share_confident) == (0.0, 0.0)
     assert "Nobody could be judged." in result.summary()
 
@@ -76,9 +76,9 @@ def test_readings_average_judged_people_per_group():
     direct[:38] = torch.tensor([0.1, -0.3]).repeat(19)
     direct[0] = math.nan
     reading = with_finding(example_result(), direct=direct).readings["sex"]["direct"]
-    assert reading.groups["Female"].mean_signed == pytest.approx(0.1)
-    assert reading.groups["Male"].mean_signed == pytest.approx(-0.3)
-    assert reading.mean_signed == pytest.approx((18 * 0.1 - 19 * 0.3) / 37)
+    assert reading.groups["Female"].mean_effect == pytest.approx(0.1)
+    assert reading.groups["Male"].mean_effect == pytest.approx(-0.3)
+    assert reading.mean_effect == pytest.approx((18 * 0.1 - 19 * 0.3) / 37)
     assert reading.mean_absolute == pytest.approx((18 * 0.1 + 19 * 0.3) / 37)
 
 
@@ -120,8 +120,8 @@ def test_signed_contributions_are_averaged_within_groups():
     result = example_result()
     women = torch.arange(40)[:30] % 2 == 0
     means = result.effect_by_group
-    assert means["sex=Female"]["income"] == pytest.approx(float(0.7 * result.signed[:30][women].mean()))
-    assert means["sex=Male"]["income"] == pytest.approx(float(0.7 * result.signed[:30][~women].mean()))
+    assert means["sex=Female"]["income"] == pytest.approx(float(0.7 * result.effect[:30][women].mean()))
+    assert means["sex=Male"]["income"] == pytest.approx(float(0.7 * result.effect[:30][~women].mean()))
 
 
 def test_signed_and_absolute_contributions_are_means_over_the_same_people_drawn_at_random():
@@ -130,11 +130,11 @@ def test_signed_and_absolute_contributions_are_means_over_the_same_people_drawn_
     drawn = torch.arange(40) < 10  # the others were explained for their high scores
     result = replace(result, features=replace(result.features, effect=replace(effect, drawn=drawn)))
     fields = json.loads(result.to_json())["features"]["effect"]
-    income = 0.7 * result.signed[:10]
+    income = 0.7 * result.effect[:10]
     assert fields["people"] == 10
     assert fields["mean_absolute"]["income"] == pytest.approx(float(income.abs().mean()))
-    assert fields["mean_signed"]["sex=Female"]["income"] == pytest.approx(float(income[::2].mean()))
-    assert fields["mean_signed"]["sex=Male"]["income"] == pytest.approx(float(income[1::2].mean()))
+    assert fields["mean_effect"]["sex=Female"]["income"] == pytest.approx(float(income[::2].mean()))
+    assert fields["mean_effect"]["sex=Male"]["income"] == pytest.approx(float(income[1::2].mean()))
 
 
 def test_the_worst_case_is_that_of_the_variable_that_attained_it():
@@ -172,13 +172,13 @@ def test_what_single_variables_have_is_found_under_their_names():
 def test_weights_count_in_shares_and_means_and_not_in_counts():
     result = two_variables()
     weights = torch.tensor([4.0, 3.0, 2.0, 1.0])
-    result = replace(result, weights=weights, flags=torch.tensor([True, False, False, True]))
+    result = replace(result, weights=weights, flagged=torch.tensor([True, False, False, True]))
     assert result.share_flagged == pytest.approx(0.5)  # (4 + 1) / 10
     assert result.share_confident == pytest.approx(1.0)  # all four intervals are beyond 0.05
     assert result.worst_case == {"sex": 0.7, "race": pytest.approx(0.3)}
     assert result.judged == 4
     reading = result.readings["sex"]["total"]  # the fourth is not judged: 4, 3 and 2 count
-    assert reading.mean_signed == pytest.approx((4 * 0.1 + 3 * 0.2 - 2 * 0.01) / 9)
+    assert reading.mean_effect == pytest.approx((4 * 0.1 + 3 * 0.2 - 2 * 0.01) / 9)
     assert reading.groups["F"].mean_absolute == pytest.approx((4 * 0.1 + 3 * 0.2) / 7)
     sex = result.findings[0]
     assert sex.tally(weights).mean_score == pytest.approx((4 * 0.1 + 3 * 0.2 + 2 * 0.01) / 9)
@@ -186,21 +186,21 @@ def test_weights_count_in_shares_and_means_and_not_in_counts():
     assert sex.tally().share_flagged == pytest.approx(2 / 3)
     nobody = replace(result, weights=torch.zeros(4))
     assert nobody.share_flagged == 0.0
-    assert math.isnan(nobody.readings["sex"]["total"].mean_signed)
+    assert math.isnan(nobody.readings["sex"]["total"].mean_effect)
 
 
 def test_weights_that_are_all_alike_change_nothing():
     one, seven = (many_result(weights=torch.full((200,), weight)) for weight in (1.0, 7.0))
     assert one.share_flagged == pytest.approx(seven.share_flagged)
     assert one.share_flagged == pytest.approx(many_result(weights=None).share_flagged)
-    assert one.readings["race"]["direct"].mean_signed == pytest.approx(seven.readings["race"]["direct"].mean_signed)
+    assert one.readings["race"]["direct"].mean_effect == pytest.approx(seven.readings["race"]["direct"].mean_effect)
 
 
 def test_signed_contributions_belong_to_the_variable_that_attained_the_score():
     result = many_result()
     rows = [n for n in range(196) if n % 5 == 1 and int(result.worst[n]) == 1]  # race=Black, because of race
     weight = torch.tensor([1.0 + n % 4 for n in rows])
-    expected = float((0.6 * result.signed[rows] * weight).sum() / weight.sum())
+    expected = float((0.6 * result.effect[rows] * weight).sum() / weight.sum())
     assert result.effect_by_group["race=Black"]["postcode"] == pytest.approx(expected)
 
 
@@ -230,7 +230,7 @@ def test_frames_have_a_row_per_person_and_the_columns_of_the_file(result: AuditR
     pandas, polars = result.to_pandas(), result.to_polars()
     assert list(pandas.columns) == polars.columns == table.column_names
     assert pandas["row_id"].tolist() == polars["row_id"].to_list() == list(range(len(result)))
-    for name in ("score", "flag", "towards", "reason"):
+    for name in ("score", "flagged", "towards", "reason"):
         expected = table[name].to_pylist()
         assert polars[name].to_list() == expected
         assert [
@@ -241,10 +241,10 @@ def test_frames_have_a_row_per_person_and_the_columns_of_the_file(result: AuditR
 def test_people_who_are_flagged_are_chosen_by_their_column_of_the_frame():
     result = example_result()
     frame = result.to_pandas()
-    assert frame["flag"].isna().sum() == 2  # abstained
-    flagged = [n for n in range(38) if abs(float(result.signed[n])) > 0.05]
-    assert frame[frame["flag"]]["row_id"].tolist() == flagged
-    assert frame[~frame["flag"]]["row_id"].tolist() == [n for n in range(38) if n not in flagged]
+    assert frame["flagged"].isna().sum() == 2  # abstained
+    flagged = [n for n in range(38) if abs(float(result.effect[n])) > 0.05]
+    assert frame[frame["flagged"]]["row_id"].tolist() == flagged
+    assert frame[~frame["flagged"]]["row_id"].tolist() == [n for n in range(38) if n not in flagged]
 
 
 @pytest.mark.parametrize("package", ["pandas", "polars"])
@@ -259,7 +259,7 @@ def test_groups_are_records_for_a_frame():
     result = many_result()
     frame = pandas.DataFrame(list(result.groups))
     assert frame["variable"].tolist() == ["sex"] * 2 + ["race"] * 5 + ["age"] * 3
-    assert frame["mean_signed"].tolist() == [group.mean_signed for group in result.groups]
+    assert frame["mean_effect"].tolist() == [group.mean_effect for group in result.groups]
 
 
 @pytest.mark.parametrize("name", ["scores", "groups", "readings", "features", "proxies"])

@@ -31,7 +31,7 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for result, times in zip(results, (1, 0.5), strict=True)
     )
     pair = Pair((len(scores),) * 2, (0.2, 0.1), (0.4, 0.2), Estimate(-0.1, 0.01, -0.12, -0.08), None, 0.8, 0.2)
-    table = results[0].scores_table().select(["row_id", "score", "flag"])
+    table = results[0].scores_table().select(["row_id", "score", "flagged"])
     table = table.rename_columns(["row_id", "score_a", "flag_a"])
     for name, like in (("score_b", "score_a"), ("flag_b", "flag_a"), ("difference", "score_a")):
         table = table.append_column(name, table[like])

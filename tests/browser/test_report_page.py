@@ -84,7 +84,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Audited:
     encode = make_column_transformer((OneHotEncoder(), ["kind" + IMAGE]), remainder="passthrough")
     model = make_pipeline(encode, LogisticRegression()).fit(frame[features], number + (kind == IMAGE) > 1)
     result = fairfox.audit(model, frame, protected="g" + SCRIPT, columns=features, options={"id": "id", "refits": 2})
-    assert result.flags.any()
+    assert result.flagged.any()
     path = tmp_path_factory.mktemp("hostile") / "report.html"
     result.to_html(path, rows=frame)
     return Audited(result, path)
@@ -100,7 +100,7 @@ def lengthy(tmp_path_factory: pytest.TempPathFactory) -> Audited:
     frame = pa.table({"group": group, "number": number}).to_pandas()
     model = LogisticRegression().fit(frame[["number"]], number > 0.7)
     result = fairfox.audit(model, frame, protected="group", columns=["number"], options={"refits": 2})
-    assert result.flags.any()
+    assert result.flagged.any()
     path = tmp_path_factory.mktemp("lengthy") / "report.html"
     result.to_html(path)
     return Audited(result, path)
@@ -118,7 +118,7 @@ def fair(tmp_path_factory: pytest.TempPathFactory) -> Audited:
         delta=0.1,
         options={"refits": 2},
     )
-    assert not result.flags.any()
+    assert not result.flagged.any()
     path = tmp_path_factory.mktemp("fair") / "report.html"
     result.to_html(path)
     return Audited(result, path)
@@ -153,7 +153,7 @@ def test_the_page_opens_from_disk_without_an_error_or_a_request(visit: Visit, au
 def test_the_slider_counts_as_python_does_at_every_tenth_of_its_range(visit: Visit, audited: Audited):
     page = visit.open(audited.path)
     slider, count = page.locator("#delta"), page.locator("#flagged-count")
-    assert int(count.get_attribute("data-count")) == int(audited.result.flags.sum())
+    assert int(count.get_attribute("data-count")) == int(audited.result.flagged.sum())
     last = int(slider.get_attribute("max"))
     seen = set()
     for position in range(0, last + 1, max(last // 10, 1)):
@@ -268,10 +268,10 @@ def test_a_hundred_thousand_people_fit_in_three_megabytes_and_three_seconds(visi
 def test_larger_deltas_take_people_from_the_list_and_smaller_ones_add_nobody(visit: Visit, audited: Audited):
     page = visit.open(audited.path)
     rows = page.locator("table#people tbody tr.person")
-    listed = min(int(audited.result.flags.sum()), 500)
+    listed = min(int(audited.result.flagged.sum()), 500)
     assert rows.count() == page.locator("table#people tbody tr.person:visible").count() == listed
     set_slider(page, 0)
-    assert int(page.locator("#flagged-count").get_attribute("data-count")) > int(audited.result.flags.sum())
+    assert int(page.locator("#flagged-count").get_attribute("data-count")) > int(audited.result.flagged.sum())
     assert page.locator("table#people tbody tr.person:visible").count() == listed
     others = "People who would be flagged at a smaller delta are not on this page."
     assert others in page.locator("#people-shown").inner_text()

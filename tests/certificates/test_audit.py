@@ -96,7 +96,7 @@ def test_a_certified_audit_has_the_same_scores_and_proves_no_less_than_they_say(
     assert proved.certificates is not None
     assert bool((proved.certificates.largest >= proved.scores).all())
     assert proved.share_certified == 1.0
-    assert not bool((proved.certificates.within & proved.flags).any())
+    assert not bool((proved.certificates.within & proved.flagged).any())
 
 
 def test_brute_force_on_the_path_never_exceeds_the_certificate_and_attains_most():

@@ -33,7 +33,7 @@ FRAME = pd.DataFrame(
         "tenths": np.arange(20) / 10,
         "any": np.sqrt(np.arange(20)),
         "gaps": np.where(np.arange(20) % 5 == 0, np.nan, np.arange(20.0)),
-        "flag": np.arange(20) % 2,
+        "flagged": np.arange(20) % 2,
         "small": np.linspace(0, 1, 20, dtype=np.float32),
     }
 )
@@ -101,9 +101,9 @@ def test_columns_of_a_users_float32_are_known():
 
 
 def test_trees_that_split_text_are_refused():
-    frame = FRAME.assign(flag=np.where(FRAME["flag"] == 1, "yes", "no"))
+    frame = FRAME.assign(flag=np.where(FRAME["flagged"] == 1, "yes", "no"))
     check_numbers(black_box("table", frame), np.array([0, 1, 2]))
-    with pytest.raises(OptionError, match="split on 'flag', which holds text"):
+    with pytest.raises(OptionError, match="split on 'flagged', which holds text"):
         check_numbers(black_box("table", frame), np.array([4]))
     check_numbers(black_box("encoded", frame), np.array([4]))
 

@@ -102,7 +102,7 @@ def test_people_of_a_sample_keep_their_row_numbers_and_rows(people: Path):
     assert_ended(done)
     scores = pq.read_table(people / "out/scores.parquet")
     income = load_table(people / "people.csv")["income"].to_list()
-    flagged = [row for row in scores.to_pylist() if row["flag"]]
+    flagged = [row for row in scores.to_pylist() if row["flagged"]]
     assert len(scores) == 120
     assert flagged
     assert all(row["row.income"] == income[row["row_id"]] for row in flagged)

@@ -110,7 +110,7 @@ def test_a_model_behind_a_url_is_audited_like_the_same_code(folder: Path):
     expected = json.loads((folder / "out/summary.json").read_text())
     assert found["share_flagged"] == expected["share_flagged"]
     for ours, theirs in zip(*(fields["variables"][0]["groups"] for fields in (found, expected)), strict=True):
-        assert ours["mean_signed"] == pytest.approx(theirs["mean_signed"], abs=1e-9)
+        assert ours["mean_effect"] == pytest.approx(theirs["mean_effect"], abs=1e-9)
     assert found["settings"]["model_source"] == f"{server.root}/invocations"
     assert found["settings"]["calls"] == server.predictions
     assert found["settings"]["batch_rows"] == 1000

@@ -171,9 +171,9 @@ def test_what_only_comes_with_another_variable_is_gone_when_that_is_held(people:
     held = finished(run_on_panel(people, *options, "--hold-others"), people)
     assert (alone["settings"]["hold_others"], held["settings"]["hold_others"]) == (False, True)
     black, home = ([fields["variables"][v]["readings"]["total"] for fields in (alone, held)] for v in (0, 1))
-    assert home[0]["groups"]["south"]["mean_signed"] > 0.05  # most of them are Black
-    assert abs(home[1]["groups"]["south"]["mean_signed"]) < 0.02
-    assert black[1]["groups"]["race=Black"]["mean_signed"] > 0.1
+    assert home[0]["groups"]["south"]["mean_effect"] > 0.05  # most of them are Black
+    assert abs(home[1]["groups"]["south"]["mean_effect"]) < 0.02
+    assert black[1]["groups"]["race=Black"]["mean_effect"] > 0.1
 
 
 def test_a_reference_group_is_the_only_one_that_others_are_compared_with(people: Path):
@@ -272,7 +272,7 @@ def test_where_nobody_s_group_is_known_the_way_out_is_told(people: Path, column:
 def test_shares_are_weighted(people: Path):
     done = run_on_panel(people, "-c", "sex", "--weights", "weight", "--delta", "0.1")
     fields = finished(done, people)
-    flags = np.array(scores_of(people)["flag"].to_pylist())
+    flags = np.array(scores_of(people)["flagged"].to_pylist())
     weights = population()["weight"].to_numpy()
     assert fields["weighted"] is True
     assert fields["share_flagged"] == pytest.approx((flags * weights).sum() / weights.sum())
@@ -289,7 +289,7 @@ def test_a_group_may_have_its_own_delta(people: Path):
     own = np.where(np.array(population()["sex"].to_pylist()) == "Female", 0.03, 0.15)
     scores = scores_of(people)
     expected = np.array(scores["score"].to_pylist()) > own
-    assert scores["flag"].to_pylist() == expected.tolist()
+    assert scores["flagged"].to_pylist() == expected.tolist()
     between = (scores["score"].to_numpy() > 0.03) & (scores["score"].to_numpy() < 0.15)
     assert between.any()
 

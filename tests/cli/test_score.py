@@ -175,7 +175,7 @@ def test_parquet_is_streamed_to_the_scores_of_the_same_people_in_memory(folder: 
     ]
     found, expected = (pq.read_table(tmp_path / name / "scores.parquet") for name in ("out", "memory"))
     assert found["score"].to_pylist() == pytest.approx(expected["score"].to_pylist(), abs=1e-12)
-    assert found["flag"].equals(expected["flag"])
+    assert found["flagged"].equals(expected["flagged"])
     assert len(list((tmp_path / "out/scores.parquet").iterdir())) == 3  # 40 and 20 people of a, 40 of b
     again = run(folder, tmp_path / "out", "--delta", "0.5", table=str(tmp_path / "in"))
     assert (again.exit_code, len(again.stderr.splitlines())) == (2, 1)

@@ -88,11 +88,11 @@ def test_what_stands_behind_a_score_fits_together(name: str):
     assert found.refits.shape[0] == 80
     assert len(found.reasons) == 80
     assert [reason is not None for reason in found.reasons] == found.abstained.tolist()
-    if found.signed is None:
+    if found.effect is None:
         torch.testing.assert_close(found.refits.mean(1), found.score)
     else:
-        torch.testing.assert_close(found.signed.abs(), found.score)
-        torch.testing.assert_close(found.refits.mean(1), found.signed)
+        torch.testing.assert_close(found.effect.abs(), found.score)
+        torch.testing.assert_close(found.refits.mean(1), found.effect)
 
 
 def test_scores_follow_their_rows(name: str):
@@ -172,7 +172,7 @@ def test_people_of_unknown_group_are_abstained_where_there_is_a_direction(name: 
     c[5] = float("nan")
     found = fitted(name).measure(target(name), replace(data, c=c))
     assert torch.isfinite(found.score).all()
-    assert found.abstained[5].item() is (found.signed is not None)
+    assert found.abstained[5].item() is (found.effect is not None)
     others = torch.arange(80) != 5
     torch.testing.assert_close(found.score[others], measured(name).score[others], atol=1e-3, rtol=0)
 

@@ -86,21 +86,21 @@ def test_models_say_whether_autograd_sees_through_them(asked: tuple[Model, Datas
 def scores(model: object, table: pd.DataFrame, test: str, **options: Any) -> Tensor:
     given = {"protected": "sex", "test": test, "refits": 1, "folds": 2, "seed": 1, "gate": False} | options
     result = audited(model, table, **given)
-    assert result.signed is not None
-    assert float(result.signed.abs().max()) > 1e-3  # there is something to agree on
-    return result.signed.double()
+    assert result.effect is not None
+    assert float(result.effect.abs().max()) > 1e-3  # there is something to agree on
+    return result.effect.double()
 
 
 @pytest.mark.parametrize("test", ["rank", "move"])
 def test_predictions_move_with_what_differs_between_the_groups(asked: tuple[Model, Dataset], test: str):
     model, people = asked
     measured = make_test(test, refits=2, seed=0).fit(people).measure(model, people)
-    assert torch.isfinite(measured.signed).all()
-    assert float((measured.signed != 0).double().mean()) > 0.5
+    assert torch.isfinite(measured.effect).all()
+    assert float((measured.effect != 0).double().mean()) > 0.5
     women = people.c[:, 0] == 0
     if test == "rank":  # men earn more: as men, women would get more, and men less as women
-        assert float(measured.signed[women].mean()) > 0.02
-        assert float(measured.signed[~women].mean()) < -0.02
+        assert float(measured.effect[women].mean()) > 0.02
+        assert float(measured.effect[~women].mean()) < -0.02
 
 
 @cache

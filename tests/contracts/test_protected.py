@@ -141,7 +141,7 @@ def test_people_of_unknown_groups_do_not_disturb_the_others(name: str, kind: str
     c = data.c.clone()
     c[3] = float("nan")
     blind = fitted(name, kind).measure(target(data.x.shape[1]), replace(data, c=c))
-    assert blind.abstained[3].item() is (found.signed is not None)
+    assert blind.abstained[3].item() is (found.effect is not None)
     others = torch.arange(PEOPLE) != 3
     torch.testing.assert_close(blind.score[others], found.score[others], atol=1e-6, rtol=1e-4)
 
@@ -180,7 +180,7 @@ def test_given_columns_are_kept_or_a_test_that_keeps_them_is_named(name: str, ki
 @each
 def test_with_a_reference_group_people_are_compared_with_it_only(name: str):
     data, found = individuals(name, "a reference group"), measured(name, "a reference group")
-    if found.signed is None:
+    if found.effect is None:
         with pytest.raises(OptionError, match="use rank, move or faux with a reference group"):
             check_compares(name)
         return
@@ -195,7 +195,7 @@ def test_by_default_people_are_compared_with_the_largest_group(name: str):
     race, own = data.protected[1], data.c[:, 1]
     assert torch.bincount(own.long()).tolist() == [80, 73, 87]
     assert (race.reference, race.second) == (2, 0)
-    if found.signed is not None:
+    if found.effect is not None:
         assert (found.of_variable(1, data).klass == torch.where(own == 2, 0, 2)).all()
 
 

@@ -53,7 +53,7 @@ def measured(model: Any, data: Dataset = DATA, **options: Any) -> Any:
 
 def test_the_effect_is_the_change_of_the_prediction_under_the_map():
     found = measured(linear(0.5))
-    assert found.signed.tolist() == [2.5, 3.0, -2.5, -3.0]  # 0 -> 5, 1 -> 7, 5 -> 0, 7 -> 1; halved
+    assert found.effect.tolist() == [2.5, 3.0, -2.5, -3.0]  # 0 -> 5, 1 -> 7, 5 -> 0, 7 -> 1; halved
     assert found.score.tolist() == [2.5, 3.0, 2.5, 3.0]
     assert found.klass.tolist() == [1, 1, 0, 0]  # towards the other group
     assert not found.abstained.any()
@@ -62,7 +62,7 @@ def test_the_effect_is_the_change_of_the_prediction_under_the_map():
 
 def test_any_map_will_do():
     found = measured(linear(2.0), map=Shift(3.0))
-    assert found.signed.tolist() == [6.0] * 4
+    assert found.effect.tolist() == [6.0] * 4
     assert found.overshoot is None
 
 
@@ -78,7 +78,7 @@ def test_refits_are_averaged_with_their_sign():
     data = individuals(torch.randn(40, 1, generator=generator).double())
     found = measured(linear(1.0), data, refits=4)
     assert found.refits.shape == (40, 4)
-    torch.testing.assert_close(found.signed, found.refits.mean(1))
+    torch.testing.assert_close(found.effect, found.refits.mean(1))
     torch.testing.assert_close(found.score, found.refits.mean(1).abs())
     assert found.counterfactuals.shape == (4, 40, 1)
     torch.testing.assert_close(found.counterfactuals[..., 0].T - data.x, found.refits)
@@ -91,7 +91,7 @@ def test_one_extra_prediction_is_asked_for_per_person_and_refit():
     here = 0.5 * DATA.x[:, 0]
     found = test.measure(model, DATA, predictions=here)
     assert model.rows == 3 * 4
-    torch.testing.assert_close(found.signed, test.measure(linear(0.5), DATA).signed)
+    torch.testing.assert_close(found.effect, test.measure(linear(0.5), DATA).effect)
 
 
 def test_equal_numbers_are_shared_out_over_what_stands_at_their_ranks():
@@ -100,7 +100,7 @@ def test_equal_numbers_are_shared_out_over_what_stands_at_their_ranks():
     repeated = torch.cat([women, men]).double()[:, None]
     nobodys = torch.linspace(0, 1, 200).double()[:, None]  # makes people differ, so that they differ in their draws
     data = individuals(torch.cat([repeated, nobodys], dim=1), torch.arange(200) // 100)
-    found = measured(linear(1.0, 0.0), data, refits=1).signed
+    found = measured(linear(1.0, 0.0), data, refits=1).effect
     assert float(found[:60].mean()) == pytest.approx(1 / 3, abs=0.03)
     assert float(found[60:100].abs().max()) == 0
     assert float(found[140:].mean()) == pytest.approx(-1 / 3, abs=0.03)
@@ -115,7 +115,7 @@ def test_an_aligned_effect_is_the_effect_times_the_alignment_share():
     assert test.metric is not None
     share = model_alignment(model, data, auxiliary, test.metric)[0].value
     assert 0 < share < 1
-    torch.testing.assert_close(test.measure(model, data).signed, plain.signed * share)
+    torch.testing.assert_close(test.measure(model, data).effect, plain.effect * share)
 
 
 def test_a_model_that_uses_the_protected_column_itself_is_seen():
@@ -125,4 +125,4 @@ def test_a_model_that_uses_the_protected_column_itself_is_seen():
     data = encoding.encode(table)
     model = as_model(lambda t: np.where(t["sex"] == "male", 0.75, 0.25), encoding, example=data.x)
     expected = np.where(frame["sex"] == "male", -0.5, 0.5)
-    np.testing.assert_allclose(measured(model, data).signed, expected)
+    np.testing.assert_allclose(measured(model, data).effect, expected)

@@ -120,9 +120,9 @@ def test_the_own_class_1_flips_the_sign(options):
     # both models rise with the first column: class 0 would gain as class 1, class 1 would lose as class 0
     test = faux(linear(3.0, 4.0), **options).fit(FOUR)
     measured = test.measure(linear(2.0, 1.0), individuals(torch.ones(2, 2), [0.0, 1.0]))
-    assert measured.signed[0] > 0
-    torch.testing.assert_close(measured.signed[1], -measured.signed[0])
-    torch.testing.assert_close(measured.score, measured.signed.abs())
+    assert measured.effect[0] > 0
+    torch.testing.assert_close(measured.effect[1], -measured.effect[0])
+    torch.testing.assert_close(measured.score, measured.effect.abs())
     assert measured.klass.tolist() == [1, 0]
 
 
@@ -131,7 +131,7 @@ def test_every_class_has_its_own_slope():
     member = LinearMember(torch.eye(3) - 1 / 3, torch.zeros(3))
     data = Dataset.from_arrays(torch.zeros(3, 3), [0.0, 1.0, 2.0], protected=[RACE])
     measured = faux(member).fit(data).measure(linear(3.0, 0.0, 0.0), data)
-    torch.testing.assert_close(measured.signed, torch.tensor([-2.0, 2.0, 2.0]))
+    torch.testing.assert_close(measured.effect, torch.tensor([-2.0, 2.0, 2.0]))
     assert measured.klass.tolist() == [0, 0, 0]
 
 
@@ -140,10 +140,10 @@ def test_several_variables_count_by_the_worst_of_them():
     member = LinearMember(torch.tensor([[2.0, 0.0], [0.0, 4.0]]), torch.zeros(2))
     data = Dataset.from_arrays(torch.zeros(2, 2), [[0.0, 1.0], [1.0, 0.0]])
     measured = faux(member).fit(data).measure(linear(3.0, 1.0), data)
-    torch.testing.assert_close(measured.signed, torch.tensor([1.5, -1.5]))
+    torch.testing.assert_close(measured.effect, torch.tensor([1.5, -1.5]))
     assert measured.variable.tolist() == [0, 0]
     measured = faux(member).fit(data).measure(linear(0.1, 4.0), data)
-    torch.testing.assert_close(measured.signed, torch.tensor([-1.0, 1.0]))
+    torch.testing.assert_close(measured.effect, torch.tensor([-1.0, 1.0]))
     assert measured.variable.tolist() == [1, 1]
     assert measured.klass.tolist() == [0, 1]
 
@@ -163,7 +163,7 @@ def test_a_variable_whose_auxiliary_is_flat_does_not_count_and_the_others_do():
     member = LinearMember(torch.tensor([[2.0, 0.0], [0.0, 0.0]]), torch.zeros(2))
     data = Dataset.from_arrays(torch.zeros(2, 2), [[0.0, 1.0], [1.0, 0.0]])
     measured = faux(member).fit(data).measure(linear(3.0, 9.0), data)
-    torch.testing.assert_close(measured.signed, torch.tensor([1.5, -1.5]))
+    torch.testing.assert_close(measured.effect, torch.tensor([1.5, -1.5]))
     assert measured.values[:, 1].isnan().all()
     assert measured.of_variable(1, data).abstained.all()
 
@@ -288,8 +288,8 @@ def test_the_step_that_is_given_is_taken_and_none_is_looked_for(monkeypatch):
 def test_a_black_box_scores_as_the_same_function_seen_through(name):
     data = women_and_men(dtype=torch.float64)
     test = FAux(auxiliary=FixedAuxiliary(quick().fit(data).members), **VARIANTS[name]).fit(data)
-    expected = test.measure(Function(curve), data).signed
-    found = test.measure(Function(lambda x: curve(x.detach()), differentiable=False), data).signed
+    expected = test.measure(Function(curve), data).effect
+    found = test.measure(Function(lambda x: curve(x.detach()), differentiable=False), data).effect
     torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
 
 
@@ -314,9 +314,9 @@ def test_one_hot_blocks_of_a_black_box_score_as_if_seen_through(name):
 
     member = Function(lambda rows: torch.tanh(rows @ torch.tensor([[0.3], [-1.0], [0.5], [0.4]], dtype=torch.float64)))
     test = faux(member, **VARIANTS[name]).fit(data)
-    expected = test.measure(Function(rule), data).signed
+    expected = test.measure(Function(rule), data).effect
     black_box = Function(lambda rows: rule(rows.detach()), differentiable=False, blocks=(slice(1, 4),))
-    torch.testing.assert_close(test.measure(black_box, data).signed, expected, atol=1e-8, rtol=1e-6)
+    torch.testing.assert_close(test.measure(black_box, data).effect, expected, atol=1e-8, rtol=1e-6)
     assert expected.abs().max() > 0.05
 
 

@@ -43,7 +43,7 @@ def test_score_is_the_norm_of_the_gradient(order, expected):
     data = Dataset.from_arrays(torch.zeros(2, 2), c=[0, 1])
     measured = FTA(order=order).fit(data).measure(linear([3.0, -4.0]), data)
     assert measured.score.tolist() == [expected, expected]
-    assert measured.signed is None
+    assert measured.effect is None
     assert not measured.abstained.any()
 
 
@@ -68,7 +68,7 @@ def test_score_of_a_linear_auxiliary_by_hand(form, expected):
     data = Dataset.from_arrays(torch.zeros(2, 2), c=[0, 1])
     test = FTALinear(auxiliary=FixedAuxiliary([linear([3.0, 4.0])]), form=form).fit(data)
     torch.testing.assert_close(test.score(linear([2.0, 1.0]), data), torch.full((2,), expected))
-    assert test.measure(linear([2.0, 1.0]), data).signed is None
+    assert test.measure(linear([2.0, 1.0]), data).effect is None
 
 
 @pytest.mark.parametrize(("form", "expected", "klass"), [("projection", 5.0, -1), ("weighted", 5 / 2**0.5, 0)])
@@ -107,7 +107,7 @@ def test_with_epsilon_a_linear_model_changes_by_epsilon_times_the_dual_norm(orde
     data = Dataset.from_arrays(torch.zeros(2, 2), c=[0, 1])
     measured = FTA(order=order, epsilon=0.5).fit(data).measure(linear([3.0, -4.0]), data)
     torch.testing.assert_close(measured.score, torch.full((2,), expected))
-    assert measured.signed is None
+    assert measured.effect is None
     assert measured.contrasts == ()
     assert not measured.abstained.any()
 

@@ -46,7 +46,7 @@ def test_values_are_averaged_with_their_signs_before_the_worst_counts():
     values = torch.tensor([[[4.0, 1.0]], [[-4.0, 2.0]]])  # two refits, one person, two variables
     measured = measured_of(values, people([0, 1], protected=(SEX, Protected("old"))))
     assert measured.score.tolist() == [1.5]  # 4 and -4 cancel
-    assert measured.signed.tolist() == [1.5]
+    assert measured.effect.tolist() == [1.5]
     assert measured.refits.tolist() == [[1.0, 2.0]]
     assert measured.variable.tolist() == [1]
     assert measured.klass.tolist() == [0]  # the other class of `old`
@@ -65,12 +65,12 @@ def test_each_variable_has_a_worst_case_of_its_own():
     values = torch.tensor([[[0.1, NAN, -0.9, 0.3, 0.0, -0.2], [NAN, 0.2, 0.0, NAN, -2.0, 1.0]]])
     measured = measured_of(values, data, contrasts=moves(data.protected), reasons="off range")
     race, sex, age = (measured.of_variable(v, data) for v in (1, 0, 2))
-    torch.testing.assert_close(race.signed, torch.tensor([-0.9, 0.2]))
+    torch.testing.assert_close(race.effect, torch.tensor([-0.9, 0.2]))
     assert race.klass.tolist() == [1, 0]
     assert sex.abstained.tolist() == [False, True]
     assert sex.reasons == (None, NOBODY)
     assert age.klass.tolist() == [0, 1]  # down, up
-    torch.testing.assert_close(age.signed, torch.tensor([-0.2, -2.0]))
+    torch.testing.assert_close(age.effect, torch.tensor([-0.2, -2.0]))
 
 
 def test_a_test_that_knows_no_variable_says_the_same_of_each():
@@ -82,13 +82,13 @@ def test_a_test_that_knows_no_variable_says_the_same_of_each():
 def test_variables_are_scaled_before_the_worst_counts():
     data = people([0, 0], [1, 1], protected=(SEX, Protected("old")))
     measured = measured_of(torch.tensor([[[0.5, 0.4], [-0.5, NAN]]]), data).scaled([0.1, 0.5], data)
-    torch.testing.assert_close(measured.signed, torch.tensor([0.2, -0.05]))
+    torch.testing.assert_close(measured.effect, torch.tensor([0.2, -0.05]))
     assert measured.variable.tolist() == [1, 0]
 
 
 def test_tests_without_a_direction_have_no_sign_and_no_class():
     measured = combine(torch.tensor([[[3.0], [2.0]]]), people(0, 1), contrasts=(), signed=False)
-    assert measured.signed is None
+    assert measured.effect is None
     assert measured.score.tolist() == [3.0, 2.0]
     assert measured.klass.tolist() == [-1, -1]
 
@@ -97,7 +97,7 @@ def test_abstained_people_have_zeros_and_a_reason():
     values = torch.tensor([[[3.0], [NAN]], [[1.0], [2.0]]])  # one refit that does not know is enough
     measured = measured_of(values, people(0, 1), reasons="flat")
     assert measured.score.tolist() == [2.0, 0.0]
-    assert measured.signed.tolist() == [2.0, 0.0]
+    assert measured.effect.tolist() == [2.0, 0.0]
     assert measured.refits.tolist() == [[3.0, 1.0], [0.0, 0.0]]
     assert measured.abstained.tolist() == [False, True]
     assert measured.reasons == (None, "flat")
@@ -137,7 +137,7 @@ def test_parts_are_joined_in_the_order_of_the_people(signed):
 
     places = [torch.tensor([7, 0, 3]), torch.tensor([1, 2, 8, 4]), torch.tensor([5, 6])]
     joined, whole = join_measurements([measured(at) for at in places], places, 9), measured(torch.arange(9))
-    for name in ("score", "signed", "variable", "klass", "refits", "abstained", "counterfactuals", "overshoot",
+    for name in ("score", "effect", "variable", "klass", "refits", "abstained", "counterfactuals", "overshoot",
                  "each", "worst"):  # fmt: skip
         found, expected = getattr(joined, name), getattr(whole, name)
         assert (found is None) == (expected is None), name

@@ -53,7 +53,7 @@ def test_one_iff_male_and_red_flags_both_columns_with_exact_shares():
     red, male = (frame["colour"] == "red").to_numpy(), (frame["sex"] == "male").to_numpy()
     by_sex = measured.of_variable(0, data)
     assert by_sex.score.tolist() == red.astype(float).tolist()
-    assert by_sex.signed.tolist() == np.where(red, np.where(male, -1.0, 1.0), 0.0).tolist()
+    assert by_sex.effect.tolist() == np.where(red, np.where(male, -1.0, 1.0), 0.0).tolist()
     # another colour changes that of every man: from red to any other, or to red; a quarter
     by_colour = measured.of_variable(1, data)
     assert by_colour.score.tolist() == male.astype(float).tolist()
@@ -103,7 +103,7 @@ def test_the_effect_is_that_of_the_column_alone_although_proxies_exist():
     data = encoding.encode(table)
     target = linear(0.0, 0.2, 5.0)  # 0.2 for men, and a lot for income, which men have more of
     measured = Unawareness().fit(data).measure(target, data)
-    torch.testing.assert_close(measured.signed, torch.where(data.c[:, 0] == 1, -0.2, 0.2).double())
+    torch.testing.assert_close(measured.effect, torch.where(data.c[:, 0] == 1, -0.2, 0.2).double())
 
 
 def test_weighted_people_count_as_many_as_they_are():

@@ -343,7 +343,7 @@ class Case:
         else:
             self.counts["both scored"] += 1
             one, two = (pq.read_table(f"{name}/scores.parquet") for name in ("memory", "files"))
-            for name in ("score", "signed"):
+            for name in ("score", "effect"):
                 a, b = (np.array(t[name].to_pylist(), dtype=float) for t in (one, two))
                 scale = np.nanmax(np.abs([*two["prediction"].to_pylist(), *np.nan_to_num([*a, *b])]), initial=1e-300)
                 apart = np.nanmax(np.abs(a - b), initial=0.0) / scale

@@ -76,5 +76,5 @@ def named_audit(*, times: float = 1.0, **changes: Any) -> AuditResult:
     """Return an audit of forty people with names, whose effects are so many times as large as in the example."""
     result = example_result(settings=SETTINGS, ids=np.array([f"p{k}" for k in range(PEOPLE)]))
     scores = times * result.scores
-    moved = {"scores": scores, "signed": times * result.signed, "flags": (scores > result.delta) & ~result.abstained}
+    moved = {"scores": scores, "effect": times * result.effect, "flagged": (scores > result.delta) & ~result.abstained}
     return replace(result, **moved, **changes)

@@ -53,7 +53,7 @@ def test_a_test_without_sign_and_interval_shows_what_it_has():
 
 def test_an_audit_of_nobody_says_so():
     everybody = torch.ones(PEOPLE, dtype=torch.bool)
-    result = example_result(abstained=everybody, flags=~everybody, confident_flags=~everybody)
+    result = example_result(abstained=everybody, flagged=~everybody, confident=~everybody)
     assert "Nobody could be judged." in Page(result_card(result)).words
 
 

@@ -101,7 +101,7 @@ def test_groups_stay_in_their_order_whichever_side_they_are_on():
 
 
 def test_names_are_text_on_charts():
-    effect = FeatureEffect((HOSTILE,), example_result().signed.nan_to_num()[:, None], "any")
+    effect = FeatureEffect((HOSTILE,), example_result().effect.nan_to_num()[:, None], "any")
     result = with_finding(
         example_result(features=Features({}, effect)), group=(HOSTILE,) * PEOPLE, proxy={HOSTILE: 1.0}
     )
@@ -119,7 +119,7 @@ def test_figures_hold_nobody():
 def test_groups_show_their_mean_effect_in_points():
     figure = groups_figure(example_result(), example_result().findings[0])
     assert figure is not None
-    means = [100 * group.mean_signed for group in example_result().groups]
+    means = [100 * group.mean_effect for group in example_result().groups]
     assert [bar["value"] for bar in figure["data"]["bars"]] == means
     assert figure["table"]["rows"] == [
         [f"sex={s}", f"{m:+.1f}"] for s, m in zip(("Female", "Male"), means, strict=True)
@@ -242,7 +242,7 @@ def test_the_largest_groups_only_are_drawn():
 
 
 def test_scores_that_are_not_finite_are_not_drawn():
-    signed = example_result().signed.clone()
+    signed = example_result().effect.clone()
     signed[0] = float("inf")
     assert panels_of(with_finding(example_result(), signed=signed))[0]["group"] == "Female (18 people)"
 
@@ -291,6 +291,6 @@ def test_readings_of_all_and_of_each_group_are_in_a_table():
     assert figure is not None
     assert [row[0] for row in figure["table"]["rows"]] == ["all judged", "Female", "Male"]
     female = both["direct"].groups["Female"]
-    assert figure["table"]["rows"][1][1:3] == [f"{100 * female.mean_signed:+.1f}", f"{100 * female.mean_absolute:.1f}"]
+    assert figure["table"]["rows"][1][1:3] == [f"{100 * female.mean_effect:+.1f}", f"{100 * female.mean_absolute:.1f}"]
     assert [pair["group"] for pair in figure["data"]["pairs"]] == ["sex=Female", "sex=Male"]
-    assert figure["data"]["pairs"][0]["direct"] == pytest.approx(100 * female.mean_signed)
+    assert figure["data"]["pairs"][0]["direct"] == pytest.approx(100 * female.mean_effect)

@@ -58,8 +58,8 @@ def test_raw_rows_are_written_only_when_asked_for(tmp_path: Path):
     write_outputs(result, tmp_path / "with", table=table, include_rows=True)
     assert pq.read_table(tmp_path / "without/scores.parquet").column_names == result.scores_table().column_names
     rows = pq.read_table(tmp_path / "with/scores.parquet")["row.income"]
-    assert rows.null_count == int((~result.flags).sum())
-    flagged = int(result.flags.nonzero()[0])
+    assert rows.null_count == int((~result.flagged).sum())
+    flagged = int(result.flagged.nonzero()[0])
     assert rows[flagged] == table["income"][flagged]
     income = str(table["income"][flagged].as_py())
     for name in ("report.html", "report.json"):
@@ -167,19 +167,19 @@ def test_a_page_that_lacks_a_part_is_refused(tmp_path: Path, name: str):
 def test_abstained_people_have_no_numbers_and_no_flags_in_the_table():
     table = example_result().scores_table()
     assert table.column_names == [
-        *("row_id", "score", "signed", "direct", "lower", "upper", "sampling_lower", "sampling_upper"),
-        *("flag", "confident", "p_value", "significant"),
+        *("row_id", "score", "effect", "direct", "lower", "upper", "sampling_lower", "sampling_upper"),
+        *("flagged", "confident", "p_value", "significant"),
         *("variable", "towards", "group_inferred", "abstained", "reason"),
     ]
     for name in (
         "score",
-        "signed",
+        "effect",
         "direct",
         "lower",
         "upper",
         "sampling_lower",
         "sampling_upper",
-        "flag",
+        "flagged",
         "confident",
         "variable",
         "towards",
@@ -194,7 +194,7 @@ def test_abstained_people_have_no_numbers_and_no_flags_in_the_table():
 def test_columns_keep_their_types_when_a_test_has_no_sign():
     with_sign, without = example_result().scores_table(), without_sign().scores_table()
     assert with_sign.schema == without.schema
-    assert without["signed"].null_count == without["confident"].null_count == PEOPLE
+    assert without["effect"].null_count == without["confident"].null_count == PEOPLE
 
 
 @pytest.mark.parametrize(
@@ -227,15 +227,15 @@ def test_every_contrast_has_a_column_where_there_is_a_choice():
     result = many_result()
     table = result.scores_table()
     assert [name for name in table.column_names if "race" in name] == [
-        *("score[race]", "signed[race]", "flag[race]", "towards[race]"),
+        *("score[race]", "effect[race]", "flagged[race]", "towards[race]"),
         *(f"effect[race={race}]" for race in RACES),
     ]
     assert table.column_names[-2:] == ["effect[age + 13.6]", "effect[age - 13.6]"]
     assert table["effect[race=Black]"][1].as_py() is None  # their own class
     assert table["effect[race=White]"][1].as_py() == pytest.approx(float(result.findings[1].effects[1, 4]))
-    assert table["score[age]"].null_count == table["signed[age]"].null_count == 8  # age or everything unknown
+    assert table["score[age]"].null_count == table["effect[age]"].null_count == 8  # age or everything unknown
     assert table["towards[age]"][50].as_py() is None
-    assert table["flag[age]"][50].as_py() is None
+    assert table["flagged[age]"][50].as_py() is None
 
 
 def test_only_contrasts_that_concern_anybody_have_a_column():

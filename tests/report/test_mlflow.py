@@ -46,7 +46,7 @@ def test_an_audit_goes_to_the_active_run_with_its_numbers_its_question_and_its_f
     race = result.findings[1]
     assert data.metrics["fairfox/mean_score.race"] == pytest.approx(race.tally(result.weights).mean_score)
     assert data.metrics["fairfox/share_flagged.race"] == pytest.approx(race.tally(result.weights).share_flagged)
-    assert data.metrics["fairfox/mean_effect.race_Black"] == pytest.approx(race.groups[1].mean_signed)
+    assert data.metrics["fairfox/mean_effect.race_Black"] == pytest.approx(race.groups[1].mean_effect)
     assert data.metrics["fairfox/share_flagged.age_18 to 33"] == pytest.approx(result.groups[7].share_flagged)
     assert data.params == {
         "fairfox/test": "rank",
@@ -101,7 +101,7 @@ def test_a_prefix_that_is_no_name_is_refused_before_anything_is_logged(mlflow: A
 def test_names_that_mlflow_does_not_take_are_written_otherwise_and_told_apart(mlflow: Any):
     result = example_result()
     levels = ("../" + "x" * 400, "../" + "x" * 400 + "é", "<b>", "[b]")
-    groups = tuple(replace(result.groups[0], level=level, mean_signed=0.1 * k) for k, level in enumerate(levels))
+    groups = tuple(replace(result.groups[0], level=level, mean_effect=0.1 * k) for k, level in enumerate(levels))
     with mlflow.start_run() as run:
         log_audit(with_finding(result, groups=groups))
     metrics = mlflow.get_run(run.info.run_id).data.metrics

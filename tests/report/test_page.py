@@ -169,9 +169,7 @@ def test_text_from_the_table_is_escaped():
 
 def test_nobody_judged_still_gives_a_page():
     everybody = torch.ones(PEOPLE, dtype=torch.bool)
-    result = example_result(
-        abstained=everybody, flags=~everybody, confident_flags=~everybody, reasons=("dead",) * PEOPLE
-    )
+    result = example_result(abstained=everybody, flagged=~everybody, confident=~everybody, reasons=("dead",) * PEOPLE)
     words = Page(render_report(with_finding(result, abstained=everybody))).words
     assert "Nobody could be judged." in words
     assert "there is nothing to draw" in words
@@ -195,7 +193,7 @@ def test_several_variables_are_compared_and_then_told_one_by_one():
     assert "Mostly because of race" in page.words
     result = many_result()
     share = f"{100 * result.findings[1].tally(result.weights).share_flagged:.1f} %"
-    assert f"race: {int(result.findings[1].flags.sum())} of 196 people ({share}) flagged" in page.words
+    assert f"race: {int(result.findings[1].flagged.sum())} of 196 people ({share}) flagged" in page.words
     assert page.headings["h3"][:3] == ["sex", "race", "age"]
     assert [page.headings["h3"].count(name) for name in ("sex", "race", "age")] == [3, 3, 3]  # who, scores, readings
     assert "own group inferred for 20 people; 'Other' combines Eskimo and Inuit" in page.words
@@ -256,7 +254,7 @@ def test_no_value_of_anybody_is_in_a_view_without_rows():
     assert not [value for value in values if str(value) in text or f"{value:.8}" in text]
     assert "higher" in text
     with_rows = json.dumps(view(result, table))
-    flagged = table["job"].filter(pa.array(result.flags.numpy())).to_pylist()
+    flagged = table["job"].filter(pa.array(result.flagged.numpy())).to_pylist()
     assert all(job in with_rows for job in flagged)
     assert sum(job in with_rows for job in table["job"].to_pylist()) == len(flagged)
 
@@ -267,7 +265,7 @@ def test_what_to_do_next_is_told_step_by_step():
     assert shown["lines"] == [steps.sentence]
     assert shown["table"]["rows"] == [["income", "repaired", "60.0 %", "4.0", "0.790"]]
     nobody = torch.zeros(PEOPLE, dtype=torch.bool)
-    assert view(example_result(steps=steps, flags=nobody))["next"]["lines"][0].startswith("Nobody is flagged")
+    assert view(example_result(steps=steps, flagged=nobody))["next"]["lines"][0].startswith("Nobody is flagged")
     unlabelled = replace(steps, steps=(replace(STEP, auc_before=None, auc_after=None),))
     assert len(view(example_result(steps=unlabelled))["next"]["table"]["columns"]) == 4
     assert view(example_result())["next"]["table"] is None

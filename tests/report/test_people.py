@@ -47,32 +47,32 @@ def test_flagged_people_come_with_the_highest_score_first():
     assert scores == sorted(scores, reverse=True)
     assert people[0].row_id == int(result.scores.argmax())
     assert scores[0] == pytest.approx(float(result.scores.max()))
-    assert len(flagged_people(result, top=100)) == int(result.flags.sum())
+    assert len(flagged_people(result, top=100)) == int(result.flagged.sum())
 
 
 def test_a_person_has_their_own_features_where_explained():
     people = {person.row_id: person for person in flagged_people(example_result(), top=100)}
-    signed = float(example_result().signed[14])
+    signed = float(example_result().effect[14])
     assert people[14].features == (("income", pytest.approx(0.7 * signed)), ("job", pytest.approx(0.3 * signed)))
     assert people[32].features == ()  # one of the last ten: not explained
 
 
 def test_a_test_without_sign_leaves_the_sign_open():
     person = flagged_people(without_sign(), top=1)[0]
-    assert (person.signed, person.lower, person.confident, person.features, person.own) == (None, None, None, (), {})
+    assert (person.effect, person.lower, person.confident, person.features, person.own) == (None, None, None, (), {})
 
 
 @pytest.mark.parametrize("convert", [lambda t: t, pa.Table.to_pandas, pl.from_arrow], ids=["arrow", "pandas", "polars"])
 def test_raw_rows_are_those_of_flagged_people_only(convert: Any):
     result, table = example_result(), example_table()
     rows = raw_rows(result, convert(table)).to_pylist()
-    for place, (row, flag) in enumerate(zip(rows, result.flags.tolist(), strict=True)):
+    for place, (row, flag) in enumerate(zip(rows, result.flagged.tolist(), strict=True)):
         assert row == (table.slice(place, 1).to_pylist()[0] if flag else dict.fromkeys(table.column_names))
 
 
 def test_a_column_of_several_types_becomes_text():
     frame = pd.DataFrame({"odd": pd.Series([1, "two"] * (PEOPLE // 2), dtype=object)})
-    flags = example_result().flags.tolist()
+    flags = example_result().flagged.tolist()
     values = raw_rows(example_result(), frame)["odd"].to_pylist()
     assert values[0] == ("1" if flags[0] else None)
 
@@ -109,8 +109,8 @@ def test_the_table_holds_the_flagged_and_nobody_else():
     slider = make_slider(result)
     assert slider is not None
     people = people_table(result, slider)
-    assert sorted(row["id"] for row in people["rows"]) == sorted(map(str, result.flags.nonzero()[:, 0].tolist()))
-    assert people["flagged"] == len(people["rows"]) == int(result.flags.sum())
+    assert sorted(row["id"] for row in people["rows"]) == sorted(map(str, result.flagged.nonzero()[:, 0].tolist()))
+    assert people["flagged"] == len(people["rows"]) == int(result.flagged.sum())
     assert all(slider["start"] < row["until"] for row in people["rows"])  # larger deltas flag fewer of them
     scores = [row["sort"][1] for row in people["rows"]]
     assert scores == sorted(scores, reverse=True)
@@ -140,7 +140,7 @@ def test_values_of_people_who_are_not_flagged_are_never_held():
     result = replace(result, counterfactual_table=mapped)
     text = str(people_table(result, make_slider(result), rows=table))
     for place in range(PEOPLE):
-        assert (str(table["income"][place].as_py()) in text) == bool(result.flags[place])
+        assert (str(table["income"][place].as_py()) in text) == bool(result.flagged[place])
     hidden = str(people_table(result, make_slider(result), table=table))
     assert "'income', 'higher'" in hidden
     assert not [value for value in table["income"].to_pylist() if str(value) in hidden]
@@ -160,7 +160,7 @@ def test_a_number_that_goes_down_has_one_sign_in_table_and_card():
     people = people_table(result, None)
     for row in people["rows"]:
         place = int(row["id"])
-        assert float(row["cells"][2]) == pytest.approx(-100 * float(result.signed[place]), abs=0.06)
+        assert float(row["cells"][2]) == pytest.approx(-100 * float(result.effect[place]), abs=0.06)
         assert row["sort"][2] == pytest.approx(row["range"]["after"] - row["range"]["before"], abs=1e-6)
         low, high = (float(end) for end in row["cells"][3].split(" to "))
         assert low < float(row["cells"][2]) < high
@@ -180,7 +180,7 @@ def fact(found: dict[str, Any], label: str) -> str:
 def test_the_prediction_is_shown_before_and_after():
     result = example_result()
     found = opened(result, 14)
-    signed = float(result.signed[14])
+    signed = float(result.effect[14])
     assert found["title"] == "Person 14, and the same person in the other group"
     assert fact(found, "Prediction") == "0.42"
     assert fact(found, "In the other group") == f"{0.42 + signed:.3g} ({100 * signed:+.1f} points)"
@@ -195,7 +195,7 @@ def test_contributions_add_up_to_the_change():
     result = example_result()
     found = opened(result, 14)
     assert [column["label"] for column in found["features"]["columns"]] == ["Feature", "Adds to the change (points)"]
-    signed = 100 * float(result.signed[14])
+    signed = 100 * float(result.effect[14])
     assert found["features"]["rows"] == [
         [False, "income", f"{0.7 * signed:+.1f}"],
         [False, "job", f"{0.3 * signed:+.1f}"],
@@ -230,7 +230,7 @@ def test_with_rows_values_stand_before_and_after():
 
 def test_other_scores_fall_back_on_the_total_reading():
     result = without_sign()
-    place = int(result.flags.nonzero()[0])
+    place = int(result.flagged.nonzero()[0])
     found = opened(result, place)
     assert not [each for each in found["facts"] if each["label"].startswith("Interval")]
     assert fact(found, "In the other group, in the total reading").startswith(
@@ -248,7 +248,7 @@ def test_what_is_proved_and_how_sure_it_is_are_shown():
     proved = replace(result, certificates=example_certificates(result))
     words = fact(opened(proved, 2), "At most, anywhere on the path")
     assert words == f"{100 * (float(result.scores[2]) + 0.06):.1f} points: proved"
-    sure = int(result.confident_flags.nonzero()[0])
+    sure = int(result.confident.nonzero()[0])
     assert fact(opened(result, sure), "Certainty") == "the whole interval lies beyond delta"
 
 
@@ -328,7 +328,7 @@ def test_a_category_whose_shares_move_is_not_called_the_same():
 
 def test_without_rows_no_title_names_the_own_group():
     result = replace(many_result(), worst=torch.zeros(200, dtype=torch.long))
-    place = int(result.flags.nonzero()[0])
+    place = int(result.flagged.nonzero()[0])
     assert opened(result, place)["title"] == f"Person {place}, and the same person in the other group of sex"
     own = {"sex": "Female"}
     assert opened(result, place, own=own)["title"].endswith(f"as {result.findings[0].towards[place]}")

@@ -65,7 +65,7 @@ def test_the_comparison_says_whose_effect_it_is_where_the_verdict_uses_another_t
 
 
 def test_with_given_columns_the_effect_that_the_verdict_uses_is_among_the_readings():
-    result = with_finding(labelled(0.075, given=["hours", "job"]), signed=torch.full((40,), 0.08))
+    result = with_finding(labelled(0.075, given=["hours", "job"]), effect=torch.full((40,), 0.08))
     given, outcome = held_equal_lines(result, result.findings[0])
     assert given == (
         "With hours and job held equal the effect of sex is 8 points, 20.0 % less than the total effect of 10 points: "

@@ -105,7 +105,7 @@ def test_the_call_in_python_gives_the_same_scores(asked: dict[str, Any]):
     names = {"fairfox": fairfox, "model": steep, "table": people(0), "reference": reference}
     again = eval(found["call"], names)  # our own words
     assert torch.equal(again.scores, first.scores)
-    assert torch.equal(again.flags, first.flags)
+    assert torch.equal(again.flagged, first.flagged)
     assert again.variables == first.variables
     assert ("    delta=" in found["call"]) == ("delta" in asked)
     assert again.delta == first.delta

@@ -34,9 +34,14 @@ def only(place: int) -> AuditResult:
     """The audit of many variables, as if one of them had been audited alone."""
     result = many_result(weights=None, deltas={})
     finding = result.findings[place]
-    alone = {"scores": finding.scores, "signed": finding.signed, "flags": finding.flags, "abstained": finding.abstained}
+    alone = {
+        "scores": finding.scores,
+        "effect": finding.effect,
+        "flagged": finding.flagged,
+        "abstained": finding.abstained,
+    }
     worst = torch.zeros(len(result), dtype=torch.long)
-    return replace(result, findings=(finding,), worst=worst, confident_flags=finding.confident_flags, **alone)
+    return replace(result, findings=(finding,), worst=worst, confident=finding.confident, **alone)
 
 
 def test_verdict_of_an_effect_says_what_would_change():
@@ -68,7 +73,7 @@ def test_verdict_names_the_worst_variable_and_its_contrast():
         "standard deviation (13.6) higher or lower."
     )
     assert surely == "44 of them confidently: the whole interval lies beyond delta."
-    race = [n for n in result.flags.nonzero()[:, 0].tolist() if int(result.worst[n]) == 1]
+    race = [n for n in result.flagged.nonzero()[:, 0].tolist() if int(result.worst[n]) == 1]
     assert mostly == f"Mostly because of race: the worst case for {len(race)} of them, most often towards White."
 
 
@@ -76,7 +81,7 @@ def test_verdict_of_one_variable_says_what_it_is_compared_with():
     assert verdict_lines(only(0))[0].endswith("if they belonged to the other group.")
     found, _, towards = verdict_lines(only(1))
     assert found.endswith("if they belonged to another group.")
-    flagged = only(1).flags.nonzero()[:, 0].tolist()
+    flagged = only(1).flagged.nonzero()[:, 0].tolist()
     assert towards == f"Most often towards White: {sum(only(1).towards[n] == 'White' for n in flagged)} of them."
     found, _, towards = verdict_lines(only(2))
     assert found.endswith("if their age were one standard deviation (13.6) higher or lower.")
@@ -153,8 +158,8 @@ def test_variables_are_told_in_a_line_each():
     (line,) = variable_lines(result, race)
     share = race.tally(result.weights).share_flagged
     assert line == (
-        f"race: {int(race.flags.sum())} of 196 people ({100 * share:.1f} %) flagged, "
-        f"{int(race.confident_flags.sum())} confidently; the worst case for {100 * result.worst_case['race']:.1f} % "
+        f"race: {int(race.flagged.sum())} of 196 people ({100 * share:.1f} %) flagged, "
+        f"{int(race.confident.sum())} confidently; the worst case for {100 * result.worst_case['race']:.1f} % "
         "of people; own group inferred for 20 people; 'Other' combines Eskimo and Inuit; delta of race=Black is "
         "3 points"
     )

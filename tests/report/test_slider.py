@@ -20,7 +20,7 @@ def test_the_slider_starts_at_the_audit():
     start = slider["start"]
     assert slider["deltas"][start] == result.delta
     assert slider["words"][start] == "5 points"
-    assert slider["flagged"][start] == int(result.flags.sum())
+    assert slider["flagged"][start] == int(result.flagged.sum())
     assert slider["shares"][start] == pytest.approx(result.share_flagged, abs=1e-6)
     assert (slider["judged"], slider["scale"]) == (38, 100.0)
     assert [group["name"] for group in slider["groups"]] == ["sex=Female", "sex=Male"]
@@ -56,7 +56,7 @@ def test_one_delta_that_does_not_decide_gives_no_slider():
     assert "a delta of their own" in str(why_no_slider(many_result()))
     everybody = torch.ones(PEOPLE, dtype=torch.bool)
     assert "Nobody could be judged" in str(why_no_slider(example_result(abstained=everybody)))
-    assert "Delta alone does not decide" in str(why_no_slider(example_result(flags=~example_result().flags)))
+    assert "Delta alone does not decide" in str(why_no_slider(example_result(flagged=~example_result().flagged)))
     assert why_no_slider(example_result()) is None
     assert make_slider(many_result()) is None
 
@@ -96,8 +96,8 @@ def test_one_outlier_does_not_coarsen_the_steps():
 def _with_one_delta(result):
     flags = [finding.scores > result.delta for finding in result.findings]
     for place, own in enumerate(flags):
-        result = with_finding(result, place, flags=own & ~result.findings[place].abstained)
-    return replace(result, flags=(result.scores > result.delta) & ~result.abstained)
+        result = with_finding(result, place, flagged=own & ~result.findings[place].abstained)
+    return replace(result, flagged=(result.scores > result.delta) & ~result.abstained)
 
 
 def _judged(result) -> list[float]:
@@ -115,7 +115,7 @@ def _share(result, name: str) -> float:
         for group in finding.groups:
             if group.name == name:
                 own = torch.tensor([level == group.level for level in finding.group]) & ~finding.abstained
-                return float(result.weights[own & finding.flags].sum() / result.weights[own].sum())
+                return float(result.weights[own & finding.flagged].sum() / result.weights[own].sum())
     raise AssertionError(name)
 
 

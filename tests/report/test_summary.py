@@ -81,7 +81,7 @@ def test_the_worst_case_is_on_top():
     assert fields["abstained_by_reason"] == {"no evidence about sex": 2}
     assert fields["worst_case"] == {"sex": 1.0}
     assert fields["features"]["effect"]["people"] == 30
-    assert list(fields["features"]["effect"]["mean_signed"]) == ["sex=Female", "sex=Male"]
+    assert list(fields["features"]["effect"]["mean_effect"]) == ["sex=Female", "sex=Male"]
 
 
 def test_every_variable_has_all_its_fields():
@@ -113,17 +113,17 @@ def test_several_variables_stand_side_by_side():
     assert age["contrasts"] == ["age + 13.6", "age - 13.6"]
     assert sum(fields["worst_case"].values()) == 1.0
     weights = many_result().weights[:196]
-    flagged = many_result().findings[1].flags[:196]
+    flagged = many_result().findings[1].flagged[:196]
     assert race["share_flagged"] == pytest.approx(float(weights[flagged].sum() / weights.sum()))
 
 
 def test_nobody_judged_has_no_means():
     everybody = torch.ones(PEOPLE, dtype=torch.bool)
     result = with_finding(
-        example_result(abstained=everybody), abstained=everybody, flags=~everybody, confident_flags=~everybody
+        example_result(abstained=everybody), abstained=everybody, flagged=~everybody, confident=~everybody
     )
     variable = parsed(result)["variables"][0]
-    assert variable["readings"]["total"] == {"mean_signed": None, "mean_absolute": None, "groups": {}}
+    assert variable["readings"]["total"] == {"mean_effect": None, "mean_absolute": None, "groups": {}}
     assert (variable["mean_score"], variable["share_flagged"]) == (None, 0.0)
 
 

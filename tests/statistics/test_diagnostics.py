@@ -184,7 +184,7 @@ def test_people_who_are_left_out_look_like_all_who_are_abstained_from():
     left = leave_out(runs, torch.tensor([True, False, False, False]), test="rank")
     found = left.main
     assert found.score.tolist() == pytest.approx([0.0, 0.2, 0.0, 0.3])
-    assert found.signed.tolist() == pytest.approx([0.0, 0.2, 0.0, -0.3])
+    assert found.effect.tolist() == pytest.approx([0.0, 0.2, 0.0, -0.3])
     assert found.abstained.tolist() == [True, False, True, False]
     assert found.reasons == ("the refits disagree", None, "off the data", None)
     assert found.refits[[0, 2]].tolist() == [[0.0, 0.0], [0.0, 0.0]]

@@ -54,8 +54,8 @@ def measured(refits: list[Any], c: list[Any], *protected: Protected) -> Measurem
 def certain(found: Measurement, predictions: list[float], cut: float, *protected: Protected) -> dict[str, list[bool]]:
     sure = Rule(decision_threshold=cut).certainty(found, 0.05, torch.tensor(predictions), protected)
     marks = {
-        "flags": sure.flags,
-        "confident": sure.confident_flags,
+        "flagged": sure.flagged,
+        "confident": sure.confident,
         "perhaps": sure.perhaps,
         "listed": sure.significant,
     }
@@ -87,8 +87,8 @@ def test_with_three_classes_a_p_value_counts_two_comparisons():
 
 def test_one_refit_flags_but_leaves_open_how_surely():
     sure = certainty(measured([[[0.1], [0.01]]], [0.0, 1.0], SEX), 0.05, 0.1)
-    assert sure.flags.tolist() == [True, False]
-    assert [sure.interval, sure.confident_flags, sure.perhaps, sure.p_values, sure.significant] == [None] * 5
+    assert sure.flagged.tolist() == [True, False]
+    assert [sure.interval, sure.confident, sure.perhaps, sure.p_values, sure.significant] == [None] * 5
 
 
 def test_decisions_turn_by_effects_towards_the_cut_and_past_it():
@@ -96,7 +96,7 @@ def test_decisions_turn_by_effects_towards_the_cut_and_past_it():
     values = [[0.2], [0.05], [-0.2], [-0.2], [0.2]]
     found = measured([values, values], [0.0] * 5, SEX)
     told = certain(found, [0.4, 0.4, 0.4, 0.6, 0.6], 0.5, SEX)
-    assert set(told) == {"flags", "confident", "perhaps", "listed"}
+    assert set(told) == {"flagged", "confident", "perhaps", "listed"}
     assert all(mark == [True, False, False, True, False] for mark in told.values())
 
 
@@ -104,32 +104,32 @@ def test_a_smaller_effect_that_turns_the_decision_counts_beside_a_larger_one_tha
     # from 0.4: 0.3 down towards b, 0.15 up towards c
     values = [[NAN, -0.3, 0.15], [NAN, -0.3, 0.05]]
     found = measured([values, values], [0.0, 0.0], RACE)
-    assert certain(found, [0.4, 0.4], 0.5, RACE)["flags"] == [True, False]
+    assert certain(found, [0.4, 0.4], 0.5, RACE)["flagged"] == [True, False]
     assert found.score.tolist() == pytest.approx([0.3, 0.3])  # the score stays the largest
 
 
 def test_a_number_that_goes_down_is_signed_as_if_it_went_up():
     # up: 0.01 less; down: the prediction rises by 0.2, written as -0.2
     found = measured([[[-0.01, -0.2]], [[-0.01, -0.2]]], [40.0], AGE)
-    assert certain(found, [0.4], 0.5, AGE)["flags"] == [True]
-    assert certain(found, [0.6], 0.5, AGE)["flags"] == [False]
+    assert certain(found, [0.4], 0.5, AGE)["flagged"] == [True]
+    assert certain(found, [0.6], 0.5, AGE)["flagged"] == [False]
 
 
 def test_a_doubtful_effect_that_points_away_may_still_turn_the_decision():
     # from 0.49: on average 0.01 down, but one refit says up by 0.08
     found = measured([[[0.08]], [[-0.1]]], [0.0], SEX)
     told = certain(found, [0.49], 0.5, SEX)
-    assert told == {"flags": [False], "confident": [False], "perhaps": [True], "listed": [False]}
+    assert told == {"flagged": [False], "confident": [False], "perhaps": [True], "listed": [False]}
 
 
 def test_towards_the_decision_the_furthest_contrast_counts_and_the_abstained_stay_so():
     values = [[NAN, -0.3, 0.15], [NAN, NAN, NAN]]
     found = measured([values, values], [0.0, NAN], RACE)
     up, down = (towards_decision(found, torch.tensor([no, no]), (RACE,)) for no in (True, False))
-    assert up.signed is not None
-    assert down.signed is not None
-    assert up.signed.tolist() == pytest.approx([0.15, 0.0])
-    assert down.signed.tolist() == pytest.approx([0.3, 0.0])
+    assert up.effect is not None
+    assert down.effect is not None
+    assert up.effect.tolist() == pytest.approx([0.15, 0.0])
+    assert down.effect.tolist() == pytest.approx([0.3, 0.0])
     assert up.refits.tolist() == [pytest.approx([0.15, 0.15]), [0.0, 0.0]]
 
 
@@ -241,11 +241,11 @@ def drawn(deviations: list[float], refits: list[float]) -> Measurement:
 def test_draws_widen_the_interval_and_leave_effect_flags_and_sampling():
     still, moving = (drawn(each, [0.1, 0.1]) for each in ([0.0, 0.0], [-0.08, 0.08]))
     before, after = (certainty(each, 0.05, 0.1) for each in (still, moving))
-    assert before.flags.tolist() == after.flags.tolist() == [True] * 4
+    assert before.flagged.tolist() == after.flagged.tolist() == [True] * 4
     torch.testing.assert_close(before.sampling, after.sampling)
     torch.testing.assert_close(before.interval, before.sampling)
     torch.testing.assert_close(after.interval, torch.tensor([[0.02, 0.18]]).expand(4, 2))
-    assert (before.confident_flags.tolist(), after.confident_flags.tolist()) == ([True] * 4, [False] * 4)
+    assert (before.confident.tolist(), after.confident.tolist()) == ([True] * 4, [False] * 4)
     assert after.surely.tolist() == [True] * 4  # the list where ranks persist
     assert after.significant.tolist() == [False] * 4
     assert after.perhaps.tolist() == before.perhaps.tolist()

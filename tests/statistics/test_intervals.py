@@ -209,11 +209,11 @@ def test_draws_scatter_as_the_standard_error_says_and_are_the_same_again():
     assert found.upper - found.lower == pytest.approx(2 * 1.96 * found.error, rel=0.1)
 
 
-@pytest.mark.parametrize("kind", ["sizes", "weighted", "flags", "few decide"])
+@pytest.mark.parametrize("kind", ["sizes", "weighted", "flagged", "few decide"])
 def test_means_of_many_people_scatter_as_if_they_were_drawn_anew(kind: str, monkeypatch: pytest.MonkeyPatch):
     generator = np.random.default_rng(0)
     values = generator.exponential(size=3_000)
-    if kind == "flags":
+    if kind == "flagged":
         values = (values > 5).astype(float)  # of 20 people
     elif kind == "few decide":
         values[:3] = 1e4

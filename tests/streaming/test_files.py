@@ -122,9 +122,9 @@ def test_another_model_test_or_delta_is_refused_and_named_until_it_begins_anew(f
     (folder / "model.py").write_text(SLOW)
     with pytest.raises(OptionError, match=r"another model: 'model.py:predict' \(hash \w{8}\) there, 'model.py"):
         run(folder)
-    before = scores_of(folder / "out")["flag"].to_pylist()
+    before = scores_of(folder / "out")["flagged"].to_pylist()
     assert run(folder, delta=0.2, overwrite=True)["delta"] == 0.2
-    assert scores_of(folder / "out")["flag"].to_pylist() != before
+    assert scores_of(folder / "out")["flagged"].to_pylist() != before
     with pytest.raises(OptionError, match="another part_rows: '200' there, '300' now"):
         run(folder, delta=0.2, part_rows=300)
 
@@ -440,7 +440,7 @@ def test_a_run_says_about_everyone_what_an_audit_in_memory_does(folder: Path):
     assert found["verdict"]["surely"] == pytest.approx(expected["verdict"]["surely"], rel=0.01)
     for group, wanted in zip(found["variables"][0]["groups"], expected["variables"][0]["groups"], strict=True):
         assert (group["level"], group["people"]) == (wanted["level"], wanted["people"])
-        numbers = ("mean_prediction", "mean_signed", "share_flagged", "share_confident")
+        numbers = ("mean_prediction", "mean_effect", "share_flagged", "share_confident")
         assert [group[n] for n in numbers] == pytest.approx([wanted[n] for n in numbers], abs=1e-9)
     assert "drawn at random" not in " ".join(found["in_words"])  # everyone was in the sample
 

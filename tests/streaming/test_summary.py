@@ -18,8 +18,8 @@ SEX = {"sex": ("f", "m")}
 # three judged people with weights 1, 2 and 1, and one about whom nothing can be said
 SCORES = {
     "score": [0.1, 0.02, 0.3, None],
-    "signed": [0.1, -0.02, 0.3, None],
-    "flag": [True, False, True, None],
+    "effect": [0.1, -0.02, 0.3, None],
+    "flagged": [True, False, True, None],
     "confident": [False, False, True, None],
     "perhaps": [True, False, True, None],
     "p_value": [0.2, 1.0, 0.01, None],
@@ -41,10 +41,10 @@ def batch(**changes: list) -> pa.RecordBatch:
         "perhaps": pa.bool_(),
         "p_value": pa.float64(),
         "p_sampling": pa.float64(),
-        "flag": pa.bool_(),
+        "flagged": pa.bool_(),
         "variable": pa.string(),
         "score": pa.float64(),
-        "signed": pa.float64(),
+        "effect": pa.float64(),
     }
     columns = {**SCORES, **changes}
     return pa.RecordBatch.from_pydict({k: pa.array(v, types.get(k)) for k, v in columns.items()})

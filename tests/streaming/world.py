@@ -113,12 +113,12 @@ def assert_same_columns(found: pa.Table, expected: pa.Table, *, within: float = 
     shared = [name for name in expected.column_names if name in found.column_names and name != "row_id"]
     assert {
         "score",
-        "signed",
+        "effect",
         "lower",
         "upper",
         "sampling_lower",
         "sampling_upper",
-        "flag",
+        "flagged",
         "confident",
         "p_value",
         "towards",
@@ -135,7 +135,7 @@ def assert_same_columns(found: pa.Table, expected: pa.Table, *, within: float = 
 
 def assert_same_people(found: pa.Table, expected: pa.Table) -> None:
     """Fail unless everyone is there once with the scores of another run, in whatever order."""
-    wanted = ["row_id", "score", "lower", "flag", "towards", "group[sex]"]
+    wanted = ["row_id", "score", "lower", "flagged", "towards", "group[sex]"]
     one, other = (table.select(wanted).sort_by("row_id").to_pydict() for table in (found, expected))
     for name in wanted:
         assert one[name] == (pytest.approx(other[name], abs=1e-6) if name in ("score", "lower") else other[name]), name
@@ -153,7 +153,7 @@ def assert_same_verdict(found: AuditResult, expected: AuditResult) -> None:
     assert found.listed == expected.listed
     for group, wanted in zip(found.groups, expected.groups, strict=True):
         assert (group.name, group.people) == (wanted.name, wanted.people)
-        assert (group.mean_signed, group.share_flagged) == close((wanted.mean_signed, wanted.share_flagged))
+        assert (group.mean_effect, group.share_flagged) == close((wanted.mean_effect, wanted.share_flagged))
 
 
 def write_deadly(folder: Path) -> ModelSource:

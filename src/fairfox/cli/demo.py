@@ -84,8 +84,8 @@ class DemoAudit(NamedTuple):
         from scipy.stats import spearmanr
 
         result, above = self.result, self.truth > self.result.delta
-        flagged, affected = int(result.flags.sum()), int(above.sum())
-        hits = int((result.flags & above).sum())
+        flagged, affected = int(result.flagged.sum()), int(above.sum())
+        hits = int((result.flagged & above).sum())
         same = bool((self.truth == self.truth[0]).all())  # a fair model treats nobody differently
         return {
             "verdict": None if result.verdict is None else result.verdict.word,
@@ -96,7 +96,7 @@ class DemoAudit(NamedTuple):
             "precision": hits / flagged if flagged else float("nan"),
             "recall": hits / affected if affected else float("nan"),
             "share_flagged": result.share_flagged,
-            "confident": 0 if result.confident_flags is None else int(result.confident_flags.sum()),
+            "confident": 0 if result.confident is None else int(result.confident.sum()),
             "share_truly_over_delta": affected / len(result),
         }
 

@@ -57,7 +57,7 @@ class Effect:
         >>> data = Dataset.from_arrays([[0.0], [1.0], [5.0], [7.0]], c=[0, 0, 1, 1])
         >>> from fairfox.auxiliary.linear import LinearMember
         >>> half = LinearMember(torch.tensor([[0.5]]), torch.zeros(1))
-        >>> Effect(map=RankMap(), refits=1).fit(data).measure(half, data).signed
+        >>> Effect(map=RankMap(), refits=1).fit(data).measure(half, data).effect
         tensor([ 2.5000,  3.0000, -2.5000, -3.0000])
     """
 

@@ -74,7 +74,7 @@ class Measurement:
     """
 
     score: Tensor  # (N,)
-    signed: Tensor | None  # (N,); None for tests without a direction
+    effect: Tensor | None  # (N,); None for tests without a direction
     variable: Tensor  # (N,) which protected variable attained the score
     klass: Tensor  # (N,) towards which of its classes; -1 where there is none
     refits: Tensor  # (N, M) value of each refit, signed where there is a sign
@@ -133,7 +133,7 @@ class Measurement:
 
     def _with(self, values: Tensor, contrasts: Sequence[Contrast], data: Dataset) -> Measurement:
         """Return the Measurement of the same people with other values (M, N, Q)."""
-        return combine(values, data, contrasts=contrasts, signed=self.signed is not None, reasons=self.reasons)
+        return combine(values, data, contrasts=contrasts, signed=self.effect is not None, reasons=self.reasons)
 
 
 def combine(
@@ -164,7 +164,7 @@ def combine(
     variable, klass = _attained(worst.cpu(), data, contrasts)
     return Measurement(
         score=score,
-        signed=attained if signed else None,
+        effect=attained if signed else None,
         variable=variable,
         klass=klass,
         refits=refits,

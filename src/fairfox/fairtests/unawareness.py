@@ -36,7 +36,7 @@ class Unawareness:
         ...     features=(sex,), withheld=torch.tensor([True, True]),
         ... )
         >>> bonus = LinearMember(torch.tensor([[0.0, 0.25]]), torch.zeros(1))  # for men
-        >>> Unawareness().fit(data).measure(bonus, data).signed
+        >>> Unawareness().fit(data).measure(bonus, data).effect
         tensor([ 0.2500, -0.2500])
     """
 

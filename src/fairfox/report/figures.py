@@ -61,7 +61,7 @@ def persistence_figure(finding: Finding) -> Figure | None:
 
 def scores_figure(result: AuditRecord, finding: Finding) -> Figure | None:
     """Return the distribution of the signed effects (or scores without a sign) of a variable in each of its groups."""
-    spread, signed = distribution(result, finding), finding.signed is not None
+    spread, signed = distribution(result, finding), finding.effect is not None
     if spread is None:
         return None
     what = f"{signed_word(result)}s" if signed else "scores"
@@ -81,12 +81,12 @@ def scores_figure(result: AuditRecord, finding: Finding) -> Figure | None:
 
 def _scores_caption(result: AuditRecord, finding: Finding) -> str:
     sentences = []
-    if finding.signed is not None and finding.kind == "continuous":
+    if finding.effect is not None and finding.kind == "continuous":
         sentences.append(f"Right of zero: they would get a higher prediction with a higher {finding.name}.")
-    elif finding.signed is not None:
+    elif finding.effect is not None:
         where = "the other group" if len(finding.levels) == 2 else "the group that changes it most"
         sentences.append(f"Right of zero: they would get a higher prediction as a member of {where}.")
-    sentences += [] if finding.signed is None else ["Left of zero: a lower one."]
+    sentences += [] if finding.effect is None else ["Left of zero: a lower one."]
     if result.decision_threshold is None:
         sentences.append("Dashed: delta; orange: beyond it.")
     sentences.append("Values beyond the drawn range count in the outermost bars.")
@@ -103,8 +103,8 @@ def distribution(result: AuditRecord, finding: Finding) -> dict[str, Any] | None
 
     A panel has the limits of its group, none where no delta flags people.
     """
-    signed, scale = finding.signed is not None, text.points_per_unit(result.unit)
-    values = scale * (finding.scores if finding.signed is None else finding.signed).numpy(force=True).astype(np.float64)
+    signed, scale = finding.effect is not None, text.points_per_unit(result.unit)
+    values = scale * (finding.scores if finding.effect is None else finding.effect).numpy(force=True).astype(np.float64)
     shown = ~finding.abstained.numpy(force=True) & np.isfinite(values)
     if not shown.any():
         return None
@@ -163,7 +163,7 @@ def groups_table(result: AuditRecord, findings: Sequence[Finding]) -> text.Table
     unit, groups = text.heading_unit(result.unit), [group for finding in findings for group in finding.groups]
     inferred = any(group.inferred for group in groups)
     own_deltas = any(group.name in result.deltas for group in groups)
-    signed = any(finding.signed is not None for finding in findings)
+    signed = any(finding.effect is not None for finding in findings)
     numbers = ["People", *(["Inferred"] if inferred else []), "Mean prediction"]
     numbers += [f"Mean {signed_word(result)}{unit}"] if signed else []
     numbers += [f"Delta{unit}"] if own_deltas else []
@@ -171,7 +171,7 @@ def groups_table(result: AuditRecord, findings: Sequence[Finding]) -> text.Table
     for group in groups:
         row = [group.name, f"{group.people:,}", *([f"{group.inferred:,}"] if inferred else [])]
         row += [text.number(group.mean_prediction)]
-        row += [text.cell(group.mean_signed, result.unit, sign=True)] if signed else []
+        row += [text.cell(group.mean_effect, result.unit, sign=True)] if signed else []
         row += [text.cell(result.delta_of(group.name), result.unit)] if own_deltas else []
         rows.append([*row, text.percent(group.share_flagged), text.percent_or_dash(group.share_confident)])
     return text.make_table(["Group"], [*numbers, "Flagged", "Confidently"], rows)
@@ -179,10 +179,10 @@ def groups_table(result: AuditRecord, findings: Sequence[Finding]) -> text.Table
 
 def groups_figure(result: AuditRecord, finding: Finding) -> Figure | None:
     """Return who is disadvantaged: each group's mean signed effect, or its flagged share where a test has no sign."""
-    signed, scale, unit = finding.signed is not None, text.points_per_unit(result.unit), result.unit
+    signed, scale, unit = finding.effect is not None, text.points_per_unit(result.unit), result.unit
     bars: list[dict[str, Any]] = []
     for group in finding.groups:
-        mean, flagged = group.mean_signed, group.share_flagged
+        mean, flagged = group.mean_effect, group.share_flagged
         value = 100 * flagged if mean is None else scale * mean
         words = text.percent(flagged) if mean is None else text.cell(mean, unit, sign=True)
         bars += [{"name": group.name, "value": value, "text": words}] if math.isfinite(value) else []
@@ -230,11 +230,11 @@ def readings_figure(result: AuditRecord, finding: Finding) -> Figure | None:
         return None
     pairs, rows = [], []
     for name, each in {"all judged": readings, **shared}.items():
-        signed = {which: text.cell(part.mean_signed, unit, sign=True) for which, part in each.items()}
+        signed = {which: text.cell(part.mean_effect, unit, sign=True) for which, part in each.items()}
         rows.append(
             [name, *(w for which, part in each.items() for w in (signed[which], text.cell(part.mean_absolute, unit)))]
         )
-        means = {which: text.points_per_unit(unit) * part.mean_signed for which, part in each.items()}
+        means = {which: text.points_per_unit(unit) * part.mean_effect for which, part in each.items()}
         pairs.append({"group": group_name(finding.name, name), **means, "words": signed})
     words = [word for which in readings for word in (f"{which.capitalize()}, mean", "mean size")]
     headings = [f"{word}{text.heading_unit(unit)}" for word in words]
@@ -369,7 +369,7 @@ def why_no_slider(result: AuditRecord) -> str | None:
     if not result.judged:
         return "Nobody could be judged, so there is no delta to move."
     scored: list[AuditRecord | Finding] = [result, *result.findings]
-    if not all(torch.equal(flag(each.scores, result.delta, abstained=each.abstained), each.flags) for each in scored):
+    if not all(torch.equal(flag(each.scores, result.delta, abstained=each.abstained), each.flagged) for each in scored):
         return "Delta alone does not decide who is flagged, so there is no delta to move."
     return None
 

@@ -37,7 +37,7 @@ _AGAIN = "run the command again that wrote it"
 _PAGES = {"audit": render, "compare": render_pair}  # by kind
 _DAMAGES = (LookupError, TypeError, ValueError, AttributeError, TemplateError)
 _WRONG = (TypeError, ValueError, AttributeError, OverflowError, NotImplementedError)  # Arrow's are among them
-_COLUMNS = ("row_id", "score", "signed", "sampling_lower", "sampling_upper", "flag")  # that comparisons read
+_COLUMNS = ("row_id", "score", "effect", "sampling_lower", "sampling_upper", "flagged")  # that comparisons read
 
 
 def write_outputs(
@@ -161,7 +161,7 @@ def summary_json(result: AuditRecord) -> str:
         **_picked(result, "warnings", "settings"),
     }
     if effect is not None:
-        means = {"mean_absolute": effect.total, "standard_error": effect.error, "mean_signed": result.effect_by_group}
+        means = {"mean_absolute": effect.total, "standard_error": effect.error, "mean_effect": result.effect_by_group}
         fields["features"]["effect"] = {"method": effect.method, "people": effect.people, **means}
     return strict_json(fields)
 
@@ -226,8 +226,8 @@ def _variable(result: AuditRecord, finding: Finding) -> dict[str, Any]:
         "auxiliary": asdict(finding.quality),
         "readings": {
             name: {
-                **_picked(reading, "mean_signed", "mean_absolute"),
-                "groups": {g: _picked(part, "mean_signed", "mean_absolute") for g, part in reading.groups.items()},
+                **_picked(reading, "mean_effect", "mean_absolute"),
+                "groups": {g: _picked(part, "mean_effect", "mean_absolute") for g, part in reading.groups.items()},
             }
             for name, reading in finding.readings(result.weights).items()
         },
@@ -272,14 +272,14 @@ def scores_table(result: AuditRecord) -> pa.Table:
     columns = {
         "row_id": row_ids(result),
         "score": numbers_column(result.scores, away),
-        "signed": numbers_column(result.signed, away),
+        "effect": numbers_column(result.effect, away),
         "direct": numbers_column(result.direct, away),
         "lower": numbers_column(lower, away),
         "upper": numbers_column(upper, away),
         "sampling_lower": numbers_column(low, away),
         "sampling_upper": numbers_column(high, away),
-        "flag": booleans_column(result.flags, away),
-        "confident": booleans_column(result.confident_flags, away),
+        "flagged": booleans_column(result.flagged, away),
+        "confident": booleans_column(result.confident, away),
         "p_value": numbers_column(result.p_values, away),
         "significant": booleans_column(result.significant, away),
         "variable": names.take(pa.array(result.worst.numpy(force=True), mask=nameless)),
@@ -310,8 +310,8 @@ def _variable_columns(finding: Finding) -> list[tuple[str, pa.Array]]:
     away = finding.abstained.numpy(force=True)
     columns = [
         (f"score[{finding.name}]", numbers_column(finding.scores, away)),
-        (f"signed[{finding.name}]", numbers_column(finding.signed, away)),
-        (f"flag[{finding.name}]", booleans_column(finding.flags, away)),
+        (f"effect[{finding.name}]", numbers_column(finding.effect, away)),
+        (f"flagged[{finding.name}]", booleans_column(finding.flagged, away)),
         (f"towards[{finding.name}]", pa.array(finding.towards, pa.string(), mask=away)),
     ]
     for q, contrast in enumerate(finding.contrasts):  # "race=Black", "age + 13.6"

@@ -88,5 +88,5 @@ def _numbers(result: AuditRecord) -> Iterable[tuple[str, str, float | None]]:
         yield "alignment_share", finding.name, finding.alignment_share
         yield "auxiliary", finding.name, finding.quality.value
     for group in result.groups:
-        yield "mean_effect", group.name, group.mean_signed
+        yield "mean_effect", group.name, group.mean_effect
         yield "share_flagged", group.name, group.share_flagged

@@ -246,7 +246,7 @@ def _groups(sides: tuple[Side, Side], words: _Words) -> text.Table:
             return ["-"] * len(labels)
         return [
             f"{group['people']:,}",
-            text.cell(group["mean_signed"], unit, sign=True),
+            text.cell(group["mean_effect"], unit, sign=True),
             text.percent(group["share_flagged"]),
         ]
 

@@ -32,7 +32,7 @@ class FlaggedPerson:
     position: int  # in the table
     row_id: Any
     score: float
-    signed: float | None
+    effect: float | None
     lower: float | None
     upper: float | None
     direct: float | None
@@ -99,7 +99,7 @@ def people_table(
     if any(person.inferred for person in people):
         notes.append("A dagger (†) marks people whose own group is not in the table: the most probable one was taken.")
     headings = [{"key": key, "label": label, "numeric": numeric} for key, (label, numeric) in columns.items()]
-    return {"flagged": int(result.flags.sum()), "rows": shown, "columns": headings, "notes": notes}
+    return {"flagged": int(result.flagged.sum()), "rows": shown, "columns": headings, "notes": notes}
 
 
 def flagged_people(result: AuditRecord, *, top: int, rows: object = None, table: object = None) -> list[FlaggedPerson]:
@@ -108,7 +108,7 @@ def flagged_people(result: AuditRecord, *, top: int, rows: object = None, table:
     Without `rows`, the audited table, nothing about a person gives their own group away; `table` only says what would
     change.
     """
-    flagged = np.flatnonzero(result.flags.numpy(force=True))
+    flagged = np.flatnonzero(result.flagged.numpy(force=True))
     positions = flagged[np.argsort(-result.scores.numpy(force=True)[flagged], kind="stable")[:top]]
     ids = row_ids(result).take(pa.array(positions)).to_pylist()
     mapped = result.counterfactual_table
@@ -128,7 +128,7 @@ def _person(result: AuditRecord, position: int, row_id: object, *, named: bool, 
     # The signed values of a number are those of going up, whichever direction counts.
     down = worst.kind == "continuous" and str(worst.towards[position]).startswith(f"{worst.name} - ")
     sign = -1.0 if down else 1.0
-    flagging = [finding for finding in result.findings if finding.flags[position]] or [worst]
+    flagging = [finding for finding in result.findings if finding.flagged[position]] or [worst]
     flagging.sort(key=lambda finding: -float(finding.scores[position]))
     lower, upper = (None, None) if result.interval is None else result.interval.unbind(1)
 
@@ -140,11 +140,11 @@ def _person(result: AuditRecord, position: int, row_id: object, *, named: bool, 
         position=position,
         row_id=row_id,
         score=float(result.scores[position]),
-        signed=signed(result.signed),
+        effect=signed(result.effect),
         lower=signed(upper if down else lower),
         upper=signed(lower if down else upper),
         direct=signed(result.direct),
-        confident=None if result.confident_flags is None else bool(result.confident_flags[position]),
+        confident=None if result.confident is None else bool(result.confident[position]),
         because=tuple(flagged_because(finding, finding.towards[position], named=named) for finding in flagging),
         inferred=any(bool(finding.inferred[position]) for finding in flagging),
         features=tuple((name, sign * value) for name, value in _contributions(result, position)),
@@ -194,7 +194,7 @@ def column_spans(result: AuditRecord, table: object) -> dict[str, Span]:
 
 def raw_rows(result: AuditRecord, table: object) -> pa.Table:
     """Return the table in its own units, one row per person, with null in the rows of people not flagged."""
-    flags = result.flags.numpy(force=True)
+    flags = result.flagged.numpy(force=True)
     flagged = rows_at(result, table, np.flatnonzero(flags))
     return flagged.take(pa.array(np.cumsum(flags) - 1, mask=~flags))  # taking a null gives a null
 
@@ -229,7 +229,7 @@ def _columns(result: AuditRecord) -> dict[str, tuple[str, bool]]:
     columns = {
         "person": ("Person", False, True),
         "score": (f"Score{points}", True, True),
-        "signed": (f"Signed{points}", True, result.signed is not None),
+        "effect": (f"Signed{points}", True, result.effect is not None),
         "interval": ("Interval", True, has_interval),
         "confident": ("Confident", False, has_interval),
         "direct": (f"Direct{effect_points}", True, result.direct is not None),
@@ -248,7 +248,7 @@ def _cells(result: AuditRecord, person: FlaggedPerson) -> dict[str, tuple[str, A
     return {
         "person": (f"{own}{' †' if person.inferred else ''}", person.row_id if _is_number(person.row_id) else own),
         "score": (cell(person.score, unit), person.score),
-        "signed": (cell(person.signed, unit, sign=True), person.signed),
+        "effect": (cell(person.effect, unit, sign=True), person.effect),
         "interval": (between, person.lower),
         "confident": (confident, confident),
         "direct": (cell(person.direct, effect_unit, sign=True), person.direct),
@@ -289,7 +289,7 @@ def person_details(result: AuditRecord, person: FlaggedPerson, spans: Mapping[st
 
 def _is_own_effect(result: AuditRecord) -> bool:
     """Return whether the score is the change of the prediction itself, not times a share."""
-    return result.is_effect and result.signed is not None and not result.test.endswith("/a")
+    return result.is_effect and result.effect is not None and not result.test.endswith("/a")
 
 
 def _other_self(result: AuditRecord, person: FlaggedPerson) -> str:
@@ -308,7 +308,7 @@ def _other_self(result: AuditRecord, person: FlaggedPerson) -> str:
 def _change_of_prediction(result: AuditRecord, person: FlaggedPerson) -> float | None:
     """Return how much the prediction would change, by the test itself or else by the total reading."""
     if _is_own_effect(result):
-        return person.signed
+        return person.effect
     finding = result.findings[int(result.worst[person.position])]
     total = float(finding.total[person.position])
     return None if finding.kind == "continuous" or not math.isfinite(total) else total

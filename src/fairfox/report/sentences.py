@@ -212,7 +212,7 @@ def _size_lines(result: AuditRecord) -> list[str]:
 
 def _mostly_lines(result: AuditRecord) -> list[str]:
     """Return which variable, and which contrast of it, most flags are due to; nothing where there is no choice."""
-    flagged = result.flags.numpy(force=True).nonzero()[0]
+    flagged = result.flagged.numpy(force=True).nonzero()[0]
     if result.two_groups or not result.tells_variables_apart or not len(flagged) or result.streamed is not None:
         return []
     worst, towards = result.worst.numpy(force=True)[flagged], result.towards
@@ -285,7 +285,7 @@ def reliability_lines(result: AuditRecord) -> list[str]:
 
 def next_lines(result: AuditRecord) -> list[str]:
     """Return what to do next, in a sentence or two; nothing where nobody is flagged or no step was tried."""
-    if result.steps is None or not bool(result.flags.any()):
+    if result.steps is None or not bool(result.flagged.any()):
         return []
     return [f"Next: {result.steps.sentence}"]
 
@@ -369,8 +369,8 @@ def variable_notes(result: AuditRecord, finding: Finding) -> list[str]:
 def _group_line(result: AuditRecord, group: Group) -> str:
     inferred = f" ({group.inferred:,} inferred)" if group.inferred else ""
     line = f"{group.name}: {people(group.people)}{inferred}, mean prediction {number(group.mean_prediction)}"
-    if group.mean_signed is not None:
-        line += f", mean {signed_word(result)} {amount(group.mean_signed, result.unit, sign=True)}"
+    if group.mean_effect is not None:
+        line += f", mean {signed_word(result)} {amount(group.mean_effect, result.unit, sign=True)}"
     return f"{line}, {percent(group.share_flagged)} flagged"
 
 
@@ -445,7 +445,7 @@ def reading_line(result: AuditRecord, finding: Finding, name: str) -> str:
     """Return one reading in a sentence: what happens to people, the mean size, and the mean in each group."""
     reading, unit = finding.readings(result.weights)[name], result.effect_unit
     groups = [  # over everyone together the signs of the groups would cancel
-        f"{group} {amount(part.mean_signed, unit, sign=True)}" for group, part in reading.groups.items()
+        f"{group} {amount(part.mean_effect, unit, sign=True)}" for group, part in reading.groups.items()
     ]
     title = "Reading at the same outcome" if name == "same outcome" else f"{name.capitalize()} reading"
     size = amount(reading.mean_absolute, unit)
@@ -479,9 +479,9 @@ def held_equal_lines(result: AuditRecord, finding: Finding) -> list[str]:
     lines, verdict = [], "the total effect" if result.test == "rank" else f"the score of {result.test}"
     if result.test == "rank" and given == [label]:
         verdict = "the effect at the same outcome"
-    elif result.test == "rank" and given and finding.signed is not None:
+    elif result.test == "rank" and given and finding.effect is not None:
         verdict, columns = "", joined(given, "and")
-        line = f"With {columns} held equal {_compared(result, finding, finding.signed, columns)}"
+        line = f"With {columns} held equal {_compared(result, finding, finding.effect, columns)}"
         lines.append(f"{line} The verdict uses this.")
     if finding.same_outcome is not None:
         line = f"Among people with the same outcome ({label}) "

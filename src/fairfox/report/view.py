@@ -57,7 +57,7 @@ def view(result: AuditRecord, rows: object = None, *, table: object = None) -> d
         "charts": figures(result),
         "slider": slider,
         "no_slider": why_no_slider(result),
-        "spread_word": "scores" if result.signed is None else f"{signed_word(result)}s",
+        "spread_word": "scores" if result.effect is None else f"{signed_word(result)}s",
         "readings": sentences.reading_words(result),
         "people": people_table(result, slider, rows=rows, table=table),
         "checks": make_table(["Number"], ["Value"], checks) if checks else None,
@@ -112,10 +112,10 @@ def _facts(result: AuditRecord) -> list[dict[str, Any]]:
     if result.tally.confident is not None:
         note = f"their whole interval lies beyond {sentences.beyond(result)}"
         facts.append(fact("Confidently", f"{result.tally.confident:,}", note))
-    groups = [g for f in result.findings if f.kind != "continuous" for g in f.groups if (g.mean_signed or 0) > 0]
+    groups = [g for f in result.findings if f.kind != "continuous" for g in f.groups if (g.mean_effect or 0) > 0]
     if groups and result.is_effect and result.tally.flagged:
-        most = max(groups, key=lambda group: group.mean_signed or 0.0)
-        gain = f"{text.amount(most.mean_signed, result.unit, sign=True)} on average in another group"
+        most = max(groups, key=lambda group: group.mean_effect or 0.0)
+        gain = f"{text.amount(most.mean_effect, result.unit, sign=True)} on average in another group"
         facts.append(fact("Would gain most", most.name, gain, words=True))
     return facts
 
@@ -147,7 +147,7 @@ def _outcome(result: AuditRecord, finding: Finding) -> list[str]:
 def contrast_matrix(result: AuditRecord, finding: Finding) -> dict[str, Any] | None:
     """Return the mean effect of every group in every other, or of ranges up and down; None where there is one only."""
     number = finding.kind == "continuous"
-    if len(finding.contrasts) < 2 or finding.signed is None or not (number or len(finding.levels) > 2):
+    if len(finding.contrasts) < 2 or finding.effect is None or not (number or len(finding.levels) > 2):
         return None
     rows, marked = [], []
     for k, group in enumerate(finding.groups):
@@ -218,7 +218,7 @@ def _next(result: AuditRecord) -> dict[str, Any]:
     if steps is None:
         return {"lines": ["This audit did not try what would lower the effect."], "table": None, "note": None}
     lines = [steps.sentence]
-    if not bool(result.flags.any()):
+    if not bool(result.flagged.any()):
         lines.insert(0, "Nobody is flagged, so nothing needs to be done.")
     unit = result.effect_unit
     numbers = ["Effect goes down by", f"Effect after{text.heading_unit(unit)}"]

@@ -182,7 +182,7 @@ def leave_out(readings: Readings, who: Tensor, *, test: str) -> Readings:
     left = replace(
         main,
         score=torch.where(gone, 0.0, main.score),
-        signed=None if main.signed is None else torch.where(gone, 0.0, main.signed),
+        effect=None if main.effect is None else torch.where(gone, 0.0, main.effect),
         refits=torch.where(gone[:, None], 0.0, main.refits),
         abstained=main.abstained | who.to(main.abstained.device),
         reasons=tuple(DISAGREE if out else why for out, why in zip(who.tolist(), main.reasons, strict=True)),

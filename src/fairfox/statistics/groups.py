@@ -45,9 +45,9 @@ class Rule:
         if self.decision_threshold is None:
             return certainty(measured, delta, self.fdr, within=within)
         towards = towards_decision(measured, predictions < self.decision_threshold, protected)
-        assert towards.signed is not None
+        assert towards.effect is not None
         limit = decision_limits(predictions, self.decision_threshold)
-        sure = certainty(towards, torch.where(towards.signed > 0, limit, torch.inf), self.fdr)
+        sure = certainty(towards, torch.where(towards.effect > 0, limit, torch.inf), self.fdr)
         if sure.sampling is None:
             return sure
         reach = (sure.sampling[:, 1] > limit) & ~measured.abstained  # also where the mean goes away from the cut
@@ -112,12 +112,12 @@ class Rule:
 class Certainty:
     """Who is over the limit, and how sure that is; None where a single refit leaves it open."""
 
-    flags: Tensor  # (N,) bool
+    flagged: Tensor  # (N,) bool
     refits: Tensor  # (N, M) what is held against the limit
     limit: float | Tensor  # one for all, or one each (N,)
     interval: Tensor | None = None  # (N, 2), where ranks persist in part
     sampling: Tensor | None = None  # (N, 2), where they persist as they are
-    confident_flags: Tensor | None = None  # (N,) bool: the whole interval is beyond the limit
+    confident: Tensor | None = None  # (N,) bool: the whole interval is beyond the limit
     perhaps: Tensor | None = None  # (N,) bool: that of sampling reaches beyond it
     p_values: Tensor | None = None  # (N,), where ranks persist in part; NaN for abstained people
     significant: Tensor | None = None  # (N,) bool: on the list with the given false discovery rate
@@ -135,10 +135,10 @@ class Certainty:
 
         return replace(
             self,
-            flags=self.flags & ~gone.to(self.flags.device),
+            flagged=self.flagged & ~gone.to(self.flagged.device),
             interval=None if self.interval is None else torch.where(gone[:, None], 0.0, self.interval),
             sampling=None if self.sampling is None else torch.where(gone[:, None], 0.0, self.sampling),
-            confident_flags=off(self.confident_flags),
+            confident=off(self.confident),
             perhaps=off(self.perhaps),
             p_values=None if self.p_values is None else torch.where(gone, torch.nan, self.p_values),
             significant=off(self.significant),
@@ -178,14 +178,14 @@ def certainty(
         sure,
         interval=ends,
         sampling=sampling,
-        confident_flags=confident_flag(ends, limit, abstained=gone),
+        confident=confident_flag(ends, limit, abstained=gone),
         perhaps=((sampling[:, 1] > limit) | (sampling[:, 0] < -limit)) & ~gone,
         p_values=both[1],
         significant=lists[1],
         surely=lists[0],
         p_sampling=both[0],
         reach=((ends[:, 1] > limit) | (ends[:, 0] < -limit)) & ~gone,
-        usually=sure.flags if drawn is None else flag((measured.refits.mean(1) + drawn.mean(1)).abs(), limit) & ~gone,
+        usually=sure.flagged if drawn is None else flag((measured.refits.mean(1) + drawn.mean(1)).abs(), limit) & ~gone,
         net=None if drawn is None else _net(measured.refits, drawn, limit),
     )
 
@@ -232,7 +232,7 @@ def towards_decision(measured: Measurement, no: Tensor, protected: Sequence[Prot
     mean, turned = refits.mean(1), measured.deviations
     if turned is not None:
         turned = turned * up * torch.where(no, 1.0, -1.0).to(turned)[:, None]
-    return replace(measured, score=mean.abs(), signed=mean, refits=refits, each=each, worst=furthest, deviations=turned)
+    return replace(measured, score=mean.abs(), effect=mean, refits=refits, each=each, worst=furthest, deviations=turned)
 
 
 def flag(scores: Tensor, delta: float | Tensor, *, abstained: Tensor | None = None) -> Tensor:

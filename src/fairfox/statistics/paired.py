@@ -32,7 +32,7 @@ class Scores:
 
     scores: Values
     errors: Values
-    flags: Values
+    flagged: Values
     delta: float
     refits: int
     folds: int | None
@@ -149,14 +149,14 @@ def compare_scores(
     def mean(values: Values) -> float:
         return float(np.average(values, weights=weights))
 
-    means, shares = (mean(a.scores), mean(b.scores)), (mean(a.flags), mean(b.flags))
+    means, shares = (mean(a.scores), mean(b.scores)), (mean(a.flagged), mean(b.flagged))
     if paired:
         mean_error, share_error = _errors(a, b, weights)
         draws = mean_draws(b.scores - a.scores, mean_error, weights, seed=seed)
-        share_draws = mean_draws(b.flags - a.flags, share_error, weights, seed=seed)
+        share_draws = mean_draws(b.flagged - a.flagged, share_error, weights, seed=seed)
     else:
         each = [mean_draws(s.scores, s.mean_error(), seed=seed + k) for k, s in enumerate((a, b))]
-        flagged = [mean_draws(s.flags, s.share_error(), seed=seed + k) for k, s in enumerate((a, b))]
+        flagged = [mean_draws(s.flagged, s.share_error(), seed=seed + k) for k, s in enumerate((a, b))]
         draws, share_draws = each[1] - each[0], flagged[1] - flagged[0]
     known = a.maps_known and b.maps_known
     share_known = known and a.by_delta and b.by_delta
@@ -180,7 +180,7 @@ def compare_scores(
 
 def same_audit(audit: Scores, *, margin: float, unit: str = "") -> Pair:
     """Return an audit beside itself: nothing changed, whatever its people and maps leave open."""
-    mean, share, none = float(audit.scores.mean()), float(audit.flags.mean()), Estimate(0.0, 0.0, 0.0, 0.0)
+    mean, share, none = float(audit.scores.mean()), float(audit.flagged.mean()), Estimate(0.0, 0.0, 0.0, 0.0)
     return Pair(
         people=(len(audit.scores), len(audit.scores)),
         means=(mean, mean),

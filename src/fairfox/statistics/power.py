@@ -51,7 +51,7 @@ def spread_of_mean(people: Scores) -> float:
 
 def spread_of_share(people: Scores) -> float:
     """Return the same for the share of people over delta."""
-    return standard_error(people.flags, people.share_error()) * math.sqrt(len(people.flags))
+    return standard_error(people.flagged, people.share_error()) * math.sqrt(len(people.flagged))
 
 
 def p_above(mean: float, error: float, limit: float) -> float:

@@ -49,7 +49,7 @@ _ON_GPU = 1 << 30  # bytes there for people's features, at most
 _EXAMPLE = 50  # people that go with a job, so that every worker hands models the same kind of table
 _Record = TypeVar("_Record", "Encoded", Measurement)
 MODEL_OPTIONS = ("positive", "output", "returns", "kind")  # options that say how the model is read
-_OF_EACH = ("score", "signed", "flag", "confident", "p_sampling", "perhaps")  # columns of each of several variables
+_OF_EACH = ("score", "effect", "flagged", "confident", "p_sampling", "perhaps")  # columns of each of several variables
 
 
 # --- what scores depend on -----------------------------------------------------------------------------------------
@@ -392,13 +392,13 @@ class BatchScorer:
         low, high = (None, None) if sure.sampling is None else sure.sampling.unbind(1)
         return {
             "score": numbers_column(measured.score, away),
-            "signed": numbers_column(measured.signed, away),
+            "effect": numbers_column(measured.effect, away),
             "lower": numbers_column(lower, away),
             "upper": numbers_column(upper, away),
             "sampling_lower": numbers_column(low, away),
             "sampling_upper": numbers_column(high, away),
-            "flag": booleans_column(sure.flags, away),
-            "confident": booleans_column(sure.confident_flags, away),
+            "flagged": booleans_column(sure.flagged, away),
+            "confident": booleans_column(sure.confident, away),
             "p_value": numbers_column(sure.p_values, away),
             "p_sampling": numbers_column(sure.p_sampling, away),
             "perhaps": booleans_column(sure.perhaps, away),

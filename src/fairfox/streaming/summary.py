@@ -40,8 +40,8 @@ _SMALLEST = 1e-9  # p-values up to it are in the first bucket
 #   p_value            by bucket of p-values; p_sampling by protected variable and own group as well
 _KEYS = ("of", "variable", "group", "towards", "reason", "bucket")
 _COUNTS = ("people", "inferred", "judged", "flagged", "confident", "perhaps", "certain")  # certain: with an interval
-_WEIGHTS = ("judged_weight", "flagged_weight", "confident_weight", "perhaps_weight", "signed_weight")
-_SUMS = ("weight", *_WEIGHTS, "judged_squared", "score", "signed", "prediction")
+_WEIGHTS = ("judged_weight", "flagged_weight", "confident_weight", "perhaps_weight", "effect_weight")
+_SUMS = ("weight", *_WEIGHTS, "judged_squared", "score", "effect", "prediction")
 TOTALS = pa.schema(
     [(name, pa.int64() if name == "bucket" else pa.string()) for name in _KEYS]
     + [(name, pa.int64()) for name in _COUNTS]
@@ -92,17 +92,17 @@ def _totals_of_variable(
         word = column[len("effect[") : -1].removeprefix(f"{variable}=")
         values = _floats(scores[column])
         known = ~np.isnan(values) & scores[f"score{own}"].is_valid().to_numpy(zero_copy_only=False)
-        effect = {"signed": np.where(known, values * weight, 0.0), "signed_weight": weight * known}
+        effect = {"effect": np.where(known, values * weight, 0.0), "effect_weight": weight * known}
         yield _grouped({"group": group}, effect, of="effect", variable=variable, towards=word)
 
 
 def _sums(scores: pa.RecordBatch, own: str, weight: np.ndarray) -> dict[str, np.ndarray]:
     """Return what is added up of everyone: counts, and weighted counts and numbers."""
     score, signed = _floats(scores[f"score{own}"]), _floats(scores[f"signed{own}"])
-    columns = {name: scores[f"{name}{own}"] for name in ("flag", "confident", "perhaps")}
+    columns = {name: scores[f"{name}{own}"] for name in ("flagged", "confident", "perhaps")}
     judged = ~np.isnan(score)
     marked = {name: judged & each.fill_null(False).to_numpy(zero_copy_only=False) for name, each in columns.items()}
-    marks = {"judged": judged, "flagged": marked.pop("flag"), **marked}
+    marks = {"judged": judged, "flagged": marked.pop("flagged"), **marked}
     return {
         "people": np.ones(len(scores)),
         "inferred": scores[f"inferred{own}" if own else "group_inferred"].to_numpy(zero_copy_only=False),
@@ -110,10 +110,10 @@ def _sums(scores: pa.RecordBatch, own: str, weight: np.ndarray) -> dict[str, np.
         "certain": columns["confident"].is_valid().to_numpy(zero_copy_only=False),
         "weight": weight,
         **{f"{name}_weight": weight * mark for name, mark in marks.items()},
-        "signed_weight": weight * ~np.isnan(signed),
+        "effect_weight": weight * ~np.isnan(signed),
         "judged_squared": weight**2 * judged,
         "score": np.where(judged, score * weight, 0.0),
-        "signed": np.where(np.isnan(signed), 0.0, signed * weight),
+        "effect": np.where(np.isnan(signed), 0.0, signed * weight),
         "prediction": _floats(scores["prediction"]) * weight,
     }
 
@@ -277,14 +277,14 @@ def _counted(rows: Rows, listed: Rows) -> Counted:
 def _group(variable: str, level: str, own: Rows, effects: Rows) -> Group:
     judged, mean = _total(own, "judged_weight"), _mean(own, "prediction", "weight")
     words = sorted(word for word in _values(effects, "towards") if word != level)
-    means = {word: _mean(_where(effects, towards=word), "signed", "signed_weight") for word in words}
+    means = {word: _mean(_where(effects, towards=word), "effect", "effect_weight") for word in words}
     flagged = _over(_total(own, "flagged_weight"), judged)
     return Group(
         variable=variable,
         level=level,
         people=_total(own, "people"),
         mean_prediction=math.nan if mean is None else mean,
-        mean_signed=_mean(own, "signed", "signed_weight"),
+        mean_effect=_mean(own, "effect", "effect_weight"),
         share_flagged=math.nan if flagged is None else flagged,
         share_confident=_over(_total(own, "confident_weight"), judged) if _total(own, "certain") else None,
         inferred=_total(own, "inferred"),

@@ -169,10 +169,10 @@ class Scripted:
     """A test that says what it was given for each model; the last person is abstained from."""
 
     def __init__(self, signed):
-        self.signed = signed  # of each model
+        self.effect = signed  # of each model
 
     def measure(self, model, data):
-        values = torch.tensor([*self.signed[model], float("nan")])
+        values = torch.tensor([*self.effect[model], float("nan")])
         return combine(values[None, :, None], data, contrasts=[Contrast(0)], signed=True)
 
 
