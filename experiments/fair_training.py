@@ -169,7 +169,6 @@ def _all_fall(pairs: dict[str, list[float]]) -> bool:
 def show(found: dict[str, Any]) -> str:
     """Return the results file as Markdown."""
     parts = ["Accuracy / mean true score, by floor:", _table(found, "accuracy", "mean_ifs")]
-    parts += ["AUC of the label / AUC of c, both from the output, by floor:", _table(found, "auc", "c_auc")]
     return "\n\n".join([*parts, held(found)])
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise, permutations
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -217,10 +217,6 @@ def show(found: dict[str, Any]) -> str:
     rows = [[test, *(number(one["ap"]) for one in own.values())] for test, own in found["by_bias"].items()]
     rows.append(["by chance", *(number(one["prevalence"]) for one in found["by_bias"]["lic"].values())])
     parts = [markdown_table(["AP of", *(f"bias {bias}" for bias in biases)], rows)]
-    for by, what in (("by_auxiliary_accuracy", "auxiliary accuracy"), ("by_gradient_norm", "gradient norm")):
-        heads = [f"{low:.3g} to {high:.3g}" for low, high in pairwise(found[by]["edges"])]
-        rows = [[test, *(number(one["ap"]) for one in own)] for test, own in found[by]["tests"].items()]
-        parts += [markdown_table([f"AP by {what}", *heads], rows)] if heads else []
     return "\n\n".join([*parts, claims_in_words(found), f"{len(found['cells'])} cells"])
 
 
