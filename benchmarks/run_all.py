@@ -2,8 +2,8 @@
 
 `python benchmarks/run_all.py` runs each bench_*.py as it would run alone (its results, its numbers in README.md, which
 is the documentation's page on speed) and puts all results into results/bench.json, every ratio into one table at the
-top of README.md, and the main ones at the top of docs/research/speed.md. `--quick` runs everything at small sizes and writes nothing;
-`--collect` only writes the file and the pages, from the results that are there; `--only` takes some.
+top of README.md, and the main ones at the top of docs/research/speed.md. `--quick` runs everything at small sizes and
+writes nothing; `--collect` only writes the file and the pages, from the results that are there; `--only` takes some.
 """
 
 from __future__ import annotations

@@ -163,9 +163,10 @@ def targets(found: Results) -> str:
 
 
 def aucs(found: Results) -> str:
-    """Return how often each test gives the plain target the higher score than the one of floor 3, by table."""
+    """Return how often each test of the picture scores the plain target above the one of floor 3, by table."""
     tables = [table for table in _tables(found) if FAIR in floors(found, table)]
-    tests = dict.fromkeys(test for table in tables for test in _tests(found, table))
+    known = {test for table in tables for test in _tests(found, table)}
+    tests = [test for test in (*PANELS, *OWN_PANELS) if test in known]
     rows = [[f"`{test}`", *(_auc(found, table, test) for table in tables)] for test in tests]
     return markdown_table(["test", *(TITLES[table] for table in tables)], rows)
 
