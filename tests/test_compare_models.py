@@ -84,7 +84,7 @@ def test_the_files_hold_what_was_found(found: Compared, tmp_path: Path):
     apart = np.subtract(table["score_b"].to_numpy(), table["score_a"].to_numpy())
     assert table["difference"].to_numpy() == pytest.approx(apart)
     assert apart.mean() == pytest.approx(fields["difference"]["value"])
-    assert table["flag_a"].to_pylist() == found.a.flagged.tolist()
+    assert table["flagged_a"].to_pylist() == found.a.flagged.tolist()
 
 
 def test_the_page_shows_both_and_the_people_for_whom_most_changed(found: Compared, tmp_path: Path):

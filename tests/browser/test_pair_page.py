@@ -32,8 +32,8 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     pair = Pair((len(scores),) * 2, (0.2, 0.1), (0.4, 0.2), Estimate(-0.1, 0.01, -0.12, -0.08), None, 0.8, 0.2)
     table = results[0].scores_table().select(["row_id", "score", "flagged"])
-    table = table.rename_columns(["row_id", "score_a", "flag_a"])
-    for name, like in (("score_b", "score_a"), ("flag_b", "flag_a"), ("difference", "score_a")):
+    table = table.rename_columns(["row_id", "score_a", "flagged_a"])
+    for name, like in (("score_b", "score_a"), ("flagged_b", "flagged_a"), ("difference", "score_a")):
         table = table.append_column(name, table[like])
     shown = pair_view(pair, (one, two), people=changed_people(table, results[0].unit))
     path = tmp_path_factory.mktemp("pair") / "report.html"

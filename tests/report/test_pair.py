@@ -101,8 +101,8 @@ def test_the_people_for_whom_most_changed_come_first_and_nobody_without_a_score(
             "difference": [0.01, None, -0.2],
             "score_a": [0.1, None, 0.3],
             "score_b": [0.11, 0.5, 0.1],
-            "flag_a": [True, None, True],
-            "flag_b": [True, True, False],
+            "flagged_a": [True, None, True],
+            "flagged_b": [True, True, False],
         }
     )
     assert changed_people(people, "change of the prediction (probability)")["rows"] == [

@@ -190,7 +190,7 @@ def changed_people(people: pa.Table, unit: str) -> text.Table:
     """Return the people whose scores differ most between two models, the largest difference first.
 
     Args:
-        people: with row_id, difference, score_a, score_b, flag_a and flag_b; no difference where not judged.
+        people: with row_id, difference, score_a, score_b, flagged_a and flagged_b; no difference where not judged.
         unit: of the scores.
     """
     differences = people["difference"]
@@ -201,7 +201,7 @@ def changed_people(people: pa.Table, unit: str) -> text.Table:
             str(row["row_id"]),
             *(text.cell(row[name], unit) for name in ("score_a", "score_b")),
             text.cell(row["difference"], unit, sign=True),
-            *("yes" if row[name] else "no" for name in ("flag_a", "flag_b")),
+            *("yes" if row[name] else "no" for name in ("flagged_a", "flagged_b")),
         ]
         for row in people.take(pa.array(most)).to_pylist()
     ]
