@@ -59,6 +59,7 @@ _EXPLAINED, _EXPLAINED_BY_GRADIENTS = 100, 1_000  # people drawn at random to be
 _WORST = 20  # and the people with the highest scores
 _DRAWN = 500  # people on whose drawn rows a shift by a common cause is tried
 _ALIGNED = 20_000  # of many people, whose gradients give the alignment share
+_ROOM = 50_000_000  # cells of everyone's counterfactual rows in all refits, above which those of the first are kept
 
 
 @dataclass(frozen=True)
@@ -174,10 +175,11 @@ class FittedTest:
         others: Sequence[str] = (),
         progress: Progress | None = None,
         auxiliaries: Auxiliaries | None = None,
+        is_fold: bool = False,
     ) -> FittedTest:
         """Return the test of these options fitted on all people of `data`, with `others` to compare it with.
 
-        Auxiliaries are trained on the same people unless they are given.
+        Auxiliaries are trained on the same people unless they are given. A fold needs no record of what it learnt from.
         """
         seed = options.seed if seed is None else seed
         many = len(data) > _MANY
@@ -195,14 +197,14 @@ class FittedTest:
             options=options,
             encoding=encoding,
             known=_without_features(data),
-            fitted_on=rows_sha256(data),
+            fitted_on="" if is_fold else rows_sha256(data),
             version=installed_versions("fairfox")["fairfox"],
             auxiliary=own.plain,
             quality=own.quality,
             proxy=own.proxy,
             aligned_by=own.aligned_by,
             metric=own.metric,
-            support=supports(data),
+            support=() if is_fold else supports(data),
             tests=tests,
             seconds=seconds,
             training_seconds=own.seconds,
@@ -357,6 +359,7 @@ def fit_folds(
             others=[name for name in others if name not in failed],
             progress=partial(_fold_done, progress, k, options.folds),
             auxiliaries=alike,
+            is_fold=True,
         )
         failed |= set(test.failures)
         out.append(Fold((fold == k).nonzero()[:, 0], test))
@@ -733,13 +736,16 @@ def _inferred(folds: Sequence[Fold], data: Dataset) -> tuple[Dataset, Tensor]:
 
 
 def _counterfactuals(folds: Sequence[Fold], name: str, measured: Measurement, people: Dataset) -> Tensor:
-    """Return the rows x' of everyone (M, N, D), for the contrast that counts in `measured`."""
+    """Return the rows x' of everyone (M, N, D), for the contrast that counts in `measured`; M is 1 where they are many
+    and no path is certified."""
+    options = folds[0].test.options
+    refits = None if options.certify or options.refits * people.x.numel() <= _ROOM else 1
     worst = torch.where(measured.abstained.to(measured.worst.device), -1, measured.worst)
     out: Tensor | None = None
     for fold in folds:
         test = fold.test.tests[name]
         assert isinstance(test, CounterfactualTest)
-        rows = test.counterfactuals(people[fold.rows], worst[fold.rows])
+        rows = test.counterfactuals(people[fold.rows], worst[fold.rows], refits=refits)
         out = rows.new_empty(len(rows), len(worst), rows.shape[2]) if out is None else out
         out[:, fold.rows] = rows
     assert out is not None

@@ -98,7 +98,7 @@ def _totals_of_variable(
 
 def _sums(scores: pa.RecordBatch, own: str, weight: np.ndarray) -> dict[str, np.ndarray]:
     """Return what is added up of everyone: counts, and weighted counts and numbers."""
-    score, signed = _floats(scores[f"score{own}"]), _floats(scores[f"signed{own}"])
+    score, effect = _floats(scores[f"score{own}"]), _floats(scores[f"effect{own}"])
     columns = {name: scores[f"{name}{own}"] for name in ("flagged", "confident", "perhaps")}
     judged = ~np.isnan(score)
     marked = {name: judged & each.fill_null(False).to_numpy(zero_copy_only=False) for name, each in columns.items()}
@@ -110,10 +110,10 @@ def _sums(scores: pa.RecordBatch, own: str, weight: np.ndarray) -> dict[str, np.
         "certain": columns["confident"].is_valid().to_numpy(zero_copy_only=False),
         "weight": weight,
         **{f"{name}_weight": weight * mark for name, mark in marks.items()},
-        "effect_weight": weight * ~np.isnan(signed),
+        "effect_weight": weight * ~np.isnan(effect),
         "judged_squared": weight**2 * judged,
         "score": np.where(judged, score * weight, 0.0),
-        "effect": np.where(np.isnan(signed), 0.0, signed * weight),
+        "effect": np.where(np.isnan(effect), 0.0, effect * weight),
         "prediction": _floats(scores["prediction"]) * weight,
     }
 
