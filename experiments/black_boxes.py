@@ -399,12 +399,7 @@ def _title(name: str) -> str:
 
 
 def _exceptions(value: Sequence[dict[str, Any]]) -> str:
-    words = [
-        f"{SOURCES[one['table']].title}, {MODELS[one['model']].title} (gap {one['gap']:+.3f} ± {one['gap_error']:.3f}, "
-        f"effect {one['effect_towards']:+.3f})"
-        for one in value
-    ]
-    return "; ".join(words) or "none"
+    return "; ".join(f"{SOURCES[one['table']].title}, {MODELS[one['model']].title}" for one in value) or "none"
 
 
 EXPERIMENT = Experiment(
