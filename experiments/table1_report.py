@@ -98,8 +98,8 @@ def fliptest(found: Results) -> str:
     worse = [setting for setting, own in means.items() if own["ks"] > own["ks_unmapped"]]
     if worse:
         out.append(
-            f"In {len(worse)} of {len(rows)} settings FlipTest fails its own check (KS): mapped people look less like the "
-            "other group than unmapped ones. Its row says something about these generators, not about the idea."
+            f"In {len(worse)} of {len(rows)} settings FlipTest fails its own check (KS): mapped people look less like "
+            "the other group than unmapped ones. Its row says something about these generators, not about the idea."
         )
     devices = sorted({one["device"] for own in checks.values() for one in own})
     return "\n\n".join([*out, f"They were trained on: {', '.join(devices)}."])
