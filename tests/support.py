@@ -326,7 +326,7 @@ def make_finding(
         contrasts=contrasts,
         effects=effects,
         scores=scores,
-        signed=signed,
+        effect=signed,
         interval=interval,
         flagged=flags,
         confident=confident,
@@ -353,7 +353,7 @@ def make_result(*findings: Finding, **more: Any) -> AuditResult:
     abstained = torch.stack([finding.abstained for finding in findings]).all(0)
     return AuditResult(
         scores=taken([finding.scores for finding in findings]),
-        signed=taken([finding.effect for finding in findings]),
+        effect=taken([finding.effect for finding in findings]),
         interval=taken([finding.interval for finding in findings]),
         sampling=taken([finding.effect for finding in findings])[:, None] + torch.tensor([-0.01, 0.01]),
         flagged=torch.stack([finding.flagged for finding in findings]).any(0),
