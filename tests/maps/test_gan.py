@@ -122,7 +122,7 @@ def test_one_poor_direction_among_good_ones_is_warned_about():
     (warning,) = found.warnings({**near, "ks_worst": 0.26})
     assert "features is 0.10, 0.26 in the worst direction (chance 0.05, before" in warning
     (warning,) = found.warnings({**near, "ks": 0.16, "ks_worst": 0.26})
-    assert "mean KS distance of the features 0.16" in warning
+    assert "mean KS distance of the features is 0.16" in warning
     (warning,) = found.warnings({**near, "ks_worst": 0.1, "mse": NAN})
     assert "diverged" in warning
 
