@@ -129,10 +129,17 @@ class Auxiliaries:
         several = follows_auxiliary([options.main, *others]) or bool(data.c.isnan().any())
         data = data if len(data) <= _LEARNT else _drawn(data, _LEARNT, seed)
         needed = min(max(_WORK // len(data), _FEW), _MOST)
-        start, count, many = perf_counter(), options.refits if several else needed, len(data) > _MANY
-        plain = aligned_by = _trained(count, seed, data, many=many)
-        if options.balance is not False and has_labels(data):
-            aligned_by = _trained(options.refits if options.balance else needed, seed, data, many=many, balance=True)
+        start, many = perf_counter(), len(data) > _MANY
+        balance = options.balance is not False and has_labels(data)
+        plain = _trained(options.refits if several else _FEW, seed, data, many=many)
+        if options.balance:
+            aligned_by = _trained(options.refits, seed, data, many=many, balance=True)
+        else:  # each few with held-out rows of their own, which decide when training stops; folds differ by themselves
+            fits = [] if balance else [plain]
+            places = range(len(fits), 1 if several else needed // _FEW)
+            fits += [_trained(_FEW, seed + 1000 * s, data, many=many, balance=balance) for s in places]
+            members = [member for fit in fits for member in fit.members]
+            aligned_by = FixedAuxiliary(members, fits[0].held_out, balance)
         seconds = perf_counter() - start
         proxy = tuple(_proxies(plain, data, v, options.batch_size) for v in range(len(data.protected)))
         quality, metric = _held_out_quality(plain, data), alignment_metric(data, aligned_by)
