@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fairfox.errors import DataError, FileError, OptionError
 
 if TYPE_CHECKING:
+    from fairfox.findings import AuditRecord
     from fairfox.result import AuditResult
 
 _log = logging.getLogger("fairfox")
@@ -41,14 +42,14 @@ def assert_individually_fair(
     from fairfox.pipeline import audit  # here, so that tests are collected without torch
 
     result = audit(model, table, protected=protected, **arguments)
-    objections = _objections(result, strict=strict)
+    objections = _objections(result.record, strict=strict)
     if objections:
-        written = [] if out is None else [_report(result, Path(out))]
+        written = [] if out is None else [_report(result.record, Path(out))]
         raise AssertionError("\n".join([*objections, *written]))
     return result
 
 
-def _objections(result: AuditResult, *, strict: bool) -> list[str]:
+def _objections(result: AuditRecord, *, strict: bool) -> list[str]:
     """Return what speaks against a model, a line each, what it fails by first; nothing where it is good enough."""
     from fairfox.report.sentences import effect_lines, next_lines, verdict_lines
 
@@ -64,7 +65,7 @@ def _objections(result: AuditResult, *, strict: bool) -> list[str]:
     return []
 
 
-def _check_judged(result: AuditResult) -> None:
+def _check_judged(result: AuditRecord) -> None:
     """Raise where nobody could be judged, rather than let a test pass that has looked at nothing."""
     if not result.judged:
         reasons = ", ".join(result.abstained_by_reason)
@@ -76,7 +77,7 @@ def _check_judged(result: AuditResult) -> None:
         )
 
 
-def _report(result: AuditResult, folder: Path) -> str:
+def _report(result: AuditRecord, folder: Path) -> str:
     """Write the files of an audit and return where they are, or why they are not there, in a sentence."""
     from fairfox.report.files import write_outputs
 
