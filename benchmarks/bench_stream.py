@@ -227,7 +227,7 @@ def engines(settings: Settings, folder: Path) -> list[Ratio]:
         found = pq.read_table(folder / engine / "scores.parquet", columns=["row_id", "score"]).sort_by("row_id")
         assert (folder / "died").exists(), "no worker was lost"
         assert found["row_id"].equals(expected["row_id"]), "not everyone is there once"
-        same = [(each.tally, each.groups, each.verdict, each.listed) for each in (done, local)]
+        same = [(each.tally, each.groups, each.verdict, each.listed) for each in (done.record, local.record)]
         assert same[0] == same[1], "another verdict, or other groups"
         far = pc.max(pc.abs(pc.subtract(found["score"], expected["score"]))).as_py()
         of = (

@@ -17,12 +17,12 @@ model = make_pipeline(encode, LogisticRegression()).fit(features, past["approved
 result = fairfox.audit(model, new, protected="sex", label="approved", reference=past)
 print(result.summary())
 
-worst = int(result.scores.argmax())
+worst = int(result.people["score"].argmax())
 print(
     pd.DataFrame(
         {
             "as they are": new[features.columns].iloc[worst],
-            "in the other group": result.counterfactual_table.iloc[worst],
+            "in the other group": result.counterfactual.iloc[worst],
         }
     )
 )

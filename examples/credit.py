@@ -38,9 +38,9 @@ def investigate(rows=1000, refits=3, seed=0):
     aware = fairfox.audit(models[PLAIN], new, test="fta", options={"refits": 1}, **ask)  # it has nothing to fit
     return {
         "summary": audits[PLAIN].summary(),
-        "through": {group: carriers(each) for group, each in audits[PLAIN].effect_by_group.items()},
-        "flagged": {"rank": audits[PLAIN].share_flagged, "fta": aware.share_flagged},
-        "agreement": {f.name: spearman(aware.scores, f.scores) for f in audits[PLAIN].findings},
+        "through": {group: carriers(each) for group, each in audits[PLAIN].record.effect_by_group.items()},
+        "flagged": {"rank": float(audits[PLAIN].flagged.mean()), "fta": float(aware.flagged.mean())},
+        "agreement": {f.name: spearman(aware.record.scores, f.scores) for f in audits[PLAIN].record.findings},
         "models": {name: numbers(result, new[GERMAN_LABEL]) for name, result in audits.items()},
     }
 
@@ -52,12 +52,13 @@ def carriers(effects, count=3):
 
 def numbers(result, label):
     """Return what one model is like and how it treats people."""
-    predictions = result.predictions.numpy()
+    predictions = result.predictions
     out = {"accuracy": float(((predictions > 0.5) == (label == 1)).mean()), "AUC": roc_auc_score(label, predictions)}
-    out |= {f"mean prediction, {g.level}": g.mean_prediction for g in result.groups}
-    out |= {f"mean effect, {g.level}": g.mean_effect for g in result.groups}
-    out |= {f"confidently flagged, {g.level}": g.share_confident for g in result.groups}
-    return out | {"flagged": result.share_flagged}
+    groups = result.groups.set_index("level")
+    out |= {f"mean prediction, {level}": value for level, value in groups["mean_prediction"].items()}
+    out |= {f"mean effect, {level}": value for level, value in groups["mean_effect"].items()}
+    out |= {f"confidently flagged, {level}": value for level, value in groups["share_confident"].items()}
+    return out | {"flagged": float(result.flagged.mean())}
 
 
 def tell(found):

@@ -53,7 +53,7 @@ def investigate(rows=4500, refits=5, seed=0):
     except OptionError as error:  # race is no input
         unaware = str(error)
     audits = {each: fairfox.audit(model, new, options={"refits": refits}, **ask) for each, model in models.items()}
-    worst = audits[PLAIN].scores_table().to_pandas().nlargest(3, "score")[["row_id", "effect", "lower", "upper"]]
+    worst = audits[PLAIN].people.nlargest(3, "score")[["row_id", "effect", "lower", "upper"]]
     return {
         "table": title,
         "unawareness": unaware,
@@ -65,11 +65,12 @@ def investigate(rows=4500, refits=5, seed=0):
 
 def numbers(result, label):
     """Return what one model is like and how it treats people."""
-    predictions = result.predictions.numpy()
+    predictions, people = result.predictions, result.people
     out = {"accuracy": float(((predictions > 0.5) == (label == 1)).mean()), "AUC": roc_auc_score(label, predictions)}
-    out |= {f"mean prediction, {g.level}": g.mean_prediction for g in result.groups}
-    out |= {f"mean effect, {g.level}": g.mean_effect for g in result.groups}
-    return out | {"flagged": result.share_flagged, "confidently flagged": result.share_confident}
+    groups = result.groups.set_index("level")
+    out |= {f"mean prediction, {level}": value for level, value in groups["mean_prediction"].items()}
+    out |= {f"mean effect, {level}": value for level, value in groups["mean_effect"].items()}
+    return out | {"flagged": people["flagged"].mean(), "confidently flagged": people["confident"].mean()}
 
 
 def tell(found):

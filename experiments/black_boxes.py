@@ -26,9 +26,9 @@ from fairfox.auxiliary.adversarial import HidingSettings
 from fairfox.data.dataset import Dataset
 from fairfox.data.datasets import adult_table, bank_table, compas_table, encode_people, german_table, law_school_table
 from fairfox.errors import MissingExtraError, require
+from fairfox.findings import AuditRecord
 from fairfox.pipeline import audit
 from fairfox.remedy import FairModel, measure, train_fair
-from fairfox.result import AuditResult
 
 FAIR = "fair"
 
@@ -241,7 +241,7 @@ def audit_one(
         reference=frame.iloc[fitting],
         seed=seed,
         options={"refits": size.refits},
-    )
+    ).record
     predictions = torch.as_tensor(probabilities(trained, frame.iloc[unseen][inputs]), dtype=torch.float64)
     return {
         **{"library": library, "training_rows": len(fitting), "training_seconds": training},
@@ -265,7 +265,7 @@ def quality(predictions: torch.Tensor, unseen: Dataset) -> dict[str, Any]:
     }
 
 
-def treatment(result: AuditResult, c: torch.Tensor) -> dict[str, Any]:
+def treatment(result: AuditRecord, c: torch.Tensor) -> dict[str, Any]:
     """Return what an audit says of the people it scored; towards class 1 the effect of those in it counts reversed."""
     (finding,), known = result.findings, ~result.abstained
     assert result.effect is not None

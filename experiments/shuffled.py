@@ -73,7 +73,7 @@ def audit_shuffled(
         columns=inputs,
         seed=seed + number,
         options={"refits": size.refits},
-    )
+    ).record
     assert result.confident is not None
     assert result.verdict is not None
     counts = {"flagged": int(result.flagged.sum()), "confident": int(result.confident.sum())}

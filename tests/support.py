@@ -17,8 +17,7 @@ from fairfox.auxiliary.quality import AuxiliaryQuality
 from fairfox.certificates.path import Certificates
 from fairfox.data.dataset import Dataset
 from fairfox.fairtests.fitted import FittedTest
-from fairfox.findings import FeatureEffect, Features, Finding, Group
-from fairfox.result import AuditResult
+from fairfox.findings import AuditRecord, FeatureEffect, Features, Finding, Group
 from fairfox.statistics.diagnostics import DISAGREE, Reliability
 
 ARGUMENTS = set(signature(fairfox.audit).parameters)
@@ -35,9 +34,9 @@ BETWEEN = (  # mean effect from each race to each other
 AGES = ("18 to 33", "34 to 52", "53 to 80")
 
 
-def audited(model: object, table: object, **given: Any) -> AuditResult:
-    """Return `fairfox.audit` with every option as an argument: further ones go into `options`."""
-    return fairfox.audit(model, table, **sorted_options(given))
+def audited(model: object, table: object, **given: Any) -> AuditRecord:
+    """Return the record of `fairfox.audit` with every option as an argument: further ones go into `options`."""
+    return fairfox.audit(model, table, **sorted_options(given)).record
 
 
 def fitted_on(table: object, **given: Any) -> FittedTest:
@@ -69,7 +68,7 @@ def example_table() -> pa.Table:
     )
 
 
-def example_result(**changes: Any) -> AuditResult:
+def example_result(**changes: Any) -> AuditRecord:
     """Return an audit with `rank` at delta 5 points: women would gain about 8 points, men lose about 3.
 
     People 38 and 39 are abstained. The last ten people were not explained.
@@ -106,7 +105,7 @@ def example_result(**changes: Any) -> AuditResult:
     return replace(result, **changes)
 
 
-def example_certificates(result: AuditResult, *, total: bool = False) -> Certificates:
+def example_certificates(result: AuditRecord, *, total: bool = False) -> Certificates:
     """Return certificates of the forty people: everyone's score, and 6 points more for the first three.
 
     Person 5 has none, as the abstained have none.
@@ -125,7 +124,7 @@ def example_certificates(result: AuditResult, *, total: bool = False) -> Certifi
     )
 
 
-def with_doubt(result: AuditResult, *, share: float | None = 0.075) -> AuditResult:
+def with_doubt(result: AuditRecord, *, share: float | None = 0.075) -> AuditRecord:
     """Return the audit of the forty people with what their re-fits say: all agree, but about person 37.
 
     Their doubt is a half: 0.05 / (0.05 + 0 + 0.05); with the two who are abstained anyway they are 3 of 40. Everyone is
@@ -155,14 +154,14 @@ def with_doubt(result: AuditResult, *, share: float | None = 0.075) -> AuditResu
     )
 
 
-def with_finding(result: AuditResult, place: int = 0, **changes: Any) -> AuditResult:
+def with_finding(result: AuditRecord, place: int = 0, **changes: Any) -> AuditRecord:
     """Return the audit with one of its findings changed."""
     findings = list(result.findings)
     findings[place] = replace(findings[place], **changes)
     return replace(result, findings=tuple(findings))
 
 
-def without_sign() -> AuditResult:
+def without_sign() -> AuditRecord:
     """Return the same audit by a test that knows no direction and no interval."""
     result = example_result()
     groups = tuple(replace(group, mean_effect=None, share_confident=None, towards={}) for group in result.groups)
@@ -179,7 +178,7 @@ def without_sign() -> AuditResult:
     return nameless(with_finding(result, groups=groups, **unsigned))
 
 
-def nameless(result: AuditResult) -> AuditResult:
+def nameless(result: AuditRecord) -> AuditRecord:
     """Return the same audit by a test that knows no protected variable."""
     people = len(result)
     for place in range(len(result.findings)):
@@ -188,7 +187,7 @@ def nameless(result: AuditResult) -> AuditResult:
     return result
 
 
-def many_result(**changes: Any) -> AuditResult:
+def many_result(**changes: Any) -> AuditRecord:
     """Return an audit of 200 people for sex (2 classes), race (5) and age (a number) at once.
 
     Black and Latin people would gain as White, and White people lose as Black. Nobody knows the race of the first
@@ -342,7 +341,7 @@ def make_finding(
     )
 
 
-def make_result(*findings: Finding, **more: Any) -> AuditResult:
+def make_result(*findings: Finding, **more: Any) -> AuditRecord:
     """Return the worst case over findings, as the test `rank` gives it."""
     worst = torch.stack([finding.scores for finding in findings]).argmax(0)
 
@@ -351,7 +350,7 @@ def make_result(*findings: Finding, **more: Any) -> AuditResult:
         return stacked[worst, torch.arange(len(worst))]
 
     abstained = torch.stack([finding.abstained for finding in findings]).all(0)
-    return AuditResult(
+    return AuditRecord(
         scores=taken([finding.scores for finding in findings]),
         effect=taken([finding.effect for finding in findings]),
         interval=taken([finding.interval for finding in findings]),

@@ -17,7 +17,7 @@ def people(n: int = 2000) -> pd.DataFrame:
 
 def found(model, table: pd.DataFrame):
     result = fairfox.audit(model, table, protected="sex", delta=0.1, options={"refits": 2, "folds": 2})
-    return result, result.findings[0].common_cause
+    return result, result.record.findings[0].common_cause
 
 
 def test_the_shift_is_the_gap_in_standard_deviations_of_everyone():
@@ -56,7 +56,7 @@ def test_beside_another_variable_the_shift_is_as_it_is_alone():
         return 0.5 * rows["income"] + 0.2 * rows["debt"]
 
     asked = {"delta": 0.1, "columns": ["income", "debt"], "options": {"refits": 2, "folds": 2}}
-    alone = fairfox.audit(model, table, protected="race", **asked).findings[0].common_cause
-    beside = fairfox.audit(model, table, protected=["sex", "race"], **asked).findings[1].common_cause
+    alone = fairfox.audit(model, table, protected="race", **asked).record.findings[0].common_cause
+    beside = fairfox.audit(model, table, protected=["sex", "race"], **asked).record.findings[1].common_cause
     assert alone.feature == beside.feature == "debt"
     assert beside.shift == pytest.approx(alone.shift, rel=0.15)

@@ -7,10 +7,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 
 from fairfox.comparison import compare
 from fairfox.errors import DataError, FileError, OptionError
-from fairfox.report.files import StoredAudit, read_audit, stored_audit
+from fairfox.report.files import StoredAudit, read_audit, scores_table, stored_audit
 from fairfox.result import AuditResult
 from tests.support import PEOPLE, example_result, with_doubt
 
@@ -31,7 +32,7 @@ def audited(*, times: float = 1.0, **changes: Any) -> AuditResult:
     result = example_result(settings=SETTINGS, ids=IDS)
     scores = times * result.scores
     moved = {"scores": scores, "effect": times * result.effect, "flagged": (scores > result.delta) & ~result.abstained}
-    return replace(result, **moved, **changes)
+    return AuditResult(replace(result, **moved, **changes))
 
 
 def write(result: AuditResult, folder: Path) -> None:
@@ -41,7 +42,7 @@ def write(result: AuditResult, folder: Path) -> None:
 
 
 def in_memory(result: AuditResult) -> StoredAudit:
-    return stored_audit("the result", json.loads(result.to_json()), result.scores_table(), named=True)
+    return stored_audit("the result", json.loads(result.to_json()), scores_table(result.record), named=True)
 
 
 @pytest.fixture
@@ -55,7 +56,7 @@ def test_an_audit_is_read_from_its_folder_as_from_its_result(folder: Path):
     assert read.ids == given.ids == tuple(IDS[:-2])  # who was judged
     for name in ("scores", "errors", "flagged"):
         assert getattr(read.people, name).tolist() == getattr(given.people, name).tolist()
-    assert read.people.scores == pytest.approx(audited().scores[:-2].numpy())
+    assert read.people.scores == pytest.approx(audited().record.scores[:-2].numpy())
     assert (read.people.delta, read.people.refits, read.people.folds) == (0.05, 5, 5)
     assert (read.people.errors > 0).all()
     assert read.options == given.options
@@ -69,7 +70,7 @@ def test_the_same_audit_is_not_worse_and_one_with_larger_effects_is(folder: Path
     assert compare(folder / "first", folder / "first").word == "cannot tell"  # the maps may be off by a tenth of delta
     worse = compare(folder / "first", folder / "second")
     assert worse.word == "worse"
-    assert worse.pair.difference.value == pytest.approx(2 * float(audited().scores[:-2].mean()), rel=1e-5)
+    assert worse.pair.difference.value == pytest.approx(2 * float(audited().record.scores[:-2].mean()), rel=1e-5)
     assert compare(folder / "second", folder / "first").word == "not worse"
     assert compare(folder / "first", folder / "second", margin=1.0).word == "not worse"  # so much does not count
 
@@ -84,13 +85,13 @@ def test_an_audit_is_not_worse_than_itself_and_that_is_said(tmp_path: Path, chan
     found.write(tmp_path / "out")
     assert (found.word, found.pair.paired, found.pair.people, found.pair.p_value) == ("not worse", True, (38, 38), 1.0)
     assert (found.pair.difference.lower, found.pair.difference.upper, found.pair.bound) == (0.0, 0.0, 0.0)
-    assert found.pair.means[0] == found.pair.means[1] == pytest.approx(float(audited().scores[:-2].mean()))
+    assert found.pair.means[0] == found.pair.means[1] == pytest.approx(float(audited().record.scores[:-2].mean()))
     assert found.pair.shares == pytest.approx((23 / 38, 23 / 38))
-    assert found.why == (
+    assert found.reason == (
         "Both are the same audit, with the same rows, predictions and scores: the mean score of 38 people is "
         "6.1 points, and nothing changed."
     )
-    assert found.why in (tmp_path / "out/summary.md").read_text(encoding="utf-8")
+    assert found.reason in (tmp_path / "out/summary.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -105,13 +106,13 @@ def test_an_audit_is_not_worse_than_itself_and_that_is_said(tmp_path: Path, chan
 )
 def test_audits_that_may_be_of_other_people_or_models_are_not_taken_for_one(second: AuditResult):
     found = compare(audited(settings={**SETTINGS, **HASHES}), second)
-    assert found.why.startswith("The mean score of the same 38 people went from 6.1 points to 6.1 points, by ")
+    assert found.reason.startswith("The mean score of the same 38 people went from 6.1 points to 6.1 points, by ")
     assert found.word == "cannot tell"
     assert found.pair.difference.error > 0
 
 
 def test_people_are_found_by_their_ids_in_any_order():
-    turned = replace(audited(), ids=IDS[::-1])
+    turned = audited(ids=IDS[::-1])
     assert compare(audited(), audited()).pair.difference.value == 0.0
     found = compare(audited(), turned)
     assert found.pair.paired
@@ -141,7 +142,7 @@ def test_one_refit_leaves_open_whether_it_is_worse():
     once = {"settings": {**SETTINGS, "refits": 1}, "interval": None}
     found = compare(audited(**once), audited(times=3.0, **once))
     assert found.word == "cannot tell"
-    assert found.why.endswith("cannot show how certain the maps are; set refits=5 (--refits 5) in both audits.")
+    assert found.reason.endswith("cannot show how certain the maps are; set refits=5 (--refits 5) in both audits.")
     assert (found.pair.share_difference, found.pair.share_p_value) == (None, None)
     assert compare(audited(), audited(times=3.0, **once)).word == "cannot tell"
     unfitted = {**once, "test": "unawareness"}  # learns nothing
@@ -180,8 +181,9 @@ def test_audits_with_other_options_are_refused(change, message):
 
 def test_audits_that_left_other_shares_of_people_out_are_refused():
     with pytest.raises(OptionError, match=r"people to abstain from is none in .* and 0\.075 in"):
-        compare(audited(), with_doubt(audited()))
-    assert compare(audited(), with_doubt(audited(), share=0.0)).pair.people[0] == 38  # nobody was left out
+        compare(audited(), AuditResult(with_doubt(audited().record)))
+    nobody = AuditResult(with_doubt(audited().record, share=0.0))
+    assert compare(audited(), nobody).pair.people[0] == 38  # nobody was left out
 
 
 def test_a_negative_margin_is_refused():
@@ -261,13 +263,12 @@ def test_scores_that_no_audit_writes_are_refused_in_one_sentence(folder: Path, c
 
 
 def test_an_audit_that_judged_nobody_is_refused():
-    result = audited()
     with pytest.raises(DataError, match="Nobody is judged"):
-        in_memory(replace(result, abstained=~result.abstained | result.abstained))
+        in_memory(audited(abstained=torch.ones(PEOPLE, dtype=torch.bool)))
 
 
 def test_weights_that_are_not_written_are_refused():
-    weighted = audited(weights=audited().scores + 1)
+    weighted = audited(weights=audited().record.scores + 1)
     with pytest.raises(OptionError, match="have weights"):
         compare(weighted, weighted)
 
@@ -289,7 +290,7 @@ def test_a_comparison_of_audits_has_a_summary_files_and_no_table_of_people(tmp_p
     found = compare(audited(), audited(times=3.0), names=("may", "june"))
     title, verdict, share = found.summary().splitlines()
     assert title == "fairfox compare: before is may, now is june; test 'rank', protected: sex"
-    assert verdict == f"Verdict: worse. {found.why}"
+    assert verdict == f"Verdict: worse. {found.reason}"
     assert share.startswith("Flagged: ")
     names = [path.name for path in found.write(tmp_path)]
     assert names == ["summary.json", "report.html", "report.json", "junit.xml", "summary.md"]

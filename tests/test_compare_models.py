@@ -51,16 +51,16 @@ def test_the_gentler_model_is_fairer_and_it_is_said_in_words(found: Compared):
     assert found.word == "B is fairer"
     text = found.summary()
     assert "A is steep, B is gentle; test 'rank', protected: sex" in text
-    assert f"Verdict: B is fairer. {found.why}" in text
+    assert f"Verdict: B is fairer. {found.reason}" in text
     assert re.match(
-        r"On the same 120 people the mean score is [\d.]+ points with A and [\d.]+ points with B: a ", found.why
+        r"On the same 120 people the mean score is [\d.]+ points with A and [\d.]+ points with B: a ", found.reason
     )
     assert "Alignment share with sex: " in text
 
 
 def test_both_were_audited_with_the_same_options_on_the_same_people(found: Compared):
     alone = audited(gentle, people(), **OPTIONS)
-    assert found.b.scores.tolist() == alone.scores.tolist()
+    assert found.b.record.scores.tolist() == alone.scores.tolist()
     assert found.pair.means == pytest.approx([float(one.scores.mean()) for one in (found.a, found.b)])
     # log-odds move alike by a third of as much: nobody is treated more unequally but where the curve is flat
     assert found.pair.less > 0.9
@@ -71,7 +71,7 @@ def test_the_files_hold_what_was_found(found: Compared, tmp_path: Path):
     assert list(paths) == ["summary.json", "report.html", "report.json", "junit.xml", "summary.md", "people.parquet"]
     heading, why, *lines = paths["summary.md"].read_text("utf-8").rstrip("\n").split("\n\n")
     assert heading == "## fairfox: B is fairer"
-    assert why == as_text(found.why)
+    assert why == as_text(found.reason)
     assert lines[:2] == [as_text(line) for line in found.summary().splitlines()[2:4]]
     fields = assert_valid_summary(paths["summary.json"].read_text(), "compare")
     assert fields["word"] == found.word
@@ -84,14 +84,14 @@ def test_the_files_hold_what_was_found(found: Compared, tmp_path: Path):
     apart = np.subtract(table["score_b"].to_numpy(), table["score_a"].to_numpy())
     assert table["difference"].to_numpy() == pytest.approx(apart)
     assert apart.mean() == pytest.approx(fields["difference"]["value"])
-    assert table["flag_a"].to_pylist() == found.a.flagged.tolist()
+    assert table["flagged_a"].to_pylist() == found.a.flagged.tolist()
 
 
 def test_the_page_shows_both_and_the_people_for_whom_most_changed(found: Compared, tmp_path: Path):
     found.write(tmp_path)
     shown = json.loads((tmp_path / "report.json").read_text())
     assert (shown["kind"], shown["outcome"]) == ("compare", "passed")
-    apart = np.abs(found.b.scores.numpy() - found.a.scores.numpy())
+    apart = np.abs(found.b.record.scores.numpy() - found.a.record.scores.numpy())
     rows = shown["people"]["rows"]
     assert [int(row[0]) for row in rows] == np.argsort(-apart, kind="stable")[:20].tolist()
     assert rows[0][3] == f"{-100 * apart.max():+.1f}"  # B is gentler, in points
@@ -126,7 +126,7 @@ def test_models_of_different_columns_are_compared_on_the_same_people():
 
 def test_a_decision_threshold_is_held_for_both_and_no_delta():
     found = fairfox.compare(steep, gentle, people(), decision_threshold=0.5, **OPTIONS)
-    assert found.a.decision_threshold == found.b.decision_threshold == 0.5
+    assert found.a.record.decision_threshold == found.b.record.decision_threshold == 0.5
     assert found.pair.shares == pytest.approx([float(one.flagged.double().mean()) for one in (found.a, found.b)])
     assert found.pair.share_difference is None
     apart = found.pair.shares[1] - found.pair.shares[0]
@@ -140,9 +140,9 @@ def test_a_decision_threshold_is_held_for_both_and_no_delta():
 
 def test_a_delta_from_shuffled_values_is_that_of_a_and_not_looked_for_again():
     found = fairfox.compare(steep, gentle, people(), null=1, delta_from_null=True, **OPTIONS)
-    assert found.a.null is not None
-    assert found.a.delta == found.a.null.delta == found.b.delta
-    assert found.b.null is None
+    assert found.a.record.null is not None
+    assert found.a.delta == found.a.record.null.delta == found.b.delta
+    assert found.b.record.null is None
 
 
 def test_one_refit_cannot_tell_which_is_fairer():

@@ -21,6 +21,8 @@ from fairfox.benchmark.worlds import LENDING
 from fairfox.cli.demo import audit_lending, lending_model
 from fairfox.cli.main import cli
 from fairfox.errors import OptionError
+from fairfox.findings import AuditRecord
+from fairfox.report.files import scores_table
 from fairfox.report.sentences import verdict_lines
 from fairfox.report.text import amount, joined, number, percent
 from fairfox.result import AuditResult
@@ -59,7 +61,11 @@ def lending() -> dict[str, Any]:
     """The demo's biased model on fewer people, and its audit."""
     past, new = LENDING.sample(1500, seed=0), LENDING.sample(800, seed=1)
     net, _ = lending_model(past, new, past.features, seed=0)
-    return {"new": new, "net": net, "result": audit_lending(net, new, new.table, past.table, past.features, seed=0)}
+    return {
+        "new": new,
+        "net": net,
+        "result": audit_lending(net, new, new.table, past.table, past.features, seed=0),
+    }
 
 
 @pytest.fixture
@@ -105,7 +111,7 @@ def check_words(words: list[str], fields: dict[str, Any]) -> None:
         "passes": "The model passes",
         "cannot tell": "Whether the model passes is open",
     }
-    assert words[0] == f"{start[found['word']]}. {spoken(found['why'], fields)}"
+    assert words[0] == f"{start[found['word']]}. {spoken(found['reason'], fields)}"
     if found["word"] == "fails":
         wanted = [found["surely"], found["judged"]]
         shown = said(
@@ -155,12 +161,12 @@ def check_next(words: list[str], fields: dict[str, Any]) -> None:
 
 
 def test_an_audit_of_the_demo_says_what_summary_json_holds(lending: dict[str, Any]):
-    result: AuditResult = lending["result"]
-    fields = json.loads(result.to_json())
+    result: AuditRecord = lending["result"]
+    fields = json.loads(AuditResult(result).to_json())
     assert fields["verdict"]["word"] == "fails"
     assert fields["in_words"] == verdict_lines(result)
     check_words(fields["in_words"], fields)
-    assert result.summary().splitlines()[1 : 1 + len(fields["in_words"])] == fields["in_words"]
+    assert AuditResult(result).summary().splitlines()[1 : 1 + len(fields["in_words"])] == fields["in_words"]
 
 
 def test_the_terminal_says_what_summary_json_holds(folder: Path):
@@ -190,8 +196,8 @@ def test_with_a_decision_threshold_the_words_are_of_decisions_and_the_numbers_th
 
 
 def test_the_list_and_the_p_values_are_written_for_everyone(lending: dict[str, Any]):
-    result: AuditResult = lending["result"]
-    rows = result.scores_table().to_pydict()
+    result: AuditRecord = lending["result"]
+    rows = scores_table(result).to_pydict()
     assert result.significant is not None
     assert rows["significant"] == result.significant.tolist()
     largest = max(p for p, on in zip(rows["p_value"], rows["significant"], strict=True) if on)
@@ -203,7 +209,7 @@ def test_fifty_people_cannot_tell_about_a_model_that_treats_all_alike():
     result = audited(lambda frame: np.full(len(frame), 0.5), table(50), **QUICK, label="paid")
     assert result.verdict is not None
     assert result.verdict.word == "cannot tell"
-    assert result.verdict.why.startswith("50 people are too few")
+    assert result.verdict.reason.startswith("50 people are too few")
 
 
 def test_with_one_refit_there_is_no_verdict_and_no_list():
@@ -212,7 +218,7 @@ def test_with_one_refit_there_is_no_verdict_and_no_list():
     assert result.significant is None
     assert result.p_values is None
     assert result.findings[0].verdict is None
-    fields = json.loads(result.to_json())
+    fields = json.loads(AuditResult(result).to_json())
     assert fields["verdict"] is None
     assert fields["counts"]["significant"] is None
     assert not any(word in " ".join(fields["in_words"]) for word in ("The model", "the list", "On average"))
@@ -256,13 +262,12 @@ def test_two_variables_have_a_verdict_each_and_one_together():
     assert (sex.word, sex.variable, town.variable) == ("fails", "sex", "town")
     assert town.word != "fails"
     assert result.verdict == sex
-    fields = json.loads(result.to_json())
+    fields = json.loads(AuditResult(result).to_json())
     assert [variable["verdict"]["word"] for variable in fields["variables"]] == [sex.word, town.word]
     first = fields["in_words"][0]
-    assert first == (
-        f"The model fails, judged by sex, the worst of 2 protected variables. By sex alone: {spoken(sex.why, fields)}"
-    )
-    (line,) = [line for line in result.summary().splitlines() if line.startswith("sex: ")]
+    alone = f"By sex alone: {spoken(sex.reason, fields)}"
+    assert first == f"The model fails, judged by sex, the worst of 2 protected variables. {alone}"
+    (line,) = [line for line in AuditResult(result).summary().splitlines() if line.startswith("sex: ")]
     assert "; the model fails by it alone;" in line
     mean = amount(fields["verdict"]["mean"]["value"], fields["unit"])
     assert any(f"would change by {mean} because of sex, " in sentence for sentence in fields["in_words"])
@@ -340,9 +345,9 @@ def test_next_steps_are_estimated_only_where_asked_for():
     pipeline = make_pipeline(StandardScaler(), LogisticRegression()).fit(people[columns], people["paid"])
     options = QUICK | {"label": "paid", "columns": columns}
     for model in (pipeline, by_income):
-        assert json.loads(audited(model, people, **options).to_json())["next_steps"] is None
+        assert json.loads(AuditResult(audited(model, people, **options)).to_json())["next_steps"] is None
         result = audited(model, people, **options, next_steps=True)
-        found = json.loads(result.to_json())["next_steps"]
+        found = json.loads(AuditResult(result).to_json())["next_steps"]
         told = [sentence for sentence in verdict_lines(result) if sentence.startswith("Next: ")]
         assert told == [f"Next: {found['sentence']}"]
         assert {step["action"] for step in found["steps"]} == {"dropped", "repaired"}
@@ -426,7 +431,7 @@ def test_the_limit_of_one_group_fails_the_model():
         0.05,
         int((table()["sex"] == "Female").sum()),
     )
-    assert limited.why.startswith("sex=Female: ")
+    assert limited.reason.startswith("sex=Female: ")
 
 
 @pytest.mark.parametrize("delta", [5, {"": 0.05, "Female": 5.0}])
@@ -449,7 +454,7 @@ def test_nothing_passes_where_the_groups_differ_and_no_feature_says_why():
     assert max(check.unexplained for check in result.map_checks) > 0.05
     assert result.verdict is not None
     assert result.verdict.word == "cannot tell"
-    assert "and no feature surely shows why" in result.verdict.why
+    assert "and no feature surely shows why" in result.verdict.reason
 
 
 def test_nothing_fails_where_chance_gives_effects_as_large():
@@ -458,4 +463,6 @@ def test_nothing_fails_where_chance_gives_effects_as_large():
     assert alone is not None
     assert held is not None
     assert (alone.word, held.word, held.tipping) == ("fails", "cannot tell", None)
-    assert held.why == f"{alone.why} But effects as large come by chance: shuffled protected values give them too."
+    assert (
+        held.reason == f"{alone.reason} But effects as large come by chance: shuffled protected values give them too."
+    )

@@ -17,9 +17,10 @@ import pyarrow.parquet as pq
 from fairfox.data.files import write_text
 from fairfox.errors import ColumnError, ModelError, OptionError, ShapeError
 from fairfox.fairtests.fitted import Progress
+from fairfox.findings import AuditRecord
 from fairfox.options import EVERYONE, UNFITTED, AuditOptions, further_options
 from fairfox.pipeline import run_audit
-from fairfox.report.files import StoredAudit, read_audit, stored_audit, write_files
+from fairfox.report.files import StoredAudit, read_audit, scores_table, stored_audit, summary_json, write_files
 from fairfox.report.html import make_card
 from fairfox.report.pair import changed_people, pair_fields, pair_files, pair_view, render_pair, share_sentence
 from fairfox.report.text import amount, percent, strict_json
@@ -48,40 +49,41 @@ class Compared:
         return self.pair.word
 
     @property
-    def why(self) -> str:
+    def reason(self) -> str:
         """The reason, one sentence."""
-        return self.pair.why
+        return self.pair.reason
 
     def summary(self) -> str:
         """Return the comparison as a few lines of plain text."""
         pair, (one, two) = self.pair, self.names
-        verdict = f"Verdict: {pair.word}. {pair.why}"
+        verdict = f"Verdict: {pair.word}. {pair.reason}"
         if self.a is None or self.b is None:
             fields = self._sides()[0].summary
             names = ", ".join(each["name"] for each in fields["variables"])
             title = f"fairfox compare: before is {one}, now is {two}; test '{fields['test']}', protected: {names}"
             return f"{title}\n{verdict}\n{share_sentence(pair)}"
         assert pair.less is not None
+        a, b = self.a.record, self.b.record
         points, share = f"{100 * (pair.shares[1] - pair.shares[0]):+.1f} points", pair.share_difference
         if share is not None:
             points += f" ({100 * share.lower:+.1f} to {100 * share.upper:+.1f})"
-        over = f"Over delta = {amount(self.a.delta, self.a.unit)}" if by_one_delta(self.a) else "Flagged"
+        over = f"Over delta = {amount(a.delta, a.unit)}" if by_one_delta(a) else "Flagged"
         lines = [
-            f"fairfox compare: A is {one}, B is {two}; test '{self.a.test}', protected: {', '.join(self.a.variables)}",
+            f"fairfox compare: A is {one}, B is {two}; test '{a.test}', protected: {', '.join(a.variables)}",
             verdict,
             f"{over}: {percent(pair.shares[0])} of the people with A, {percent(pair.shares[1])} "
             f"with B; a difference of {points}.",
             f"With B the effect is smaller for {percent(pair.less)} of the people and larger for {percent(pair.more)}.",
         ]
-        for variable, own in self.a.alignment_share.items():
-            other = self.b.alignment_share[variable]
+        for variable, own in a.alignment_share.items():
+            other = b.alignment_share[variable]
             lines.append(f"Alignment share with {variable}: {percent(own)} with A, {percent(other)} with B.")
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
         title, _, *lines = self.summary().splitlines()
-        return make_card(title, self.word, self.why, lines=lines, hint='compared.to_html("report.html")')
+        return make_card(title, self.word, self.reason, lines=lines, hint='compared.to_html("report.html")')
 
     def to_json(self, path: str | Path | None = None) -> str:
         """Return the comparison without its people as JSON, and write it to `path` when given."""
@@ -95,9 +97,10 @@ class Compared:
         """Return one row per person: both scores, effects and flags, and B's score minus A's; null where not judged."""
         if self.a is None or self.b is None:
             raise OptionError("Two stored audits may be of different people; a table of people needs two models")
-        tables = {"a": self.a.scores_table(), "b": self.b.scores_table()}
-        apart = self.b.scores.numpy(force=True).astype(np.float64) - self.a.scores.numpy(force=True)
-        columns = {"row_id": tables["a"]["row_id"], "difference": pa.array(apart, mask=~_judged(self.a, self.b))}
+        a, b = self.a.record, self.b.record
+        tables = {"a": scores_table(a), "b": scores_table(b)}
+        apart = b.scores.numpy(force=True).astype(np.float64) - a.scores.numpy(force=True)
+        columns = {"row_id": tables["a"]["row_id"], "difference": pa.array(apart, mask=~_judged(a, b))}
         for name in ("score", "effect", "flagged"):
             columns |= {f"{name}_{side}": table[name] for side, table in tables.items()}
         return pa.table(columns)
@@ -116,11 +119,12 @@ class Compared:
         if self.a is None or self.b is None:
             assert self.stored is not None
             return self.stored
-        both = _judged(self.a, self.b)
-        weights = None if self.a.weights is None else self.a.weights.numpy(force=True).astype(np.float64)[both]
+        records = self.a.record, self.b.record
+        both, weights = _judged(*records), records[0].weights
+        weights = None if weights is None else weights.numpy(force=True).astype(np.float64)[both]
         one, two = (
-            Side(name, json.loads(result.to_json()), result.scores.numpy(force=True).astype(np.float64)[both], weights)
-            for name, result in zip(self.names, (self.a, self.b), strict=True)
+            Side(name, json.loads(summary_json(each)), each.scores.numpy(force=True).astype(np.float64)[both], weights)
+            for name, each in zip(self.names, records, strict=True)
         )
         return one, two
 
@@ -203,7 +207,7 @@ def compare_models(
                 raise OptionError(f"{name} is not an option of compare; use fairfox.audit for it")
     say = progress or (lambda text, fraction: None)
 
-    def audited(side: str, model: object, options: AuditOptions, start: float) -> AuditResult:
+    def audited(side: str, model: object, options: AuditOptions, start: float) -> AuditRecord:
         def tell(text: str, done: float) -> None:
             say(f"{side}: {text}", start + done / 2)
 
@@ -230,20 +234,21 @@ def compare_models(
     pair = compare_scores(
         _scores_of(a, both), _scores_of(b, both), weights=weights, unit=a.unit, seed=a.settings["seed"]
     )
-    pair = replace(pair, why=pair_sentence(pair))
-    return Compared(a, b, pair, names or (a.settings["model"], b.settings["model"]))
+    pair = replace(pair, reason=pair_sentence(pair))
+    names = names or (a.settings["model"], b.settings["model"])
+    return Compared(AuditResult(a, table), AuditResult(b, table), pair, names)
 
 
-def by_one_delta(result: AuditResult) -> bool:
+def by_one_delta(result: AuditRecord) -> bool:
     """Return whether people are flagged by one delta: no decision threshold, and no deltas of groups."""
     return result.decision_threshold is None and not result.deltas
 
 
-def _judged(a: AuditResult, b: AuditResult) -> np.ndarray:
+def _judged(a: AuditRecord, b: AuditRecord) -> np.ndarray:
     return ~(a.abstained | b.abstained).numpy(force=True)
 
 
-def _scores_of(result: AuditResult, rows: np.ndarray) -> Scores:
+def _scores_of(result: AuditRecord, rows: np.ndarray) -> Scores:
     assert result.reliability is not None  # every audit has it
     return Scores.of_refits(
         result.reliability.refits.numpy(force=True).astype(np.float64)[rows],
@@ -278,12 +283,12 @@ def pair_sentence(pair: Pair) -> str:
     start, margin = f"The mean score of {who} went from {one} to {two}, by", amount(pair.margin, pair.unit)
     if not pair.maps_known:
         return f"{start} {apart}, but {once} in both audits."
-    end = {
+    ends = {
         WORSE: f"the probability of such a rise by chance is {pair.p_value:.2g}.",
         NOT_WORSE: f"a rise, if any, is within the margin of {margin}.",
         UNKNOWN: f"it may have risen by more than the margin of {margin}, or not at all.",
     }
-    return f"{start} {between}: {end[pair.word]}"
+    return f"{start} {between}: {ends[pair.word]}"
 
 
 def _compare_audits(first: object, second: object, *, margin: float | None, names: tuple[str, str] | None) -> Compared:
@@ -300,14 +305,14 @@ def _compare_audits(first: object, second: object, *, margin: float | None, name
     pair = _pair_of_audits(one, two, margin=allowed, unit=one.options["unit"])
     names = names or (one.name.strip("'"), two.name.strip("'"))
     sides = Side(names[0], one.summary, one.people.scores), Side(names[1], two.summary, two.people.scores)
-    return Compared(None, None, replace(pair, why=pair_sentence(pair)), names, sides)
+    return Compared(None, None, replace(pair, reason=pair_sentence(pair)), names, sides)
 
 
 def _audit_of(given: object) -> StoredAudit:
     """Return an audit from the folder that `fairfox audit` wrote, or from its result."""
     if isinstance(given, AuditResult):
-        fields = json.loads(given.to_json())
-        return stored_audit("the result", fields, given.scores_table(), named=given.ids is not None)
+        fields, named = json.loads(given.to_json()), given.record.ids is not None
+        return stored_audit("the result", fields, scores_table(given.record), named=named)
     if isinstance(given, str | Path):
         return read_audit(given)
     raise OptionError(

@@ -17,12 +17,12 @@ from fairfox.auxiliary.quality import AuxiliaryQuality
 from fairfox.certificates.path import Certificates
 from fairfox.data.dataset import ProtectedKind, group_name
 from fairfox.maps.check import FlipSet, MapCheck, flip_sets
-from fairfox.options import EFFECT
+from fairfox.options import EFFECT, EVERYONE
 from fairfox.statistics.diagnostics import DISAGREE, Reliability
 from fairfox.statistics.groups import judged_share, people_weights, weighted_mean
 from fairfox.statistics.multiplicity import Threshold
 from fairfox.statistics.permutation import Null
-from fairfox.statistics.verdict import Counted, Verdict, family_verdict
+from fairfox.statistics.verdict import ALLOWED, Counted, Verdict, family_verdict
 
 UNKNOWN = "unknown"  # the own group of people whose protected value is neither known nor inferred
 
@@ -412,6 +412,11 @@ class AuditRecord:
         """The verdict on the model, over all protected variables; None without intervals."""
         found = [finding.verdict for finding in self.findings if finding.verdict is not None]
         return family_verdict(found) if found else None
+
+    @property
+    def limit(self) -> float:
+        """The largest share of people that may be over delta."""
+        return float((self.settings.get("max_flagged") or {}).get(EVERYONE, ALLOWED))
 
     @property
     def decision_threshold(self) -> float | None:

@@ -36,7 +36,7 @@ from fairfox.fairtests.fitted import (
 )
 from fairfox.fairtests.protocol import Measurement
 from fairfox.fairtests.registry import applicable, settings_by_test
-from fairfox.findings import Finding, Streamed, TestComparison
+from fairfox.findings import AuditRecord, Finding, Streamed, TestComparison
 from fairfox.maps.check import MapCheck, Support, check_map
 from fairfox.maps.conditional import check_given_columns
 from fairfox.models.adapters import as_model, describe
@@ -112,7 +112,7 @@ def audit(
         decision_threshold=decision_threshold,
         seed=seed,
     )
-    return run_audit(model, table, chosen, reference=reference, progress=progress)
+    return AuditResult(run_audit(model, table, chosen, reference=reference, progress=progress), table)
 
 
 def run_audit(
@@ -122,7 +122,7 @@ def run_audit(
     *,
     reference: object | None = None,
     progress: Progress | None = None,
-) -> AuditResult:
+) -> AuditRecord:
     """Return the audit of a model with options that are made already."""
     started = perf_counter()
     settings_by_test(options)  # refuses settings that a test does not have, before any work is done
@@ -243,7 +243,7 @@ def score(
     """
     refuse_outside(unknown)
     chosen = test.options.scoring(options, delta=delta, max_flagged=max_flagged, decision_threshold=decision_threshold)
-    return run_score(test, model, table, chosen, progress=progress)
+    return AuditResult(run_score(test, model, table, chosen, progress=progress), table)
 
 
 def run_score(
@@ -254,7 +254,7 @@ def run_score(
     *,
     streamed: Streamed | None = None,
     progress: Progress | None = None,
-) -> AuditResult:
+) -> AuditRecord:
     """Return what a fitted test finds, with options that are made already.
 
     `streamed` has all people of a stream in numbers, where the table is a sample of them.
@@ -497,7 +497,7 @@ def _result(
     null: Null | None = None,
     skipped: Mapping[str, str] | None = None,
     streamed: Streamed | None = None,
-) -> AuditResult:
+) -> AuditRecord:
     """Return what was found, with all that statistics say about it."""
     options, limits = inputs.options, _limits(inputs, readings.people, null)
     trust, before = _reliability(inputs, readings, limits.delta), readings.main
@@ -515,7 +515,7 @@ def _result(
     features = explain(inputs.target, readings, aligned=options.info.aligned, **asked)
     checks = map_checks(inputs, readings, support, limits.delta)
     mapped = readings.moved.counterfactual
-    return AuditResult(
+    return AuditRecord(
         scores=main.score,
         effect=main.effect,
         interval=certainty.interval,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fairfox.errors import DataError, FileError, OptionError
 
 if TYPE_CHECKING:
+    from fairfox.findings import AuditRecord
     from fairfox.result import AuditResult
 
 _log = logging.getLogger("fairfox")
@@ -41,14 +42,14 @@ def assert_individually_fair(
     from fairfox.pipeline import audit  # here, so that tests are collected without torch
 
     result = audit(model, table, protected=protected, **arguments)
-    objections = _objections(result, strict=strict)
+    objections = _objections(result.record, strict=strict)
     if objections:
-        written = [] if out is None else [_report(result, Path(out))]
+        written = [] if out is None else [_report(result.record, Path(out))]
         raise AssertionError("\n".join([*objections, *written]))
     return result
 
 
-def _objections(result: AuditResult, *, strict: bool) -> list[str]:
+def _objections(result: AuditRecord, *, strict: bool) -> list[str]:
     """Return why a model is not good enough, a line each, the verdict first; [] where it is."""
     from fairfox.report.sentences import effect_lines, next_lines, verdict_lines
 
@@ -64,7 +65,7 @@ def _objections(result: AuditResult, *, strict: bool) -> list[str]:
     return []
 
 
-def _check_judged(result: AuditResult) -> None:
+def _check_judged(result: AuditRecord) -> None:
     """Raise where nobody could be judged: a test must not pass without evidence."""
     if not result.judged:
         reasons = ", ".join(result.abstained_by_reason)
@@ -76,7 +77,7 @@ def _check_judged(result: AuditResult) -> None:
         )
 
 
-def _report(result: AuditResult, folder: Path) -> str:
+def _report(result: AuditRecord, folder: Path) -> str:
     """Return where the files of an audit were written, or why they were not, in one sentence."""
     from fairfox.report.files import write_outputs
 

@@ -17,7 +17,7 @@ columns = ["income", "debt_ratio", "sector", "contract"]
 result = fairfox.audit(
     lambda frame: frame["income"] / 100_000, table, protected=["sex"], label="approved", columns=columns,
     options={"refits": 2},
-)
+).record
 print(json.dumps(result.scores.double().tolist()))
 """
 

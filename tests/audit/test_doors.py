@@ -18,6 +18,7 @@ import fairfox
 from fairfox.cli.main import cli
 from fairfox.errors import FairfoxError
 from fairfox.fairtests.fitted import FittedTest
+from fairfox.report.files import scores_table
 from fairfox.streaming.files import score_files
 from fairfox.streaming.sources import ModelSource
 from tests.schemas import assert_valid_summary
@@ -133,8 +134,15 @@ def by_stream(
     source, tables = ModelSource(f"{folder}/models.py:{model}"), [f"{folder}/*.parquet"]
     score_files(folder / "test.fox", source, tables, folder / "out", workers=1, part_rows=60, **given)
     summary = assert_valid_summary((folder / "out/summary.json").read_text())
-    found = pq.read_table(folder / "out/scores.parquet")
-    return found.to_pandas(types_mapper={pa.bool_(): pd.BooleanDtype()}.get), summary
+    return as_frame(pq.read_table(folder / "out/scores.parquet")), summary
+
+
+def as_frame(table: pa.Table) -> pd.DataFrame:
+    return table.to_pandas(types_mapper={pa.bool_(): pd.BooleanDtype()}.get)
+
+
+def frame_of(result: fairfox.AuditResult) -> pd.DataFrame:
+    return as_frame(scores_table(result.record))
 
 
 def assert_same(found: pd.DataFrame, expected: pd.DataFrame, within: float = 1e-9) -> None:
@@ -153,21 +161,21 @@ def test_the_three_doors_agree(kind: str, tmp_path: Path):
     audited = fairfox.audit(MODELS[name], table, reference=REFERENCE, **given, options=more)
     test = fairfox.fit(REFERENCE, **given, options=more)
     scored = fairfox.score(test, MODELS[name], table)
-    assert_same(scored.to_pandas(), audited.to_pandas())
+    assert_same(frame_of(scored), frame_of(audited))
     assert scored.warnings == audited.warnings
     assert scored.verdict == audited.verdict
-    for one, other in zip(scored.findings, audited.findings, strict=True):
+    for one, other in zip(scored.record.findings, audited.record.findings, strict=True):
         assert one.group == other.group
         assert [group.name for group in one.groups] == [group.name for group in other.groups]
     assert {**scored.settings, "seconds": 0} == {**audited.settings, "seconds": 0}
 
     frame, summary = by_stream(tmp_path, test, name, table)
     # networks of 32-bit numbers round by the size of what they are given
-    assert_same(frame, audited.to_pandas(), within=1e-5 if kind == "networks" else 1e-9)
-    assert (summary["unit"], summary["delta"]) == (audited.unit, audited.delta)
+    assert_same(frame, frame_of(audited), within=1e-5 if kind == "networks" else 1e-9)
+    assert (summary["unit"], summary["delta"]) == (audited.record.unit, audited.delta)
     assert summary["warnings"] == list(audited.warnings)
     assert_same_summary(summary, json.loads(audited.to_json()), within=1e-5 if kind == "networks" else 1e-9)
-    for finding in audited.findings:
+    for finding in audited.record.findings:
         levels = [None if level == "unknown" else level for level in finding.group]
         assert [None if pd.isna(level) else level for level in frame[f"group[{finding.name}]"]] == levels
 
@@ -261,7 +269,7 @@ def test_odd_columns_have_one_score_or_one_refusal_in_memory_and_in_a_stream(kin
         return
     scored = fairfox.score(test, MODELS[name], tmp_path / "all.pq")
     frame, summary = by_stream(tmp_path, test, name, table)
-    assert_same(frame, scored.to_pandas(), within=1e-6)
+    assert_same(frame, frame_of(scored), within=1e-6)
     assert summary["verdict"]["word"] == scored.verdict.word
 
 
@@ -319,8 +327,8 @@ def test_a_probability_a_rounding_error_above_one_is_a_probability_at_every_door
     test = fairfox.fit(REFERENCE, **given)
     scored = fairfox.score(test, MODELS["over"], PEOPLE)
     frame, summary = by_stream(tmp_path, test, "over", PEOPLE)
-    assert audited.effect_unit == scored.effect_unit == "probability"
-    assert summary["unit"] == audited.unit
+    assert audited.record.effect_unit == scored.record.effect_unit == "probability"
+    assert summary["unit"] == audited.record.unit
     assert float(audited.predictions.max()) == float(scored.predictions.max()) == frame["prediction"].max() == 1.0
 
 
@@ -338,7 +346,7 @@ def test_with_ids_scores_do_not_depend_on_the_order_of_rows(door: str):
             result = fairfox.audit(MODELS["rule"], table, reference=learnt, **asked)
         else:
             result = fairfox.audit(MODELS["rule"], table, test="move" if door == "move" else "rank", **asked)
-        return pd.Series(result.scores.double().numpy(), result.ids)[tables[0]["name"]].to_numpy()
+        return result.people.set_index("row_id")["score"][tables[0]["name"]].to_numpy()
 
     first = scores(0)
     assert first.max() > 0.01

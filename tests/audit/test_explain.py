@@ -242,7 +242,7 @@ def test_what_ties_share_out_is_explained_by_the_column_that_has_them():
     net = nn.Sequential(nn.Linear(2, 1))
     with torch.no_grad():
         net[0].weight.copy_(torch.tensor([[1.0, 0.0]]))
-    result = audit(net, table, protected="sex", options={"refits": 2, "folds": 2})
+    result = audit(net, table, protected="sex", options={"refits": 2, "folds": 2}).record
     effect = result.features.effect
     assert effect.total["income"] == pytest.approx(0, abs=1e-6)
     known = ~effect.per_person.isnan().any(1)

@@ -156,9 +156,9 @@ def test_a_finding_has_the_verdict_of_its_own_people():
     assert verdict is not None
     assert (verdict.word, verdict.variable) == ("fails", "sex")
     assert (verdict.judged, verdict.surely, verdict.perhaps, verdict.allowed) == (60, 30, 30, 0.1)
-    assert verdict.why.endswith("(at most 20 % of these wrongly), and no more than 10 % may be.")
+    assert verdict.reason.endswith("(at most 20 % of these wrongly), and no more than 10 % may be.")
     decided = finding(runs, rule=Rule(decision_threshold=0.3), predictions=torch.full((61,), 0.2)).verdict
     assert decided is not None
-    assert "30 of 60 people are surely decided differently" in decided.why
+    assert "30 of 60 people are surely decided differently" in decided.reason
     assert decided.mean is not None
     assert decided.mean.value == pytest.approx(0.1)

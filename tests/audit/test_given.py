@@ -12,6 +12,7 @@ from support import audited
 
 from fairfox.errors import ColumnError, FairfoxError, OptionError
 from fairfox.pipeline import fit, score
+from fairfox.result import AuditResult
 
 QUICK: dict[str, Any] = {"protected": "sex", "label": "paid", "refits": 2, "folds": 2}
 GRAPH = {"sex": ["age"], "hours": ["sex"], "income": ["hours", "age"]}
@@ -56,9 +57,9 @@ def test_people_with_the_same_outcome_are_compared_and_both_effects_are_told():
     assert readings["same outcome"].mean_absolute < 0.8 * readings["total"].mean_absolute
     torch.testing.assert_close(given.scores, result.findings[0].same_outcome.abs().nan_to_num())
     assert same["total"] == readings["total"]
-    assert "The verdict uses the total effect" in result.summary()
-    assert "The verdict uses the effect at the same outcome" in given.summary()
-    assert "If paid itself is biased" in result.to_html()
+    assert "The verdict uses the total effect" in AuditResult(result).summary()
+    assert "The verdict uses the effect at the same outcome" in AuditResult(given).summary()
+    assert "If paid itself is biased" in AuditResult(result).to_html()
 
 
 def test_the_effect_at_the_same_outcome_is_not_times_the_alignment_share():
@@ -97,7 +98,7 @@ def test_a_fitted_test_holds_what_is_given_and_refuses_people_without_it():
     test = fit(people(), protected="sex", label="paid", columns=["income"], given=["hours"], options={"refits": 2})
     new = people(seed=1)
     plain = fit(people(), protected="sex", label="paid", columns=["income"], options={"refits": 2})
-    held, total = (float(score(each, by_income, new).scores.mean()) for each in (test, plain))
+    held, total = (float(score(each, by_income, new).record.scores.mean()) for each in (test, plain))
     assert held < 0.2 * total
     with pytest.raises(ColumnError, match="no column 'hours', which the test was fitted on"):
         score(test, by_income, new.drop(columns="hours"))
@@ -106,7 +107,7 @@ def test_a_fitted_test_holds_what_is_given_and_refuses_people_without_it():
 def test_the_label_is_needed_only_where_it_is_given():
     asked = {"protected": "sex", "label": "paid", "columns": ["income"], "options": {"refits": 1}}
     new = people(seed=1).drop(columns="paid")
-    assert not score(fit(people(), **asked), by_income, new).abstained.any()
+    assert not score(fit(people(), **asked), by_income, new).record.abstained.any()
     with pytest.raises(ColumnError, match="no column 'paid', which the test was fitted on"):
         score(fit(people(), **asked, given="paid"), by_income, new)
 
@@ -117,7 +118,7 @@ def test_a_few_people_are_scored_though_a_given_column_tells_their_groups():
     test = fit(table, protected="sex", columns=["income"], given="contract", options={"refits": 1})
     men = (table["sex"] == "Male") == (table["contract"] == "full")
     few = table[men][:30].assign(contract=lambda t: t["contract"].where(t.index != t.index[0], "abroad"))
-    found = score(test, by_income, few)
+    found = score(test, by_income, few).record
     assert found.abstained.tolist() == [True] + [False] * 29  # nobody was abroad when the test was fitted
     assert found.reasons[0] == "a given value is unknown"
 
@@ -187,7 +188,9 @@ def test_features_without_evidence_stay_and_are_named():
     table["shoe"] = np.random.default_rng(5).normal(size=len(table))
     result = audited(by_income, table, **QUICK, columns=["income", "shoe"])
     assert "shoe" in result.still
-    assert "The groups do not differ beyond chance in shoe: this feature does not move." in result.summary()
+    assert (
+        "The groups do not differ beyond chance in shoe: this feature does not move." in AuditResult(result).summary()
+    )
     assert audited(by_income, table, **QUICK, columns=["income", "shoe"], gate=False).still == ()
 
 
@@ -206,7 +209,7 @@ def test_the_gap_is_taken_apart_along_a_graph_with_columns_outside_the_model():
         assert part.direct == pytest.approx(0.1 * sign, abs=1e-6)
         assert sign * part.indirect < -0.1
         assert sign * part.spurious < 0  # men are older, and age pays
-    assert "by sex itself" in result.summary()
+    assert "by sex itself" in AuditResult(result).summary()
     assert audited(model, table, **asked, abstain=0.3).findings[0].gap_parts == result.findings[0].gap_parts
 
 

@@ -1,22 +1,30 @@
 import json
 import math
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import altair as alt
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
 
-from fairfox.errors import MissingExtraError
-from fairfox.findings import FeatureEffect
+from fairfox.errors import DataError
+from fairfox.findings import AuditRecord, FeatureEffect
 from fairfox.options import FAIR_TESTS
+from fairfox.report.charts import Charts
+from fairfox.report.files import scores_table
 from fairfox.report.html import result_card
+from fairfox.report.sentences import verdict_lines
 from fairfox.result import AuditResult
+from fairfox.statistics.verdict import Verdict
 from tests.support import (
     PEOPLE,
     example_result,
+    example_table,
     make_finding,
     make_result,
     many_result,
@@ -26,7 +34,7 @@ from tests.support import (
 )
 
 
-def two_variables() -> AuditResult:
+def two_variables() -> AuditRecord:
     """Four people: sex moves the first two by 0.1 and 0.2, race (3 classes) the others by 0.3 and 0.4."""
     nan = math.nan
     common = {
@@ -62,7 +70,7 @@ def test_share_of_nobody_is_zero():
     nobody = torch.zeros(PEOPLE, dtype=torch.bool)
     result = example_result(abstained=~nobody, flagged=nobody, confident=nobody, reasons=("dead row",) * PEOPLE)
     assert (result.share_flagged, result.share_confident) == (0.0, 0.0)
-    assert "Nobody could be judged." in result.summary()
+    assert "Nobody could be judged." in AuditResult(result).summary()
 
 
 def test_reasons_are_counted_most_frequent_first():
@@ -93,25 +101,25 @@ def test_only_a_change_of_the_prediction_is_an_effect():
 
 
 def test_summary_tells_the_story_in_about_a_dozen_lines():
-    text = example_result().summary()
+    text = AuditResult(example_result()).summary()
     assert 10 <= len(text.splitlines()) <= 15
     for part in ("40 people", "'rank'", "sex=Female", "income", "AUC 0.84", "Direct reading", "Warning: The group"):
         assert part in text
 
 
 def test_json_file_is_what_was_returned(tmp_path: Path):
-    text = example_result().to_json(tmp_path / "summary.json")
+    text = AuditResult(example_result()).to_json(tmp_path / "summary.json")
     assert (tmp_path / "summary.json").read_text(encoding="utf-8") == text
 
 
 def test_parquet_file_holds_the_table(tmp_path: Path):
     result = example_result()
-    result.to_parquet(tmp_path / "scores.parquet")
-    assert pq.read_table(tmp_path / "scores.parquet").equals(result.scores_table())
+    AuditResult(result).to_parquet(tmp_path / "scores.parquet")
+    assert pq.read_table(tmp_path / "scores.parquet").equals(scores_table(result))
 
 
 def test_html_file_is_what_was_returned(tmp_path: Path):
-    page = example_result().to_html(tmp_path / "report.html")
+    page = AuditResult(example_result()).to_html(tmp_path / "report.html")
     assert (tmp_path / "report.html").read_text(encoding="utf-8") == page
     assert page.startswith("<!doctype html>")
 
@@ -129,7 +137,7 @@ def test_signed_and_absolute_contributions_are_means_over_the_same_people_drawn_
     effect = result.features.effect
     drawn = torch.arange(40) < 10  # the others were explained for their high scores
     result = replace(result, features=replace(result.features, effect=replace(effect, drawn=drawn)))
-    fields = json.loads(result.to_json())["features"]["effect"]
+    fields = json.loads(AuditResult(result).to_json())["features"]["effect"]
     income = 0.7 * result.effect[:10]
     assert fields["people"] == 10
     assert fields["mean_absolute"]["income"] == pytest.approx(float(income.abs().mean()))
@@ -224,54 +232,149 @@ def test_the_median_distance_of_nobody_is_nan():
     assert math.isnan(result.median_distance)
 
 
-@pytest.mark.parametrize("result", [example_result(), many_result()], ids=["one variable", "three"])
-def test_frames_have_a_row_per_person_and_the_columns_of_the_file(result: AuditResult):
-    table = result.scores_table()
-    pandas, polars = result.to_pandas(), result.to_polars()
-    assert list(pandas.columns) == polars.columns == table.column_names
-    assert pandas["row_id"].tolist() == polars["row_id"].to_list() == list(range(len(result)))
-    for name in ("score", "flagged", "towards", "reason"):
-        expected = table[name].to_pylist()
-        assert polars[name].to_list() == expected
-        assert [
-            None if missing else value for value, missing in zip(pandas[name], pandas[name].isna(), strict=True)
-        ] == (expected)
+KINDS = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "pyarrow": pa.Table}
 
 
-def test_people_who_are_flagged_are_chosen_by_their_column_of_the_frame():
-    result = example_result()
-    frame = result.to_pandas()
-    assert frame["flagged"].isna().sum() == 2  # abstained
-    flagged = [n for n in range(38) if abs(float(result.effect[n])) > 0.05]
-    assert frame[frame["flagged"]]["row_id"].tolist() == flagged
-    assert frame[~frame["flagged"]]["row_id"].tolist() == [n for n in range(38) if n not in flagged]
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("record", [example_result(), many_result()], ids=["one variable", "three"])
+def test_tables_are_of_the_kind_that_was_audited(record: AuditRecord, kind: str):
+    table = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "pyarrow": pa.table}[kind]({"a": [1]})
+    result = AuditResult(record, table)
+    for each, rows in (
+        (result.people, len(record)),
+        (result.groups, len(record.groups)),
+        (result.features, len(record.features.effect.names)),
+    ):
+        assert type(each) is KINDS[kind]
+        assert len(each) == rows
 
 
-@pytest.mark.parametrize("package", ["pandas", "polars"])
-def test_without_the_package_a_frame_says_what_to_install(package: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(MissingExtraError, match=rf"'{package}' is needed to give a result as a frame.*\[{package}\]'"):
-        getattr(example_result(), f"to_{package}")()
+def test_the_tables_of_a_file_are_pandas_where_it_is_installed_and_arrow_otherwise(monkeypatch: pytest.MonkeyPatch):
+    assert type(AuditResult(example_result(), "people.csv").people) is pd.DataFrame
+    monkeypatch.setattr("fairfox.result.find_spec", lambda package: None)
+    assert type(AuditResult(example_result(), "people.csv").people) is pa.Table
 
 
-def test_groups_are_records_for_a_frame():
-    pandas = pytest.importorskip("pandas")
-    result = many_result()
-    frame = pandas.DataFrame(list(result.groups))
-    assert frame["variable"].tolist() == ["sex"] * 2 + ["race"] * 5 + ["age"] * 3
-    assert frame["mean_effect"].tolist() == [group.mean_effect for group in result.groups]
+def test_a_person_has_a_row_with_what_was_found_about_them():
+    record = replace(example_result(), significant=torch.arange(PEOPLE) < 3)
+    people = AuditResult(record).people
+    first, last = people.iloc[2], people.iloc[-1]
+    effect = float(record.effect[2])
+    assert (first["row_id"], first["group"], first["prediction"]) == (2, "sex=Female", pytest.approx(0.42))
+    assert (first["effect"], first["score"]) == (pytest.approx(effect), pytest.approx(abs(effect)))
+    assert [first["lower"], first["upper"]] == pytest.approx(record.interval[2].tolist())
+    income, job = (f"{100 * share * effect:+.1f}" for share in (0.7, 0.3))
+    assert first["reasons"] == f"income {income} points, job {job} points"
+    assert first[["flagged", "confident", "significant", "abstained"]].tolist() == [True, True, True, False]
+    assert pd.isna(first["abstained_because"])
+    assert (last["abstained"], last["abstained_because"]) == (True, "no evidence about sex")
+    assert last[["effect", "lower", "upper", "score", "reasons"]].isna().all()
+    assert people["reasons"].isna().sum() == 10  # who were not explained
+    assert people[people["flagged"]]["row_id"].tolist() == [n for n in range(38) if abs(float(record.effect[n])) > 0.05]
+
+
+def test_the_group_of_a_person_names_every_protected_variable_once():
+    record = two_variables()
+    crossed = replace(record.findings[1], name="sex x race", parts=("sex", "race"))
+    people = AuditResult(replace(record, findings=(*record.findings, crossed))).people
+    assert people["group"].tolist()[1:3] == ["sex=F, race=A", "sex=M, race=B"]
+
+
+def test_arrays_are_numpy_and_say_nothing_of_people_who_were_not_judged():
+    result = AuditResult(example_result())
+    assert (result.effect.shape, result.interval.shape, result.flagged.dtype) == ((40,), (40, 2), bool)
+    assert np.isnan(result.effect[38:]).all()
+    assert np.isnan(result.interval[38:]).all()
+    assert not result.flagged[38:].any()
+    np.testing.assert_allclose(result.effect[:38], result.record.effect[:38].numpy())
+    assert not result.significant.any()  # there is no list
+    unsigned = AuditResult(without_sign())
+    assert np.isnan(unsigned.effect).all()
+    assert np.isnan(unsigned.interval).all()
+    assert unsigned.people["score"].notna().sum() == 38
+
+
+def test_a_result_has_few_names_and_none_gives_a_tensor():
+    result = AuditResult(many_result(), pd.DataFrame({"a": [1]}))
+    names = [name for name in dir(result) if not name.startswith("_")]
+    assert len(names) <= 25
+    plain = (*KINDS.values(), np.ndarray, str, float, dict, tuple, Verdict, Charts, type(None))
+    for name in set(names) - {"record"}:
+        value = getattr(result, name)
+        assert callable(value) or isinstance(value, plain), name
+
+
+def test_the_verdict_says_whether_the_model_passed_and_why():
+    words = {"passes": True, "fails": False, "cannot tell": None}
+    for word, passed in words.items():
+        own = Verdict(word, "So it is.", 0.05, 38, 3, 5, 0.01, 0.9, variable="sex")
+        result = AuditResult(with_finding(example_result(), verdict=own))
+        assert (result.verdict.passed, result.verdict.reason) == (passed, "So it is.")
+        assert result.verdicts == {"sex": own}
+
+
+def test_without_intervals_the_verdict_cannot_tell_and_says_what_to_do():
+    result = AuditResult(without_sign())
+    assert (result.verdict.passed, result.verdict.judged, result.verdicts) == (None, 38, {})
+    assert result.verdict.reason == "The test fta gives no intervals here; use the test rank, or at least 2 refits."
+    assert repr(result).startswith(f"Cannot tell. {result.verdict.reason}\n")
+
+
+@pytest.mark.parametrize("record", [example_result(), many_result(), without_sign()], ids=["one", "three", "no sign"])
+def test_a_result_is_printed_in_at_most_ten_lines_with_its_verdict_first(record: AuditRecord):
+    fails = Verdict("fails", "Too many are.", 0.05, 38, 30, 35, 0.01, 0.9, variable=record.findings[0].name)
+    result = AuditResult(with_finding(record, verdict=fails))
+    lines = repr(result).splitlines()
+    assert len(lines) <= 10
+    assert lines[0] == verdict_lines(result.record)[0]
+    assert f"{record.tally.flagged} flagged" in lines[1]
+    assert lines[2].startswith("  sex=Female: ")
+
+
+def test_one_person_is_found_by_id_with_features_and_counterfactual_values():
+    record = example_result(ids=np.array([f"p{n}" for n in range(PEOPLE)]), counterfactual_table=example_table())
+    result = AuditResult(record)
+    person = result.person("p2")
+    effect = float(record.effect[2])
+    assert (person.id, person.group, person.towards) == ("p2", "sex=Female", "Male")
+    assert person.effect == pytest.approx(effect)
+    assert person.features == pytest.approx({"income": 0.7 * effect, "job": 0.3 * effect})
+    assert person.counterfactual == example_table().slice(2, 1).to_pylist()[0]
+    assert repr(person).splitlines()[0] == "Person p2 (sex=Female): flagged, confident"
+    assert repr(person).splitlines()[2] == f"  mostly through income {0.7 * effect:+.3g}, job {0.3 * effect:+.3g}"
+    assert repr(result.person("p39")) == "Person p39 (sex=Male), not judged: no evidence about sex"
+    assert (result.person("p39").effect, result.person("p39").counterfactual) == (None, {})
+    with pytest.raises(DataError, match="No person has the id 'p40'"):
+        result.person("p40")
+    with pytest.raises(DataError, match="No person has the row number -1"):
+        AuditResult(example_result()).person(-1)
+    twice = AuditResult(example_result(ids=np.array(["a", *["b"] * 39])))
+    with pytest.raises(DataError, match="39 people have the id 'b'"):
+        twice.person("b")
+
+
+def test_groups_and_features_are_tables():
+    record = many_result()
+    result = AuditResult(record)
+    assert result.groups["group"].tolist()[:3] == ["sex=Female", "sex=Male", "race=Asian"]
+    assert result.groups["mean_effect"].tolist() == [group.mean_effect for group in record.groups]
+    features = AuditResult(example_result()).features.set_index("feature")
+    total = example_result().features.effect.total
+    assert features["mean_absolute"].to_dict() == pytest.approx(total)
+    assert features["proxy"].to_dict() == {"income": 0.9, "job": 0.35, "age": 0.02}
+    assert AuditResult(without_sign()).features["mean_absolute"].isna().all()
 
 
 @pytest.mark.parametrize("name", ["scores", "groups", "readings", "features", "proxies"])
 @pytest.mark.parametrize("result", [example_result(), many_result()], ids=["one variable", "three"])
-def test_charts_are_altair_charts_that_vega_lite_knows(result: AuditResult, name: str):
-    chart = getattr(result.charts, name)
+def test_charts_are_altair_charts_that_vega_lite_knows(result: AuditRecord, name: str):
+    chart = getattr(AuditResult(result).charts, name)
     assert isinstance(chart, alt.TopLevelMixin)
     assert chart.to_dict()["$schema"].startswith("https://vega.github.io/schema/vega-lite/")
 
 
 def test_charts_of_one_variable_are_those_of_it_alone():
-    result = many_result()
+    result = AuditResult(many_result())
     (titles, race) = (
         json.dumps(each.to_dict()) for each in (result.charts.groups, result.charts.for_variable("race").groups)
     )
@@ -279,11 +382,10 @@ def test_charts_of_one_variable_are_those_of_it_alone():
     assert "18 to 33" in titles
     assert "18 to 33" not in race
     assert result.charts is result.charts  # figures are made once
-    assert replace(result).charts is not result.charts
 
 
 def test_a_notebook_shows_the_card_of_a_result():
-    assert example_result()._repr_html_() == result_card(example_result())
+    assert AuditResult(example_result())._repr_html_() == result_card(example_result())
 
 
 def test_groups_are_named_in_words():

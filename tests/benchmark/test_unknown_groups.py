@@ -11,11 +11,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from fairfox import AuditResult, audit
+from fairfox import audit
 from fairfox.benchmark.judge import spearman
 from fairfox.benchmark.scm import Values, Variable, World
 from fairfox.benchmark.worlds import ADDITIVE, AGE, LENDING, THREE_CLASSES
 from fairfox.data.table import load_table
+from fairfox.findings import AuditRecord
 from fairfox.models.protocol import predict
 from tests.benchmark.truths import audited
 
@@ -45,7 +46,7 @@ THREE_TOLD = with_a_club(THREE_CLASSES, Variable("club", _club_of_race))
 class Hidden:
     """An audit of people of whom some have no protected value in the table, and what is true of everyone."""
 
-    result: AuditResult
+    result: AuditRecord
     unknown: Tensor  # (N,) bool
     told_right: Tensor  # (N,) bool: the group they were taken for is their own
     worst: Tensor  # (N,) true |effect|, the largest over the contrasts
@@ -72,7 +73,7 @@ def hidden(world: World) -> Hidden:
         label=world.label,
         columns=list(found.population.features),
         options={"returns": "probability", "refits": 1, "contrasts": "all"},
-    )
+    ).record
     effects = torch.stack([found.effect(contrast)[:PEOPLE].abs() for contrast in found.contrasts], dim=1)
     right = [taken == str(truly) for taken, truly in zip(result.findings[0].group, own, strict=True)]
     return Hidden(result, torch.tensor(unknown), torch.tensor(right), effects.amax(1))

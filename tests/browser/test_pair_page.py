@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 from chromium import Visit, draw_all
 
+from fairfox.report.files import scores_table
 from fairfox.report.pair import changed_people, pair_view, render_pair
+from fairfox.result import AuditResult
 from fairfox.statistics.intervals import Estimate
 from fairfox.statistics.paired import Pair, Side
 from tests.support import many_result
@@ -27,13 +29,13 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     scores = results[0].scores.double().numpy()
     one, two = (
-        Side(HOSTILE, json.loads(result.to_json()), times * scores)
+        Side(HOSTILE, json.loads(AuditResult(result).to_json()), times * scores)
         for result, times in zip(results, (1, 0.5), strict=True)
     )
     pair = Pair((len(scores),) * 2, (0.2, 0.1), (0.4, 0.2), Estimate(-0.1, 0.01, -0.12, -0.08), None, 0.8, 0.2)
-    table = results[0].scores_table().select(["row_id", "score", "flagged"])
-    table = table.rename_columns(["row_id", "score_a", "flag_a"])
-    for name, like in (("score_b", "score_a"), ("flag_b", "flag_a"), ("difference", "score_a")):
+    table = scores_table(results[0]).select(["row_id", "score", "flagged"])
+    table = table.rename_columns(["row_id", "score_a", "flagged_a"])
+    for name, like in (("score_b", "score_a"), ("flagged_b", "flagged_a"), ("difference", "score_a")):
         table = table.append_column(name, table[like])
     shown = pair_view(pair, (one, two), people=changed_people(table, results[0].unit))
     path = tmp_path_factory.mktemp("pair") / "report.html"

@@ -126,7 +126,7 @@ def fair(tmp_path_factory: pytest.TempPathFactory) -> Audited:
 
 def count_at(result: AuditResult, delta: float) -> int:
     """Return how many judged people have a score above delta."""
-    return int(((result.scores > delta) & ~result.abstained).sum())
+    return int(((result.record.scores > delta) & ~result.record.abstained).sum())
 
 
 def set_slider(page: Page, position: int) -> float:
@@ -201,10 +201,9 @@ def test_a_person_is_shown_beside_the_same_person_in_the_other_group(visit: Visi
     row = page.locator("table#people tbody tr.person").first
     row.locator("button[aria-expanded]").click()
     said = page.locator("table#people tbody tr.detail:visible").inner_text()
-    top = int(audited.result.scores.argmax())
+    top = int(audited.result.record.scores.argmax())
     own, other = (
-        t.column("income")[top].as_py()
-        for t in (LENDING.sample(1500, seed=1).table, audited.result.counterfactual_table)
+        t.column("income")[top].as_py() for t in (LENDING.sample(1500, seed=1).table, audited.result.counterfactual)
     )
     digits = said.replace(",", "")
     assert str(int(own)) in digits

@@ -4,12 +4,11 @@ from dataclasses import replace
 from rich.console import Console
 
 from fairfox.cli.tables import MOST_FEATURES, print_result
-from fairfox.findings import Features
-from fairfox.result import AuditResult
+from fairfox.findings import AuditRecord, Features
 from tests.support import RACES, example_result, many_result, without_sign
 
 
-def printed(result: AuditResult, width: int = 120) -> str:
+def printed(result: AuditRecord, width: int = 120) -> str:
     console = Console(file=io.StringIO(), width=width, highlight=False)
     print_result(result, console)
     return console.file.getvalue()

@@ -12,9 +12,9 @@ import pytest
 import torch
 from support import audited
 
-import fairfox
 from fairfox.benchmark.judge import spearman
 from fairfox.benchmark.worlds import LENDING
+from fairfox.findings import AuditRecord
 
 PEOPLE = 8000
 TEXT = ["sector", "contract"]
@@ -77,7 +77,7 @@ def random_forest(x: pd.DataFrame, y: pd.Series) -> Any:
 LIBRARIES = [xgboost, lightgbm, catboost, hist_gradient_boosting, random_forest]
 
 
-def audit_of(fit: Callable[..., Any], columns: list[str]) -> tuple[fairfox.AuditResult, np.ndarray]:
+def audit_of(fit: Callable[..., Any], columns: list[str]) -> tuple[AuditRecord, np.ndarray]:
     """Return the audit of a model on some columns, and everyone's true score."""
     past, new, others = population()
     model = fit(past[columns], past["approved"])

@@ -77,7 +77,7 @@ def test_the_summary_of_a_dataframe_is_that_of_one_machine(world: Path):
     found = summarise_dask(scores, people, world / "test.fox", model_of(world).load(), delta=0.1)
     out = world / "delta"
     local = score_files(world / "test.fox", model_of(world), [str(world / "in")], out, workers=1, delta=0.1)
-    assert_same_verdict(found, local)
+    assert_same_verdict(found.record, local.record)
 
 
 def test_a_dataframe_without_people_or_columns_is_refused(world: Path):
@@ -100,7 +100,7 @@ def test_files_are_scored_in_the_same_parts_although_a_worker_dies(world: Path, 
     with dask.config.set({"scheduler-address": cluster.scheduler.address}):
         found = score_files(world / "test.fox", model, [str(world / "in")], world / "out", **given)
     assert (world / "died").exists()
-    assert found.tally.people == PEOPLE
+    assert found.record.tally.people == PEOPLE
     assert len(list((world / "out/scores.parquet").iterdir())) == 4
     assert_parts_are_those_of_the_manifest(world / "out")
     assert_same_people(scores_of(world / "out"), scores_of(world / "local"))

@@ -80,7 +80,7 @@ def test_the_summary_of_a_dataframe_is_that_of_one_machine(world: Path, session:
     found = summarise_spark(scored, people, world / "test.fox", model_of(world).load(), delta=0.1)
     out = world / "delta"
     local = score_files(world / "test.fox", model_of(world), [str(world / "in")], out, workers=1, delta=0.1)
-    assert_same_verdict(found, local)
+    assert_same_verdict(found.record, local.record)
 
 
 def test_files_are_scored_in_the_same_parts_although_a_worker_dies(world: Path, session: Any):
@@ -88,7 +88,7 @@ def test_files_are_scored_in_the_same_parts_although_a_worker_dies(world: Path, 
     given = {"part_rows": 1000, "engine": "spark", "workers": 2}
     found = score_files(world / "test.fox", model, [str(world / "in")], world / "out", **given)
     assert (world / "died").exists()
-    assert found.tally.people == PEOPLE
+    assert found.record.tally.people == PEOPLE
     assert len(list((world / "out/scores.parquet").iterdir())) == 4
     assert_parts_are_those_of_the_manifest(world / "out")
     assert_same_people(scores_of(world / "out"), scores_of(world / "local"))

@@ -79,7 +79,7 @@ from model import predict
 
 folder = Path(sys.argv[1])
 for file in sorted(folder.glob("*.fox")):
-    found = fairfox.score(fairfox.load_test(file), predict, folder / "new.parquet")
+    found = fairfox.score(fairfox.load_test(file), predict, folder / "new.parquet").record
     interval = found.scores if found.interval is None else found.interval
     np.savez(file.with_suffix(".npz"), scores=found.scores.numpy(), interval=interval.numpy())
 """
@@ -137,7 +137,7 @@ def test_another_process_scores_a_new_table_exactly_as_the_test_in_memory_does(f
         save_test(test, folder / f"{name.replace('/', ' over ')}.fox")
     subprocess.run([sys.executable, "-c", ELSEWHERE, str(folder)], check=True, cwd=folder, timeout=300)
     for name, test in tests.items():
-        found = fairfox.score(test, predict, folder / "new.parquet")
+        found = fairfox.score(test, predict, folder / "new.parquet").record
         there = np.load(folder / f"{name.replace('/', ' over ')}.npz")
         np.testing.assert_array_equal(there["scores"], found.scores.numpy(), err_msg=name)  # NaN where NaN
         interval = found.scores if found.interval is None else found.interval  # of one refit there is none
@@ -156,7 +156,7 @@ def content(test: FittedTest) -> bytes:
 
 
 def same(one: FittedTest, other: FittedTest, model: Any, table: pa.Table) -> bool:
-    found, expected = (fairfox.score(test, model, table) for test in (one, other))
+    found, expected = (fairfox.score(test, model, table).record for test in (one, other))
     return torch.equal(found.scores, expected.scores) and torch.equal(found.interval, expected.interval)
 
 

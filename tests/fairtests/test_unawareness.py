@@ -131,7 +131,7 @@ def test_people_whose_sex_is_missing_are_not_judged_and_count_in_no_share():
     frame.loc[:29, "sex"] = None
     result = fairfox.audit(
         lambda t: 0.2 * (t["sex"] == "male"), frame, protected="sex", columns=list(frame.columns), test="unawareness"
-    )
+    ).record
     assert result.inferred[:30].all()
     assert result.abstained.nonzero()[:, 0].tolist() == list(range(30))
     assert set(result.reasons[:30]) == {LACKING}

@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 from populations import people
 
+pytest.register_assert_rewrite("tests.hostile.refusal")  # so that it also checks under python -O
+
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

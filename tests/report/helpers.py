@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from fairfox.findings import AuditRecord
 from fairfox.maps.check import MapCheck
-from fairfox.result import AuditResult
 from tests.support import PEOPLE, example_result
 
 VOID = {"meta", "img", "link", "input"}
@@ -64,7 +64,7 @@ FEMALE = MapCheck(0, "sex=Female", "sex=Male", 19, 0.13, 0.18, 0.72, 0.01, 0.005
 MALE = MapCheck(0, "sex=Male", "sex=Female", 19, -0.004, -0.001, None, 0.08, 0.0, 0.0, warnings=(WARNING,))
 
 
-def with_map_checks(result: AuditResult, checks: tuple[MapCheck, ...] = (FEMALE, MALE)) -> AuditResult:
+def with_map_checks(result: AuditRecord, checks: tuple[MapCheck, ...] = (FEMALE, MALE)) -> AuditRecord:
     """Return the audit with checks: the map accounts for women's gap, and men's is too small to say."""
     return replace(result, map_checks=checks)
 
@@ -72,7 +72,7 @@ def with_map_checks(result: AuditResult, checks: tuple[MapCheck, ...] = (FEMALE,
 SETTINGS = {"seed": 0, "refits": 5, "folds": 5, "rows": PEOPLE, "id": "name"}
 
 
-def named_audit(*, times: float = 1.0, **changes: Any) -> AuditResult:
+def named_audit(*, times: float = 1.0, **changes: Any) -> AuditRecord:
     """Return an audit of forty people with names, whose effects are so many times as large as in the example."""
     result = example_result(settings=SETTINGS, ids=np.array([f"p{k}" for k in range(PEOPLE)]))
     scores = times * result.scores

@@ -10,6 +10,7 @@ import torch
 
 from fairfox.comparison import Compared
 from fairfox.report.html import MOST_ROWS, result_card
+from fairfox.result import AuditResult
 from fairfox.statistics.intervals import Estimate
 from fairfox.statistics.paired import Pair, Side
 from fairfox.statistics.verdict import Verdict
@@ -88,11 +89,11 @@ def test_every_rule_of_the_style_is_about_cards_only():
 
 def test_a_comparison_shows_its_word_and_its_sentences():
     pair = Pair(
-        (38, 38), (0.06, 0.03), (0.5, 0.25), Estimate(-0.03, 0.005, -0.04, -0.02), None, less=0.8, more=0.2, why="So."
+        (38, 38), (0.06, 0.03), (0.5, 0.25), Estimate(-0.03, 0.005, -0.04, -0.02), None, less=0.8, more=0.2, reason="So"
     )
-    compared = Compared(example_result(), example_result(), pair, ("<b>old</b>", "new"))
+    compared = Compared(AuditResult(example_result()), AuditResult(example_result()), pair, ("<b>old</b>", "new"))
     card = Page(compared._repr_html_())
-    assert f"B is fairer{pair.why}" in card.words
+    assert f"B is fairer{pair.reason}" in card.words
     assert "A is <b>old</b>, B is new" in card.words
     assert "With B the effect is smaller for 80.0 % of the people" in card.words
     assert "Verdict:" not in card.words  # the word is above already
@@ -100,7 +101,7 @@ def test_a_comparison_shows_its_word_and_its_sentences():
 
 def test_two_audits_show_their_word_and_their_share():
     pair = Pair((100, 120), (0.02, 0.06), (0.1, 0.4), Estimate(0.04, 0.005, 0.03, 0.05), None, paired=False)
-    pair = replace(pair, p_value=0.001, bound=0.05, margin=0.005, why="It rose.")
+    pair = replace(pair, p_value=0.001, bound=0.05, margin=0.005, reason="It rose.")
     fields = {"test": "rank", "variables": [{"name": "sex"}]}
     sides = tuple(Side(name, fields, torch.ones(1).numpy()) for name in ("may", "june"))
     card = Page(Compared(None, None, pair, ("may", "june"), sides)._repr_html_())

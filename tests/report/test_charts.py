@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairfox.errors import ColumnError
-from fairfox.findings import FeatureEffect, Features
+from fairfox.findings import AuditRecord, FeatureEffect, Features
 from fairfox.report.charts import STYLES, Charts, scores_chart
 from fairfox.report.figures import (
     MOST_FEATURES,
@@ -29,7 +29,6 @@ from fairfox.report.figures import (
     proxies_figure,
     readings_figure,
 )
-from fairfox.result import AuditResult
 from tests.support import AGES, PEOPLE, example_result, many_result, nameless, with_finding, without_sign
 
 HOSTILE = '<script>alert("1")</script>&]]>'
@@ -214,7 +213,7 @@ def test_a_long_name_leaves_room_for_its_count():
     assert title == f"{'B' * 59}… (39 people)"  # of forty person 196 is abstained
 
 
-def panels_of(result: AuditResult, place: int = 0) -> list[dict]:
+def panels_of(result: AuditRecord, place: int = 0) -> list[dict]:
     spread = distribution(result, result.findings[place])
     return [] if spread is None else spread["panels"]
 
@@ -244,7 +243,7 @@ def test_the_largest_groups_only_are_drawn():
 def test_scores_that_are_not_finite_are_not_drawn():
     signed = example_result().effect.clone()
     signed[0] = float("inf")
-    assert panels_of(with_finding(example_result(), signed=signed))[0]["group"] == "Female (18 people)"
+    assert panels_of(with_finding(example_result(), effect=signed))[0]["group"] == "Female (18 people)"
 
 
 def test_ranges_of_a_number_come_in_their_order():

@@ -12,10 +12,9 @@ from junitparser import Failure, JUnitXml, Skipped, TestSuite
 from lxml import etree, html
 from markdown_it import MarkdownIt
 
-from fairfox.findings import NextSteps, Step
+from fairfox.findings import AuditRecord, NextSteps, Step
 from fairfox.report.ci import as_text, junit_xml, pair_junit, summary_markdown
 from fairfox.report.sentences import CaseOutcome
-from fairfox.result import AuditResult
 from fairfox.statistics.verdict import Verdict, Word
 from tests.support import example_result, many_result, with_finding
 
@@ -44,7 +43,7 @@ Female & Black
 FAILS = Verdict("fails", "19 of 38 people are surely over delta.", 0.05, 38, 19, 25, 0.001, 1.0, variable="sex")
 
 
-def suite_of(result: AuditResult) -> TestSuite:
+def suite_of(result: AuditRecord) -> TestSuite:
     """Return the only suite of an audit's file."""
     (suite,) = JUnitXml.fromstring(junit_xml(result).encode())
     return suite
@@ -54,7 +53,7 @@ def judged(word: Word, p_fails: float = 1.0, variable: str = "sex") -> Verdict:
     return Verdict(word, f"This is why it {word}.", 0.05, 38, 19, 25, p_fails, 1.0, variable=variable)
 
 
-def many(*verdicts: Verdict) -> AuditResult:
+def many(*verdicts: Verdict) -> AuditRecord:
     result = many_result()
     for place, one in enumerate(verdicts):
         result = with_finding(result, place, verdict=one)
@@ -126,7 +125,7 @@ def rendered(text: str) -> html.HtmlElement:
     return html.fragment_fromstring(MarkdownIt("commonmark").enable("table").render(text), create_parent="div")
 
 
-def cells(result: AuditResult, table: int) -> list[list[str]]:
+def cells(result: AuditRecord, table: int) -> list[list[str]]:
     rows = rendered(summary_markdown(result)).xpath("//table")[table].xpath(".//tbody/tr")
     return [[cell.text_content() for cell in row] for row in rows]
 

@@ -17,11 +17,10 @@ import pytest
 import torch
 
 import fairfox
-from fairfox.findings import FeatureEffect, Features, NextSteps, Step
+from fairfox.findings import AuditRecord, FeatureEffect, Features, NextSteps, Step
 from fairfox.report.html import render, render_report, script_json
 from fairfox.report.sentences import verdict_lines
 from fairfox.report.view import contrast_matrix, groups_table, view
-from fairfox.result import AuditResult
 from fairfox.statistics.diagnostics import DISAGREE
 from fairfox.statistics.intervals import Estimate
 from fairfox.statistics.verdict import Verdict
@@ -53,7 +52,7 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fairfox.report.charts.specs", lambda shown: {name: {} for name in shown})
 
 
-def hostile_result() -> AuditResult:
+def hostile_result() -> AuditRecord:
     """An audit with hostile text wherever a table or a model can put some."""
     result = many_result()
     effect = FeatureEffect((HOSTILE, "job", "age"), torch.ones(200, 3), "integrated gradients")
@@ -100,7 +99,7 @@ def test_the_verdict_comes_first():
 
 
 @pytest.mark.parametrize("result", [example_result(), without_sign()], ids=["rank", "fta"])
-def test_the_page_needs_nothing_beside_it(result: AuditResult):
+def test_the_page_needs_nothing_beside_it(result: AuditRecord):
     page = Page(render_report(result))
     assert {"iframe", "object", "embed", "base", "img"}.isdisjoint(page.tags)
     assert not [value for _, name, value in page.attributes if name in ("src", "srcset", "action")]
@@ -218,7 +217,7 @@ def test_groups_with_their_own_delta_show_it():
     assert [row[5] for row in page.rows[table + 1 : table + 4]] == ["5.0", "3.0", "5.0"]
 
 
-def judged(word: str = "fails") -> AuditResult:
+def judged(word: str = "fails") -> AuditRecord:
     mean = Estimate(0.06, 0.005, 0.05, 0.07)
     return with_finding(example_result(), verdict=replace(VERDICT, word=word, mean=mean, variable="sex"))
 
@@ -313,9 +312,9 @@ def by_owner(table: Any) -> np.ndarray:
     return 1 / (1 + np.exp((3200 - table["income"] - 900 * table["owner"] - table["gain"] / 9) / 400))
 
 
-def real(**options: Any) -> AuditResult:
+def real(**options: Any) -> AuditRecord:
     columns = ["owner", "gain", "income"]
-    return fairfox.audit(by_owner, owners(), columns=columns, options={"refits": 2}, **options)
+    return fairfox.audit(by_owner, owners(), columns=columns, options={"refits": 2}, **options).record
 
 
 def test_no_column_of_few_values_can_be_read_off_a_page_without_rows():
@@ -433,6 +432,6 @@ def test_the_map_check_is_a_table_with_its_warnings():
     ],
     ids=["many", "doubt", "proved", "tips"],
 )
-def test_every_sentence_of_the_verdict_is_on_the_page(result: AuditResult):
+def test_every_sentence_of_the_verdict_is_on_the_page(result: AuditRecord):
     words = Page(render_report(result)).words
     assert [line for line in verdict_lines(result) if line not in words] == []

@@ -15,6 +15,7 @@ from markdown_it import MarkdownIt
 
 from fairfox.comparison import compare
 from fairfox.errors import FileError
+from fairfox.findings import AuditRecord
 from fairfox.report.ci import pair_markdown
 from fairfox.report.pair import changed_people, pair_fields, pair_files, pair_view, render_pair, share_sentence
 from fairfox.result import AuditResult
@@ -33,17 +34,17 @@ PAIR = Pair(
     share_difference=Estimate(-0.25, 0.05, -0.35, -0.15),
     less=0.9,
     more=0.1,
-    why="95 % interval",
+    reason="95 % interval",
 )
 ONCE = {"settings": {**SETTINGS, "refits": 1}, "interval": None}
 
 
-def side(result: AuditResult, name: str = "a model", **changes: Any) -> Side:
+def side(result: AuditRecord, name: str = "a model", **changes: Any) -> Side:
     judged = ~result.abstained.numpy()
-    return Side(name, {**json.loads(result.to_json()), **changes}, result.scores.double().numpy()[judged])
+    return Side(name, {**json.loads(AuditResult(result).to_json()), **changes}, result.scores.double().numpy()[judged])
 
 
-def view_of(one: AuditResult, two: AuditResult | None = None, found: Pair = PAIR, **changes: Any) -> dict[str, Any]:
+def view_of(one: AuditRecord, two: AuditRecord | None = None, found: Pair = PAIR, **changes: Any) -> dict[str, Any]:
     return pair_view(found, (side(one, "first"), side(one if two is None else two, "second", **changes)))
 
 
@@ -101,8 +102,8 @@ def test_the_people_for_whom_most_changed_come_first_and_nobody_without_a_score(
             "difference": [0.01, None, -0.2],
             "score_a": [0.1, None, 0.3],
             "score_b": [0.11, 0.5, 0.1],
-            "flag_a": [True, None, True],
-            "flag_b": [True, True, False],
+            "flagged_a": [True, None, True],
+            "flagged_b": [True, True, False],
         }
     )
     assert changed_people(people, "change of the prediction (probability)")["rows"] == [
@@ -146,7 +147,7 @@ def test_the_page_has_landmarks_labels_and_a_table_for_each_chart():
 
 def test_names_from_tables_and_files_are_text_on_the_page_and_in_the_comment():
     hostile = example_result(warnings=(HOSTILE,), settings={HOSTILE: HOSTILE})
-    fields = {"word": HOSTILE, "test": HOSTILE, "unit": "", "delta": 0.1, "why": HOSTILE}
+    fields = {"word": HOSTILE, "test": HOSTILE, "unit": "", "delta": 0.1, "reason": HOSTILE}
     shown = pair_view(PAIR, (side(hostile, HOSTILE), side(hostile, HOSTILE)), more=[HOSTILE])
     page = html.fromstring(render_pair(shown))
     assert len(page.xpath("//script")) == 3  # its own
@@ -167,7 +168,8 @@ def test_names_from_tables_and_files_are_text_on_the_page_and_in_the_comment():
 def test_the_summary_and_the_build_server_say_the_verdict(
     times: float, changes: dict[str, Any], word: str, kind: list, tmp_path: Path
 ):
-    found = compare(named_audit(**changes), named_audit(times=times, **changes), names=("may", "june"))
+    one, two = (AuditResult(named_audit(times=each, **changes)) for each in (1.0, times))
+    found = compare(one, two, names=("may", "june"))
     assert list(tmp_path.iterdir()) == []
     paths = {path.name: path.read_text("utf-8") for path in found.write(tmp_path)}
     assert set(paths) == {"summary.json", "report.html", "report.json", "junit.xml", "summary.md"}
@@ -180,7 +182,7 @@ def test_the_summary_and_the_build_server_say_the_verdict(
     ((case,),) = JUnitXml.fromstring(paths["junit.xml"].encode())
     assert (case.classname, case.name) == ("fairfox.compare", "people are treated no more unequally than before")
     assert [type(each) for each in case.result] == kind
-    assert all(each.message == found.why for each in case.result)
+    assert all(each.message == found.reason for each in case.result)
     assert share_sentence(pair) in paths["report.html"]
     assert render_pair(json.loads(paths["report.json"])) == paths["report.html"]
 
@@ -196,8 +198,8 @@ def test_the_summary_of_two_models_has_the_same_fields():
 
 def test_a_summary_that_is_too_poor_for_the_page_is_refused_in_one_sentence(tmp_path: Path):
     result = named_audit()
-    result.to_parquet(tmp_path / "scores.parquet")
-    (tmp_path / "summary.json").write_text(json.dumps({**json.loads(result.to_json()), "counts": {}}))
+    AuditResult(result).to_parquet(tmp_path / "scores.parquet")
+    (tmp_path / "summary.json").write_text(json.dumps({**json.loads(AuditResult(result).to_json()), "counts": {}}))
     with pytest.raises(
         FileError, match=r"does not hold all that the page shows \('judged'\); run `fairfox audit` again for both"
     ) as caught:

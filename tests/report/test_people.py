@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairfox.errors import DataError, ShapeError
+from fairfox.findings import AuditRecord
 from fairfox.report.figures import make_slider
 from fairfox.report.people import (
     MOST_LETTERS,
@@ -28,7 +29,6 @@ from fairfox.report.people import (
     shown_value,
     value_change,
 )
-from fairfox.result import AuditResult
 from tests.support import (
     PEOPLE,
     example_certificates,
@@ -167,7 +167,7 @@ def test_a_number_that_goes_down_has_one_sign_in_table_and_card():
         assert row["cells"][-1].split()[1].rstrip(",") == row["features"]["rows"][0][-1]
 
 
-def opened(result: AuditResult, place: int, *, spans: Any = None, **rows: Any) -> dict[str, Any]:
+def opened(result: AuditRecord, place: int, *, spans: Any = None, **rows: Any) -> dict[str, Any]:
     (person,) = (one for one in flagged_people(result, top=500) if one.position == place)
     return person_details(result, replace(person, **rows), spans or {})
 

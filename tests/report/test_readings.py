@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fairfox.findings import GapParts
+from fairfox.findings import AuditRecord, GapParts
 from fairfox.report.html import render_report
 from fairfox.report.sentences import gap_lines, held_equal_lines, map_lines, reading_lines
 from fairfox.result import AuditResult
@@ -19,7 +19,7 @@ BIASED = "If paid itself is biased, holding it equal hides that bias."
 PARTS = (GapParts("Female", "Male", 0.3, 0.1, -0.04, -0.16),)
 
 
-def labelled(same: float | Tensor, total: float = 0.1, **settings: object) -> AuditResult:
+def labelled(same: float | Tensor, total: float = 0.1, **settings: object) -> AuditRecord:
     """Return the example with a label, where everyone has the same total effect and some at the same outcome."""
     result = example_result(settings={"label": "paid", "given": None, **settings})
     like = result.findings[0].total
@@ -72,7 +72,7 @@ def test_with_given_columns_the_effect_that_the_verdict_uses_is_among_the_readin
         "that part goes with differences in hours and job between the groups. The verdict uses this."
     )
     assert "The verdict" not in outcome
-    assert given in result.summary().splitlines()
+    assert given in AuditResult(result).summary().splitlines()
     assert given in Page(render_report(result)).words
 
 

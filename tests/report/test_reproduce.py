@@ -103,7 +103,7 @@ def test_the_call_in_python_gives_the_same_scores(asked: dict[str, Any]):
     found = reproduce(first)
     assert found is not None
     names = {"fairfox": fairfox, "model": steep, "table": people(0), "reference": reference}
-    again = eval(found["call"], names)  # our own words
+    again = eval(found["call"], names).record  # our own words
     assert torch.equal(again.scores, first.scores)
     assert torch.equal(again.flagged, first.flagged)
     assert again.variables == first.variables

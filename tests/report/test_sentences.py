@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from fairfox.findings import AuditRecord
 from fairfox.report.sentences import (
     because,
     certificate_lines,
@@ -30,7 +31,7 @@ from tests.support import (
 )
 
 
-def only(place: int) -> AuditResult:
+def only(place: int) -> AuditRecord:
     """The audit of many variables, as if one of them had been audited alone."""
     result = many_result(weights=None, deltas={})
     finding = result.findings[place]
@@ -108,7 +109,7 @@ def test_what_is_proved_follows_the_verdict():
         "1 person without a certificate: a category changes on the way.",
     ]
     assert certificate_lines(result) == []
-    assert certificate_lines(proved)[0] in proved.summary().splitlines()
+    assert certificate_lines(proved)[0] in AuditResult(proved).summary().splitlines()
 
 
 def test_the_words_of_a_proof_say_of_which_way_and_in_what_unit():
@@ -134,7 +135,7 @@ def test_who_is_left_out_follows_the_verdict_where_abstaining_was_asked_for():
         "counterfactual is 1.00 times as far from real people as these are from each other."
     )
     assert verdict_lines(result)[-1] == described
-    assert "1 person not judged: the refits disagree" in result.summary().splitlines()
+    assert "1 person not judged: the refits disagree" in AuditResult(result).summary().splitlines()
     weights = torch.ones(PEOPLE)
     weights[37] = 11.0
     assert (
@@ -200,7 +201,7 @@ def test_how_much_of_a_gap_the_map_accounts_for_is_a_line_for_each_group(of: str
     assert map_lines(result) == [
         f"sex=Female: the map accounts for 72 % of the gap {described}"
     ]  # of men it is too small
-    assert map_lines(result)[0] in result.summary().splitlines()
+    assert map_lines(result)[0] in AuditResult(result).summary().splitlines()
     assert map_lines(example_result()) == []
     twice = with_map_checks(example_result(), (FEMALE, replace(FEMALE, towards="sex=Other", accounted=0.5)))
     assert [line.partition(":")[0] for line in map_lines(twice)] == [

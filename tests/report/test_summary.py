@@ -16,6 +16,7 @@ import torch
 from jsonschema import Draft202012Validator
 from sklearn.tree import DecisionTreeClassifier
 
+from fairfox.findings import AuditRecord
 from fairfox.report.text import FORMAT
 from fairfox.result import AuditResult
 from tests.report.helpers import FEMALE, with_map_checks
@@ -55,11 +56,11 @@ COLUMNS = ["income", "debt"]
 AUDIT = Draft202012Validator(SCHEMAS["audit"])
 
 
-def parsed(result: AuditResult) -> dict:
+def parsed(result: AuditRecord) -> dict:
     def refuse(constant: str) -> None:
         raise AssertionError(f"{constant} is no JSON")
 
-    return json.loads(result.to_json(), parse_constant=refuse)
+    return json.loads(AuditResult(result).to_json(), parse_constant=refuse)
 
 
 def test_the_worst_case_is_on_top():
@@ -209,14 +210,14 @@ def test_the_schemas_are_valid_and_name_the_kind_and_the_format_that_is_written(
 
 
 def test_a_summary_is_valid_for_its_own_kind_alone():
-    fields = json.loads(example_result().to_json())
+    fields = json.loads(AuditResult(example_result()).to_json())
     assert [kind for kind, schema in SCHEMAS.items() if Draft202012Validator(schema).is_valid(fields)] == ["audit"]
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_the_summary_of_an_audit_is_valid(mode: str, table: pa.Table, model: DecisionTreeClassifier):
     asked = {"columns": COLUMNS, "refits": 2, **MODES[mode]}
-    fields = assert_valid_summary(audited(model, table, **asked).to_json())
+    fields = assert_valid_summary(AuditResult(audited(model, table, **asked)).to_json())
     assert all(fields[name] for name in WANTED.get(mode, []))
 
 
@@ -232,11 +233,11 @@ def test_the_summary_of_an_audit_is_valid(mode: str, table: pa.Table, model: Dec
     ],
 )
 def test_the_summary_of_an_odd_result_is_valid(result: Any):
-    assert_valid_summary(result.to_json())
+    assert_valid_summary(AuditResult(result).to_json())
 
 
 def test_a_missing_field_is_refused_and_a_new_one_is_not():
-    fields = json.loads(example_result().to_json())
+    fields = json.loads(AuditResult(example_result()).to_json())
     assert AUDIT.is_valid({**fields, "a_later_field": 1})
     for name in SCHEMAS["audit"]["required"]:
         without = copy.deepcopy(fields)
@@ -245,7 +246,7 @@ def test_a_missing_field_is_refused_and_a_new_one_is_not():
 
 
 def test_the_map_check_of_each_group_is_in_the_summary():
-    fields = assert_valid_summary(with_map_checks(example_result()).to_json())
+    fields = assert_valid_summary(AuditResult(with_map_checks(example_result())).to_json())
     assert fields["map_check"][0] == {**asdict(FEMALE), "variable": "sex", "warnings": []}
     assert fields["map_check"][1]["accounted"] is None
     assert fields["map_check"][1]["warnings"] == ["8 % of men leave the range of women."]

@@ -113,7 +113,7 @@ def test_equal_weights_are_no_weights(found: list[int], weight: float):
     plain = judge(surely, perhaps, people)
     weighted = judge(surely, perhaps, people, weights=torch.full((people,), weight, dtype=torch.float64))
     assert weighted.word == plain.word
-    assert weighted.why == plain.why
+    assert weighted.reason == plain.reason
     numbers = [(v.p_fails, v.p_passes, v.mean.value, v.share.value) for v in (plain, weighted)]
     assert numbers[1] == pytest.approx(numbers[0], rel=1e-6)
 
@@ -152,7 +152,7 @@ def test_everyone_may_have_a_limit_of_their_own_and_an_infinite_one():
 
 def test_where_nobody_was_judged_nothing_can_be_told():
     found = judge(0, 0, 0)
-    assert (found.word, found.why, found.judged) == ("cannot tell", "Nobody could be judged.", 0)
+    assert (found.word, found.reason, found.judged) == ("cannot tell", "Nobody could be judged.", 0)
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_where_nobody_was_judged_nothing_can_be_told():
     ],
 )
 def test_why_is_a_sentence_with_the_numbers(found: Verdict, why: str):
-    assert found.why == why
+    assert found.reason == why
 
 
 def test_of_several_variables_one_must_fail_although_they_are_many():
@@ -196,7 +196,7 @@ def test_of_several_variables_one_must_fail_although_they_are_many():
     assert family_verdict([other, strong]) is strong
     together = family_verdict([weak, other])
     assert together.word == "cannot tell"
-    assert together.why == "fails. But that is not enough where 2 verdicts are looked at."
+    assert together.reason == "fails. But that is not enough where 2 verdicts are looked at."
     assert together.p_fails == weak.p_fails
 
 
@@ -267,7 +267,7 @@ def test_a_fail_that_does_not_stand_at_95_hundredths_is_taken_back():
     stands, falls = (judge(1500, 1600, 2000, curve=curve(0.0, at, 1.0)) for at in (0.05, 0.06))
     assert (stands.word, stands.tipping) == ("fails", 0.95)
     assert (falls.word, falls.tipping) == ("cannot tell", None)
-    assert falls.why == (
+    assert falls.reason == (
         "1,500 of 2,000 people are surely over delta if people's ranks carry over exactly, but too few if they carry "
         "over with a correlation of 0.95."
     )

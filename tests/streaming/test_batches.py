@@ -15,6 +15,7 @@ from fairfox.errors import ColumnError, DataError, OptionError
 from fairfox.fairtests.storage import save_test, to_bytes
 from fairfox.gradients.finite_difference import WIDE_STEP, default_step, suited_step
 from fairfox.pipeline import Inputs, score
+from fairfox.report.files import scores_table
 from fairfox.streaming.batches import (
     BATCH_ROWS,
     GPU_ROWS,
@@ -54,7 +55,7 @@ def test_a_black_box_is_asked_at_the_same_step_in_every_batch(test: str, tmp_pat
     assert job.constants.step == WIDE_STEP
     rich = Inputs.scored(fitted, source.load(), people.slice(600), fitted.options)
     assert suited_step(rich.target, rich.data.x) == default_step(rich.data.x)
-    expected = score(fitted, source.load(), people).scores_table()
+    expected = scores_table(score(fitted, source.load(), people).record)
     for rows in (150, 900):
         assert_same_columns(in_batches(BatchScorer(job), people, rows), expected)
 
@@ -97,7 +98,7 @@ def test_dictionaries_and_a_column_that_misses_values_only_in_later_batches_are_
     fitted = fitted_on(LENDING.sample(120, seed=0).table, protected="sex", columns=COLUMNS, refits=2)
     people = PEOPLE.set_column(PEOPLE.column_names.index("sex"), "sex", PEOPLE["sex"].dictionary_encode())
     found = in_batches(BatchScorer(job_of(fitted, people, tmp_path)), people, 200)
-    assert_same_columns(found, at_once(fitted, PEOPLE, tmp_path).scores_table())
+    assert_same_columns(found, scores_table(at_once(fitted, PEOPLE, tmp_path)))
 
 
 def test_population_constants_survive_json(tmp_path: Path):

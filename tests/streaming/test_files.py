@@ -20,6 +20,8 @@ from fairfox.errors import ColumnError, DataError, FileError, OptionError
 from fairfox.fairtests.storage import load_test, save_test
 from fairfox.models.loading import load_model
 from fairfox.pipeline import audit
+from fairfox.report.files import scores_table
+from fairfox.result import AuditResult
 from fairfox.streaming import files
 from fairfox.streaming.batches import BatchScorer, prepare_job
 from fairfox.streaming.files import Manifest, only_run_in, read_manifest, score_files
@@ -70,7 +72,7 @@ def test_parts_have_everyone_once_with_the_scores_from_memory(folder: Path):
     run(folder)
     scores = scores_of(folder / "out")
     assert part_names(folder) == [f"part-{n:05d}.parquet" for n in range(6)]  # 200, 200 and 100 people of each file
-    assert_same_columns(scores, at_once(load_test(folder / "test.fox"), lending(1000), folder).scores_table())
+    assert_same_columns(scores, scores_table(at_once(load_test(folder / "test.fox"), lending(1000), folder)))
     assert scores["row_id"].to_pylist() == [*range(500), *range(500)]
     assert scores["file"].to_pylist() == [str(folder / "in/a.parquet")] * 500 + [str(folder / "in/b.parquet")] * 500
     manifest = manifest_of(folder)
@@ -265,7 +267,7 @@ def test_groups_in_the_names_of_folders_are_known_and_lacking_ones_are_warned_of
         pq.write_table(own, folder / f"hive/sex={level}/x.parquet")
     given = (folder / "test.fox", model_of(folder))
     for n, tables in enumerate(([f"{folder}/hive"], [f"{folder}/hive/sex={level}" for level in ("Female", "Male")])):
-        found = score_files(*given, tables, folder / f"out{n}", workers=1)
+        found = score_files(*given, tables, folder / f"out{n}", workers=1).record
         assert (found.tally.people, found.tally.inferred) == (400, 0)
         assert not any("unknown" in warning for warning in found.warnings)
     pq.write_table(people.rename_columns([{"sex": "Sex"}.get(n, n) for n in people.column_names]), folder / "x.parquet")
@@ -429,7 +431,7 @@ def test_a_run_says_about_everyone_what_an_audit_in_memory_does(folder: Path):
     audited = at_once(
         load_test(folder / "test.fox"), lending(1000), folder, delta=0.02, max_flagged={"": 0.2, "sex=Female": 0.5}
     )
-    expected = json.loads(audited.to_json())
+    expected = json.loads(AuditResult(audited).to_json())
     assert found["counts"]["flagged"] > 100
     listed = found["stream"]["list"]
     assert listed["listed"] <= expected["counts"].pop("significant") <= listed["at_most"]
@@ -481,7 +483,7 @@ def test_people_who_do_not_fit_into_memory_are_audited_in_a_stream(folder: Path,
         columns=COLUMNS,
         reference=people,
         options={"refits": 2},
-    )
+    ).record
     assert scores_of(folder / "stream")["score"].to_pylist() == pytest.approx(audited.scores.tolist(), abs=1e-6)
     compared = CliRunner().invoke(cli, ["compare", f"{folder}/stream", f"{folder}/stream"])
     assert (compared.exit_code, "holds the parts of a stream" in compared.stderr) == (2, True)

@@ -35,8 +35,8 @@ TRACEBACK = (
 def test_processes_give_the_same_scores_also_where_one_dies_and_a_part_that_ends_two_of_them_is_named(tmp_path: Path):
     folder = make_world(tmp_path)
     given = {"tables": [str(folder / "in")], "part_rows": 500}
-    one = score_files(folder / "test.fox", model_of(folder), out=folder / "one", workers=1, **given)
-    two = score_files(folder / "test.fox", write_deadly(folder), out=folder / "two", workers=2, **given)
+    one = score_files(folder / "test.fox", model_of(folder), out=folder / "one", workers=1, **given).record
+    two = score_files(folder / "test.fox", write_deadly(folder), out=folder / "two", workers=2, **given).record
     assert (folder / "died").exists()
     assert (two.tally, two.groups, two.verdict) == (one.tally, one.groups, one.verdict)
     assert_parts_are_those_of_the_manifest(folder / "two")  # and nothing half-written

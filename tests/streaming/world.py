@@ -17,9 +17,9 @@ from fairfox.benchmark.worlds import LENDING
 from fairfox.data.files import file_sha256
 from fairfox.fairtests.fitted import FittedTest
 from fairfox.fairtests.storage import save_test, to_bytes
+from fairfox.findings import AuditRecord
 from fairfox.models.loading import load_model
 from fairfox.pipeline import score
-from fairfox.result import AuditResult
 from fairfox.streaming.batches import Job, prepare_job
 from fairfox.streaming.sources import ModelSource
 from tests.support import fitted_on
@@ -91,9 +91,9 @@ def job_of(fitted: FittedTest, people: pa.Table, folder: Path, **options: Any) -
     return prepare_job((fitted, to_bytes(fitted)), model_of(folder), people, delta=delta, options=options)
 
 
-def at_once(fitted: FittedTest, people: pa.Table, folder: Path, **options: Any) -> AuditResult:
+def at_once(fitted: FittedTest, people: pa.Table, folder: Path, **options: Any) -> AuditRecord:
     """Return everyone's scores from memory."""
-    return score(fitted, load_model(str(folder / "model.py:predict")), people, **options)
+    return score(fitted, load_model(str(folder / "model.py:predict")), people, **options).record
 
 
 def scores_of(out: Path) -> pa.Table:
@@ -141,14 +141,14 @@ def assert_same_people(found: pa.Table, expected: pa.Table) -> None:
         assert one[name] == (pytest.approx(other[name], abs=1e-6) if name in ("score", "lower") else other[name]), name
 
 
-def assert_same_verdict(found: AuditResult, expected: AuditResult) -> None:
+def assert_same_verdict(found: AuditRecord, expected: AuditRecord) -> None:
     """Fail unless two audits of the same people say the same about everyone, numbers within rounding."""
     close = partial(pytest.approx, abs=1e-9)
     one, other = (asdict(each.tally) for each in (found, expected))
     assert one == {name: close(value) if isinstance(value, float) else value for name, value in other.items()}
     assert found.verdict is not None
     assert expected.verdict is not None
-    assert (found.verdict.word, found.verdict.why) == (expected.verdict.word, expected.verdict.why)
+    assert (found.verdict.word, found.verdict.reason) == (expected.verdict.word, expected.verdict.reason)
     assert (found.verdict.surely, found.verdict.perhaps) == (expected.verdict.surely, expected.verdict.perhaps)
     assert found.listed == expected.listed
     for group, wanted in zip(found.groups, expected.groups, strict=True):

@@ -18,7 +18,7 @@ from fairfox.errors import OptionError, redacted
 from fairfox.options import AuditOptions
 
 if TYPE_CHECKING:
-    from fairfox.result import AuditResult
+    from fairfox.findings import AuditRecord
     from fairfox.streaming.sources import ModelSource
 
 EVERYDAY = ("protected", "label", "test", "settings", "delta", "max_flagged", "decision_threshold", "given", "columns")
@@ -141,15 +141,16 @@ def audit(
 
 def _in_a_stream(
     model: ModelSource, table: Path, options: AuditOptions, out: Path, **given: Any
-) -> tuple[AuditResult, tuple[Path, ...]]:
+) -> tuple[AuditRecord, tuple[Path, ...]]:
     """Return the audit of people who do not fit into memory, and the files it was written to."""
     from fairfox.streaming.files import audit_files, files_in
 
     with progress_bar(Console(stderr=True)) as progress:
-        return audit_files(model, [str(table)], out, options, progress=progress, **given), files_in(out)
+        found = audit_files(model, [str(table)], out, options, progress=progress, **given)
+        return found.record, files_in(out)
 
 
-def print_written(result: AuditResult, paths: Sequence[Path]) -> None:
+def print_written(result: AuditRecord, paths: Sequence[Path]) -> None:
     """Print a result, its warnings, and the files it was written to."""
     from fairfox.cli.tables import print_result
 
@@ -157,15 +158,12 @@ def print_written(result: AuditResult, paths: Sequence[Path]) -> None:
     say(*(f"Warning: {warning}" for warning in result.warnings), "Written: " + ", ".join(str(path) for path in paths))
 
 
-def exit_code(result: AuditResult, cannot_tell: str | None) -> tuple[int, str]:
+def exit_code(result: AuditRecord, cannot_tell: str | None) -> tuple[int, str]:
     """Return the exit code that says the verdict, and the rule in words."""
-    from fairfox.statistics.verdict import ALLOWED
-
     word = "cannot tell" if result.verdict is None else result.verdict.word
     code = {"passes": 0, "fails": 1}.get(word, {"pass": 0, "fail": 1}.get(cannot_tell or "", _CANNOT_TELL))
-    limit = (result.settings["max_flagged"] or {}).get("", ALLOWED)
     rule = f"Exit code {code}: 0 passes, 1 fails, 3 cannot tell."
-    rule += f" At most {100 * limit:.3g} % of people may be over delta (--max-flagged)."
+    rule += f" At most {100 * result.limit:.3g} % of people may be over delta (--max-flagged)."
     if word == "cannot tell" and cannot_tell is not None:
         rule += f" The verdict cannot tell, and then --cannot-tell {cannot_tell} holds."
     return code, rule

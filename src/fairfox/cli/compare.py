@@ -121,21 +121,23 @@ def _compare_models(
 ) -> Any:
     from fairfox.comparison import compare_models
     from fairfox.data.table import load_table
+    from fairfox.result import AuditResult
 
     given = given_options(values)
     if "protected" not in given:
         raise OptionError("Two models are compared by a protected column; name it with --protected")
-    first = AuditOptions(**given)
-    second = first if columns_b is None else replace(first, columns=tuple(split_names(columns_b)))
-    people, rows = sampled(load_table(table), sample, seed=first.seed)
+    own = AuditOptions(**given)
+    other = own if columns_b is None else replace(own, columns=tuple(split_names(columns_b)))
+    people, rows = sampled(load_table(table), sample, seed=own.seed)
     one, two = (_loaded(spec, trust=trust_model) for spec in (a, b))
     with progress_bar(Console(stderr=True)) as progress:
         found = compare_models(
-            one, two, people.to_native(), first, second, reference=reference, names=(a, b), progress=progress
+            one, two, people.to_native(), own, other, reference=reference, names=(a, b), progress=progress
         )
-    if found.a is None or found.b is None or found.a.ids is not None or rows is None:
+    if found.a is None or found.b is None or found.a.record.ids is not None or rows is None:
         return found
-    return replace(found, a=replace(found.a, ids=rows), b=replace(found.b, ids=rows))  # row numbers of TABLE
+    first, second = (AuditResult(replace(each.record, ids=rows)) for each in (found.a, found.b))
+    return replace(found, a=first, b=second)  # with the row numbers of TABLE
 
 
 def _loaded(spec: str, *, trust: bool) -> object:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:  # the library is imported in the functions: `fairfox demo --h
 
     from fairfox.benchmark.scm import Population
     from fairfox.data.encoding import Encoding
+    from fairfox.findings import AuditRecord
     from fairfox.report.text import Table as Shown
-    from fairfox.result import AuditResult
 
 Progress = Callable[[str, float], None]  # what is being done, and which fraction of the whole is done
 
@@ -76,7 +76,7 @@ class DemoAudit(NamedTuple):
     """One audited model beside the truth."""
 
     name: str  # "biased" or "fair"
-    result: AuditResult
+    result: AuditRecord
     truth: Tensor  # (N,) |f(x) - f(x as a member of the other group)|, known because the people are generated
 
     def numbers(self) -> dict[str, Any]:
@@ -165,7 +165,7 @@ def lending_model(
 
 def audit_lending(
     net: nn.Module, population: Population, table: object, reference: object, columns: Sequence[str], **options: Any
-) -> AuditResult:
+) -> AuditRecord:
     """Return the audit of a lending model on a table of applicants, learnt from those of another one."""
     from fairfox.pipeline import audit
 
@@ -177,7 +177,7 @@ def audit_lending(
         reference=reference,
         options={"drop": [name for name in population.features if name not in columns], "kind": "encoded"},
         **options,
-    )
+    ).record
 
 
 def _findings(biased: DemoAudit, fair: DemoAudit) -> list[str]:

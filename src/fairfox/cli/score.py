@@ -14,7 +14,7 @@ from fairfox.cli.options import FiniteRange, Once, audit_options, given_options,
 from fairfox.errors import OptionError
 
 if TYPE_CHECKING:
-    from fairfox.result import AuditResult
+    from fairfox.findings import AuditRecord
     from fairfox.streaming.files import Engine
 
 _STREAMED = ("workers", "part_rows", "overwrite", "device")  # options that mean nothing where all people are in memory
@@ -110,7 +110,7 @@ def score(test: Path, model: str, tables: tuple[str, ...], *, out: Path, trust_m
             test, source, tables, out, **own, options=read_as, engine=cast("Engine", engine), **streamed,
             progress=progress, recorded=recorded,
         )  # fmt: skip
-    print_written(result, files_in(out))
+    print_written(result.record, files_in(out))
 
 
 def _engine(given: str | None, tables: tuple[str, ...]) -> str:
@@ -129,7 +129,7 @@ def _engine(given: str | None, tables: tuple[str, ...]) -> str:
 
 def _score_table(
     test: Path, model: object, spec: str, table: str, out: Path, options: dict[str, Any]
-) -> tuple[AuditResult, Sequence[Path]]:
+) -> tuple[AuditRecord, Sequence[Path]]:
     """Score one table that fits into memory."""
     from fairfox.data.files import keep_inputs
     from fairfox.data.table import load_table
@@ -140,6 +140,6 @@ def _score_table(
     keep_inputs([out / name for name in OUTPUTS], test, spec, table)
     fitted, people = load_test(test), load_table(Path(table))
     own = {name: options.pop(name, None) for name in ("delta", "max_flagged")}
-    result = score_people(fitted, model, people.to_native(), **own, options=options)
+    result = score_people(fitted, model, people.to_native(), **own, options=options).record
     result.settings.update({"model_source": getattr(model, "shown", spec), "table": table, "fitted": str(test)})
     return result, write_outputs(result, out, table=people)

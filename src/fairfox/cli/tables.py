@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fairfox.errors import printable
-from fairfox.findings import Finding
+from fairfox.findings import AuditRecord, Finding
 from fairfox.report.figures import groups_table
 from fairfox.report.sentences import (
     alignment_line,
@@ -25,12 +25,11 @@ from fairfox.report.sentences import (
 )
 from fairfox.report.text import Table as Shown
 from fairfox.report.text import cell, ended, heading_unit, make_table, number
-from fairfox.result import AuditResult
 
 MOST_FEATURES = 8
 
 
-def print_result(result: AuditResult, console: Console) -> None:
+def print_result(result: AuditRecord, console: Console) -> None:
     """Print what a validator needs to decide; names from the table are printed as text, never as markup."""
     console.print(_text(title_line(result), style="bold"))
     _print(verdict_lines(result), console)
@@ -56,12 +55,12 @@ def print_result(result: AuditResult, console: Console) -> None:
         _print(comparison_notes(result), console)
 
 
-def _evidence(result: AuditResult, finding: Finding) -> list[str]:
+def _evidence(result: AuditRecord, finding: Finding) -> list[str]:
     read = [*reading_lines(result, finding), *flip_lines(result, finding)]
     return [*read, quality_line(finding.quality), alignment_line(finding)]
 
 
-def _features(result: AuditResult) -> Table:
+def _features(result: AuditRecord) -> Table:
     """Return one line per feature, those that carry the effect first."""
     effect = {} if result.features.effect is None else result.features.effect.total
     proxy, unit = result.features.proxy, result.effect_unit

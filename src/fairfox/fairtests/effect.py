@@ -36,7 +36,6 @@ from fairfox.maps.ranks import DrawTable, distinct_values, present
 from fairfox.models.protocol import Model, predict, predict_once
 
 _AT_ONCE, _CELLS = 160_000, 8_000_000  # rows that are drawn and predicted in one go, and their cells
-_ROOM = 50_000_000  # cells of counterfactual rows, from which on they are kept in single precision
 _MANY, _FEW = 8, 5  # draws of categories and of ranks among ties: of the first refit, of each other
 _JUDGED = 50_000  # people, about, who show whether a number has ties
 _LEAST = 0.1  # share of the scatter of refits that is taken to be theirs, not the draws'
@@ -182,20 +181,18 @@ class Effect:
             draws = [plan.table.draws(people.x, chosen, plan.persistence, sets) for chosen in plan.chosen]
         return map_by_each(self.fitted[variable], people, to[part], draws)
 
-    def counterfactuals(self, data: Dataset, worst: Tensor) -> Tensor:
-        """Return the rows x' of each refit (M, N, D): everyone where their contrast number `worst` takes them.
+    def counterfactuals(self, data: Dataset, worst: Tensor, *, refits: int | None = None) -> Tensor:
+        """Return the rows x' of the first refits (M, N, D), or of all: everyone where contrast `worst` takes them.
 
         Numbers count the contrasts of the protected variables; people with -1 keep their row.
         """
-        refits = len(self.fitted[0])
-        kept = data.x.float() if refits * data.x.numel() > _ROOM else data.x
-        out = kept.expand(refits, -1, -1).clone()
+        out = data.x.expand(len(self.fitted[0][:refits]), -1, -1).clone()
         for q, contrast in enumerate(moves(data.protected)):
             rows = (worst == q).nonzero()[:, 0].to(data.x.device)
             if len(rows) == 0:
                 continue
             people, to = data[rows], destinations(data, contrast)[rows]
-            for m, mapped in enumerate(map_by_each(self.fitted[contrast.variable], people, to)):
+            for m, mapped in enumerate(map_by_each(self.fitted[contrast.variable][:refits], people, to)):
                 out[m, rows] = mapped.rows.to(out)
         return out
 

@@ -59,6 +59,7 @@ _EXPLAINED, _EXPLAINED_BY_GRADIENTS = 100, 1_000  # people drawn at random to be
 _WORST = 20  # and the people with the highest scores
 _DRAWN = 500  # people on whose drawn rows a shift by a common cause is tried
 _ALIGNED = 20_000  # of many people, whose gradients give the alignment share
+_ROOM = 50_000_000  # cells of everyone's counterfactual rows in all refits, above which those of the first are kept
 
 
 @dataclass(frozen=True)
@@ -130,10 +131,17 @@ class Auxiliaries:
         several = follows_auxiliary([options.main, *others]) or bool(data.c.isnan().any())
         data = data if len(data) <= _LEARNT else _drawn(data, _LEARNT, seed)
         needed = min(max(_WORK // len(data), _FEW), _MOST)
-        start, count, many = perf_counter(), options.refits if several else needed, len(data) > _MANY
-        plain = aligned_by = _trained(count, seed, data, many=many)
-        if options.balance is not False and has_labels(data):
-            aligned_by = _trained(options.refits if options.balance else needed, seed, data, many=many, balance=True)
+        start, many = perf_counter(), len(data) > _MANY
+        balance = options.balance is not False and has_labels(data)
+        plain = _trained(options.refits if several else _FEW, seed, data, many=many)
+        if options.balance:
+            aligned_by = _trained(options.refits, seed, data, many=many, balance=True)
+        else:  # each few with held-out rows of their own, which decide when training stops; folds differ by themselves
+            fits = [] if balance else [plain]
+            places = range(len(fits), 1 if several else needed // _FEW)
+            fits += [_trained(_FEW, seed + 1000 * s, data, many=many, balance=balance) for s in places]
+            members = [member for fit in fits for member in fit.members]
+            aligned_by = FixedAuxiliary(members, fits[0].held_out, balance)
         seconds = perf_counter() - start
         proxy = tuple(_proxies(plain, data, v, options.batch_size) for v in range(len(data.protected)))
         quality, metric = _held_out_quality(plain, data), alignment_metric(data, aligned_by)
@@ -176,10 +184,11 @@ class FittedTest:
         others: Sequence[str] = (),
         progress: Progress | None = None,
         auxiliaries: Auxiliaries | None = None,
+        is_fold: bool = False,
     ) -> FittedTest:
         """Return the test of these options fitted on all people of `data`, with `others` to compare it with.
 
-        Auxiliaries are trained on the same people unless given.
+        Auxiliaries are trained on the same people unless given. A fold keeps no record of its people.
         """
         seed = options.seed if seed is None else seed
         many = len(data) > _MANY
@@ -197,14 +206,14 @@ class FittedTest:
             options=options,
             encoding=encoding,
             known=_without_features(data),
-            fitted_on=rows_sha256(data),
+            fitted_on="" if is_fold else rows_sha256(data),
             version=installed_versions("fairfox")["fairfox"],
             auxiliary=own.plain,
             quality=own.quality,
             proxy=own.proxy,
             aligned_by=own.aligned_by,
             metric=own.metric,
-            support=supports(data),
+            support=() if is_fold else supports(data),
             tests=tests,
             seconds=seconds,
             training_seconds=own.seconds,
@@ -359,6 +368,7 @@ def fit_folds(
             others=[name for name in others if name not in failed],
             progress=partial(_fold_done, progress, k, options.folds),
             auxiliaries=alike,
+            is_fold=True,
         )
         failed |= set(test.failures)
         out.append(Fold((fold == k).nonzero()[:, 0], test))
@@ -735,13 +745,16 @@ def _inferred(folds: Sequence[Fold], data: Dataset) -> tuple[Dataset, Tensor]:
 
 
 def _counterfactuals(folds: Sequence[Fold], name: str, measured: Measurement, people: Dataset) -> Tensor:
-    """Return the rows x' of everyone (M, N, D), for the contrast that counts in `measured`."""
+    """Return the rows x' of everyone (M, N, D), for the contrast that counts in `measured`; M is 1 where they are many
+    and no path is certified."""
+    options = folds[0].test.options
+    refits = None if options.certify or options.refits * people.x.numel() <= _ROOM else 1
     worst = torch.where(measured.abstained.to(measured.worst.device), -1, measured.worst)
     out: Tensor | None = None
     for fold in folds:
         test = fold.test.tests[name]
         assert isinstance(test, CounterfactualTest)
-        rows = test.counterfactuals(people[fold.rows], worst[fold.rows])
+        rows = test.counterfactuals(people[fold.rows], worst[fold.rows], refits=refits)
         out = rows.new_empty(len(rows), len(worst), rows.shape[2]) if out is None else out
         out[:, fold.rows] = rows
     assert out is not None

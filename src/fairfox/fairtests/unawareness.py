@@ -75,9 +75,9 @@ class Unawareness:
         self.target = model
         return measured
 
-    def counterfactuals(self, data: Dataset, worst: Tensor) -> Tensor:
+    def counterfactuals(self, data: Dataset, worst: Tensor, *, refits: int | None = None) -> Tensor:
         """Return the changed rows (M, N, D), each for their contrast number `worst`; -1: unchanged."""
-        return self._fitted().counterfactuals(data, worst)
+        return self._fitted().counterfactuals(data, worst, refits=refits)
 
     def verdict(self, measured: Measurement, data: Dataset) -> dict[str, float]:
         """Return the share of people whose output changes: with each variable, and with all of them jointly.

@@ -16,7 +16,7 @@ from fairfox.errors import DataError, OptionError, ShapeError
 from fairfox.maps.ranks import Draws
 
 Pair = tuple[int, int]  # from a class to another
-_MOST_PEOPLE = 2**16  # of a class, that a map learns from
+_MOST_PEOPLE = 2**15  # of a class, that a map learns from
 
 # why people are not mapped, or not judged
 UNKNOWN = "protected value unknown"

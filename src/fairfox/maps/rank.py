@@ -424,9 +424,11 @@ class ClassRanks:
         """Return the rows in the classes `to` and who could be mapped (N,); features closed (K, K, F) stay."""
         classes, times = len(self.groups), 1 if draws is None else draws.times
         columns, moved = x.T.contiguous(), ~(c.isnan() | to.isnan())  # (D, N): one column after the other
-        out = columns[:, None].repeat(1, times, 1)
         both = torch.where(moved, c * classes + to, -1).long()
-        for key in (torch.bincount(both + 1, minlength=1)[1:] > 0).nonzero()[:, 0].tolist():
+        keys = (torch.bincount(both + 1, minlength=1) > 0).nonzero()[:, 0] - 1
+        together, written = len(keys) == 1, torch.zeros(len(columns), dtype=torch.bool)
+        out = columns.new_empty(len(columns), times, len(x)) if together else columns[:, None].repeat(1, times, 1)
+        for key in keys[keys >= 0].tolist():
             g, h = divmod(key, classes)
             own, other = self.groups[g], self.groups[h]
             people = (both == key).nonzero()[:, 0]
@@ -440,6 +442,9 @@ class ClassRanks:
             draw = None if draws is None else draws.taken(who)
             for where, values in own.mapped(columns[:, who], other, self.features, still, known, draw):
                 out[where][..., who] = values
+                written[where] = True
+        if together:  # who moves alike leaves only the columns that stay to be copied
+            out[~written] = columns[~written, None]
         return out.flatten(1).T, moved
 
 

@@ -64,7 +64,7 @@ def _variable_case(result: AuditRecord, finding: Finding, group: str) -> ET.Elem
     outcome, why = _variable_outcome(result, finding)
     lines = []
     if len(result.findings) > 1:
-        lines = [*variable_lines(result, finding), *([finding.verdict.why] if finding.verdict else [])]
+        lines = [*variable_lines(result, finding), *([finding.verdict.reason] if finding.verdict else [])]
     return _case(group, finding.name, outcome, why, [*lines, *verdict_lines(result)])
 
 
@@ -75,8 +75,8 @@ def _variable_outcome(result: AuditRecord, finding: Finding) -> tuple[CaseOutcom
     if own is None or whole is None:
         return chosen, "This test gives no interval, so there is no verdict."
     if own.word == "fails" and whole.word != "fails":  # by itself only
-        return chosen, f"{finding.name}: {whole.why}"
-    why = verdict_lines(result)[0] if len(result.findings) == 1 else f"{finding.name}: {own.why}"
+        return chosen, f"{finding.name}: {whole.reason}"
+    why = verdict_lines(result)[0] if len(result.findings) == 1 else f"{finding.name}: {own.reason}"
     return chosen if own.word == "cannot tell" else OUTCOMES[own.word], why
 
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 from tempfile import TemporaryDirectory
 from time import time
+from typing import Protocol
 
 from fairfox.errors import OptionError, require
 from fairfox.findings import AuditRecord
@@ -18,7 +19,13 @@ _LONGEST = 250  # characters of a name
 _AT_ONCE = 1000  # metrics that MLflow takes in one call
 
 
-def log_audit(result: AuditRecord, *, prefix: str = "fairfox", rows: object = None, run_id: str | None = None) -> str:
+class HasRecord(Protocol):
+    """A result of `fairfox.audit` or `fairfox.score`."""
+
+    record: AuditRecord
+
+
+def log_audit(result: HasRecord, *, prefix: str = "fairfox", rows: object = None, run_id: str | None = None) -> str:
     """Log an audit to the active run and return the run's id.
 
     Metrics are `fairfox/share_flagged`, `fairfox/mean_score.sex`, `fairfox/mean_effect.sex_Female` and others (MLflow
@@ -34,6 +41,7 @@ def log_audit(result: AuditRecord, *, prefix: str = "fairfox", rows: object = No
         rows: the audited table; with it the page and the scores also hold the raw rows of flagged people.
         run_id: a run to log to instead of the active one; it may be finished.
     """
+    record = result.record
     if not _PREFIX.fullmatch(prefix):
         raise OptionError(f"prefix is '{prefix}'; MLflow takes letters, digits, '_', '-', '.' and '/' between them")
     mlflow = require("mlflow", why="to log an audit")
@@ -43,15 +51,15 @@ def log_audit(result: AuditRecord, *, prefix: str = "fairfox", rows: object = No
             "There is no active MLflow run to log to; open one with `with mlflow.start_run():`, or give its run_id"
         )
     run_id = str(active.info.run_id if run_id is None else run_id)
-    params = {"test": result.test, "delta": f"{result.delta:g}", "protected": ", ".join(result.variables)}
-    params |= {key: str(result.settings[key]) for key in ("seed", "refits") if key in result.settings}
-    word, now = "none" if result.verdict is None else result.verdict.word, int(1000 * time())
+    params = {"test": record.test, "delta": f"{record.delta:g}", "protected": ", ".join(record.variables)}
+    params |= {key: str(record.settings[key]) for key in ("seed", "refits") if key in record.settings}
+    word, now = "none" if record.verdict is None else record.verdict.word, int(1000 * time())
     metrics = [
         entities.Metric(f"{prefix}/{key}", value, now, 0)
-        for key, value in _metrics(result, _LONGEST - len(prefix) - 1).items()
+        for key, value in _metrics(record, _LONGEST - len(prefix) - 1).items()
     ]
     with TemporaryDirectory() as folder:  # all files are there before anything is logged
-        write_outputs(result, folder, table=rows, include_rows=rows is not None)
+        write_outputs(record, folder, table=rows, include_rows=rows is not None)
         named = [entities.Param(f"{prefix}/{key}", value) for key, value in params.items()]
         client.log_batch(run_id, params=named, tags=[entities.RunTag(f"{prefix}/verdict", word)])
         for start in range(0, len(metrics), _AT_ONCE):

@@ -85,7 +85,7 @@ def pair_view(
             "title": words.title,
             "heading": words.headings[pair.word],
             "outcome": OUTCOMES[pair.word],
-            "verdict": [pair.why, *more],
+            "verdict": [pair.reason, *more],
             "sides": [
                 {"label": label, "name": side.name, "warnings": list(side.summary["warnings"])}
                 for label, side in zip(words.sides, sides, strict=True)
@@ -109,7 +109,7 @@ def pair_fields(pair: Pair, sides: tuple[Side, Side]) -> dict[str, Any]:
             "kind": "compare",
             "of": "models" if pair.margin is None else "audits",
             "format": text.FORMAT,
-            **{name: getattr(pair, name) for name in ("word", "why", "paired", "p_value", "share_p_value")},
+            **{name: getattr(pair, name) for name in ("word", "reason", "paired", "p_value", "share_p_value")},
             **{name: getattr(pair, name) for name in ("bound", "margin")},
             **{name: summary[name] for name in ("test", "unit", "delta")},
             "decision_threshold": summary["settings"].get("decision_threshold"),
@@ -159,7 +159,7 @@ def pair_files(view: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, 
     """Return the files by name, from what the page shows and the fields of summary.json."""
     properties = {"verdict": fields["word"], "test": fields["test"], "unit": fields["unit"]}
     properties["delta"] = f"{fields['delta']:g}"
-    junit = pair_junit(_WORDS[view["of"]].case, view["outcome"], fields["why"], properties)
+    junit = pair_junit(_WORDS[view["of"]].case, view["outcome"], fields["reason"], properties)
     return {
         "summary.json": text.strict_json(fields),
         "report.html": render_pair(view),
@@ -190,7 +190,7 @@ def changed_people(people: pa.Table, unit: str) -> text.Table:
     """Return the people whose scores differ most between two models, the largest difference first.
 
     Args:
-        people: with row_id, difference, score_a, score_b, flag_a and flag_b; no difference where not judged.
+        people: with row_id, difference, score_a, score_b, flagged_a and flagged_b; no difference where not judged.
         unit: of the scores.
     """
     differences = people["difference"]
@@ -201,7 +201,7 @@ def changed_people(people: pa.Table, unit: str) -> text.Table:
             str(row["row_id"]),
             *(text.cell(row[name], unit) for name in ("score_a", "score_b")),
             text.cell(row["difference"], unit, sign=True),
-            *("yes" if row[name] else "no" for name in ("flag_a", "flag_b")),
+            *("yes" if row[name] else "no" for name in ("flagged_a", "flagged_b")),
         ]
         for row in people.take(pa.array(most)).to_pylist()
     ]

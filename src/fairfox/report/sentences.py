@@ -104,7 +104,7 @@ def _model_lines(result: AuditRecord) -> list[str]:
     if verdict is None:
         return []
     worst = f", judged by {verdict.variable}, the worst of {several} protected variables" if several > 1 else ""
-    why = verdict.why
+    why = verdict.reason
     if result.is_effect and not result.deltas:
         why = why.replace("over delta", f"treated differently by more than {amount(result.delta, result.unit)}")
     alone = f"By {verdict.variable} alone: " if several > 1 else ""

@@ -105,7 +105,7 @@ class Rule:
             curve=curve,
             everyone=everyone,
         )
-        return found if among is None else replace(found, why=f"{variable}: {found.why}")
+        return found if among is None else replace(found, reason=f"{variable}: {found.reason}")
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,7 @@ class Pair:
     maps_known: bool = True  # False: one refit leaves open how far the maps may be off, and errors are those of people
     unit: str = ""  # of the scores, as an audit says it
     itself: bool = False  # both are the same audit
-    why: str = ""  # the reason in a sentence, which `fairfox.compare` writes
+    reason: str = ""  # the reason in a sentence, which `fairfox.compare` writes
 
     @property
     def word(self) -> str:

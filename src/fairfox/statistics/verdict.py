@@ -71,7 +71,7 @@ class Verdict:
     """What can be said about a model as a whole, and the numbers it rests on."""
 
     word: Word
-    why: str  # a sentence
+    reason: str  # one sentence
     allowed: float  # share of people that may be over delta
     judged: int
     surely: int  # on the list of people over delta
@@ -83,6 +83,11 @@ class Verdict:
     variable: str = ""  # the protected one
     tipping: float | None = None  # the smallest persistence at which the word stands; None: it is not known
     curve: tuple[Point, ...] = ()  # by falling persistence
+
+    @property
+    def passed(self) -> bool | None:
+        """True where the model passes, False where it fails, None where the data cannot tell."""
+        return {"passes": True, "fails": False}.get(self.word)
 
 
 def judge_model(
@@ -202,7 +207,7 @@ def p_fewer(found: float, people: float, allowed: float) -> float:
 
 def taken_back(verdict: Verdict, why: str) -> Verdict:
     """Return a verdict that cannot stand, and why."""
-    return replace(verdict, word="cannot tell", why=f"{verdict.why} But {why}", tipping=None)
+    return replace(verdict, word="cannot tell", reason=f"{verdict.reason} But {why}", tipping=None)
 
 
 def family_verdict(verdicts: Sequence[Verdict]) -> Verdict:

@@ -310,11 +310,11 @@ class BatchScorer:
     ) -> pa.RecordBatch:
         """Return one row per person, in order.
 
-        The columns are those of `AuditResult.scores_table` without the direct reading and the list of discoveries.
-        Added is what the verdict and the groups need: the prediction, the group, the weight, the p-value where ranks
-        carry over exactly, and whose interval then reaches beyond delta. `row_numbers` become row_id where there is no
-        id column; by default they count from 0. With `coded`, columns of few words are dictionaries, which are quicker
-        to write.
+        The columns are those of `fairfox.report.files.scores_table` without the direct reading and the list of
+        discoveries. Added is what the verdict and the groups need: the prediction, the group, the weight, the p-value
+        where ranks carry over exactly, and whose interval then reaches beyond delta. `row_numbers` become row_id where
+        there is no id column; by default they count from 0. With `coded`, columns of few words are dictionaries, which
+        are quicker to write.
         """
         table = decoded(pa.Table.from_batches([batch]))
         if self.id_column in table.column_names:

@@ -217,7 +217,7 @@ def _conclude(
     write_files(folder, pages_of(result, table=pilot))
     with _writing_to(folder):
         manifest.write(folder)
-    return result
+    return AuditResult(result)
 
 
 def _check_device(device: str, engine: Engine) -> None:

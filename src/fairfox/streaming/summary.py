@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from fairfox.data.dataset import group_name
 from fairfox.fairtests.fitted import FittedTest
-from fairfox.findings import Group, Streamed, StreamedVariable, Tally
+from fairfox.findings import AuditRecord, Group, Streamed, StreamedVariable, Tally
 from fairfox.models.loading import load_model
 from fairfox.options import AuditOptions
 from fairfox.pipeline import run_score
@@ -187,7 +187,7 @@ def result_of(
     sample: pa.Table,
     options: AuditOptions,
     settings: Mapping[str, Any] | None = None,
-) -> AuditResult:
+) -> AuditRecord:
     """Return the audit of everyone in the totals: verdict, counts and groups from the totals, the rest from the sample.
 
     `settings` are recorded beside those of the sample's audit.
@@ -216,7 +216,7 @@ def summarise(
     sample = decoded(read_sample(columns_of(fitted), _total(_where(totals.to_pylist(), of="everyone"), "people")))
     loaded = load_model(str(model), trust=trust) if isinstance(model, str | Path) else model
     chosen = fitted.options.scoring(model_options(fitted, options), delta=delta, max_flagged=max_flagged)
-    return result_of(totals, fitted, loaded, sample, chosen)
+    return AuditResult(result_of(totals, fitted, loaded, sample, chosen))
 
 
 def _tally(rows: Rows, **more: Any) -> Tally:
