@@ -184,7 +184,7 @@ def test_all_tests_are_compared_on_the_terminal_and_in_the_files(people: Path):
     assert_ended(done)
     assert "Rank correlation with rank" in done.stdout
     assert "unfair_map was not run: no column of true outcomes" in " ".join(done.stdout.split()) or (
-        "unfair_map was not run: autograd does not see through the model" in " ".join(done.stdout.split())
+        "unfair_map was not run: the model is not differentiable" in " ".join(done.stdout.split())
     )
     fields = json.loads((people / "out/summary.json").read_text())["comparison"]
     assert fields["agreement"]["rank"]["rank"] == 1
@@ -216,9 +216,9 @@ def test_settings_of_a_test_are_passed_on(people: Path):
         (("--test", "counterfactual", "--graph", "nowhere.toml"), "nowhere.toml"),
         (("--test", "all", "--set", "steps=5"), "as in fliptest.steps"),
         (("--test", "all", "--set", "fliptest.stps=5"), "Did you mean 'steps'?"),
-        (("--test", "all", "--set", "unfair_map.steps=5"), "There are settings of unfair_map, which is not run"),
+        (("--test", "all", "--set", "unfair_map.steps=5"), "unfair_map has settings but is not run"),
         (("--test", "counterfactual", "--set", "graph=5"), "give it with --graph FILE"),
-        (("--graph", "g.toml"), "A causal graph is for counterfactual, and the test is rank"),
+        (("--graph", "g.toml"), "Only counterfactual takes a causal graph, but the test is rank"),
         (("--test", "fliptest", "--set", "weight=inf"), "expected a finite number"),
         (("--abstain", "1"), "1.0 is not in the range 0<=x<1"),
         (("--abstain", "nan"), "nan is not"),

@@ -93,10 +93,10 @@ def test_of_two_audits_the_exit_code_says_whether_the_second_is_worse(
     done = run_audits(audits / first, audits / second)
     assert done.exit_code == code, done.stderr
     assert done.stderr == ""
-    went = f"the mean score went from {means[first]} to {means[second]}, by "
+    went = f"went from {means[first]} to {means[second]}, by "
     title, verdict, share = done.stdout.splitlines()
     assert title.startswith(f"fairfox compare: before is {audits / first}, now is ")
-    assert verdict.startswith(f"Verdict: {word}. Of the same 38 people {went}")
+    assert verdict.startswith(f"Verdict: {word}. The mean score of the same 38 people {went}")
     assert share.startswith("Flagged: ")
 
 
@@ -113,7 +113,7 @@ def test_files_of_two_audits_are_written_where_a_folder_is_named(audits: Path):
 def test_a_wide_margin_lets_a_rise_pass(audits: Path):
     done = run_audits(audits / "first", audits / "second", "--margin", "1")
     assert done.exit_code == 0
-    assert "surely no more than the 100 points that would count" in done.stdout
+    assert "within the margin of 100 points" in done.stdout
 
 
 def test_a_share_without_an_interval_is_printed_without(tmp_path: Path):

@@ -135,8 +135,8 @@ def test_what_the_command_line_could_not_say_is_refused(folder: Path, text: str,
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"refits = ", "is no TOML that can be read: Invalid value"),
-        (b"refits = 1\nrefits = 2", "is no TOML that can be read: Cannot overwrite a value"),
+        (b"refits = ", "is not valid TOML: Invalid value"),
+        (b"refits = 1\nrefits = 2", "is not valid TOML: Cannot overwrite a value"),
         (b"id = '\xff'", r"cannot be read \('utf-8' codec .*\); give a text file in UTF-8"),
     ],
 )

@@ -91,8 +91,8 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(folder: Path, tmp_path: Pa
     pyarrow.csv.write_csv(pa.table({"income": [1.0, 2.0], "sex": ["Male", "Female"]}), folder / "narrow.csv")
     for given, message in (
         ({"test": "nowhere.fox"}, "There is no file"),
-        ({"test": "new.csv"}, "'new.csv' is no fitted test that can be used"),
-        ({"test": "short.fox"}, "'short.fox' is no fitted test that can be used: it is truncated"),
+        ({"test": "new.csv"}, "'new.csv' is not a usable fitted test"),
+        ({"test": "short.fox"}, "'short.fox' is not a usable fitted test: it is truncated"),
         ({"test": "changed.fox"}, "its checksum differs"),
         ({"table": "narrow.csv"}, "The table has no column 'debt_ratio', which the test was fitted on"),
         ({"model": "model.py:nothing"}, "nothing"),

@@ -358,7 +358,7 @@ class Case:
 
 def _without_place(sentence: str) -> str:
     """Return a sentence without what differs between parts: rows, counts and the name of the table."""
-    sentence = re.sub(r"(in row |misses )\d+|, and \d+ more like it", r"\1", sentence)
+    sentence = re.sub(r"(in row )\d+|\d+ (?=missing value)|, and \d+ more like it", r"\1", sentence)
     return re.sub(r"Error: |\.$|'[^']*people.parquet' has|The tables? (has|have)", "", sentence)
 
 
