@@ -167,7 +167,7 @@ def show(found: dict[str, Any]) -> str:
         ]
         for case, said in found["words"].items()
     ]
-    heads = [f"of {found['seeds']} audits", *WORDS, "surely over delta", "perhaps over delta"]
+    heads = [f"of {found['seeds']} audits", *WORDS, "significantly over delta", "possibly over delta"]
     tips = [[f"{bias:g}", *_words([one[place] for one in found["tipping"]])] for place, bias in enumerate((0, *BIASES))]
     parts = [markdown_table(heads, rows), markdown_table(["planted bias", *WORDS, "tipping points of fails"], tips)]
     return "\n\n".join([*parts, *([bars(found)] if found["bars"] else [])])
