@@ -173,7 +173,7 @@ def judged(measured: Measurement, truth: Tensor, deltas: Sequence[float]) -> dic
         out |= {f"{name}coverage": float(holds.mean()), f"{name}width": float((ends[:, 1] - ends[:, 0]).median())}
     out["lists"] = {}
     for delta in deltas:
-        p_values = certainty(measured, delta, None).p_values
+        p_values = certainty(measured, delta, None).p_robust
         assert p_values is not None
         out["lists"][f"{delta:g}"] = lists(p_values, truth.abs() > delta)
     return out

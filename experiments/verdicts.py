@@ -78,7 +78,7 @@ def judge_seed(folder: Path, needed: Folders, people: int, few: int, cases: Sequ
             table, reference = tables[case]
             result = audit_lending(net, new, table, reference, columns, seed=seed)
             assert result.verdict is not None
-            counts = {"surely": result.verdict.surely, "perhaps": result.verdict.perhaps}
+            counts = {"surely": result.verdict.significant, "perhaps": result.verdict.possible}
             found[case] = {"word": result.verdict.word, "judged": result.verdict.judged, **counts}
     if "confounded" in cases:
         past, new = CONFOUNDED.sample(people, seed=2 * seed), CONFOUNDED.sample(people, seed=2 * seed + 1)
@@ -86,7 +86,7 @@ def judge_seed(folder: Path, needed: Folders, people: int, few: int, cases: Sequ
         result = audit_lending(net, new, new.table, past.table, past.features, seed=seed)
         assert result.verdict is not None
         told = any("common cause" in line for line in verdict_lines(result))
-        counts = {"surely": result.verdict.surely, "perhaps": result.verdict.perhaps, "told": told}
+        counts = {"surely": result.verdict.significant, "perhaps": result.verdict.possible, "told": told}
         found["confounded"] = {"word": result.verdict.word, "judged": result.verdict.judged, **counts}
     return found
 

@@ -48,7 +48,7 @@ _ON_GPU = 1 << 30  # bytes there for people's features, at most
 _EXAMPLE = 50  # people that go with a job, so that every worker hands models the same kind of table
 _Record = TypeVar("_Record", "Encoded", Measurement)
 MODEL_OPTIONS = ("positive", "output", "returns", "kind")  # options that say how the model is read
-_OF_EACH = ("score", "effect", "flagged", "confident", "p_sampling", "perhaps")  # columns of each of several variables
+_OF_EACH = ("score", "effect", "flagged", "confident", "p_value", "possible")  # columns of each of several variables
 
 
 # --- what scores depend on -----------------------------------------------------------------------------------------
@@ -399,8 +399,7 @@ class BatchScorer:
             "flagged": booleans_column(sure.flagged, away),
             "confident": booleans_column(sure.confident, away),
             "p_value": numbers_column(sure.p_values, away),
-            "p_sampling": numbers_column(sure.p_sampling, away),
-            "perhaps": booleans_column(sure.perhaps, away),
+            "possible": booleans_column(sure.possible, away),
         }
 
     def _towards(self, v: int, people: Dataset, measured: Measurement) -> pa.DictionaryArray:
