@@ -58,6 +58,7 @@ docs-linkcheck: $(READY)
 screenshots: $(READY)
 	$(BIN)/fairfox demo --out demo-report
 	PYTHONPATH=tests $(BIN)/python docs/screenshots.py demo-report/biased/report.html
+	$(BIN)/python docs/recording.py
 
 # Speed, on an idle machine: every benchmark, its table in benchmarks/README.md, and one file with all results.
 bench: $(READY) .venv/.engines .venv/.peers

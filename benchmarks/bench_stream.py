@@ -1,8 +1,8 @@
 """What streaming costs: memory, reading and writing, workers, growth with the number of people, Spark and Dask.
 
-`python benchmarks/bench_stream.py` measures, writes results/stream.json and the numbers in docs/scale.md; with
+`python benchmarks/bench_stream.py` measures, writes results/stream.json and the numbers in docs/research/speed.md; with
 `--quick` it takes small sizes to see that everything runs, and no bar counts; with `--readme` it only writes the
-numbers in docs/scale.md, from results/stream.json. Files go to the folder for temporary ones: 5 GB of them.
+numbers in docs/research/speed.md, from results/stream.json. Files go to the folder for temporary ones: 5 GB of them.
 """
 
 from __future__ import annotations
@@ -271,7 +271,7 @@ BENCHMARK = Benchmark(
     seed=SEED,
     sizes=sizes,
     packages=("pyarrow", "pyspark", "dask"),
-    **places(__file__, readme="docs/scale.md"),
+    **places(__file__, readme="docs/research/speed.md"),
 )
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
 `python benchmarks/run_all.py` runs each bench_*.py as it would run alone (its results, its numbers in README.md, which
 is the documentation's page on speed) and puts all results into results/bench.json, every ratio into one table at the
-top of README.md, and the main ones on the front page. `--quick` runs everything at small sizes and writes nothing;
-`--collect` only writes the file and the pages, from the results that are there; `--only` takes some.
+top of README.md, and the main ones at the top of docs/research/speed.md. `--quick` runs everything at small sizes and
+writes nothing; `--collect` only writes the file and the pages, from the results that are there; `--only` takes some.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ HERE = Path(__file__).parent
 RESULTS = HERE / "results" / "bench.json"
 README = HERE / "README.md"
 MARKS = ("<!-- summary of run_all.py: begin -->", "<!-- summary of run_all.py: end -->")
-FRONT = HERE.parent / "README.md"
+FRONT = HERE.parent / "docs" / "research" / "speed.md"
 FRONT_MARKS = ("<!-- speed by run_all.py: begin -->", "<!-- speed by run_all.py: end -->")
 
 
@@ -64,7 +64,7 @@ def summary(found: dict[str, Any]) -> str:
 
 
 def headlines(found: dict[str, Any]) -> str:
-    """Return what the front page says of speed; everything else is in the table."""
+    """Return the main numbers, for the top of the page on speed; everything else is in the table."""
     by = {name: {ratio["name"]: ratio for ratio in one["ratios"]} for name, one in found.items()}
     engine, stream, score, gpu = (by[f"bench_{name}"] for name in ("engine", "stream", "score", "gpu"))
     streamed, resident = (found[f"bench_{name}"]["settings"] for name in ("stream", "gpu"))

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import fields
 from importlib.metadata import version as version_of
 
+import click
 from docutils import nodes
+from docutils.parsers.rst import Directive
 from latex2mathml.converter import convert
 from sphinx.application import Sphinx
 from sphinx.writers.html5 import HTML5Translator
 
-from fairfox.options import GROUPS
+from fairfox.cli.main import cli
+from fairfox.options import FAIR_TESTS, GROUPS
 
 project = "fairfox"
 author = "The fairfox authors"
@@ -21,6 +25,7 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 myst_enable_extensions = ["amsmath", "dollarmath"]
 myst_heading_anchors = 4
 exclude_patterns = ["_build"]
+smartquotes = False  # --option and 'name' stay as they are typed
 default_role = "code"  # docstrings have `names` as Markdown has them
 
 autodoc_member_order = "bysource"
@@ -36,14 +41,6 @@ nitpick_ignore_regex = [  # the site is built without a network, so that nobody 
     ("py:.*", r"Charts|Path|dict\[str"),  # of signatures with names that only type checkers import
     ("py:.*", r"fairfox\..*"),  # types in signatures that are not public
 ]
-
-# Pages outside of docs/ that the site has a page for
-OUTSIDE = {
-    "../SECURITY.md": "security.md",
-    "../CONTRIBUTING.md": "contributing.md",
-    "../CHANGELOG.md": "changelog.md",
-    "../benchmarks/README.md": "speed.md",
-}
 
 toc_object_entries = False
 html_theme = "furo"
@@ -86,16 +83,53 @@ def _with_options(app: Sphinx, what: str, name: str, obj: object, options: objec
             lines += [f":param {f.name}: {f.metadata['help']}" for f in fields(group)]
 
 
-def _inside(app: Sphinx, page: str, source: list[str]) -> None:
-    """Let links to files outside of docs/ lead to the page of the site that includes them."""
-    for path, name in OUTSIDE.items():
-        source[0] = source[0].replace(f"]({path}", f"]({name}")
+class CommandLine(Directive):
+    """Every command with its options, as click has them."""
+
+    def run(self) -> list[nodes.Node]:
+        """Return a section for each command."""
+        top = click.Context(cli, info_name="fairfox")
+        return [self._section(name, cli.get_command(top, name), top) for name in cli.list_commands(top)]
+
+    def _section(self, name: str, command: click.Command | None, top: click.Context) -> nodes.section:
+        assert command is not None
+        context = click.Context(command, info_name=name, parent=top)
+        section = nodes.section(ids=[f"fairfox-{name}"], names=[f"fairfox {name}"])
+        section += nodes.title(text=f"fairfox {name}")
+        usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
+        section += nodes.literal_block(usage, usage, language="text")
+        section += [nodes.paragraph(text=text) for text in inspect.cleandoc(command.help or "").split("\n\n")]
+        options = nodes.definition_list()
+        for option in command.get_params(context):
+            record = option.get_help_record(context)
+            if record is not None and record[1]:
+                term = nodes.term("", "", nodes.literal(text=record[0]))
+                options += nodes.definition_list_item("", term, nodes.definition("", nodes.paragraph(text=record[1])))
+        section += options
+        return section
+
+
+class FairnessTests(Directive):
+    """Every fairness test with its meaning, unit, default delta and variants, as the code has them."""
+
+    def run(self) -> list[nodes.Node]:
+        """Return a table, a row for each test."""
+        rows = [("test", "what the number means", "unit", "delta", "variants")]
+        for name, test in FAIR_TESTS.items():
+            if name == test.base:
+                variants = ", ".join(other for other, one in FAIR_TESTS.items() if one.base == name != other)
+                rows.append((name, test.meaning, test.unit, str(test.delta), variants))
+        group = nodes.tgroup("", *(nodes.colspec(colwidth=width) for width in (2, 6, 3, 1, 2)), cols=5)
+        head, *body = [nodes.row("", *(nodes.entry("", nodes.paragraph(text=c)) for c in row)) for row in rows]
+        group += [nodes.thead("", head), nodes.tbody("", *body)]
+        return [nodes.table("", group)]
 
 
 def setup(app: Sphinx) -> None:
     """Tell Sphinx how formulas and docstrings are written here."""
     app.add_html_math_renderer("mathml", (_inline_math, None), (_display_math, None))
-    app.connect("source-read", _inside)
+    app.add_directive("command-line", CommandLine)
+    app.add_directive("fairness-tests", FairnessTests)
     app.connect("autodoc-process-docstring", _set_aside, priority=400)  # napoleon has 500
     app.connect("autodoc-process-docstring", _with_options)
     app.connect("autodoc-process-docstring", _written_plainly, priority=600)

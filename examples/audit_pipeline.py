@@ -17,12 +17,6 @@ model = make_pipeline(encode, LogisticRegression()).fit(features, past["approved
 result = fairfox.audit(model, new, protected="sex", label="approved", reference=past)
 print(result.summary())
 
-worst = int(result.people["score"].argmax())
-print(
-    pd.DataFrame(
-        {
-            "as they are": new[features.columns].iloc[worst],
-            "in the other group": result.counterfactual.iloc[worst],
-        }
-    )
-)
+person = result.person(result.people["score"].idxmax())  # the largest effect
+print(person)
+print(pd.DataFrame({"as they are": new.loc[person.id, features.columns], "in the other group": person.counterfactual}))

@@ -19,7 +19,7 @@ PLAIN, FAIR = "without sex and age", "hiding both"
 
 
 def people():
-    table = german_table().to_pandas().drop(columns=GERMAN_STATUS)  # marital status, which tells sex
+    table = german_table().to_pandas().drop(columns=GERMAN_STATUS)  # marital status reveals sex
     table[GERMAN_LABEL] = (table[GERMAN_LABEL] == "good").astype(int)
     return table
 
@@ -52,13 +52,11 @@ def carriers(effects, count=3):
 
 def numbers(result, label):
     """Return what one model is like and how it treats people."""
-    predictions = result.predictions
+    predictions, groups = result.predictions, result.groups.to_dict("records")
     out = {"accuracy": float(((predictions > 0.5) == (label == 1)).mean()), "AUC": roc_auc_score(label, predictions)}
-    groups = result.groups.set_index("level")
-    out |= {f"mean prediction, {level}": value for level, value in groups["mean_prediction"].items()}
-    out |= {f"mean effect, {level}": value for level, value in groups["mean_effect"].items()}
-    out |= {f"confidently flagged, {level}": value for level, value in groups["share_confident"].items()}
-    return out | {"flagged": float(result.flagged.mean())}
+    for name in ("prediction", "effect"):
+        out |= {f"mean {name}, {group['level']}": group[f"mean_{name}"] for group in groups}
+    return out | {name: float(result.people[name].mean()) for name in ("flagged", "confident", "significant")}
 
 
 def tell(found):
@@ -71,7 +69,7 @@ def tell(found):
 def main():
     try:
         print(tell(investigate()))
-    except FileError as error:  # the data is not to be had
+    except FileError as error:  # the data are not available
         print(error, file=sys.stderr)
         sys.exit(2)
 

@@ -32,7 +32,7 @@ def people():
         table[CHICAGO_HIGH] = (table[CHICAGO_SCORE] >= 345).astype(int)
         columns = [*CHICAGO_PREDICTORS, CHICAGO_RACE, CHICAGO_HIGH]
         return "Chicago SSL", table[columns], CHICAGO_HIGH, f"{CHICAGO_RACE}=BLK"
-    table = compas_table().to_pandas().drop(columns=["age_cat", "decile_score", "score_text"])  # COMPAS's own verdict
+    table = compas_table().to_pandas().drop(columns=["age_cat", "decile_score", "score_text"])  # COMPAS's own scores
     return "COMPAS", table, COMPAS_LABEL, "race=African-American"
 
 
@@ -65,12 +65,11 @@ def investigate(rows=4500, refits=5, seed=0):
 
 def numbers(result, label):
     """Return what one model is like and how it treats people."""
-    predictions, people = result.predictions, result.people
+    predictions, groups = result.predictions, result.groups.to_dict("records")
     out = {"accuracy": float(((predictions > 0.5) == (label == 1)).mean()), "AUC": roc_auc_score(label, predictions)}
-    groups = result.groups.set_index("level")
-    out |= {f"mean prediction, {level}": value for level, value in groups["mean_prediction"].items()}
-    out |= {f"mean effect, {level}": value for level, value in groups["mean_effect"].items()}
-    return out | {"flagged": people["flagged"].mean(), "confidently flagged": people["confident"].mean()}
+    for name in ("prediction", "effect"):
+        out |= {f"mean {name}, {group['level']}": group[f"mean_{name}"] for group in groups}
+    return out | {name: float(result.people[name].mean()) for name in ("flagged", "confident", "significant")}
 
 
 def tell(found):
@@ -81,7 +80,7 @@ def tell(found):
 def main():
     try:
         print(tell(investigate()))
-    except FileError as error:  # the data is not to be had
+    except FileError as error:  # the data are not available
         print(error, file=sys.stderr)
         sys.exit(2)
 

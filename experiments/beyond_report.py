@@ -161,24 +161,16 @@ def _units(strong: Sequence[Entry], of: Lines) -> list[dict[str, Any]]:
 
 
 def show(found: dict[str, Any]) -> str:
-    """Return the results file as Markdown: a table for each family, bias 0.25, bias 0, and the bars."""
-    parts = [show_families(found["summary"]), show_families(found["weak"], bias=f"{WEAK}")]
-    if found["nothing"]:
-        rows = [[method, number(share)] for method, share in found["nothing"].items()]
-        told = "Mean score where the protected variable acts on nothing, over the same at full bias (causal worlds):"
-        parts += [told, markdown_table(["method", "share"], rows)]
-    return "\n\n".join([*parts, *([bars_in_words(found)] if found["bars"] else [])])
+    """Return the results file as Markdown: a line for each method over all worlds, and the bars."""
+    return "\n\n".join([_table(found), *([bars_in_words(found)] if found["bars"] else [])])
 
 
-def show_families(lines: Sequence[dict[str, Any]], *, bias: str = "0.5 and above") -> str:
-    """Return a table for each of the families that has been summed up, as Markdown."""
-    there = [family for family in FAMILIES if any(line["family"] == family for line in lines)]
-    return "\n\n".join(f"Bias {bias}, {FAMILIES[family]}:\n\n{_table(lines, family)}" for family in there)
-
-
-def _table(lines: Sequence[dict[str, Any]], family: str) -> str:
+def _table(found: dict[str, Any]) -> str:
+    """Return the methods over all worlds at bias 0.5 and above, at 0.25 and at none; families are in the results."""
     heads = ["method", "worlds", "mean AP", "worst AP", "mean rho", "worst rho", "units", "fair / unfair"]
-    own = [line for line in lines if line["family"] == family]
+    heads += [f"mean AP at {WEAK}", "no bias / full bias"]
+    own = [line for line in found["summary"] if line["family"] == "all"]
+    weak = {line["method"]: line["ap"] for line in found["weak"] if line["family"] == "all"}
     own.sort(key=lambda line: -(line["ap"] if line["ap"] is not None else -1.0))
     rows = [
         [
@@ -190,6 +182,8 @@ def _table(lines: Sequence[dict[str, Any]], family: str) -> str:
             number(line["rho_worst"]),
             number(line["units"]),
             number(line["fair"]),
+            number(weak.get(line["method"])),
+            number(found["nothing"].get(line["method"])),
         ]
         for line in own
     ]

@@ -86,12 +86,11 @@ def gather(plan: Histograms, found: Found, about: dict[str, Any]) -> dict[str, A
 
 def show(found: dict[str, Any]) -> str:
     """Return the results file as Markdown."""
-    heads = ["world", "bias", "mean", "standard deviation", "10 %", "median", "90 %"]
-    rows = [
-        [one["world"], f"{one['bias']:g}", *(f"{one[name]:.3f}" for name in ("mean", "std", "q10", "median", "q90"))]
-        for one in found["results"]
-    ]
-    return f"{markdown_table(heads, rows)}\n\n{held(found)}"
+    biases = list(dict.fromkeys(one["bias"] for one in found["results"]))
+    means = {(one["world"], one["bias"]): f"{one['mean']:.3f}" for one in found["results"]}
+    worlds = dict.fromkeys(world for world, _ in means)
+    rows = [[world, *(means.get((world, bias), "-") for bias in biases)] for world in worlds]
+    return f"{markdown_table(['mean true score', *(f'bias {bias:g}' for bias in biases)], rows)}\n\n{held(found)}"
 
 
 def chart(found: dict[str, Any]) -> Any:

@@ -332,53 +332,65 @@ def bars(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def show(found: dict[str, Any]) -> str:
     """Return the results file as Markdown."""
-    heads = ["table", "model", "accuracy", "AUC", "group gap", "AUC of the group", "mean effect", "towards class 1"]
-    heads += ["alignment share", "flagged", "confidently", "through", "people", "seconds"]
+    heads = ["table", "model", "AUC", "group gap", "mean effect", "mean size", "at the same outcome", "flagged"]
+    heads += ["confident", "gap accounted for", "people"]
     rows = []
     for one in found["results"]:
-        cells = [SOURCES[one["table"]].title, MODELS[one["model"]].title, f"{one['accuracy']:.3f}", f"{one['auc']:.3f}"]
-        cells += [f"{one['gap']:+.3f} ± {one['gap_error']:.3f}", f"{one['auc_c']:.3f}", f"{one['effect']:.3f}"]
-        cells += [f"{one['effect_towards']:+.3f}", f"{one['alignment_share']:.3f}"]
-        cells += [f"{one['flagged']:.1%}", f"{one['confident']:.1%}", ", ".join(one["through"])]
-        cells += [f"{one['people']:,}", f"{one['seconds']:.1f}"]
+        cells = [SOURCES[one["table"]].title, MODELS[one["model"]].title, f"{one['auc']:.3f}"]
+        cells += [
+            f"{one['gap']:+.3f} ± {one['gap_error']:.3f}",
+            f"{one['effect_towards']:+.3f}",
+            f"{one['effect']:.3f}",
+        ]
+        cells += [f"{one['readings']['same outcome']['mean_absolute']:.3f}"]
+        cells += [
+            f"{one['flagged']:.0%}",
+            f"{one['confident']:.0%}",
+            _accounted(one["map_checks"]),
+            f"{one['people']:,}",
+        ]
         rows.append(cells)
-    tables = [markdown_table(heads, rows), reading_table(found["results"]), map_table(found["results"])]
-    lines = [line for table in tables if table for line in (table, "")]
+    lines = [markdown_table(heads, rows), ""]
     lines += [f"- {_title(name)}: {why}" for name, why in found["not_run"].items()]
-    lines += [
-        f"- {'holds' if b['holds'] else '**fails**'}: {b['bar']}: {_exceptions(b['value'])}" for b in found["bars"]
+    return "\n".join([*lines, judged(found)])
+
+
+def chart(found: dict[str, Any]) -> Any:
+    """Return a dot for each table and model: its effect towards class 1 beside the group gap."""
+    import altair as alt
+
+    values = [
+        {"table": SOURCES[one["table"]].title, "model": MODELS[one["model"]].title}
+        | {"gap": one["gap"], "effect": one["effect_towards"]}
+        for one in found["results"]
     ]
-    return "\n".join(lines)
+    ends = alt.Scale(domain=[-0.2, 0.2])
+    across = alt.X("gap:Q", title="gap between the groups' mean predictions", scale=ends)
+    up = alt.Y("effect:Q", title="mean effect towards class 1", scale=ends)
+    line = alt.Chart(alt.InlineData(values=[{"gap": end, "effect": end} for end in (-0.2, 0.2)]))
+    dots = (
+        alt.Chart(alt.InlineData(values=values))
+        .mark_point(size=70)
+        .encode(x=across, y=up, color=alt.Color("table:N", title=None), shape=alt.Shape("model:N", title=None))
+    )
+    return (line.mark_line(strokeDash=[4, 3], color="#888888").encode(x=across, y=up) + dots).properties(
+        width=420, height=420
+    )
 
 
-def reading_table(results: Sequence[dict[str, Any]]) -> str:
-    """Return the total effect on each group beside that at the same outcome."""
-    heads = ["table", "model", "group", "total", "at the same outcome", "mean size, total", "at the same outcome"]
-    rows = []
-    for one in results:
-        readings = one["readings"]
-        total, same = readings["total"], readings["same outcome"]
-        sizes = [f"{reading['mean_absolute']:.3f}" for reading in (total, same)]
-        for group in (name for name in total if name != "mean_absolute" and name in same):
-            means = [f"{reading[group]:+.3f}" for reading in (total, same)]
-            rows.append([SOURCES[one["table"]].title, MODELS[one["model"]].title, group, *means, *sizes])
-    return markdown_table(heads, rows)
+def judged(found: dict[str, Any]) -> str:
+    """Return what has to be shown, with its exceptions."""
+    return "\n".join(
+        f"- {'holds' if b['holds'] else '**fails**'}: {b['bar']}: {_exceptions(b['value'])}" for b in found["bars"]
+    )
 
 
-def map_table(results: Sequence[dict[str, Any]]) -> str:
-    """Return how much of the gap between groups the map of each audit accounts for, and whether it stays on the data.
+SECTIONS = {"bars": judged}
 
-    No share is given of a gap that may be chance.
-    """
-    heads = ["table", "model", "group", "gap", "effect", "accounted for", "outside the range", "unseen pairs"]
-    rows = []
-    for one in results:
-        for check in one["map_checks"]:
-            accounted = "" if check["accounted"] is None else f"{check['accounted']:.0%}"
-            rows.append([SOURCES[one["table"]].title, MODELS[one["model"]].title, check["group"]])
-            rows[-1] += ["" if check["gap"] is None else f"{check['gap']:+.3f}", f"{check['effect']:+.3f}", accounted]
-            rows[-1] += [f"{check['outside']:.1%}", f"{check['unseen']:.1%} (real: {check['unseen_real']:.1%})"]
-    return markdown_table(heads, rows) if rows else ""
+
+def _accounted(checks: Sequence[dict[str, Any]]) -> str:
+    """Return how much of each group's gap the map accounts for; no share of a gap that may be chance."""
+    return ", ".join("-" if check["accounted"] is None else f"{check['accounted']:.0%}" for check in checks)
 
 
 def _title(name: str) -> str:
@@ -387,12 +399,7 @@ def _title(name: str) -> str:
 
 
 def _exceptions(value: Sequence[dict[str, Any]]) -> str:
-    words = [
-        f"{SOURCES[one['table']].title}, {MODELS[one['model']].title} (gap {one['gap']:+.3f} ± {one['gap_error']:.3f}, "
-        f"effect {one['effect_towards']:+.3f})"
-        for one in value
-    ]
-    return "; ".join(words) or "none"
+    return "; ".join(f"{SOURCES[one['table']].title}, {MODELS[one['model']].title}" for one in value) or "none"
 
 
 EXPERIMENT = Experiment(
@@ -404,6 +411,7 @@ EXPERIMENT = Experiment(
     gather=gather,
     show=show,
     narrow=pick("tables", "table"),
+    draw=lambda found: {"": chart(found)},
 )
 
 if __name__ == "__main__":

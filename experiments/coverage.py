@@ -20,7 +20,7 @@ from settings import SETTINGS, Rows, Setting, Shape, Sources, Target
 from torch import Tensor
 from trials import generate, generator_job, seed_of, train_shape
 from unseen_worlds import UNSEEN
-from wording import bar, markdown_table
+from wording import bar, held, markdown_table
 from wording import bars as table_of_bars
 
 from fairfox.benchmark.scm import draw_people
@@ -173,7 +173,7 @@ def judged(measured: Measurement, truth: Tensor, deltas: Sequence[float]) -> dic
         out |= {f"{name}coverage": float(holds.mean()), f"{name}width": float((ends[:, 1] - ends[:, 0]).median())}
     out["lists"] = {}
     for delta in deltas:
-        p_values = certainty(measured, delta, None).p_values
+        p_values = certainty(measured, delta, None).p_robust
         assert p_values is not None
         out["lists"][f"{delta:g}"] = lists(p_values, truth.abs() > delta)
     return out
@@ -251,26 +251,47 @@ def _named(one: Mapping[str, Any]) -> str:
 def show(found: Mapping[str, Any]) -> str:
     """Return the results file as Markdown."""
     results = found["results"]
-    return "\n\n".join([_intervals(results), _lists(results), table_of_bars(dict(found))]).rstrip()
+    return "\n\n".join([_intervals(results), table_of_bars(dict(found))]).rstrip()
 
 
 def _intervals(results: Sequence[Mapping[str, Any]]) -> str:
-    """Return a line per world and bias: how often intervals hold and how wide they are."""
+    """Return a line per world and bias: how often intervals hold, how wide they are, and one list of people."""
+    delta, level = "0.05", "0.1"
     heads = ["world", "holds", "median width", "mean true size", "sampling alone holds", "its median width"]
+    heads += [f"truly over {delta}", f"false at {level}", "power"]
     names = ("width", "size", "sampling alone: coverage", "sampling alone: width")
-    rows = [[_named(one), f"**{one['coverage']:.3f}**", *(f"{one[name]:.3f}" for name in names)] for one in results]
-    return markdown_table(heads, rows)
-
-
-def _lists(results: Sequence[Mapping[str, Any]]) -> str:
-    """Return a line per world, bias and delta: how much of each list is false, and how many it finds."""
-    heads = ["world", "delta", "truly over it", *(f"false at {level:g}, power" for level in LEVELS)]
     rows = []
     for one in results:
-        for delta, own in one["lists"].items():
-            cells = [f"{own[f'{level:g}']['false']:.3f}, {_power(own[f'{level:g}']['power'])}" for level in LEVELS]
-            rows.append([_named(one), delta, f"{own['over']:.2f}", *cells])
+        own = one["lists"][delta]
+        cells = [f"{one[name]:.3f}" for name in names] + [f"{own['over']:.2f}", f"{own[level]['false']:.3f}"]
+        rows.append([_named(one), f"**{one['coverage']:.3f}**", *cells, _power(own[level]["power"])])
     return markdown_table(heads, rows)
+
+
+def chart(found: Mapping[str, Any]) -> Any:
+    """Return for each world how often intervals hold, and how much of its list at 0.1 is false; rules at the bars."""
+    import altair as alt
+
+    values = [
+        {
+            "world": _named(one),
+            "intervals hold": one["coverage"],
+            "false on the list": one["lists"]["0.05"]["0.1"]["false"],
+        }
+        for one in found["results"]
+    ]
+    base = alt.Chart(alt.InlineData(values=values)).encode(y=alt.Y("world:N", title=None, sort=None))
+    panels = []
+    for name, at, ends in (("intervals hold", LEAST, [0.5, 1.0]), ("false on the list", 0.1, [0.0, 0.3])):
+        across = alt.X(f"{name}:Q", scale=alt.Scale(domain=ends), axis=alt.Axis(format="%"))
+        rule = alt.Chart(alt.InlineData(values=[{name: at}])).mark_rule(strokeDash=[4, 3]).encode(x=across)
+        panels.append(
+            (base.mark_point(filled=True, size=50, color="#0072b2").encode(x=across) + rule).properties(width=260)
+        )
+    return alt.hconcat(*panels)
+
+
+SECTIONS = {"bars": held}
 
 
 def _power(value: float | None) -> str:
@@ -294,6 +315,7 @@ EXPERIMENT: Experiment[Plan] = Experiment(
     gather=gather,
     show=show,
     narrow=narrow,
+    draw=lambda found: {"": chart(found)},
     parts_with="table1",
 )
 

@@ -145,61 +145,42 @@ COLOURS = {"plain": "#9a9a9a", FAIR: "#4c78a8"}
 
 def show(found: Results) -> str:
     """Return the results file as Markdown."""
-    parts = [section(found) for section in (targets, aucs, generators, paired, signed, swap, table_of_bars)]
+    parts = [section(found) for section in (targets, aucs, generators, swap, table_of_bars)]
     return "\n\n".join(part for part in parts if part)
 
 
 def targets(found: Results) -> str:
-    """Return how good the targets are, and what they tell of c."""
+    """Return how good the plain targets and those of floor 3 are, and what they tell of c."""
     heads = ["table", "target", "accuracy", "AUC of the label", "AUC of c from the output", "gap", "alignment share"]
     names = ("accuracy", "auc", "c_auc", "gap", "alignment_share")
     rows = [
-        [TITLES[one["table"]], _hiding(one["target"]), *(_spread(one[n]) for n in names)] for one in found["targets"]
+        [TITLES[one["table"]], _hiding(one["target"]), *(_spread(one[n]) for n in names)]
+        for one in found["targets"]
+        if one["target"] in COLOURS
     ]
     rows += [[TITLES[table], reason, *[""] * 5] for table, reason in found["not_run"].items()]
     return markdown_table(heads, rows)
 
 
 def aucs(found: Results) -> str:
-    """Return how often each test gives the plain target the higher score, by how much the other one hides."""
-    return _by_floor(found, lambda one: "-" if one["auc"] is None else f"{one['auc'][0]:.2f} ± {one['auc'][1]:.2f}")
+    """Return how often each test of the picture scores the plain target above the one of floor 3, by table."""
+    tables = [table for table in _tables(found) if FAIR in floors(found, table)]
+    known = {test for table in tables for test in _tests(found, table)}
+    tests = [test for test in (*PANELS, *OWN_PANELS) if test in known]
+    rows = [[f"`{test}`", *(_auc(found, table, test) for table in tables)] for test in tests]
+    return markdown_table(["test", *(TITLES[table] for table in tables)], rows)
 
 
-def paired(found: Results) -> str:
-    """Return for how many people, and by how much in the median, the plain target's score is the higher one."""
-    heads = ["table", "test", "share of the people", "median of the differences"]
-    rows = [
-        [TITLES[one["table"]], f"`{one['test']}`", _with_ends(one["paired_share"]), _with_ends(one["paired_median"])]
-        for one in found["results"]
-        if one["target"] == FAIR
-    ]
-    return markdown_table(heads, rows)
-
-
-def signed(found: Results) -> str:
-    """Return where effects point in each group: medians for the plain target and for the one of floor 3."""
-    heads = [
-        "table",
-        "test",
-        *(f"{_hiding(kind)}, {group}" for kind in ("plain", FAIR) for group in ("c = 0", "c = 1")),
-    ]
-    rows = []
-    for table in _tables(found):
-        if FAIR not in floors(found, table):
-            continue
-        for test in _tests(found, table):
-            both = [entry(found, table, test, kind) for kind in ("plain", FAIR)]
-            if "signed_median_0" in both[0]:
-                cells = [_with_ends(one[f"signed_median_{k}"]) for one in both for k in (0, 1)]
-                rows.append([TITLES[table], f"`{test}`", *cells])
-    return markdown_table(heads, rows)
+def _auc(found: Results, table: str, test: str) -> str:
+    value = entry(found, table, test, FAIR)["auc"] if test in _tests(found, table) else None
+    return "-" if value is None else f"{value[0]:.2f} ± {value[1]:.2f}"
 
 
 def swap(found: Results) -> str:
     """Return what the total and the direct reading say, and what happens to husbands and wives who are swapped."""
     heads = ["table", "target", *STORY, "husbands called wives", "wives called husbands"]
     rows = []
-    for table in _tables(found):
+    for table in [table for table in _tables(found) if table.startswith("adult")]:
         for place, name in enumerate(floors(found, table)):
             known = [f"{reading(found, table, name):+.3f}" for reading in STORY.values()]
             own = found["swap"][table][place] if table in found["swap"] else None
@@ -230,9 +211,6 @@ SECTIONS: dict[str, Callable[[Results], str]] = {
     "targets": targets,
     "auc": aucs,
     "generators": generators,
-    "paired": paired,
-    "signed": signed,
-    "swap": swap,
     "bars": table_of_bars,
 }
 
@@ -303,18 +281,6 @@ def compensation(found: Results) -> Any:
         )
         charts.append((zero + lines).properties(width=300, height=240, title=TITLES[table]))
     return alt.hconcat(*charts)
-
-
-def _by_floor(found: Results, cell: Callable[[dict[str, Any]], str]) -> str:
-    """Return a table of tests by floors, without the plain target, which others are compared with."""
-    names = list(dict.fromkeys(one["target"] for one in found["targets"] if one["target"] != "plain"))
-    rows = []
-    for table in _tables(found):
-        known = floors(found, table)
-        for test in _tests(found, table):
-            cells = [cell(entry(found, table, test, name)) if name in known else "" for name in names]
-            rows.append([TITLES[table], f"`{test}`", *cells])
-    return markdown_table(["table", "test", *map(_hiding, names)], rows)
 
 
 def _tables(found: Results) -> list[str]:

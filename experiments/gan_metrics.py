@@ -167,18 +167,12 @@ def _so(holds: bool) -> str:
 
 def show(found: dict[str, Any]) -> str:
     """Return the results file as Markdown."""
-    heads = ["lambda", "critic steps", "depth", "width", "batch", "KS", "MSE", "AP", "rho"]
-    rows = [
-        [f"{one['weight']:.2g}", *(str(one[name]) for name in TUNED[1:])]
-        + [number(one[name]) for name in (*CHECKS, "ap", "rho")]
-        for one in sorted(found["trials"], key=lambda one: -float(one["ap"]))
-    ]
     correlations = [
         ["lambda" if name == "weight" else name, number(one["spearman"]), number(one["clear"])]
         for name, one in found["correlations"].items()
     ]
-    parts = [markdown_table(heads, rows), f"Generators were trained for {found['settings']['steps']:,} steps each."]
-    parts.append(markdown_table(["rank correlation with AP", "Spearman", "clear from"], correlations))
+    steps = f"{len(found['trials'])} configurations, {found['settings']['steps']:,} training steps each."
+    parts = [steps, markdown_table(["rank correlation with AP", "Spearman", "clear from"], correlations)]
     return "\n\n".join([*parts, claims_in_words(found)])
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise, permutations
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ from table1_plan import trained
 from torch import Tensor
 from trials import balanced_accuracy, find_threshold, generate, generator_job, load_generator, seed_of
 from trials import train_shape as train_target_of
-from wording import claim, markdown_table, number, verdict
+from wording import claim, verdict
 from wording import claims as claims_in_words
 
 from fairfox.auxiliary.model import FixedAuxiliary
@@ -212,16 +212,8 @@ def _slope(x: NDArray[np.float64], y: NDArray[np.float64]) -> Estimate:
 
 
 def show(found: dict[str, Any]) -> str:
-    """Return the results file as Markdown."""
-    biases = list(next(iter(found["by_bias"].values())))
-    rows = [[test, *(number(one["ap"]) for one in own.values())] for test, own in found["by_bias"].items()]
-    rows.append(["by chance", *(number(one["prevalence"]) for one in found["by_bias"]["lic"].values())])
-    parts = [markdown_table(["AP of", *(f"bias {bias}" for bias in biases)], rows)]
-    for by, what in (("by_auxiliary_accuracy", "auxiliary accuracy"), ("by_gradient_norm", "gradient norm")):
-        heads = [f"{low:.3g} to {high:.3g}" for low, high in pairwise(found[by]["edges"])]
-        rows = [[test, *(number(one["ap"]) for one in own)] for test, own in found[by]["tests"].items()]
-        parts += [markdown_table([f"AP by {what}", *heads], rows)] if heads else []
-    return "\n\n".join([*parts, claims_in_words(found), f"{len(found['cells'])} cells"])
+    """Return what the paper says and what was measured as Markdown; the picture has the numbers."""
+    return "\n\n".join([claims_in_words(found), f"{len(found['cells'])} cells"])
 
 
 def chart(found: dict[str, Any]) -> Any:

@@ -13,9 +13,8 @@ from runner import RESULTS, read_json
 from wording import about
 
 DOCS = Path(__file__).parents[1] / "docs"
-NAMES = ("benchmark", "real_data", "use_cases", "beyond", "given", "intervals", "verdicts")
-PAGES = tuple(DOCS / f"{name}.md" for name in NAMES)
 SECTION = re.compile(r"(<!-- results: ([\w-]+) -->\n).*?(<!-- /results -->)", re.DOTALL)
+PAGES = tuple(page for page in sorted((DOCS / "research").glob("*.md")) if SECTION.search(page.read_text("utf-8")))
 NOT_YET = "There is no full run of this experiment yet."
 
 
@@ -39,7 +38,7 @@ def section(name: str, results: Path = RESULTS) -> str:
     if part:
         return str(script.SECTIONS[part](found))
     picture = path.with_suffix(".png")
-    figure = [f"![{path.stem}](../experiments/results/{picture.name})"] if picture.is_file() else []
+    figure = [f"![{path.stem}](../../experiments/results/{picture.name})"] if picture.is_file() else []
     return "\n\n".join([*figure, script.EXPERIMENT.show(found), about(found)])  # its results file in words
 
 

@@ -108,7 +108,7 @@ def bars(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def show(found: dict[str, Any]) -> str:
     """Return the results file as Markdown."""
-    heads = ["table", "model", "audits", "passes", "cannot tell", "fails", "nobody confidently flagged", "people"]
+    heads = ["table", "model", "audits", "passes", "cannot tell", "fails", "nobody confident", "people"]
     pairs = dict.fromkeys((one["table"], one["model"]) for one in found["results"])
     rows = []
     for table, model in pairs:

@@ -23,7 +23,6 @@ from settings import AUXILIARIES, Shape
 from torch import Tensor
 from trials import seed_of
 from wording import bars as bars_in_words
-from wording import markdown_table
 
 from fairfox.auxiliary.model import AuxiliaryModel, FixedAuxiliary
 from fairfox.benchmark.judge import ndcg, spearman
@@ -281,36 +280,10 @@ def bars(results: Sequence[Results], winners: Mapping[str, Results], chance: Map
 
 
 def show(found: Results) -> str:
-    """Return the results file as Markdown: a table of orders for each table of people, and what has to be shown."""
-    heads = ["method", "levels", "NDCG, paper's truth", "*the paper*", "one-hot counted", "NDCG, our truth"]
-    heads += ["Spearman, paper's truth", "Spearman, ours"]
-    parts = []
-    for table, chance in found["random"].items():
-        rows = [["random order", "", *_cells(chance, "{}"), "0", "0"]]
-        rows += [_row(one) for one in found["results"] if one["table"] == table]
-        parts.append(f"**{TITLES[table]}**, {found['truths'][table]['people']} people\n\n{markdown_table(heads, rows)}")
-    parts += [f"**{TITLES[table]}**: {reason}" for table, reason in found["not_run"].items()]
-    return "\n\n".join([*parts, bars_in_words(found)])
-
-
-def _cells(one: Results, key: str) -> list[str]:
-    """Return NDCG with each truth, and what was printed beside the paper's."""
-    cells = [_with_spread(one, key.format(name)) for name in TRUTHS]
-    paper = "*{:.3f} ± {:.3f}*".format(*one["printed"]) if "printed" in one else ""
-    return [cells[0], paper, *cells[1:]]
-
-
-def _row(one: Results) -> list[str]:
-    correlations = [_with_spread(one, f"spearman_{name}") for name in ("paper", "own")]
-    levels = "" if one["aggregation"] == WHOLE else one["aggregation"]
-    return [one["method"], levels, *_cells(one, "ndcg_{}"), *correlations]
-
-
-def _with_spread(one: Results, name: str) -> str:
-    if name in one:
-        return f"{one[name]:.3f}"
-    spread = f" ± {one[f'{name}_std']:.3f}" if one["retrainings"] > 1 else ""
-    return f"{one[f'{name}_mean']:.3f}{spread}"
+    """Return what has to be shown as Markdown; the picture has the numbers, and the results file all of them."""
+    return "\n\n".join(
+        [*(f"**{TITLES[table]}**: {why}" for table, why in found["not_run"].items()), bars_in_words(found)]
+    )
 
 
 def chart(found: Results) -> Any:

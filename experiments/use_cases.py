@@ -82,7 +82,7 @@ def show(found: dict[str, Any]) -> str:
 
 
 def policing(found: dict[str, Any]) -> str:
-    """Return the section about policing: the sentences of the audit, and the models side by side."""
+    """Return the section about policing: whom it affects most, and the models side by side."""
     if "policing" not in found["cases"]:
         return NOT_RUN
     case = found["cases"]["policing"]["found"]
@@ -93,8 +93,6 @@ def policing(found: dict[str, Any]) -> str:
     parts = [
         f"Table: {case['table']}. Asked whether the output changes when race alone is changed, fairfox answers:",
         f"> {case['unawareness']}",
-        "The audit of the model without race, in fairfox's own words:",
-        _verbatim(case["summary"]),
         f"The largest effects: {'; '.join(worst)}.",
         _beside(case["models"]),
     ]
@@ -102,7 +100,7 @@ def policing(found: dict[str, Any]) -> str:
 
 
 def credit(found: dict[str, Any]) -> str:
-    """Return the section about credit: the sentences of the audit, what carries it, awareness, and the models."""
+    """Return the section about credit: what carries the effect, awareness, and the models."""
     if "credit" not in found["cases"]:
         return NOT_RUN
     case = found["cases"]["credit"]["found"]
@@ -111,8 +109,6 @@ def credit(found: dict[str, Any]) -> str:
     ]
     agreement = [f"{rho:.2f} with the effect of {c}" for c, rho in case["agreement"].items()]
     parts = [
-        "The audit of the model without sex and age, in fairfox's own words:",
-        _verbatim(case["summary"]),
         "Through which features the effect goes, among those who are affected most by that variable:",
         markdown_table(["group", "largest mean effects"], rows),
         f"`fta` flags {case['flagged']['fta']:.1%} of the people at its own delta, `rank` "
@@ -127,10 +123,6 @@ SECTIONS = {"policing": policing, "credit": credit}  # of the page on use cases
 
 def _points(value: float) -> str:
     return f"{100 * value:+.1f} points"
-
-
-def _verbatim(text: str) -> str:
-    return f"```text\n{text}\n```"
 
 
 def _beside(models: Mapping[str, Mapping[str, float]]) -> str:

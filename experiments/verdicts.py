@@ -78,7 +78,7 @@ def judge_seed(folder: Path, needed: Folders, people: int, few: int, cases: Sequ
             table, reference = tables[case]
             result = audit_lending(net, new, table, reference, columns, seed=seed)
             assert result.verdict is not None
-            counts = {"surely": result.verdict.surely, "perhaps": result.verdict.perhaps}
+            counts = {"surely": result.verdict.significant, "perhaps": result.verdict.possible}
             found[case] = {"word": result.verdict.word, "judged": result.verdict.judged, **counts}
     if "confounded" in cases:
         past, new = CONFOUNDED.sample(people, seed=2 * seed), CONFOUNDED.sample(people, seed=2 * seed + 1)
@@ -86,7 +86,7 @@ def judge_seed(folder: Path, needed: Folders, people: int, few: int, cases: Sequ
         result = audit_lending(net, new, new.table, past.table, past.features, seed=seed)
         assert result.verdict is not None
         told = any("common cause" in line for line in verdict_lines(result))
-        counts = {"surely": result.verdict.surely, "perhaps": result.verdict.perhaps, "told": told}
+        counts = {"surely": result.verdict.significant, "perhaps": result.verdict.possible, "told": told}
         found["confounded"] = {"word": result.verdict.word, "judged": result.verdict.judged, **counts}
     return found
 
@@ -167,7 +167,7 @@ def show(found: dict[str, Any]) -> str:
         ]
         for case, said in found["words"].items()
     ]
-    heads = [f"of {found['seeds']} audits", *WORDS, "surely over delta", "perhaps over delta"]
+    heads = [f"of {found['seeds']} audits", *WORDS, "significantly over delta", "possibly over delta"]
     tips = [[f"{bias:g}", *_words([one[place] for one in found["tipping"]])] for place, bias in enumerate((0, *BIASES))]
     parts = [markdown_table(heads, rows), markdown_table(["planted bias", *WORDS, "tipping points of fails"], tips)]
     return "\n\n".join([*parts, *([bars(found)] if found["bars"] else [])])

@@ -25,7 +25,7 @@ def test_the_shift_is_the_gap_in_standard_deviations_of_everyone():
     result, cause = found(lambda rows: 0.2 * rows["income"], table)
     assert cause.feature == "income"
     assert cause.shift == pytest.approx(1 / table["income"].std(), rel=0.1)  # the gap is 1
-    assert any("to explain the mean effect on sex=" in line for line in result.summary().splitlines())
+    assert any("would explain the mean effect on sex=" in line for line in result.summary().splitlines())
 
 
 def test_no_shift_explains_what_goes_through_another_column():

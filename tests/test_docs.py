@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ import fairfox
 from fairfox.options import FAIR_TESTS
 
 ROOT = Path(__file__).parent.parent
-REGISTRY = re.compile(r"(<!-- registry: .*? -->\n).*?(<!-- /registry -->)", re.DOTALL)
+FIRST = "docs/get_started/first_audit.md"
 
 
 def example(name: str, *, page: str = "README.md", mark: str = "example") -> str:
@@ -22,20 +21,32 @@ def example(name: str, *, page: str = "README.md", mark: str = "example") -> str
     return found[1]
 
 
-def registry_table() -> str:
-    """Return the table of tests for docs/tests.md."""
-    rows = [f"| `{name}` | {a.meaning} | {a.unit} | {a.delta} |" for name, a in FAIR_TESTS.items()]
-    return "\n".join(["", "| test | what the number means | unit | delta |", "|---|---|---|---|", *rows, "", ""])
+def test_the_readme_is_short_and_its_python_example_has_six_lines():
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 120
+    assert len([line for line in example("python").splitlines() if line]) == 6
 
 
-def test_the_python_example_has_five_lines():
-    assert len([line for line in example("python").splitlines() if line]) == 5
+def test_the_readme_and_the_first_audit_use_the_same_model_and_command():
+    assert example("model.py") == example("model.py", page=FIRST)
+    assert example("shell").strip() in (ROOT / FIRST).read_text()
 
 
-def test_the_readme_and_the_quickstart_audit_the_same_model_in_the_same_way():
-    quickstart = (ROOT / "docs/quickstart.md").read_text()
-    assert example("model.py") == example("model.py", page="docs/quickstart.md")
-    assert example("shell").strip() in quickstart
+@pytest.mark.parametrize("page", sorted((ROOT / "docs/how_to").glob("*.md")), ids=lambda page: page.stem)
+def test_a_how_to_is_one_task_of_at_most_80_lines(page: Path):
+    assert len(page.read_text().splitlines()) <= 80
+
+
+def test_the_glossary_has_at_most_twenty_words():
+    words = re.findall(r"^\| \*\*(.+?)\*\* \|", (ROOT / "docs/glossary.md").read_text(), re.MULTILINE)
+    assert 10 <= len(words) <= 20
+    assert len(set(words)) == len(words)
+
+
+def test_every_page_is_on_a_shelf():
+    index = (ROOT / "docs/index.md").read_text() + (ROOT / "docs/reference/tests.md").read_text()
+    listed = re.findall(r"^([\w/]+)$", index, re.MULTILINE)
+    pages = {str(page.relative_to(ROOT / "docs").with_suffix("")) for page in ROOT.glob("docs/**/*.md")} - {"index"}
+    assert {name if (ROOT / f"docs/{name}.md").exists() else f"reference/{name}" for name in listed} == pages
 
 
 def test_the_demo_writes_where_the_readme_says():
@@ -67,14 +78,8 @@ def test_links_lead_somewhere(page: str):
 
 
 def test_the_api_reference_has_every_public_name():
-    page = (ROOT / "docs/api.md").read_text()
+    page = "".join((ROOT / f"docs/reference/{name}.md").read_text() for name in ("api", "result"))
     assert set(re.findall(r":: fairfox\.(\w+)$", page, re.MULTILINE)) >= set(fairfox.__all__)
-
-
-def test_the_page_of_tests_lists_every_test_as_the_registry_has_it():
-    found = REGISTRY.search((ROOT / "docs/tests.md").read_text())
-    assert found
-    assert found[0] == found[1] + registry_table() + found[2], "run: python tests/test_docs.py --write"
 
 
 HEADINGS = [
@@ -88,16 +93,16 @@ HEADINGS = [
 
 
 def test_every_test_has_a_page_with_its_maths_an_example_and_when_not_to_use_it():
-    linked = re.findall(r"\]\(tests/(\w+)\.md\)", (ROOT / "docs/tests.md").read_text())
-    pages = {name: (ROOT / f"docs/tests/{name}.md").read_text() for name in linked}
-    assert {page.stem for page in ROOT.glob("docs/tests/*.md")} == set(linked)
+    linked = re.findall(r"^tests/(\w+)$", (ROOT / "docs/reference/tests.md").read_text(), re.MULTILINE)
+    pages = {name: (ROOT / f"docs/reference/tests/{name}.md").read_text() for name in linked}
+    assert {page.stem for page in ROOT.glob("docs/reference/tests/*.md")} == set(linked)
     for name, text in pages.items():
         headings = re.findall(r"^## (.*)$", text, re.MULTILINE)
-        assert len(headings) == len(HEADINGS), f"docs/tests/{name}.md has the headings {headings}"
-        assert all(map(re.fullmatch, HEADINGS, headings)), f"docs/tests/{name}.md has the headings {headings}"
+        assert len(headings) == len(HEADINGS), f"docs/reference/tests/{name}.md has the headings {headings}"
+        assert all(map(re.fullmatch, HEADINGS, headings)), f"docs/reference/tests/{name}.md has the headings {headings}"
         maths, example = (section(text, heading) for heading in (headings[1], headings[4]))
-        assert maths.count("$$\n") >= 2, f"docs/tests/{name}.md has no formula"
-        assert "```python\n" in example, f"docs/tests/{name}.md has no example"
+        assert maths.count("$$\n") >= 2, f"docs/reference/tests/{name}.md has no formula"
+        assert "```python\n" in example, f"docs/reference/tests/{name}.md has no example"
     named = " ".join(text.splitlines()[0] for text in pages.values()).replace(",", "").split()
     bases = {name.partition("/")[0] for name in FAIR_TESTS}
     assert bases <= set(named)
@@ -106,8 +111,3 @@ def test_every_test_has_a_page_with_its_maths_an_example_and_when_not_to_use_it(
 def section(text: str, heading: str) -> str:
     """Return what stands below a heading of the second level."""
     return text.split(f"\n## {heading}\n")[1].split("\n## ")[0]
-
-
-if __name__ == "__main__" and sys.argv[1:] == ["--write"]:
-    page = ROOT / "docs/tests.md"
-    page.write_text(REGISTRY.sub(lambda m: m[1] + registry_table() + m[2], page.read_text()))

@@ -3,7 +3,6 @@
 import csv
 import importlib.util
 import os
-import re
 import subprocess
 import sys
 from functools import partial
@@ -89,11 +88,3 @@ def test_policing_takes_chicagos_list_where_it_is_at_hand(tmp_path: Path, monkey
     assert found["table"] == "Chicago SSL"
     assert f"the model does not take '{CHICAGO_RACE}=BLK'" in found["unawareness"]
     assert policing.tell(found).startswith("Chicago SSL: ")
-
-
-def test_the_page_of_use_cases_shows_lines_of_the_examples():
-    page = (FOLDER.parent / "docs" / "use_cases.md").read_text(encoding="utf-8")
-    shown = [line for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) for line in block.splitlines()]
-    known = {line for name in NEED for line in (FOLDER / name).read_text(encoding="utf-8").splitlines()}
-    assert len(shown) >= 6
-    assert set(shown) <= known

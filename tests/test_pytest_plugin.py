@@ -19,7 +19,7 @@ import pytest
 from fairfox.benchmark.worlds import LENDING
 from fairfox.cli.pytest_plugin import Fairfox, folder_name
 
-PAGE = Path(__file__).parent.parent / "docs" / "pytest.md"
+PAGE = Path(__file__).parent.parent / "docs" / "how_to" / "pytest.md"
 ELSEWHERE = """
 import pytest
 
@@ -33,7 +33,7 @@ HEAVY = "{'torch', 'numpy', 'pandas', 'sklearn', 'scipy', 'pyarrow', 'altair'} &
 def block(name: str, mark: str = "example") -> str:
     """Return the code block of the page that follows a marker."""
     found = re.search(rf"<!-- {mark}: {re.escape(name)} -->\n```\w+\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert found, f"docs/pytest.md has no {mark} '{name}'"
+    assert found, f"docs/how_to/pytest.md has no {mark} '{name}'"
     return found[1]
 
 
@@ -55,13 +55,14 @@ def test_the_biased_model_of_the_page_fails_with_the_message_and_the_fair_one_pa
     assert re.search(r"\b1 failed, 1 passed\b", done.stdout), done.stdout
     said = [line[1:].strip() for line in done.stdout.splitlines() if line.startswith("E ")]
     assert re.match(
-        r"AssertionError: The model fails\. \d+ of 500 people are surely treated differently by more", said[0]
+        r"AssertionError: FAIL: \d+ of 500 people \(\d+ %\) are significantly affected: their prediction shifts",
+        said[0],
     )
-    for words in (r"On average the prediction would change by [\d.]+ points", "mostly through income"):
+    for words in (r"Mean size of the effect: [\d.]+ points", "Mostly through income"):
         assert any(re.search(words, line) for line in said), words
     assert "testing.py" not in done.stdout  # the test's own line is shown, nothing of ours
     assert "pytest_plugin.py" not in done.stdout
-    folder = tmp_path / "reports" / folder_name("test_loans.py::test_who_gets_a_loan_does_not_depend_on_sex")
+    folder = tmp_path / "reports" / folder_name("test_loans.py::test_loans_do_not_depend_on_sex")
     assert said[-1].startswith(f"Written: {folder}")
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]  # nothing of the test that passed
     assert (folder / "report.html").is_file()

@@ -365,7 +365,7 @@ def plan(
     share: float | None = None,
     max_flagged: float | None = None,
     spread: float | None = None,
-    wanted: float = 0.8,
+    power: float = 0.8,
     level: float = LEVEL,
 ) -> Plan:
     """Return how many people are needed to detect an effect of a given size.
@@ -381,7 +381,7 @@ def plan(
         share: the true share of people over delta to detect; by default the pilot's. Needs `max_flagged`.
         max_flagged: the share that may be over delta.
         spread: the standard error times the root of the number of people, where there is no pilot.
-        wanted: the power, how often the effect is to be detected.
+        power: the probability of detecting the effect.
         level: how often an effect of exactly the limit is detected.
     """
     by_share = max_flagged is not None or share is not None
@@ -403,9 +403,9 @@ def plan(
         raise OptionError("Without a pilot, both effect (--effect) and limit (--limit) are needed")
     if math.isnan(spread):
         raise OptionError("The pilot judged only one person; give one with at least a few dozen")
-    needed = people_needed(size, allowed, spread, wanted=wanted, level=level)
+    needed = people_needed(size, allowed, spread, wanted=power, level=level)
     measure = "share over delta" if by_share else "mean |effect|"
-    return Plan(measure, size, allowed, spread, level, wanted, needed)
+    return Plan(measure, size, allowed, spread, level, power, needed)
 
 
 def _pilot(pilot: AuditResult | str | Path, *, by_share: bool) -> Scores:

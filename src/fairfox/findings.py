@@ -99,6 +99,11 @@ class Group:
     share_confident: float | None
     inferred: int = 0  # of the people: their class is the most probable one, nobody knows it
     towards: dict[str, float] = field(default_factory=dict)  # mean signed value towards each other class
+    selection_rate: float | None = None  # share with a yes: a prediction of at least the decision threshold, or 0.5
+    impact_ratio: float | None = None  # that over the largest of the variable's groups
+    true_positive_rate: float | None = None  # share with a yes of those with a true one; None without labels
+    false_positive_rate: float | None = None  # of those with a true no
+    accuracy: float | None = None  # share whose decision is the true outcome
 
     @property
     def name(self) -> str:
@@ -369,7 +374,7 @@ class AuditRecord:
     certificates: Certificates | None = None  # what is proved about the path to x', where asked for
     reliability: Reliability | None = None  # what disagreement and distance are computed from
     sampling: Tensor | None = None  # (N, 2) intervals that hold if people's ranks carry over exactly
-    p_values: Tensor | None = None  # (N,) of an effect as large where the true one is no more than delta; None as above
+    p_values: Tensor | None = None  # (N,) of an effect as large where the true one is no more than delta
     significant: Tensor | None = None  # (N,) bool: on the list of people over delta with a given false discovery rate
     null: Null | None = None  # what is found where the protected values are shuffled, where asked for
     steps: NextSteps | None = None  # what could be done about it, where asked for
@@ -569,7 +574,12 @@ class AuditRecord:
         """The unit of the readings and of the feature contributions: that of the prediction, "" where not known."""
         return self.unit.partition(" (")[2].removesuffix(")")
 
-    def flips(self, finding: Finding, *, cut: float = 0.5) -> dict[str, FlipSet]:
+    @property
+    def cut(self) -> float:
+        """The prediction from which on people get a yes: the decision threshold, or else one half."""
+        return 0.5 if self.decision_threshold is None else self.decision_threshold
+
+    def flips(self, finding: Finding) -> dict[str, FlipSet]:
         """Return for each group whose decision depends on their group, by `Group.name`: a prediction of at least `cut`.
 
         Only where the score is a change of a probability between classes; {} otherwise.
@@ -580,7 +590,7 @@ class AuditRecord:
         own = torch.tensor([float(codes.get(level, math.nan)) for level in finding.group])
         here = self.predictions.cpu()
         there = torch.where(finding.abstained, torch.nan, here + finding.effect.cpu().to(here))
-        found = flip_sets(here, there, own, cut)
+        found = flip_sets(here, there, own, self.cut)
         return {group_name(finding.name, finding.levels[code]): flips for code, flips in found.items()}
 
     @property

@@ -42,9 +42,10 @@ from fairfox.maps.conditional import check_given_columns
 from fairfox.models.adapters import as_model, describe
 from fairfox.models.protocol import Description, TargetModel, check_predictions, predict
 from fairfox.options import EVERYONE, TOTAL, AuditOptions, defaults_sha256, lookup_test, refuse_outside
+from fairfox.report.sentences import over_words
 from fairfox.result import AuditResult, finding_of, gap_parts
 from fairfox.statistics.diagnostics import Reliability, find_warnings, leave_out
-from fairfox.statistics.groups import Rule, agreement, default_delta, own_deltas
+from fairfox.statistics.groups import Decisions, Rule, agreement, default_delta, own_deltas
 from fairfox.statistics.permutation import Null, shuffled
 from fairfox.statistics.verdict import ALLOWED, taken_back
 
@@ -578,6 +579,7 @@ def _limits(inputs: Inputs, people: Dataset, null: Null | None) -> Limits:
         fdr=options.fdr,
         allowed=shares.get(EVERYONE, ALLOWED),
         limits=shares,
+        over=over_words(score_unit(options, inputs.target.unit), delta, by_group, options),
         bounded=is_bounded(options, inputs.target.unit),
         folds=None if inputs.known is not None else options.folds,
         seed=options.seed,
@@ -605,6 +607,7 @@ def _findings(
             merged=dict(source.merged),
             rule=limits.rule,
             before=before,
+            decisions=_decisions(inputs),
             streamed=None if streamed is None else streamed.variables[inputs.data.protected[v].name],
         )
         for v, source in enumerate(inputs.encoding.sources)
@@ -621,6 +624,21 @@ def _findings(
     whole = replace(readings, main=before)  # as in the verdict: whoever is left out belongs to the gap as well
     parts = [gap_parts(whole, v, finding.contrasts, inputs.predictions) for v, finding in enumerate(found)]
     return tuple(replace(finding, gap_parts=own) for finding, own in zip(found, parts, strict=True))
+
+
+def _decisions(inputs: Inputs) -> Decisions | None:
+    """Return who gets a yes: from the decision threshold, or one half of a probability; None where that has no sense.
+
+    True outcomes are those of a label with two classes, of which the audited one, or else the second, is a yes.
+    """
+    options, values = inputs.options, inputs.encoding.label_values
+    cut = 0.5 if options.decision_threshold is None else options.decision_threshold
+    if options.decision_threshold is None and inputs.target.unit != "probability":
+        return None
+    y = inputs.data.y
+    if y is None or values is None or len(values) != 2:
+        return Decisions(cut)
+    return Decisions(cut, 1 - y if options.positive is not None and str(values[0]) == str(options.positive) else y)
 
 
 def is_bounded(options: AuditOptions, unit: str) -> bool:
@@ -640,7 +658,7 @@ def _held_back(
     if verdict is None:
         return finding
     if verdict.word == "fails" and null is not None and null.delta > limits.delta:
-        why = "effects as large come by chance: shuffled protected values give them too."
+        why = "shuffled protected values give effects as large."
         return replace(finding, verdict=taken_back(verdict, why))
     if verdict.word != "passes" or inputs.options.info.base != TOTAL or inputs.options.given:
         return finding
@@ -648,8 +666,8 @@ def _held_back(
         if check.variable == variable and check.unexplained > limits.delta:
             gap = f"{100 * abs(check.gap or 0):.1f} points" if points else f"{abs(check.gap or 0):.3g}"
             why = (
-                f"the mean predictions of {check.group} and {check.towards} differ by {gap}, and no feature surely "
-                "shows why: more people would."
+                f"the mean predictions of {check.group} and {check.towards} differ by {gap}, and no feature "
+                "significantly explains it: audit more people."
             )
             return replace(finding, verdict=taken_back(verdict, why))
     return finding

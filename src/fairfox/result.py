@@ -29,7 +29,7 @@ from fairfox.findings import UNKNOWN, AuditRecord, Finding, GapParts, Group, Str
 from fairfox.report.people import contributions, row_ids, rows_at
 from fairfox.report.sentences import summary_lines, verdict_lines
 from fairfox.report.text import amount, people, percent
-from fairfox.statistics.groups import Certainty, Rule, group_mean
+from fairfox.statistics.groups import Certainty, Decisions, Rule, group_mean
 from fairfox.statistics.verdict import Counted, Point, Verdict, family_verdict
 
 _MOST_GROUPS, _MOST_REASONS = 4, 3  # that are printed
@@ -329,6 +329,7 @@ def finding_of(
     merged: Mapping[str, tuple[str, ...]],
     rule: Rule,
     before: Measurement | None = None,
+    decisions: Decisions | None = None,
     streamed: StreamedVariable | None = None,
 ) -> Finding:
     """Return what was found for one protected variable.
@@ -343,6 +344,7 @@ def finding_of(
         rule: what else decides who is over delta, and whether they are too many.
         before: what was measured before anybody was left out; the list and the verdict are about all of them, since
             those who stay were chosen for how little their refits scatter.
+        decisions: what predictions mean, for the rates of groups; None: nobody decides.
         streamed: all people of a stream in numbers, where the readings are of a sample.
     """
     data = readings.people
@@ -391,8 +393,10 @@ def finding_of(
     if streamed is not None:
         return replace(finding, streamed=streamed.tally, groups=streamed.groups)
     weights = torch.ones(len(data), dtype=torch.float64) if data.weights is None else data.weights.double().cpu()
-    groups = [_group(finding, name, codes == code, predictions, weights) for code, name in enumerate(names)]
-    return replace(finding, groups=tuple(groups))
+    members = [codes == code for code in range(len(names))]
+    rates = [{}] * len(names) if decisions is None else decisions.rates(predictions, weights, members)
+    each = zip(names, members, rates, strict=True)
+    return replace(finding, groups=tuple(_group(finding, *own, predictions, weights) for own in each))
 
 
 def _same_outcome(readings: Readings, variable: int) -> Tensor | None:
@@ -427,7 +431,9 @@ def _verdict(
         own = rule if code is None else replace(rule, allowed=rule.limits[name])
         among = None if code is None else codes == code
         curve = _curve(readings, variable, predictions, delta, own, among)
-        found.append(own.judge(whole, certainty, weights, name, curve, among, counted.get(name)))
+        group = "" if code is None else name
+        everyone = counted.get(name)
+        found.append(own.judge(whole, certainty, weights, p.name, curve, group=group, among=among, everyone=everyone))
     known = [verdict for verdict in found if verdict is not None]
     return family_verdict(known) if known else None
 
@@ -473,7 +479,9 @@ def gap_parts(readings: Readings, variable: int, words: Sequence[str], predictio
     return tuple(out)
 
 
-def _group(finding: Finding, name: str, members: Tensor, predictions: Tensor, weights: Tensor) -> Group:
+def _group(
+    finding: Finding, name: str, members: Tensor, rates: Mapping[str, Any], predictions: Tensor, weights: Tensor
+) -> Group:
     """Return the people of one group together."""
     judged = members & ~finding.abstained.cpu()
 
@@ -491,6 +499,7 @@ def _group(finding: Finding, name: str, members: Tensor, predictions: Tensor, we
         share_confident=mean(finding.confident),
         inferred=int((members & finding.inferred).sum()),
         towards={word: value for word, value in towards.items() if value is not None and not isnan(value)},
+        **rates,
     )
 
 

@@ -51,12 +51,11 @@ def assert_individually_fair(
 
 def _objections(result: AuditRecord, *, strict: bool) -> list[str]:
     """Return why a model is not good enough, a line each, the verdict first; [] where it is."""
-    from fairfox.report.sentences import effect_lines, next_lines, verdict_lines
+    from fairfox.report.sentences import verdict_lines
 
     found = result.verdict
     _check_judged(result)
-    after = next_lines(result)
-    lines = [*(line for line in verdict_lines(result) if line not in after), *effect_lines(result), *after]
+    lines = verdict_lines(result)
     word = None if found is None else found.word
     if word == "fails" or (strict and word == "cannot tell"):
         return lines

@@ -185,11 +185,11 @@ def assert_same_summary(found: dict[str, Any], expected: dict[str, Any], within:
     assert (found["verdict"] is None) == (expected["verdict"] is None)
     if expected["verdict"] is not None:
         one, other = found["verdict"], expected["verdict"]
-        assert [one[n] for n in ("word", "judged", "perhaps", "tipping")] == [
-            other[n] for n in ("word", "judged", "perhaps", "tipping")
+        assert [one[n] for n in ("word", "judged", "possible", "tipping")] == [
+            other[n] for n in ("word", "judged", "possible", "tipping")
         ]
         assert one["mean"] == pytest.approx(other["mean"], abs=max(within, 1e-9))
-        assert 0.98 * other["surely"] - 1 <= one["surely"] <= other["surely"]
+        assert 0.98 * other["significant"] - 1 <= one["significant"] <= other["significant"]
     listed, exact = found["stream"]["list"], expected["counts"].pop("significant")
     if exact is not None:
         assert listed["listed"] == found["counts"]["significant"]

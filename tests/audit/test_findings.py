@@ -155,10 +155,10 @@ def test_a_finding_has_the_verdict_of_its_own_people():
     verdict = finding(runs, rule=Rule(fdr=0.2, allowed=0.1)).verdict
     assert verdict is not None
     assert (verdict.word, verdict.variable) == ("fails", "sex")
-    assert (verdict.judged, verdict.surely, verdict.perhaps, verdict.allowed) == (60, 30, 30, 0.1)
-    assert verdict.reason.endswith("(at most 20 % of these wrongly), and no more than 10 % may be.")
+    assert (verdict.judged, verdict.significant, verdict.possible, verdict.allowed) == (60, 30, 30, 0.1)
+    assert verdict.reason.endswith("(50 %) are significantly affected: their effect is over delta; the limit is 10 %.")
     decided = finding(runs, rule=Rule(decision_threshold=0.3), predictions=torch.full((61,), 0.2)).verdict
     assert decided is not None
-    assert "30 of 60 people are surely decided differently" in decided.reason
+    assert (decided.word, decided.significant) == ("fails", 30)
     assert decided.mean is not None
     assert decided.mean.value == pytest.approx(0.1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,11 @@ from sklearn.preprocessing import OneHotEncoder
 
 import fairfox
 from fairfox.benchmark.worlds import LENDING
+from fairfox.findings import AuditRecord
+from fairfox.report.html import render_report
 from fairfox.result import AuditResult
+from fairfox.statistics.verdict import Verdict
+from tests.support import example_result, with_finding
 
 pytestmark = pytest.mark.browser
 SCRIPT = "<script>alert(1)</script>"
@@ -124,6 +129,20 @@ def fair(tmp_path_factory: pytest.TempPathFactory) -> Audited:
     return Audited(result, path)
 
 
+@pytest.fixture(scope="session")
+def warned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of an audit with a warning."""
+    path = tmp_path_factory.mktemp("warned") / "report.html"
+    path.write_text(render_report(judged_example()), encoding="utf-8")
+    return path
+
+
+def judged_example() -> AuditRecord:
+    """Return an audit by hand with a verdict; it has one warning."""
+    verdict = Verdict("fails", "19 of 38 people (50 %) are affected.", 0.05, 38, 19, 25, 0.0, 1.0, variable="sex")
+    return with_finding(example_result(), verdict=verdict)
+
+
 def count_at(result: AuditResult, delta: float) -> int:
     """Return how many judged people have a score above delta."""
     return int(((result.record.scores > delta) & ~result.record.abstained).sum())
@@ -148,6 +167,57 @@ def test_the_page_opens_from_disk_without_an_error_or_a_request(visit: Visit, au
     assert visit.errors == []
     assert [url for url in visit.requests if not url.startswith(("file://", "data:", "blob:"))] == []
     assert [url for url in visit.requests if url.startswith("file://")] == [audited.path.as_uri()]
+
+
+@pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
+def test_the_first_screen_has_verdict_directions_certainty_and_a_chart(
+    visit: Visit, audited: Audited, width: int, height: int
+):
+    visit.page.set_viewport_size({"width": width, "height": height})
+    page = visit.open(audited.path)
+    page.wait_for_selector(".picture .chart[data-ready='true'] svg", timeout=15_000)
+    shown = [
+        page.locator(".verdict .headline"),
+        *page.locator(".directions div").all(),
+        page.locator(".sure p").first,
+        page.locator(".picture .chart svg"),
+    ]
+    assert len(shown) == 5  # two groups
+    for each in shown:
+        box = each.bounding_box()
+        assert box["height"] > 0
+        assert box["y"] >= 0
+        assert box["y"] + box["height"] <= height
+    verdict = audited.result.record.verdict
+    said = " ".join(page.locator(".verdict .headline").inner_text().split())
+    assert said.startswith("FAIL")
+    assert f"{verdict.significant:,} of 1,500 people" in said
+    assert "; the limit is 5 %." in said
+    for group, direction in zip(audited.result.record.groups, page.locator(".directions div").all(), strict=True):
+        assert group.name in direction.inner_text()
+        assert f"{100 * group.mean_effect:+.1f}" in direction.inner_text()
+    assert "95 % interval" in page.locator(".sure").inner_text()
+    assert "Tipping point:" in page.locator(".sure").inner_text()
+
+
+def test_warnings_stand_beside_the_verdict(visit: Visit, warned: Path):
+    page = visit.open(warned)
+    verdict, warning = (page.locator(each).bounding_box() for each in (".verdict", ".first .warnings li"))
+    assert verdict["y"] + verdict["height"] <= warning["y"] < verdict["y"] + verdict["height"] + 40
+    visit.page.set_viewport_size({"width": 390, "height": 844})
+    link = page.locator(".verdict .to-warnings a")
+    assert link.inner_text() == "1 warning"
+    link.click()
+    assert page.evaluate("document.querySelector('#warnings').getBoundingClientRect().top") < 844
+
+
+def test_wide_tables_show_that_they_scroll_on_a_narrow_screen(visit: Visit, audited: Audited):
+    visit.page.set_viewport_size({"width": 390, "height": 844})
+    page = visit.open(audited.path)
+    wide = page.locator(".scroll").filter(has=page.locator("th", has_text="Impact ratio"))
+    assert wide.evaluate("node => node.scrollWidth > node.clientWidth")
+    background = wide.evaluate("node => getComputedStyle(node).backgroundAttachment")
+    assert background == "local, local, scroll, scroll"  # two covers that go along, over two shadows that stay
 
 
 def test_the_slider_counts_as_python_does_at_every_tenth_of_its_range(visit: Visit, audited: Audited):
@@ -322,7 +392,7 @@ def test_regions_have_names_of_their_own(visit: Visit, audited: Audited, axe: st
     assert "landmark-unique" in [rule["id"] for rule in found["passes"]]
 
 
-def test_paper_has_fifty_people_and_nothing_that_is_cut_off(visit: Visit, audited: Audited):
+def test_paper_has_twenty_people_five_pages_and_nothing_that_is_cut_off(visit: Visit, audited: Audited):
     visit.page.set_viewport_size({"width": 720, "height": 1000})
     visit.page.emulate_media(color_scheme="dark")
     page = visit.open(audited.path)
@@ -330,19 +400,23 @@ def test_paper_has_fifty_people_and_nothing_that_is_cut_off(visit: Visit, audite
     listed = page.locator("table#people tbody tr.person").count()
     assert listed > 60
     page.locator("table#people thead button[data-sort=person]").click()
-    opened = page.locator("figure summary").first
     page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
     page.emulate_media(media="print")
-    assert page.locator("table#people tbody tr.person:visible").count() == 50
-    assert page.locator("table#people tbody tr.person").nth(49).is_visible()
-    assert page.locator("#people-unprinted").inner_text() == f"And {listed - 50} more on the page itself."
+    assert page.locator("table#people tbody tr.person:visible").count() == 20
+    assert page.locator("table#people tbody tr.person").nth(19).is_visible()
+    assert page.locator("#people-unprinted").inner_text() == f"And {listed - 20} more on the page itself."
     assert page.evaluate("document.documentElement.scrollWidth") <= 720
     assert page.evaluate(TOO_WIDE, 720) == []
     grid = "getComputedStyle(document.querySelector('.chart svg .role-axis-grid line')).stroke"
     assert page.evaluate(grid) == "rgb(221, 221, 221)"
+    assert page.locator("details.method[open] table").count() >= 2  # settings and versions
+    heads = page.evaluate("Array.from(document.querySelectorAll('thead'), each => getComputedStyle(each).display)")
+    assert set(heads) == {"table-header-group"}  # repeated on every page
+    paper = page.pdf(format="A4", margin=dict.fromkeys(("top", "bottom", "left", "right"), "15mm"))
+    assert 3 <= len(re.findall(rb"/Type\s*/Page\b", paper)) <= 5
     page.emulate_media(media="screen")
     page.evaluate("window.dispatchEvent(new Event('afterprint'))")
-    assert page.locator("figure details[open]").count() == 0
-    opened.click()
+    assert page.locator("details[open]").count() == 0
+    page.locator("details.method summary").click()
     page.evaluate("window.dispatchEvent(new Event('beforeprint')); window.dispatchEvent(new Event('afterprint'))")
-    assert page.locator("figure details[open]").count() == 1  # what the reader opened stays open
+    assert page.locator("details[open]").count() == 1  # what the reader opened stays open

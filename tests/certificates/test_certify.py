@@ -146,7 +146,7 @@ def test_rows_that_do_not_fit_are_refused():
 
 
 def test_the_example_of_the_docs_runs(capsys):
-    page = (Path(__file__).parents[2] / "docs" / "certificates.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "how_to" / "certify.md").read_text(encoding="utf-8")
     code = page.split("<!-- example: path -->\n```python\n")[1].split("```")[0]
-    exec(compile(code, "docs/certificates.md", "exec"), {})
+    exec(compile(code, "docs/how_to/certify.md", "exec"), {})
     assert capsys.readouterr().out.count("tensor(") == 5

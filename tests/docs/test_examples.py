@@ -21,11 +21,12 @@ from page_blocks import PAGES, ROOT, Block, Session, blocks, commands, differenc
 from fairfox.benchmark.worlds import LENDING
 
 BLOCKS = {page: list(blocks(page)) for page in PAGES}
-CLOSER = {"docs/benchmark.md", "docs/ci.md", "docs/schema.md"}  # what these print is looked at in tests of their own
-PEOPLE = {"docs/comparing.md": 400, "docs/fox.md": 800}  # where 200 in people.csv or 500 in demo-report are too few
+FIRST = "docs/get_started/first_audit.md"
+CLOSER = {"docs/how_to/own_test.md", "docs/how_to/ci.md", "docs/reference/files.md"}  # these have tests of their own
+PEOPLE = {"docs/how_to/compare.md": 400, "docs/how_to/reuse.md": 800}  # where 200 and 500 people are too few
 PRINTED = {  # beside what the pages show
-    "docs/comparing.md": ("Verdict: B is fairer.", " people are needed ", "\ncannot tell\n"),
-    "docs/fox.md": ("fairfox audit of 300 people, test 'rank', protected: sex",),
+    "docs/how_to/compare.md": ("Verdict: B is fairer.", "\ncannot tell\n"),
+    "docs/how_to/reuse.md": ("fairfox audit of 300 people, test 'rank', protected: sex",),
 }
 PARSERS = {"toml": tomllib.loads, "yaml": yaml.safe_load, "json": json.loads}
 # Commands that are shown and not run here, and why
@@ -37,26 +38,17 @@ LEFT_OUT = {
 }
 # Blocks with the comment `<!-- not run: reason -->`, as the pages give the reasons
 NOT_RUN = {
-    "docs/data.md": [
-        "it may have to download a table",
-        "it may have to download tables",
-        "it may have to download a table",
-    ],
-    "docs/tests/fliptest.md": ["fifty generators take an hour"],
-    "docs/models.md": ["there is no such server"],
-    "docs/scale.md": ["tests/engines runs it, on engines of this machine"] * 2,
-    "docs/use_cases.md": [
-        "lines of examples/policing.py, which tests/test_examples.py runs",
-        "lines of examples/credit.py, which tests/test_examples.py runs",
-    ],
+    "docs/reference/datasets.md": ["it may have to download a table"],
+    "docs/how_to/models.md": ["there is no such server"],
+    "docs/how_to/cluster.md": ["tests/engines runs it, on engines of this machine"] * 2,
 }
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Yield a folder, the current one, with people as `fairfox demo` writes them and the quickstart's model."""
+    """Yield a folder, the current one, with people as `fairfox demo` writes them and the model of the first audit."""
     (tmp_path / "demo-report").mkdir()
-    (model,) = (block for block in BLOCKS["docs/quickstart.md"] if block.file == "model.py")
+    (model,) = (block for block in BLOCKS[FIRST] if block.file == "model.py")
     (tmp_path / "model.py").write_text(model.text, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "400")  # lines are not broken
@@ -76,8 +68,8 @@ def test_every_block_of_the_page_runs_and_prints_what_is_shown(page: str, folder
 
 
 def test_a_test_of_ones_own_is_benchmarked_in_three_lines_and_does_better_than_chance(folder: Path):
-    printed = read("docs/benchmark.md", Session(folder))
-    (judging,) = (block.text for block in BLOCKS["docs/benchmark.md"] if "judge(MeanShift()" in block.text)
+    printed = read("docs/how_to/own_test.md", Session(folder))
+    (judging,) = (block.text for block in BLOCKS["docs/how_to/own_test.md"] if "judge(MeanShift()" in block.text)
     assert len([line for line in judging.splitlines() if line]) == 3
     found = re.search(r"^AP (0\.\d\d|1\.00) \(by chance (0\.\d\d)\), rho (-?\d\.\d\d)$", printed, re.MULTILINE)
     assert found, printed
@@ -89,24 +81,24 @@ def test_a_test_of_ones_own_is_benchmarked_in_three_lines_and_does_better_than_c
 
 def test_the_audit_of_the_page_on_build_servers_fails_and_its_summary_has_the_schema(folder: Path):
     session = Session(folder)
-    assert read("docs/ci.md", session).count("Exit code 1: ") == 1
+    assert read("docs/how_to/ci.md", session).count("Exit code 1: ") == 1
     copy(ROOT / "docs/schemas/audit.schema.json", folder)
-    assert "\n2 500 fails\n" in "\n" + read("docs/schema.md", session)
+    assert "\n2 500 fails\n" in "\n" + read("docs/reference/files.md", session)
 
 
 def test_the_workflow_of_the_page_on_build_servers_is_the_example_and_uploads_nobody_s_row():
-    (shown,) = (block.text for block in BLOCKS["docs/ci.md"] if block.language == "yaml")
+    (shown,) = (block.text for block in BLOCKS["docs/how_to/ci.md"] if block.language == "yaml")
     assert shown == (Path(__file__).parents[2] / "examples/fairness.yml").read_text(encoding="utf-8")
     *_, upload = yaml.safe_load(shown)["jobs"]["audit"]["steps"]
     assert upload["with"]["path"].split() == [f"report/{name}" for name in ("summary.json", "summary.md", "junit.xml")]
 
 
 def read(page: str, session: Session) -> str:
-    """Follow all blocks of a page, and return what they print; what the quickstart has too is run there."""
+    """Follow all blocks of a page, and return what they print; what the first audit has too is run there."""
     for name, size in (("people.csv", 200), ("demo-report/people.csv", 500)):
         pyarrow.csv.write_csv(LENDING.sample(PEOPLE.get(page, size), seed=1).table, session.folder / name)
     before = len(session.said)
-    elsewhere = "".join(block.text for block in BLOCKS["docs/quickstart.md"]) if page == "README.md" else ""
+    elsewhere = "".join(block.text for block in BLOCKS[FIRST]) if page == "README.md" else ""
     with torch.random.fork_rng():
         for block in BLOCKS[page]:
             if "not run" not in block.marks and block.text not in elsewhere:

@@ -13,7 +13,7 @@ from fairfox.report.html import MOST_ROWS, result_card
 from fairfox.result import AuditResult
 from fairfox.statistics.intervals import Estimate
 from fairfox.statistics.paired import Pair, Side
-from fairfox.statistics.verdict import Verdict
+from fairfox.statistics.verdict import HEADLINES, Verdict
 from tests.report.helpers import Page
 from tests.support import PEOPLE, example_result, many_result, with_finding, without_sign
 
@@ -27,10 +27,11 @@ def verdict_of(word: str) -> Verdict:
 
 def test_a_result_shows_its_verdict_its_counts_its_groups_and_how_to_get_the_report():
     card = Page(result_card(with_finding(example_result(), verdict=verdict_of("fails"))))
-    assert "failsThe model fails. Because." in card.words
-    assert "40 people · 38 judged · 23 flagged · 19 confidently" in card.words
+    assert "FAILBecause." in card.words
+    assert "Significant: 20 (false discovery rate: 10 %). · Flagged: 23 (|effect| > 5 points)." in card.words
+    assert "Mean change of the prediction as members of the other group: sex=Female +8.2 points" in card.words
     assert card.rows == [
-        ["Group", "People", "Mean prediction", "Mean effect (points)", "Flagged", "Confidently"],
+        ["Group", "People", "Mean prediction", "Mean effect (points)", "Flagged", "Confident"],
         ["sex=Female", "19", "0.42", "+8.2", "84.2 %", "78.9 %"],
         ["sex=Male", "19", "0.58", "-3.7", "36.8 %", "21.1 %"],
     ]
@@ -41,14 +42,14 @@ def test_a_result_shows_its_verdict_its_counts_its_groups_and_how_to_get_the_rep
 @pytest.mark.parametrize(("word", "tone"), [("fails", "failure"), ("passes", "passed"), ("cannot tell", "skipped")])
 def test_the_word_has_the_colour_of_the_verdict(word: str, tone: str):
     html = result_card(with_finding(example_result(), verdict=verdict_of(word)))
-    assert f'<span class="fairfox-word fairfox-{tone}">{word}</span>' in html
+    assert f'<span class="fairfox-word fairfox-{tone}">{HEADLINES[word]}</span>' in html
 
 
 def test_a_test_without_sign_and_interval_shows_what_it_has():
     card = Page(result_card(without_sign()))
     assert "no verdict" in card.words
-    assert "23 flagged" in card.words
-    assert "confidently ·" not in card.words
+    assert "Flagged: 23 (score > 0.05)." in card.words
+    assert "Confident:" not in card.words
     assert card.rows[1] == ["sex=Female", "19", "0.42", "84.2 %", "-"]
 
 

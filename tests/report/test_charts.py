@@ -119,33 +119,41 @@ def test_groups_show_their_mean_effect_in_points():
     figure = groups_figure(example_result(), example_result().findings[0])
     assert figure is not None
     means = [100 * group.mean_effect for group in example_result().groups]
-    assert [bar["value"] for bar in figure["data"]["bars"]] == means
-    assert figure["table"]["rows"] == [
-        [f"sex={s}", f"{m:+.1f}"] for s, m in zip(("Female", "Male"), means, strict=True)
-    ]
+    assert [bar["mean"] for bar in figure["data"]["bars"]] == means
+    rows = [[f"sex={s}", f"{m:+.1f}"] for s, m in zip(("Female", "Male"), means, strict=True)]
+    assert [row[:2] for row in figure["table"]["rows"]] == rows
+    women = 100 * example_result().effect[:38:2].numpy()
+    first = figure["data"]["bars"][0]
+    ends = [first[name] for name in ("low", "left", "right", "high")]
+    assert ends == pytest.approx(np.percentile(women, [5, 25, 75, 95]), rel=0.01)
+    assert figure["data"]["delta"] == 5.0
 
 
-def test_groups_of_a_test_without_sign_show_how_many_are_flagged():
+def test_groups_of_a_test_without_sign_show_their_scores():
     result = without_sign()
     figure = groups_figure(result, result.findings[0])
     assert figure is not None
     assert not figure["data"]["signed"]
-    assert [bar["value"] for bar in figure["data"]["bars"]] == [100 * group.share_flagged for group in result.groups]
+    women = result.scores[:38:2].double().mean()
+    assert figure["data"]["bars"][0]["mean"] == pytest.approx(float(women), rel=1e-5)
 
 
-def test_features_come_with_their_error_and_the_difference_of_the_groups():
-    features = replace(example_result().features, displacement={"income": 0.6, "job": 0.2})
-    figure = features_figure(example_result(features=features))
-    assert figure is not None
-    income, job, age = figure["data"]["bars"]
-    assert (income["name"], income["difference"], job["difference"], age["difference"]) == ("income", 0.6, 0.2, None)
+def test_features_come_with_their_interval_and_the_number_of_people():
+    figure = features_figure(example_result())
     effect = example_result().features.effect
+    assert figure is not None
     assert effect is not None
+    income, job = figure["data"]["bars"]  # age adds nothing
+    assert (income["name"], job["name"]) == ("income", "job")
     assert income["value"] == 100 * effect.total["income"]
-    assert income["error"] == 100 * effect.error["income"]
-    assert "without any model" in figure["caption"]
-    assert [column["label"] for column in figure["table"]["columns"]][3] == "Groups differ by"
-    assert "without any model" not in str(features_figure(example_result()))
+    assert income["high"] - income["value"] == pytest.approx(196 * effect.error["income"])
+    assert "over 30 people" in figure["caption"]
+    assert "over 30 people" in figure["data"]["title"]
+    noisy = torch.zeros(PEOPLE, 1)
+    noisy[0] = 1.0
+    one = features_figure(example_result(features=Features({}, FeatureEffect(("a",), noisy, "any"))))
+    assert one is not None
+    assert one["data"]["bars"][0]["low"] == 0.0  # sizes are never below
 
 
 def test_features_are_cut_to_the_largest_and_leave_out_what_is_unknown():
@@ -170,8 +178,8 @@ def test_contributions_of_every_group_have_their_sign():
     figure = features_figure(many_result())
     assert figure is not None
     headings = [column["label"] for column in figure["table"]["columns"]]
-    assert headings[:4] == ["Feature", "Mean size (points)", "±", "sex=Female, signed"]
-    assert headings[-1] == f"age={AGES[-1]}, signed"
+    assert headings[:4] == ["Feature", "Mean size (points)", "95 % interval", "Mean, sex=Female"]
+    assert headings[-1] == f"Mean, age={AGES[-1]}"
     means = many_result().effect_by_group
     assert figure["table"]["rows"][0][3] == f"{100 * means['sex=Female'][figure['table']['rows'][0][0]]:+.1f}"
 
@@ -180,19 +188,6 @@ def test_a_delta_of_another_variable_is_shown():
     captions = [figures(many_result())[f"scores-{v}"]["caption"] for v in range(3)]
     described = "Members of race=Black have their own delta, which the lines do not show."
     assert [described in caption for caption in captions] == [True, False, True]
-
-
-def test_the_difference_of_groups_names_its_variable_where_there_are_several():
-    far = {"postcode": 0.6}
-    many, one = many_result(), example_result()
-    several = features_figure(replace(many, features=replace(many.features, displacement=far)))
-    assert several is not None
-    assert several["data"]["difference"] == "How far the groups of sex differ, without a model"
-    assert "Groups of sex differ by" in [column["label"] for column in several["table"]["columns"]]
-    assert "how far the groups of sex differ in it" in several["alt"]
-    single = features_figure(replace(one, features=replace(one.features, displacement={"income": 0.6})))
-    assert single is not None
-    assert single["data"]["difference"] == "How far the groups differ, without a model"
 
 
 def test_where_decisions_turn_no_chart_speaks_of_delta():

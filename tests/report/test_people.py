@@ -123,8 +123,7 @@ def test_cells_stand_below_their_headings():
         assert sizes == {(len(people["columns"]),) * 2}
     assert [column["label"] for column in people_table(many_result(), None)["columns"]] == [
         "Person",
-        "Score (points)",
-        "Signed (points)",
+        "Effect (points)",
         "Interval",
         "Confident",
         "Direct (points)",
@@ -160,10 +159,11 @@ def test_a_number_that_goes_down_has_one_sign_in_table_and_card():
     people = people_table(result, None)
     for row in people["rows"]:
         place = int(row["id"])
-        assert float(row["cells"][2]) == pytest.approx(-100 * float(result.effect[place]), abs=0.06)
-        assert row["sort"][2] == pytest.approx(row["range"]["after"] - row["range"]["before"], abs=1e-6)
-        low, high = (float(end) for end in row["cells"][3].split(" to "))
-        assert low < float(row["cells"][2]) < high
+        assert float(row["cells"][1]) == pytest.approx(-100 * float(result.effect[place]), abs=0.06)
+        change = row["range"]["after"] - row["range"]["before"]
+        assert row["sort"][1] == pytest.approx(abs(change), abs=1e-6)
+        low, high = (float(end) for end in row["cells"][2].split(" to "))
+        assert low < float(row["cells"][1]) < high
         assert row["cells"][-1].split()[1].rstrip(",") == row["features"]["rows"][0][-1]
 
 

@@ -1,4 +1,4 @@
-"""Who is over delta, and how surely: worked by hand."""
+"""Who is over delta, and how sure that is: worked by hand."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import math
 from dataclasses import replace
 from typing import Any
 
+import fairlearn.metrics as fairlearn
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.metrics import accuracy_score
 
 from fairfox.data.contrasts import moves
 from fairfox.data.dataset import Dataset, Protected
@@ -18,6 +20,7 @@ from fairfox.errors import OptionError
 from fairfox.fairtests.protocol import Measurement, combine
 from fairfox.options import FAIR_TESTS
 from fairfox.statistics.groups import (
+    Decisions,
     Rule,
     certainty,
     confident_flag,
@@ -56,7 +59,7 @@ def certain(found: Measurement, predictions: list[float], cut: float, *protected
     marks = {
         "flagged": sure.flagged,
         "confident": sure.confident,
-        "perhaps": sure.perhaps,
+        "possible": sure.possible,
         "listed": sure.significant,
     }
     return {name: mark.tolist() for name, mark in marks.items() if mark is not None}
@@ -85,10 +88,10 @@ def test_with_three_classes_a_p_value_counts_two_comparisons():
     torch.testing.assert_close(both, (2 * alone).clamp(max=1.0))
 
 
-def test_one_refit_flags_but_leaves_open_how_surely():
+def test_one_refit_flags_but_gives_no_interval():
     sure = certainty(measured([[[0.1], [0.01]]], [0.0, 1.0], SEX), 0.05, 0.1)
     assert sure.flagged.tolist() == [True, False]
-    assert [sure.interval, sure.confident, sure.perhaps, sure.p_values, sure.significant] == [None] * 5
+    assert [sure.interval, sure.confident, sure.possible, sure.p_values, sure.significant] == [None] * 5
 
 
 def test_decisions_turn_by_effects_towards_the_cut_and_past_it():
@@ -96,7 +99,7 @@ def test_decisions_turn_by_effects_towards_the_cut_and_past_it():
     values = [[0.2], [0.05], [-0.2], [-0.2], [0.2]]
     found = measured([values, values], [0.0] * 5, SEX)
     told = certain(found, [0.4, 0.4, 0.4, 0.6, 0.6], 0.5, SEX)
-    assert set(told) == {"flagged", "confident", "perhaps", "listed"}
+    assert set(told) == {"flagged", "confident", "possible", "listed"}
     assert all(mark == [True, False, False, True, False] for mark in told.values())
 
 
@@ -119,7 +122,7 @@ def test_a_doubtful_effect_that_points_away_may_still_turn_the_decision():
     # from 0.49: on average 0.01 down, but one refit says up by 0.08
     found = measured([[[0.08]], [[-0.1]]], [0.0], SEX)
     told = certain(found, [0.49], 0.5, SEX)
-    assert told == {"flagged": [False], "confident": [False], "perhaps": [True], "listed": [False]}
+    assert told == {"flagged": [False], "confident": [False], "possible": [True], "listed": [False]}
 
 
 def test_towards_the_decision_the_furthest_contrast_counts_and_the_abstained_stay_so():
@@ -246,12 +249,50 @@ def test_draws_widen_the_interval_and_leave_effect_flags_and_sampling():
     torch.testing.assert_close(before.interval, before.sampling)
     torch.testing.assert_close(after.interval, torch.tensor([[0.02, 0.18]]).expand(4, 2))
     assert (before.confident.tolist(), after.confident.tolist()) == ([True] * 4, [False] * 4)
-    assert after.surely.tolist() == [True] * 4  # the list where ranks persist
-    assert after.significant.tolist() == [False] * 4
-    assert after.perhaps.tolist() == before.perhaps.tolist()
+    assert after.significant.tolist() == [True] * 4  # the list where ranks persist
+    assert after.robust.tolist() == [False] * 4
+    assert after.possible.tolist() == before.possible.tolist()
 
 
 def test_intervals_of_probabilities_end_where_probabilities_do():
     found = certainty(drawn([-0.4, 0.4], [0.1, 0.1]), 0.05, 0.1, within=torch.tensor([0.1, 0.5, 0.8, 1.0]))
     expected = torch.tensor([[-0.1, 0.5], [-0.3, 0.5], [-0.3, 0.2], [-0.3, 0.0]])
     torch.testing.assert_close(found.interval, expected)
+
+
+def test_the_rates_of_groups_are_those_of_fairlearn():
+    rng = np.random.default_rng(0)
+    predictions, weights = torch.tensor(rng.random(300)), torch.tensor(rng.integers(1, 4, 300).astype(float))
+    truth = torch.tensor((rng.random(300) < 0.3).astype(float))
+    group = rng.choice(["a", "b", "c"], 300)
+    members = [torch.tensor(group == name) for name in "abc"]
+    metrics = {
+        "selection_rate": fairlearn.selection_rate,
+        "true_positive_rate": fairlearn.true_positive_rate,
+        "false_positive_rate": fairlearn.false_positive_rate,
+        "accuracy": accuracy_score,
+    }
+    expected = fairlearn.MetricFrame(
+        metrics=metrics,
+        y_true=truth,
+        y_pred=(predictions >= 0.6).long(),
+        sensitive_features=group,
+        sample_params={name: {"sample_weight": weights} for name in metrics},
+    ).by_group
+    found = Decisions(0.6, truth).rates(predictions, weights, members)
+    for own, (_, row) in zip(found, expected.iterrows(), strict=True):
+        assert {name: own[name] for name in metrics} == pytest.approx(row.to_dict())
+    largest = expected["selection_rate"].max()
+    assert [own["impact_ratio"] for own in found] == pytest.approx((expected["selection_rate"] / largest).tolist())
+
+
+def test_rates_without_outcomes_and_of_groups_that_get_no_yes():
+    predictions, weights = torch.tensor([0.9, 0.1, 0.2]), torch.ones(3)
+    members = [torch.tensor([True, True, False]), torch.tensor([False, False, True]), torch.zeros(3, dtype=torch.bool)]
+    first, none, nobody = Decisions(0.5).rates(predictions, weights, members)
+    assert first == {"selection_rate": 0.5, "impact_ratio": 1.0}
+    assert none == {"selection_rate": 0.0, "impact_ratio": 0.0}
+    assert math.isnan(nobody["selection_rate"])
+    unknown = Decisions(0.5, torch.tensor([1.0, math.nan, 0.0])).rates(predictions, weights, members[:1])[0]
+    assert (unknown["accuracy"], unknown["true_positive_rate"]) == (1.0, 1.0)  # of one known outcome
+    assert math.isnan(unknown["false_positive_rate"])

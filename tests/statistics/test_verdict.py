@@ -28,12 +28,15 @@ from fairfox.statistics.verdict import (
 )
 
 DELTA = 0.05
+OVER = "prediction shifts by more than 5 points with sex"
 
 
 ORDER = ("passes", "cannot tell", "fails")
 
 
-counts = st.tuples(st.integers(0, 200), st.integers(0, 200), st.integers(1, 200)).map(sorted)  # surely, perhaps, all
+counts = st.tuples(st.integers(0, 200), st.integers(0, 200), st.integers(1, 200)).map(
+    sorted
+)  # significant, possible, all
 
 
 def effects(people: int, over: int) -> Tensor:
@@ -42,15 +45,15 @@ def effects(people: int, over: int) -> Tensor:
     return middle + torch.tensor([-0.002, -0.001, 0.0, 0.001, 0.002])
 
 
-def judge(surely: int, perhaps: int, people: int, **options: Any) -> Verdict:
+def judge(significant: int, possible: int, people: int, **options: Any) -> Verdict:
     """Return the verdict where the first people are on the list, and the intervals of as many more reach delta."""
     place = torch.arange(people)
-    given: dict[str, Any] = {"fdr": 0.1} | options
-    return judge_model(effects(people, surely), place < perhaps, place < surely, DELTA, **given)
+    given: dict[str, Any] = {"fdr": 0.1, "over": OVER} | options
+    return judge_model(effects(people, significant), place < possible, place < significant, DELTA, **given)
 
 
-def verdict(word: Any, p_fails: float, p_passes: float = 1.0, surely: int = 0, variable: str = "") -> Verdict:
-    return Verdict(word, f"{word}.", ALLOWED, 100, surely, 50, p_fails, p_passes, variable=variable)
+def verdict(word: Any, p_fails: float, p_passes: float = 1.0, significant: int = 0, variable: str = "") -> Verdict:
+    return Verdict(word, f"{word}.", ALLOWED, 100, significant, 50, p_fails, p_passes, variable=variable)
 
 
 @given(st.integers(1, 300).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))), st.floats(0.001, 0.999))
@@ -95,13 +98,17 @@ def test_where_list_and_intervals_contradict_each_other_the_model_fails():
 @given(counts, st.integers(0, 200), st.sampled_from([0.01, 0.05, 0.2]), st.sampled_from([0.05, 0.5]))
 @settings(deadline=None, max_examples=60)
 def test_more_people_over_delta_never_make_a_model_look_better(found: list[int], more: int, allowed: float, fdr: float):
-    surely, perhaps, people = found
+    significant, possible, people = found
     people = max(people, 1)
-    before = judge(surely, perhaps, people, allowed=allowed, fdr=fdr)
+    before = judge(significant, possible, people, allowed=allowed, fdr=fdr)
     listed = judge(
-        min(surely + more, people), max(perhaps, min(surely + more, people)), people, allowed=allowed, fdr=fdr
+        min(significant + more, people),
+        max(possible, min(significant + more, people)),
+        people,
+        allowed=allowed,
+        fdr=fdr,
     )
-    reached = judge(surely, min(perhaps + more, people), people, allowed=allowed, fdr=fdr)
+    reached = judge(significant, min(possible + more, people), people, allowed=allowed, fdr=fdr)
     assert ORDER.index(listed.word) >= ORDER.index(before.word)
     assert ORDER.index(reached.word) >= ORDER.index(before.word)
 
@@ -109,9 +116,9 @@ def test_more_people_over_delta_never_make_a_model_look_better(found: list[int],
 @given(counts.filter(lambda found: found[2] > 0), st.floats(0.01, 100.0))
 @settings(deadline=None, max_examples=30)
 def test_equal_weights_are_no_weights(found: list[int], weight: float):
-    surely, perhaps, people = found
-    plain = judge(surely, perhaps, people)
-    weighted = judge(surely, perhaps, people, weights=torch.full((people,), weight, dtype=torch.float64))
+    significant, possible, people = found
+    plain = judge(significant, possible, people)
+    weighted = judge(significant, possible, people, weights=torch.full((people,), weight, dtype=torch.float64))
     assert weighted.word == plain.word
     assert weighted.reason == plain.reason
     numbers = [(v.p_fails, v.p_passes, v.mean.value, v.share.value) for v in (plain, weighted)]
@@ -124,7 +131,7 @@ def test_uneven_weights_count_as_fewer_people_and_shares_are_weighted():
     found = judge(100, 100, 200, weights=weights)
     assert found.share.value == pytest.approx(0.75)
     assert found.p_fails == pytest.approx(p_more(0.9 * 0.75 * 160, 160, 0.05))
-    assert (found.surely, found.perhaps, found.judged) == (100, 100, 200)  # counts are not weighted
+    assert (found.significant, found.possible, found.judged) == (100, 100, 200)  # counts are not weighted
 
 
 def test_the_mean_size_and_the_share_have_intervals_around_them():
@@ -155,37 +162,54 @@ def test_where_nobody_was_judged_nothing_can_be_told():
     assert (found.word, found.reason, found.judged) == ("cannot tell", "Nobody could be judged.", 0)
 
 
+SHIFTS = f"their {OVER}; the limit is"
+
+
 @pytest.mark.parametrize(
-    ("found", "why"),
+    ("found", "headline"),
     [
         (
-            judge(1500, 1600, 2000),
-            "1,500 of 2,000 people are surely over delta (at most 10 % of these wrongly), and no more than 5 % may be.",
+            judge(273, 300, 500),
+            "FAIL: 273 of 500 people (55 %) are significantly affected: their prediction shifts by more than 5 points "
+            "with sex; the limit is 5 %.",
         ),
-        (judge(0, 0, 2000), "Everyone is surely not over delta, and up to 5 % may be."),
-        (judge(0, 7, 2000), "All but 7 of 2,000 people are surely not over delta, and up to 5 % may be."),
+        (judge(0, 0, 2000), f"PASS: Nobody's {OVER}; the limit is 5 %."),
+        (judge(0, 7, 2000), f"PASS: At most 7 of 2,000 people (0.4 %) are affected: {SHIFTS} 5 %."),
+        (judge(0, 1, 2000), f"PASS: At most 1 of 2,000 people (0.1 %) is affected: {SHIFTS} 5 %."),
+        (judge(5, 9, 2000, allowed=1.0), "PASS: Everyone may be affected: the limit is 100 %."),
+        (judge(3, 3, 50), "CANNOT TELL: 50 people are too few. At least 59 people are needed to pass."),
+        (judge(1, 1, 1), "CANNOT TELL: 1 person is too few. At least 59 people are needed to pass."),
+        # 0.99 to the power of 299 is below 5 %, to that of 298 above
         (
-            judge(3, 3, 50),
-            "50 people are too few to tell whether more than 5 % of all are over delta.",
+            judge(1, 1, 250, allowed=0.01),
+            "CANNOT TELL: 250 people are too few. At least 299 people are needed to pass.",
+        ),
+        (
+            judge(0, 0, 200, allowed=0.0),
+            "CANNOT TELL: No number of people can show that nobody is affected: give a limit above 0.",
         ),
         (
             judge(90, 300, 2000, allowed=0.125),
-            "Of 2,000 people 90 are surely over delta and 300 perhaps, which leaves open whether more than 12.5 % are.",
+            f"CANNOT TELL: 90 to 300 of 2,000 people (4.5 % to 15.0 %) are affected: {SHIFTS} 12.5 %.",
         ),
         (
-            judge(1, 30, 300),
-            "Of 300 people 1 is surely over delta and 30 perhaps, which leaves open whether more than 5 % are.",
+            judge(21, 90, 300),
+            f"CANNOT TELL: 21 to 90 of 300 people (7.0 % to 30 %) are affected: {SHIFTS} 5 %. The difference from the "
+            "limit could be chance.",
         ),
-        (judge(1, 1, 1), "1 person is too few to tell whether more than 5 % of all are over delta."),
         (
-            judge(30, 30, 100, fdr=0.005, over="decided differently"),
-            "30 of 100 people are surely decided differently (at most 0.5 % of these wrongly), and no more than 5 % "
-            "may be.",
+            judge(30, 30, 100, over="decision would change with sex", who="people in the group sex=Female"),
+            "FAIL: 30 of 100 people in the group sex=Female (30 %) are significantly affected: their decision would "
+            "change with sex; the limit is 5 %.",
+        ),
+        (
+            judge(100, 100, 200, weights=torch.tensor([3.0, 1.0]).repeat_interleave(100)),
+            f"FAIL: 100 of 200 people (75 % by weight) are significantly affected: {SHIFTS} 5 %.",
         ),
     ],
 )
-def test_why_is_a_sentence_with_the_numbers(found: Verdict, why: str):
-    assert found.reason == why
+def test_the_verdict_is_a_sentence_with_its_counts_and_the_limit(found: Verdict, headline: str):
+    assert found.headline == headline
 
 
 def test_of_several_variables_one_must_fail_although_they_are_many():
@@ -196,13 +220,16 @@ def test_of_several_variables_one_must_fail_although_they_are_many():
     assert family_verdict([other, strong]) is strong
     together = family_verdict([weak, other])
     assert together.word == "cannot tell"
-    assert together.reason == "fails. But that is not enough where 2 verdicts are looked at."
+    assert together.reason == "fails. But with 2 verdicts on the same model this could be chance."
     assert together.p_fails == weak.p_fails
 
 
 def test_two_variables_that_barely_fail_do_not_fail_together_and_one_that_surely_does_counts_for_all():
     assert family_verdict([verdict("fails", 0.04), verdict("fails", 0.03)]).word == "cannot tell"  # 0.06 by Holm
-    sex, race = verdict("fails", 0.0, surely=5, variable="sex"), verdict("fails", 0.0, surely=9, variable="race")
+    sex, race = (
+        verdict("fails", 0.0, significant=5, variable="sex"),
+        verdict("fails", 0.0, significant=9, variable="race"),
+    )
     assert family_verdict([sex, race]).variable == "race"  # more people
 
 
@@ -215,8 +242,8 @@ def test_a_model_passes_where_it_passes_for_every_variable():
 
 def test_a_verdict_that_was_taken_back_hides_no_other_that_fails():
     # p_fails stays with what was taken back, and may be the smaller one
-    back = taken_back(verdict("fails", 0.0, surely=9, variable="sex"), "effects as large come by chance.")
-    sure = verdict("fails", 1e-9, surely=5, variable="race")
+    back = taken_back(verdict("fails", 0.0, significant=9, variable="sex"), "effects as large come by chance.")
+    sure = verdict("fails", 1e-9, significant=5, variable="race")
     for both in ([back, sure], [sure, back]):
         assert family_verdict(both) is sure
     assert family_verdict([back, verdict("passes", 1.0, 0.001)]) is back
@@ -252,10 +279,18 @@ def test_a_pass_tips_where_more_people_than_allowed_are_over_delta_on_average():
 @pytest.mark.parametrize(
     ("word", "tipping", "sentence"),
     [
-        ("fails", 0.6, "It would still fail if people's ranks carried over only with a correlation of 0.6."),
-        ("fails", 0.0, "It would still fail if people's ranks did not carry over to the other group at all."),
-        ("passes", 0.95, "It would still pass if people's ranks carried over only with a correlation of 0.95."),
-        ("passes", 1.0, "It would no longer pass if people's ranks carried over a little less than exactly."),
+        (
+            "fails",
+            0.6,
+            "Tipping point: persistence 0.6. The model fails as long as ranks carry over at least that well "
+            "(1: exactly, 0: not at all).",
+        ),
+        (
+            "fails",
+            0.0,
+            "Tipping point: none. The model fails at every persistence, even if ranks do not carry over at all.",
+        ),
+        ("passes", 1.0, "Tipping point: persistence 1. The model passes only if ranks carry over exactly."),
         ("cannot tell", None, ""),
     ],
 )
@@ -268,8 +303,8 @@ def test_a_fail_that_does_not_stand_at_95_hundredths_is_taken_back():
     assert (stands.word, stands.tipping) == ("fails", 0.95)
     assert (falls.word, falls.tipping) == ("cannot tell", None)
     assert falls.reason == (
-        "1,500 of 2,000 people are surely over delta if people's ranks carry over exactly, but too few if they carry "
-        "over with a correlation of 0.95."
+        f"{stands.reason} But the model no longer fails if ranks carry over a little less than exactly "
+        "(persistence 0.95)."
     )
     assert judge(1500, 1600, 2000).word == "fails"  # nothing is known of ranks
 

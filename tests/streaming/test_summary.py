@@ -21,9 +21,8 @@ SCORES = {
     "effect": [0.1, -0.02, 0.3, None],
     "flagged": [True, False, True, None],
     "confident": [False, False, True, None],
-    "perhaps": [True, False, True, None],
-    "p_value": [0.2, 1.0, 0.01, None],
-    "p_sampling": [0.04, 1.0, 0.001, None],
+    "possible": [True, False, True, None],
+    "p_value": [0.04, 1.0, 0.001, None],
     "variable": ["sex", "sex", "sex", None],
     "towards": ["m", "f", "m", None],
     "prediction": [0.5, 0.5, 0.2, 0.9],
@@ -38,9 +37,8 @@ SCORES = {
 def batch(**changes: list) -> pa.RecordBatch:
     types = {
         "confident": pa.bool_(),
-        "perhaps": pa.bool_(),
+        "possible": pa.bool_(),
         "p_value": pa.float64(),
-        "p_sampling": pa.float64(),
         "flagged": pa.bool_(),
         "variable": pa.string(),
         "score": pa.float64(),
@@ -78,17 +76,23 @@ def test_what_a_verdict_needs_is_counted_for_everyone_and_each_group():
     # of three p-values .001, .04 and 1 at a rate of .1 the first two are on the list: .04 <= .1 * 2 / 3
     assert sex.counted["sex"] == Counted(
         judged=3,
-        surely=2,
-        perhaps=2,
-        share_surely=0.5,
-        share_perhaps=0.5,
+        significant=2,
+        possible=2,
+        share_significant=0.5,
+        share_possible=0.5,
         equal=pytest.approx(16 / 6),  # (1 + 2 + 1)^2 / (1 + 4 + 1)
         mean=pytest.approx(0.11),
         share=0.5,
     )
     women, men = sex.counted["sex=f"], sex.counted["sex=m"]
-    assert (women.judged, women.surely, women.perhaps, women.share_surely, women.equal) == (2, 2, 2, 1.0, 2.0)
-    assert (men.judged, men.surely, men.perhaps, men.share_surely, men.equal) == (1, 0, 0, 0.0, 1.0)
+    assert (women.judged, women.significant, women.possible, women.share_significant, women.equal) == (
+        2,
+        2,
+        2,
+        1.0,
+        2.0,
+    )
+    assert (men.judged, men.significant, men.possible, men.share_significant, men.equal) == (1, 0, 0, 0.0, 1.0)
 
 
 def test_a_list_from_a_histogram_is_within_its_bounds_of_the_exact_one_however_people_are_put_into_batches():
@@ -97,10 +101,7 @@ def test_a_list_from_a_histogram_is_within_its_bounds_of_the_exact_one_however_p
         p = torch.rand(3_000, generator=generator, dtype=torch.float64)
         p[:900] = p[:900] ** 6  # some are small
         same = {name: [values[0]] * 1_500 for name, values in SCORES.items()}
-        parts = [
-            totals_of(batch(**{**same, "p_value": part.tolist(), "p_sampling": part.tolist()}))
-            for part in p.split(1_500)
-        ]
+        parts = [totals_of(batch(**{**same, "p_value": part.tolist()})) for part in p.split(1_500)]
         found = streamed_of(add_totals(parts), SEX, 0.1)
         exact = benjamini_hochberg(p, 0.1)
         end = found.threshold
@@ -109,11 +110,11 @@ def test_a_list_from_a_histogram_is_within_its_bounds_of_the_exact_one_however_p
         assert bool((exact | (p > end.p)).all())  # nobody is on it who is not on the exact one
         assert end.listed <= int(exact.sum()) <= end.at_most
         assert end.at_most - end.listed <= 40
-        assert found.variables["sex"].counted["sex"].surely == end.listed
+        assert found.variables["sex"].counted["sex"].significant == end.listed
 
 
 def test_without_intervals_nobody_knows_who_is_sure():
-    nothing = dict.fromkeys(("confident", "perhaps", "p_value", "p_sampling"), [None] * 4)
+    nothing = dict.fromkeys(("confident", "possible", "p_value"), [None] * 4)
     found = streamed_of(totals_of(batch(**nothing)), SEX, 0.1)
     assert (found.tally.confident, found.tally.share_confident, found.threshold) == (None, None, None)
     assert found.variables["sex"].groups[0].share_confident is None

@@ -149,7 +149,10 @@ def assert_same_verdict(found: AuditRecord, expected: AuditRecord) -> None:
     assert found.verdict is not None
     assert expected.verdict is not None
     assert (found.verdict.word, found.verdict.reason) == (expected.verdict.word, expected.verdict.reason)
-    assert (found.verdict.surely, found.verdict.perhaps) == (expected.verdict.surely, expected.verdict.perhaps)
+    assert (found.verdict.significant, found.verdict.possible) == (
+        expected.verdict.significant,
+        expected.verdict.possible,
+    )
     assert found.listed == expected.listed
     for group, wanted in zip(found.groups, expected.groups, strict=True):
         assert (group.name, group.people) == (wanted.name, wanted.people)

@@ -7,22 +7,9 @@ from rich.table import Table
 from rich.text import Text
 
 from fairfox.errors import printable
-from fairfox.findings import AuditRecord, Finding
+from fairfox.findings import AuditRecord
 from fairfox.report.figures import groups_table
-from fairfox.report.sentences import (
-    alignment_line,
-    check_lines,
-    comparison_notes,
-    flip_lines,
-    map_lines,
-    not_judged_lines,
-    proxy_lines,
-    quality_line,
-    reading_lines,
-    title_line,
-    variable_lines,
-    verdict_lines,
-)
+from fairfox.report.sentences import check_lines, comparison_notes, title_line, verdict_lines
 from fairfox.report.text import Table as Shown
 from fairfox.report.text import cell, ended, heading_unit, make_table, number
 
@@ -33,31 +20,14 @@ def print_result(result: AuditRecord, console: Console) -> None:
     """Print what a validator needs to decide; names from the table are printed as text, never as markup."""
     console.print(_text(title_line(result), style="bold"))
     _print(verdict_lines(result), console)
-    _print(not_judged_lines(result), console)
-    several = len(result.findings) > 1
-    for finding in result.findings:
-        if several:
-            console.print()
-        _print(variable_lines(result, finding), console)
-        console.print(rich_table(groups_table(result, [finding])))
-        if several:
-            _print([*_evidence(result, finding), *proxy_lines(finding)], console)
-    if several:
-        console.print()
+    console.print(rich_table(groups_table(result, result.findings)))
     console.print(_features(result))
-    if not several:
-        _print(_evidence(result, result.findings[0]), console)
-    _print([*map_lines(result), *check_lines(result)], console)
+    _print(check_lines(result), console)
     if (compared := result.comparison) is not None:
         own = compared.agreement[:, compared.tests.index(result.test)].tolist()
         rows = [[n, number(rho), f"{s:.1f}"] for (n, s), rho in zip(compared.seconds.items(), own, strict=True)]
         console.print(rich_table(make_table(["Test"], [f"Rank correlation with {result.test}", "Seconds"], rows)))
         _print(comparison_notes(result), console)
-
-
-def _evidence(result: AuditRecord, finding: Finding) -> list[str]:
-    read = [*reading_lines(result, finding), *flip_lines(result, finding)]
-    return [*read, quality_line(finding.quality), alignment_line(finding)]
 
 
 def _features(result: AuditRecord) -> Table:
@@ -67,8 +37,8 @@ def _features(result: AuditRecord) -> Table:
     names = list(dict.fromkeys([*effect, *proxy]))
     rows = [[name, cell(effect.get(name), unit), cell(proxy.get(name), "")] for name in names[:MOST_FEATURES]]
     rows += [[f"and {len(names) - MOST_FEATURES} more", "", ""]] if len(names) > MOST_FEATURES else []
-    given = "Gives the protected away" if len(result.findings) == 1 else "Gives one of them away"
-    return rich_table(make_table(["Feature"], [f"Carries the effect{heading_unit(unit)}", given], rows))
+    size = f"Mean size of its part of the effect{heading_unit(unit)}"
+    return rich_table(make_table(["Feature"], [size, "Strength as a proxy"], rows))
 
 
 def rich_table(shown: Shown) -> Table:

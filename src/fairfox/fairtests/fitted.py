@@ -55,7 +55,8 @@ SAME_OUTCOME = "same outcome"  # rank, the label given
 GRID = (0.99, 0.95, *(k / 10 for k in range(9, -1, -1)))  # of persistence, for the tipping point
 DRAWS = 20  # of everyone's counterfactual, in all refits together
 _CURVE, _DRAWS_OF_CURVE = 500, 10  # people, and their draws at each persistence of the grid
-_EXPLAINED, _EXPLAINED_BY_GRADIENTS = 100, 1_000  # people drawn at random to be explained
+_EXPLAINED, _EXPLAINED_BY_GRADIENTS = 400, 1_000  # people drawn at random to be explained
+_FEW_ROWS = 8  # about, of each of them: means over people gain more from more people
 _WORST = 20  # and the people with the highest scores
 _DRAWN = 500  # people on whose drawn rows a shift by a common cause is tried
 _ALIGNED = 20_000  # of many people, whose gradients give the alignment share
@@ -188,7 +189,7 @@ class FittedTest:
     ) -> FittedTest:
         """Return the test of these options fitted on all people of `data`, with `others` to compare it with.
 
-        Auxiliaries are trained on the same people unless given. A fold keeps no record of its people.
+        Auxiliaries are trained on the same people unless given. A fold needs no record of what it learnt from.
         """
         seed = options.seed if seed is None else seed
         many = len(data) > _MANY
@@ -453,19 +454,20 @@ def _explained(
     drawn = torch.zeros(len(people), dtype=torch.bool)
     order = torch.randperm(len(people), generator=torch.Generator().manual_seed(folds[0].test.options.seed))
     drawn[order[: _EXPLAINED_BY_GRADIENTS if target.differentiable else _EXPLAINED]] = True
-    asked = drawn.clone()
-    asked[scores.cpu().argsort(descending=True)[:_WORST]] = True
+    largest = torch.zeros_like(drawn)
+    largest[scores.cpu().argsort(descending=True)[:_WORST]] = True
     if by_gradients:
-        places = asked.nonzero()[:, 0]
+        places = (drawn | largest).nonzero()[:, 0]
         return Explained(((places, moved.counterfactuals[:, places].mean(0, keepdim=True)),), drawn, by_gradients)
     worst = torch.where(moved.abstained.to(moved.worst.device), -1, moved.worst)
     parts = []
     for fold, test in zip(folds, tests, strict=True):
-        own = fold.rows[asked[fold.rows]]
-        rows = moved.counterfactuals[:, own]
-        if isinstance(test, Effect):
-            rows = test.rows_of_draws(people[own], worst[own])
-        parts.append((own, rows))
+        for chosen, few in ((largest, False), (drawn & ~largest, True)):
+            own = fold.rows[chosen[fold.rows]]
+            rows = moved.counterfactuals[:, own]
+            if isinstance(test, Effect):
+                rows = test.rows_of_draws(people[own], worst[own])
+            parts.append((own, rows[:: max(1, len(rows) // _FEW_ROWS)] if few else rows))
     return Explained(tuple(parts), drawn, by_gradients)
 
 

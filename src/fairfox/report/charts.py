@@ -37,7 +37,7 @@ class Charts:
         return Charts(self.result, name)
 
     scores = property(lambda self: self._drawn("scores"), doc="How the effects are spread in each group.")
-    groups = property(lambda self: self._drawn("groups"), doc="Each group's mean signed effect.")
+    groups = property(lambda self: self._drawn("groups"), doc="Where the effects of each group lie, and their mean.")
     readings = property(lambda self: self._drawn("readings"), doc="The total beside another reading in each group.")
     proxies = property(
         lambda self: self._drawn("proxies"), doc="How strongly features give the protected variable away."
@@ -45,7 +45,7 @@ class Charts:
     features = property(lambda self: self._drawn("features"), doc="Through which features the effect goes.")
 
     persistence = property(
-        lambda self: self._drawn("persistence"), doc="The share of people over delta by how far ranks carry over."
+        lambda self: self._drawn("persistence"), doc="The share of people over delta by persistence."
     )
 
     @cached_property
@@ -140,15 +140,24 @@ def _line(expression: str, scale: Any) -> Any:
 
 
 def groups_chart(data: dict[str, Any]) -> Any:
-    """Return a bar per group from zero, each side in its colour, with numbers and with lines at delta."""
-    bars, limit = data["bars"], data["limit"]
-    limits = [] if limit is None else [-limit, limit]  # within the axis, so that small effects look small
-    base = bars_by_name(bars, data["title"], values=[*(bar["value"] for bar in bars), *limits])
-    right = base.mark_bar(style="second" if data["signed"] else "first", height=16).transform_filter("datum.value > 0")
-    left = base.mark_bar(style="first", height=16).transform_filter("datum.value <= 0")
-    marks = alt.Chart(inline([{"at": at} for at in limits])).encode(x="at:Q")
-    lines = [marks.mark_rule(style="limit", strokeDash=[4, 3])] if limits else []
-    return alt.layer(right, left, zero_line(), *lines, *bar_labels(base)).properties(width=WIDTH, height=30 * len(bars))
+    """Return a row per group: a dot at its mean, a thick line over its middle half, a thin one over nearly all."""
+    bars, delta = data["bars"], data["delta"]
+    within = [] if delta is None else [{"from": -delta if data["signed"] else 0.0, "to": delta}]
+    ends = [end for bar in bars for end in (bar["low"], bar["high"], bar["mean"])]
+    base = bars_by_name(
+        bars, data["title"], values=[*ends, *(end for band in within for end in band.values())], at="mean"
+    )
+    band = alt.Chart(inline(within)).mark_rect(style="within", opacity=0.35).encode(x="from:Q", x2="to:Q")
+    lines = [
+        base.mark_rule(style="first", strokeWidth=width, strokeCap="round", opacity=0.8).encode(
+            x=alt.X(f"{left}:Q", title=data["title"]), x2=f"{right}:Q"
+        )
+        for left, right, width in (("low", "high", 2), ("left", "right", 9))
+    ]
+    dots = base.mark_point(style="words", filled=True, size=70, opacity=1)
+    words = base.mark_text(style="words", dy=-15, fontSize=13, fontWeight="bold").encode(text="text:N")
+    layers = [*([band] if within else []), zero_line(), *lines, dots, words]
+    return alt.layer(*layers).properties(width=WIDTH, height=46 * len(bars))
 
 
 def readings_chart(data: dict[str, Any]) -> Any:
@@ -179,34 +188,21 @@ def readings_chart(data: dict[str, Any]) -> Any:
 
 
 def features_chart(data: dict[str, Any]) -> Any:
-    """Return a bar per feature with its number and standard error, beside how far the groups differ in it."""
-    bars = [
-        {**bar, "low": bar["value"] - (bar["error"] or 0), "high": bar["value"] + (bar["error"] or 0)}
-        for bar in data["bars"]
-    ]
-    size = {"width": WIDTH // 2 if data["difference"] else WIDTH, "height": 24 * len(bars)}
+    """Return a bar per feature with its number and its interval."""
+    bars = data["bars"]
     base = bars_by_name(bars, data["title"], values=[bar["high"] for bar in bars])
     errors = base.mark_rule(style="error").encode(x=alt.X("low:Q", title=data["title"]), x2="high:Q")
-    effect = alt.layer(base.mark_bar(style="first", height=14), errors, *bar_labels(base, at="high"))
-    if not data["difference"]:
-        return effect.properties(**size)
-    measured = [
-        {**bar, "value": bar["difference"], "text": f"{bar['difference']:.2g}"}
-        for bar in bars
-        if bar["difference"] is not None
-    ]
-    beside = bars_by_name(measured, data["difference"], values=[bar["value"] for bar in measured])
-    differences = alt.layer(beside.mark_bar(style="within", height=14), *bar_labels(beside))
-    return alt.hconcat(effect.properties(**size), differences.properties(**size), spacing=28)
+    layers = [base.mark_bar(style="first", height=14), errors, *bar_labels(base, at="high")]
+    return alt.layer(*layers).properties(width=WIDTH, height=24 * len(bars))
 
 
 def persistence_chart(data: dict[str, Any]) -> Any:
     """Return the share of people over delta, with its band, by how far ranks carry over, and the limit."""
     share = alt.Scale(domain=[0, 1])
-    x = alt.X("persistence:Q", title="Correlation with which ranks carry over", scale=alt.Scale(domain=[0, 1]))
+    x = alt.X("persistence:Q", title="Persistence (1: ranks carry over exactly)", scale=alt.Scale(domain=[0, 1]))
     base = alt.Chart(inline(data["points"])).encode(x=x)
-    y = alt.Y("surely:Q", title="Share of people over delta", scale=share, axis=alt.Axis(format="%"))
-    band = base.mark_area(style="within", opacity=0.6).encode(y=y, y2="perhaps:Q")
+    y = alt.Y("significant:Q", title="Share of people over delta", scale=share, axis=alt.Axis(format="%"))
+    band = base.mark_area(style="within", opacity=0.6).encode(y=y, y2="possible:Q")
     line = base.mark_line(style="first").encode(y=alt.Y("share:Q", scale=share))
     limit = alt.Chart(inline([{"at": data["limit"]}])).mark_rule(style="limit", strokeDash=[4, 3])
     return alt.layer(band, line, limit.encode(y=alt.Y("at:Q", scale=share))).properties(width=WIDTH, height=200)
@@ -246,14 +242,14 @@ _CHARTS: dict[str, Callable[[dict[str, Any]], Any]] = {
 }
 
 
-def bars_by_name(rows: list[dict[str, Any]], title: str, *, values: list[float]) -> Any:
+def bars_by_name(rows: list[dict[str, Any]], title: str, *, values: list[float], at: str = "value") -> Any:
     """Return a row per name in the order given, with room for numbers beside the longest bars."""
     low, high = min([*values, 0.0]), max([*values, 0.0])
-    room = 0.22 * (high - low or 1.0)
+    room = (0.22 if at == "value" else 0.03) * (high - low or 1.0)
     domain = [low - room if low < 0 else 0.0, high + room if high > 0 else 0.0 if low < 0 else room]
     return alt.Chart(inline(rows)).encode(
         y=name_axis([row["name"] for row in rows]),
-        x=alt.X("value:Q", title=title, axis=alt.Axis(tickCount=5), scale=alt.Scale(domain=domain, nice=False)),
+        x=alt.X(f"{at}:Q", title=title, axis=alt.Axis(tickCount=5), scale=alt.Scale(domain=domain, nice=False)),
     )
 
 

@@ -13,16 +13,14 @@ from xml.etree import ElementTree as ET
 from fairfox.findings import AuditRecord, Finding
 from fairfox.report.figures import groups_table
 from fairfox.report.sentences import (
-    MODEL_WORDS,
     OUTCOMES,
     CaseOutcome,
     map_lines,
-    next_lines,
     proxy_lines,
-    variable_lines,
     verdict_lines,
 )
 from fairfox.report.text import Table, amount, cell, heading_unit, make_table, people
+from fairfox.statistics.verdict import HEADLINES
 
 MOST_FEATURES = 8
 _CHOSEN: dict[str, CaseOutcome] = {"pass": "passed", "fail": "failure"}  # where nobody can tell
@@ -62,10 +60,7 @@ def pair_junit(case: str, outcome: CaseOutcome, why: str, properties: Mapping[st
 
 def _variable_case(result: AuditRecord, finding: Finding, group: str) -> ET.Element:
     outcome, why = _variable_outcome(result, finding)
-    lines = []
-    if len(result.findings) > 1:
-        lines = [*variable_lines(result, finding), *([finding.verdict.reason] if finding.verdict else [])]
-    return _case(group, finding.name, outcome, why, [*lines, *verdict_lines(result)])
+    return _case(group, finding.name, outcome, why, verdict_lines(result))
 
 
 def _variable_outcome(result: AuditRecord, finding: Finding) -> tuple[CaseOutcome, str]:
@@ -75,9 +70,8 @@ def _variable_outcome(result: AuditRecord, finding: Finding) -> tuple[CaseOutcom
     if own is None or whole is None:
         return chosen, "This test gives no interval, so there is no verdict."
     if own.word == "fails" and whole.word != "fails":  # by itself only
-        return chosen, f"{finding.name}: {whole.reason}"
-    why = verdict_lines(result)[0] if len(result.findings) == 1 else f"{finding.name}: {own.reason}"
-    return chosen if own.word == "cannot tell" else OUTCOMES[own.word], why
+        return chosen, whole.headline
+    return chosen if own.word == "cannot tell" else OUTCOMES[own.word], own.headline
 
 
 def _case(group: str, name: str, outcome: CaseOutcome, why: str, lines: Sequence[str]) -> ET.Element:
@@ -116,18 +110,14 @@ def summary_markdown(result: AuditRecord) -> str:
 
     It has the sentences of the other files, and nobody's row.
     """
-    word = "" if result.verdict is None else result.verdict.word
-    following = next_lines(result) if result.judged else []
-    lines = verdict_lines(result)
+    word = "no verdict" if result.verdict is None else HEADLINES[result.verdict.word]
     parts = [
-        f"## fairfox: {MODEL_WORDS.get(word, 'no verdict, as this test gives no interval')}",
-        *map(as_text, lines[: len(lines) - len(following)]),
-        _bullets([line for finding in result.findings for line in variable_lines(result, finding)]),
+        f"## fairfox: {word}",
+        *map(as_text, verdict_lines(result)),
         _markdown_table(groups_table(result, result.findings)),
         *_features(result),
         _bullets([line for finding in result.findings for line in proxy_lines(finding)]),
         _bullets(map_lines(result)),
-        *(f"**What to do.** {as_text(' '.join(following))}" for _ in following[:1]),
         _bullets([f"Warning: {warning}" for warning in result.warnings]),
         _settings(result),
     ]

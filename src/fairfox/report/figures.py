@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fairfox.data.dataset import group_name
-from fairfox.findings import AuditRecord, FeatureEffect, Finding
+from fairfox.findings import AuditRecord, Finding
 from fairfox.report import text
 from fairfox.report.sentences import signed_word
 from fairfox.statistics.groups import flag, people_weights
@@ -21,6 +21,7 @@ _MOST_LETTERS = 60  # of a group's name
 _PERCENTILES = (5, 25, 50, 75, 95)
 _POSITIONS = 200  # about, of the slider, in equal steps
 _MOST_SLIDER_GROUPS = 24  # of a variable
+_NORMAL = 1.96  # standard errors on both sides of a mean, for an interval of 95 %
 _TINY = 1e-290  # scores whose steps no float can tell apart count as 0
 _HUGE = 1e300  # steps of larger deltas are infinite
 Figure = dict[str, Any]  # kind, alt, caption, table, data
@@ -43,18 +44,24 @@ def persistence_figure(finding: Finding) -> Figure | None:
     verdict = finding.verdict
     if verdict is None or not verdict.curve:
         return None
-    names = ("persistence", "surely", "share", "perhaps")
+    names = ("significant", "share", "possible")
     points = [
-        {name: getattr(point, name) for name in names} | {"surely": max(point.surely, point.net)}
+        {
+            "persistence": point.persistence,
+            "significant": max(point.significant, point.net),
+            "share": point.share,
+            "possible": point.possible,
+        }
         for point in verdict.curve
     ]
-    rows = [[f"{p['persistence']:g}", *(f"{100 * p[name]:.1f} %" for name in names[1:])] for p in points]
+    rows = [[f"{p['persistence']:g}", *(f"{100 * p[name]:.1f} %" for name in names)] for p in points]
     return {
         "kind": "persistence",
-        "alt": f"Share of people over delta for {finding.name}, by the correlation with which ranks carry over.",
-        "caption": "Line: the share of people whose mean effect is over delta where their ranks carry over with this "
-        "correlation. Band: from those who surely are to those who may be. Dashed: the limit.",
-        "table": text.make_table(["Correlation of ranks"], ["Surely", "On average", "Perhaps"], rows),
+        "alt": f"Share of people over delta for {finding.name}, by persistence.",
+        "caption": "Line: the share of people whose mean effect is over delta. Band: from those who are significant, "
+        "or shift in the direction of their group less those who shift in the other one, to those whose interval "
+        "reaches beyond delta. Dashed: the limit.",
+        "table": text.make_table(["Persistence"], ["Significant", "On average", "Possible"], rows),
         "data": {"points": points, "limit": verdict.allowed},
     }
 
@@ -119,10 +126,12 @@ def distribution(result: AuditRecord, finding: Finding) -> dict[str, Any] | None
         panels.append(
             {
                 "group": f"{title} ({text.people(int(members.sum()))})",
+                "level": group,
                 "people": int(members.sum()),
                 "limits": limits,
                 "edges": edges.tolist(),
                 "heights": bar_heights(values[members], edges, weights).tolist(),
+                "mean": float(np.average(values[members], weights=weights)),
                 "percentiles": [float(f"{value:.3g}") for value in np.percentile(values[members], _PERCENTILES)],
             }
         )
@@ -174,45 +183,56 @@ def groups_table(result: AuditRecord, findings: Sequence[Finding]) -> text.Table
         row += [text.cell(group.mean_effect, result.unit, sign=True)] if signed else []
         row += [text.cell(result.delta_of(group.name), result.unit)] if own_deltas else []
         rows.append([*row, text.percent(group.share_flagged), text.percent_or_dash(group.share_confident)])
-    return text.make_table(["Group"], [*numbers, "Flagged", "Confidently"], rows)
+    return text.make_table(["Group"], [*numbers, "Flagged", "Confident"], rows)
+
+
+_RATES = ("selection_rate", "impact_ratio", "true_positive_rate", "false_positive_rate", "accuracy")
+
+
+def rates_table(finding: Finding) -> text.Table | None:
+    """Return a row per group of what decisions at the cut-off give it; None where nobody decides."""
+    names = [name for name in _RATES if any(getattr(group, name) is not None for group in finding.groups)]
+    rows = []
+    for group in finding.groups:
+        rates = [math.nan if getattr(group, name) is None else getattr(group, name) for name in names]
+        rows.append([group.name, f"{group.people:,}", *("-" if math.isnan(rate) else f"{rate:.3f}" for rate in rates)])
+    labels = [text.capitalised(name.replace("_", " ")) for name in names]
+    return text.make_table(["Group"], ["People", *labels], rows) if names else None
 
 
 def groups_figure(result: AuditRecord, finding: Finding) -> Figure | None:
-    """Return who is disadvantaged: each group's mean signed effect, or its flagged share where a test has no sign."""
-    signed, scale, unit = finding.effect is not None, text.points_per_unit(result.unit), result.unit
-    bars: list[dict[str, Any]] = []
-    for group in finding.groups:
-        mean, flagged = group.mean_effect, group.share_flagged
-        value = 100 * flagged if mean is None else scale * mean
-        words = text.percent(flagged) if mean is None else text.cell(mean, unit, sign=True)
-        bars += [{"name": group.name, "value": value, "text": words}] if math.isfinite(value) else []
-    if not bars:
+    """Return whom the effects concern and which way: where those of each group lie, their mean, and delta."""
+    spread, unit = distribution(result, finding), result.unit
+    if spread is None:
         return None
-    title = f"Mean {signed_word(result)}{text.heading_unit(unit)}" if signed else "Flagged (%)"
-    if not signed:
-        caption = "How many percent of each group's people are flagged."
-    elif finding.kind == "continuous":
-        caption = f"Right of zero: people in this range would get a higher prediction with a higher {finding.name}."
-    else:
-        caption = (
-            "Right of zero: on average these people would get a higher prediction as members of another group, so that "
-            "they are worse off in their own, where a high prediction is good for people. Left of zero: the reverse."
-        )
-    limit = scale * result.delta if signed and not result.deltas and result.decision_threshold is None else None
+    scale, what = text.points_per_unit(unit), signed_word(result) if spread["signed"] else "score"
+    means = {group.level: group.mean_effect for group in finding.groups}
+    bars = []
+    for panel in spread["panels"]:
+        mean = means.get(panel["level"])
+        mean = panel["mean"] if mean is None or not math.isfinite(mean) else scale * mean
+        low, left, _, right, high = panel["percentiles"]
+        ends = {"low": low, "left": left, "right": right, "high": high}
+        words = text.cell(mean / scale, unit, sign=spread["signed"])
+        bars.append({"name": group_name(finding.name, panel["level"]), "mean": mean, "text": words, **ends})
+    delta = None if result.deltas or result.decision_threshold is not None else scale * result.delta
+    title = f"{text.capitalised(what)}{text.heading_unit(unit)}"
+    rows = [[bar["name"], bar["text"], *(text.number(bar[end]) for end in ends)] for bar in bars]
     return {
         "kind": "groups",
-        "alt": f"Bars: {title[0].lower()}{title[1:]} of each group of {finding.name}.",
-        "caption": caption + ("" if limit is None else " Dashed: delta."),
-        "table": text.make_table(["Group"], [title], [[bar["name"], bar["text"]] for bar in bars]),
-        "data": {"title": title, "signed": signed, "limit": limit, "bars": bars},
+        "alt": f"The {what}s of each group of {finding.name}: mean, middle half, and all but the outer tenth.",
+        "caption": "Dot: the mean of the group. Thick: its middle half. Thin: 5th to 95th percentile."
+        + ("" if delta is None else " Shaded: within delta."),
+        "table": text.make_table(["Group"], ["Mean", "5th percentile", "25th", "75th", "95th"], rows),
+        "data": {"title": title, "signed": spread["signed"], "delta": delta, "bars": bars},
     }
 
 
 _AS = {"direct": "of the smallest edit", "same outcome": "at the same outcome"}
 _SHOWS = {
-    "direct": "Dots on both sides of zero, or a total nearer to zero than the direct reading: other differences "
-    "between the groups make up for the direct effect.",
-    "same outcome": "How much nearer to zero the dots at the same outcome are goes with differences in the label.",
+    "direct": "Where the total effect is nearer to zero than the direct one, or on the other side, other differences "
+    "between the groups make up for it.",
+    "same outcome": "The difference between the two goes with differences in the label.",
 }
 
 
@@ -240,11 +260,11 @@ def readings_figure(result: AuditRecord, finding: Finding) -> Figure | None:
     headings = [f"{word}{text.heading_unit(unit)}" for word in words]
     return {
         "kind": "readings",
-        "alt": f"Two dots for each group of {finding.name}: the mean total reading, and that {_AS[beside]}.",
-        "caption": f"Mean signed change of the prediction. {_SHOWS[beside]}",
+        "alt": f"Two dots for each group of {finding.name}: the mean total effect, and that {_AS[beside]}.",
+        "caption": f"Mean effect. {_SHOWS[beside]}",
         "table": text.make_table(["People"], headings, rows),
         "data": {
-            "title": f"Mean change of the prediction{text.heading_unit(unit)}",
+            "title": f"Mean effect{text.heading_unit(unit)}",
             "order": [beside, "total"],
             "pairs": pairs[1:],
         },
@@ -252,67 +272,61 @@ def readings_figure(result: AuditRecord, finding: Finding) -> Figure | None:
 
 
 def features_figure(result: AuditRecord) -> Figure | None:
-    """Return through which features the effect goes, beside how far the groups differ in each whatever the model."""
+    """Return through which features the effect goes, with intervals, and on how many people that rests."""
     effect, unit = result.features.effect, result.effect_unit
-    largest = [] if effect is None else [(k, v) for k, v in effect.total.items() if math.isfinite(v)][:MOST_FEATURES]
+    largest = [] if effect is None else [(k, v) for k, v in effect.total.items() if v > 0][:MOST_FEATURES]
     if effect is None or not largest:
         return None
-    differences, errors, scale = result.features.displacement, effect.error, text.points_per_unit(unit)
-    of = f" of {result.findings[0].name}" if len(result.findings) > 1 else ""  # whose groups differ, without a model
-    means = result.effect_by_group
+    errors, scale, means = effect.error, text.points_per_unit(unit), result.effect_by_group
     signed = [group.name for group in result.groups if group.name in means]
     bars, rows = [], []
     for name, value in largest:
-        bar = {"name": name, "value": scale * value, "text": text.cell(value, unit)}
-        error = scale * errors[name] if math.isfinite(errors[name]) else None
-        bars.append({**bar, "error": error, "difference": differences.get(name)})
-        row = [name, text.cell(value, unit), text.cell(errors[name], unit)]
-        row += [text.number(differences.get(name))] if differences else []
+        error = _NORMAL * errors[name] if math.isfinite(errors[name]) else 0.0
+        low, high = max(value - error, 0.0), value + error
+        bars.append(
+            {
+                "name": name,
+                "value": scale * value,
+                "text": text.cell(value, unit),
+                "low": scale * low,
+                "high": scale * high,
+            }
+        )
+        row = [name, text.cell(value, unit), f"{text.cell(low, unit)} to {text.cell(high, unit)}"]
         rows.append([*row, *(text.cell(means[group][name], unit, sign=True) for group in signed)])
-    headings = [f"Mean size{text.heading_unit(unit)}", "±", *([f"Groups{of} differ by"] if differences else [])]
+    start = "" if result.is_effect else "Of the total effect. "
+    size = f"Mean size{text.heading_unit(unit)}"
     return {
         "kind": "features",
-        "alt": f"Bars: mean size of each feature's contribution, and how far the groups{of} differ in it.",
-        "caption": _features_caption(result, effect),
-        "table": text.make_table(["Feature"], [*headings, *(f"{group}, signed" for group in signed)], rows),
-        "data": {
-            "title": f"Mean size of the contribution{text.heading_unit(unit)}",
-            "bars": bars,
-            "difference": f"How far the groups{of} differ, without a model" if differences else None,
-        },
+        "alt": "Bars: mean size of each feature's contribution to the effect, with intervals.",
+        "caption": f"{start}Bars: mean size of each feature's contribution over {text.people(effect.people)}; lines: "
+        f"95 % intervals. A person's contributions add up to their effect ({effect.method}).",
+        "table": text.make_table(["Feature"], [size, "95 % interval", *(f"Mean, {group}" for group in signed)], rows),
+        "data": {"title": f"{size} over {text.people(effect.people)}", "bars": bars},
     }
 
 
-def _features_caption(result: AuditRecord, effect: FeatureEffect) -> str:
-    caption = "" if result.is_effect else "Of the total reading: "
-    caption += f"Each person's contributions add up to their change of prediction ({effect.method}); the bars show the "
-    caption += f"mean size over {effect.people:,} people, ± its standard error."
-    if result.features.displacement:
-        finding = result.findings[0]
-        caption += (
-            f" Beside them, without any model: how far the feature of {group_name(finding.name, finding.levels[0])} "
-            "would move on average, in standard deviations of a number and in shares of a category."
-        )
-    return caption
-
-
 def proxies_figure(finding: Finding) -> Figure | None:
-    """Return how strongly each feature gives a protected variable away."""
+    """Return which features are proxies of a protected variable."""
     finite = [(name, value) for name, value in finding.proxy.items() if math.isfinite(value)]
     largest = sorted(finite, key=lambda pair: -abs(pair[1]))[:MOST_FEATURES]
     if not largest:
         return None
-    title, bare = "Mean gradient of the auxiliary", {"error": None, "difference": None}
+    title, words = "Mean gradient of the auxiliary model", [text.number(value) for _, value in largest]
     return {
         "kind": "features",
-        "alt": f"Bars: how strongly each feature gives {finding.name} away.",
-        "caption": f"How strongly an auxiliary model that guesses {finding.name} relies on each feature, whatever the "
+        "alt": f"Bars: how strongly an auxiliary model of {finding.name} relies on each feature.",
+        "caption": f"How strongly an auxiliary model that predicts {finding.name} relies on each feature, whatever the "
         "audited model does with it.",
-        "table": text.make_table(["Feature"], [title], [[name, text.number(value)] for name, value in largest]),
+        "table": text.make_table(
+            ["Feature"], [title], [[name, own] for (name, _), own in zip(largest, words, strict=True)]
+        ),
         "data": {
             "title": title,
-            "bars": [{"name": name, "value": value, "text": text.number(value), **bare} for name, value in largest],
-            "difference": None,
+            "bars": [
+                {"name": name, "value": value, "text": own, "low": value, "high": value}
+                for (name, value), own in zip(largest, words, strict=True)
+            ],
         },
     }
 

@@ -15,12 +15,13 @@ from markupsafe import Markup
 
 from fairfox.findings import AuditRecord
 from fairfox.report.figures import Figure, groups_table
-from fairfox.report.sentences import OUTCOMES, verdict_lines
-from fairfox.report.text import Table, people
+from fairfox.report.sentences import OUTCOMES, count_lines, headline, variable_lines
+from fairfox.report.text import Table, ended
 from fairfox.report.view import view
+from fairfox.statistics.verdict import HEADLINES
 
 MOST_ROWS = 12  # of a table on a card
-MOST_PRINTED = 50  # people on paper; the page itself has more
+MOST_PRINTED = 20  # people on paper; the page itself has more
 
 
 def render_report(result: AuditRecord, *, rows: object = None) -> str:
@@ -91,17 +92,12 @@ def _asset(name: str) -> str:
 
 def result_card(result: AuditRecord) -> str:
     """Return the verdict, the counts and the groups of an audit."""
-    verdict, lines = result.verdict, verdict_lines(result)
-    tally = result.tally
-    facts = [people(tally.people), f"{tally.judged:,} judged", f"{tally.flagged:,} flagged"]
-    if tally.confident is not None:
-        facts.append(f"{tally.confident:,} confidently")
     return make_card(
         f"fairfox audit for {', '.join(result.variables)}",
-        "no verdict" if verdict is None else verdict.word,
-        lines[0],
-        facts=facts,
-        lines=[] if verdict is None else lines[1:2],  # without a verdict that sentence is the first
+        "no verdict" if result.verdict is None else result.verdict.word,
+        headline(result).partition(": ")[2],
+        lines=[ended(line) for f in result.findings for line in variable_lines(result, f)],
+        facts=count_lines(result),
         table=groups_table(result, result.findings),
         warnings=result.warnings,
         hint='result.to_html("report.html")',
@@ -120,6 +116,11 @@ def make_card(
     hint: str = "",
 ) -> str:
     """Return a card of these words, all of which are shown as text."""
-    shown: dict[str, Any] = {"title": title, "word": word, "tone": OUTCOMES.get(word, "skipped"), "lead": lead}
+    shown: dict[str, Any] = {
+        "title": title,
+        "word": HEADLINES.get(word, word),
+        "tone": OUTCOMES.get(word, "skipped"),
+        "lead": lead,
+    }
     shown |= {"facts": facts, "lines": lines, "table": table, "warnings": warnings, "hint": hint, "most": MOST_ROWS}
     return escaping_templates().get_template("card.html.j2").render(**shown)

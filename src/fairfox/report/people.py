@@ -15,7 +15,7 @@ from fairfox.data.table import floats, load_table
 from fairfox.errors import ShapeError
 from fairfox.findings import AuditRecord, Finding
 from fairfox.report.figures import positions_flagged
-from fairfox.report.sentences import because, beyond, certificate_unit
+from fairfox.report.sentences import because, certificate_unit, signed_word
 from fairfox.report.text import Table, amount, capitalised, cell, heading_unit, number
 
 MOST_PEOPLE = 500
@@ -36,6 +36,7 @@ class FlaggedPerson:
     lower: float | None
     upper: float | None
     direct: float | None
+    significant: bool | None
     confident: bool | None
     because: tuple[str, ...]  # the variables that flag them and towards what, the largest score first
     inferred: bool  # their own group, of a variable that flags them, is the most probable one
@@ -144,6 +145,7 @@ def _person(result: AuditRecord, position: int, row_id: object, *, named: bool, 
         lower=signed(upper if down else lower),
         upper=signed(lower if down else upper),
         direct=signed(result.direct),
+        significant=None if result.significant is None else bool(result.significant[position]),
         confident=None if result.confident is None else bool(result.confident[position]),
         because=tuple(flagged_because(finding, finding.towards[position], named=named) for finding in flagging),
         inferred=any(bool(finding.inferred[position]) for finding in flagging),
@@ -228,9 +230,9 @@ def _columns(result: AuditRecord) -> dict[str, tuple[str, bool]]:
     has_interval = result.interval is not None
     columns = {
         "person": ("Person", False, True),
-        "score": (f"Score{points}", True, True),
-        "effect": (f"Signed{points}", True, result.effect is not None),
+        "score": (f"{'Score' if result.effect is None else capitalised(signed_word(result))}{points}", True, True),
         "interval": ("Interval", True, has_interval),
+        "significant": ("Significant", False, result.significant is not None),
         "confident": ("Confident", False, has_interval),
         "direct": (f"Direct{effect_points}", True, result.direct is not None),
         "because": ("Because of", False, names_variables(result)),
@@ -243,13 +245,17 @@ def _cells(result: AuditRecord, person: FlaggedPerson) -> dict[str, tuple[str, A
     """Return what each column shows of a person, and what it is sorted by; None comes last."""
     unit, effect_unit, own = result.unit, result.effect_unit, shown_value(person.row_id)
     between = f"{cell(person.lower, unit, sign=True)} to {cell(person.upper, unit, sign=True)}"
-    reasons, confident = ", ".join(person.because), {None: "-", True: "yes", False: "no"}[person.confident]
+    reasons, words = ", ".join(person.because), {None: "-", True: "yes", False: "no"}
+    significant, confident = words[person.significant], words[person.confident]
     through = ", ".join(f"{name} {cell(value, effect_unit, sign=True)}" for name, value in person.features[:3])
     return {
         "person": (f"{own}{' †' if person.inferred else ''}", person.row_id if _is_number(person.row_id) else own),
-        "score": (cell(person.score, unit), person.score),
-        "effect": (cell(person.effect, unit, sign=True), person.effect),
+        "score": (
+            cell(person.score, unit) if person.effect is None else cell(person.effect, unit, sign=True),
+            person.score,
+        ),
         "interval": (between, person.lower),
+        "significant": (significant, significant),
         "confident": (confident, confident),
         "direct": (cell(person.direct, effect_unit, sign=True), person.direct),
         "because": (reasons, reasons),
@@ -321,7 +327,8 @@ def _more_facts(result: AuditRecord, person: FlaggedPerson) -> list[dict[str, st
         facts.append({"label": "Because of", "words": ", ".join(person.because)})
     if person.confident is not None:
         certainty = "the whole interval lies beyond" if person.confident else "the interval reaches below"
-        facts.append({"label": "Certainty", "words": f"{certainty} {beyond(result)}"})
+        limit = "delta" if result.decision_threshold is None else "what would change the decision"
+        facts.append({"label": "Certainty", "words": f"{certainty} {limit}"})
     if result.certificates is not None and math.isfinite(most := float(result.certificates.largest[person.position])):
         facts.append(
             {"label": "At most, anywhere on the path", "words": f"{amount(most, certificate_unit(result))}: proved"}

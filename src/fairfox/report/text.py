@@ -73,7 +73,7 @@ def heading_unit(unit: str) -> str:
 
 def percent(share: float | None) -> str:
     """Return a share as a percentage with one digit."""
-    return "unknown" if share is None or not math.isfinite(share) else f"{100 * share:.1f} %"
+    return "unknown" if share is None or not math.isfinite(share) else f"{100 * share:z.1f} %"
 
 
 def percent_or_dash(share: float | None) -> str:

@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+from fairfox.auxiliary.quality import quality_warnings
 from fairfox.findings import AuditRecord, Finding
 from fairfox.options import GROUPS, AuditOptions
 from fairfox.report import sentences, text
-from fairfox.report.figures import figures, groups_table, make_slider, why_no_slider
+from fairfox.report.figures import figures, groups_table, make_slider, rates_table, why_no_slider
 from fairfox.report.people import people_table
-from fairfox.report.sentences import signed_word
+from fairfox.report.sentences import MOST_GROUPS, signed_word
 from fairfox.report.text import FORMAT, Table, make_table
 from fairfox.statistics.diagnostics import DISAGREE
 from fairfox.statistics.verdict import tipping_sentence
@@ -24,6 +25,8 @@ _HASHES = {  # in words
     "rows_sha256": "rows as they were encoded, and their protected values",
     "predictions_sha256": "predictions of the model for these rows",
 }
+_MANY_NOT_JUDGED = 0.1  # of all people
+_GOOD, _WARN, _BAD = "good", "warn", "bad"  # how a check came out
 
 
 def view(result: AuditRecord, rows: object = None, *, table: object = None) -> dict[str, Any]:
@@ -35,8 +38,7 @@ def view(result: AuditRecord, rows: object = None, *, table: object = None) -> d
         table: the same table, only to say which features of people would be higher or lower.
     """
     slider, settings = make_slider(result), result.settings
-    checks = [[sentences.CHECKS.get(name, name), text.number(value)] for name, value in result.checks.items()]
-    not_judged = [[reason, f"{people:,}"] for reason, people in result.abstained_by_reason.items()]
+    own = [[sentences.CHECKS.get(name, name), text.number(value)] for name, value in result.checks.items()]
     shown = {
         "kind": "audit",
         "format": FORMAT,
@@ -52,19 +54,17 @@ def view(result: AuditRecord, rows: object = None, *, table: object = None) -> d
         },
         "several": len(result.findings) > 1,
         "verdict": _verdict(result),
-        "facts": _facts(result),
+        "counts": _counts(result),
         "variables": [variable_view(result, finding) for finding in result.findings],
         "charts": figures(result),
         "slider": slider,
         "no_slider": why_no_slider(result),
-        "spread_word": "scores" if result.effect is None else f"{signed_word(result)}s",
         "readings": sentences.reading_words(result),
         "people": people_table(result, slider, rows=rows, table=table),
-        "checks": make_table(["Number"], ["Value"], checks) if checks else None,
-        "map_check": map_view(result),
+        "checks": _checks(result),
+        "own_checks": make_table(["Number"], ["Value"], own) if own else None,
+        "still": [line for line in sentences.map_lines(result) if "not move" in line],
         "comparison": _comparison(result),
-        "not_judged": make_table(["Reason"], ["People"], not_judged) if not_judged else None,
-        "warnings": list(result.warnings),
         "next": _next(result),
         "method": method(result),
     }
@@ -73,75 +73,114 @@ def view(result: AuditRecord, rows: object = None, *, table: object = None) -> d
 
 
 def _verdict(result: AuditRecord) -> dict[str, Any]:
-    """Return the verdict in a sentence, how far it can be trusted, and what it rests on."""
-    lines, verdict = sentences.verdict_lines(result), result.verdict
-    tipping = "" if verdict is None else tipping_sentence(verdict)
+    """Return the first screen: the verdict, whom it concerns and which way, how sure it is, and what to beware of."""
+    verdict = result.verdict
+    word, _, why = sentences.headline(result).partition(": ")
+    outcome = sentences.OUTCOMES[verdict.word] if verdict else "skipped"
+    first = next((v for v, f in enumerate(result.findings) if f.verdict is verdict), 0)
+    finding = result.findings[first]
+    known = [g for g in finding.groups if g.mean_effect is not None and math.isfinite(g.mean_effect)]
+    directions = [
+        {
+            "group": group.name,
+            "effect": text.amount(group.mean_effect, result.unit, sign=True),
+            "people": text.people(group.people),
+        }
+        for group in known[:MOST_GROUPS]
+    ]
+    lines = sentences.direction_lines(result, finding)
+    tips = [tipping_sentence(verdict)] if verdict is not None and verdict.tipping is not None else []
     return {
-        "outcome": sentences.OUTCOMES[verdict.word] if verdict else "skipped" if result.tally.flagged else "passed",
-        "headline": lines[0],
-        "tipping": tipping,
-        "lines": [line for line in lines[1:] if line != tipping],
-        "abstained": [text.ended(line) for line in sentences.not_judged_lines(result)],
+        "word": word,
+        "why": why,
+        "outcome": outcome,
+        "chart": f"groups-{first}",
+        "direction": lines[0].partition(": ")[0] if lines else "",
+        "directions": directions,
+        "sure": [line for line in sentences.certainty_lines(result) if line not in tips][:1],
+        "tipping": tips,
+        "warnings": list(result.warnings),
+        "lines": sentences.extra_lines(result),
+        "not_judged": [text.ended(line) for line in sentences.not_judged_lines(result)],
         "counts_left_out": verdict is not None and DISAGREE in result.reasons,
-        "meaning": _meaning(result),
     }
 
 
-def _meaning(result: AuditRecord) -> str:
-    """Return what the score says, what a point is, and what is weighted."""
-    words = sentences.score_line(result)
-    words += " A point is 0.01 of a probability." if text.heading_unit(result.unit) else ""
-    return words + ("" if result.weights is None else " Shares and means are weighted; counts are not.")
-
-
-def _facts(result: AuditRecord) -> list[dict[str, Any]]:
-    """Return the numbers that come first: how many, how much, how certainly, and who would gain."""
-    if not result.judged:
-        return []
-
-    def fact(label: str, value: str, note: str, *, words: bool = False) -> dict[str, Any]:
-        return {"label": label, "value": value, "note": note, "words": words}
-
-    share = f"of {text.people(result.judged)}, {text.percent(result.share_flagged)}"
-    facts = [fact("People flagged", f"{result.tally.flagged:,}", share)]
-    mean = None if result.verdict is None else result.verdict.mean
-    if mean is not None and result.is_effect:
-        ends = f"95 % interval {text.amount(mean.lower, result.unit)} to {text.amount(mean.upper, result.unit)}"
-        because = f" because of {result.verdict.variable}" if result.verdict and len(result.findings) > 1 else ""
-        facts.append(fact(f"Average change{because}", text.amount(mean.value, result.unit), ends))
-    if result.tally.confident is not None:
-        note = f"their whole interval lies beyond {sentences.beyond(result)}"
-        facts.append(fact("Confidently", f"{result.tally.confident:,}", note))
-    groups = [g for f in result.findings if f.kind != "continuous" for g in f.groups if (g.mean_effect or 0) > 0]
-    if groups and result.is_effect and result.tally.flagged:
-        most = max(groups, key=lambda group: group.mean_effect or 0.0)
-        gain = f"{text.amount(most.mean_effect, result.unit, sign=True)} on average in another group"
-        facts.append(fact("Would gain most", most.name, gain, words=True))
-    return facts
+def _counts(result: AuditRecord) -> list[dict[str, str]]:
+    """Return how many people are significant, flagged and confident: the number, its share, what the word means."""
+    means, of = sentences.meanings(result), result.judged
+    return [
+        {"label": word.capitalize(), "value": f"{count:,}", "share": text.percent(count / of), "note": means[word]}
+        for word, count in (sentences.counts(result) if of else {}).items()
+    ]
 
 
 def variable_view(result: AuditRecord, finding: Finding) -> dict[str, Any]:
     """Return the tables and sentences of one protected variable."""
-    flips, quality = sentences.flip_lines(result, finding), finding.quality
-    loss = "squared error" if quality.metric == "r2" else "log-loss"
-    loss += f" {text.number(quality.log_loss)} (chance {text.number(quality.chance_log_loss)})"
+    rates = rates_table(finding)
+    labels = (
+        f" True outcomes are in the column {result.settings.get('label')}."
+        if rates and len(rates["columns"]) > 4
+        else ""
+    )
     return {
         "name": finding.name,
-        "notes": [text.ended(line) for line in sentences.variable_lines(result, finding)],
+        "verdict": None if finding.verdict is None else finding.verdict.headline,
+        "notes": [text.ended(f"{finding.name}: {note}") for note in sentences.variable_notes(result, finding)],
         "heading": "Ranges" if finding.kind == "continuous" else "Groups",
         "groups": groups_table(result, [finding]),
+        "rates": rates,
+        "rates_note": f"Context, not a second verdict. Selection rate: share of people with a prediction of at least "
+        f"{text.number(result.cut)}. Impact ratio: selection rate over that of the group with the highest.{labels}",
         "matrix": contrast_matrix(result, finding),
-        "flips": f"{flips[0]}." if flips else None,
-        "quality": f"{sentences.quality_line(quality)}; {loss}.",
-        "alignment": f"{sentences.alignment_line(finding)}.",
-        "outcome": [text.ended(line) for line in _outcome(result, finding)],
+        "flips": [text.ended(line) for line in sentences.flip_lines(result, finding)],
+        "outcome": [
+            text.ended(line)
+            for line in (*sentences.held_equal_lines(result, finding), *sentences.gap_lines(result, finding))
+        ],
     }
 
 
-def _outcome(result: AuditRecord, finding: Finding) -> list[str]:
-    """Return what the readings say beyond their chart: the same outcome by group, the gap, given columns."""
-    same = [] if finding.same_outcome is None else [sentences.reading_line(result, finding, "same outcome")]
-    return [*same, *sentences.gap_lines(result, finding), *sentences.held_equal_lines(result, finding)]
+def _checks(result: AuditRecord) -> list[dict[str, str]]:
+    """Return what was checked about the audit itself: how each check came out, and what was found."""
+    out: list[dict[str, str]] = []
+
+    def add(level: str, what: str, found: str) -> None:
+        out.append({"level": level, "what": what, "found": text.ended(found)})
+
+    share = result.share_abstained
+    level = _GOOD if not share else _WARN if share <= _MANY_NOT_JUDGED else _BAD
+    reasons = "; ".join(sentences.not_judged_lines(result))
+    add(level, "People judged", f"{result.judged:,} of {text.people(result.tally.people)}{reasons and f'. {reasons}'}")
+    verdict = result.verdict
+    if verdict is not None and verdict.curve:
+        tips = tipping_sentence(verdict)
+        steady = verdict.tipping is not None and verdict.tipping < 1
+        add(
+            _GOOD if steady else _WARN,
+            "Persistence",
+            tips or "The verdict is cannot tell, so there is no tipping point",
+        )
+    for finding in result.findings:
+        for line in sentences.common_cause_lines(finding):
+            shift = finding.common_cause.shift if finding.common_cause is not None else None
+            add(_WARN if finding.common_cause is None or (shift or 3.0) < 1 else _GOOD, "Common causes", line)
+    covered: list[str] = []
+    for name, check in zip(sentences.map_check_names(result), result.map_checks, strict=True):
+        gap = f"accounts for {100 * check.accounted:z.0f} % of the gap between the groups. " if check.accounted else ""
+        apart = 1.0 if check.accounted is None or result.settings.get("given") else check.accounted
+        level = _BAD if not 0.3 <= apart <= 2.0 else _WARN if check.warnings else _GOOD
+        pairs = f"{text.percent(check.unseen)} (by chance {text.percent(check.unseen_real)})"
+        found = f"{text.capitalised(gap)}Outside the other group's range: {text.percent(check.outside)} of people. "
+        add(level, f"Map, {name}", f"{found}With two categories that nobody has together: {pairs}")
+        covered += check.warnings
+    for finding in result.findings:
+        doubts = quality_warnings(finding.quality)
+        covered += doubts
+        add(_WARN if doubts else _GOOD, f"Auxiliary model, {finding.name}", sentences.quality_line(finding.quality))
+    for warning in (warning for warning in result.warnings if warning not in covered):
+        add(_WARN, "Warning", warning)
+    return out
 
 
 def contrast_matrix(result: AuditRecord, finding: Finding) -> dict[str, Any] | None:
@@ -176,28 +215,6 @@ def contrast_matrix(result: AuditRecord, finding: Finding) -> dict[str, Any] | N
     }
 
 
-def map_view(result: AuditRecord) -> dict[str, Any] | None:
-    """Return for each group how much of its gap the map accounts for and how far it leaves the data; None without."""
-    checks, unit = result.map_checks, result.effect_unit
-    if not checks:
-        return None
-    numbers = [f"{label}{text.heading_unit(unit)}" for label in ("Gap to the other group", "Moved by the map")]
-    numbers += ["Accounted for", "Outside the other group's range", "With an unseen pair of categories", "By chance"]
-    rows = [
-        [
-            name,
-            text.cell(check.gap, unit, sign=True),
-            text.cell(check.effect, unit, sign=True),
-            "-" if check.accounted is None else f"{100 * check.accounted:.0f} %",
-            *(text.percent(share) for share in (check.outside, check.unseen, check.unseen_real)),
-        ]
-        for name, check in zip(sentences.map_check_names(result), checks, strict=True)
-    ]
-    warnings = [warning for check in checks for warning in check.warnings if warning not in result.warnings]
-    given = bool(result.settings.get("given"))
-    return {"table": make_table(["Group"], numbers, rows), "warnings": warnings, "given": given}
-
-
 def _comparison(result: AuditRecord) -> dict[str, Any] | None:
     compared = result.comparison
     if compared is None:
@@ -212,11 +229,11 @@ def _comparison(result: AuditRecord) -> dict[str, Any] | None:
     }
 
 
-def _next(result: AuditRecord) -> dict[str, Any]:
-    """Return what to do next in sentences, and what each single step would do."""
+def _next(result: AuditRecord) -> dict[str, Any] | None:
+    """Return what to do next in sentences, and what each single step would do; None where nothing was tried."""
     steps = result.steps
     if steps is None:
-        return {"lines": ["This audit did not try what would lower the effect."], "table": None, "note": None}
+        return None
     lines = [steps.sentence]
     if not bool(result.flagged.any()):
         lines.insert(0, "Nobody is flagged, so nothing needs to be done.")
@@ -239,10 +256,15 @@ def method(result: AuditRecord) -> dict[str, Any]:
     hashes = {words: settings[name] for name, words in _HASHES.items() if settings.get(name)}
 
     def pairs(heading: str, each: Mapping[str, Any]) -> Table:
-        rows = [[name, "-" if value is None else text.as_json(value)] for name, value in each.items()]
+        rows = [[name, text.as_json(value)] for name, value in each.items() if value not in (None, (), [], {})]
         return make_table([heading, "Value"], [], rows)
 
+    lines = [f"Test {result.test}: {result.meaning}", f"Unit: {text.unit_words(result.unit)}."]
+    lines += ["A point is 0.01 of a probability."] if text.heading_unit(result.unit) else []
+    lines += [] if result.weights is None else ["Shares and means are weighted; counts are not."]
+    lines += [text.ended(sentences.alignment_line(finding)) for finding in result.findings]
     return {
+        "lines": lines,
         "settings": pairs("Setting", shown),
         "versions": pairs("Package", versions),
         "hashes": pairs("SHA-256 of", hashes),

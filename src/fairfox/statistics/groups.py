@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import scipy
@@ -20,6 +21,7 @@ from fairfox.statistics.intervals import CommonVariance, interval, interval_of, 
 from fairfox.statistics.multiplicity import benjamini_hochberg
 from fairfox.statistics.verdict import ALLOWED, Counted, Point, Verdict, judge_model, p_more
 
+VARIABLE = "{variable}"
 _FEWEST = 3  # people whom two tests must both judge to be compared
 _QUANTILE_OF = 1_000_000  # predictions at most: torch.quantile takes no more than 16 million
 
@@ -32,6 +34,7 @@ class Rule:
     fdr: float = 0.1
     allowed: float = ALLOWED  # share of people over delta
     limits: Mapping[str, float] = field(default_factory=dict)  # the same of groups that have their own, by their names
+    over: str = "effect is over delta"  # what is true of people who count, in words, with VARIABLE for its name
     bounded: bool = False  # whether effects are changes of a probability, and end with it
     folds: int | None = None
     seed: int = 0
@@ -54,7 +57,7 @@ class Rule:
         shown = certainty(measured, delta, None, within=within)
         if sure.net is not None:
             sure = replace(sure, net=sure.net * torch.where(predictions < self.decision_threshold, 1.0, -1.0)[:, None])
-        return replace(sure, interval=shown.interval, sampling=shown.sampling, perhaps=reach)
+        return replace(sure, interval=shown.interval, sampling=shown.sampling, possible=reach)
 
     def point(self, persistence: float, sure: Certainty, groups: Tensor, gone: Tensor, weights: Tensor | None) -> Point:
         """Return the shares of judged people, in groups (N,), who are over delta where ranks persist in part.
@@ -62,13 +65,13 @@ class Rule:
         A group's effect may be certain where no single person's is: `net` counts people over delta in their group's
         direction minus those in the other, at the lower end of the refits' interval.
         """
-        marks = {"share": sure.usually, "surely": sure.significant, "perhaps": sure.reach}
+        marks = {"share": sure.usually, "significant": sure.robust, "possible": sure.reach}
         shares = {name: judged_share(each, gone, weights) for name, each in marks.items() if each is not None}
         weight = torch.as_tensor(people_weights(weights, len(gone))) * ~gone.cpu()
         assert sure.net is not None
         found = net_share(sure.net.double().cpu(), groups.cpu(), weight)
         people = float(weight.sum() ** 2 / weight.square().sum().clamp(min=1e-30))
-        certain = max((1 - self.fdr) * shares["surely"], found)
+        certain = max((1 - self.fdr) * shares["significant"], found)
         p_fails = p_more(certain * people, people, self.allowed) if people else 1.0
         return Point(persistence, net=found, p_fails=p_fails, **shares)
 
@@ -79,33 +82,36 @@ class Rule:
         weights: Tensor | None,
         variable: str,
         curve: Sequence[Point] = (),
+        *,
+        group: str = "",
         among: Tensor | None = None,
         everyone: Counted | None = None,
     ) -> Verdict | None:
-        """Return the verdict on the model from all who were judged, or some (N,) bool; None without intervals.
+        """Return the verdict on the model from all who were judged, or those of a group (N,) bool; None without
+        intervals.
 
         `everyone` has the counts where these people are a sample.
         """
-        if sure.perhaps is None or sure.surely is None:
+        if sure.possible is None or sure.significant is None:
             return None
         judged = ~measured.abstained if among is None else ~measured.abstained & among
-        found = judge_model(
+        return judge_model(
             sure.refits[judged],
-            sure.perhaps[judged],
-            sure.surely[judged],
+            sure.possible[judged],
+            sure.significant[judged],
             sure.limit[judged] if isinstance(sure.limit, Tensor) else sure.limit,
             sizes=measured.score[judged],
             fdr=self.fdr,
             allowed=self.allowed,
             weights=None if weights is None else weights.to(judged.device)[judged],
             folds=self.folds,
-            over="over delta" if self.decision_threshold is None else "decided differently",
-            variable=variable,
+            over=self.over.replace(VARIABLE, variable),
+            who=f"people in the group {group}" if group else "people",
+            variable=group or variable,
             seed=self.seed,
             curve=curve,
             everyone=everyone,
         )
-        return found if among is None else replace(found, reason=f"{variable}: {found.reason}")
 
 
 @dataclass(frozen=True)
@@ -118,11 +124,11 @@ class Certainty:
     interval: Tensor | None = None  # (N, 2), where ranks persist in part
     sampling: Tensor | None = None  # (N, 2), where they persist as they are
     confident: Tensor | None = None  # (N,) bool: the whole interval is beyond the limit
-    perhaps: Tensor | None = None  # (N,) bool: that of sampling reaches beyond it
-    p_values: Tensor | None = None  # (N,), where ranks persist in part; NaN for abstained people
+    possible: Tensor | None = None  # (N,) bool: that of sampling reaches beyond it
+    p_values: Tensor | None = None  # (N,), where ranks persist as they are; NaN for abstained people
     significant: Tensor | None = None  # (N,) bool: on the list with the given false discovery rate
-    surely: Tensor | None = None  # (N,) bool: on the list where ranks persist as they are
-    p_sampling: Tensor | None = None  # (N,) the p-values of that list
+    p_robust: Tensor | None = None  # (N,) the p-values where ranks persist in part
+    robust: Tensor | None = None  # (N,) bool: on the list that they give
     reach: Tensor | None = None  # (N,) bool: the interval reaches beyond the limit
     usually: Tensor | None = None  # (N,) bool: the mean over draws is beyond it
     net: Tensor | None = None  # (N, M) of each refit's draws, the share beyond the limit upwards less that downwards
@@ -139,10 +145,10 @@ class Certainty:
             interval=None if self.interval is None else torch.where(gone[:, None], 0.0, self.interval),
             sampling=None if self.sampling is None else torch.where(gone[:, None], 0.0, self.sampling),
             confident=off(self.confident),
-            perhaps=off(self.perhaps),
+            possible=off(self.possible),
             p_values=None if self.p_values is None else torch.where(gone, torch.nan, self.p_values),
             significant=off(self.significant),
-            surely=off(self.surely),
+            robust=off(self.robust),
         )
 
 
@@ -179,11 +185,11 @@ def certainty(
         interval=ends,
         sampling=sampling,
         confident=confident_flag(ends, limit, abstained=gone),
-        perhaps=((sampling[:, 1] > limit) | (sampling[:, 0] < -limit)) & ~gone,
-        p_values=both[1],
-        significant=lists[1],
-        surely=lists[0],
-        p_sampling=both[0],
+        possible=((sampling[:, 1] > limit) | (sampling[:, 0] < -limit)) & ~gone,
+        p_values=both[0],
+        significant=lists[0],
+        p_robust=both[1],
+        robust=lists[1],
         reach=((ends[:, 1] > limit) | (ends[:, 0] < -limit)) & ~gone,
         usually=sure.flagged if drawn is None else flag((measured.refits.mean(1) + drawn.mean(1)).abs(), limit) & ~gone,
         net=None if drawn is None else _net(measured.refits, drawn, limit),
@@ -312,6 +318,30 @@ def group_mean(values: Tensor, weights: Tensor, among: Tensor) -> float:
     counted = among & ~values.isnan()
     total = float(weights[counted].sum())
     return float((weights * values)[counted].sum()) / total if total > 0 else math.nan
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """Yes from a prediction of `cut` on, beside the true outcomes of people whose outcome is known."""
+
+    cut: float
+    truth: Tensor | None = None  # (N,) 1 for yes, 0 for no, NaN where unknown
+
+    def rates(self, predictions: Tensor, weights: Tensor, members: Sequence[Tensor]) -> list[dict[str, Any]]:
+        """Return for each group (N,) bool how often it gets a yes, also over the rate of the group that does most
+        often, and with true outcomes how often rightly and wrongly; NaN of nobody."""
+        yes, out = (predictions.cpu() >= self.cut).double(), []
+        for own in members:
+            rates = {"selection_rate": group_mean(yes, weights, own)}
+            if self.truth is not None:
+                truth = self.truth.double().cpu()
+                right = torch.where(truth.isnan(), torch.nan, (yes == truth).double())
+                rates["true_positive_rate"] = group_mean(yes, weights, own & (truth == 1))
+                rates["false_positive_rate"] = group_mean(yes, weights, own & (truth == 0))
+                rates["accuracy"] = group_mean(right, weights, own)
+            out.append(rates)
+        most = max((rates["selection_rate"] for rates in out if rates["selection_rate"] > 0), default=math.nan)
+        return [{**rates, "impact_ratio": rates["selection_rate"] / most} for rates in out]
 
 
 def agreement(scores: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""The verdict on a model: passes, fails or cannot tell, from how many people are surely, or perhaps, over delta."""
+"""The verdict on a model: passes, fails or cannot tell, from how many people are, or may be, over delta."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from fairfox.statistics.intervals import (
 from fairfox.statistics.multiplicity import holm
 
 Word = Literal["passes", "fails", "cannot tell"]
+HEADLINES: dict[str, str] = {"passes": "PASS", "fails": "FAIL", "cannot tell": "CANNOT TELL"}
 FEWEST = 59  # people, from whom on 0 of them can pass a limit of 5 %; fewer are not enough to fail either
 LEAST = 0.95  # persistence at which a model must still fail: ranks never carry over exactly
 ALLOWED = 0.05  # share of people over delta, where nobody gave another
@@ -39,31 +40,31 @@ class Point:
 
     persistence: float
     share: float  # whose mean effect over the draws is
-    surely: float  # who are on the list
-    perhaps: float  # whose interval reaches beyond delta
+    significant: float  # who are on the list made at this persistence
+    possible: float  # whose interval reaches beyond delta
     net: float  # over delta in the direction of their group, less those in the other one
     p_fails: float  # of so many on the list, or net, where no more than allowed truly are over delta
 
 
 @dataclass(frozen=True)
 class Counted:
-    """How many of the people who were judged are surely, or perhaps, over delta. Shares and means are weighted."""
+    """How many of the people who were judged are, or may be, over delta. Shares and means are weighted."""
 
     judged: int
-    surely: int  # on the list of people over delta
-    perhaps: int  # whose interval reaches beyond delta
-    share_surely: float
-    share_perhaps: float
+    significant: int  # on the list of people over delta
+    possible: int  # whose interval reaches beyond delta
+    share_significant: float
+    share_possible: float
     equal: float  # as many people of equal weights would say as much
     mean: float | None = None  # |effect|; None: that of the people at hand
     share: float | None = None  # over delta
 
     @classmethod
-    def of(cls, perhaps: Tensor, listed: Tensor, weight: Values) -> Counted:
+    def of(cls, possible: Tensor, significant: Tensor, weight: Values) -> Counted:
         """Return how many people (n,) are marked."""
-        surely, reach = (float(np.average(marks.numpy(force=True), weights=weight)) for marks in (listed, perhaps))
+        found, reach = (float(np.average(marks.numpy(force=True), weights=weight)) for marks in (significant, possible))
         equal = float(weight.sum() ** 2 / (weight**2).sum())
-        return cls(len(listed), int(listed.sum()), int(perhaps.sum()), surely, reach, equal)
+        return cls(len(significant), int(significant.sum()), int(possible.sum()), found, reach, equal)
 
 
 @dataclass(frozen=True)
@@ -74,10 +75,10 @@ class Verdict:
     reason: str  # one sentence
     allowed: float  # share of people that may be over delta
     judged: int
-    surely: int  # on the list of people over delta
-    perhaps: int  # whose interval reaches beyond delta
-    p_fails: float  # of so many surely over delta where no more than allowed truly are
-    p_passes: float  # of so few perhaps over delta where more than allowed truly are
+    significant: int  # on the list of people over delta
+    possible: int  # whose interval reaches beyond delta
+    p_fails: float  # of so many significant people where no more than allowed truly are over delta
+    p_passes: float  # of so few possible ones where more than allowed truly are
     mean: Estimate | None = None  # |effect|
     share: Estimate | None = None  # over delta
     variable: str = ""  # the protected one
@@ -89,11 +90,16 @@ class Verdict:
         """True where the model passes, False where it fails, None where the data cannot tell."""
         return {"passes": True, "fails": False}.get(self.word)
 
+    @property
+    def headline(self) -> str:
+        """The verdict and why, in a sentence: "FAIL: 273 of 500 people ..."."""
+        return f"{HEADLINES[self.word]}: {self.reason}"
+
 
 def judge_model(
     refits: Tensor,
-    perhaps: Tensor,
-    listed: Tensor,
+    possible: Tensor,
+    significant: Tensor,
     limit: float | Tensor,
     *,
     fdr: float,
@@ -101,7 +107,8 @@ def judge_model(
     allowed: float = ALLOWED,
     weights: Tensor | None = None,
     folds: int | None = None,
-    over: str = "over delta",
+    over: str = "effect is over delta",
+    who: str = "people",
     variable: str = "",
     seed: int = 0,
     curve: Sequence[Point] = (),
@@ -109,22 +116,23 @@ def judge_model(
 ) -> Verdict:
     """Return the verdict from the effects of the people who were judged.
 
-    The model fails where so many are surely over delta that the share of all people who are is above the allowed one;
-    it passes where so few are perhaps over it that the share is below. The list may be wrong about the share `fdr` of
+    The model fails where so many are significant that the share of all people over delta is above the allowed one;
+    it passes where so few may be over delta that the share is below. The list may be wrong about the share `fdr` of
     its people, so that these are not counted. A model that does not fail any more where ranks carry over a little less
     than exactly is not failed.
 
     Args:
         refits: the effect in each refit (n, M).
-        perhaps: whose interval reaches beyond delta (n,).
-        listed: who is on the list (n,) of people over delta.
+        possible: whose interval reaches beyond delta (n,).
+        significant: who is on the list (n,) of people over delta.
         limit: delta, one for all or one each (n,).
         fdr: the share of the list that may be wrong.
         sizes: everyone's |effect| (n,), where another one than the largest is held against delta.
         allowed: the share of people that may be over delta.
         weights: how many people each row stands for (n,).
         folds: into how many folds the people were split; None where the maps were learnt from others.
-        over: what people are whose effect counts, in words.
+        over: what is true of people whose effect counts, in words: "prediction shifts by more than 5 points with sex".
+        who: the people, in words.
         variable: the protected one.
         seed: of the bootstrap.
         curve: shares by falling persistence.
@@ -133,34 +141,30 @@ def judge_model(
     if not len(refits):
         return Verdict("cannot tell", "Nobody could be judged.", allowed, 0, 0, 0, 1.0, 1.0, variable=variable)
     weight = np.ones(len(refits)) if weights is None else weights.numpy(force=True).astype(np.float64)
-    counted = Counted.of(perhaps, listed, weight) if everyone is None else everyone
-    people, equal = counted.judged, counted.equal
-    p_fails = p_more((1 - fdr) * counted.share_surely * equal, equal, allowed)
-    p_passes = p_fewer(counted.share_perhaps * equal, equal, allowed) if allowed < 1 else 0.0  # no share is above one
-    too_few = equal < FEWEST or p_fewer(0.0, equal, allowed) > LEVEL
+    counted = Counted.of(possible, significant, weight) if everyone is None else everyone
+    equal = counted.equal
+    p_fails = p_more((1 - fdr) * counted.share_significant * equal, equal, allowed)
+    p_passes = p_fewer(counted.share_possible * equal, equal, allowed) if allowed < 1 else 0.0  # no share is above one
     word: Word = "fails" if p_fails <= LEVEL else "passes" if p_passes <= LEVEL else "cannot tell"
     if equal < FEWEST:
         word = "cannot tell"
-    counts = (people, counted.surely, counted.perhaps)
     mean, share = _estimates(refits, sizes, limit, None if weights is None else weight, folds, seed)
     mean, share = mean.around(counted.mean, math.inf), share.around(counted.share, 1.0)
     tipping = tipping_point(word, curve, allowed)
+    why = verdict_sentence(word, counted, allowed=allowed, over=over, who=who)
+    counts = (counted.judged, counted.significant, counted.possible)
+    found = Verdict(word, why, allowed, *counts, p_fails, p_passes, mean, share, variable, tipping, tuple(curve))
     if word == "fails" and tipping is not None and tipping > LEAST:
-        why = (
-            f"{counts[1]:,} of {people:,} people {verb(counts[1])} surely {over} if people's ranks carry over exactly, "
-            f"but too few if they carry over with a correlation of {LEAST:g}."
-        )
-        word, tipping = "cannot tell", None
-    else:
-        why = verdict_sentence(word, *counts, allowed=allowed, fdr=fdr, over=over, too_few=too_few)
-    return Verdict(word, why, allowed, *counts, p_fails, p_passes, mean, share, variable, tipping, tuple(curve))
+        exactly = f"a little less than exactly (persistence {LEAST:g})"
+        return taken_back(found, f"the model no longer fails if ranks carry over {exactly}.")
+    return found
 
 
 def tipping_point(word: Word, curve: Sequence[Point], allowed: float) -> float | None:
     """Return the smallest persistence at which a model still fails, or passes, with all larger ones.
 
     It fails where the list says so, and passes where no more people than allowed are over delta on average. None where
-    nothing is known of smaller ones than 1, or the verdict is open.
+    nothing is known of smaller ones than 1, or the verdict is "cannot tell".
     """
     if word == "cannot tell" or not curve:
         return None
@@ -170,15 +174,15 @@ def tipping_point(word: Word, curve: Sequence[Point], allowed: float) -> float |
 
 
 def tipping_sentence(verdict: Verdict) -> str:
-    """Return how far ranks may fail to carry over before the verdict changes, in a sentence; "" where it is open."""
+    """Return down to which persistence the verdict holds, in a sentence; "" where that is not known."""
     if verdict.tipping is None:
         return ""
-    word = "fail" if verdict.word == "fails" else "pass"
+    start = f"Tipping point: {f'persistence {verdict.tipping:g}' if verdict.tipping else 'none'}. The model"
     if verdict.tipping == 0:
-        return f"It would still {word} if people's ranks did not carry over to the other group at all."
+        return f"{start} {verdict.word} at every persistence, even if ranks do not carry over at all."
     if verdict.tipping == 1:
-        return f"It would no longer {word} if people's ranks carried over a little less than exactly."
-    return f"It would still {word} if people's ranks carried over only with a correlation of {verdict.tipping:g}."
+        return f"{start} {verdict.word} only if ranks carry over exactly."
+    return f"{start} {verdict.word} as long as ranks carry over at least that well (1: exactly, 0: not at all)."
 
 
 def p_more(found: float, people: float, allowed: float) -> float:
@@ -220,13 +224,13 @@ def family_verdict(verdicts: Sequence[Verdict]) -> Verdict:
     corrected = holm([each.p_fails for each in verdicts])
     failing = [v for v, each in enumerate(verdicts) if each.word == "fails" and corrected[v] <= LEVEL]
     if failing:
-        return verdicts[min(failing, key=lambda v: (corrected[v], -verdicts[v].surely))]
+        return verdicts[min(failing, key=lambda v: (corrected[v], -verdicts[v].significant))]
     if all(each.word == "passes" for each in verdicts):
         return max(verdicts, key=lambda each: each.p_passes)
     chosen = min((each for each in verdicts if each.word != "passes"), key=lambda each: each.p_fails)
     if chosen.word == "cannot tell":
         return chosen
-    return taken_back(chosen, f"that is not enough where {len(verdicts)} verdicts are looked at.")
+    return taken_back(chosen, f"with {len(verdicts)} verdicts on the same model this could be chance.")
 
 
 def _estimates(
@@ -251,27 +255,34 @@ def _estimates(
     return mean, Estimate(share.value, share.error, share.lower, min(share.upper, 1.0))
 
 
-def verdict_sentence(
-    word: Word, judged: int, surely: int, perhaps: int, *, allowed: float, fdr: float, over: str, too_few: bool
-) -> str:
-    """Return why a verdict is what it is: a sentence with its counts and shares."""
-    share = f"{100 * allowed:.3g} %"
-    if word == "fails":
-        wrong = f"at most {100 * fdr:.3g} % of these wrongly"
-        return (
-            f"{surely:,} of {judged:,} people {verb(surely)} surely {over} ({wrong}), and no more than {share} may be."
-        )
+def verdict_sentence(word: Word, counted: Counted, *, allowed: float, over: str, who: str) -> str:
+    """Return why a verdict is what it is: a sentence with its counts, its shares and the limit."""
+    judged, significant, possible = counted.judged, counted.significant, counted.possible
+    limit = f"the limit is {100 * allowed:.3g} %"
+    weighted = round(counted.equal) != judged
+
+    def share(value: float) -> str:
+        return f"{100 * value:.{0 if value >= 0.2 else 1}f} %{' by weight' if weighted else ''}"
+
     if word == "passes" and allowed >= 1:
-        return f"Everyone may be {over}: the limit is {share}."
+        return f"Everyone may be affected: {limit}."
+    if word == "passes" and not possible:
+        return f"Nobody's {over}; {limit}."
     if word == "passes":
-        who = "Everyone is" if perhaps == 0 else f"All but {perhaps:,} of {judged:,} people are"
-        return f"{who} surely not {over}, and up to {share} may be."
-    if too_few and allowed == 0:
-        return f"However many people are judged, they cannot show that nobody at all is {over}: give a limit above 0."
-    if too_few:
-        who = f"{judged:,} {verb(judged, 'person is', 'people are')}"
-        return f"{who} too few to tell whether more than {share} of all are {over}."
-    return (
-        f"Of {judged:,} people {surely:,} {verb(surely)} surely {over} and {perhaps:,} perhaps, which leaves open "
-        f"whether more than {share} are."
-    )
+        who = f"At most {possible:,} of {judged:,} {who} ({share(counted.share_possible)}) {verb(possible)} affected"
+        return f"{who}: their {over}; {limit}."
+    if word == "fails":
+        who = f"{significant:,} of {judged:,} {who} ({share(counted.share_significant)}) {verb(significant)}"
+        return f"{who} significantly affected: their {over}; {limit}."
+    if allowed == 0 and counted.equal >= FEWEST:
+        return "No number of people can show that nobody is affected: give a limit above 0."
+    needed = max(FEWEST, math.ceil(math.log(LEVEL) / math.log1p(-allowed)) if 0 < allowed < 1 else 0)
+    if counted.equal < needed:
+        few = f"{judged:,} {who if judged != 1 else who.replace('people', 'person', 1)}" + (
+            f" (by weight as good as {counted.equal:.0f})" if weighted else ""
+        )
+        return f"{few} {verb(judged)} too few. At least {needed:,} {who} are needed to pass."
+    shares = f"{100 * counted.share_significant:.1f} % to {share(counted.share_possible)}"
+    why = f"{significant:,} to {possible:,} of {judged:,} {who} ({shares}) are affected: their {over}; {limit}."
+    between = counted.share_significant <= allowed <= counted.share_possible
+    return why if between else f"{why} The difference from the limit could be chance."

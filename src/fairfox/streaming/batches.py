@@ -48,7 +48,7 @@ _ON_GPU = 1 << 30  # bytes there for people's features, at most
 _EXAMPLE = 50  # people that go with a job, so that every worker hands models the same kind of table
 _Record = TypeVar("_Record", "Encoded", Measurement)
 MODEL_OPTIONS = ("positive", "output", "returns", "kind")  # options that say how the model is read
-_OF_EACH = ("score", "effect", "flagged", "confident", "p_sampling", "perhaps")  # columns of each of several variables
+_OF_EACH = ("score", "effect", "flagged", "confident", "p_value", "possible")  # columns of each of several variables
 
 
 # --- what scores depend on -----------------------------------------------------------------------------------------
@@ -310,11 +310,11 @@ class BatchScorer:
     ) -> pa.RecordBatch:
         """Return one row per person, in order.
 
-        The columns are those of `fairfox.report.files.scores_table` without the direct reading and the list of
-        discoveries. Added is what the verdict and the groups need: the prediction, the group, the weight, the p-value
-        where ranks carry over exactly, and whose interval then reaches beyond delta. `row_numbers` become row_id where
-        there is no id column; by default they count from 0. With `coded`, columns of few words are dictionaries, which
-        are quicker to write.
+        The columns are those of `fairfox.report.files.scores_table` without the direct reading and the list.
+        Added is what the verdict and the groups need: the prediction, the group, the weight, the p-value where ranks
+        carry over exactly, and whose interval then reaches beyond delta. `row_numbers` become row_id where there is no
+        id column; by default they count from 0. With `coded`, columns of few words are dictionaries, which are quicker
+        to write.
         """
         table = decoded(pa.Table.from_batches([batch]))
         if self.id_column in table.column_names:
@@ -399,8 +399,7 @@ class BatchScorer:
             "flagged": booleans_column(sure.flagged, away),
             "confident": booleans_column(sure.confident, away),
             "p_value": numbers_column(sure.p_values, away),
-            "p_sampling": numbers_column(sure.p_sampling, away),
-            "perhaps": booleans_column(sure.perhaps, away),
+            "possible": booleans_column(sure.possible, away),
         }
 
     def _towards(self, v: int, people: Dataset, measured: Measurement) -> pa.DictionaryArray:

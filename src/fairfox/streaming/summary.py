@@ -37,10 +37,10 @@ _SMALLEST = 1e-9  # p-values up to it are in the first bucket
 #   everyone           by the variable that attained the score, and by the reason for no score
 #   variable           by protected variable, own group and the contrast that attained the score
 #   effect             by protected variable, own group and contrast, where there are several
-#   p_value            by bucket of p-values; p_sampling by protected variable and own group as well
+#   p_value            by bucket of p-values; p_of_variable by protected variable and own group as well
 _KEYS = ("of", "variable", "group", "towards", "reason", "bucket")
-_COUNTS = ("people", "inferred", "judged", "flagged", "confident", "perhaps", "certain")  # certain: with an interval
-_WEIGHTS = ("judged_weight", "flagged_weight", "confident_weight", "perhaps_weight", "effect_weight")
+_COUNTS = ("people", "inferred", "judged", "flagged", "confident", "possible", "certain")  # certain: with an interval
+_WEIGHTS = ("judged_weight", "flagged_weight", "confident_weight", "possible_weight", "effect_weight")
 _SUMS = ("weight", *_WEIGHTS, "judged_squared", "score", "effect", "prediction")
 TOTALS = pa.schema(
     [(name, pa.int64() if name == "bucket" else pa.string()) for name in _KEYS]
@@ -86,8 +86,8 @@ def _totals_of_variable(
     coded = group.dictionary_encode() if not pa.types.is_dictionary(group.type) else group
     for code, level in enumerate(coded.dictionary.to_pylist()):
         own_people = np.flatnonzero(coded.indices.fill_null(-1).to_numpy(zero_copy_only=False) == code)
-        of_level = scores[f"p_sampling{own}"].take(pa.array(own_people))
-        yield _histogram(of_level, weight[own_people], of="p_sampling", variable=variable, group=level)
+        of_level = scores[f"p_value{own}"].take(pa.array(own_people))
+        yield _histogram(of_level, weight[own_people], of="p_of_variable", variable=variable, group=level)
     for column in takewhile(lambda name: name.startswith("effect["), names[names.index(f"towards{own}") + 1 :]):
         word = column[len("effect[") : -1].removeprefix(f"{variable}=")
         values = _floats(scores[column])
@@ -99,7 +99,7 @@ def _totals_of_variable(
 def _sums(scores: pa.RecordBatch, own: str, weight: np.ndarray) -> dict[str, np.ndarray]:
     """Return what is added up of everyone: counts, and weighted counts and numbers."""
     score, effect = _floats(scores[f"score{own}"]), _floats(scores[f"effect{own}"])
-    columns = {name: scores[f"{name}{own}"] for name in ("flagged", "confident", "perhaps")}
+    columns = {name: scores[f"{name}{own}"] for name in ("flagged", "confident", "possible")}
     judged = ~np.isnan(score)
     marked = {name: judged & each.fill_null(False).to_numpy(zero_copy_only=False) for name, each in columns.items()}
     marks = {"judged": judged, "flagged": marked.pop("flagged"), **marked}
@@ -241,7 +241,7 @@ def _threshold(rows: Rows, fdr: float) -> Threshold | None:
 
 
 def _variable(name: str, groups: Sequence[str], rows: Rows, fdr: float) -> StreamedVariable:
-    own, p_values = _where(rows, of="variable"), _where(rows, of="p_sampling")
+    own, p_values = _where(rows, of="variable"), _where(rows, of="p_of_variable")
     effects = _where(rows, of="effect") or own  # of two groups: the only contrast is that of the score
     worst = {word: _total(_where(own, towards=word), "judged") for word in sorted(_values(own, "towards"))}
     tally = _tally(
@@ -264,10 +264,10 @@ def _counted(rows: Rows, listed: Rows) -> Counted:
     judged = _total(rows, "judged_weight")
     return Counted(
         judged=_total(rows, "judged"),
-        surely=_total(listed, "people"),
-        perhaps=_total(rows, "perhaps"),
-        share_surely=_over(_total(listed, "weight"), judged) or 0.0,
-        share_perhaps=_over(_total(rows, "perhaps_weight"), judged) or 0.0,
+        significant=_total(listed, "people"),
+        possible=_total(rows, "possible"),
+        share_significant=_over(_total(listed, "weight"), judged) or 0.0,
+        share_possible=_over(_total(rows, "possible_weight"), judged) or 0.0,
         equal=_over(judged**2, _total(rows, "judged_squared")) or 0.0,
         mean=_mean(rows, "score", "judged_weight"),
         share=_mean(rows, "flagged_weight", "judged_weight"),

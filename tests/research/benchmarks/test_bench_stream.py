@@ -1,4 +1,4 @@
-"""What runs say of memory, workers and growth, as medians over laps; docs/scale.md shows the numbers of the results."""
+"""What runs say of memory, workers and growth, as medians over laps; the page on speed shows the results."""
 
 from dataclasses import replace
 

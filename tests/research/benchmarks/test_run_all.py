@@ -34,7 +34,7 @@ def test_the_page_begins_with_every_ratio_of_the_one_file(bench):
         assert peer in shown
 
 
-def test_the_front_page_tells_speed_from_the_one_file(bench):
+def test_the_page_on_speed_has_the_main_numbers_of_the_one_file(bench):
     found = json.loads(bench.RESULTS.read_text(encoding="utf-8"))
     shown = (
         bench.FRONT.read_text(encoding="utf-8").split(bench.FRONT_MARKS[0])[1].split(bench.FRONT_MARKS[1])[0].strip()

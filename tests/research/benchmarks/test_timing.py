@@ -60,9 +60,9 @@ def test_what_has_no_bar_is_reported_whatever_it_is(bench, example):
 
 
 def test_a_script_finds_its_results_and_its_marks_by_its_name(bench):
-    found = bench.places("/anywhere/bench_one.py", readme="docs/scale.md")
+    found = bench.places("/anywhere/bench_one.py", readme="docs/research/speed.md")
     assert found["results"] == bench.HERE / "results" / "one.json"
-    assert found["readme"] == bench.HERE.parent / "docs" / "scale.md"
+    assert found["readme"] == bench.HERE.parent / "docs" / "research" / "speed.md"
     assert found["marks"] == ("<!-- numbers of bench_one.py: begin -->", "<!-- numbers of bench_one.py: end -->")
     assert bench.places("bench_one.py")["readme"] == bench.HERE / "README.md"
 

@@ -86,6 +86,6 @@ def test_a_small_run_reports_every_method_and_says_what_was_not_run(experiment, 
     assert not [one for one in found["results"] if one["table"] == "chicago"]
     shown = capsys.readouterr().out
     assert "**Chicago SSL**: not run: file not available" in shown
-    assert shown.count("random order") == 1
+    assert shown.count("above a random one") == 1
     for kind in ("png", "svg"):
         assert Path(tmp_path / f"transparency.{kind}").stat().st_size > 1_000

@@ -25,5 +25,5 @@ def test_both_cases_are_told_in_words_and_numbers(experiment, tmp_path):
     assert credit["agreement"].keys() == {"sex", "age<25"}
     assert credit["through"].keys() <= {"sex=female", "sex=male", "age<25", "not age<25"}
     sections = [make(found) for make in experiment.SECTIONS.values()]
-    assert policing["summary"] in sections[0]
+    assert policing["unawareness"] in sections[0]
     assert f"| accuracy | {credit['models']['without sex and age']['accuracy']:.3f} |" in sections[1]

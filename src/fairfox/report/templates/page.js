@@ -46,21 +46,17 @@
     };
   }
 
-  /** Return a copy of a spec whose plots are `size` wide; plots side by side are stacked where it is narrow. */
-  function sized(spec, size, narrow) {
+  /** Return a copy of a spec whose plots are `size` wide. */
+  function sized(spec, size) {
     const out = { ...spec };
     delete out.config;
-    if (narrow && out.hconcat) {
-      out.vconcat = out.hconcat;
-      delete out.hconcat;
-    }
-    for (const key of ["hconcat", "vconcat"]) if (out[key]) out[key] = out[key].map((part) => sized(part, size, narrow));
+    if (out.vconcat) out.vconcat = out.vconcat.map((part) => sized(part, size));
     if (out.layer || out.mark) out.width = size;
     return out;
   }
 
   async function embed(node, spec, size, width) {
-    return window.vegaEmbed(node, sized(spec, size, width < 640), {
+    return window.vegaEmbed(node, sized(spec, size), {
       actions: false, renderer: "svg", ast: true, config: chartConfig(width), tooltip: false,
     });
   }
@@ -70,13 +66,12 @@
     const spec = data.charts[node.dataset.chart];
     const width = node.clientWidth;
     if (!spec || !width || !window.vegaEmbed) return;
-    const columns = spec.hconcat && width >= 640 ? spec.hconcat.length : 1;
-    const guess = Math.round((0.7 * width) / columns);
+    const guess = Math.round(0.7 * width);
     drawn.get(node)?.finalize();
     const trial = await embed(node, spec, guess, width);
-    const taken = node.querySelector("svg").getBoundingClientRect().width - guess * columns;
+    const taken = node.querySelector("svg").getBoundingClientRect().width - guess;
     trial.finalize();
-    const size = Math.max(60, Math.floor((width - taken) / columns) - 1);
+    const size = Math.max(60, Math.floor(width - taken) - 1);
     const made = await embed(node, spec, size, width);
     const svg = node.querySelector("svg");
     svg.setAttribute("aria-hidden", "true"); // the words beside it say what it shows
@@ -353,7 +348,7 @@
 
   function printing() {
     window.addEventListener("beforeprint", () => {
-      for (const each of document.querySelectorAll("figure details:not([open])")) {
+      for (const each of document.querySelectorAll("details.method:not([open])")) {
         each.open = true;
         each.dataset.printed = "true";
       }
