@@ -88,7 +88,7 @@ def test_an_audit_is_not_worse_than_itself_and_that_is_said(tmp_path: Path, chan
     assert found.pair.means[0] == found.pair.means[1] == pytest.approx(float(audited().record.scores[:-2].mean()))
     assert found.pair.shares == pytest.approx((23 / 38, 23 / 38))
     assert found.reason == (
-        "It is the same audit twice, with the same rows, predictions and scores: of 38 people the mean score is "
+        "Both are the same audit, with the same rows, predictions and scores: the mean score of 38 people is "
         "6.1 points, and nothing changed."
     )
     assert found.reason in (tmp_path / "out/summary.md").read_text(encoding="utf-8")
@@ -106,7 +106,7 @@ def test_an_audit_is_not_worse_than_itself_and_that_is_said(tmp_path: Path, chan
 )
 def test_audits_that_may_be_of_other_people_or_models_are_not_taken_for_one(second: AuditResult):
     found = compare(audited(settings={**SETTINGS, **HASHES}), second)
-    assert found.reason.startswith("Of the same 38 people the mean score went from 6.1 points to 6.1 points, by ")
+    assert found.reason.startswith("The mean score of the same 38 people went from 6.1 points to 6.1 points, by ")
     assert found.word == "cannot tell"
     assert found.pair.difference.error > 0
 
@@ -142,9 +142,7 @@ def test_one_refit_leaves_open_whether_it_is_worse():
     once = {"settings": {**SETTINGS, "refits": 1}, "interval": None}
     found = compare(audited(**once), audited(times=3.0, **once))
     assert found.word == "cannot tell"
-    assert found.reason.endswith(
-        "one refit leaves open how sure the maps are; set refits=5 (--refits 5) in both audits."
-    )
+    assert found.reason.endswith("cannot show how certain the maps are; set refits=5 (--refits 5) in both audits.")
     assert (found.pair.share_difference, found.pair.share_p_value) == (None, None)
     assert compare(audited(), audited(times=3.0, **once)).word == "cannot tell"
     unfitted = {**once, "test": "unawareness"}  # learns nothing
@@ -282,9 +280,9 @@ def test_an_audit_of_an_older_format_is_refused_with_what_to_run_again(folder: P
 
 
 def test_models_and_their_options_need_a_table(folder: Path):
-    with pytest.raises(OptionError, match="protected is an option of audits that are still to be made"):
+    with pytest.raises(OptionError, match="protected is an option for new audits, which need a table"):
         compare(folder / "first", folder / "first", protected="sex")
-    with pytest.raises(OptionError, match="A function is no stored audit; give two folders"):
+    with pytest.raises(OptionError, match="A function is not a stored audit; give two folders"):
         compare(write, folder / "first")
 
 
@@ -297,5 +295,5 @@ def test_a_comparison_of_audits_has_a_summary_files_and_no_table_of_people(tmp_p
     names = [path.name for path in found.write(tmp_path)]
     assert names == ["summary.json", "report.html", "report.json", "junit.xml", "summary.md"]
     assert (tmp_path / "summary.json").read_text() == found.to_json()
-    with pytest.raises(OptionError, match="a table of people is one of two models"):
+    with pytest.raises(OptionError, match="a table of people needs two models"):
         found.people_table()

@@ -113,7 +113,7 @@ def test_a_limit_of_one_group_is_enough_to_fail_and_is_named_first():
 
 def test_without_intervals_there_is_nothing_to_assert():
     for more in ({}, {"strict": True}, {"max_flagged": 1.0}):
-        with pytest.raises(OptionError, match="refits=1 gives no intervals and so no verdict; take more refits"):
+        with pytest.raises(OptionError, match="refits=1 gives no intervals and so no verdict; use more refits"):
             fair(by_income, table(), **{**QUICK, "refits": 1}, **more)
 
 
@@ -121,7 +121,7 @@ def test_a_model_of_whom_nobody_could_be_judged_does_not_pass(monkeypatch: pytes
     nobody = example_result(abstained=torch.ones(PEOPLE, dtype=torch.bool), reasons=("too few alike",) * PEOPLE)
     settings = {**nobody.settings, "max_flagged": None, "refits": 5}
     monkeypatch.setattr(pipeline, "audit", lambda *_, **__: fairfox.AuditResult(replace(nobody, settings=settings)))
-    with pytest.raises(DataError, match=r"Nobody could be judged, so that .*: too few alike"):
+    with pytest.raises(DataError, match=r"Nobody could be judged, so .*: too few alike"):
         assert_individually_fair(by_income, table(), protected="sex")
 
 

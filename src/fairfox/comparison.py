@@ -1,4 +1,4 @@
-"""compare(a, b, ...): two models on the same people, or two stored audits; plan(...): how many people it takes."""
+"""compare(a, b, ...): two models on the same people, or two stored audits; plan(...): how many people are needed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SMALL = 0.1  # of delta: a rise of the mean score that does not count
 
 @dataclass(frozen=True)
 class Compared:
-    """Two audits beside each other, and what stands between them: of two models, or of two points in time."""
+    """Two audits and their difference: of two models, or of two points in time."""
 
     a: AuditResult | None  # of two models; None where two audits were given
     b: AuditResult | None
@@ -54,7 +54,7 @@ class Compared:
         return self.pair.reason
 
     def summary(self) -> str:
-        """Return the comparison in some lines of plain text."""
+        """Return the comparison as a few lines of plain text."""
         pair, (one, two) = self.pair, self.names
         verdict = f"Verdict: {pair.word}. {pair.reason}"
         if self.a is None or self.b is None:
@@ -73,7 +73,7 @@ class Compared:
             verdict,
             f"{over}: {percent(pair.shares[0])} of the people with A, {percent(pair.shares[1])} "
             f"with B; a difference of {points}.",
-            f"B treats {percent(pair.less)} of the people less unequally than A, {percent(pair.more)} more unequally.",
+            f"With B the effect is smaller for {percent(pair.less)} of the people and larger for {percent(pair.more)}.",
         ]
         for variable, own in a.alignment_share.items():
             other = b.alignment_share[variable]
@@ -90,13 +90,13 @@ class Compared:
         return write_text(strict_json(self._fields()), path)
 
     def to_html(self, path: str | Path | None = None) -> str:
-        """Return the page that shows both audits, which needs nothing beside it, and write it to `path` when given."""
+        """Return the self-contained page that shows both audits, and write it to `path` when given."""
         return write_text(render_pair(self._view()), path)
 
     def people_table(self) -> pa.Table:
-        """Return one row per person: both scores, signs and flags, and B's score less A's; null where not judged."""
+        """Return one row per person: both scores, effects and flags, and B's score minus A's; null where not judged."""
         if self.a is None or self.b is None:
-            raise OptionError("Two stored audits may be of other people; a table of people is one of two models")
+            raise OptionError("Two stored audits may be of different people; a table of people needs two models")
         a, b = self.a.record, self.b.record
         tables = {"a": scores_table(a), "b": scores_table(b)}
         apart = b.scores.numpy(force=True).astype(np.float64) - a.scores.numpy(force=True)
@@ -149,40 +149,40 @@ def compare(
     progress: Progress | None = None,
     **arguments: Any,
 ) -> Compared:
-    """Return which of two models treats the same people less unequally, or whether a later audit is worse.
+    """Return which of two models is fairer to the same people, or whether a later audit is worse.
 
-    With a table, `a` and `b` are models. Both are audited with the same options, seed and folds, so that maps and
+    With a table, `a` and `b` are models. Both are audited with the same options, seed and folds, so maps and
     auxiliaries are the same where the models take the same columns; people who are judged with both count.
 
-    Without a table, `a` and `b` are audits with the same options: an earlier and a later one. Where both had an id
-    column and most people are in both, these are compared each with themselves; otherwise the audits are two samples
-    of people.
+    Without a table, `a` and `b` are stored audits with the same options, the older one first. Where both have an id
+    column and share most people, each person is compared with themselves; otherwise the audits are two samples of
+    people.
 
     Args:
         a: the first model, as `fairfox.audit` takes it; or a folder that `fairfox audit` wrote, or its result.
         b: the second.
         table: the people, for two models.
         protected: as for `fairfox.audit`.
-        only_a: options that hold for the first model alone, such as {"columns": ["income", "age"]}.
+        only_a: options for the first model only, such as {"columns": ["income", "age"]}.
         only_b: the same for the second.
         names: of the models or audits; by default the models' classes and the audits' folders.
-        margin: of two audits, a rise of the mean score that does not count; by default a tenth of delta.
+        margin: for stored audits, a rise of the mean score that does not count; by default a tenth of delta.
         progress: called with what is being done and the fraction done.
-        arguments: all others of `fairfox.audit`, `options` too.
+        arguments: any other argument of `fairfox.audit`, also `options`.
     """
     if table is None:
         given = {"protected": protected, "only_a": only_a, "only_b": only_b, **arguments}
         lost = next((name for name, value in given.items() if value is not None), None)
         if lost is not None:
             raise OptionError(
-                f"{lost} is an option of audits that are still to be made, and no table is given to make them with; "
-                "give the table of people as well, or leave the option out to compare two stored audits"
+                f"{lost} is an option for new audits, which need a table; "
+                "give the table of people too, or leave the option out to compare two stored audits"
             )
         return _compare_audits(a, b, margin=margin, names=names)
     if margin is not None:
-        raise OptionError("margin is an option of two stored audits; leave it out to compare two models on a table")
+        raise OptionError("margin is an option for two stored audits; leave it out to compare two models on a table")
     if protected is None:
-        raise OptionError("Two models are compared by a protected column; name it with protected= (--protected)")
+        raise OptionError("Comparing two models needs a protected column; name it with protected= (--protected)")
     reference = arguments.pop("reference", None)
     common = {"protected": protected, **further_options(arguments.pop("options", None)), **arguments}
     first, second = (AuditOptions.of({**common, **(own or {})}) for own in (only_a, only_b))
@@ -200,11 +200,11 @@ def compare_models(
     names: tuple[str, str] | None = None,
     progress: Progress | None = None,
 ) -> Compared:
-    """Return two models compared on the same people, each with options that are made already."""
+    """Return two models compared on the same people, given the options of each."""
     for options in (first, second):
         for name, value in (("max_flagged", None), ("certify", False), ("abstain", None)):
             if getattr(options, name) != value:
-                raise OptionError(f"{name} is no option of a comparison; use fairfox.audit for it")
+                raise OptionError(f"{name} is not an option of compare; use fairfox.audit for it")
     say = progress or (lambda text, fraction: None)
 
     def audited(side: str, model: object, options: AuditOptions, start: float) -> AuditRecord:
@@ -226,8 +226,8 @@ def compare_models(
         one, two = getattr(a, what), getattr(b, what)
         if one != two:
             raise OptionError(
-                f"The {what.replace('_', ' ')} of the audit of A is {one} and that of B {two}; compare models with the "
-                "same options, with returns= or output= where they answer in different units"
+                f"The {what.replace('_', ' ')} is {one} for A and {two} for B; compare models with the same options, "
+                "and set returns= or output= where they return different units"
             )
     both = _judged(a, b)
     weights = None if a.weights is None else a.weights.numpy(force=True).astype(np.float64)[both]
@@ -240,7 +240,7 @@ def compare_models(
 
 
 def by_one_delta(result: AuditRecord) -> bool:
-    """Return whether one delta for all flags people: no decision threshold does, and no group has its own."""
+    """Return whether people are flagged by one delta: no decision threshold, and no deltas of groups."""
     return result.decision_threshold is None and not result.deltas
 
 
@@ -267,33 +267,28 @@ def pair_sentence(pair: Pair) -> str:
     one, two = (amount(mean, pair.unit) for mean in pair.means)
     apart, lower, upper = (amount(value, pair.unit, sign=True) for value in (d.value, d.lower, d.upper))
     between = f"{apart} (95 % interval {lower} to {upper})"
-    once = "one refit leaves open how sure the maps are; set refits=5 (--refits 5)"
+    once = "one refit cannot show how certain the maps are; set refits=5 (--refits 5)"
     if pair.margin is None:
         start = f"On the same {many[0]:,} people the mean score is {one} with A and {two} with B"
         if not pair.maps_known:
             return f"{start}, but {once}."
-        return (
-            f"{start}: the difference of {between} may be none."
-            if pair.word == UNKNOWN
-            else (f"{start}: a difference of {between}.")
-        )
+        end = f"the difference of {between} may be zero." if pair.word == UNKNOWN else f"a difference of {between}."
+        return f"{start}: {end}"
     if pair.itself:
         return (
-            f"It is the same audit twice, with the same rows, predictions and scores: of {many[0]:,} people the mean "
-            f"score is {one}, and nothing changed."
+            f"Both are the same audit, with the same rows, predictions and scores: the mean score of {many[0]:,} "
+            f"people is {one}, and nothing changed."
         )
     who = f"the same {many[0]:,} people" if pair.paired else f"{many[0]:,} and {many[1]:,} people"
-    start, margin = f"Of {who} the mean score went from {one} to {two}, by", amount(pair.margin, pair.unit)
+    start, margin = f"The mean score of {who} went from {one} to {two}, by", amount(pair.margin, pair.unit)
     if not pair.maps_known:
         return f"{start} {apart}, but {once} in both audits."
-    return (
-        f"{start} {between}: "
-        + {
-            WORSE: f"a rise like this would come by chance with probability {pair.p_value:.2g}.",
-            NOT_WORSE: f"surely no more than the {margin} that would count.",
-            UNKNOWN: f"it may have risen by more than the {margin} that would count, or not at all.",
-        }[pair.word]
-    )
+    ends = {
+        WORSE: f"the probability of such a rise by chance is {pair.p_value:.2g}.",
+        NOT_WORSE: f"a rise, if any, is within the margin of {margin}.",
+        UNKNOWN: f"it may have risen by more than the margin of {margin}, or not at all.",
+    }
+    return f"{start} {between}: {ends[pair.word]}"
 
 
 def _compare_audits(first: object, second: object, *, margin: float | None, names: tuple[str, str] | None) -> Compared:
@@ -321,8 +316,8 @@ def _audit_of(given: object) -> StoredAudit:
     if isinstance(given, str | Path):
         return read_audit(given)
     raise OptionError(
-        f"A {type(given).__name__} is no stored audit; give two folders that `fairfox audit` wrote or two results of "
-        "fairfox.audit, or the table of people as well to compare two models"
+        f"A {type(given).__name__} is not a stored audit; give two folders that `fairfox audit` wrote or two results "
+        "of fairfox.audit, or the table of people as well to compare two models"
     )
 
 
@@ -370,34 +365,33 @@ def plan(
     share: float | None = None,
     max_flagged: float | None = None,
     spread: float | None = None,
-    wanted: float = 0.8,
+    power: float = 0.8,
     level: float = LEVEL,
 ) -> Plan:
-    """Return how many people are needed to find an effect of a given size.
+    """Return how many people are needed to detect an effect of a given size.
 
-    To find: the one-sided test says that the mean |effect| lies above `limit`, or with `max_flagged` that the share of
-    people over delta does. How far either scatters comes from a pilot, by what people and what refits of its maps
-    differ: an audit of some hundred people of the same kind, with the same model.
+    To detect means that a one-sided test finds the mean |effect| above `limit`, or with `max_flagged` the share of
+    people over delta above that. The spread comes from a pilot: an audit of a few hundred similar people with the same
+    model.
 
     Args:
         pilot: the folder of the pilot's audit, or its result.
-        effect: the true mean |effect| to be found; by default the pilot's.
+        effect: the true mean |effect| to detect; by default the pilot's.
         limit: what it must lie above; by default the pilot's delta.
-        share: the true share of people over delta to be found; by default the pilot's. Needs `max_flagged`.
+        share: the true share of people over delta to detect; by default the pilot's. Needs `max_flagged`.
         max_flagged: the share that may be over delta.
         spread: the standard error times the root of the number of people, where there is no pilot.
-        wanted: how often the effect shall be found.
-        level: how often an effect of exactly the limit is found.
+        power: the probability of detecting the effect.
+        level: how often an effect of exactly the limit is detected.
     """
     by_share = max_flagged is not None or share is not None
     if by_share and (max_flagged is None or effect is not None or limit is not None):
         raise OptionError(
-            "A share is planned with share and max_flagged, a mean with effect and limit; give two of a kind"
+            "Plan a share with share and max_flagged, or a mean with effect and limit; give one of these pairs"
         )
     if (pilot is None) == (spread is None):
         raise OptionError(
-            "How far results scatter is known from a pilot, the folder of an audit, or given as spread (--spread); "
-            "give one of them"
+            "The spread of the results is needed; give either a pilot (the folder of an audit) or spread (--spread)"
         )
     size, allowed = (share, max_flagged) if by_share else (effect, limit)
     if pilot is not None:
@@ -406,12 +400,12 @@ def plan(
         allowed = people.delta if allowed is None else allowed
         spread = spread_of_share(people) if by_share else spread_of_mean(people)
     if size is None or allowed is None or spread is None:
-        raise OptionError("Without a pilot the size to be found and the limit are needed: effect and limit (--limit)")
+        raise OptionError("Without a pilot, both effect (--effect) and limit (--limit) are needed")
     if math.isnan(spread):
-        raise OptionError("The pilot judged one person only; give one with at least some dozen people")
-    needed = people_needed(size, allowed, spread, wanted=wanted, level=level)
+        raise OptionError("The pilot judged only one person; give one with at least a few dozen")
+    needed = people_needed(size, allowed, spread, wanted=power, level=level)
     measure = "share over delta" if by_share else "mean |effect|"
-    return Plan(measure, size, allowed, spread, level, wanted, needed)
+    return Plan(measure, size, allowed, spread, level, power, needed)
 
 
 def _pilot(pilot: AuditResult | str | Path, *, by_share: bool) -> Scores:
@@ -419,13 +413,11 @@ def _pilot(pilot: AuditResult | str | Path, *, by_share: bool) -> Scores:
     stored = _audit_of(pilot)
     if not stored.people.maps_known:
         raise OptionError(
-            f"One refit in {stored.name} leaves open how sure its maps are, and so how far results scatter; give a "
-            "pilot with refits=5 (--refits 5)"
+            f"One refit in {stored.name} cannot show how much results vary; give a pilot with refits=5 (--refits 5)"
         )
     if by_share and not stored.people.by_delta:
         raise OptionError(
-            f"A decision threshold or the delta of a single group flags people in {stored.name}, and shares are "
-            "planned for one delta for all; give a pilot with that, or plan a mean with effect and limit (--effect, "
-            "--limit)"
+            f"{stored.name} flags people by a decision threshold or by deltas of groups, but shares are planned for "
+            "one delta; give a pilot with one delta, or plan a mean with effect and limit (--effect, --limit)"
         )
     return stored.people

@@ -67,11 +67,11 @@ def did_you_mean(name: str, known: list[str]) -> str:
     if close:
         return f" Did you mean '{folded[close[0]]}'?"
     shown = ", ".join(known[:12]) + (", ..." if len(known) > 12 else "")
-    return f" There are: {shown}."
+    return f" Choose from: {shown}."
 
 
 def redacted(text: str) -> str:
-    """Return a text whose URLs are without user and query, which may hold keys.
+    """Return a text without the users and queries of its URLs, which may hold keys.
 
     Example:
         >>> redacted("no file at s3://me:pw@bucket/x?key=1; check it")
@@ -82,13 +82,13 @@ def redacted(text: str) -> str:
 
 @cache
 def url_digest(url: str) -> str:
-    """Return a digest that tells URLs apart whose keys differ, salted and slow to guess; "" of one without."""
+    """Return a salted, slow digest that differs where the keys in two URLs differ; "" for a URL without keys."""
     shown = redacted(url)
     return "" if shown == url else pbkdf2_hmac("sha256", url.encode(), shown.encode(), 100_000).hex()
 
 
 def printable(text: str) -> str:
-    """Return a text for a terminal: what could steer it is escaped, line breaks too.
+    """Return a text that is safe to print: control characters and line breaks are escaped.
 
     Example:
         >>> printable("a\\x1b[31mb")
@@ -98,7 +98,7 @@ def printable(text: str) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of what an error says without its full stop, or the error's kind where it says nothing."""
+    """Return the first line of an error's message without its full stop; the error's type where it has no message."""
     return (str(error) or type(error).__name__).splitlines()[0].rstrip(". ")
 
 
@@ -109,13 +109,13 @@ def require(package: str, *, extra: str | None = None, why: str = "") -> ModuleT
     except ImportError as error:
         reason = f" {why}" if why else ""
         raise MissingExtraError(
-            f"The package '{package}' is needed{reason} and not installed; "
+            f"The package '{package}' is needed{reason} but is not installed; "
             f"run: pip install 'fairfox[{extra or package}]'"
         ) from error
 
 
 def installed_versions(*packages: str) -> dict[str, str]:
-    """Return the versions of packages by name; "not installed" for those that are not, as when run from a checkout."""
+    """Return the versions of packages by name, or "not installed"."""
     out = {}
     for package in packages:
         try:

@@ -1,4 +1,4 @@
-"""Through which features an effect goes, which give the protected variable away, and what dropping one would do."""
+"""Which features an effect goes through, which ones are proxies, and what dropping one would do."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def contributions(
 ) -> Tensor:
     """Return what each original feature adds to f(x') - f(x) (N, F), by gradients integrated from x to x'.
 
-    The rows sum to the effect: what the quadrature misses is spread in proportion to the contributions, or, where
-    the model is flat all the way, to how far each feature moved.
+    The rows sum to the effect: the quadrature's error is spread in proportion to the contributions, or, where the
+    model is flat along the path, to how far each feature moved.
     """
     going = (mapped != x).any(1)
     if not bool(going.all()):  # who stays gets nothing
@@ -51,8 +51,10 @@ def contributions(
 
 
 def summing_to(effect: Tensor, each: Tensor, moved: Tensor) -> Tensor:
-    """Return contributions (N, F) that sum to an effect (N,): what is missed is spread in proportion to their sizes,
-    or, where there are none, to how far each feature moved (N, F)."""
+    """Return contributions (N, F) that sum to an effect (N,).
+
+    What is missing is spread in proportion to their sizes or, where all are zero, to how far features moved (N, F).
+    """
     size = each.abs()
     size = torch.where(size.sum(1, keepdim=True) > 0, size, moved)
     total = size.sum(1, keepdim=True)
@@ -69,7 +71,7 @@ def common_cause(
 ) -> CommonCause | None:
     """Return which shift of a number would explain the largest mean effect on a group.
 
-    The shift is taken off the counterfactual values of that number alone: of those that move, the one that the mean
+    The shift is subtracted from the counterfactual values of one number: of those that move, the one that the mean
     effect depends on most. None where it depends on none, or no group's mean effect is above delta.
     """
     data, moved = readings.people, readings.moved
@@ -134,8 +136,8 @@ def shapley(
 ) -> Tensor:
     """Return what each original feature adds to f(x') - f(x) (R, N, F) when features change one after the other.
 
-    Of rows x' (R, N, D), each with an order of its own. Averaged over random orders these are Shapley values; with any
-    one order each row sums to the effect exactly.
+    Each row of x' (R, N, D) has its own order. Averaged over random orders these are Shapley values; for any order,
+    each row sums exactly to the effect.
     """
     row = x.expand(len(mapped), -1, -1).clone()
     before = predict(model, x).expand(len(mapped), -1)
@@ -178,9 +180,9 @@ def effect_by_feature(
     seed: int = 0,
     batch_size: int = 4096,
 ) -> Tensor:
-    """Return contributions averaged over rows x' (R, N, D): they sum to the mean effect of these (N, F).
+    """Return contributions (N, F) averaged over rows x' (R, N, D); they sum to the mean effect.
 
-    By integrated gradients, or sampled Shapley values: one order of the features for each.
+    They are integrated gradients, or sampled Shapley values with one order of the features per row.
     """
     if by_gradients:
         each = [contributions(model, x, rows, features, batch_size=batch_size) for rows in mapped]
@@ -219,10 +221,9 @@ def strength_by_feature(columns: Tensor, features: Sequence[Feature], levels: Le
 
 
 def group_distance(here: Tensor, there: Tensor, features: Sequence[Feature]) -> Tensor:
-    """Return how differently each feature (F,) is distributed among rows (n, D) and (m, D) of two groups, 0 to 1.
+    """Return the distance (F,), 0 to 1, between each feature's distributions in two groups' rows (n, D) and (m, D).
 
-    A number's distance is the two-sample Kolmogorov-Smirnov statistic, a category's the total variation: one scale for
-    both, and no model.
+    A number's distance is the two-sample Kolmogorov-Smirnov statistic, a category's the total variation.
     """
     gaps = (there.mean(0) - here.mean(0)).abs()
     return torch.stack(
@@ -236,7 +237,7 @@ def group_distance(here: Tensor, there: Tensor, features: Sequence[Feature]) -> 
 
 
 def explain(target: Model, readings: Readings, *, seed: int, batch_size: int, aligned: bool) -> Features:
-    """Return what single features have to do with what was measured."""
+    """Return each feature's contribution to the effects, and its strength as a proxy."""
     strongest = {name: max(proxy[name] for proxy in readings.proxy) for name in readings.proxy[0]}
     return Features(
         proxy=_largest_first(strongest),
@@ -300,9 +301,9 @@ def _largest_first(strengths: Mapping[str, float]) -> dict[str, float]:
 def next_steps(
     target: Model, readings: Readings, effect: FeatureEffect | None, *, seed: int, batch_size: int
 ) -> NextSteps | None:
-    """Return what dropping or repairing single features would do, estimated by further predictions of the same model.
+    """Return the estimated effect of dropping or repairing single features, by further predictions of the same model.
 
-    Repaired: everyone's value is half way between their own and that of their counterfactual row (with two groups and
+    Repaired: everyone's value is halfway between their own and that of their counterfactual row (with two groups and
     the same ranks the full repair of Feldman et al. 2015). Dropped: everyone has another person's value, the same on
     both sides. The features with the largest contributions to the effect are tried. None where nobody is moved.
     """

@@ -1,4 +1,4 @@
-"""train_fair(table, ...): a model that hides the protected variables, with what its output still reveals of them."""
+"""train_fair(table, ...): a model that hides the protected variables, and how much its output still reveals."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FEWEST = 10  # people of a group in the held-out rows, for it to be measured
 
 @dataclass(frozen=True)
 class Leak:
-    """What an output reveals of one protected variable; a number is cut at its median."""
+    """How much an output reveals about one protected variable; a number is cut at its median."""
 
     variable: str
     auc: (
@@ -47,7 +47,7 @@ class Leak:
 
 @dataclass(frozen=True)
 class Measures:
-    """How good a model is on rows it has not seen, and what its output reveals of the protected variables."""
+    """A model's accuracy on held-out rows, and how much its output reveals about the protected variables."""
 
     rows: int
     accuracy: float  # of the label, cut at one half
@@ -57,7 +57,7 @@ class Measures:
 
 @dataclass(frozen=True)
 class FairModel:
-    """A trained network with what it takes to use it on tables; `fairfox.audit` takes it as it is.
+    """A trained network that predicts from tables; `fairfox.audit` takes it as a model.
 
     Example:
         >>> x = torch.randn(400, 2, generator=torch.Generator().manual_seed(0))
@@ -76,7 +76,7 @@ class FairModel:
 
     @property
     def model(self) -> TorchModel:
-        """The probability as a Model over rows that are encoded as the training rows were."""
+        """The probability, as a Model over rows encoded like the training rows."""
         return TorchModel(self.net, output=Output("logit"))
 
     def predict(self, table: object) -> np.ndarray:
@@ -94,13 +94,13 @@ class FairModel:
         return torch.as_tensor(x)
 
     def describe(self) -> Description:
-        """Return how the model is asked: for probabilities, with a table of its own columns."""
+        """Return how the model is called: for probabilities, with a table of its own columns."""
         categories = frozenset(f.name for f in self.features if f.kind == "categorical")
         names = tuple(f.name for f in self.features)
         return Description(self.predict, "table", returns="probability", names=names, as_category=categories)
 
     def save(self, path: str | Path) -> None:
-        """Write the network as safetensors, and all else in a JSON file beside it; `load_fair` reads both."""
+        """Write the network as safetensors, and everything else to a JSON file beside it; `load_fair` reads both."""
         path = Path(path)
         save_mlp(copy.deepcopy(self.net).cpu(), path)
         beside = path.with_suffix(".json")
@@ -116,9 +116,7 @@ def load_fair(path: str | Path) -> FairModel:
     assert isinstance(net, nn.Sequential)
     fields = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
     if "features" not in fields:
-        raise FileError(
-            f"'{path.name}' holds a network without its columns; it was not saved by a fair model: use load_model"
-        )
+        raise FileError(f"'{path.name}' holds a network without its columns, so no fair model saved it; use load_model")
     return FairModel(
         net=nn.Sequential(*list(net)[:-1]).eval(),  # without the sigmoid
         features=tuple(Feature(**{**f, "levels": tuple(f["levels"])}) for f in fields["features"]),
@@ -158,14 +156,14 @@ def train_fair(
             trains there.
         label: the column of true outcomes (tables only).
         protected: the protected column, a cut through one such as "age<25", or several (tables only). The columns
-            they are read from are no inputs of the model.
-        floor: how much hiding counts beside the label in the end: 0 hides little, 3 most, 10 costs accuracy.
-        compare: also train a model alike that hides nothing, and measure it on the same rows.
+            they are read from are not inputs of the model.
+        floor: the final weight of hiding against the label: 0 hides little, 3 most, 10 costs accuracy.
+        compare: also train the same model without hiding, and measure it on the same rows.
         positive: the class of the label whose probability is predicted; of two classes the second.
         drop: columns to leave out.
         categorical: columns to read as categories whatever they look like.
         continuous: columns to read as numbers whatever they look like.
-        merge_rare: put together protected classes with a smaller share of the people than this.
+        merge_rare: merge protected classes with a smaller share of the people than this.
         intersections: also hide the intersections of the protected classes, such as "Female & Black".
         weights: the column that says how many people a row stands for.
         held_out: the share of the rows that is kept for measuring.
@@ -194,7 +192,7 @@ def train_fair(
 
 
 def measure(predictions: Tensor, data: Dataset) -> Measures:
-    """Return how good predictions (N,) of the label are, and what they reveal of the protected variables."""
+    """Return the accuracy of predictions (N,) of the label, and how much they reveal about the protected variables."""
     assert data.y is not None
     out, y, c = (part.double().numpy(force=True) for part in (predictions, data.y, data.c))
     counts = np.ones(len(out)) if data.weights is None else data.weights.double().numpy(force=True)
@@ -236,20 +234,19 @@ def _warnings(hidden: Measures, plain: Measures | None) -> Iterator[str]:
     for leak in hidden.leaks:
         if math.isnan(leak.auc):
             yield (
-                f"The held-out rows show fewer than two groups of '{leak.variable}' with at least {FEWEST} people: "
-                "what the output reveals of it could not be measured."
+                f"The held-out rows have fewer than two groups of '{leak.variable}' with at least {FEWEST} people: "
+                "what the output reveals about it could not be measured."
             )
         elif leak.auc > LEAKS:
             yield (
-                f"The output still reveals '{leak.variable}' (AUC {leak.auc:.3f}, chance 0.5; mean predictions are up "
-                f"to {leak.gap:.3f} apart); raise the floor, or drop the columns that give it away."
+                f"The output still reveals '{leak.variable}' (AUC {leak.auc:.3f}, chance 0.5; mean predictions "
+                f"differ by up to {leak.gap:.3f}); raise the floor, or drop the columns that give it away."
             )
     if hidden.auc < COLLAPSED:
-        yield f"The model has lost the label (AUC {hidden.auc:.3f}, chance 0.5); lower the floor, or hide less at once."
+        yield f"The model hardly predicts the label (AUC {hidden.auc:.3f}, chance 0.5); lower the floor, or hide less."
     elif plain is not None and hidden.auc < plain.auc - COSTLY:
         yield (
-            f"Hiding costs much of the label (AUC {hidden.auc:.3f}, and {plain.auc:.3f} for a plain model); "
-            "lower the floor."
+            f"Hiding costs much accuracy (AUC {hidden.auc:.3f}, {plain.auc:.3f} for a plain model); lower the floor."
         )
 
 
@@ -257,7 +254,7 @@ def _taken(data: Dataset, options: dict[str, Any]) -> tuple[Dataset, Level]:
     """Return a Dataset as it is, and the class that is 1; how tables are read does not concern it."""
     given = [name for name, value in options.items() if value not in (None, False, (), [])]
     if given:
-        raise OptionError(f"A Dataset has its label, features and protected variables; leave out {listed(given)}")
+        raise OptionError(f"A Dataset has a label, features and protected variables already; leave out {listed(given)}")
     return data, 1
 
 
@@ -277,7 +274,7 @@ def _read(
     if values is None or len(values) < 2 or (len(values) > 2 and positive is None):
         what = "numbers" if values is None else f"{len(values)} class(es): {listed(map(str, values))}"
         raise DataError(
-            f"The label '{label}' holds {what}; expected two classes, or say which one is predicted (positive=...)"
+            f"The label '{label}' holds {what}; expected two classes, or choose the one to predict (positive=...)"
         )
     code = 1 if positive is None else class_index(positive, list(values))
     return replace(data, y=torch.where(data.y.isnan(), data.y, (data.y == code).to(data.y))), values[code]
@@ -286,11 +283,11 @@ def _read(
 def _with_labels(data: Dataset) -> Dataset:
     """Return the people whose label is known, or raise where nothing can be learnt from them."""
     if data.y is None:
-        raise DataError("These people have no labels y, and a model learns to predict them; give people with labels")
+        raise DataError("These people have no labels y, which a model learns to predict; give people with labels")
     known = data[~data.y.isnan()]
     assert known.y is not None
     if known.y.unique().tolist() != [0, 1]:
-        raise DataError(f"The labels y hold {listed(map(str, known.y.unique().tolist()))}; expected 0 and 1, both")
+        raise DataError(f"The labels y hold {listed(map(str, known.y.unique().tolist()))}; expected both 0 and 1")
     if not data.protected:
-        raise DataError("These people have no protected variable, and there is nothing to hide; give one")
+        raise DataError("These people have no protected variable, so there is nothing to hide; give one")
     return known

@@ -1,4 +1,4 @@
-"""Fairness as a line of a test: assert_individually_fair(model, table, protected=...)."""
+"""Fairness as one line of a test: assert_individually_fair(model, table, protected=...)."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def assert_individually_fair(
     out: str | Path | None = None,
     **arguments: Any,
 ) -> AuditResult:
-    """Return the audit of a model that is fair to individuals; raise an AssertionError about one that is not.
+    """Return the audit of a model that passes; raise an AssertionError for one that fails.
 
-    Its message says how many people are concerned, how much, how sure that is, through which features, and what to do
-    next.
+    The message says how many people are affected and by how much, with what certainty, through which features, and what
+    to do next.
 
     Args:
         model: what `fairfox.audit` takes.
@@ -36,7 +36,7 @@ def assert_individually_fair(
         protected: the protected column or columns.
         strict: also raise where the verdict is "cannot tell".
         out: a folder for the report of a model that fails.
-        arguments: all others of `fairfox.audit`.
+        arguments: any other argument of `fairfox.audit`.
     """
     __tracebackhide__ = True  # pytest shows the line of the test, not this one
     from fairfox.pipeline import audit  # here, so that tests are collected without torch
@@ -50,7 +50,7 @@ def assert_individually_fair(
 
 
 def _objections(result: AuditRecord, *, strict: bool) -> list[str]:
-    """Return what speaks against a model, a line each, what it fails by first; nothing where it is good enough."""
+    """Return why a model is not good enough, a line each, the verdict first; [] where it is."""
     from fairfox.report.sentences import verdict_lines
 
     found = result.verdict
@@ -65,19 +65,19 @@ def _objections(result: AuditRecord, *, strict: bool) -> list[str]:
 
 
 def _check_judged(result: AuditRecord) -> None:
-    """Raise where nobody could be judged, rather than let a test pass that has looked at nothing."""
+    """Raise where nobody could be judged: a test must not pass without evidence."""
     if not result.judged:
         reasons = ", ".join(result.abstained_by_reason)
-        raise DataError(f"Nobody could be judged, so that the model is neither fair nor unfair to them: {reasons}")
+        raise DataError(f"Nobody could be judged, so there is no verdict: {reasons}")
     if result.verdict is None:
         raise OptionError(
             f"The test '{result.test}' with refits={result.settings['refits']} gives no intervals and so no verdict; "
-            "take more refits or the test 'rank'"
+            "use more refits or the test 'rank'"
         )
 
 
 def _report(result: AuditRecord, folder: Path) -> str:
-    """Write the files of an audit and return where they are, or why they are not there, in a sentence."""
+    """Return where the files of an audit were written, or why they were not, in one sentence."""
     from fairfox.report.files import write_outputs
 
     try:

@@ -244,7 +244,7 @@ def odd_columns(frame: pd.DataFrame) -> dict[str, Any]:
 
 REFUSED_WHEN_FITTED = {
     "feature": {"dates": "holds dates or times"},
-    "protected": {"dates": "holds dates or times", "unsigned numbers": "has one value only"},
+    "protected": {"dates": "holds dates or times", "unsigned numbers": "has only one value"},
 }
 
 

@@ -36,7 +36,7 @@ def test_upper_and_lower_case_do_not_matter_and_the_name_is_shown_as_it_is_writt
 
 
 def test_without_a_close_name_the_known_ones_are_listed():
-    assert did_you_mean("zzz", ["age", "sex"]) == " There are: age, sex."
+    assert did_you_mean("zzz", ["age", "sex"]) == " Choose from: age, sex."
 
 
 def test_a_long_list_of_names_is_cut():
@@ -53,7 +53,7 @@ def test_a_missing_package_names_the_command_that_installs_it():
     with pytest.raises(MissingExtraError) as caught:
         require("no_such_package", extra="peers", why="to compare with it")
     assert str(caught.value) == (
-        "The package 'no_such_package' is needed to compare with it and not installed; "
+        "The package 'no_such_package' is needed to compare with it but is not installed; "
         "run: pip install 'fairfox[peers]'"
     )
 

@@ -140,9 +140,9 @@ def test_features_that_differ_only_between_groups_that_are_not_compared_are_name
         ("sex", "'sex' cannot be given: the protected variable 'sex' is read from it"),
         ("code", "'code' cannot be given: it reveals everyone's 'sex'"),
         ("hour", r"The given column 'hour' is not in the table.* Did you mean 'hours'\?"),
-        (["hours", "income", "age"], "nothing is left to be compared"),
-        ("name", "^'name' cannot be given: nearly everyone has a value of their own; name other columns$"),
-        ("empty", r"^Column 'empty' has no values: it cannot be given; leave it out of given \(--given\)$"),
+        (["hours", "income", "age"], "nothing is left to compare"),
+        ("name", "^'name' cannot be given: nearly everyone has a different value; name other columns$"),
+        ("empty", r"^Column 'empty' has no values, so it cannot be given; leave it out of given \(--given\)$"),
     ],
 )
 def test_what_cannot_be_given_is_refused_in_a_sentence(given: Any, message: str):
@@ -166,8 +166,8 @@ def test_given_columns_that_tell_nothing_or_people_apart_are_warned_of():
     table = people(400).assign(number=np.random.default_rng(2).permutation(400), one=7)
     result = audited(by_income, table, **QUICK, columns=["income"], given=["number", "one", "hours"])
     assert [text for text in result.warnings if "The given column" in text] == [
-        "The given column 'number' has a value of its own for everyone; if it is an id, do not give it.",
-        "The given column 'one' has one value, so that giving it changes nothing.",
+        "The given column 'number' has a different value for everyone; if it is an id, do not give it.",
+        "The given column 'one' has only one value, so giving it changes nothing.",
     ]
 
 
@@ -178,7 +178,7 @@ def test_given_values_that_a_group_lacks_borrow_and_the_report_says_for_how_many
     table.loc[lonely, "contract"] = "abroad"
     result = audited(by_income, table, **QUICK, columns=["income"], given="contract")
     assert not result.abstained.any()
-    assert f"{int(lonely.sum())} of 1,500 people have given values that nobody of another group has" in " ".join(
+    assert f"{int(lonely.sum())} of 1,500 people have given values that nobody in another group has" in " ".join(
         result.warnings
     )
 

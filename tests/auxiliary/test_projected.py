@@ -69,5 +69,5 @@ def test_fairness_tests_take_it_for_any_other_auxiliary(name: str):
 
 
 def test_a_projection_of_other_columns_is_refused():
-    with pytest.raises(ShapeError, match=r"The projection has shape \(4, 2\) and x has 5 columns"):
+    with pytest.raises(ShapeError, match=r"The projection has shape \(4, 2\), but x has 5 columns"):
         ProjectedAuxiliary(torch.eye(4)[:, :2]).fit(fused(50, bias=0.5, seed=0))

@@ -105,8 +105,8 @@ def test_a_useful_auxiliary_needs_no_warning():
 def test_an_auxiliary_that_is_too_good_is_warned_about():
     (warning,) = quality_warnings(replace(GOOD, value=0.9951))
     assert warning == (
-        "'sex' is almost a function of the features (auxiliary AUC 0.995): people of one group have no counterpart "
-        "in the other, so that gradient and move readings are extrapolations."
+        "The features almost determine 'sex' (auxiliary AUC 0.995): people of one group have no counterpart "
+        "in the other, so gradient and move scores are extrapolations."
     )
 
 
@@ -114,7 +114,7 @@ def test_an_auxiliary_that_is_too_good_is_warned_about():
 def test_an_auxiliary_no_better_than_chance_is_warned_about(value):
     (warning,) = quality_warnings(replace(GOOD, value=value))
     assert warning == (
-        f"The features hardly predict 'sex' (auxiliary AUC {value:.3f}, chance 0.5): gradient and move readings have "
+        f"The features hardly predict 'sex' (auxiliary AUC {value:.3f}, chance 0.5): gradient and move tests have "
         "no direction to follow."
     )
 

@@ -200,7 +200,7 @@ def test_a_test_that_forgets_people_is_refused():
 
 def test_people_without_a_truth_are_refused():
     given = four_people()
-    with pytest.raises(DataError, match="counterfactuals of these people are not known"):
+    with pytest.raises(DataError, match="true score needs counterfactuals"):
         judge(LIC(), replace(given, people=replace(given.people, truth=None)))
 
 
@@ -227,7 +227,7 @@ def test_a_trial_is_made_of_different_people_and_a_threshold_from_bias_zero():
 
 
 def test_what_cannot_be_judged_is_refused():
-    with pytest.raises(OptionError, match=r"Foreign is a class; give an object of it: judge\(Foreign\(\), trial\)"):
+    with pytest.raises(OptionError, match=r"Foreign is a class; give an instance: judge\(Foreign\(\), trial\)"):
         judge(Foreign, four_people())
     with pytest.raises(OptionError, match=r"A list has no fit; a fairness test has fit\(data\) and score"):
         judge([0.0, 1.0], four_people())

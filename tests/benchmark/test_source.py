@@ -59,7 +59,7 @@ def test_tuning_keeps_the_settings_that_tell_the_label_best(monkeypatch, caplog)
         "0.850",
         "0.950",
     ]
-    assert "left out, as rows vary too little" in caplog.messages[-1]
+    assert "left out because its rows vary too little" in caplog.messages[-1]
 
 
 def test_tuning_refuses_when_every_candidate_collapsed(monkeypatch):
@@ -142,7 +142,7 @@ def test_numbers_become_features_and_texts_classes_by_alphabet(kind, tmp_path):
 def test_columns_that_are_left_out_are_logged(caplog):
     with caplog.at_level(logging.INFO, logger="fairfox"):
         source_of(pandas.DataFrame(COLUMNS), label="paid")
-    assert caplog.messages == ["Columns that hold no numbers are left out: town"]
+    assert caplog.messages == ["Columns without numbers are left out: town"]
 
 
 @pytest.mark.parametrize(
@@ -154,8 +154,8 @@ def test_columns_that_are_left_out_are_logged(caplog):
         ({}, {"label": "paid", "columns": ["paid"]}, OptionError, "not the label 'paid'"),
         ({}, {"label": "paid", "columns": ["age", "age"]}, OptionError, "none twice"),
         ({}, {"label": "paid", "columns": []}, OptionError, "name one or more"),
-        ({"age": [31, None, 28, 60]}, {"label": "paid"}, DataError, r"Column 'age' misses 1 value\(s\); drop"),
-        ({"paid": ["yes", None, "no", None]}, {"label": "paid"}, DataError, r"Column 'paid' misses 2 value\(s\)"),
+        ({"age": [31, None, 28, 60]}, {"label": "paid"}, DataError, r"Column 'age' has 1 missing value\(s\); drop"),
+        ({"paid": ["yes", None, "no", None]}, {"label": "paid"}, DataError, r"Column 'paid' has 2 missing value\(s\)"),
         ({"age": list("abcd"), "income": list("abcd")}, {"label": "paid"}, DataError, "no column of numbers beside"),
     ],
 )

@@ -35,7 +35,7 @@ def test_the_true_score_is_the_change_of_the_prediction():
 
 
 def test_people_without_a_truth_are_refused():
-    with pytest.raises(DataError, match=r"counterfactuals of these people are not known.*give generated people"):
+    with pytest.raises(DataError, match=r"true score needs counterfactuals.*give generated people"):
         individual_fairness_score(linear(1.0, 2.0), replace(people(), truth=None))
 
 
@@ -129,5 +129,5 @@ def test_labels_other_than_0_and_1_are_refused():
 
 
 def test_a_projection_of_other_columns_is_refused():
-    with pytest.raises(ShapeError, match=r"The projection has shape \(4, 2\) and x has 5 columns"):
+    with pytest.raises(ShapeError, match=r"The projection has shape \(4, 2\), but x has 5 columns"):
         train_target(fused(50, bias=0.5, seed=0), projection=torch.eye(4)[:, :2])

@@ -190,10 +190,10 @@ def categories() -> Any:
             "HistGradientBoostingClassifier splits on categories",
         ),
         (lambda: xgboost(booster="gblinear", max_depth=None).fit(X, CLASS), "is linear"),
-        (lambda: xgboost(missing=0.0).fit(X, CLASS), "takes 0.0 for missing"),
+        (lambda: xgboost(missing=0.0).fit(X, CLASS), "treats 0.0 as missing"),
         (lambda: xgboost(enable_categorical=True).fit(categories(), CLASS), "XGBoost model splits on categories"),
         (lambda: lightgbm(min_data_per_group=5).fit(categories(), CLASS), "LightGBM model splits on categories"),
-        (lambda: lightgbm(zero_as_missing=True).fit(X, CLASS), "takes zero for missing"),
+        (lambda: lightgbm(zero_as_missing=True).fit(X, CLASS), "treats zero as missing"),
         (lambda: lightgbm(linear_tree=True).fit(X, CLASS), "linear trees"),
     ],
 )

@@ -101,7 +101,7 @@ def test_columns_of_a_users_float32_are_known():
 
 
 def test_trees_that_split_text_are_refused():
-    frame = FRAME.assign(flag=np.where(FRAME["flagged"] == 1, "yes", "no"))
+    frame = FRAME.assign(flagged=np.where(FRAME["flagged"] == 1, "yes", "no"))
     check_numbers(black_box("table", frame), np.array([0, 1, 2]))
     with pytest.raises(OptionError, match="split on 'flagged', which holds text"):
         check_numbers(black_box("table", frame), np.array([4]))

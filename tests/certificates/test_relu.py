@@ -134,7 +134,7 @@ def test_two_log_odds_are_one_and_a_column_of_values_is_its_own():
 @pytest.mark.parametrize(
     ("net", "output", "message"),
     [
-        (nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 1)), Output(), "has a Tanh; .* know Linear, ReLU"),
+        (nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 1)), Output(), "has a Tanh; .* support Linear, ReLU"),
         (nn.Sequential(nn.Linear(2, 3)), Output("logit", column=1), "mixes 3 columns"),
         (nn.Sequential(nn.Linear(2, 3), nn.Softmax(dim=1)), Output("probability", column=1), "mixes 3 columns"),
         (nn.Sequential(nn.ReLU()), Output(), "mixes 0 columns"),

@@ -135,7 +135,7 @@ def test_missing_numbers_go_where_the_model_sends_them():
     there[0, 0] = torch.where(gone[0, 0], 1.0, torch.nan)  # missing at one end only
     path = largest_on_path(model, here, there)
     assert (~path.largest.isnan()).tolist() == [False] + [True] * 39
-    assert path.reasons[0] == "a value is missing at one end of the path only"
+    assert path.reasons[0] == "a value is missing at only one end of the path"
     t = GRID[::10]
     torch.testing.assert_close(
         path.largest[1:6],
@@ -155,7 +155,7 @@ def test_trees_that_are_not_the_models_are_noticed():
     assert torch.equal(  # the opposite of the model's answers rises where they fall
         largest_on_path(model, here, there, target=target).largest, largest_on_path(model, here, there).largest
     )
-    with pytest.raises(ModelError, match="do not order people"):
+    with pytest.raises(ModelError, match="rank people differently"):
         largest_on_path(other, here, there, target=target)
 
 

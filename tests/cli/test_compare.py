@@ -63,7 +63,11 @@ def test_a_comparison_prints_the_verdict_and_writes_its_files(folder: Path):
 @pytest.mark.parametrize(
     ("options", "models", "message"),
     [
-        (("-c", "sex"), ("https://host/invocations", "model.py:gentle"), "use fairfox.compare with a fairfox.Endpoint"),
+        (
+            ("-c", "sex"),
+            ("https://host/invocations", "model.py:gentle"),
+            "in Python with a fairfox.Endpoint",
+        ),
         (("-c", "sex"), ("model.py:steep", "model.py:none"), "none"),
         (("-c", "race"), ("model.py:steep", "model.py:gentle"), "race"),
         ((), ("model.py:steep", "model.py:gentle"), "--protected"),
@@ -93,10 +97,10 @@ def test_of_two_audits_the_exit_code_says_whether_the_second_is_worse(
     done = run_audits(audits / first, audits / second)
     assert done.exit_code == code, done.stderr
     assert done.stderr == ""
-    went = f"the mean score went from {means[first]} to {means[second]}, by "
+    went = f"went from {means[first]} to {means[second]}, by "
     title, verdict, share = done.stdout.splitlines()
     assert title.startswith(f"fairfox compare: before is {audits / first}, now is ")
-    assert verdict.startswith(f"Verdict: {word}. Of the same 38 people {went}")
+    assert verdict.startswith(f"Verdict: {word}. The mean score of the same 38 people {went}")
     assert share.startswith("Flagged: ")
 
 
@@ -113,7 +117,7 @@ def test_files_of_two_audits_are_written_where_a_folder_is_named(audits: Path):
 def test_a_wide_margin_lets_a_rise_pass(audits: Path):
     done = run_audits(audits / "first", audits / "second", "--margin", "1")
     assert done.exit_code == 0
-    assert "surely no more than the 100 points that would count" in done.stdout
+    assert "within the margin of 100 points" in done.stdout
 
 
 def test_a_share_without_an_interval_is_printed_without(tmp_path: Path):
@@ -137,7 +141,7 @@ def test_a_damaged_audit_is_one_sentence(audits: Path, command: str, keys, value
     [
         (["nowhere"], "give a folder that `fairfox audit` wrote, or the table of people as well"),
         (["first", "--margin", "-1"], "-1"),
-        (["first", "--refits", "3"], "--refits says how to audit two models, and no TABLE is given"),
+        (["first", "--refits", "3"], "--refits says how to audit two models, but there is no TABLE"),
     ],
 )
 def test_bad_input_is_one_sentence(audits: Path, options: list[str], message: str):

@@ -42,7 +42,7 @@ def test_the_list_says_where_each_dataset_is(home: Path):
     lines = {line.split("│")[1].strip(): line for line in done.stdout.splitlines() if line.startswith("│")}
     assert list(lines) == list(DATASETS)
     assert "in FAIRFOX_DATA" in lines["law"]
-    assert "to be got by hand" in lines["chicago"]
+    assert "must be downloaded by hand" in lines["chicago"]
     assert "can be downloaded" in lines["adult"]
 
 
@@ -53,7 +53,7 @@ def test_a_dataset_is_fetched_into_the_cache_and_described(home: Path, monkeypat
     assert done.exit_code == 0
     assert done.stdout == f"{home / 'cache' / 'german.data'}\n"
     assert (home / "cache" / "german.data").read_bytes() == b"rows"
-    assert "What is wrong with it: sex is folded into marital status" in done.stderr
+    assert "What is wrong with it: sex is part of marital status" in done.stderr
     assert "Args:" not in done.stderr
     assert "from fairfox.data.datasets import load_german" in done.stderr
     monkeypatch.delenv("FAIRFOX_DATA")
@@ -71,7 +71,7 @@ def test_files_in_the_data_home_are_named_in_order(home: Path):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("chicago", "'chicago-ssl-clean.csv' is not on this machine and cannot be downloaded and checked; get the CSV"),
+        ("chicago", "'chicago-ssl-clean.csv' is not on this machine and cannot be downloaded from here; get the CSV"),
         ("adlt", "There is no dataset 'adlt'. Did you mean 'adult'?"),
         ("german", "'german.data' is not on this machine and could not be downloaded from http://127.0.0.1"),
     ],

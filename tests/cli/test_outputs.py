@@ -53,7 +53,7 @@ def test_an_audit_never_writes_over_its_table(folder: Path, link):
         (folder / "out").mkdir()
         link(folder / "scores.parquet", folder / "out/scores.parquet")
         done = audit("scores.parquet", "--out", "out")
-    assert_refused(done, "scores.parquet' would be written over, and is an input; choose another --out")
+    assert_refused(done, "scores.parquet' is an input and would be overwritten; choose another --out")
     assert (folder / "scores.parquet").read_bytes() == before
     assert sorted(path.name for path in folder.iterdir() if path.name != "out") == [
         "model.py",
@@ -81,14 +81,16 @@ def test_other_commands_write_over_no_input(folder: Path):
         assert_refused(scored, "is an input")
     models = ("model.py:predict", "model.py:predict")
     (folder / "people.parquet").symlink_to("scores.parquet")
-    assert_refused(run("compare", *models, "scores.parquet", "-c", "sex", "--out", "."), "people.parquet' would be")
+    assert_refused(
+        run("compare", *models, "scores.parquet", "-c", "sex", "--out", "."), "people.parquet' is an input and would be"
+    )
     assert {path: path.read_bytes() for path in before} == before
 
 
 def test_a_page_or_a_comparison_is_not_written_over_the_audit_it_is_of(folder: Path):
     assert_ended(audit("scores.parquet", "--out", "a"))
-    assert_refused(run("report", "a", "-o", "a/report.json"), "a/report.json' would be written over")
-    assert_refused(run("compare", "a", "a", "--out", "a"), "summary.json' would be written over")
+    assert_refused(run("report", "a", "-o", "a/report.json"), "a/report.json' is an input and would be overwritten")
+    assert_refused(run("compare", "a", "a", "--out", "a"), "summary.json' is an input and would be overwritten")
 
 
 def test_overwriting_removes_what_the_manifest_names_and_nothing_else(folder: Path):
@@ -99,11 +101,11 @@ def test_overwriting_removes_what_the_manifest_names_and_nothing_else(folder: Pa
         mine = folder / "out/scores.parquet" / name
         mine.write_text("mine")
         before = sorted((folder / "out").rglob("*"))
-        assert_refused(run(*score, "--overwrite"), f"{name}' is no part that")
+        assert_refused(run(*score, "--overwrite"), f"{name}' is not listed in")
         assert sorted((folder / "out").rglob("*")) == before
         mine.unlink()
     (folder / "out/manifest.json").unlink()
-    assert_refused(run(*score, "--overwrite"), "part-00000.parquet' is no part that")
+    assert_refused(run(*score, "--overwrite"), "part-00000.parquet' is not listed in")
 
 
 def test_a_manifest_that_names_a_file_elsewhere_is_refused(folder: Path):

@@ -91,8 +91,8 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(folder: Path, tmp_path: Pa
     pyarrow.csv.write_csv(pa.table({"income": [1.0, 2.0], "sex": ["Male", "Female"]}), folder / "narrow.csv")
     for given, message in (
         ({"test": "nowhere.fox"}, "There is no file"),
-        ({"test": "new.csv"}, "'new.csv' is no fitted test that can be used"),
-        ({"test": "short.fox"}, "'short.fox' is no fitted test that can be used: it is truncated"),
+        ({"test": "new.csv"}, "'new.csv' is not a usable fitted test"),
+        ({"test": "short.fox"}, "'short.fox' is not a usable fitted test: it is truncated"),
         ({"test": "changed.fox"}, "its checksum differs"),
         ({"table": "narrow.csv"}, "The table has no column 'debt_ratio', which the test was fitted on"),
         ({"model": "model.py:nothing"}, "nothing"),
@@ -187,8 +187,8 @@ def test_parquet_is_streamed_to_the_scores_of_the_same_people_in_memory(folder: 
     [
         (["--workers", "2"], "--workers is for Parquet"),
         (["--overwrite"], "--overwrite is for Parquet"),
-        (["--engine", "dask"], "new.csv' is no Parquet"),
-        (["other.csv"], "is no Parquet; give one table of another kind at a time"),
+        (["--engine", "dask"], "new.csv' is not Parquet"),
+        (["other.csv"], "is not Parquet; give one table of another kind at a time"),
     ],
 )
 def test_what_is_for_parquet_alone_is_refused_for_other_tables(

@@ -175,14 +175,14 @@ def test_the_table_is_the_file_cell_by_cell(
         ),
         (
             {"bank-additional-full.csv": b"age;job\n24;student\n"},
-            *(load_bank, ColumnError, "is not the file it should be: Column 'marital'"),
+            *(load_bank, ColumnError, "is not the expected file: Column 'marital'"),
         ),
         ({"bank+marketing.zip": b"no archive"}, bank_table, FileError, "File is not a zip file"),
         (
             {"pmlb_magic.tsv.gz": gzip.compress(b"FLength\ttarget\n1.0\t0\n")},
-            *(load_magic, ColumnError, "is not the file it should be: Column 'FWidth'"),
+            *(load_magic, ColumnError, "is not the expected file: Column 'FWidth'"),
         ),
-        ({}, load_law_school, FileError, r"'law_data.csv' is not on this machine.*get it from https://.*put it as"),
+        ({}, load_law_school, FileError, r"'law_data.csv' is not on this machine.*get it from https://.*save it as"),
         ({}, load_chicago_ssl, FileError, r"'chicago-ssl-clean.csv' is not on this machine.*4aki-r3np"),
     ],
 )
@@ -346,11 +346,11 @@ def test_what_is_not_chicagos_list_is_refused(tmp_path: Path, data_file):
     people[0][1], people[0][-1] = "young", "BLK"
     with pytest.raises(DataError, match="has the age 'young'; expected 'less than 20' or a band"):
         load_chicago_ssl(write(tmp_path / "a.csv", CLEAN, people))
-    with pytest.raises(DataError, match="has nobody with the race BLK or WHI"):
+    with pytest.raises(DataError, match="has nobody of race BLK or WHI"):
         load_chicago_ssl(write(tmp_path / "b.csv", CLEAN, [[*row[:-1], "API"] for row in people]))
     with pytest.raises(FileError, match=r"There is no file '.*nothing.csv'; check the path, or get the CSV"):
         load_chicago_ssl(tmp_path / "nothing.csv")
-    with pytest.raises(ColumnError, match="is not the file it should be: Column 'SSL SCORE'"):
+    with pytest.raises(ColumnError, match="is not the expected file: Column 'SSL SCORE'"):
         load_chicago_ssl(data_file("ssl_counts_by_score_race_sex_age.csv.gz"))
 
 

@@ -226,15 +226,15 @@ def test_expansion_projects_first_and_follows_the_seed_of_the_encoding():
         (
             {"columns": ["income", "wealth"]},
             ColumnError,
-            "has no column 'wealth'.* The model takes it.$",
+            "has no column 'wealth'.* The model needs it.$",
         ),
         (
             {"protected": ["race"], "also": crowd()},
             ColumnError,
-            r"The reference table has no protected column 'race'\..* give a reference that has it",
+            r"The reference table has no protected column 'race'\..* give a reference table that has it",
         ),
-        ({"drop": ["income", "age", "debt", "job"]}, DataError, "No column is left for the model once protected"),
-        ({"continuous": ["job"]}, DataError, "Column 'job' is given as continuous and holds String"),
+        ({"drop": ["income", "age", "debt", "job"]}, DataError, "No column is left for the model besides protected"),
+        ({"continuous": ["job"]}, DataError, "Column 'job' is given as continuous but holds String"),
     ],
 )
 def test_options_that_do_not_fit_the_table_are_refused(options: dict[str, Any], error: type[Exception], message: str):
@@ -364,8 +364,8 @@ def test_weights_are_no_feature_and_go_to_the_people():
             [1, 2, -3, -4] * 3,
             r"The weights 'w' hold -3 in row 2 \(counted from 0\); give a finite number of at least 0",
         ),
-        ([1.0, np.nan, 2.0] * 4, "The weights 'w' hold nothing in row 1 "),
-        (pd.array([1, 2, None] * 4, dtype="Int64"), "The weights 'w' hold nothing in row 2 "),
+        ([1.0, np.nan, 2.0] * 4, "The weights 'w' hold a missing value in row 1 "),
+        (pd.array([1, 2, None] * 4, dtype="Int64"), "The weights 'w' hold a missing value in row 2 "),
         ([np.inf] * 12, "The weights 'w' hold inf in row 0 "),
         ([0] * 12, "The weights 'w' are 0 for everyone; at least one person must count"),
         (["1"] * 12, "The weights 'w' hold String; give numbers of at least 0"),

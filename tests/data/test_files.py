@@ -108,7 +108,7 @@ def test_the_first_name_in_the_data_home_wins_over_the_cache_and_is_taken_as_it_
 
 def test_a_data_home_that_is_no_folder_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("FAIRFOX_DATA", str(folder / "nowhere"))
-    with pytest.raises(FileError, match=r"FAIRFOX_DATA names '.*nowhere', which is no folder"):
+    with pytest.raises(FileError, match=r"FAIRFOX_DATA is '.*nowhere', which is not a folder"):
         find_file(people())
 
 
@@ -176,7 +176,7 @@ def test_without_a_network_the_message_says_where_to_put_the_file(folder: Path):
     said = str(refused.value)
     assert said.startswith("'people.tsv' is not on this machine and could not be downloaded from http://127.0.0.1")
     assert "Connection refused" in said
-    assert said.endswith(f"put it into the folder that FAIRFOX_DATA names, or into '{folder}'")
+    assert said.endswith(f"put it in the folder that FAIRFOX_DATA names, or in '{folder}'")
 
 
 def test_a_file_without_a_checksum_is_asked_for(home: Path):
@@ -184,8 +184,8 @@ def test_a_file_without_a_checksum_is_asked_for(home: Path):
     with pytest.raises(FileError) as refused:
         fetch_file(file)
     assert str(refused.value) == (
-        "'x.csv' is not on this machine and cannot be downloaded and checked; get it from https://example.org, "
-        f"and put it as 'x.csv' or 'x.csv.gz' into the folder that FAIRFOX_DATA names ('{home}')"
+        "'x.csv' is not on this machine and cannot be downloaded from here; get it from https://example.org, "
+        f"and save it as 'x.csv' or 'x.csv.gz' in the folder that FAIRFOX_DATA names ('{home}')"
     )
 
 
@@ -193,6 +193,6 @@ def test_a_cache_that_cannot_be_written_is_named(folder: Path):
     folder.write_text("a file where the folder should be")
     with (
         serving(lambda asked: Reply(CONTENT)) as server,
-        pytest.raises(FileError, match=r"people.tsv' could not be written .*; name another folder in FAIRFOX_CACHE"),
+        pytest.raises(FileError, match=r"people.tsv' could not be written .*; set FAIRFOX_CACHE to another folder"),
     ):
         fetch_file(people(server.root))

@@ -102,9 +102,7 @@ def test_what_the_model_has_not_seen_is_a_further_category():
 
 
 def test_a_number_between_two_codes_is_no_category():
-    with pytest.raises(
-        DataError, match=r"Column 'v' is a category to the model, and was read as a number; say so with "
-    ):
+    with pytest.raises(DataError, match=r"Column 'v' is a category for the model but was read as a number; pass "):
         codes([10.5, 11.0], [10, 11])
 
 

@@ -104,18 +104,18 @@ OTHER = "The table with the protected columns"
             OptionError,
             "'sex' is in the audited table and in",
         ),
-        ({}, ["v", "v<3"], OptionError, f"{OTHER} has none of 'v', which the audited table has; leave out"),
+        ({}, ["v", "v<3"], OptionError, f"{OTHER} has none of 'v', but the audited table does; leave out"),
         (
             {"register": pd.DataFrame({"nr": [1, 2, 2, 2], "sex": list("FMFM")})},
             *(["sex"], DataError, "The id '2' is in 3 rows of the table with the protected columns"),
         ),
         (
             {"register": pd.DataFrame({"nr": ["p-1", "p-2"], "sex": ["F", "M"]})},
-            *(["sex"], DataError, "'nr' is for example '3' in the first and 'p-1' in the second; write the ids alike"),
+            *(["sex"], DataError, "'nr' is, for example, '3' in the first and 'p-1' in the second; use the same"),
         ),
         (
             {"register": pd.DataFrame({"nr": [np.nan], "sex": ["F"]})},
-            *(["sex"], DataError, "'3' in the first and none in the second; write the ids alike"),
+            *(["sex"], DataError, "'3' in the first and none in the second; use the same format"),
         ),
     ],
 )

@@ -82,7 +82,7 @@ def test_a_class_of_fewer_than_five_people_is_merged_without_its_name(
 
 def test_a_new_value_joins_the_merged_class_and_is_refused_where_there_is_none():
     np.testing.assert_array_equal(merged(crowd(a=50, b=48, c=1, d=1), 0.02).encode(table_of(v=["z", "b"])), [2, 1])
-    with pytest.raises(DataError, match="holds 'z' here, and the groups to compare are 'a', 'b', 'c'"):
+    with pytest.raises(DataError, match="holds 'z' here, but the groups to compare are 'a', 'b', 'c'"):
         merged(crowd(a=50, b=48, c=9), 0.02).encode(table_of(v=["z", "b"]))
 
 
@@ -103,6 +103,6 @@ def test_nothing_is_left_where_every_class_is_rare():
     with pytest.raises(DataError) as caught:
         merged(crowd(a=1, b=1, c=1, d=1), 0.3)
     assert str(caught.value) == (
-        "Every group of 'v' is rarer than 0.3, so that merge_rare (--merge-rare) would leave one group; give a smaller "
+        "Every group of 'v' is rarer than 0.3, so merge_rare (--merge-rare) would leave only one group; give a smaller "
         "share, or a cut that makes two groups"
     )

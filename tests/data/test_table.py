@@ -174,7 +174,7 @@ def test_real_files_become_the_frame_that_pandas_reads(data_file, name):
 @pytest.mark.parametrize(
     ("name", "content", "kind", "message"),
     [
-        ("t.xlsx", "PK", FileError, "' is of no kind fairfox reads; give a file that ends in .csv, .csv.gz, .tsv"),
+        ("t.xlsx", "PK", FileError, "' is not a file fairfox can read; give one that ends in .csv, .csv.gz, .tsv"),
         ("t.csv", "\ufeff\n \n", FileError, " is empty; give a table with a row of column names"),
         ("t.csv.gz", gzip.compress(b"", mtime=0), FileError, " is empty; give a table"),
         ("t.parquet", "", FileError, "cannot be read and may be damaged: Parquet file size is 0 bytes"),
@@ -187,9 +187,9 @@ def test_real_files_become_the_frame_that_pandas_reads(data_file, name):
             "t.csv",
             "a,b,c\n1,2,3\n1,2\n",
             DataError,
-            "has 2 field(s) on line 3 and 3 in its header; give every line",
+            "has 2 field(s) on line 3 but 3 in its header; give every line",
         ),
-        ("t.csv", 'a,b\n1,"x\ny"\n\n1,2\n1,2,3\n', DataError, "has 3 field(s) on line 6 and 2 in its header; give"),
+        ("t.csv", 'a,b\n1,"x\ny"\n\n1,2\n1,2,3\n', DataError, "has 3 field(s) on line 6 but 2 in its header; give"),
     ],
 )
 def test_a_file_that_is_no_table_is_refused(
@@ -209,13 +209,13 @@ def test_a_file_that_does_not_exist_and_a_folder_are_refused(tmp_path: Path):
     [
         (pd.DataFrame(), DataError, "The table has no columns; give one row per individual"),
         (np.zeros((3, 0)), DataError, "The array has no columns; give one row per individual"),
-        (pd.DataFrame([[1, 2]]), DataError, "The table has the column name 0; column names must be texts"),
+        (pd.DataFrame([[1, 2]]), DataError, "The table has the column name 0; column names must be text"),
         (np.zeros(3), ShapeError, "The array has 1 dimension(s); give two, one row per individual and one column"),
         (torch.zeros(2, 2, 2), ShapeError, "The array has 3 dimension(s); give two"),
         (pd.Series([1]), ShapeError, "The array has 1 dimension(s); give two"),
-        (np.zeros((2, 2), dtype=complex), DataError, "The array holds values of kind complex128; give numbers"),
-        (np.array([[{}], [1]], dtype=object), DataError, "The array holds values of kind object; give numbers"),
-        ({"a": [1]}, DataError, "A dict is no table fairfox can read; give a file, a pandas, polars or pyarrow table"),
+        (np.zeros((2, 2), dtype=complex), DataError, "The array holds values of type complex128; give numbers"),
+        (np.array([[{}], [1]], dtype=object), DataError, "The array holds values of type object; give numbers"),
+        ({"a": [1]}, DataError, "A dict is not a table fairfox can read; give a file, a pandas, polars or pyarrow"),
         (pl.LazyFrame({"a": [1]}), DataError, "or a 2-D array; call .collect() on it first"),
         (pl.DataFrame({"a": [[1, 2]]}), DataError, "The table has lists or records in column 'a'; give one value per"),
     ],
@@ -225,7 +225,7 @@ def test_an_object_that_is_no_table_is_refused(source: object, kind: type[Fairfo
 
 
 def test_a_header_without_rows_is_refused_in_files_and_frames(tmp_path):
-    sentence = "has column names and no rows; give at least one row per individual"
+    sentence = "has column names but no rows; give one row per individual"
     assert complaint(written(tmp_path, "t.csv", "age,sex\n"), DataError).endswith(f"t.csv' {sentence}")
     pa.parquet.write_table(pa.table({"a": pa.array([], pa.int64())}), tmp_path / "t.parquet")
     assert complaint(tmp_path / "t.parquet", DataError).endswith(sentence)
@@ -254,7 +254,7 @@ def test_two_columns_of_one_name_are_refused(tmp_path, kind):
         "pandas": pd.DataFrame([[1, 2, 3]], columns=["a", "b", "a"]),
         "pyarrow": twice,
     }[kind]
-    assert complaint(source, DataError).endswith("has more than one column 'a'; give every column a name of its own")
+    assert complaint(source, DataError).endswith("has more than one column 'a'; give every column a unique name")
 
 
 def test_a_column_without_a_name_is_refused_in_files_and_frames(tmp_path):

@@ -86,7 +86,7 @@ def test_a_dataframe_without_people_or_columns_is_refused(world: Path):
     frame = lending(10).to_pandas()
     for people, kind, said in (
         (frame[:0], DataError, "no rows"),
-        (frame[["tenure_years"]], ColumnError, "no column that the test was fitted on"),
+        (frame[["tenure_years"]], ColumnError, "none of the columns that the test was fitted on"),
         (frame[["income", "sex"]], ColumnError, "has no column 'debt_ratio'"),
     ):
         with pytest.raises(kind, match=said):
@@ -115,7 +115,7 @@ def test_a_part_that_ends_every_worker_is_named_and_the_others_are_done(world: P
     given = {"part_rows": 500, "engine": "dask", "workers": 1}
     with (
         dask.config.set({"distributed.scheduler.allowed-failures": 0}),
-        pytest.raises(FileError, match=r"b.parquet', rows 500 to 999: workers died with it .* 7 of 8 parts"),
+        pytest.raises(FileError, match=r"b.parquet', rows 500 to 999: its workers died .* 7 of 8 parts"),
     ):
         score_files(world / "test.fox", model, [str(world / "in")], tmp_path / "out", **given)
     assert len(scores_of(tmp_path / "out")) == PEOPLE - 500

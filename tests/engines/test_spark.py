@@ -99,7 +99,7 @@ def test_a_part_that_ends_every_worker_is_named_and_the_others_are_done(world: P
     (world / "poisoned.py").write_text(poisoned(own, poison))
     model = ModelSource(str(world / "poisoned.py:predict"))
     given = {"part_rows": 500, "engine": "spark", "workers": 2}
-    with pytest.raises(FileError, match=r"b.parquet', rows 500 to 999: workers died with it .* 7 of 8 parts"):
+    with pytest.raises(FileError, match=r"b.parquet', rows 500 to 999: its workers died .* 7 of 8 parts"):
         score_files(world / "test.fox", model, [str(world / "in")], world / "poisoned", **given)
     assert len(scores_of(world / "poisoned")) == PEOPLE - 500
     assert_parts_are_those_of_the_manifest(world / "poisoned")

@@ -122,7 +122,7 @@ def test_the_largest_change_grows_with_epsilon(order):
 def test_epsilon_and_order_are_checked():
     data = people(10)
     box = Function(lambda x: curve(x.detach()), differentiable=False)
-    with pytest.raises(OptionError, match="fta with epsilon needs a model that autograd sees through; leave epsilon"):
+    with pytest.raises(OptionError, match="fta with epsilon needs a differentiable model; leave epsilon"):
         FTA(epsilon=0.5).score(box, data)
     for epsilon in (0.0, -1.0, float("nan"), float("inf"), "abc", True):
         with pytest.raises(OptionError, match=f"epsilon is {epsilon!r}; expected a distance above 0, in standard dev"):

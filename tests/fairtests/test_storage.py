@@ -197,14 +197,14 @@ def refused(content: bytes, path: Path, message: str) -> None:
 
 def test_a_file_that_was_cut_off_anywhere_is_refused(content: bytes, tmp_path: Path):
     for size in (0, 4, 8, 100, len(content) // 2, len(content) - 1):
-        refused(content[:size], tmp_path / "test.fox", "'test.fox' is no fitted test that can be used: it is truncated")
+        refused(content[:size], tmp_path / "test.fox", "'test.fox' is not a usable fitted test: it is truncated")
 
 
 def test_a_file_with_one_changed_byte_is_refused_wherever_it_is(content: bytes, tmp_path: Path):
     for place in np.random.default_rng(0).integers(0, len(content), 30).tolist():
         changed = bytearray(content)
         changed[place] ^= 1
-        refused(bytes(changed), tmp_path / "test.fox", "is no fitted test that can be used")
+        refused(bytes(changed), tmp_path / "test.fox", "is not a usable fitted test")
     refused(content[:-1] + bytes([content[-1] ^ 1]), tmp_path / "test.fox", "its checksum differs")
 
 
@@ -242,10 +242,10 @@ def other_test(about: dict[str, Any]) -> None:
     [
         (lambda about: about["nodes"].append(["os.system", {}]), "'os.system', which is not part of any test"),
         (lambda about: about["nodes"].pop(), "holds no fitted test"),
-        (lambda about: about.pop("nodes"), "nothing in it"),
+        (lambda about: about.pop("nodes"), "it is empty"),
         (lambda about: node_of(about, "data.dataset.Feature").update(stop=10**12), "do not fit together"),
         (lambda about: node_of(about, "data.dataset.Feature").update(start="0"), "'start' of a .* wrong type"),
-        (lambda about: node_of(about, "maps.rank.RankMap").update(shared=-1.0), "has other parts than here"),
+        (lambda about: node_of(about, "maps.rank.RankMap").update(shared=-1.0), "has other fields than here"),
         (
             lambda about: node_of(about, "options.AuditOptions").update(test="nothing"),
             r"cannot be read \(OptionError\)",
@@ -254,13 +254,13 @@ def other_test(about: dict[str, Any]) -> None:
         (lambda about: node_of(about, "options.AuditOptions").update(seed=None), "'seed' of a .* wrong type"),
         (
             lambda about: node_of(about, "fairtests.effect.Effect").update(seed=10**30),
-            "'seed' in it is not within 0 and",
+            "'seed' in it is not between 0 and",
         ),
         (
             lambda about: node_of(about, "fairtests.effect.Effect").update(batch_size=0),
-            "'batch_size' in it is not within",
+            "'batch_size' in it is not between",
         ),
-        (lambda about: node_of(about, "maps.move.MoveMap").update(steps=10**9), "'steps' in it is not within 1 and"),
+        (lambda about: node_of(about, "maps.move.MoveMap").update(steps=10**9), "'steps' in it is not between 1 and"),
         (lambda about: emptied(about, "proxy"), "do not fit together"),
         (lambda about: emptied(about, "quality"), "do not fit together"),
         (lambda about: node_of(about, "data.sources.Values").update(rest=7), "do not fit together"),
@@ -288,7 +288,7 @@ def test_tensors_of_wrong_shapes_are_refused_or_change_nothing_that_fails(conten
 
 def test_sizes_that_a_file_does_not_have_are_refused_before_they_are_allocated(content: bytes, tmp_path: Path):
     huge = rewritten(content, lambda about: None, more=torch.zeros(0, 2**40))
-    refused(huge, tmp_path / "test.fox", "sizes that it does not have")
+    refused(huge, tmp_path / "test.fox", "sizes do not match its contents")
     length = (2**62).to_bytes(8, "little")
     refused(length + content[8:], tmp_path / "test.fox", "truncated")
     claimed = (
@@ -301,7 +301,7 @@ def test_sizes_that_a_file_does_not_have_are_refused_before_they_are_allocated(c
 def test_sizes_that_would_take_all_memory_are_refused(tmp_path: Path):
     given = to_bytes(fitted(protected="sex", given=["debt"]))
     changed = rewritten(given, lambda about: node_of(about, "maps.conditional.Terms").update(classes=10**9))
-    refused(changed, tmp_path / "test.fox", "'classes' in it is not within 0 and")
+    refused(changed, tmp_path / "test.fox", "'classes' in it is not between 0 and")
 
 
 @pytest.mark.parametrize("name", ["a model", "a table", "a folder", "nothing"])
@@ -319,7 +319,7 @@ def test_another_file_is_refused(name: str, tmp_path: Path):
 
 def test_a_test_that_holds_more_than_numbers_is_not_written(test: FittedTest, tmp_path: Path):
     strange = {**test.__dict__, "tests": {**test.tests, "own": lambda: None}}
-    with pytest.raises(OptionError, match="function is part of this, and cannot be stored"):
+    with pytest.raises(OptionError, match="contains a function, which cannot be stored"):
         save_test(FittedTest(**strange), tmp_path / "test.fox")
     assert not (tmp_path / "test.fox").exists()
 
@@ -456,18 +456,18 @@ def test_what_is_not_listed_is_not_written(value: object):
 @pytest.mark.parametrize(
     ("nodes", "message"),
     [
-        ([], "nothing"),
+        ([], "it is empty"),
         ([["os.system", {"command": "true"}]], "'os.system', which is not part"),
-        ([["list", [{"node": 0}]]], "no earlier part"),  # itself
-        ([["list", [{"float": "1e400"}]]], "no earlier part"),
+        ([["list", [{"node": 0}]]], "does not refer to one before it"),  # itself
+        ([["list", [{"float": "1e400"}]]], "does not refer to one before it"),
         ([["list", [[1]]]], "neither a value"),
         ([["tensor", "9"]], "cannot be read"),
         ([["network", [1, 2]]], "cannot be read"),
-        ([["dict", [[1.5, 1]]]], "a key in it is neither a number nor a text"),
-        ([["Pair", {"low": 1}]], "'Pair' in it has other parts"),
-        ([["Pair", {"low": 1, "high": 2, "__class__": 3}]], "'Pair' in it has other parts"),
-        ([["Pair", {"low": 1, "high": "2"}]], "'high' of a 'Pair' in it is of a wrong type"),
-        ([["Point", {"at": 1, "name": "", "size": 1}]], "'at' of a 'Point' in it is of a wrong type"),
+        ([["dict", [[1.5, 1]]]], "a key in it is neither a number nor text"),
+        ([["Pair", {"low": 1}]], "'Pair' in it has other fields"),
+        ([["Pair", {"low": 1, "high": 2, "__class__": 3}]], "'Pair' in it has other fields"),
+        ([["Pair", {"low": 1, "high": "2"}]], "'high' of a 'Pair' in it has the wrong type"),
+        ([["Point", {"at": 1, "name": "", "size": 1}]], "'at' of a 'Point' in it has the wrong type"),
     ],
 )
 def test_nodes_that_are_not_what_they_should_be_are_refused(nodes: object, message: str):
@@ -477,13 +477,13 @@ def test_nodes_that_are_not_what_they_should_be_are_refused(nodes: object, messa
 def test_one_tensor_cannot_be_blown_up_into_many_objects():
     one = [["tensor", "a"], ["Sorted", {"ordered": {"node": 0}}]]
     assert read_nodes(one, {"a": torch.zeros(100)}, CLASSES)[-1].count == 100
-    refused_nodes([*one, one[1]], "sizes that it does not have", a=torch.zeros(100))
+    refused_nodes([*one, one[1]], "sizes do not match its contents", a=torch.zeros(100))
 
 
 def test_a_key_whose_hash_would_take_for_ever_is_refused():
     nodes: list[list[Any]] = [["tuple", []]]
     nodes += [["tuple", [{"node": k}] * 2] for k in range(60)]  # 2 ** 60 parts
-    refused_nodes([*nodes, ["dict", [[{"node": 60}, 1]]]], "a key in it is neither a number nor a text")
+    refused_nodes([*nodes, ["dict", [[{"node": 60}, 1]]]], "a key in it is neither a number nor text")
 
 
 @pytest.mark.parametrize(

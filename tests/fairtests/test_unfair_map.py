@@ -248,13 +248,13 @@ def test_what_cannot_be_measured_is_refused_in_a_sentence():
     test = known(1.0, 0.0).fit(data)
     with pytest.raises(NotFittedError, match="call fit first"):
         UnfairMap().score(logistic(1.0, 1.0), data)
-    with pytest.raises(OptionError, match="unfair_map needs a model that autograd sees through; use rank or move"):
+    with pytest.raises(OptionError, match="unfair_map needs a differentiable model; use rank or move"):
         test.score(Box(), data)
-    with pytest.raises(DataError, match=r"these people have none; name their column \(label, --label\)"):
+    with pytest.raises(DataError, match=r"these people have none; name the column \(label, --label\)"):
         test.score(logistic(1.0, 1.0), replace(data, y=None))
-    with pytest.raises(DataError, match="needs labels of two classes, and one of them is 2; give a column of 0 and 1"):
+    with pytest.raises(DataError, match="needs labels 0 and 1, but one of them is 2; give a column of 0 and 1"):
         test.score(logistic(1.0, 1.0), replace(data, y=2 * data.y))
-    with pytest.raises(OptionError, match="unfair_map needs probabilities, and the model returned -5 to -5"):
+    with pytest.raises(OptionError, match="unfair_map needs probabilities, but the model returned -5 to -5"):
         test.score(TorchModel(lambda x: 0 * x[:, :1] - 5), data)
 
 
@@ -265,7 +265,7 @@ def test_what_cannot_be_measured_is_refused_in_a_sentence():
         ({"rate": NAN}, "rate is nan; expected a number above 0"),
         *(({"tolerated": t}, f"tolerated is {t}; expected a number above 0") for t in (NAN, float("inf"), -1.0)),
         ({"steps": 0}, "steps is 0; expected a whole number of at least 1"),
-        ({"rate": 0.1}, "weight x rate is 5, and the attack runs away above 1; give a smaller rate"),
+        ({"rate": 0.1}, "weight x rate is 5, but the attack diverges above 1; give a smaller rate"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(options: dict[str, Any], says: str):

@@ -157,7 +157,7 @@ def test_a_schema_that_would_do_more_than_hold_an_estimator_is_refused(
 def test_the_type_that_is_not_known_is_named(folder: Path, capfd: pytest.CaptureFixture[str]):
     with zipfile.ZipFile("model.skops", "w") as archive:
         archive.writestr("schema.json", json.dumps({**sequence(system_by_attributes("FunctionNode")), "protocol": 2}))
-    assert "as harmless: sklearn._loss.loss.np, sklearn._loss.loss.np._pytesttester, " in refused(capfd, "model.skops")
+    assert "safe list: sklearn._loss.loss.np, sklearn._loss.loss.np._pytesttester, " in refused(capfd, "model.skops")
 
 
 # --- arrays --------------------------------------------------------------------------------------------------------

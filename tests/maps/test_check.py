@@ -165,7 +165,7 @@ def test_pairs_of_categories_that_nobody_has_are_expected_as_often_as_the_coupli
     assert found.unseen == pytest.approx(0.625, abs=0.01)
     assert (found.unseen_real, men.unseen) == (0.0, 0.0)
     assert found.warnings[-1].startswith("For sex=Female the map gives 6")
-    assert "two categories that nobody in the table has together (by chance: 0 %)" in found.warnings[-1]
+    assert "a pair of categories that nobody in the table has (by chance: 0 %)" in found.warnings[-1]
 
 
 def test_two_levels_of_one_feature_and_levels_never_seen_are_no_pair():

@@ -79,9 +79,9 @@ def test_generators_that_have_not_learnt_are_warned_about_with_their_numbers():
     found = GanMap(**BRIEF).fit(individuals(x))
     checks = found.checks()
     distances, errors = found.warnings(found.checks())
-    assert f"features {checks['ks']:.2f}, " in distances
+    assert f"features is {checks['ks']:.2f}, " in distances
     assert "(chance 0.12, before mapping" in distances  # 0.87 · sqrt(2 / 100)
-    assert f"miss by {checks['mse']:.3f} on them and by {checks['mse_real']:.3f} on real people" in errors
+    assert f"error of {checks['mse']:.3f} on them and {checks['mse_real']:.3f} on real people" in errors
 
 
 def test_generators_that_diverged_are_warned_about_and_judge_nobody():
@@ -91,7 +91,7 @@ def test_generators_that_diverged_are_warned_about_and_judge_nobody():
     assert all(math.isnan(checks[name]) for name in ("ks", "ks_worst", "mse"))
     assert 0 < checks["ks_unmapped"] < 1
     (warning,) = found.warnings(checks)
-    assert warning.startswith("FlipTest's generators diverged: they make rows that are not finite")
+    assert warning.startswith("FlipTest's generators diverged and return rows that are not finite")
     mapped = found.map(data)
     assert mapped.abstained.all()
     assert mapped.reason == NOT_FINITE
@@ -120,9 +120,9 @@ def test_one_poor_direction_among_good_ones_is_warned_about():
     near = {"ks": 0.1, "ks_unmapped": 0.4, "ks_chance": 0.05, "mse": 0.5, "mse_real": 0.5}
     assert found.warnings({**near, "ks_worst": 0.24}) == []
     (warning,) = found.warnings({**near, "ks_worst": 0.26})
-    assert "features 0.10, 0.26 in the worst direction (chance 0.05, before" in warning
+    assert "features is 0.10, 0.26 in the worst direction (chance 0.05, before" in warning
     (warning,) = found.warnings({**near, "ks": 0.16, "ks_worst": 0.26})
-    assert "mean KS distance of the features 0.16" in warning
+    assert "mean KS distance of the features is 0.16" in warning
     (warning,) = found.warnings({**near, "ks_worst": 0.1, "mse": NAN})
     assert "diverged" in warning
 
@@ -139,7 +139,7 @@ def test_everyone_of_many_classes_goes_where_they_are_sent():
         for other in {0, 1, 2} - {k}:
             there, here = (abs(float(rows[data.c[:, 0] == other].mean() - means[k])) for rows in (mapped.rows, data.x))
             assert there < 0.6 * here
-    with pytest.raises(OptionError, match=r"'race' has 3 classes; say where everyone goes"):
+    with pytest.raises(OptionError, match=r"'race' has 3 classes; give destinations"):
         found.map(data)
     with pytest.raises(ShapeError, match=r"expected \(240,\)"):
         found.map(data, torch.zeros(3))

@@ -187,7 +187,7 @@ def test_a_crossing_sets_all_its_parts():
         assert float(gap) < 0.1  # of its standard deviation: the noise of one group is ranked, or that of all
     nowhere = fitted.map(data, torch.full((3000,), float(len(levels) - 1)))
     assert nowhere.abstained.all()
-    assert nowhere.reason == "the group there puts several together"
+    assert nowhere.reason == "the destination group merges several classes"
 
 
 def test_a_category_moves_as_little_as_its_shares_allow():
@@ -296,8 +296,8 @@ def test_a_cut_is_named_as_it_is_protected():
 @pytest.mark.parametrize(
     ("graph", "message"),
     [
-        ({"x1": ["x0"]}, "'sex' acts on no column, so that nothing would change; add it"),
-        (None, "No graph is given; say which columns act on which"),
+        ({"x1": ["x0"]}, "'sex' has no children, so nothing would change; add it"),
+        (None, "No graph given; list the parents"),
     ],
 )
 def test_a_graph_in_which_nothing_changes_is_refused(graph: Any, message: str):
@@ -312,7 +312,7 @@ def test_what_cannot_be_is_refused():
     with pytest.raises(ShapeError, match=r"`to` has shape \(2,\); expected \(20,\)"):
         GraphMap({"x0": ["sex"]}).fit(data).map(data, torch.ones(2))
     number = replace(data, protected=(Protected("age", "continuous", ()),), c=rows(20, 1, seed=1))
-    with pytest.raises(OptionError, match="'age' is a number; say where everyone goes with `to`"):
+    with pytest.raises(OptionError, match="'age' is a number; give destinations in `to`"):
         GraphMap({"x0": ["age"]}).fit(number).map(number)
 
 
@@ -327,12 +327,12 @@ def test_a_dict_and_a_toml_file_read_the_same(tmp_path: Path):
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ({"a": ["b"], "b": ["c"], "c": ["a"]}, r"goes in a circle: . -> . -> . -> .; leave out one of these edges"),
-        ({"a": ["a"]}, "goes in a circle: a -> a"),
+        ({"a": ["b"], "b": ["c"], "c": ["a"]}, r"has a cycle: . -> . -> . -> .; remove one of these edges"),
+        ({"a": ["a"]}, "has a cycle: a -> a"),
         ({"a": "sex"}, "gives 'a' the parents 'sex'; expected a list of names"),
         ({"a": [1]}, r"gives 'a' the parents \[1\]; expected a list of names"),
-        ({"a": ["b", "b"]}, "names 'b' twice among the parents of 'a'"),
-        (None, "No graph is given; say which columns act on which"),
+        ({"a": ["b", "b"]}, "lists 'b' twice among the parents of 'a'"),
+        (None, "No graph given; list the parents"),
         ({}, "The graph is empty; give the parents of at least one column"),
     ],
 )
@@ -346,7 +346,7 @@ def test_a_file_that_holds_no_graph_is_refused(tmp_path: Path):
     with pytest.raises(FileError, match=r"graph.toml' cannot be read \(No such file or directory\)"):
         read_graph(file)
     file.write_text("income = [")
-    with pytest.raises(FileError, match=r"graph.toml' is no TOML that can be read: "):
+    with pytest.raises(FileError, match=r"graph.toml' is not valid TOML: "):
         read_graph(file)
     file.write_text('income = ["sex"]')
     with pytest.raises(FileError, match=r"has no table \[parents\]"):
@@ -356,7 +356,7 @@ def test_a_file_that_holds_no_graph_is_refused(tmp_path: Path):
 def test_a_crossing_is_named_by_its_parts():
     table = load_table(SEX_AND_RACE.sample(300, seed=0).table)
     data = fit_encoding(table, protected=["sex", "race"], drop=["hired"], intersections=True).encode(table)
-    with pytest.raises(OptionError, match="names the crossing 'sex x race'; name sex and race instead"):
+    with pytest.raises(OptionError, match="names the intersection 'sex x race'; name sex and race instead"):
         GraphMap({"salary": ["sex x race"]}).fit(data)
 
 
@@ -365,9 +365,9 @@ def test_a_crossing_is_named_by_its_parts():
     [
         (
             {"incom": ["sex"]},
-            r"names 'incom', which is no column of the table and not protected. Did you mean 'income'\?",
+            r"names 'incom', which is neither a column nor protected. Did you mean 'income'\?",
         ),
-        ({"income": ["gender"]}, "names 'gender', .* There are: sex, income, age, debt, job"),
+        ({"income": ["gender"]}, "names 'gender', .* Choose from: sex, income, age, debt, job"),
     ],
 )
 def test_a_graph_that_does_not_fit_the_table_is_refused(graph: Any, message: str):

@@ -392,9 +392,9 @@ def test_options_that_are_not_allowed_are_refused():
         MoveMap(steps=0)
     with pytest.raises(OptionError, match="shrink is nan; expected a number from 0 to 1"):
         MoveMap(shrink=float("nan"))
-    with pytest.raises(OptionError, match="'race' has 3 classes; say where everyone goes"):
+    with pytest.raises(OptionError, match="'race' has 3 classes; give destinations"):
         MoveMap(auxiliary=FixedAuxiliary([THREE])).fit(three_groups()).map(three_groups())
-    with pytest.raises(OptionError, match="'age' is a number; say where everyone goes"):
+    with pytest.raises(OptionError, match="'age' is a number; give destinations"):
         MoveMap(auxiliary=FixedAuxiliary([linear(1.0, 0.0)])).fit(four_ages()).map(four_ages())
     with pytest.raises(ShapeError, match="The auxiliary has 1 outputs; expected 3: "):
         MoveMap(auxiliary=FixedAuxiliary([linear(1.0, 0.0)])).fit(three_groups())

@@ -104,7 +104,7 @@ def test_draws_from_tables_are_those_of_the_formula(shape: str, people: int, per
     own, other = Ranks.of(made(normal(people))), Ranks.of(made(normal(people, seed=1) + 0.5))
     x = made(normal(500, seed=2))[:, None]
     draws = DrawTable.of(20, 1, seed=0).draws(x, range(20), [persistence])
-    found = own.drawn(own.grid.place(x[:, 0]), other, draws, 0)  # (20, 500)
+    found = own.drawn(own.grid.position(x[:, 0]), other, draws, 0)  # (20, 500)
     exact = own.same_rank(x[:, 0].repeat(20), other, draw=draws[0]).view(20, 500)
     assert bool(torch.isin(found, other.ordered).all())
     if persistence == 1:

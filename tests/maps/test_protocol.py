@@ -116,7 +116,7 @@ def test_a_class_without_people_and_a_number_that_does_not_vary_are_refused():
     some = several()[torch.tensor([0, 1, 3, 4])]  # races a and b only
     with pytest.raises(DataError, match="Nobody in the fitting rows belongs to 'c' of 'race'"):
         RankMap(variable=1).fit(some)
-    with pytest.raises(DataError, match="The fitting rows show fewer than two values of 'age'; it must vary"):
+    with pytest.raises(DataError, match="The fitting rows have fewer than two values of 'age'; at least"):
         RankMap(variable=2).fit(several()[:1])
 
 
@@ -146,7 +146,7 @@ def test_everyone_goes_to_the_other_of_two_groups_or_to_their_destination():
 )
 def test_where_there_is_no_one_other_group_destinations_are_needed(protected: Protected, found: str):
     data = replace(individuals(torch.zeros(6, 1)), protected=(protected,))
-    with pytest.raises(OptionError, match=f"{found}; say where everyone goes with `to`"):
+    with pytest.raises(OptionError, match=f"{found}; give destinations in `to`"):
         where_to(data, 0, None)
 
 
@@ -167,6 +167,6 @@ def test_who_is_unknown_or_stands_for_nobody_does_not_count():
 
 def test_a_test_between_groups_refuses_a_number_and_says_what_takes_it():
     check_is_grouped(RACE, "transport")
-    message = r"'age' is a number, and transport maps between groups; use rank or move.* a cut such as 'age<25'"
+    message = r"'age' is a number, but transport maps between groups; use rank or move.* a cut such as 'age<25'"
     with pytest.raises(OptionError, match=message):
         check_is_grouped(Protected("age", "continuous", ()), "transport")

@@ -211,7 +211,7 @@ def test_people_who_get_the_mean_of_many_are_too_much_alike_and_it_says_so():
     assert different.warnings(different.checks()) == []
     assert different.checks()["spread_kept"] == pytest.approx(1.0)
     assert alike.checks()["spread_kept"] < 0.6
-    assert "since people with many partners get their mean; compare with rank" in alike.warnings(alike.checks())[0]
+    assert "because people with many partners get their mean; compare with rank" in alike.warnings(alike.checks())[0]
 
 
 def test_a_column_that_is_withheld_takes_the_other_groups_value_and_costs_nothing():
@@ -227,14 +227,14 @@ def test_a_column_that_is_withheld_takes_the_other_groups_value_and_costs_nothin
 
 def test_a_model_of_protected_columns_alone_leaves_nothing_to_pair_people_by():
     data = individuals(random_rows(6, 2), withheld=torch.ones(2, dtype=torch.bool))
-    with pytest.raises(OptionError, match="All columns of the model are protected: nothing is left to pair people by"):
+    with pytest.raises(OptionError, match="All columns of the model are protected, so nothing is left to match"):
         TransportMap().fit(data)
 
 
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"exact_up_to": 0}, "exact_up_to is 0; give a number of people of at least 1"),
+        ({"exact_up_to": 0}, "exact_up_to is 0; expected a number of people of at least 1"),
         ({"solver": "simplex"}, "The solver is 'simplex'; expected 'auto', 'pot' or 'scipy'"),
     ],
 )

@@ -129,7 +129,7 @@ def test_a_class_of_several_is_chosen_by_its_name():
     for place, name in enumerate(("high", "low", "middle")):
         model = wrapped(fitted, positive=name)
         torch.testing.assert_close(predict(model, X), torch.tensor(fitted.predict_proba(COLUMNS)[:, place]))
-    with pytest.raises(OptionError, match=r"The model has 3 classes \(high, low, middle\); say which is audited"):
+    with pytest.raises(OptionError, match=r"The model has 3 classes \(high, low, middle\); choose one"):
         wrapped(fitted)
     with pytest.raises(OptionError, match="'huge' is not a class of the model; its classes are: high, low, middle"):
         wrapped(fitted, positive="huge")
@@ -164,7 +164,7 @@ def test_the_class_is_found_without_example_rows_too():
     for positive, column in ((None, 1), ("poor", 0), ("rich", 1)):
         model = as_model(fitted, ENCODING, positive=positive)
         torch.testing.assert_close(predict(model, X), torch.tensor(fitted.predict_proba(COLUMNS)[:, column]))
-    with pytest.raises(OptionError, match="positive is 'yes', and the model names no classes; give a column number"):
+    with pytest.raises(OptionError, match="positive is 'yes', but the model has no class names; give a column number"):
         as_model(nn.Linear(2, 2), positive="yes")
 
 
@@ -191,5 +191,5 @@ def test_boosted_trees_without_names_must_get_as_many_columns_too(library: str):
     model = getattr(pytest.importorskip(package), name)(n_estimators=2, **options)
     model.fit(COLUMNS.to_numpy(), RICH)
     assert wrapped(model).kind == "matrix"
-    with pytest.raises(ColumnError, match="trained on 2 columns without names, and gets 3: income, age, debt"):
+    with pytest.raises(ColumnError, match="trained on 2 columns without names, but gets 3: income, age, debt"):
         audited(model, people()[["sex", "income", "age", "debt"]], protected="sex")

@@ -75,7 +75,7 @@ def test_an_xgboost_objective_says_what_the_booster_gives(objective: str, wanted
 )
 def test_xgboost_boosters_that_answer_with_class_numbers_are_refused(objective: str, options: Any, better: str):
     booster = trained(objective, **options)
-    with pytest.raises(OptionError, match=f"'{objective}' answers with class numbers, .*; train with '{better}'"):
+    with pytest.raises(OptionError, match=f"'{objective}' returns class numbers, .*; train with '{better}'"):
         describe_booster(booster, wanted="probability")
 
 
@@ -216,7 +216,7 @@ def test_the_levels_are_the_models_own_whatever_the_table_holds(model: Any):
 @pytest.mark.parametrize("library", ["xgboost", "lightgbm"])
 def test_a_code_that_was_read_as_a_number_is_told_to_be_a_category(library: str):
     found = describe_booster(WITH_CATEGORIES[library](), wanted="probability")
-    with pytest.raises(DataError, match=r"'code' is a category to the model, .*categorical=\['code'\]"):
+    with pytest.raises(DataError, match=r"'code' is a category for the model .*categorical=\['code'\]"):
         found.predict(categories().assign(code=12.5))
 
 
@@ -235,7 +235,7 @@ def test_xgboost_that_knows_a_category_by_numbers_only_takes_no_texts():
     table = categories().assign(code=0.0)
     np.testing.assert_array_equal(found.predict(table), booster.predict(rows))  # pandas has the same codes
     np.testing.assert_array_equal(found.predict(table.assign(job=PLACES)), booster.predict(rows))
-    with pytest.raises(DataError, match="knows 'job' by numbers only, and the table has texts there; give a pandas"):
+    with pytest.raises(DataError, match="only category numbers for 'job', but the table has text there; give a pandas"):
         found.predict(table.assign(job=JOBS))
 
 
@@ -277,7 +277,8 @@ def test_a_file_that_would_end_the_process_is_refused(tmp_path: Path):
         tree["left_children"][0] = tree["right_children"][0] = 10**9  # trees that point outside themselves
     path.write_text(json.dumps(model))
     with pytest.raises(
-        FileError, match=r"^'model.json' is damaged or cut short: it points to what is not there; copy or save it"
+        FileError,
+        match=r"^'model.json' is damaged or cut short: it refers to nodes or features that do not exist; copy",
     ):
         load_xgboost(path)
 
@@ -316,5 +317,5 @@ def test_lightgbm_levels_that_fit_no_column_for_sure_are_refused():
         {"band": pd.Categorical(rng.choice(list("abc"), 300), ordered=True), "x": rng.normal(size=300)}
     )
     model = lgb.LGBMClassifier(n_estimators=3, verbose=-1, n_jobs=1).fit(table, table["x"] > 0)
-    with pytest.raises(OptionError, match="not clear which levels are whose"):
+    with pytest.raises(OptionError, match="so their levels cannot be matched"):
         describe_booster(model, wanted="probability")

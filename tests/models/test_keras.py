@@ -139,8 +139,8 @@ REFUSED = {
     r"it has the activation \['touch ran'\]": with_layer("Activation", activation=["touch ran"]),
     "a ReLU in it has 'max_value' 6": with_layer("ReLU", max_value=6),
     "a Softmax in it has 'axis' 2": with_layer("Softmax", axis=2),
-    "it has 0 times the kernel of its layer 'my_dense_2'": with_layer("Dense", units=5, use_bias=True),
-    "a person is more than one row of numbers": [("InputLayer", {"batch_shape": [None, 3, 2]}, {}), *LAYERS[1:]],
+    "it has 0 arrays for the kernel of its layer 'my_dense_2'": with_layer("Dense", units=5, use_bias=True),
+    "it takes more than one row of numbers": [("InputLayer", {"batch_shape": [None, 3, 2]}, {}), *LAYERS[1:]],
     "RuntimeError: mat1 and mat2": [*LAYERS[:2], LAYERS[-1]],
     "it is a 'Sequential' of 1001 layers": [LAYERS[0], *[LAYERS[3]] * 1000],
 }
@@ -149,7 +149,7 @@ REFUSED = {
 @pytest.mark.parametrize(("message", "layers"), REFUSED.items())
 def test_what_is_no_chain_of_dense_layers_is_refused_by_name(tmp_path: Path, message: str, layers: list[Any]):
     path = write_h5(tmp_path / "model.h5", layers)
-    with pytest.raises(FileError, match=f"^'model.h5' is no Keras model that fairfox reads: {message}.*; expected"):
+    with pytest.raises(FileError, match=f"^'model.h5' is not a Keras model fairfox can read: {message}.*; expected"):
         load_model(str(path))
 
 

@@ -126,7 +126,7 @@ def test_an_audit_takes_the_columns_of_the_file_from_a_larger_table(path: Path, 
     np.testing.assert_allclose(result.predictions.numpy(), pipe.predict_proba(COLUMNS)[:, 1], atol=1e-5)
     assert result.settings["columns"] == ["income", "age", "job"]
     assert float(result.scores.max()) > 0.01
-    with pytest.raises(ColumnError, match=r"has no column 'age'.* The model takes it"):
+    with pytest.raises(ColumnError, match=r"has no column 'age'.* The model needs it"):
         audited(model, PEOPLE.drop(columns="age"), protected="sex")
 
 
@@ -187,7 +187,7 @@ def test_columns_become_text_and_what_is_missing_is_empty(path: Path, values: An
     [
         (
             [("x", T.FLOAT, [None, 2]), ("z", T.FLOAT, [None, 1])],
-            "Input 'x' .* takes 2 columns of text or beside",
+            "Input 'x' .* has 2 columns of text, or others beside it",
         ),
         ([("x", T.FLOAT, [None, 2, 3])], "Input 'x' .* is a tensor.float. with 3 dimensions; expected one or two"),
         ([("x", T.UINT8, [None, 2])], "Input 'x' .* is a tensor.uint8. with 2 dimensions"),
@@ -247,7 +247,7 @@ def test_a_file_that_returns_names_only_is_refused(path: Path):
 @pytest.mark.parametrize("content", [b"", b"{}", b"no graph at all", bytes(100)])
 def test_a_file_that_is_no_model_is_refused(path: Path, content: bytes):
     path.write_bytes(content)
-    with pytest.raises(FileError, match=r"'model.onnx' (is no ONNX model|holds no ONNX graph)"):
+    with pytest.raises(FileError, match=r"'model.onnx' (is not an ONNX model|holds no ONNX graph)"):
         OnnxModel(path)
 
 

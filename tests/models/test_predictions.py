@@ -35,7 +35,7 @@ def test_one_column_belongs_to_class_one_and_class_zero_is_its_opposite():
 
 
 def test_several_columns_without_a_choice_are_refused():
-    with pytest.raises(OptionError, match="returned 3 columns; say which is audited with positive=<column number>"):
+    with pytest.raises(OptionError, match="returned 3 columns; choose one with positive=<column number>"):
         Output("probability")(THREE)
 
 
@@ -149,7 +149,7 @@ def test_another_number_of_predictions_is_refused():
 
 
 def test_several_columns_are_refused():
-    with pytest.raises(ShapeError, match=r"returned 2 columns; say which class is audited \(positive=...\)"):
+    with pytest.raises(ShapeError, match=r"returned 2 columns; choose the audited class \(positive=...\)"):
         predict(Returning(lambda x: x), torch.zeros(3, 2))
 
 

@@ -146,7 +146,7 @@ def test_types_that_are_not_known_as_harmless_are_refused_by_name_and_never_made
     for foreign, name in ((Canary(str(sung)), "Canary"), (make_pipeline(step, LogisticRegression()), "numpy.save")):
         skops_io.dump(foreign, path)
         with pytest.raises(
-            UntrustedModelError, match=f"'model.skops' holds types .* as harmless: .*{name}; load it in"
+            UntrustedModelError, match=f"'model.skops' holds types .* on fairfox's safe list: .*{name}; if you trust"
         ):
             load_skops(path)
     assert not sung.exists()
@@ -170,6 +170,6 @@ def test_a_skops_file_that_unpacks_to_far_more_than_it_is_is_refused(tmp_path: P
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("array.npy", bytes(3 * 2**20))
     with pytest.raises(
-        FileError, match=r"'model.skops' would unpack to 3 MiB or too many parts; save the model again with skops"
+        FileError, match=r"'model.skops' would unpack to 3 MiB or too many objects; save the model again with skops"
     ):
         load_skops(path)

@@ -66,7 +66,7 @@ def test_inputs_follow_the_module_and_predictions_follow_x():
     [
         (
             nn.Linear(7, 1).eval(),
-            r"failed on a \(120, 3\) tensor with columns income, age, debt: .*; drop what it does not",
+            r"failed on a \(120, 3\) tensor with columns income, age, debt: .*; drop columns it does not",
         ),
         (lambda x: x.numpy(), "returned ndarray; expected a tensor with one row per individual"),
         (lambda x: (x, x), "returned tuple; expected a tensor"),
@@ -234,7 +234,7 @@ def test_what_torch_writes_needs_trust_answers_as_before_and_is_refused_when_cut
     part = tmp_path / path.name
     for keep in (0, 100, -40, -1):
         part.write_bytes(path.read_bytes()[:keep])
-        with pytest.raises(FileError, match=f"'{path.name}' is no .* file that torch can read"):
+        with pytest.raises(FileError, match=f"'{path.name}' is not a .* file that torch can read"):
             load_model(str(part), trust=True)
 
 

@@ -96,7 +96,7 @@ def test_a_comparison_shows_its_word_and_its_sentences():
     card = Page(compared._repr_html_())
     assert f"B is fairer{pair.reason}" in card.words
     assert "A is <b>old</b>, B is new" in card.words
-    assert "B treats 80.0 % of the people less unequally than A" in card.words
+    assert "With B the effect is smaller for 80.0 % of the people" in card.words
     assert "Verdict:" not in card.words  # the word is above already
 
 

@@ -209,8 +209,8 @@ def test_distance_is_that_to_real_people_over_that_among_them():
 def test_people_who_look_like_nobody_real_are_counted():
     distance = torch.tensor([1.0, 3.0, 3.1, math.inf, math.nan])
     assert distance_warnings(distance) == [
-        "The counterfactual of 2 of 4 people looks like nobody real: it is more than 3 times as far from real people "
-        "as these are from each other; read these scores with care."
+        "The counterfactual rows of 2 of 4 people resemble nobody: they are more than 3 times as far from real people "
+        "as real people are from each other. Interpret these scores with care."
     ]
     assert distance_warnings(torch.tensor([1.0, 3.0, math.nan])) == []  # all are near
 
@@ -218,7 +218,7 @@ def test_people_who_look_like_nobody_real_are_counted():
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: doubt(torch.zeros(4, 1), 0.05), ShapeError, r"shape \(4, 1\); doubt needs at least two refits"),
+        (lambda: doubt(torch.zeros(4, 1), 0.05), ShapeError, r"shape \(4, 1\); expected at least two refits"),
         (lambda: doubt(torch.zeros(4, 2), 0), OptionError, "delta is 0"),
         (lambda: most_doubtful(torch.zeros(3), 1.0), OptionError, "share to abstain from"),
         (lambda: most_doubtful(torch.zeros(3), math.nan), OptionError, "share to abstain from"),

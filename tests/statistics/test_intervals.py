@@ -167,7 +167,7 @@ def test_folds_that_share_most_people_take_little_of_it_away():
 
 def test_the_error_of_maps_does_not_average_out():
     assert refit_error(np.array([0.1, 0.3])) == pytest.approx(0.2)
-    assert refit_error(np.array([0.1, 0.3]), np.array([3.0, 1.0]), part=0.25) == pytest.approx(0.075)
+    assert refit_error(np.array([0.1, 0.3]), np.array([3.0, 1.0]), fraction=0.25) == pytest.approx(0.075)
     assert refit_error(np.array([])) == 0.0
 
 

@@ -153,7 +153,7 @@ def test_a_file_that_is_cut_off_is_named_and_the_others_are_split(folder: Path):
 def test_a_file_that_is_gone_is_not_called_damaged(folder: Path):
     runs, _ = split_tables(find_tables([str(folder / "year=2024")]), 2)
     (folder / "year=2024/a.pq").unlink()
-    with pytest.raises(FileError, match=r"a.pq' is no longer there, or not for this worker; all workers must see"):
+    with pytest.raises(FileError, match=r"a.pq' is gone or not visible to this worker; all workers must see"):
         list(read_batches(runs[0], ["n"], 2))
 
 
@@ -218,7 +218,7 @@ def test_ids_of_another_file_stay_what_they_are_or_are_refused(
     table = pa.table({"id": second})
     if kept is None:
         with pytest.raises(
-            DataError, match=r"The ids 'id' are .* here and .* in the tables read first; score them apart"
+            DataError, match=r"The ids 'id' are .* here but .* in the tables read first; score them separately"
         ):
             ids_of(table, "id", first.type)
     else:
@@ -229,7 +229,11 @@ def test_ids_of_another_file_stay_what_they_are_or_are_refused(
 
 def test_weights_are_summary_numbers_at_least_0_for_everyone():
     assert weights_of(pa.table({"w": [1, 0, 3]}), "w").to_pylist() == [1.0, 0.0, 3.0]
-    for values, said in (([1.0, None], "hold nothing"), ([1.0, -2.0], "hold -2;"), (["much"], "are no numbers")):
+    for values, said in (
+        ([1.0, None], "hold a missing value"),
+        ([1.0, -2.0], "hold -2;"),
+        (["much"], "are not numbers"),
+    ):
         with pytest.raises(DataError, match=said):
             weights_of(pa.table({"w": values}), "w")
     with pytest.raises(DataError, match="There is no column 'w' with the weights"):
@@ -252,7 +256,7 @@ def test_a_model_file_goes_with_the_job_and_is_recognised_by_its_content(tmp_pat
     assert source.identity != shipped.identity
     (tmp_path / "model.py").unlink()
     assert shipped.load()({"income": 30_000}) == pytest.approx(0.5)
-    with pytest.raises(FileError, match="No file"):
+    with pytest.raises(FileError, match="There is no file"):
         source.load()
 
 

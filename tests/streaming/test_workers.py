@@ -56,7 +56,7 @@ def test_a_part_that_is_not_seen_here_stops_the_run(tmp_path: Path):
     elsewhere = arrived(done)
     assert elsewhere.fatal
     assert elsewhere.record is None
-    assert f"A worker has written '{task.path}', which is not seen here; choose a folder" in elsewhere.error
+    assert f"A worker wrote '{task.path}', which is not visible here; choose a folder" in elsewhere.error
     Path(task.path).touch()
     assert arrived(done) is done
     failed = PartResult(PartTask(PART, "nowhere"), error="a reason")
@@ -95,7 +95,7 @@ def test_the_task_that_lost_its_workers_is_found(why: str):
     ],
 )
 def test_workers_without_fairfox_are_told_in_one_sentence(text: str, reason: str):
-    with pytest.raises(MissingExtraError, match=rf"^Spark's workers cannot run fairfox {reason}; give all .*needs$"):
+    with pytest.raises(MissingExtraError, match=rf"^Spark's workers cannot run fairfox {reason}; give all .*packages$"):
         lost_task(RuntimeError(text))
 
 

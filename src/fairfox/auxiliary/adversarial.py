@@ -1,4 +1,4 @@
-"""Networks that learn a task while they hide a secret from an adversary, many of them in one batched network.
+"""Networks that learn a task while hiding a secret from an adversary, many in one batched network.
 
 Adel et al. 2019: an adversary reads the secret off the network's last hidden layer, and the network learns its task
 and the adversary's failure at once.
@@ -56,7 +56,7 @@ def train_hiding(
 
     A member lowers (task loss - alpha · secret loss) / (1 + alpha), with alpha = max(floor, start · decay^epoch); its
     adversary, one more hidden layer on its last one, lowers the secret loss. A member whose floor is None hides
-    nothing: alpha is 0. Nothing of one member depends on another: trained alone it is the same.
+    nothing: alpha is 0. Members do not depend on each other: trained alone, each is the same.
     """
     s = settings or HidingSettings()
     members = _Members.of(x, task, secret, seeds, s)
@@ -82,9 +82,8 @@ def train_networks(
 ) -> list[nn.Sequential]:
     """Return one network (encoded x -> logit) for each floor and its seed, all trained at once on all rows.
 
-    None hides nothing. Columns that a protected variable was read from, and those that never vary, do not enter.
-    Hiding counts so much at first that a network may lose all its hidden units, for good: it is trained again from
-    another seed, a few times.
+    None hides nothing. Columns that a protected variable was read from, and constant ones, are left out. Hiding counts
+    so much at first that a network may lose all its hidden units: it is then trained again from another seed.
     """
     used = usable_columns(data)
     x = torch.where(used, data.x, 0.0).float()
@@ -107,9 +106,9 @@ def train_networks(
 
 
 def settings_for(rows: int) -> HidingSettings:
-    """Return how networks train on so many rows: small tables in smaller minibatches.
+    """Return the training settings for a number of rows: smaller minibatches for small tables.
 
-    With a handful of steps an epoch the adversary does not keep up, and what is left of the secret is a matter of luck.
+    With few steps per epoch the adversary does not keep up, and how much of the secret is left is a matter of luck.
     """
     usual = HidingSettings()
     return replace(usual, batch_size=min(usual.batch_size, max(SMALLEST_BATCH, rows // FEWEST_STEPS)))
@@ -140,9 +139,9 @@ class _Members:
         return cls(x, task, secret, net, layers_of(net), layers_of(adversary), s, *adam)
 
     def step(self, rows: Tensor, alpha: Tensor, *, hides: bool) -> None:
-        """Take the adversaries' steps and one of the networks, on their rows (M, steps + 1, B): theirs are the last.
+        """Take the adversaries' steps and one of the networks, on rows (M, steps + 1, B); the networks use the last.
 
-        The body does not change while the adversaries learn, so that all rows pass it at once.
+        The body does not change while the adversaries learn, so all rows pass it at once.
         """
         *others, own = rows.unbind(1)
         taken = rows.flatten(1) if hides else own

@@ -16,7 +16,7 @@ from fairfox.models.protocol import Model
 
 
 class LinearMember:
-    """Logits x @ weightsᵀ + bias, seen as a Model."""
+    """Logits x @ weightsᵀ + bias, as a Model."""
 
     differentiable = True
 

@@ -17,8 +17,8 @@ from fairfox.gradients.relu import through_relu
 class MLP(nn.Module):
     """`members` independent ReLU networks of one shape, evaluated together.
 
-    `depth` counts hidden layers. Members share no weights, and Adam works weight by weight, so that training
-    them together equals training each alone.
+    `depth` counts hidden layers. Members share no weights, and Adam works weight by weight, so training them
+    together equals training each alone.
 
     Example:
         >>> net = MLP(3, 2, width=8, depth=1, members=5)
@@ -78,10 +78,10 @@ def linear_layer(weight: Tensor, bias: Tensor) -> nn.Linear:
 
 
 def project(x: Tensor, projection: Tensor) -> Tensor:
-    """Return x @ projection (N, P), or refuse a projection (D, P) of other columns."""
+    """Return x @ projection (N, P); raise where the projection (D, P) has another D."""
     if projection.ndim != 2 or len(projection) != x.shape[1]:
         raise ShapeError(
-            f"The projection has shape {tuple(projection.shape)} and x has {x.shape[1]} columns; "
+            f"The projection has shape {tuple(projection.shape)}, but x has {x.shape[1]} columns; "
             "give one row per column of x"
         )
     return x @ projection.to(x)
@@ -136,7 +136,7 @@ def outputs_of(layers: Sequence[Layer], entered: Sequence[Tensor]) -> Tensor:
 
 
 def backward(layers: Sequence[Layer], entered: Sequence[Tensor], slope: Tensor) -> None:
-    """Put the gradients where they go, for what entered each layer and the slope (M, N, K) by the outputs."""
+    """Store the gradients, given each layer's inputs and the slope (M, N, K) by the outputs."""
     for depth in range(len(layers) - 1, -1, -1):
         torch.bmm(entered[depth].mT, slope, out=layers[depth].weight_grad)
         torch.sum(slope, 1, keepdim=True, out=layers[depth].bias_grad)

@@ -1,4 +1,4 @@
-"""Auxiliary models: from features to protected variables, trained several times over; groups inferred by them."""
+"""Auxiliary models from features to protected variables, trained several times; and groups inferred by them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Auxiliary(Protocol):
 
     @property
     def held_out(self) -> Dataset | None:
-        """Rows the members were not trained on; group statistics are read off them."""
+        """Rows the members were not trained on; group statistics come from them."""
         ...
 
     def fit(self, data: Dataset) -> Self:
@@ -54,7 +54,7 @@ class Auxiliary(Protocol):
 
 @dataclass(frozen=True)
 class FixedAuxiliary:
-    """Models from x to c that come trained: `fit` leaves them as they are."""
+    """Trained models from x to c: `fit` leaves them as they are."""
 
     members: Sequence[Model]
     held_out: Dataset | None = None
@@ -66,9 +66,9 @@ class FixedAuxiliary:
 
 
 class AuxiliaryMember:
-    """One trained network behind the auxiliary's mask, seen as a Model.
+    """One trained network behind the auxiliary's mask, as a Model.
 
-    Withheld columns, and columns that never varied in the training rows, do not enter: J is zero there.
+    Withheld columns, and columns that are constant in the training rows, are left out: J is zero there.
     """
 
     differentiable = True
@@ -122,7 +122,7 @@ class AuxiliaryMember:
 
 
 class Combined:
-    """Linear combinations (R, K) of a model's outputs, seen as a Model."""
+    """Linear combinations (R, K) of a model's outputs, as a Model."""
 
     differentiable = True
 
@@ -146,14 +146,13 @@ def combine_outputs(model: Model, matrix: Tensor) -> Model:
 class AuxiliaryModel:
     """`refits` MLPs from x to c, trained in one batched loop, each on its own minibatches.
 
-    A fifth of the rows is held out: it decides when to stop, and group statistics are read off it, because
-    logits of training rows are over-separated.
+    A fifth of the rows is held out for early stopping and for group statistics, because logits of training rows are
+    over-separated.
 
-    With `adversarial` the networks also hide the label y from an adversary, as the paper has them; then the last of a
-    fixed number of epochs is kept. Where y depends on c this takes away what predicts c: scores shrink or change sign.
-    With `balance` people are weighted so that c and y are independent: networks have no reason to look at what tells y.
-    With `precise` the networks are taken to float64 once they are trained; beside a target in float64, gradients are
-    formed and compared in it.
+    With `adversarial` the networks also hide the label y from an adversary, as in the paper; the last of a fixed number
+    of epochs is then kept. Where y depends on c this removes what predicts c: scores shrink or change sign.
+    With `balance` people are weighted so that c and y are independent, and networks have no reason to use what predicts
+    y. With `precise` trained networks are converted to float64; with a target in float64, gradients are too.
 
     Example:
         >>> x = torch.randn(200, 2, generator=torch.Generator().manual_seed(0))
@@ -231,7 +230,7 @@ class AuxiliaryModel:
 
 @dataclass
 class ProjectedAuxiliary:
-    """An `AuxiliaryModel` behind a fixed first layer (D, P), seen as an auxiliary from x to c.
+    """An `AuxiliaryModel` behind a fixed first layer (D, P), as an auxiliary from x to c.
 
     With the projection that keeps what depends on the protected variable (`SyntheticBias.keep_c`) this is the paper's
     disentangled auxiliary. Only the maker of generated data has that projection.
@@ -254,7 +253,7 @@ class ProjectedAuxiliary:
         """Train on the projected x and c, never y; withheld columns do not enter."""
         if self.projection.ndim != 2 or len(self.projection) != data.x.shape[1]:
             raise ShapeError(
-                f"The projection has shape {tuple(self.projection.shape)} and x has {data.x.shape[1]} columns; "
+                f"The projection has shape {tuple(self.projection.shape)}, but x has {data.x.shape[1]} columns; "
                 "give one row per column of x"
             )
         used = ~data.withheld.to(data.x.device)
@@ -310,8 +309,8 @@ def infer_groups(data: Dataset, auxiliary: Auxiliary, fitting: Dataset) -> tuple
     """Return the people with unknown protected values filled in, and which were (N, V) bool.
 
     A class is the most probable one of the members' mean probabilities, a number their mean prediction in its own
-    units, which are those of the `fitting` rows. An intersection follows its parts; where no fitting rows have the same
-    parts it stays unknown. People whose values are all known are returned as they are.
+    units, which are those of the `fitting` rows. An intersection follows its variables; where no fitting row has the
+    combination it stays unknown. People whose values are all known are returned as they are.
     """
     unknown = data.c.isnan()
     rows = unknown.any(1).nonzero()[:, 0]

@@ -1,4 +1,4 @@
-"""How well the protected variable is predicted on held-out rows, against chance, and which features give it away."""
+"""How well features predict the protected variable on held-out rows, and which ones reveal it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NEAR_CHANCE = 0.55
 
 @dataclass(frozen=True)
 class AuxiliaryQuality:
-    """How well the protected variable is predicted from the features on held-out rows, against chance."""
+    """How well the features predict the protected variable on held-out rows, compared with chance."""
 
     variable: str
     metric: str  # "auc" or "r2"
@@ -33,10 +33,10 @@ class AuxiliaryQuality:
 def measure_quality(
     outputs: Tensor, c: Tensor, protected: Protected, weights: Tensor | None = None
 ) -> AuxiliaryQuality:
-    """Return AUC and log-loss of a head's outputs (N, K) on rows that its auxiliary has not seen.
+    """Return AUC and log-loss of a head's outputs (N, K) on held-out rows.
 
     For a number it is R2 and the squared error, of predictions in the number's own units.
-    With more than two classes the AUC is the mean of each class against the rest. It is NaN where the rows show
+    With more than two classes the AUC is the mean of each class against the rest. It is NaN where the rows have
     fewer than two groups.
     """
     known = ~c.isnan() if weights is None else ~c.isnan() & (weights > 0).to(c.device)
@@ -77,20 +77,20 @@ def _classification(logits: np.ndarray, classes: np.ndarray, counts: np.ndarray)
 
 
 def quality_warnings(quality: AuxiliaryQuality) -> list[str]:
-    """Return what a reader must know about an auxiliary that is too good or no better than chance."""
+    """Return warnings about an auxiliary that is too good or no better than chance."""
     name, value = quality.variable, quality.value
     if math.isnan(value):
         return [
-            f"The rows show fewer than two values of '{name}': how well the features predict it could not be measured."
+            f"The rows have fewer than two values of '{name}': how well the features predict it could not be measured."
         ]
     if quality.metric == "auc" and value > TOO_GOOD:
         return [
-            f"'{name}' is almost a function of the features (auxiliary AUC {value:.3f}): people of one group have no "
-            "counterpart in the other, so that gradient and move readings are extrapolations."
+            f"The features almost determine '{name}' (auxiliary AUC {value:.3f}): people of one group have no "
+            "counterpart in the other, so gradient and move scores are extrapolations."
         ]
     if quality.metric == "auc" and value < NEAR_CHANCE:
         return [
-            f"The features hardly predict '{name}' (auxiliary AUC {value:.3f}, chance 0.5): gradient and move readings "
+            f"The features hardly predict '{name}' (auxiliary AUC {value:.3f}, chance 0.5): gradient and move tests "
             "have no direction to follow."
         ]
     if quality.metric == "r2" and value < NEAR_CHANCE - 0.5:
@@ -101,7 +101,7 @@ def quality_warnings(quality: AuxiliaryQuality) -> list[str]:
 def proxy_strength(auxiliary: Auxiliary, data: Dataset, *, variable: int = 0, batch_size: int = 4096) -> Tensor:
     """Return per original feature (F,) the paper's transparency: |mean over c = 0 of the auxiliary's gradient|.
 
-    One-hot columns are averaged within their feature, classes added up within their variable; for more than two
+    One-hot columns are averaged within their feature, classes summed within their variable; for more than two
     classes, and for a number, the mean is over everyone.
     """
     p = data.protected[variable]

@@ -1,4 +1,4 @@
-"""The one minibatch loop (Adam, early stopping on validation loss, best weights restored), and what is learnt in it."""
+"""The minibatch loop (Adam, early stopping on validation loss, best weights restored) and its learning tasks."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ Loss = Callable[[Tensor, Tensor], Tensor]  # outputs (M, N, K), targets (M, N, .
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Compute on one thread within: on matrices this small several threads mostly wait for each other.
+    """Compute on one thread: on matrices this small several threads mostly wait for each other.
 
-    Beside another busy process that takes up to ten times as long, and rounding would depend on their number.
+    Next to another busy process they take up to ten times as long, and rounding would depend on their number.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -41,9 +41,9 @@ def one_thread() -> Iterator[None]:
 
 
 def on_threads_by_size(compute: Callable[P, R]) -> Callable[P, R]:
-    """Return a function of people, or of their readings, that computes on one thread where they are few.
+    """Return a function of people, or of their effects, that uses one thread where they are few, else all threads.
 
-    Else it takes the machine's threads; the caller has as many as before afterwards.
+    Afterwards the caller has as many threads as before.
     """
 
     @wraps(compute)
@@ -80,10 +80,10 @@ def train(
     patience: int = 5,
     seed: int = 0,
 ) -> History:
-    """Train every member of `net` in place on its own minibatches and return how it went.
+    """Return the history of training: every member of `net` is trained in place on its own minibatches.
 
-    Each member keeps the weights of its best epoch, and stops counting `patience` epochs after it; the loop
-    ends when all have stopped.
+    Each member keeps the weights of its best epoch and stops `patience` epochs after it; the loop ends when all have
+    stopped.
     """
     generator = torch.Generator().manual_seed(seed)
     parameters, layers = list(net.parameters()), layers_of(net)
@@ -139,7 +139,7 @@ def binary_loss(outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 class LearningTask(NamedTuple):
-    """Something to be predicted from x: its value in every row, and the loss of a network's outputs."""
+    """Something to predict from x: its value in every row, and the loss of a network's outputs."""
 
     targets: Tensor  # (N, ...)
     loss: Loss
@@ -149,8 +149,8 @@ class LearningTask(NamedTuple):
 def protected_task(data: Dataset, known: Dataset | None = None) -> LearningTask:
     """Return the protected variables as something to predict, or to hide: the sum of their heads' losses.
 
-    Numbers are standardised by the rows `known`, which are all of the rows themselves by default. One more column of
-    the targets has the weights, where there are any.
+    Numbers are standardised by the rows `known`, by default all rows. The last column of the targets has the weights,
+    where there are any.
     """
     known = data if known is None else known
     columns = list(data.c.unbind(1))
@@ -167,11 +167,11 @@ def protected_task(data: Dataset, known: Dataset | None = None) -> LearningTask:
 def balanced(data: Dataset) -> Dataset:
     """Return the people with weights that make the protected variables independent of the label.
 
-    P(c) P(y) / P(c, y), numbers in fifths; at most 20, with mean 1, times the people's own weights. Who has no label,
-    or an unknown protected value, does not count.
+    These are P(c) P(y) / P(c, y), numbers in fifths; at most 20, with mean 1, times the people's own weights. People
+    without a label, or with an unknown protected value, get none.
     """
     if data.y is None:
-        raise DataError("These people have no labels y, and balanced auxiliaries need them; give people with labels")
+        raise DataError("These people have no labels y, which balanced auxiliaries need; give people with labels")
     numbers = [p.is_continuous for p in data.protected]
     c = torch.stack([_in_cells(own, number) for own, number in zip(data.c.unbind(1), numbers, strict=True)], dim=1)
     y = _in_cells(data.y, len(data.y[~data.y.isnan()].unique()) > _MOST_CLASSES)
@@ -214,7 +214,7 @@ def _in_cells(values: Tensor, number: bool) -> Tensor:
 def label_task(data: Dataset) -> LearningTask:
     """Return the label as something to predict, or to hide; labels other than 0 and 1 are numbers."""
     if data.y is None:
-        raise DataError("These people have no labels y, and an adversary needs them; give people with labels")
+        raise DataError("These people have no labels y, which an adversary needs; give people with labels")
     known = data.y[~data.y.isnan()]
     two = bool(((known == 0) | (known == 1)).all())
     label = Protected("label") if two else Protected("label", "continuous", ())
@@ -244,11 +244,11 @@ def centre_and_spread(c: Tensor, weights: Tensor | None = None) -> tuple[Tensor,
 
 
 def check_groups(data: Dataset, fitting: Dataset | None = None) -> None:
-    """Raise where a protected class has too few people to learn from among the rows that are fitted on (all)."""
+    """Raise where a protected class has too few people to learn from in the fitting rows."""
     rows = data if fitting is None else fitting
     for v, p in enumerate(data.protected):
         if bool(rows.c[:, v].isnan().all()):
-            raise DataError(f"Nobody's '{p.name}' is known in the fitting rows; give rows that know it, or drop it")
+            raise DataError(f"Nobody's '{p.name}' is known in the fitting rows; give rows that have it, or drop it")
         for code, level in enumerate(() if p.is_continuous else p.levels):
             if int((rows.c[:, v] == code).sum()) < 2:
                 found = int((data.c[:, v] == code).sum())
@@ -259,9 +259,9 @@ def check_groups(data: Dataset, fitting: Dataset | None = None) -> None:
 
 
 def protected_loss(protected: Sequence[Protected]) -> Loss:
-    """Return the sum over heads of their losses; people whose value is unknown do not count.
+    """Return the sum of the heads' losses; people whose value is unknown do not count.
 
-    Where the targets have one column more than there are variables, it says how much each person counts.
+    Where the targets have one column more than there are variables, it holds the weights.
     """
 
     def loss(outputs: Tensor, targets: Tensor) -> Tensor:  # (M, N, K), (M, N, V) -> (M,)

@@ -1,4 +1,4 @@
-"""How strongly two labels go together: from a bias level to the joint distribution of (c, y)."""
+"""From a bias level to the joint distribution of two labels (c, y)."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from fairfox.errors import OptionError
 
 
 def joint_distribution(p_c: Tensor, p_y: Tensor, bias: float) -> Tensor:
-    """Return P(c, y) (2, 2) with the given marginals: independent at bias 0, as dependent as can be at bias 1.
+    """Return P(c, y) (2, 2) with the given marginals: independent at bias 0, most dependent at bias 1.
 
-    In between it is a mixture of the two ends, so that the marginals are kept.
+    In between it is a mixture of both, so the marginals are kept.
 
     Example:
         >>> joint_distribution(torch.tensor([0.5, 0.5]), torch.tensor([0.5, 0.5]), 1.0).tolist()
         [[0.5, 0.0], [0.0, 0.5]]
     """
     if not isinstance(bias, Real) or not 0.0 <= bias <= 1.0:
-        raise OptionError(f"bias is {bias!r}; expected a number from 0 (independent) to 1 (as dependent as can be)")
+        raise OptionError(f"bias is {bias!r}; expected a number from 0 (independent) to 1 (fully dependent)")
     p_c, p_y = _checked(p_c, "p_c"), _checked(p_y, "p_y")
     return (1.0 - bias) * torch.outer(p_c, p_y) + bias * most_dependent(p_c, p_y)
 
@@ -28,8 +28,8 @@ def joint_distribution(p_c: Tensor, p_y: Tensor, bias: float) -> Tensor:
 def most_dependent(p_c: Tensor, p_y: Tensor) -> Tensor:
     """Return the joint distribution (2, 2) with these marginals whose mutual information is largest.
 
-    Mutual information is convex in the joint distribution, so that the largest lies at an end of the interval that
-    P(1, 1) can lie in: as many people as can be with c = y = 1 (these if equal), or as few.
+    Mutual information is convex in the joint distribution, so its maximum is at an end of the range of P(1, 1).
+    That is the largest possible share of people with c = y = 1 (preferred if equal), or the smallest.
     """
     c, y = float(p_c[1]), float(p_y[1])
     most, fewest = min(c, y), max(0.0, c + y - 1.0)

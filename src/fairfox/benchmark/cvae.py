@@ -15,8 +15,8 @@ from fairfox.errors import ShapeError
 class ConditionalVAE(nn.Module):
     """From a latent z and a label to F blocks of G probabilities: the decoder ends in one softmax per feature.
 
-    A label of two classes enters as one number, 0 or 1. Between both lie the relaxed labels along which the features
-    can be differentiated.
+    A label of two classes enters as one number, 0 or 1. In between are relaxed labels, along which the features can be
+    differentiated.
 
     Example:
         >>> vae = ConditionalVAE(features=3, modes=2, width=16, depth=1)
@@ -36,7 +36,7 @@ class ConditionalVAE(nn.Module):
         _widen(self.decoder)
 
     def code(self, labels: Tensor) -> Tensor:
-        """Return what the networks see of class numbers (N,): (N, 1)."""
+        """Return the networks' input (N, 1) for class numbers (N,)."""
         return labels[:, None].to(self.decoder.weights[0])
 
     def decode(self, z: Tensor, code: Tensor) -> Tensor:
@@ -117,10 +117,10 @@ def train_vae(vae: ConditionalVAE, x: Tensor, labels: Tensor, training: Training
 
 
 def relative_spread(generated: Tensor, labels: Tensor, real: Tensor, real_labels: Tensor) -> float:
-    """Return how widely generated columns vary, as a share of the real ones: the mean over the columns that vary.
+    """Return the spread of generated columns relative to the real ones: the mean over columns that vary.
 
-    Variation is the standard deviation *within* the classes: a decoder that ignores its latent still tells the classes
-    apart, but generates a single row for each.
+    Variation is the standard deviation *within* the classes: a decoder that ignores its latent still separates the
+    classes, but generates a single row for each.
     """
     spread, expected = _spread_within(generated, labels), _spread_within(real, real_labels)
     varies = expected > 1e-3

@@ -1,7 +1,7 @@
-"""Two blocks of features made one, side by side or multiplied out, and the matrices that undo it.
+"""Fusion of two blocks of features, side by side or as outer products, and the matrices that undo it.
 
-A block is made of mode probabilities: it sums to the number of its original features. That makes the outer product
-linear to undo: summed over the other block, it gives this block times the other one's sum.
+A block consists of mode probabilities, so it sums to the number of its original features. Summing an outer product over
+the other block therefore gives this block times a constant.
 """
 
 from __future__ import annotations

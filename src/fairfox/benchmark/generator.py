@@ -1,4 +1,4 @@
-"""People with a bias we control: two tables fused into one, the label of the first playing the protected variable."""
+"""Generated people with a controlled bias: two fused tables, with the first one's label as the protected variable."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _FORMAT = 2  # of saved files
 
 @dataclass(kw_only=True)
 class SyntheticBias:
-    """Generated people whose features come from two tables, and whose two labels go together as much as asked for.
+    """Generated people whose features come from two tables, and whose two labels depend on each other as requested.
 
-    The first table's label is the protected variable c, the second one's is y; c acts on its own block of features
-    only, so that each person's counterfactual is known: the same latents, another c.
+    The first table's label is the protected variable c, the second one's is y; c affects only its own block of
+    features, so each person's counterfactual is known: the same latents, another c.
 
     Example:
         >>> noise = torch.randn(200, 2, generator=torch.Generator().manual_seed(0))
@@ -57,7 +57,7 @@ class SyntheticBias:
 
     @classmethod
     def of(cls, c: SourceModel, y: SourceModel) -> Self:
-        """Return what fuses two tables that are modelled already."""
+        """Return the generator of two fitted source models."""
         return cls(settings=(c.settings, y.settings), _sources=(c, y))
 
     def fit(self, source_c: Dataset, source_y: Dataset) -> Self:
@@ -73,7 +73,7 @@ class SyntheticBias:
     def sources(self) -> tuple[SourceModel, SourceModel]:
         """The models of c's table and of y's."""
         if self._sources is None:
-            raise NotFittedError("This SyntheticBias has not been fitted; call fit(source_c, source_y) first")
+            raise NotFittedError("This SyntheticBias is not fitted; call fit(source_c, source_y) first")
         return self._sources
 
     def keep_c(self, fusion: Fusion) -> Tensor:
@@ -96,14 +96,14 @@ class SyntheticBias:
     ) -> Dataset:
         """Return n people with c (N, 1), y, and their truth; y is also a column that can be given.
 
-        The same seed draws the same latents whatever the bias and the fusion.
+        The same seed draws the same latents for any bias and fusion.
 
         Args:
             n: how many people.
             bias: from 0, c and y independent, to 1, as dependent as their frequencies allow.
             fusion: "concat" puts the two blocks side by side, "outer" multiplies them out.
             seed: same seed, same people.
-            derivative: whether to work out the true dx/dc too, (N, D, 1).
+            derivative: whether to compute the true dx/dc too, (N, D, 1).
         """
         n, seed = whole_number("n", n), whole_number("seed", seed, least=0)
         source_c, source_y = self.sources

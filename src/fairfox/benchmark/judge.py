@@ -1,7 +1,7 @@
-"""How well scores agree with the truth: average precision, its curve, rank correlation and NDCG; judging a test.
+"""Agreement of scores with the truth: average precision, its curve, rank correlation and NDCG.
 
 Pure functions over tensors or arrays, one value per individual; higher scores mean less fair. Equal scores share their
-rank, so the order of the rows never matters. `judge` puts any fairness test before people whose truth is known.
+rank, so the order of the rows never matters. `judge` applies any fairness test to people with a known truth.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ Given = Tensor | ArrayLike
 class Trial:
     """What a fairness test is judged by: an unfair and a fair target, and people whose truth is known.
 
-    The test learns from `fitting` and scores `people` (generated, with truth) for both targets. Truly unfair is whoever
-    has |f(x) - f(x')| above the threshold (`fairfox.benchmark.truth.unbiased_variance`).
+    The test learns from `fitting` and scores `people` (generated, with truth) for both targets. People are truly
+    treated unfairly if |f(x) - f(x')| is above the threshold (`fairfox.benchmark.truth.unbiased_variance`).
     """
 
     fitting: Dataset
@@ -114,7 +114,7 @@ def spearman(a: Given, b: Given) -> float:
 
 
 def ndcg(relevance: Given, scores: Given) -> float:
-    """Return the discounted gain of the order of the scores over the best possible; NaN when nothing is relevant.
+    """Return the discounted gain of the scores' order, relative to the best possible; NaN when nothing is relevant.
 
     Gains are the relevances themselves, discounted by log2(1 + rank); equal scores share the mean of their discounts.
     """
@@ -209,7 +209,7 @@ def judge(test: FairnessTest, trial: Trial, *, fitted: bool = False) -> Judged:
 
 def _check_judgeable(test: object, methods: tuple[str, ...]) -> None:
     if isinstance(test, type):
-        raise OptionError(f"{test.__name__} is a class; give an object of it: judge({test.__name__}(), trial)")
+        raise OptionError(f"{test.__name__} is a class; give an instance: judge({test.__name__}(), trial)")
     for method in methods:
         if not callable(getattr(test, method, None)):
             raise OptionError(

@@ -53,7 +53,7 @@ def choose(noise: Values, *weights: Values | float) -> Values:
     """Return the index of a category per person (N,): the one whose share of [0, 1) holds the person's noise.
 
     One weight per category, each a number or one value per person; they need not sum to one. Because the noise is
-    fixed, a person keeps the category unless its share moves away: the counterfactual is a value, not a lottery.
+    fixed, a person keeps the category unless its share moves away: counterfactuals are not random.
     """
     shares = np.stack([np.broadcast_to(w, noise.shape) for w in weights])  # (L, N)
     upper = np.cumsum(shares, axis=0) / shares.sum(axis=0)
@@ -77,7 +77,7 @@ def per_level(index: Values, *effects: float) -> Values:
 
 @dataclass(frozen=True)
 class Variable:
-    """One variable of a world: the mechanism it comes from and the noise that is its own.
+    """One variable of a world: its mechanism and its noise.
 
     The mechanism is a function whose arguments are named after the variable's parents, besides its own `noise`. With
     `levels` the variable is a category and the mechanism returns indices into them. A `latent` variable acts on others
@@ -222,7 +222,7 @@ class World:
         return Population(self, {v.name: v.noise(generator, n) for v in self.variables})
 
     def at(self, bias: float) -> World:
-        """Return the world in which the carriers reach what depends on them times the bias.
+        """Return the world in which the effects of the carriers are multiplied by the bias.
 
         Example:
             >>> from fairfox.benchmark.worlds import ADDITIVE
@@ -243,7 +243,7 @@ class World:
     def evaluate(self, noise: Mapping[str, Values], held: Mapping[str, Values] | None = None) -> dict[str, Values]:
         """Return every variable, latent ones too, of people with the given noise.
 
-        What is `held` has the given values instead of those of its mechanism: do(variable = values).
+        Variables in `held` have the given values instead of their mechanism's: do(variable = values).
         """
         values: dict[str, Values] = {}
         for v in self.variables:
@@ -254,7 +254,7 @@ class World:
         return values
 
     def chosen(self, names: tuple[str, ...]) -> tuple[Variable, ...]:
-        """Return the variables of these names."""
+        """Return the variables with these names."""
         return tuple(v for v in self.variables if v.name in names)
 
     def moved(self) -> set[str]:
@@ -266,7 +266,7 @@ class World:
         return moved
 
     def observed(self, values: Mapping[str, Values]) -> pa.Table:
-        """Return the table of what is observed of people: no latent variables, categories by name."""
+        """Return the table of people's observed variables, with categories by name."""
         columns = {}
         for v in self.variables:
             if not v.latent:

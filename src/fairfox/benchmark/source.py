@@ -1,4 +1,4 @@
-"""A table with a label, made into a source: a generator of its mode probabilities."""
+"""A source: a generator of the mode probabilities of a table with a label."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def source_of(table: object, *, label: str, columns: Sequence[str] | None = None
         others = [name for name in frame.columns if name != label]
         names = [name for name in others if frame.schema[name].is_numeric()]
         if left_out := [name for name in others if name not in names]:
-            _log.info("Columns that hold no numbers are left out: %s", ", ".join(left_out))
+            _log.info("Columns without numbers are left out: %s", ", ".join(left_out))
     else:
         names = [columns] if isinstance(columns, str) else list(columns)
         if not names or label in names or len(set(names)) < len(names):
@@ -90,7 +90,7 @@ def source_of(table: object, *, label: str, columns: Sequence[str] | None = None
         raise DataError(f"The table has no column of numbers beside the label '{label}'; a source needs at least one")
     features = [_complete(column(frame, name), name) for name in names]
     if odd := [series for series in features if not series.dtype.is_numeric()]:
-        raise DataError(f"Column '{odd[0].name}' holds no numbers ({odd[0].dtype}); a source learns from numbers")
+        raise DataError(f"Column '{odd[0].name}' holds no numbers ({odd[0].dtype}); expected numbers")
     return Dataset.from_arrays(
         np.column_stack([floats(series) for series in features]), None, y.astype(float), names=names
     )
@@ -98,7 +98,7 @@ def source_of(table: object, *, label: str, columns: Sequence[str] | None = None
 
 def _complete(series: Series, name: str) -> Series:
     if gaps := int(missing(series).sum()):
-        raise DataError(f"Column '{name}' misses {gaps} value(s); drop those rows or fill them in first")
+        raise DataError(f"Column '{name}' has {gaps} missing value(s); drop those rows or fill them in first")
     return series
 
 
@@ -128,12 +128,12 @@ class SourceModel:
     def fit(
         cls, source: Dataset, settings: SourceSettings, *, seed: int = 0, training: Training | None = None
     ) -> SourceModel:
-        """Return a generator fitted on a table of continuous columns with a label; refuse one that collapsed."""
+        """Return a generator fitted on a table of continuous columns with a label; raise where it collapsed."""
         fitted = cls._fitted(source, settings, training or Training(), seed)
         if not fitted.spread >= _COLLAPSED:
             raise DataError(
                 f"The generator collapsed: within a class its rows vary {fitted.spread:.0%} as much as the real ones, "
-                f"at least {_COLLAPSED:.0%} is needed. The decoder ignores its latent, so that all people of a class "
+                f"at least {_COLLAPSED:.0%} is needed. The decoder ignores its latent, so all people of a class "
                 f"are the same; lower kl_weight ({settings.kl_weight:g}) or depth ({settings.depth})"
             )
         return fitted
@@ -192,8 +192,8 @@ def generator_score(model: SourceModel, *, pairs: int = 10_000, seed: int = 0) -
     """Return how well the label can be predicted from generated rows, the paper's "model score": 0.5 is chance.
 
     A random forest learns the label from generated pairs (x, label); its balanced accuracy is measured on 5 000 other
-    generated pairs. Real rows are not used: what is measured is how hard the task is that the generator sets. The paper
-    says neither which classifier it used nor how many pairs.
+    generated pairs. Real rows are not used: this measures how hard the generated task is. The paper does not name its
+    classifier or its number of pairs.
     """
     from sklearn.ensemble import RandomForestClassifier
     from sklearn.metrics import balanced_accuracy_score
@@ -210,8 +210,8 @@ def tune(source: Dataset, *, trials: int = 8, fits: int = 3, seed: int = 0) -> S
     That is the paper's rule: the highest accuracy of a simple classifier that learns the label from generated pairs
     (`generator_score`). Each candidate is fitted as `SourceModel.fit` does, `fits` times, and counts by its mean score:
     models of small tables differ much from fit to fit. Beyond the paper, rows must vary: no fit may have collapsed, and
-    on average rows vary at least half as much as the real ones. A collapsed generator gives every class one row, tells
-    the label perfectly, and would always win. The scores of all candidates are logged.
+    on average rows vary at least half as much as the real ones. A collapsed generator gives every class one row,
+    predicts the label perfectly, and would always win. The scores of all candidates are logged.
     """
     whole_number("trials", trials)
     whole_number("fits", fits)
@@ -224,7 +224,7 @@ def tune(source: Dataset, *, trials: int = 8, fits: int = 3, seed: int = 0) -> S
         smallest, spread = min(m.spread for m in models), fmean(m.spread for m in models)
         varies = smallest >= _COLLAPSED and spread >= _VARIED
         summary = f"score {score:.3f}, spread {spread:.2f}, at least {smallest:.2f}"
-        _log.info("%s: %s%s", settings, summary, "" if varies else "; left out, as rows vary too little")
+        _log.info("%s: %s%s", settings, summary, "" if varies else "; left out because its rows vary too little")
         if varies and (best is None or score > best[0]):
             best = score, settings
     if best is None:

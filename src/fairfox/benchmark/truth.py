@@ -1,4 +1,4 @@
-"""What generated people make known: how differently a model truly treats each, and target models to judge tests by.
+"""The truth of generated people: how differently a model treats each, and target models to judge tests by.
 
 Targets are plain networks, or, behind a projection, networks that cannot see the protected variable.
 """
@@ -28,7 +28,7 @@ def individual_fairness_score(model: Model, data: Dataset) -> Tensor:
     """
     if data.truth is None:
         raise DataError(
-            "The counterfactuals of these people are not known, and the true score needs them; "
+            "The true score needs counterfactuals, which these people do not have; "
             "give generated people, such as those of SyntheticBias.sample"
         )
     here, others = predict(model, data.x), data.truth.counterfactual
@@ -40,7 +40,7 @@ def individual_fairness_score(model: Model, data: Dataset) -> Tensor:
 def unbiased_variance(model: Model, data: Dataset) -> float:
     """Return the variance of the true score: from a model trained at bias 0, the threshold of the labels.
 
-    Such a model had no reason to use the protected variable; what it does differently all the same is noise.
+    Such a model has no reason to use the protected variable, so its differences are noise.
     """
     return float(individual_fairness_score(model, data).double().var(correction=0))
 
@@ -112,7 +112,7 @@ def _project(x: Tensor, projection: Tensor | None) -> Tensor:
 
 def _labels(data: Dataset) -> Tensor:
     if data.y is None:
-        raise DataError("These people have no labels y, and a target learns to predict them; give people with labels")
+        raise DataError("These people have no labels y, which a target learns to predict; give people with labels")
     if not bool(((data.y == 0) | (data.y == 1)).all()):
         values = torch.unique(data.y)[:5].tolist()
         raise DataError(f"The labels y hold {values}; expected 0 and 1 only")

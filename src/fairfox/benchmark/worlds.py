@@ -1,9 +1,9 @@
-"""Worlds whose truth is known, from lending to label bias, with as much bias as asked for.
+"""Worlds with a known truth, from lending to label bias, with any amount of bias.
 
 A world is a list of variables, each with its formula (`fairfox.benchmark.scm`). Worlds of two groups come first:
 lending, hiring and insurance, then one difficulty at a time. Then come worlds with protected variables of every other
 kind. `WORLDS` are those that the benchmark grades by bias: from 0, where the protected variable acts on nothing, to 1,
-where it acts as the world says. Truly treated unfairly is who would get a prediction that differs by more than `DELTA`
+where it acts as the world says. People are truly treated unfairly if their prediction would differ by more than `DELTA`
 as a member of another group. A threshold from a model trained without bias, as for fused tables, would be 0 here:
 without bias everyone is their own counterfactual.
 """

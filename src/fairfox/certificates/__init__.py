@@ -1,1 +1,1 @@
-"""What a model does at every point between a person and the same person in another group: proofs, not samples."""
+"""Certificates: proofs about every point between a person and the same person in another group."""

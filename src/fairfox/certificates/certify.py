@@ -1,4 +1,4 @@
-"""Certificates: how far a model's prediction changes at most at any point between a person's row and another row."""
+"""Certificates: the largest change of a model's prediction at any point between two rows."""
 
 from __future__ import annotations
 
@@ -47,11 +47,10 @@ def largest_on_path(
 ) -> PathChange:
     """Return for everyone the largest |f(x + t (x' - x)) - f(x)| of all t from 0 to 1: exact, not sampled.
 
-    For ReLU networks, whose output is piecewise linear in t before the last sigmoid, and for tree ensembles on
-    numbers, where it is piecewise constant. Another model is refused; a tree ensemble gives no certificate to people
-    whose categories change on the path. Shares of categories outside 0 and 1 are projected first, as for predictions.
-    In float64: a network's weights are taken as they are, and the certificate holds for its predictions up to their
-    own rounding.
+    It works for ReLU networks, whose output is piecewise linear in t before the last sigmoid, and for tree ensembles on
+    numbers, where it is piecewise constant. Other models are refused. A tree ensemble gives no certificate to people
+    whose categories change along the path. Shares of categories outside 0 and 1 are projected first, as for
+    predictions. All is in float64; the certificate holds for a network's predictions up to their own rounding.
 
     Args:
         model: a torch network, a fitted estimator or booster, or what `fairfox.train_fair` returned.
@@ -82,9 +81,9 @@ def largest_on_path(
 
 
 def certifier(model: object, target: Model | None = None) -> Certify:
-    """Return what certifies paths between rows (N, D) in float64; raises where nothing can certify this model.
+    """Return a function that certifies paths between rows (N, D) in float64; raise where the model has no certificates.
 
-    Reading the model is all it does: an audit can call it before it begins.
+    It only reads the model, so an audit can call it first.
     """
     if isinstance(model, TableNetwork) and target is None:
         return certifier(TorchModel(model.net, output=Output("logit")))
@@ -93,7 +92,7 @@ def certifier(model: object, target: Model | None = None) -> Certify:
         return partial(network_on_path, read_network(audited))
     if not isinstance(audited, BlackBoxModel) or isinstance(model, BlackBoxModel):
         raise OptionError(
-            f"This is a {type(model).__name__}, which can only be asked for predictions; certificates along the path "
+            f"This is a {type(model).__name__}, which only returns predictions; certificates along the path "
             "read the model itself: give the network, the fitted estimator or the booster"
         )
     if isinstance(model, TableNetwork):
@@ -153,7 +152,7 @@ def certify(
         reasons: why the others get none.
         delta: of the reading whose rows are taken.
         limits: the same, of each person (N,) where some have their own.
-        total: these are the rows of the total reading, as the test itself moves nobody.
+        total: these are the rows of the total reading, because the test itself has none.
         progress: called with the fraction done.
     """
     people = judged.nonzero()[:, 0]

@@ -1,4 +1,4 @@
-"""Straight paths from one row to another, the numbers a model gets along them, and how far its prediction changes."""
+"""Straight paths between rows: the numbers a model gets along them, and how far its prediction changes."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from fairfox.data.encoding import Encoding
 from fairfox.errors import OptionError
 from fairfox.models.adapters import BlackBoxModel
 
-MIXES = "a category changes on the path, where the prediction is an expectation over categories and no step function"
-MISSING = "a value is missing at one end of the path only"
+MIXES = "a category changes along the path, where the prediction averages over categories"
+MISSING = "a value is missing at only one end of the path"
 _SHARE = 1e-9  # smaller shares of a category are no categories to a model
 _EPS = float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True)
 class Certificates:
-    """How far the prediction changes at most on the path to the contrast that counts, one entry per person.
+    """The largest change of the prediction along the path to the contrast that counts, one entry per person.
 
-    Averaged over the refits, which makes it no smaller than the size of the mean effect; of tests with /a times the
-    alignment share, as the score is. People without a certificate have NaN and a reason.
+    It is averaged over the refits, so it is at least the size of the mean effect; for tests with /a it is multiplied by
+    the alignment share, as the score is. People without a certificate have NaN and a reason.
     """
 
     largest: Tensor  # (N,) no point on the path changes the prediction by more
@@ -67,7 +67,7 @@ class PathChange:
 
     @property
     def numbers(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """All that is a number, in the order of the fields."""
+        """All numeric fields, in order."""
         return self.largest, self.signed, self.at, self.end
 
     def worse_inside(self, slack: float = 1e-9) -> Tensor:
@@ -116,7 +116,7 @@ def with_reasons(some: PathChange, rows: Tensor, reasons: Sequence[str | None]) 
 class PathNumbers:
     """Everyone's columns along the path: x = start + t * step, in the model's own units.
 
-    All operations on x keep the order, so that a column never turns back.
+    All operations on x keep the order, so each column is monotone.
     """
 
     start: np.ndarray  # (N, C)
@@ -190,7 +190,7 @@ def float32_columns(model: BlackBoxModel) -> np.ndarray:
 
 
 def check_numbers(model: BlackBoxModel, columns: np.ndarray) -> None:
-    """Raise unless the columns that the trees look at hold numbers."""
+    """Raise unless the columns that the trees split on hold numbers."""
     if not isinstance(model.decoder, Encoding) or model.kind == "encoded":
         return
     for f in (model.decoder.features[column] for column in columns.tolist()):

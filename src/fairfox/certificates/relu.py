@@ -1,4 +1,4 @@
-"""ReLU networks along a straight path: piecewise linear in t, with every bend known."""
+"""ReLU networks along a straight path: piecewise linear in t, with known breakpoints."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fairfox.models.protocol import Output, predict
 from fairfox.models.torch import TorchModel
 
 _IDLE = (nn.Identity, nn.Dropout, nn.Flatten)  # layers that change no number once a network is trained
-_KNOWN = "Linear, ReLU, BatchNorm1d, Dropout, and a Sigmoid (or a Softmax of two) at the end"
+_LAYERS = "Linear, ReLU, BatchNorm1d, Dropout, and a Sigmoid (or a Softmax of two) at the end"
 
 
 Layer = tuple[Tensor, Tensor] | None  # weights (O, I) and biases (O,); None: a ReLU
@@ -24,7 +24,7 @@ Layer = tuple[Tensor, Tensor] | None  # weights (O, I) and biases (O,); None: a 
 
 @dataclass(frozen=True)
 class ExactNetwork:
-    """A network that is linear between the bends of its ReLUs, and what its outputs become at the end."""
+    """A network that is linear between the breakpoints of its ReLUs, and its final activation."""
 
     layers: tuple[Layer, ...]
     last: nn.Module | None  # what follows them, monotone
@@ -32,7 +32,7 @@ class ExactNetwork:
 
 
 def read_network(model: TorchModel) -> ExactNetwork:
-    """Return the layers of a network, or raise with the layer that bends otherwise than a ReLU."""
+    """Return the layers of a network; raise where one is neither linear nor a ReLU."""
     if not isinstance(model.module, nn.Module):
         raise OptionError(
             "This is a function of tensors, whose layers cannot be read; certificates need a torch module: "
@@ -45,8 +45,8 @@ def read_network(model: TorchModel) -> ExactNetwork:
     widths = [len(layer[1]) for layer in layers if layer is not None]
     if not widths or not _is_monotone(last, widths[-1], model.output):
         raise OptionError(
-            f"This network's audited output mixes {widths[-1] if widths else 0} columns, so that its extremes may lie "
-            "between the bends; certificates need one log-odds, a pair of them, or one column of values"
+            f"This network's audited output mixes {widths[-1] if widths else 0} columns, so its extremes may lie "
+            "between the breakpoints; certificates need one log-odds, a pair of them, or one column of values"
         )
     exact = TorchModel(module, output=model.output, decoder=model.decoder, encoded=model.encoded)
     return ExactNetwork(layers, last, exact)
@@ -69,7 +69,7 @@ def network_on_path(network: ExactNetwork, here: Tensor, there: Tensor) -> PathC
 def _parts(module: nn.Module) -> Iterator[nn.Module]:
     """Yield the layers of a network in the order they work, through Sequentials in Sequentials."""
     if module._forward_hooks or module._forward_pre_hooks:
-        raise OptionError("This network has hooks, which may change its numbers; remove them before it is certified")
+        raise OptionError("This network has hooks, which may change its numbers; remove them first")
     if type(module) is nn.Sequential:
         for part in module:
             yield from _parts(part)
@@ -88,7 +88,7 @@ def _layer(part: nn.Module) -> Layer:
             scale = (part.running_var + part.eps).rsqrt() * (1.0 if part.weight is None else part.weight)
             shift = (0.0 if part.bias is None else part.bias) - part.running_mean * scale
         return scale.diag(), shift
-    raise OptionError(f"This network has a {type(part).__name__}; certificates along the path know {_KNOWN}")
+    raise OptionError(f"This network has a {type(part).__name__}; certificates along the path support {_LAYERS}")
 
 
 def _is_monotone(last: nn.Module | None, width: int, output: Output) -> bool:

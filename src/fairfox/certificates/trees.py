@@ -1,8 +1,8 @@
 """Tree ensembles along a straight path: piecewise constant in t, with every step exact to the last bit of t.
 
-A column's number, as the computer rounds it, never turns back along the path, so that each split is passed at one exact
-float64: the first t on its other side. Between these the leaves stay. Numbers t are held as the integers that share
-their bits: for t >= 0 both have the same order.
+A column's rounded number is monotone along the path, so each split is passed at one exact float64: the first t on its
+other side. Between these the leaves stay. Numbers t are held as the integers with the same bits: for t >= 0 both have
+the same order.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from fairfox.models.protocol import predict
 
 LEAF = -1
 _CATEGORIES = (
-    "This {kind} splits on categories, which have no order to move along; certificates along the path need trees that "
-    "split numbers only"
+    "This {kind} splits on categories, which have no order; certificates along the path need trees that split "
+    "only on numbers"
 )
 _ONE = int(np.float64(1.0).view(np.int64))
 _PAST = _ONE + 1  # the integer behind t = 1
@@ -53,9 +53,9 @@ class Tree(NamedTuple):
 class Ensemble:
     """Trees one after the other in shared arrays.
 
-    The audited output rises or falls with the sum of the leaves. `slack` says how far a sum may be from the one the
-    library itself arrives at; where that many sums are within it of the largest, the model decides. Infinite: sums
-    say nothing (several classes).
+    The audited output rises or falls with the sum of the leaves. `slack` is how far a sum may be from the
+    library's own; where several sums are within it of the largest, the model decides. It is infinite where sums say
+    nothing (several classes).
     """
 
     nodes: Tree
@@ -64,7 +64,7 @@ class Ensemble:
 
     @property
     def columns(self) -> np.ndarray:
-        """The columns that the trees look at."""
+        """The columns that the trees split on."""
         return np.unique(self.nodes.feature[self.nodes.feature != LEAF])
 
 
@@ -96,7 +96,7 @@ def rounded_to_float32(thresholds: np.ndarray) -> np.ndarray:
 
 
 def seen_in_float32(ensemble: Ensemble, columns: np.ndarray) -> Ensemble:
-    """Return the ensemble for numbers of which some columns (C,) bool are rounded to float32 before it gets them."""
+    """Return the ensemble for numbers of which some columns (C,) bool are first rounded to float32."""
     if not columns.any():
         return ensemble
     split = ensemble.nodes.feature != LEAF
@@ -109,7 +109,7 @@ def seen_in_float32(ensemble: Ensemble, columns: np.ndarray) -> Ensemble:
 
 
 class Stretches(NamedTuple):
-    """Stretches of paths: from t `first` up to, but not at, `past`, both as integers; in which node each is."""
+    """Intervals of paths: from t `first` up to, but not including, `past`, both as integers; and the node of each."""
 
     person: np.ndarray  # (P,)
     node: np.ndarray  # (P,)
@@ -134,7 +134,7 @@ def trees_on_path(ensemble: Ensemble, model: BlackBoxModel, here: Tensor, there:
 
 
 def leaf_stretches(ensemble: Ensemble, numbers: PathNumbers) -> Stretches:
-    """Return the stretches of everyone's path in the leaves of every tree."""
+    """Return the intervals of everyone's path in the leaves of every tree."""
     people, nodes = len(numbers.start), ensemble.nodes
     ends = numbers.all_at(0.0), numbers.all_at(1.0)
     now = Stretches(
@@ -233,7 +233,7 @@ def _check_reading(ends: Tensor, found: Tensor, owner: Tensor) -> None:
     highest, lowest = (-edge).scatter_reduce(0, owner, found, "amax"), edge.scatter_reduce(0, owner, found, "amin")
     if bool(((ends > highest + _AGREE) | (ends < lowest - _AGREE)).any()):
         raise ModelError(
-            "The trees that were read do not order people as the model's own predictions do, so that nothing can be "
+            "The trees that were read rank people differently from the model's own predictions, so nothing can be "
             "certified; give the fitted model that makes these predictions, unchanged"
         )
 
@@ -242,7 +242,7 @@ def _check_reading(ends: Tensor, found: Tensor, owner: Tensor) -> None:
 
 
 def read_trees(model: object, column: int | None) -> Ensemble:
-    """Return the trees of a fitted model, or raise with what prevents it; `column` is the audited class."""
+    """Return the trees of a fitted model; raise where they cannot be read. `column` is the audited class."""
     library = library_of(model)
     if library == "xgboost":
         return _read_xgboost(model)
@@ -321,15 +321,15 @@ def _read_xgboost(model: Any) -> Ensemble:
     native = isinstance(model, require("xgboost").Booster)
     if not native and not np.isnan(model.missing):
         raise OptionError(
-            f"This {type(model).__name__} takes {model.missing} for missing, so that numbers have no order to move "
-            "along; certificates need missing=nan"
+            f"This {type(model).__name__} treats {model.missing} as missing, so numbers have no order; "
+            "certificates need missing=nan"
         )
     booster = model if native else model.get_booster()
     content = json.loads(bytes(booster.save_raw("json")))["learner"]["gradient_booster"]
     weights = content.get("weight_drop")
     inner = content.get("gbtree", content).get("model", {})
     if "trees" not in inner:
-        raise OptionError("This XGBoost model is linear, not of trees; give it as a torch module to certify it")
+        raise OptionError("This XGBoost model is linear and has no trees; give it as a torch module to certify it")
     count = len(inner["trees"])
     if not native and "best_iteration" in booster.attributes():  # a wrapper stops there
         count = inner["iteration_indptr"][booster.best_iteration + 1]
@@ -381,8 +381,8 @@ def _lightgbm_tree(lines: dict[str, str]) -> Tree:
         raise OptionError(_CATEGORIES.format(kind="LightGBM model"))
     if (kinds & _ZERO_MISSING).any():
         raise OptionError(
-            "This LightGBM model takes zero for missing, so that numbers have no order to move along; certificates "
-            "need zero_as_missing=false"
+            "This LightGBM model treats zero as missing, so numbers have no order; certificates need "
+            "zero_as_missing=false"
         )
     threshold = np.array(lines.get("threshold", "").split(), dtype=np.float64)[: len(feature)]
     about_zero = np.where(threshold >= 0, _ZERO, np.nextafter(-_ZERO, -np.inf))

@@ -27,7 +27,7 @@ class PublicDataset:
         if all(places):
             home = data_home()
             return "in FAIRFOX_DATA" if all(place and place.parent == home for place in places) else "in the cache"
-        return "can be downloaded" if all(file.address for file in self.files) else "to be got by hand"
+        return "can be downloaded" if all(file.address for file in self.files) else "must be downloaded by hand"
 
 
 def find_dataset(name: str) -> PublicDataset:
@@ -153,7 +153,7 @@ GERMAN_CODES: dict[str, dict[str, str] | None] = {
 LAW = (
     DataFile(
         ("law_data.csv", "law_data.csv.gz"),
-        by_hand="get it from https://github.com/mkusner/counterfactual-fairness or out of the package ethik (0.0.2)",
+        by_hand="get it from https://github.com/mkusner/counterfactual-fairness or from the package ethik (0.0.2)",
     ),
 )
 _LAW_COLUMNS = ("race", "sex", "LSAT", "UGPA", "region_first", "ZFYA", "sander_index", "first_pf")
@@ -188,7 +188,7 @@ DATASETS: dict[str, PublicDataset] = {
         "load_adult", ADULT, _ADULT_COLUMNS, "income above 50,000 dollars, protected sex; the paper's first real table"
     ),
     "bank": PublicDataset(
-        "load_bank", BANK, _BANK_COLUMNS, "who subscribes a deposit, protected age >= 25; the paper's third real table"
+        "load_bank", BANK, _BANK_COLUMNS, "who opens a deposit, protected age >= 25; the paper's third real table"
     ),
     "chicago": PublicDataset(
         "load_chicago_ssl",

@@ -1,4 +1,4 @@
-"""Whom people are compared with: from their own group towards another class, or up and down a number."""
+"""Contrasts: whom people are compared with, from their own group to another class, or up and down a number."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LOWER, HIGHER = 0, 1  # where a continuous variable goes: one standard deviation
 
 
 class Contrast(NamedTuple):
-    """Who people are compared with: a protected variable, and towards which of its values.
+    """Whom people are compared with: a protected variable, and one of its values.
 
     `towards` is a class, LOWER or HIGHER for a number, or None: the other one of two groups, or per unit of a number.
     """
@@ -45,7 +45,7 @@ def derivatives(protected: Sequence[Protected]) -> tuple[Contrast, ...]:
 def destinations(data: Dataset, contrast: Contrast) -> Tensor:
     """Return where a contrast takes everyone (N,): a class, or +1 and -1 standard deviations of a number.
 
-    NaN for people it does not concern: their own group is unknown or that class itself, or is not compared with it.
+    NaN for people it does not concern: their group is unknown, is that class itself, or is not compared with it.
     """
     p, c = data.protected[contrast.variable], data.c[:, contrast.variable]
     if p.is_continuous:

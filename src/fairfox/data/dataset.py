@@ -90,13 +90,13 @@ def group_name(variable: str, level: str) -> str:
 
 @dataclass(frozen=True)
 class Truth:
-    """What only generated data knows: each individual as a member of the other group, encoded."""
+    """The truth of generated data: each individual as a member of the other group, encoded."""
 
     counterfactual: Tensor  # (N, D), or (N, Q, D): of each of Q other groups
     dx_dc: Tensor | None = None  # (N, D, K)
 
     def each(self, change: Callable[[Tensor], Tensor]) -> Truth:
-        """Return it with a change applied to each tensor."""
+        """Return a copy with a function applied to each tensor."""
         return Truth(change(self.counterfactual), None if self.dx_dc is None else change(self.dx_dc))
 
 
@@ -134,7 +134,7 @@ class Dataset:
         if self.y is not None and len(self.y) != len(self.x):
             raise ShapeError(f"{len(self.y)} labels for {len(self.x)} individuals; give one label each")
         if self.weights is not None and self.weights.shape != (len(self.x),):
-            raise ShapeError(f"weights have shape {tuple(self.weights.shape)}; expected ({len(self.x)},): one each")
+            raise ShapeError(f"weights have shape {tuple(self.weights.shape)}; expected ({len(self.x)},), one each")
 
     @classmethod
     def from_arrays(
@@ -146,7 +146,7 @@ class Dataset:
         names: Sequence[str] | None = None,
         protected: Sequence[Protected] | None = None,
     ) -> Dataset:
-        """Return a Dataset over plain arrays: every column continuous, taken as it is (not scaled again).
+        """Return a Dataset of plain arrays: every column is continuous and not scaled again.
 
         Without protected variables (c is None) c has no columns.
         """
@@ -212,7 +212,7 @@ class Dataset:
         return self[order[taken].sort().values], self[order[~taken].sort().values]
 
     def __repr__(self) -> str:
-        """Return how many people there are, their protected groups and what else is known of them; nobody's row."""
+        """Return how many people there are, their protected groups and what else the dataset holds; no rows."""
         parts = [f"{len(self):,} people, {len(self.features):,} features in {self.x.shape[1]:,} columns"]
         for v, p in enumerate(self.protected):
             values = self.c[:, v]
@@ -231,7 +231,7 @@ def rows_sha256(data: Dataset) -> str:
 
 
 def tensors_sha256(*parts: Tensor) -> str:
-    """Return the hash of the numbers of tensors, one after the other."""
+    """Return one hash of all numbers of some tensors."""
     found = sha256()
     for part in parts:
         found.update(part.contiguous().numpy(force=True).tobytes())
@@ -239,7 +239,7 @@ def tensors_sha256(*parts: Tensor) -> str:
 
 
 def missing_columns(data: Dataset) -> Tensor:
-    """Return which columns of x (D,) only say that a value is missing."""
+    """Return which columns of x (D,) mark missing values."""
     out = torch.zeros(data.x.shape[1], dtype=torch.bool)
     for f in data.features:
         if f.has_missing:
@@ -277,9 +277,9 @@ def _on_simplex(block: Tensor) -> Tensor:
 def expand_blocks(x: Tensor, blocks: Sequence[slice], *, seed: int) -> tuple[Tensor, Tensor, Tensor]:
     """Return rows with one category per block (R, D), the weight of each (R,), and whose row each is (R,).
 
-    Blocks of x (N, D) hold shares that sum to 1, or to 0 for a category nobody knows, which stays so. The product
-    distribution over the blocks: exact up to 32 combinations, else 32 draws with common random numbers (the same
-    for everyone, so that neither order nor batches matter).
+    Blocks of x (N, D) hold shares that sum to 1, or to 0 for an unknown category, which stays unknown. This is the
+    product distribution over the blocks: exact up to 32 combinations, else 32 draws with common random numbers (the
+    same for everyone, so that neither order nor batches matter).
     """
     support = torch.stack([(x[:, b] > 1e-9).sum(1).clamp(min=1) for b in blocks], dim=1)  # (N, B)
     combinations = support.double().prod(1)
@@ -304,7 +304,7 @@ def expand_blocks(x: Tensor, blocks: Sequence[slice], *, seed: int) -> tuple[Ten
 
 
 def uniform_draws(blocks: int, *, seed: int) -> Tensor:
-    """Return a Latin hypercube of uniforms (32, B): every block's shares are hit evenly."""
+    """Return a Latin hypercube of uniforms (32, B), which covers every block's shares evenly."""
     generator = torch.Generator().manual_seed(seed)
     offsets = torch.rand(COMBINATIONS, blocks, generator=generator, dtype=torch.float64)
     order = torch.stack([torch.randperm(COMBINATIONS, generator=generator) for _ in range(blocks)], dim=1)
@@ -321,7 +321,7 @@ def _digits(place: Tensor, support: Tensor) -> Tensor:
 
 
 def row_marks(x: Tensor) -> Tensor:
-    """Return a whole number for each row (N,), the same for equal rows, whatever rows stand beside it."""
+    """Return an integer hash of each row (N,), which does not depend on the other rows."""
     bits = (x.double() + 0.0).view(torch.int64)  # -0.0 is 0.0
     generator = torch.Generator().manual_seed(0)
     odd = torch.randint(2**62, (x.shape[1],), generator=generator).to(x.device) * 2 + 1
@@ -330,9 +330,9 @@ def row_marks(x: Tensor) -> Tensor:
 
 
 def fitting_order(data: Dataset, *, seed: int) -> Tensor:
-    """Return the order (N,) in which rows are fitted: as they are, or where they have ids by a seeded hash of these.
+    """Return the order (N,) in which rows are fitted: by a seeded hash of their ids, else as they are.
 
-    What is fitted does then not depend on the order of the table.
+    With ids, the fit does not depend on the order of the table.
     """
     if data.ids is None:
         return torch.arange(len(data))
@@ -350,16 +350,16 @@ def assign_folds(c: Tensor, folds: int, *, seed: int) -> Tensor:
 
 
 def resample(data: Dataset, *, generator: torch.Generator) -> Dataset:
-    """Return as many people drawn with replacement, each protected group keeping its size so that none dies out.
+    """Return a bootstrap sample of the same size, in which each protected group keeps its size.
 
-    Weighted people are drawn in proportion to their weights, and then count alike: a group's size is then its part of
-    all weights, and at least one. Equal weights count as none.
+    Weighted people are drawn in proportion to their weights, and then count equally: a group's size is then its share
+    of all weights, and at least one. Equal weights are ignored.
     """
     return replace(data[resampled_rows(data, generator=generator)], weights=None)
 
 
 def resampled_rows(data: Dataset, *, generator: torch.Generator) -> Tensor:
-    """Return the places of the people that `resample` draws."""
+    """Return the row numbers of the people that `resample` draws."""
     classes = [v for v, p in enumerate(data.protected) if not p.is_continuous]
     group = torch.zeros(len(data), dtype=torch.long)
     if classes:
@@ -403,7 +403,7 @@ def _stratified_order(c: Tensor, *, seed: int) -> Tensor:
 
 
 def _tensor(values: object) -> Tensor:
-    """Return arrays in their own dtype, and plain lists in torch's."""
+    """Return a tensor: arrays keep their dtype, plain lists get torch's."""
     if isinstance(values, Tensor):
         return values
     tensor = torch.as_tensor(np.asarray(values))

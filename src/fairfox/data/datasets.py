@@ -47,12 +47,12 @@ def load_adult(*, relationship: bool = True, complete: bool = True, protected: s
 
     For: the most used table of fairness research, so that numbers can be compared; the paper's first real one.
 
-    What is wrong with it: in 1994 three of four people, and nine of ten women, earned less than the threshold of 50 000
-    dollars, and how large gaps are depends on where it stands (Ding et al. 2021). Capital gains are cut at 99 999.
-    `relationship` says husband or wife, and thereby the sex of nearly every second person: a model may use it to hide
-    sex, or to make up for it. Values are not missing at random. Each row stands for `fnlwgt` people, a weight of the
-    survey and nothing about the person, so it is no feature. `education` and `education-num` say the same twice; both
-    stay, as elsewhere.
+    What is wrong with it: in 1994 three of four people, and nine of ten women, earned less than 50 000 dollars. The
+    size of gaps depends on that threshold (Ding et al. 2021). Capital gains are capped at 99 999. `relationship` says
+    husband or wife, and so reveals the sex of nearly every second person: a model may use it to hide sex, or to
+    compensate. Values are not missing at random. Each row stands for `fnlwgt` people; this survey weight says nothing
+    about the person, so it is not a feature. `education` and `education-num` are the same information; both stay, as
+    elsewhere.
 
     Args:
         relationship: whether the column `relationship` stays among the features.
@@ -82,10 +82,10 @@ def load_bank(*, duration: bool = True, complete: bool = False, protected: str |
     For: the paper's table of age, with few people in one group and no proxy as sharp as Adult's.
 
     What is wrong with it: `duration` of the call is known only when the outcome is, so no model could use it in
-    practice; the paper's models do, and so it stays unless you drop it. The rates and indices (euribor3m and others)
-    are those of the day, the same for everyone called then. `pdays` is 999 for never contacted before. Only 1 068
-    people, 2.6 %, are under 25. Which side of the cut 25 falls on the paper does not say; here the older. Others
-    (AIF360) take 25 to 59 as one group, and drop people with an "unknown".
+    practice. The paper's models do, so it stays unless you drop it. The rates and indices (euribor3m and others) are
+    those of the day, the same for everyone called then. `pdays` is 999 for never contacted before. Only 1 068 people,
+    2.6 %, are under 25. The paper does not say on which side of the cut age 25 falls; here it is the older group.
+    Others (AIF360) take 25 to 59 as one group, and drop people with an "unknown".
 
     Args:
         duration: whether the column `duration` stays among the features.
@@ -105,8 +105,8 @@ def bank_table(*, complete: bool = False) -> Table:
                 source = io.BytesIO(inner.read(_BANK_MEMBER))
         except (BadZipFile, KeyError, OSError) as error:
             raise FileError(
-                f"'{source}' has no '{_BANK_MEMBER}' in a '{_BANK_ARCHIVE}' ({error}); give UCI's archive, or the "
-                "table itself"
+                f"'{source}' has no '{_BANK_MEMBER}' inside '{_BANK_ARCHIVE}' ({error}); "
+                "give UCI's archive or the table itself"
             ) from error
     table: Table = nw.from_native(read_columns(source, "bank", delimiter=";"), eager_only=True)
     unknown = nw.selectors.string() == "unknown"
@@ -121,8 +121,8 @@ def load_chicago_ssl(
 ) -> Dataset:
     """Return the Black and White people of the list, encoded: y is 1 for a high score, c is race (BLK 0, WHI 1).
 
-    For: the paper's case of policing, and FlipTest's (Black et al. 2020). The eight predictors are the features; the
-    list's score followed from them, without race.
+    For: the policing example of the paper and of FlipTest (Black et al. 2020). The eight predictors are the features;
+    the list's score followed from them, without race.
 
     What is wrong with it: the label is the police's own score, not anything that happened to people. The predictors
     are contacts with the police and depend on where it looks; the city stopped using the list in 2019. Ages are bands
@@ -150,9 +150,9 @@ def chicago_ssl_table(path: str | os.PathLike[str] | None = None) -> Table:
         raise FileError(f"There is no file '{source}'; check the path, or {CHICAGO[0].by_hand}")
     read = read_columns(source, "chicago")
     known = read.filter(pc.field(CHICAGO_RACE).isin(("BLK", "WHI"))).drop_null()
-    _log.info("%d of %d people of the list are Black or White and without gaps", len(known), len(read))
+    _log.info("%d of %d people on the list are Black or White and have no missing values", len(known), len(read))
     if len(known) == 0:
-        raise DataError(f"'{source}' has nobody with the race BLK or WHI and no gaps; give the file as it is")
+        raise DataError(f"'{source}' has nobody of race BLK or WHI without missing values; give the original file")
     bands = ["10-20" if band == "less than 20" else band for band in known[CHICAGO_AGE].to_pylist()]
     strange = next((band for band in bands if not band[:2].isdigit()), None)
     if strange is not None:
@@ -198,11 +198,10 @@ def load_german(*, protected: str | Sequence[str] = GERMAN_SEX) -> Dataset:
 
     For: a small table for trying things out; the credit table of most papers on fairness.
 
-    What is wrong with it: sex is folded into marital status, and according to Groemping (2019) the code read as
-    "female, divorced, separated or married" also holds single men, so that sex is not really known; several other
-    codes have wrong words in UCI's description, which are the words here. The data are from 1973 to 1975, of people
-    who got a credit, and bad credits are far more than the bank had. `personal_status` would tell sex and is no
-    feature here; `german_table` has it.
+    What is wrong with it: sex is part of marital status. According to Groemping (2019) the code for "female, divorced,
+    separated or married" also covers single men, so sex is not reliable. UCI describes several other codes wrongly;
+    its words are used here. The data are from 1973 to 1975 and cover only people who got a credit, with far more bad
+    credits than the bank had. `personal_status` reveals sex and is not a feature here; `german_table` has it.
 
     Args:
         protected: columns, or cuts through one: "age<=25", ("sex", "age<=25").
@@ -231,11 +230,11 @@ def german_table() -> Table:
 def load_law_school(*, label: str = "first_pf", protected: str | Sequence[str] = "race=White") -> Dataset:
     """Return 21 791 law students, encoded: y is 1 for the bar exam passed at once (19 360), c is 1 for White.
 
-    For: counterfactual fairness (Kusner et al. 2017), few columns and a known story of what causes what.
+    For: counterfactual fairness (Kusner et al. 2017), with few columns and an accepted causal story.
 
-    What is wrong with it: only students who were admitted, stayed and took the exam are in it, so what is seen among
-    them is not what admission would find. Nine of ten pass. The words for sex are those of Kusner et al.'s code, not
-    of a codebook. `sander_index` is LSAT / 80 + UGPA * 2 / 21 and says nothing new, so it is no feature; nor is the
+    What is wrong with it: only students who were admitted, stayed and took the exam are in it, so results do not carry
+    over to admission. Nine of ten pass. The words for sex are those of Kusner et al.'s code, not
+    of a codebook. `sander_index` is LSAT / 80 + UGPA * 2 / 21 and adds nothing, so it is not a feature; nor is the
     other outcome. Six of the eight groups of race are under 5 %.
 
     Args:
@@ -243,7 +242,7 @@ def load_law_school(*, label: str = "first_pf", protected: str | Sequence[str] =
         protected: columns, or cuts through one: "race" for all eight groups, "sex", ("race=Black", "sex").
     """
     if label not in LAW_OUTCOMES:
-        raise OptionError(f"The label '{label}' is none of {', '.join(LAW_OUTCOMES)}; give one of them")
+        raise OptionError(f"The label is '{label}'; expected one of {', '.join(LAW_OUTCOMES)}")
     drop = ["sander_index", *(name for name in LAW_OUTCOMES if name != label)]
     return encode_people(law_school_table(), protected=protected, label=label, drop=drop)
 
@@ -255,7 +254,7 @@ def law_school_table() -> Table:
     sexes = {1: "Female", 2: "Male"}  # as the code of Kusner et al. reads them
     strange = [code for code in table["sex"].unique().to_list() if code not in sexes]
     if strange:
-        raise DataError(f"'{path}' has the sex {strange[0]}; expected 1 or 2: give the file as it was published")
+        raise DataError(f"'{path}' has the sex {strange[0]}; expected 1 or 2: give the published file")
     return table.with_columns(nw.col("sex").replace_strict(sexes, return_dtype=nw.String))
 
 
@@ -333,7 +332,7 @@ def read_columns(
             pyarrow.csv.ConvertOptions(include_columns=columns, null_values=list(missing), strings_can_be_null=True),
         )
     except pa.ArrowKeyError as error:
-        raise ColumnError(f"'{name}' is not the file it should be: {error.args[0]}") from error
+        raise ColumnError(f"'{name}' is not the expected file: {error.args[0]}") from error
     except (pa.ArrowException, OSError, EOFError) as error:
         raise FileError(f"'{name}' cannot be read and may be damaged: {first_line(error)}") from error
 

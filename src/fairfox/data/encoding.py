@@ -1,7 +1,7 @@
 """Table to tensors and back: scaling, one-hot blocks, protected columns.
 
 How columns are read: text, booleans, categories and numbers with at most two values are categorical, other
-numbers continuous; `categorical` and `continuous` overrule this. Missing values: a category of their own, or the
+numbers continuous; `categorical` and `continuous` overrule this. Missing values are a category of their own, or the
 mean plus a column "is missing". A category that the encoding has not seen becomes an empty block (it decodes to
 missing). Constant columns stay (the model needs them) and carry no information.
 """
@@ -49,7 +49,7 @@ _LARGE = 1 << 21  # values, from which on threads are worth their start
 
 @dataclass(frozen=True)
 class Encoding:
-    """A fitted encoding: `encode` a table into a Dataset, bring x back as `matrix` or `table`."""
+    """A fitted encoding: `encode` turns a table into a Dataset, `matrix` and `table` turn x back."""
 
     features: tuple[Feature, ...]
     sources: tuple[ProtectedSource, ...]
@@ -68,7 +68,7 @@ class Encoding:
         return self.features[-1].stop if self.features else 0
 
     def for_table(self, table: Table) -> Encoding:
-        """Return the encoding that gives models tables like this one, which has their columns."""
+        """Return the encoding whose models receive tables like this one."""
         return replace(self, fitted_on=table.select(list(self.columns)))
 
     @property
@@ -83,7 +83,7 @@ class Encoding:
 
     @cached_property
     def withheld(self) -> Tensor:
-        """Which columns of x (D,) the auxiliary must not see: those a protected variable was read from."""
+        """Which columns of x (D,) are withheld from the auxiliary: those a protected variable was read from."""
         hidden = {name for s in self.sources for name in s.columns}
         out = torch.zeros(self.width, dtype=torch.bool)
         for f in self.features:
@@ -179,7 +179,7 @@ class Encoding:
         return self.template.fill(self._values(x))
 
     def own_table(self, x: Tensor) -> Any:
-        """Return the rows in the user's own kind of table: as `table`, but Arrow for tables that came as Arrow."""
+        """Return the rows as `table` does, but as Arrow where the user's table was Arrow."""
         if self.fitted_on.implementation.is_pyarrow():
             large = {
                 f.name: pa.uint64() for f in self.features if any(isinstance(v, int) and v >= 2**63 for v in f.levels)
@@ -266,9 +266,9 @@ def fit_encoding(
     left_out = {label, id_column, weights, *drop, *hidden, *read}
     columns = [name for name in table.columns if name not in left_out] if columns is None else columns
     for name in columns:
-        check_column(table, name, advice=" The model takes it.")
+        check_column(table, name, advice=" The model needs it.")
     if not columns:
-        raise DataError("No column is left for the model once protected, label, id and dropped columns are taken out")
+        raise DataError("No column is left for the model besides protected, label, id and dropped columns; drop fewer")
     forced: dict[str, FeatureKind] = dict.fromkeys(categorical, "categorical")
     forced |= dict.fromkeys(continuous, "continuous")
     return Encoding(
@@ -284,7 +284,7 @@ def fit_encoding(
 
 
 def with_covariates(encoding: Encoding, table: Table, names: Sequence[str], *, also: Table | None = None) -> Encoding:
-    """Return an encoding of further columns to compare people by, such as models do not take, and of the label."""
+    """Return an encoding that also holds columns the model does not take, to compare people by, and the label."""
     taken = {*encoding.columns, encoding.label, *(name for source in encoding.sources for name in source.columns)}
     covariates = _fit_features(table, also, [name for name in dict.fromkeys(names) if name not in taken], {})
     if encoding.label is not None:
@@ -295,13 +295,13 @@ def with_covariates(encoding: Encoding, table: Table, names: Sequence[str], *, a
 
 
 def check_given_values(table: Table, names: Sequence[str]) -> None:
-    """Refuse given columns of a table by whose values nobody can be compared."""
+    """Raise where a given column is empty, or has a different value for nearly everyone."""
     for name in [name for name in names if name in table.columns]:
         series = column(table, name)
         if missing(series).all():
-            raise DataError(f"Column '{name}' has no values: it cannot be given; leave it out of given (--given)")
+            raise DataError(f"Column '{name}' has no values, so it cannot be given; leave it out of given (--given)")
         if not series.dtype.is_numeric() and _too_many(levels_of(series), series):
-            raise DataError(f"'{name}' cannot be given: nearly everyone has a value of their own; name other columns")
+            raise DataError(f"'{name}' cannot be given: nearly everyone has a different value; name other columns")
 
 
 def _fit_features(
@@ -332,7 +332,7 @@ def _check_given(
         if weights is not None:
             check_column(table, weights, role="column of weights")
     if len(tables) > 1:
-        advice = " People are compared by it: give a reference that has it"
+        advice = " People are compared by it; give a reference table that has it"
         for name in (column_of(spec, tables[0].columns) for spec in protected):
             check_column(tables[0], name, role="protected column", where="The reference table", advice=advice)
 
@@ -381,7 +381,7 @@ def _read_weights(table: Table, name: str) -> np.ndarray:
     gone, values = missing(series), floats(series)
     bad = (gone | ~(values <= LARGEST) | (values < 0)).nonzero()[0]
     if len(bad):
-        found = "nothing" if gone[bad[0]] else f"{values[bad[0]]:g}"
+        found = "a missing value" if gone[bad[0]] else f"{values[bad[0]]:g}"
         raise DataError(
             f"The weights '{name}' hold {found} in row {bad[0]} (counted from 0); give a finite number of at least 0 "
             "for everyone"
@@ -425,12 +425,12 @@ def fit_feature(name: str, series: Series, also: Series | None, start: int, forc
     if missing(series).all():
         raise DataError(f"Column '{name}' has no values; {_drop(name)}")
     if series.dtype.is_temporal():
-        raise DataError(f"Column '{name}' holds dates or times; turn it into a number, or {_drop(name)}")
+        raise DataError(f"Column '{name}' holds dates or times; convert it to a number, or {_drop(name)}")
     few = not series.dtype.is_numeric() or len(np.unique(floats(series)[~missing(series)])) <= 2
     kind = forced or ("categorical" if few else "continuous")
     if kind == "continuous" and not series.dtype.is_numeric():
         raise DataError(
-            f"Column '{name}' is given as continuous and holds {series.dtype}; give numbers, or leave it categorical"
+            f"Column '{name}' is given as continuous but holds {series.dtype}; give numbers, or leave it categorical"
         )
     if series.dtype.is_numeric():
         fitted_numbers(series, f"Column '{name}'")
@@ -459,7 +459,7 @@ def encode_feature(f: Feature, series: Series, x: np.ndarray) -> None:
         typed = text or series.dtype.is_numeric() or series.dtype == nw.Boolean
         if typed and (not text) in kinds and not missing(series).all():
             here, there = ("String", "no ") if text else (series.dtype, "")
-            raise DataError(f"Column '{f.name}' holds {here} here and {there}text in the fitting rows; give one type")
+            raise DataError(f"Column '{f.name}' holds {here} here but {there}text in the fitting rows; use one type")
         place = places_of(series, f.levels)
         known = (place >= 0).nonzero()[0]
         x[known, f.start + place[known]] = 1.0
@@ -479,7 +479,7 @@ def encode_feature(f: Feature, series: Series, x: np.ndarray) -> None:
         x[:, f.start + 1] = gone
     elif gone.any():
         raise DataError(
-            f"Column '{f.name}' misses {int(gone.sum())} value(s) here and none in the fitting rows; fill them in"
+            f"Column '{f.name}' has {int(gone.sum())} missing value(s) here but none in the fitting rows; fill them in"
         )
 
 
@@ -516,7 +516,7 @@ def codes_of(f: Feature) -> Tensor:
     except (TypeError, ValueError):
         text = next(level for level in f.levels if isinstance(level, str))
         raise DataError(
-            f"Column '{f.name}' holds text such as '{text}', and the model takes a matrix of numbers; "
+            f"Column '{f.name}' holds text such as '{text}', but the model takes a matrix of numbers; "
             f"{_drop(f.name)}, or give a model that takes the table"
         ) from None
     return torch.tensor(codes, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""Files: written whole or not at all, recognised by their hash, found in FAIRFOX_DATA, in the cache or downloaded."""
+"""Files: written atomically, identified by hash, and found in FAIRFOX_DATA, in the cache or by download."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _PATIENCE = 60.0  # seconds without a byte from a server
 def written_whole(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`; rename it to `path` on success, delete it on failure.
 
-    The file's mode follows the umask, and is never wider than its folder. What killed processes left here is removed.
+    The file's mode follows the umask and is never wider than its folder's. Leftovers of killed processes are removed.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     start = f".{path.name[:100]}."  # a name may be as long as the system allows
@@ -49,7 +49,7 @@ def written_whole(path: Path) -> Iterator[Path]:
 
 
 def write_text(text: str, path: str | Path | None) -> str:
-    """Return a text, which is written to a file, whole or not at all, where one is named."""
+    """Return a text, after writing it atomically to `path` where one is given."""
     if path is not None:
         with written_whole(Path(path)) as temporary:
             temporary.write_text(text, encoding="utf-8", errors="replace")  # names of files may hold what is no text
@@ -66,7 +66,7 @@ def _remove_left(path: Path) -> None:
 def lock(handle: int) -> bool | None:
     """Return whether an open file or folder is locked for this process now; None where there are no locks.
 
-    The lock ends when it is closed, also by the end of the process.
+    The lock ends when the file is closed or the process ends.
     """
     if os.name != "posix":
         return None
@@ -83,7 +83,7 @@ def lock(handle: int) -> bool | None:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Hold signals that end the process back until all of this is done."""
+    """Defer signals that would end the process until the block is done."""
     came: list[int] = []
     here = threading.current_thread() is threading.main_thread()
     before = {number: signal.getsignal(number) for number in ENDING if here}
@@ -99,13 +99,13 @@ def undisturbed() -> Iterator[None]:
 
 
 def keep_inputs(outputs: Iterable[Path], *inputs: str | Path | None) -> None:
-    """Refuse to write over a file that is read, whatever the paths look like, or over one in the folder of a model."""
+    """Raise where an output would overwrite an input, under any path, or a file in a model's folder."""
     written = {_file_id(output): output for output in outputs}
     for path in (Path(given).expanduser() for given in inputs if given is not None):
         parts = path.rglob("*") if _file_id(path / "MLmodel") else ()
         for read in (path, *parts):
             if (found := _file_id(read)) and found in written:
-                raise FileError(f"'{written[found]}' would be written over, and is an input; choose another --out")
+                raise FileError(f"'{written[found]}' is an input and would be overwritten; choose another --out")
 
 
 def _file_id(path: Path) -> tuple[int, int] | None:
@@ -118,7 +118,7 @@ def _file_id(path: Path) -> tuple[int, int] | None:
 
 
 def read_text(path: Path, *, most: int = _MOST) -> str:
-    """Return the text of a file in UTF-8, after no more than `most` bytes of it: some files never end."""
+    """Return the text of a UTF-8 file of at most `most` bytes; some files never end."""
     try:
         with path.open("rb") as file:
             content = file.read(most + 1)
@@ -127,22 +127,22 @@ def read_text(path: Path, *, most: int = _MOST) -> str:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or first_line(error)
         raise FileError(f"'{path}' cannot be read ({reason}); give a text file in UTF-8") from error
-    raise FileError(f"'{path}' is larger than {most / 2**20:g} MiB, the most that is read; give a smaller file")
+    raise FileError(f"'{path}' is larger than {most / 2**20:g} MiB, the largest size that is read; give a smaller file")
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Return what is in a TOML file; one whose keys or lists are nested deep is refused before it takes forever."""
+    """Return the content of a TOML file; deep nesting is refused, because it would take forever to read."""
     text = read_text(path)
     try:
         if max(line.count(".") for line in text.split("\n")) > _DOTS:
             raise ValueError(f"a line has more than {_DOTS} dots")
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        raise FileError(f"'{path}' is no TOML that can be read: {first_line(error)}") from error
+        raise FileError(f"'{path}' is not valid TOML: {first_line(error)}") from error
 
 
 def file_sha256(path: str | Path) -> str | None:
-    """Return the hash of a file's bytes; None where the path names no file, as for code and URLs."""
+    """Return the hash of a file; None where the path is not a file, as for code and URLs."""
     if not os.path.isfile(path):  # unlike Path.is_file, also for names the system does not allow
         return None
     with Path(path).open("rb") as file:
@@ -166,7 +166,7 @@ def data_home() -> Path | None:
         return None
     home = Path(folder).expanduser()
     if not home.is_dir():
-        raise FileError(f"FAIRFOX_DATA names '{home}', which is no folder; name the folder that has the data files")
+        raise FileError(f"FAIRFOX_DATA is '{home}', which is not a folder; set it to the folder with the data files")
     return home
 
 
@@ -178,7 +178,7 @@ def cache_home() -> Path:
 
 
 def find_file(file: DataFile) -> Path | None:
-    """Return where the file is on this machine, or None; one in the cache counts only when its checksum is right."""
+    """Return the file's path on this machine, or None; in the cache only if its checksum is right."""
     home = data_home()
     own = [] if home is None else [home / name for name in file.names if (home / name).is_file()]
     if own:
@@ -188,22 +188,22 @@ def find_file(file: DataFile) -> Path | None:
 
 
 def fetch_file(file: DataFile) -> Path:
-    """Return where the file is, after downloading it to the cache where it is nowhere; else say how to get it."""
+    """Return the file's path, after a download to the cache if needed; raise with how to get it where that fails."""
     if found := find_file(file):
         return found
     if file.address:
         return _download(file)
     home = data_home()
     raise FileError(
-        f"'{file.names[0]}' is not on this machine and cannot be downloaded and checked; {file.by_hand}, and put it as "
-        f"{' or '.join(repr(name) for name in file.names)} into the folder that FAIRFOX_DATA names"
+        f"'{file.names[0]}' is not on this machine and cannot be downloaded from here; {file.by_hand}, and save it as "
+        f"{' or '.join(repr(name) for name in file.names)} in the folder that FAIRFOX_DATA names"
         f"{' (it is not set)' if home is None else f' ({str(home)!r})'}"
     )
 
 
 def _download(file: DataFile) -> Path:
     name, path = file.names[0], cache_home() / file.names[0]
-    advice = f"get it elsewhere and put it into the folder that FAIRFOX_DATA names, or into '{path.parent}'"
+    advice = f"get it elsewhere and put it in the folder that FAIRFOX_DATA names, or in '{path.parent}'"
     _log.info("downloading %s", file.address)
     try:
         with urlopen(file.address, timeout=_PATIENCE) as response:
@@ -223,6 +223,6 @@ def _download(file: DataFile) -> Path:
             temporary.write_bytes(content)
     except OSError as error:
         raise FileError(
-            f"'{path}' could not be written ({error.strerror or error}); name another folder in FAIRFOX_CACHE"
+            f"'{path}' could not be written ({error.strerror or error}); set FAIRFOX_CACHE to another folder"
         ) from error
     return path

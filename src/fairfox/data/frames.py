@@ -1,4 +1,4 @@
-"""Data frames for models: of the user's own kind, with its dtypes and what it writes where a value is missing."""
+"""Data frames for models: of the user's own kind, with its dtypes and its marks for missing values."""
 
 from __future__ import annotations
 
@@ -19,15 +19,14 @@ _TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 
 
 def to_native_frame(table: Table) -> Any:
-    """Return the frame a model on tables receives: the user's own kind; pandas for tables read from files or arrays.
+    """Return the frame that a model receives: the user's own kind, or pandas for files and arrays.
 
-    In the pandas frame text is object, missing values are NaN, whole numbers and booleans stay so where none is
-    missing.
+    In pandas, text is object and missing values are NaN; integers and booleans keep their dtype where none is missing.
     """
     native = table.to_native()
     if not isinstance(native, pa.Table):
         return native
-    pandas = require("pandas", why="to hand the model its table")
+    pandas = require("pandas", why="to give the model its table")
     columns = zip(native.column_names, native.columns, strict=True)
     return pandas.DataFrame({name: _pandas_column(pandas, column) for name, column in columns})
 
@@ -43,14 +42,14 @@ def _pandas_column(pandas: ModuleType, column: pa.ChunkedArray) -> Any:
 
 @dataclass(frozen=True)
 class Template:
-    """An empty data frame with the model's columns, and what stands in them where a value is missing."""
+    """An empty data frame with the model's columns, and the mark for missing values in each."""
 
     empty: Any  # the native frame
     holes: Mapping[str, Any]  # of the columns where dtypes leave it open: None, NaN or NA
 
     @classmethod
     def of(cls, table: Table, levels: Mapping[str, Sequence[Any]] | None = None) -> Template:
-        """Return the template of a table; one that comes from a file gives pandas.
+        """Return the template of a table; pandas for one that comes from a file.
 
         Its categories get all levels of the fitting rows, since people may be moved to any.
         """
@@ -63,7 +62,7 @@ class Template:
         return cls(frame.head(0).to_native(), {name: _hole(frame, name) for name in frame.columns})
 
     def fill(self, columns: Mapping[str, np.ndarray]) -> Any:
-        """Return a native frame with these values (None or NaN: missing) in the dtypes that still fit them."""
+        """Return a native frame of these values (None or NaN: missing), in the template's dtypes where they fit."""
         frame = nw.from_native(self.empty, eager_only=True)
         if frame.implementation.is_pandas():
             pandas: Any = nw.get_native_namespace(frame)
@@ -101,18 +100,18 @@ class Template:
 
 def as_pandas(frame: Any) -> Any:
     """Return any kind of data frame as pandas, for libraries that take no other."""
-    require("pandas", why="to hand the model its table")
+    require("pandas", why="to give the model its table")
     return nw.from_native(frame, eager_only=True).to_pandas()
 
 
 def as_categories(frame: Any, levels: Mapping[str, Sequence[Any]]) -> Any:
     """Return a pandas frame in which these columns are categories, with a model's own levels in its order.
 
-    A column that is a category already stays as it is. Values are matched by what they are, else by how they are
-    written: a file does not say whether 3 was a number or a text. What matches no level is a further category, which
-    the model's library treats as it treats what it has not seen.
+    A column that is a category already stays as it is. Values are matched by value, else by how they are written,
+    since a file does not say whether 3 was a number or text. A value that matches no level becomes one more category,
+    which the model's library treats as unseen.
     """
-    pandas = require("pandas", why="to hand the model its table")
+    pandas = require("pandas", why="to give the model its table")
     frame = as_pandas(frame)
     plain = [name for name in levels if not isinstance(frame[name].dtype, pandas.CategoricalDtype)]
     known = {name: [level for level in levels[name] if not pandas.isna(level)] for name in plain}  # a gap is none
@@ -129,8 +128,8 @@ def _category(pandas: Any, series: Any, levels: list[Any]) -> Any:
         if j == len(levels):
             if isinstance(value, float) and not value.is_integer():
                 raise DataError(
-                    f"Column '{series.name}' is a category to the model, and was read as a number; "
-                    f"say so with categorical=['{series.name}'] (--categorical {series.name})"
+                    f"Column '{series.name}' is a category for the model but was read as a number; "
+                    f"pass categorical=['{series.name}'] (--categorical {series.name})"
                 )
             levels.append(value)
     places = np.array([place[level_key(value)] for value in found] + [-1])

@@ -1,4 +1,4 @@
-"""Protected variables as a user names them: columns, cuts such as age<25, intersections; and the names of groups."""
+"""Protected variables as users name them: columns, cuts such as age<25, intersections; and names of groups."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ def read_variables(
     categorical: Sequence[str] = (),
     continuous: Sequence[str] = (),
 ) -> tuple[ProtectedSource, ...]:
-    """Return the protected variables that `specs` name, and with `intersections` their crossing at the end."""
+    """Return the protected variables that `specs` name; with `intersections`, their intersection last."""
     if not specs:
-        raise OptionError("No protected variable is given; name a column, or a cut such as 'age<25'")
+        raise OptionError("No protected variable given; name a column, or a cut such as 'age<25'")
     if merge_rare is not None and not 0 < merge_rare < 0.5:
-        raise OptionError(f"merge_rare is {merge_rare}; give a share of the people above 0 and below 0.5")
+        raise OptionError(f"merge_rare is {merge_rare}; expected a share of the people above 0 and below 0.5")
     sources = [
         read_protected(spec, table, merge_rare=merge_rare, categorical=categorical, continuous=continuous)
         for spec in specs
@@ -82,20 +82,20 @@ def read_protected(
 ) -> ProtectedSource:
     """Return the protected variable that `spec` names: a column, or a cut through one.
 
-    Of a column two values are two groups, more values classes; numbers are a continuous variable, unless they are at
+    A column with two values has two groups, one with more has classes; numbers are continuous, unless they are at
     most ten different whole numbers. `categorical` and `continuous` overrule this. A cut is a column, one of
     < <= > >= = !=, and a value: "age<25", "race != White". Its members are class 1.
     """
     cut = _parse_cut(spec, table.columns)
     name = spec if cut is None else cut.column
-    check_column(table, name, advice=f" If it is not meant to have it, {_REMEDY}")
+    check_column(table, name, advice=f" If it is not supposed to have it, {_REMEDY}")
     if missing(column(table, name)).all():
-        raise DataError(f"The protected column '{name}' has no values: nobody's group is known; {_REMEDY}")
+        raise DataError(f"The protected column '{name}' has only missing values; {_REMEDY}")
     if cut is not None:
         return _read_cut(cut, table)
     series = column(table, name)
     if series.dtype.is_temporal():
-        raise DataError(f"The protected column '{name}' holds dates or times; turn it into a number, such as a year")
+        raise DataError(f"The protected column '{name}' holds dates or times; convert it to a number, such as a year")
     if _is_continuous(name, series, categorical, continuous):
         number = ProtectedSource(Protected(name, "continuous", (), name), NumberColumn(name))
         number.encode(table)  # refuses infinite ones
@@ -106,9 +106,9 @@ def read_protected(
         source = merge_rare_classes(source, source.encode(table), merge_rare)
     if len(source.variable.levels) > MOST_CLASSES:
         raise DataError(
-            f"The protected column '{name}' has {len(source.variable.levels)} different values, more than "
-            f"{MOST_CLASSES} groups; if it is no id, put rare ones together (merge_rare, --merge-rare 0.01), give a "
-            f"cut such as '{name}=VALUE', or read numbers as numbers (continuous, --continuous {name})"
+            f"The protected column '{name}' has {len(source.variable.levels)} different values, and at most "
+            f"{MOST_CLASSES} groups can be compared; merge rare ones (merge_rare, --merge-rare 0.01), give a cut such "
+            f"as '{name}=VALUE', or read it as a number (continuous, --continuous {name})"
         )
     return source
 
@@ -122,7 +122,7 @@ def column_of(spec: str, columns: Sequence[str]) -> str:
 def join_protected(table: Table, other: Table, *, on: str, specs: Sequence[str]) -> tuple[Table, int]:
     """Return the people of `table`, in order, with the protected columns that `other` has for their ids.
 
-    `specs` are protected columns or cuts; how ids are compared, and what is returned besides, is in `join_columns`.
+    `specs` are protected columns or cuts; see `join_columns` for how ids are compared.
     """
     check_column(table, on, role="id column")
     check_column(other, on, role="id column", where=_OTHER)
@@ -131,8 +131,8 @@ def join_protected(table: Table, other: Table, *, on: str, specs: Sequence[str])
     for name in wanted:
         if name in table.columns and name in other.columns:
             raise OptionError(
-                f"The protected column '{name}' is in the audited table and in the one it should be read from; "
-                "choose one: leave it out of the other"
+                f"The protected column '{name}' is in the audited table and in the one it is read from; "
+                "remove it from one of them"
             )
         if name not in table.columns:
             check_column(other, name, where=_OTHER)
@@ -140,32 +140,32 @@ def join_protected(table: Table, other: Table, *, on: str, specs: Sequence[str])
     if not taken:
         raise OptionError(
             f"{_OTHER} has none of {listed([repr(name) for name in wanted], most=5)}, "
-            "which the audited table has; leave out protected_from (--protected-from), or name a column of that table"
+            "but the audited table does; leave out protected_from (--protected-from), or name a column of that table"
         )
     return join_columns(table, other, taken, on=on)
 
 
 def cross(sources: Sequence[ProtectedSource], table: Table, *, merge_rare: float | None = None) -> ProtectedSource:
-    """Return the crossing of class variables: "sex x race", of which each class is a cell with people in the table.
+    """Return the intersection of class variables, "sex x race"; each class is a cell with people in the table.
 
-    Rare cells are put together after the crossing.
+    Rare cells are merged afterwards.
     """
     for source in sources:
         if source.variable.is_continuous:
             name = source.variable.name
             raise OptionError(
-                f"Intersections need groups, and '{name}' is a number; "
-                f"give a cut such as '{name}<{np.nanmedian(source.encode(table)):g}' in its place"
+                f"Intersections need groups, but '{name}' is a number; "
+                f"give a cut such as '{name}<{np.nanmedian(source.encode(table)):g}' instead"
             )
     if len(sources) < 2:
-        raise OptionError("Intersections need at least two protected variables; name another one")
+        raise OptionError("Intersections need at least two protected variables; add another one")
     codes = np.stack([source.encode(table) for source in sources], axis=1)
     cells = np.unique(codes[~np.isnan(codes).any(axis=1)].astype(int), axis=0).tolist()
     names = tuple(source.variable.name for source in sources)
     name = " x ".join(names)
     if len(cells) < 2:
         raise DataError(
-            f"The intersections '{name}' have {len(cells)} group(s) of people with all values known; two are needed"
+            f"The intersection '{name}' has {len(cells)} group(s) with all values known; at least two are needed"
         )
     parts = [[s.variable.levels[k] for s, k in zip(sources, cell, strict=True)] for cell in cells]
     levels = tuple(" & ".join(part) for part in parts)
@@ -177,8 +177,8 @@ def cross(sources: Sequence[ProtectedSource], table: Table, *, merge_rare: float
         source = merge_rare_classes(source, source.encode(table), merge_rare)
     if len(source.variable.levels) > MOST_CLASSES:
         raise DataError(
-            f"The intersections '{name}' make {len(source.variable.levels)} groups, more than {MOST_CLASSES}; "
-            "put rare ones together (merge_rare, --merge-rare 0.01), or cross fewer variables"
+            f"The intersection '{name}' has {len(source.variable.levels)} groups, but at most {MOST_CLASSES} can be "
+            "compared; merge rare ones (merge_rare, --merge-rare 0.01), or cross fewer variables"
         )
     return source
 
@@ -186,8 +186,8 @@ def cross(sources: Sequence[ProtectedSource], table: Table, *, merge_rare: float
 def compare_with_largest(source: ProtectedSource, table: Table, weights: np.ndarray | None) -> ProtectedSource:
     """Return a variable of more than two classes with the largest as its reference, unless it has one.
 
-    Members of the largest class are compared with the second largest; of equal ones the first in order counts as
-    larger. Sizes are those of the fitting rows, by their weights (N,) where they have any.
+    Members of the largest class are compared with the second largest; of equal classes the first counts as larger.
+    Sizes are those of the fitting rows, by their weights (N,) where they have any.
     """
     variable = source.variable
     if variable.kind != "categorical" or variable.reference is not None:
@@ -216,10 +216,9 @@ def find_group(protected: Sequence[Protected], text: str) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class NumberGroups:
-    """The groups of a protected number: ranges of about as many people each, the same wherever people are grouped.
+    """The groups of a protected number: ranges with about equally many people.
 
-    Cuts are short numbers that tell nobody's value: few have it, or several people do. The ends are open, so that no
-    extreme value is shown.
+    Cuts are short numbers that reveal nobody's value. The ends are open, so no extreme value is shown.
 
     Example:
         >>> groups = NumberGroups.of(torch.tensor([18.0, 22.0, 33.0, 38.0, 47.0, 51.0, 62.0, 71.0]))
@@ -234,7 +233,7 @@ class NumberGroups:
 
     @classmethod
     def of(cls, values: Tensor) -> NumberGroups:
-        """Return the quarters of the fitting people's values (N,), fewer where many have the same; NaN: unknown."""
+        """Return the quartile groups of values (N,), fewer where many are equal; NaN: unknown."""
         known = values.detach().double().cpu()
         known = known[~known.isnan()]
         if not len(known):
@@ -250,7 +249,7 @@ class NumberGroups:
         return cls(tuple(cut for cut, _ in found), (f"below {words[0]}", *middle, f"{words[-1]} and above"))
 
     def assign(self, values: Tensor) -> Tensor:
-        """Return the place of everyone's group among the names (N,), -1 where the value is unknown."""
+        """Return the index of everyone's group (N,), -1 where the value is unknown."""
         own = values.detach().double().cpu().contiguous()
         place = torch.bucketize(own, torch.tensor(self.cuts, dtype=torch.float64), right=True)
         return torch.where(own.isnan(), -1, place)
@@ -279,10 +278,10 @@ def _cut_between(below: Tensor, above: Tensor) -> tuple[float, str]:
 
 
 def merge_rare_classes(source: ProtectedSource, c: np.ndarray, limit: float) -> ProtectedSource:
-    """Return the variable with its rare classes put together as "other (A, B)", the last class.
+    """Return the variable with its rare classes merged into the last class, "other (A, B)".
 
-    `c` (N,) are the classes of the fitting rows; see `classes_to_merge` for the rule, and `merged_names` for whose name
-    stays. A value that the fitting rows do not have joins the new class too.
+    `c` (N,) are the classes of the fitting rows; see `classes_to_merge` for the rule, and `merged_names` for the name.
+    A value that the fitting rows do not have joins the new class too.
     """
     variable, reader = source.variable, source.reader
     if not isinstance(reader, Values | Crossing):  # a number, or the two sides of a cut
@@ -291,7 +290,7 @@ def merge_rare_classes(source: ProtectedSource, c: np.ndarray, limit: float) -> 
     gone = classes_to_merge(counts, limit)
     if len(gone) == len(counts):
         raise DataError(
-            f"Every group of '{variable.name}' is rarer than {limit:g}, so that merge_rare (--merge-rare) would leave "
+            f"Every group of '{variable.name}' is rarer than {limit:g}, so merge_rare (--merge-rare) would leave only "
             "one group; give a smaller share, or a cut that makes two groups"
         )
     if not gone:
@@ -308,9 +307,9 @@ def merge_rare_classes(source: ProtectedSource, c: np.ndarray, limit: float) -> 
 
 
 def classes_to_merge(counts: Sequence[int] | np.ndarray, limit: float) -> list[int]:
-    """Return the classes to put together, in their order, none where no class is rarer than `limit`.
+    """Return the classes to merge, in order; none where no class is rarer than `limit`.
 
-    They are those with a smaller share than `limit`; where it is only one, the next smallest class joins it.
+    These are the classes with a share below `limit`; a single one is joined by the next smallest.
     """
     counts = np.asarray(counts)
     shares = counts / max(counts.sum(), 1)
@@ -322,9 +321,9 @@ def classes_to_merge(counts: Sequence[int] | np.ndarray, limit: float) -> list[i
 
 
 def merged_names(names: Sequence[str], counts: Sequence[int] | np.ndarray) -> tuple[str, tuple[str, ...]]:
-    """Return what a merged class is called, and what it is made of: the names of classes of some size.
+    """Return the name of a merged class, and the names of its larger members.
 
-    The others are counted: a name that a handful of people have says something about each of them.
+    Small ones are only counted, because the name of a tiny class says something about each member.
 
     Example:
         >>> merged_names(["Asian", "Inuit", "Other"], [31, 1, 8])
@@ -352,7 +351,7 @@ def _is_continuous(name: str, series: Series, categorical: Sequence[str], contin
     if name in continuous:
         if not series.dtype.is_numeric():
             raise DataError(
-                f"The protected column '{name}' is given as continuous and holds {series.dtype}; "
+                f"The protected column '{name}' is given as continuous but holds {series.dtype}; "
                 "give numbers, or leave it as classes"
             )
         return True
@@ -368,7 +367,7 @@ def _read_classes(name: str, values: Sequence[Level]) -> ProtectedSource:
     levels = tuple(map(level_name, values))
     if len(set(levels)) < len(levels):
         twice = next(level for level in levels if levels.count(level) > 1)
-        raise DataError(f"The protected column '{name}' holds different values that read '{twice}'; write them alike")
+        raise DataError(f"The protected column '{name}' holds two kinds of '{twice}'; use one type")
     reader = Values(name, tuple(values), tuple(range(len(values))))
     return ProtectedSource(Protected(name, kind_of(levels), levels, name), reader)
 
@@ -376,7 +375,7 @@ def _read_classes(name: str, values: Sequence[Level]) -> ProtectedSource:
 def _two_values(name: str, values: Sequence[Level]) -> None:
     if len(values) < 2:
         value = level_name(values[0])
-        raise DataError(f"The protected column '{name}' has one value only ({value}); two groups are needed to compare")
+        raise DataError(f"The protected column '{name}' has only one value ({value}); at least two groups are needed")
 
 
 def _parse_cut(spec: str, columns: Sequence[str]) -> Cut | None:
@@ -425,7 +424,7 @@ def _no_group(protected: Sequence[Protected], text: str) -> str:
     own = named.get(column_of(_tidy(text), list(named)))
     if own is not None and own.is_continuous:
         return (
-            f"'{text}' names no group: '{own.name}' is a number; "
+            f"'{text}' is not a group: '{own.name}' is a number; "
             f"give a cut such as '{own.name}<VALUE' as a protected variable"
         )
     known = [f"{own.name}={level}" for level in own.levels] if own else [k for p in protected for k in p.levels]

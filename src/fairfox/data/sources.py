@@ -1,4 +1,4 @@
-"""Where protected variables come from: the values of a column, a number, a cut through a column, a crossing."""
+"""Sources of protected variables: a column's values, a number, a cut through a column, an intersection."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COMPARE = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_
 
 @dataclass(frozen=True)
 class ProtectedSource:
-    """A protected variable, what reads it off a table, and which rare classes were put together."""
+    """A protected variable, how it is read from a table, and which rare classes were merged."""
 
     variable: Protected
     reader: Values | NumberColumn | Cut | Crossing
@@ -36,7 +36,7 @@ class ProtectedSource:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of a table that it is read from: those of all variables that are crossed."""
+        """The columns of a table that it is read from."""
         if isinstance(self.reader, Crossing):
             return tuple(dict.fromkeys(name for part in self.reader.parts for name in part.columns))
         return (self.reader.column,)
@@ -69,8 +69,8 @@ class Values:
         if strange.any() and self.rest is None:
             known = listed([repr(level_name(value)) for value in self.values], most=5)
             raise DataError(
-                f"The protected column '{self.column}' holds '{level_name(objects(series)[strange][0])}' here, and the "
-                f"groups to compare are {known}; spell them alike, or give a cut such as '{self.column}=VALUE'"
+                f"The protected column '{self.column}' holds '{level_name(objects(series)[strange][0])}' here, but the "
+                f"groups to compare are {known}; use the same spelling, or give a cut such as '{self.column}=VALUE'"
             )
         return np.where(strange, self.rest or 0, _looked_up(self.classes, place))
 
@@ -88,7 +88,7 @@ class NumberColumn:
 
 @dataclass(frozen=True)
 class Cut:
-    """Two groups on the two sides of a value: class 1 are those of whom the cut is true."""
+    """Two groups on the two sides of a value; class 1 are the people for whom the cut is true."""
 
     column: str
     operator: str
@@ -103,7 +103,7 @@ class Cut:
 
     @property
     def group(self) -> str:
-        """The group that the cut makes, as it is written: "age<25"."""
+        """The name of the group that the cut makes: "age<25"."""
         return f"{self.column}{self.operator}{self.value}"
 
     def read(self, table: Table) -> np.ndarray:
@@ -115,7 +115,7 @@ class Cut:
             return np.where(gone, np.nan, equal if self.operator == "=" else ~equal)
         if not series.dtype.is_numeric() and not gone.all():
             raise DataError(
-                f"The cut '{self.group}' compares numbers, and column '{self.column}' holds {series.dtype}; "
+                f"The cut '{self.group}' compares numbers, but column '{self.column}' holds {series.dtype}; "
                 f"use {self.column}=VALUE"
             )
         values = np.full(len(series), np.nan) if gone.all() else floats(series)
@@ -124,7 +124,7 @@ class Cut:
 
 @dataclass(frozen=True)
 class Crossing:
-    """The groups that people are in by several protected variables at once."""
+    """The groups formed by several protected variables together."""
 
     parts: tuple[ProtectedSource, ...]
     cells: tuple[tuple[int, ...], ...]  # one class of every part
@@ -133,10 +133,10 @@ class Crossing:
 
     def __post_init__(self) -> None:
         if len(self.cells) != len(self.classes) or {len(cell) for cell in self.cells} - {len(self.parts)}:
-            raise DataError("A crossing has cells that are no combinations of its variables' classes")
+            raise DataError("An intersection has cells that are not combinations of its variables' classes")
 
     def read(self, table: Table) -> np.ndarray:
-        """Return the class of everyone (N,), NaN where a part is unknown or nobody of the fitting rows is alike."""
+        """Return the class of everyone (N,); NaN where a value is unknown or no fitting row has the combination."""
         codes = np.stack([part.encode(table) for part in self.parts], axis=1)  # (N, P)
         known = ~np.isnan(codes).any(axis=1)
         found, inverse = np.unique(codes[known].astype(int), axis=0, return_inverse=True)

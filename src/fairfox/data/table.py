@@ -1,4 +1,4 @@
-"""Tables as they come: files, frames and plain arrays, all through one door, and their columns as arrays."""
+"""Tables from files, data frames and plain arrays, and their columns as arrays."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ DELIMITERS = ",;\t|"
 def load_table(source: object) -> Table:
     """Return the table behind a path, a pandas, polars or pyarrow table, or a 2-D array, as a narwhals frame.
 
-    Files are recognised by their extension: CSV (`.csv`, `.tsv`, `.txt`, each also `.gz`; separated by comma,
-    semicolon, tab or bar, which is found out), Parquet (`.parquet`, `.pq`), Arrow and Feather (`.arrow`, `.feather`,
-    `.ipc`). In a CSV a column holds numbers, or true and false, when every value in the whole file is one; all else,
-    dates too, stays text. Empty cells, the words pandas takes as missing and "?" are missing. The columns of an array
-    are named x0, x1, and so on. An index that pandas stored without a name is left out.
+    Files are recognised by their extension: CSV (`.csv`, `.tsv`, `.txt`, each also `.gz`; comma, semicolon, tab or bar
+    is detected as the separator), Parquet (`.parquet`, `.pq`), Arrow and Feather (`.arrow`, `.feather`, `.ipc`). In a
+    CSV a column holds numbers, or booleans, when every value in the file is one; everything else, including dates,
+    stays text. Empty cells, the words pandas takes as missing and "?" are missing. The columns of an array are named
+    x0, x1, and so on. An unnamed index stored by pandas is left out.
 
     Example:
         >>> load_table(np.eye(2)).columns
@@ -65,7 +65,7 @@ def load_table(source: object) -> Table:
         return _checked(_from_array(source), "The array")
     hint = "; call .collect() on it first" if hasattr(source, "collect") else ""
     raise DataError(
-        f"A {type(source).__name__} is no table fairfox can read; "
+        f"A {type(source).__name__} is not a table fairfox can read; "
         f"give a file, a pandas, polars or pyarrow table, or a 2-D array{hint}"
     )
 
@@ -117,21 +117,22 @@ def fitted_numbers(series: Series, what: str) -> np.ndarray:
         if missing(series).all():
             return np.full(len(series), np.nan)
         raise DataError(
-            f"{what} holds {'String' if is_text(series) else series.dtype} here and was numeric in the fitting rows"
+            f"{what} holds {'String' if is_text(series) else series.dtype} here but was numeric in the fitting rows; "
+            "give numbers"
         )
     values = floats(series)
     bad = (np.abs(values) > LARGEST).nonzero()[0]
     if len(bad):
         more = f", and {len(bad) - 1} more like it" if len(bad) > 1 else ""
         raise DataError(
-            f"{what} holds {values[bad[0]]:g} in row {bad[0]} (counted from 0){more}; numbers must be at most "
-            f"{LARGEST:g} in size, or missing"
+            f"{what} holds {values[bad[0]]:g} in row {bad[0]} (counted from 0){more}; values must be missing or at "
+            f"most {LARGEST:g} in magnitude"
         )
     return values
 
 
 def is_text(series: Series) -> bool:
-    """Return whether a column holds texts, or a few of them as categories."""
+    """Return whether a column holds text, also as categories."""
     categories = series.dtype in (nw.Categorical, nw.Enum)  # of pandas, also of numbers
     return series.dtype == nw.String or (categories and any(isinstance(level, str) for level in levels_of(series)))
 
@@ -156,7 +157,7 @@ def level_key(value: object) -> object:
 
 
 def level_name(value: object) -> str:
-    """Return how a category value is called: 1 and 1.0 are both "1", as a column with gaps holds floats."""
+    """Return the name of a category value: 1 and 1.0 are both "1", as a column with missing values holds floats."""
     whole = isinstance(value, float | np.floating) and float(value).is_integer()
     return str(int(value)) if whole else str(value)  # type: ignore[call-overload]
 
@@ -174,7 +175,7 @@ def verb(count: int, one: str = "is", many: str = "are") -> str:
 
 
 def places_of(series: Series, levels: Iterable[Level]) -> np.ndarray:
-    """Return the place of every value among the levels (N,), -1 where it is not among them."""
+    """Return the index of every value among the levels (N,), -1 where it is not one of them."""
     place = {level_key(level): j for j, level in enumerate(levels)}
     native = series.to_native()
     # without an object for everyone, where Arrow tells values apart as Python does: NaN, for one, is none it knows of
@@ -205,10 +206,10 @@ def same_text(value: object, text: str) -> bool:
 
 
 def join_columns(table: Table, other: Table, names: Sequence[str], *, on: str) -> tuple[Table, int]:
-    """Return the rows of `table`, in order, with columns that `other` has for their ids, and how many were found there.
+    """Return the rows of `table`, in order, with columns of `other` matched by id, and how many ids matched.
 
-    Ids are compared as they are written: 7, 7.0 and "7" are one id, "007" is another. Who has no id, or one that is
-    not in `other`, has missing values there.
+    Ids are compared as they are written: 7, 7.0 and "7" are one id, "007" is another. People without an id, or with
+    one that is not in `other`, get missing values.
     """
     ids, others = (
         [None if value is None else level_name(value).strip() for value in objects(column(one, on))]
@@ -218,8 +219,7 @@ def join_columns(table: Table, other: Table, names: Sequence[str], *, on: str) -
     key, times = max(counted.items(), key=lambda item: item[1], default=("", 1))
     if times > 1:
         raise DataError(
-            f"The id '{key}' is in {times} rows of the table with the protected columns; "
-            f"'{on}' must name every person there once"
+            f"The id '{key}' is in {times} rows of the table with the protected columns; '{on}' must be unique there"
         )
     place = {key: row for row, key in enumerate(others) if key is not None}
     rows = [-1 if key is None else place.get(key, -1) for key in ids]
@@ -227,8 +227,8 @@ def join_columns(table: Table, other: Table, names: Sequence[str], *, on: str) -
     if not matched:
         here, there = (next((f"'{key}'" for key in keys if key is not None), "none") for keys in (ids, others))
         raise DataError(
-            f"No id of the audited table is in the table with the protected columns: '{on}' is for example {here} "
-            f"in the first and {there} in the second; write the ids alike"
+            f"No id of the audited table is in the table with the protected columns: '{on}' is, for example, {here} "
+            f"in the first and {there} in the second; use the same format"
         )
     new = []
     for name in names:
@@ -251,7 +251,7 @@ def _checked(native: Any, what: str) -> Table:
     if not table.columns:
         raise DataError(f"{what} has no columns; give one row per individual and one column per feature")
     if len(table) == 0:
-        raise DataError(f"{what} has column names and no rows; give at least one row per individual")
+        raise DataError(f"{what} has column names but no rows; give one row per individual")
     nested = [name for name, dtype in table.schema.items() if dtype.is_nested()]
     if nested:
         raise DataError(f"{what} has lists or records in column '{nested[0]}'; give one value per cell")
@@ -262,7 +262,7 @@ def _check_names(names: Sequence[object], what: str) -> None:
     """Raise unless column names are texts, none empty and none twice."""
     for place, name in enumerate(names, start=1):
         if not isinstance(name, str):
-            raise DataError(f"{what} has the column name {name!r}; column names must be texts, so rename it")
+            raise DataError(f"{what} has the column name {name!r}; column names must be text; rename it")
         if not name.strip():
             raise DataError(
                 f"{what} has no name for column {place}; name it, or leave it out if it is "
@@ -270,7 +270,7 @@ def _check_names(names: Sequence[object], what: str) -> None:
             )
     repeated = [name for name, times in Counter(names).items() if times > 1]
     if repeated:
-        raise DataError(f"{what} has more than one column '{repeated[0]}'; give every column a name of its own")
+        raise DataError(f"{what} has more than one column '{repeated[0]}'; give every column a unique name")
 
 
 def _plain_types(table: pa.Table) -> pa.Table:
@@ -307,7 +307,7 @@ def _from_array(source: Any) -> pa.Table:
     try:
         columns = [pa.array(array[:, j], from_pandas=True) for j in range(array.shape[1])]  # NaN is missing
     except (pa.ArrowException, TypeError) as error:
-        raise DataError(f"The array holds values of kind {array.dtype}; give numbers, booleans or texts") from error
+        raise DataError(f"The array holds values of type {array.dtype}; give numbers, booleans or text") from error
     return pa.table(columns, names=[f"x{j}" for j in range(array.shape[1])])
 
 
@@ -323,7 +323,7 @@ def _read_file(path: Path) -> pa.Table:
     name = path.name.lower()
     reader = next((reader for extension, reader in _READERS.items() if name.endswith(extension)), None)
     if reader is None:
-        raise FileError(f"'{path}' is of no kind fairfox reads; give a file that ends in {', '.join(_READERS)}")
+        raise FileError(f"'{path}' is not a file fairfox can read; give one that ends in {', '.join(_READERS)}")
     try:
         return reader(path)
     except FileError:
@@ -368,8 +368,8 @@ def _read_csv(path: Path) -> pa.Table:
             for fields in reader:
                 if fields and len(fields) != len(names):
                     raise DataError(
-                        f"'{path}' has {len(fields)} field(s) on line {reader.line_num} and {len(names)} in its header"
-                        "; give every line as many"
+                        f"'{path}' has {len(fields)} field(s) on line {reader.line_num} but {len(names)} in its header"
+                        "; give every line the same number"
                     ) from error
         raise DataError(f"'{path}' {first_line(error)}") from error
     _refuse_open_quote(path, content, table)

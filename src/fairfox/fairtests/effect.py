@@ -47,10 +47,10 @@ ROWS = 4_000  # that a black box is asked for an alignment share, about
 class Effect:
     """How the prediction would change if the person were a member of another group, by a counterfactual map.
 
-    One extra prediction per person, refit and contrast (the other of two groups; each other class of many; a number
-    one standard deviation up and down), so that any model will do; a mean over some where categories, or ranks among
-    equal numbers, are shared out. The largest effect counts. With `aligned` the
-    effect is multiplied by the model's alignment share (the names with /a): that compares people across models.
+    It takes one extra prediction per person, refit and contrast, so any model will do. A contrast is the other of two
+    groups, each other class of many, or a number one standard deviation up and down. Where a category or a tied rank is
+    a distribution, the effect is its mean. The largest effect counts. With `aligned` the effect is multiplied by the
+    model's alignment share (the names with /a), which compares people across models.
 
     Example:
         >>> data = Dataset.from_arrays([[0.0], [1.0], [5.0], [7.0]], c=[0, 0, 1, 1])
@@ -182,10 +182,9 @@ class Effect:
         return map_by_each(self.fitted[variable], people, to[part], draws)
 
     def counterfactuals(self, data: Dataset, worst: Tensor, *, refits: int | None = None) -> Tensor:
-        """Return the rows x' of the first refits (M, N, D), or of all: everyone where the contrast at their place
-        `worst` takes them.
+        """Return the rows x' of the first refits (M, N, D), or of all: everyone where contrast `worst` takes them.
 
-        Places count the contrasts of the protected variables; who has -1 keeps their row.
+        Numbers count the contrasts of the protected variables; people with -1 keep their row.
         """
         out = data.x.expand(len(self.fitted[0][:refits]), -1, -1).clone()
         for q, contrast in enumerate(moves(data.protected)):
@@ -213,7 +212,7 @@ class Effect:
     ) -> list[Tensor]:
         """Return what draws add to each contrast (K, N, Q) where ranks persist with these correlations.
 
-        About so many draws in all, shared out among the refits; `measured` is of these people, `here` is f(x).
+        The draws are divided among the refits; `measured` is of these people, `here` is f(x).
         """
         refits = len(self.fitted[0])
         each = -(-draws // refits)
@@ -230,7 +229,7 @@ class Effect:
     def rows_of_draws(self, data: Dataset, worst: Tensor) -> Tensor:
         """Return the rows (R, N, D) that effects are averaged over, with whole categories where these are shared out.
 
-        Everyone is where the contrast at their place `worst` takes them; who has -1 keeps their row.
+        Everyone goes where their contrast `worst` takes them; people with -1 keep their row.
         """
         if not self.several:
             return self.counterfactuals(data, worst)
@@ -244,7 +243,7 @@ class Effect:
         return out
 
     def checks(self) -> dict[str, float]:
-        """Return what the maps say about themselves, averaged over them; nothing where they have nothing to say."""
+        """Return the checks of the maps, averaged; empty where they have none."""
         found = [fitted.checks() for maps in self.fitted for fitted in maps if isinstance(fitted, CheckedMap)]
         return {name: fmean(each[name] for each in found) for name in (found[0] if found else ())}
 
@@ -254,10 +253,10 @@ class Effect:
 
 
 class DrawPlan(NamedTuple):
-    """Which draws each refit takes, of a table of them; without a table everyone's row is one row there.
+    """Which draws of a table each refit uses; without a table, each person has one row.
 
-    Where ranks persist the first refit takes all draws, and each other some of them, which say how it differs from the
-    first: refits differ less for the same draw than draws do.
+    Where ranks persist in part, the first refit uses all draws. Each other refit uses some, to show how it differs from
+    the first: refits differ less for the same draw than draws do.
     """
 
     table: DrawTable | None
@@ -266,7 +265,7 @@ class DrawPlan(NamedTuple):
 
     @property
     def times(self) -> list[int]:
-        """How many rows each refit makes of a person."""
+        """How many rows each refit makes per person."""
         return [len(own) * len(self.persistence) for own in self.chosen]
 
     def values(self, effects: Sequence[Tensor]) -> Tensor:
@@ -284,7 +283,7 @@ class DrawPlan(NamedTuple):
 
 
 class Share(NamedTuple):
-    """An alignment share, and its standard error over the people it was read off and the auxiliaries."""
+    """An alignment share, and its standard error over people and auxiliaries."""
 
     value: float
     error: float
@@ -316,9 +315,9 @@ def model_alignment(
 ) -> list[Share]:
     """Return A for each protected variable, averaged over the auxiliary's members, whose scatter is in its error.
 
-    By gradients where autograd sees through the model. A black box on continuous columns is asked along the
-    protected direction and along random directions drawn from the metric; with categories its whole
-    Jacobian is estimated; both on a random part of the people, with about so many rows.
+    It uses gradients where the model is differentiable. A black box on continuous columns is evaluated along the
+    protected direction and along random directions from the metric; with categories its whole Jacobian is estimated.
+    Both use a random sample of the people.
     """
     heads = heads_of(data.protected)
     by_directions = not model.differentiable and not getattr(model, "blocks", ())

@@ -87,7 +87,7 @@ class FAux:
     def measure(self, model: Model, data: Dataset, *, step: float | None = None) -> Measurement:
         """Return the score with its sign and the value of each retrained auxiliary.
 
-        `step` is that of finite differences of a black box, by default `suited_step` on these people.
+        `step` is for finite differences of a black box, by default `suited_step` on these people.
         """
         return measurement(self, *self._all_values(model, data, step), data)
 
@@ -173,9 +173,7 @@ class FAux:
 
     def _integrated_values(self, model: Model, data: Dataset) -> tuple[Tensor, Tensor]:
         if not model.differentiable:
-            raise OptionError(
-                "faux+ig needs a model that autograd sees through; use rank, move or faux for a black box"
-            )
+            raise OptionError("faux+ig needs a differentiable model; use rank, move or faux for a black box")
         start, heads = self._baseline(data.x), heads_of(data.protected)
         target, *members = (
             partial(integrated_jacobian, each, path=choose_path(each, start, steps=self.steps))
@@ -224,7 +222,7 @@ class GradientTest(Protocol):
         ...
 
     def contrasts(self, protected: Sequence[Protected]) -> tuple[Contrast, ...]:
-        """Return what each column of `values` speaks of; () for a test without a protected variable."""
+        """Return the contrast of each column of `values`; () for a test without a protected variable."""
         ...
 
     def values(self, grad_tar: Tensor, jac_aux: Tensor | None) -> Tensor:
@@ -232,7 +230,7 @@ class GradientTest(Protocol):
         ...
 
     def measure(self, model: Model, data: Dataset, *, step: float | None = None) -> Measurement:
-        """Return the score and its refits; `step` is that of finite differences, by default what suits the people."""
+        """Return the score and its refits; `step` is for finite differences, by default one that suits the people."""
         ...
 
 
@@ -241,7 +239,7 @@ def measure_gradients(
 ) -> Measurement:
     """Return the Measurement of a test, from gradients that are formed block by block.
 
-    `step` is that of finite differences of a black box, by default `suited_step` on these people.
+    `step` is for finite differences of a black box, by default `suited_step` on these people.
     """
     return measurement(test, *gradient_values(test, model, data, batch_size=batch_size, step=step), data)
 

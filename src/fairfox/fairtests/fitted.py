@@ -1,4 +1,4 @@
-"""FittedTest, the one engine: what an audit learns from people, and what it then measures of a model.
+"""FittedTest, the engine: what an audit learns from people, and how it measures a model.
 
 An audit fits one per fold, or one on its reference; `fit` keeps one in a file; streams score batches with it.
 """
@@ -65,7 +65,7 @@ _ROOM = 50_000_000  # cells of everyone's counterfactual rows in all refits, abo
 
 @dataclass(frozen=True)
 class Explained:
-    """People whose effects are explained: some drawn at random, and those with the highest scores."""
+    """The people whose effects are explained: a random sample, and those with the highest scores."""
 
     parts: tuple[tuple[Tensor, Tensor], ...]  # their places (n,), and rows (R, n, D) that effects are averaged over
     drawn: Tensor  # (N,) bool: who represents everyone
@@ -73,7 +73,7 @@ class Explained:
 
 
 class DrawnRows(NamedTuple):
-    """Some people with one row each, drawn of those they may have as members of another group."""
+    """Some people, with one row each drawn from their possible rows as members of another group."""
 
     people: Tensor  # (n,) their places
     rows: Tensor  # (n, D)
@@ -114,7 +114,7 @@ class Readings:
 
 @dataclass(frozen=True)
 class Auxiliaries:
-    """Networks that predict protected variables, and what they say about the people they learnt from."""
+    """Networks that predict protected variables, and their quality on the people they learnt from."""
 
     plain: FixedAuxiliary
     aligned_by: FixedAuxiliary  # those of the alignment share: balanced ones where there is a label
@@ -125,15 +125,24 @@ class Auxiliaries:
 
     @classmethod
     def of(cls, data: Dataset, options: AuditOptions, seed: int, others: Sequence[str] = ()) -> Auxiliaries:
-        """Return networks trained on these people: as many as refits where a test moves people by them, or groups are
-        to be inferred; else as many as the alignment share needs, whose scatter few people make large."""
+        """Return networks trained on these people.
+
+        There are as many as refits where a test uses them or groups are inferred; else as many as the alignment share
+        needs, which varies more where people are few."""
         several = follows_auxiliary([options.main, *others]) or bool(data.c.isnan().any())
         data = data if len(data) <= _LEARNT else _drawn(data, _LEARNT, seed)
         needed = min(max(_WORK // len(data), _FEW), _MOST)
-        start, count, many = perf_counter(), options.refits if several else needed, len(data) > _MANY
-        plain = aligned_by = _trained(count, seed, data, many=many)
-        if options.balance is not False and has_labels(data):
-            aligned_by = _trained(options.refits if options.balance else needed, seed, data, many=many, balance=True)
+        start, many = perf_counter(), len(data) > _MANY
+        balance = options.balance is not False and has_labels(data)
+        plain = _trained(options.refits if several else _FEW, seed, data, many=many)
+        if options.balance:
+            aligned_by = _trained(options.refits, seed, data, many=many, balance=True)
+        else:  # each few with held-out rows of their own, which decide when training stops; folds differ by themselves
+            fits = [] if balance else [plain]
+            places = range(len(fits), 1 if several else needed // _FEW)
+            fits += [_trained(_FEW, seed + 1000 * s, data, many=many, balance=balance) for s in places]
+            members = [member for fit in fits for member in fit.members]
+            aligned_by = FixedAuxiliary(members, fits[0].held_out, balance)
         seconds = perf_counter() - start
         proxy = tuple(_proxies(plain, data, v, options.batch_size) for v in range(len(data.protected)))
         quality, metric = _held_out_quality(plain, data), alignment_metric(data, aligned_by)
@@ -142,10 +151,10 @@ class Auxiliaries:
 
 @dataclass(frozen=True, kw_only=True)
 class FittedTest:
-    """A fairness test with all that it learnt from a table of people, ready to measure any model of the same columns.
+    """A fairness test fitted on a table of people, ready to measure any model on the same columns.
 
-    It holds no row of that table, but the values of its columns one by one: their order is all that ranks need.
-    `transport` pairs people with each other and holds their encoded rows.
+    It holds no row of that table, only the values of each column, which is all that ranks need. `transport` pairs
+    people with each other and does hold their encoded rows.
     """
 
     options: AuditOptions
@@ -180,7 +189,7 @@ class FittedTest:
     ) -> FittedTest:
         """Return the test of these options fitted on all people of `data`, with `others` to compare it with.
 
-        Auxiliaries are trained on the same people unless they are given. A fold needs no record of what it learnt from.
+        Auxiliaries are trained on the same people unless given. A fold needs no record of what it learnt from.
         """
         seed = options.seed if seed is None else seed
         many = len(data) > _MANY
@@ -227,8 +236,8 @@ class FittedTest:
     ) -> Measurement:
         """Return what one of the tests measures on people whose groups are known or inferred.
 
-        `predictions` are f(x) where they are known already; `step` is that of finite differences, by default the one
-        that suits the first of the people.
+        `predictions` are f(x) where already known; `step` is for finite differences, by default one that suits the
+        first people.
         """
         test = self.tests[name]
         if isinstance(test, CounterfactualTest):
@@ -247,9 +256,9 @@ class FittedTest:
         persistence: Sequence[float] | None = None,
         draws: int = DRAWS,
     ) -> list[Tensor]:
-        """Return what draws add to what was measured (K, N, Q) where ranks persist in part; [] if they cannot.
+        """Return what draws add to the measurement (K, N, Q) where ranks persist in part; [] if they cannot.
 
-        One for each correlation of `persistence`; None: that of the options.
+        There is one for each correlation of `persistence`; None: that of the options.
         """
         test, asked = self.tests[name], (self.options.persistence,) if persistence is None else persistence
         if not isinstance(test, Effect) or not test.persists or asked == (1.0,) or len(test.fitted[0]) < 2:
@@ -259,9 +268,9 @@ class FittedTest:
     def alignment(
         self, model: Model, people: Dataset, *, most: int | None = None, rows: int = ROWS
     ) -> tuple[Share, ...]:
-        """Return the model's alignment share with each protected variable, read off at most so many of these people.
+        """Return the model's alignment share with each protected variable, from at most `most` people.
 
-        A black box is asked for about so many rows.
+        A black box is called on about `rows` rows.
         """
         some = people if most is None or len(people) <= most else _drawn(people, most, self.options.seed)
         found = model_alignment(
@@ -321,7 +330,7 @@ def _fit_tests(
 
 @dataclass(frozen=True)
 class Fold:
-    """Some of the people, and the test that was fitted on others to measure them."""
+    """Some of the people, and the test fitted on the others that measures them."""
 
     rows: Tensor  # positions in the table
     test: FittedTest
@@ -337,7 +346,7 @@ def fit_folds(
     others: Sequence[str] = (),
     progress: Progress,
 ) -> list[Fold]:
-    """Return tests that have not seen the people they are to measure: one from a reference, or one per fold."""
+    """Return tests fitted on other people than they measure: one from a reference, or one per fold."""
     fitting = data if reference is None else reference
     check_group_sizes(fitting, 2 * options.folds if reference is None else _FEWEST)
     if reference is not None:
@@ -377,7 +386,7 @@ def measure_folds(
     others: Sequence[str] = (),
     progress: Progress,
 ) -> Readings:
-    """Return the readings of everyone in `data`, each by the test of their fold.
+    """Return the readings of everyone in `data`, measured by the test of their fold.
 
     The main test, or the total reading where it has no map, comes with its counterfactual rows. One of the `others`
     that cannot be run is left out with its reason.
@@ -395,7 +404,7 @@ def measure_folds(
     )
     shares = _alignment(folds, target, people)
     measured, total = found[main], found[TOTAL]
-    progress("drawing: how far ranks persist", 1.0)
+    progress("measuring: how well ranks carry over", 1.0)
     measured, curve, sample = _persisting(folds, main, measured, target, people, predictions, shares)
     if isinstance(folds[0].test.tests[main], CounterfactualTest):
         moved = measured = replace(measured, counterfactuals=_counterfactuals(folds, main, measured, people))
@@ -572,7 +581,7 @@ def _measured(
 
 
 def _out_of_time(options: AuditOptions) -> str:
-    return f"it would take longer than {options.max_minutes:g} minutes in all (--max-minutes)"
+    return f"it would take longer than {options.max_minutes:g} minutes in total (--max-minutes)"
 
 
 def _left(folds: Sequence[Fold]) -> float:
@@ -589,7 +598,7 @@ def _asked_about(name: str, people: int, seed: int) -> Tensor:
 
 
 def measured_name(options: AuditOptions) -> str:
-    """Return the name under which the main test is fitted: /a is a factor that is applied to what it measures."""
+    """Return the name under which the main test is fitted: /a is a factor applied afterwards."""
     name = options.info.base if options.info.aligned else options.main
     return f"{name}{_GIVEN}" if name == TOTAL and options.given else name
 
@@ -632,19 +641,19 @@ def training_seconds(folds: Sequence[Fold]) -> float:
 
 
 def follows_auxiliary(names: Sequence[str]) -> bool:
-    """Return whether one of these tests looks at people through auxiliaries."""
+    """Return whether one of these tests uses auxiliaries."""
     return any(FAIR_TESTS[name].trained for name in names if name in FAIR_TESTS)
 
 
 def check_group_sizes(fitting: Dataset, fewest: int = _FEWEST) -> None:
-    """Refuse rows to learn from that have too few people of a group, or with a known number."""
+    """Raise where the fitting rows have too few people of a group, or with a known number."""
     for v, p in enumerate(fitting.protected):
         c = fitting.c[:, v]
         if p.is_continuous:
             known = int((~c.isnan()).sum())
             if known < 2 * fewest:
                 raise DataError(
-                    f"'{p.name}' is known for {known} people to learn from; at least {2 * fewest} are needed: "
+                    f"'{p.name}' is known for only {known} people to learn from; at least {2 * fewest} are needed: "
                     "give more rows, or another reference table"
                 )
             continue
@@ -653,13 +662,13 @@ def check_group_sizes(fitting: Dataset, fewest: int = _FEWEST) -> None:
         if smallest < fewest:
             merge = "merge rare classes (merge_rare, --merge-rare), " if len(p.levels) > 2 else ""
             raise DataError(
-                f"Group '{level}' of '{p.name}' has {smallest} people to learn from; at least {fewest} are needed: "
-                f"{merge}give more rows, or another reference table"
+                f"Group '{level}' of '{p.name}' has only {smallest} people to learn from; at least {fewest} are "
+                f"needed: {merge}give more rows, or another reference table"
             )
 
 
 def check_storable(options: AuditOptions) -> None:
-    """Refuse tests that no file can hold, before any work is done."""
+    """Raise where a test cannot be stored in a file, before any work is done."""
     if options.runs_all:
         raise OptionError("A file holds one fitted test; give its name instead of 'all', and fit others one by one")
     if options.info.base in ("fliptest", "counterfactual"):
@@ -667,7 +676,7 @@ def check_storable(options: AuditOptions) -> None:
 
 
 def supports(data: Dataset) -> tuple[Support, ...]:
-    """Return what rows to learn from show about the groups of each protected variable."""
+    """Return the support of each protected variable's groups in the fitting rows."""
     return tuple(Support.of(data, v) for v in range(len(data.protected)))
 
 

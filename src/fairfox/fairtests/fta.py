@@ -26,9 +26,9 @@ from fairfox.models.protocol import Model
 class FTA:
     """The l_p norm of the target's gradient: the largest change a small move in any direction can make.
 
-    With `epsilon` the moves are not small: the largest change of the prediction that is found when the features move
-    by at most epsilon in the l_p norm, by projected gradient search (`steps` from the person's own row and from each
-    of `restarts` random places, up and down). It knows no protected variable and has no sign.
+    With `epsilon` moves are larger: the score is the largest change of the prediction within an l_p distance of
+    epsilon, found by projected gradient search. The search takes `steps` steps up and down, from the person's own row
+    and from `restarts` random points. It knows no protected variable and has no sign.
 
     Example:
         >>> from fairfox.auxiliary.linear import LinearMember
@@ -67,13 +67,11 @@ class FTA:
         return self.measure(model, data).score
 
     def measure(self, model: Model, data: Dataset, *, step: float | None = None) -> Measurement:
-        """Return the score; there are no refits. `step` is that of finite differences of a black box."""
+        """Return the score; there are no refits. `step` is for finite differences of a black box."""
         if self.epsilon is None:
             return measure_gradients(self, model, data, batch_size=self.batch_size, step=step)
         if not model.differentiable:
-            raise OptionError(
-                "fta with epsilon needs a model that autograd sees through; leave epsilon out for a black box"
-            )
+            raise OptionError("fta with epsilon needs a differentiable model; leave epsilon out for a black box")
         change = largest_change(
             model,
             data.x,
@@ -97,7 +95,7 @@ class FTA:
 
 @dataclass(kw_only=True)
 class FTALinear:
-    """The part of the target's gradient that a linear auxiliary takes for the protected variable.
+    """The part of the target's gradient that a linear auxiliary attributes to the protected variable.
 
     `projection`: the length of the gradient inside the span of a variable's coefficients. `weighted`: the gradient
     weighted by |coefficient|, feature by feature, for each class. The largest counts. No sign.

@@ -1,4 +1,4 @@
-"""The local independence criterion with the true derivative: what gradient tests could know at best."""
+"""The local independence criterion with the true derivative: the best that gradient tests can do."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def _true_direction(data: Dataset, *, outputs: int) -> Tensor:
     """Return the true dx/dc (N, D, K), or say that it is not known."""
     if data.truth is None or data.truth.dx_dc is None:
         raise DataError(
-            "lic needs the true derivative dx/dc, and only generated people have it (SyntheticBias.sample with "
-            "derivative=True); use rank for people whose truth is not known"
+            "lic needs the true derivative dx/dc, which only generated people have (SyntheticBias.sample with "
+            "derivative=True); use rank for real people"
         )
     if data.truth.dx_dc.shape != (*data.x.shape, outputs):
         raise ShapeError(

@@ -1,4 +1,4 @@
-"""What a fairness test is, and what fairfox's own tests measure beyond a score."""
+"""The protocol of fairness tests, and what fairfox's own tests measure beyond a score."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fairfox.data.dataset import Dataset
 from fairfox.maps.protocol import UNKNOWN
 from fairfox.models.protocol import Model
 
-NOBODY = "nobody to be compared with"
+NOBODY = "nobody to compare with"
 
 
 class FairnessTest(Protocol):
@@ -57,7 +57,7 @@ class CounterfactualTest(Protocol):
 
 @runtime_checkable
 class JudgingTest(Protocol):
-    """A fairness test that also speaks about the model as a whole."""
+    """A fairness test with a statement about the whole model."""
 
     def verdict(self, measured: Measurement, data: Dataset) -> dict[str, float]:
         """Return numbers about the model, by name, from what was measured on everyone."""
@@ -83,9 +83,7 @@ class Measurement:
     each: Tensor  # (M, N, Q) value of each refit for each contrast; NaN where it does not concern the person
     worst: Tensor  # (N,) the place of the largest among the contrasts
     contrasts: tuple[Contrast, ...] = ()  # Q; () for tests that know no protected variable
-    counterfactuals: Tensor | None = (
-        None  # (M, N, D) the rows x' of each refit, or of the first alone, for the contrast that counts
-    )
+    counterfactuals: Tensor | None = None  # (M, N, D) rows x' of all refits or the first, for the contrast that counts
     overshoot: Tensor | None = None  # (N,) how far one-hot entries left [0, 1] before they were put back
     borrowed: Tensor | None = None  # (N,) bool: at whose given values a group is missing
     deviations: Tensor | None = None  # (K, N, Q) what draws add to each contrast where ranks persist in part
@@ -117,7 +115,7 @@ class Measurement:
         return replace(found, deviations=None if self.deviations is None else self.deviations[:, :, places])
 
     def taken(self, rows: Tensor) -> Measurement:
-        """Return what was measured of some people, whose places these are (n,)."""
+        """Return the measurement of the people in these rows (n,)."""
         own: dict[str, Any] = {}
         for name in (f.name for f in fields(self) if f.name not in ("reasons", "contrasts")):
             value = getattr(self, name)
@@ -150,9 +148,9 @@ def combine(
 ) -> Measurement:
     """Return the Measurement of values (M, N, Q): averaged over refits, then the worst contrast counts.
 
-    A value that is NaN in any refit does not count; who has no other is abstained, for the reason given (one for
-    all, or one each), or because no protected value is known. Tests that know no protected variable have one column
-    and no contrasts.
+    A value that is NaN in any refit does not count; people without another are abstained, for the given reason (one for
+    all, or one each), or because no protected value is known. Tests without a protected variable have one column and no
+    contrasts.
     """
     mean = values.mean(0)  # (N, Q)
     lacking = mean.isnan()
@@ -181,7 +179,7 @@ def combine(
 
 
 def join_measurements(parts: Sequence[Measurement], places: Sequence[Tensor], people: int) -> Measurement:
-    """Return one Measurement from those of disjoint groups of rows, each with the places of its rows."""
+    """Return one Measurement from those of disjoint groups of rows, each with its row numbers."""
 
     joined: dict[str, Any] = {}
     for name in (f.name for f in fields(Measurement) if f.name not in ("reasons", "contrasts")):
@@ -202,10 +200,10 @@ def join_measurements(parts: Sequence[Measurement], places: Sequence[Tensor], pe
 
 
 def away_from_own(data: Dataset, contrasts: Sequence[Contrast]) -> Tensor:
-    """Return what derivatives are multiplied by (N, Q), so that they point away from the own group.
+    """Return factors (N, Q) that make derivatives point away from the person's own group.
 
-    -1 for the output of the own class, else +1; numbers always point upwards. NaN where the contrast does not concern
-    the person: the own group is unknown, or neither class is the reference group.
+    These are -1 for the output of the own class, else +1; numbers always point upwards. NaN where the contrast does not
+    concern the person: the own group is unknown, or neither class is the reference group.
     """
     columns = []
     for contrast in contrasts:

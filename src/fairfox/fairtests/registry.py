@@ -1,4 +1,4 @@
-"""How each fairness test is made from its name, and which tests apply to a model and its people."""
+"""Fairness tests by name, and which of them apply to a model and its people."""
 
 from __future__ import annotations
 
@@ -52,17 +52,17 @@ def make_test(
 
     Args:
         name: one of `FAIR_TESTS`.
-        auxiliary: the one to use instead of training an own `AuxiliaryModel`.
+        auxiliary: the one to use; by default an `AuxiliaryModel` is trained.
         hold_others: change each protected variable while the others stay as they are (`faux`, `lic`,
             `counterfactual` and `unawareness` always do so).
-        given: columns that are held equal, of the model or covariates (`rank`; `unawareness` leaves all anyway).
+        given: valid business reasons, columns of the model or covariates (`rank`; `unawareness` changes none).
         gate: move a feature only where the groups differ in it beyond chance (`rank`).
         refits: how many times auxiliaries and maps are fitted.
         seed: same seed, same machine, same numbers.
         batch_size: rows per block.
         settings: of this test, under the names of the fields of its class or its map:
             {"epsilon": 0.5} for fta, {"graph": {"income": ["sex"]}} for counterfactual.
-        progress: called with how much of a long training is done, and of how much.
+        progress: called with how many steps of a long training are done, and of how many.
     """
     info, own = lookup_test(name), dict(settings or {})
     if hold_others:
@@ -162,8 +162,7 @@ def _made(kind: type[_Made], name: str, settings: Mapping[str, object], **own: A
     settable = {f.name: f for f in fields(kind) if f.init and f.name not in (*_OWN, *own)}  # type: ignore[arg-type]
     for setting, value in settings.items():
         if setting not in settable:
-            has = f"has the settings {', '.join(settable)}" if settable else "has no settings"
-            raise OptionError(f"{name} {has}, and not '{setting}'.{did_you_mean(setting, list(settable))}")
+            raise OptionError(f"{name} has no setting '{setting}'.{did_you_mean(setting, list(settable))}")
         _check_value(name, settable[setting], value)
     return kind(**own, **settings)
 
@@ -186,9 +185,9 @@ def _check_value(name: str, setting: Field[Any], value: object) -> None:
 
 
 def settings_by_test(options: AuditOptions) -> dict[str, dict[str, object]]:
-    """Return the settings of each test that has any, after a check that the test has them.
+    """Return the settings of each test that has any; raise where a test does not have the setting.
 
-    Of several tests they are given as "fliptest.steps"; the graph is counterfactual's.
+    With several tests they are named "fliptest.steps"; the graph is counterfactual's.
     """
     if not options.runs_all:
         found = {options.info.base + ("/s" if options.info.by_covariance else ""): dict(options.settings)}
@@ -199,7 +198,7 @@ def settings_by_test(options: AuditOptions) -> dict[str, dict[str, object]]:
             if name not in FAIR_TESTS or FAIR_TESTS[name].aligned:
                 known = [n for n, info in FAIR_TESTS.items() if not info.aligned]
                 raise OptionError(
-                    f"The setting '{key}' belongs to no test that is compared; name the test too, as in "
+                    f"The setting '{key}' belongs to no test that is run; name the test too, as in "
                     f"fliptest.steps.{did_you_mean(name, known) if name else ''}"
                 )
             found.setdefault(name, {})[setting] = value
@@ -214,7 +213,7 @@ def _check_graph(name: str, graph: object) -> None:
     if graph is None:
         return
     if not lookup_test(name).needs_graph:
-        raise OptionError(f"A causal graph is for counterfactual, and the test is {name}; leave it out (--graph)")
+        raise OptionError(f"Only counterfactual takes a causal graph, but the test is {name}; leave it out (--graph)")
     from fairfox.maps.graph import Graph, read_graph
 
     if not isinstance(graph, Graph | Mapping | str | Path):
@@ -223,10 +222,10 @@ def _check_graph(name: str, graph: object) -> None:
 
 
 def applicable(options: AuditOptions, data: Dataset, *, gradient: bool) -> tuple[list[str], dict[str, str]]:
-    """Return the tests that apply to a model and its people, and for every other why it does not.
+    """Return the tests that apply to a model and its people, and why each other test does not.
 
-    `gradient` says whether autograd sees through the model. `/a` changes no order of people within one model and is
-    left out.
+    `gradient` says whether the model is differentiable. `/a` does not change the order of people within one model and
+    is left out.
     """
     tests, skipped, named = [], {}, settings_by_test(options)
     for name, info in FAIR_TESTS.items():
@@ -241,7 +240,7 @@ def applicable(options: AuditOptions, data: Dataset, *, gradient: bool) -> tuple
             skipped[name] = why
     for name in named:
         if name in skipped:
-            raise OptionError(f"There are settings of {name}, which is not run: {skipped[name]}; leave them out")
+            raise OptionError(f"{name} has settings but is not run: {skipped[name]}; leave them out")
     return tests, skipped
 
 
@@ -249,15 +248,15 @@ def _obstacle(info: TestInfo, options: AuditOptions, data: Dataset, *, gradient:
     """Return why a test cannot be run; None where it can."""
     numbers = [p.name for p in data.protected if p.is_continuous]
     checks = (
-        (info.needs_truth, "only generated people have the truth it needs"),
-        (info.needs_gradient and not gradient, "autograd does not see through the model"),
+        (info.needs_truth, "it needs the truth, which only generated people have"),
+        (info.needs_gradient and not gradient, "the model is not differentiable"),
         (info.needs_label and data.y is None, "no column of true outcomes is named (label, --label)"),
         (info.needs_input and not bool(data.withheld.any()), "the model does not take a protected column"),
         (info.needs_graph and "graph" not in options.settings, "no causal graph is given (--graph)"),
-        (info.only_groups and bool(numbers), f"it compares groups, and '{(numbers or [''])[0]}' is a number"),
+        (info.only_groups and bool(numbers), f"it compares groups, but '{(numbers or [''])[0]}' is a number"),
         (
             not info.compares and bool(options.reference_group),
-            "it compares with no other group, and a reference group is given",
+            "it does not compare with other groups, but a reference group is given",
         ),
         (not info.holds and options.hold_others, "it cannot hold the other protected variables equal"),
         (not info.gives and bool(options.given), "it takes no given columns"),

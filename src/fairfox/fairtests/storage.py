@@ -1,10 +1,9 @@
 """Fitted tests as files: one safetensors file whose header says, in JSON, which objects the tensors belong to.
 
-Nothing in such a file can run. It holds numbers, texts, and names of the classes that are listed here; no name from a
+Nothing in such a file can run. It holds numbers, text, and names of the classes that are listed here; no name from a
 file is ever imported. The header has a list of nodes: each is one object, list, tuple, dict, tensor, dtype or network.
-It holds numbers and texts as they are, and anything else as the number of an earlier node, so that what is shared stays
-shared, nothing can contain itself, and reading is one loop. Objects are read field by field, each of the type that its
-class declares.
+A node holds numbers and text directly, and everything else as the number of a node before it. So shared objects stay
+shared, nothing can contain itself, and reading is one loop. Each field must have the type that its class declares.
 """
 
 from __future__ import annotations
@@ -77,7 +76,7 @@ _HASH = 64  # letters of the checksum
 _LARGEST_HEADER = 100 * 2**20  # of safetensors, as their own library has it
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
 _NOT_FINITE = ("nan", "inf", "-inf")  # JSON has no such numbers
-_APART = "its parts do not fit together"
+_APART = "its contents do not fit together"
 _MOST = 10**5  # steps or refits: far more than anybody waits for
 _RANGES = {
     "seed": (0, 2**64 - 1),  # that random generators take
@@ -90,7 +89,7 @@ _FAR = 1e6  # standard deviations: farther than anybody
 
 
 def save_test(test: FittedTest, path: str | Path) -> None:
-    """Write a fitted test to one file, whole or not at all."""
+    """Write a fitted test to one file, atomically."""
     content = to_bytes(test)
     try:
         with written_whole(Path(path)) as temporary:
@@ -109,7 +108,7 @@ def load_test(path: str | Path) -> FittedTest:
         return from_bytes(path.read_bytes())
     except FileError as error:
         raise FileError(
-            f"'{path.name}' is no fitted test that can be used: {error} (fit it again with fairfox fit)"
+            f"'{path.name}' is not a usable fitted test: {error} (fit it again with fairfox fit)"
         ) from error
 
 
@@ -121,7 +120,7 @@ def to_bytes(test: FittedTest) -> bytes:
     text = json.dumps({**about, "nodes": writer.nodes}, allow_nan=False)
     content = save(writer.tensors, {_KEY: _checksum(text, writer.tensors) + text})
     if int.from_bytes(content[:8], "little") > _LARGEST_HEADER:
-        raise OptionError("The test has too many parts for a file; fit it with fewer refits or protected classes")
+        raise OptionError("The test is too large for a file; fit it with fewer refits or protected classes")
     return content
 
 
@@ -134,9 +133,9 @@ def from_bytes(content: bytes, *, device: str = "cpu") -> FittedTest:
     except (SafetensorError, ValueError, RuntimeError, KeyError, OverflowError) as error:
         raise FileError("it is truncated or damaged") from error
     if any(max(tensor.shape, default=0) > len(content) for tensor in tensors.values()):
-        raise FileError("it names sizes that it does not have")
+        raise FileError("its sizes do not match its contents")
     if claimed != _checksum(text, tensors):
-        raise FileError("it was changed after it was written, since its checksum differs")
+        raise FileError("its checksum differs, so it was changed after it was written")
     # clones lie in memory as all of torch's tensors do, so that sums come out the same to the last bit
     objects = read_nodes(about.get("nodes"), {k: tensor.clone() for k, tensor in tensors.items()}, _stored_classes())
     test = objects[-1]
@@ -196,7 +195,7 @@ _type_hints = cache(get_type_hints)
 
 @dataclass(frozen=True)
 class StoredClass:
-    """A class whose objects may be stored: the names that are, and those that are empty when it is read again."""
+    """A class whose objects may be stored: the stored fields, and those that are empty after reading."""
 
     of: type
     stored: tuple[str, ...]
@@ -280,15 +279,15 @@ class Writer:
                 raise OptionError("Only networks of Linear, ReLU, ..., Linear can be stored in a file")
             return ["network", [self.put(part.detach()) for layer in linear for part in (layer.weight, layer.bias)]]
         if type(value) not in self.classes:
-            raise OptionError(f"A {type(value).__name__} is part of this, and cannot be stored in a file")
+            raise OptionError(f"The test contains a {type(value).__name__}, which cannot be stored in a file")
         name, known = self.classes[type(value)]
         return [name, {field: self.put(getattr(value, field)) for field in known.stored}]
 
 
 def read_nodes(nodes: object, tensors: Mapping[str, Tensor], classes: Mapping[str, StoredClass]) -> list[Any]:
-    """Return what each node holds, the whole last; FileError where it is not what it should be."""
+    """Return what each node holds, the root last; raise a FileError where one is not valid."""
     if not isinstance(nodes, list) or not nodes:
-        raise FileError("there is nothing in it")
+        raise FileError("it is empty")
     made: list[Any] = []
     fits = TypeCheck(tuple(known.of for known in classes.values()))
     spare = sum(tensor.nbytes for tensor in tensors.values())  # each tensor may be rebuilt into one object
@@ -300,9 +299,9 @@ def read_nodes(nodes: object, tensors: Mapping[str, Tensor], classes: Mapping[st
         except FileError:
             raise
         except Exception as error:  # whatever a crafted node makes fail
-            raise FileError(f"part {len(made)} cannot be read ({type(error).__name__})") from error
+            raise FileError(f"object {len(made)} cannot be read ({type(error).__name__})") from error
         if spare < 0:
-            raise FileError("it names sizes that it does not have")
+            raise FileError("its sizes do not match its contents")
     return made
 
 
@@ -313,12 +312,12 @@ def _made(
         if not isinstance(value, dict):
             if value is None or type(value) in (bool, int, float, str):
                 return value
-            raise FileError(f"part {len(made)} holds what is neither a value nor another part")
+            raise FileError(f"object {len(made)} holds neither a value nor another object")
         (word, content), *more = value.items()
         if word == "float" and content in _NOT_FINITE and not more:
             return float(content)
         if word != "node" or more or type(content) is not int or not 0 <= content < len(made):
-            raise FileError(f"part {len(made)} refers to no earlier part")
+            raise FileError(f"object {len(made)} does not refer to one before it")
         return made[content]
 
     name, content = node
@@ -328,7 +327,7 @@ def _made(
         keys = [get(key) for key, _ in content]
         # tuples of tuples are refused: a hash goes through what is shared again and again
         if not all(type(part) in (int, str) for key in keys for part in (key if type(key) is tuple else (key,))):
-            raise FileError("a key in it is neither a number nor a text, nor some of them")
+            raise FileError("a key in it is neither a number nor text, nor a tuple of these")
         return dict(zip(keys, (get(item) for _, item in content), strict=True))
     if name == "tensor":
         return tensors[content]
@@ -340,11 +339,11 @@ def _made(
         raise FileError(f"it holds a {str(name)[:100]!r}, which is not part of any test")
     known = classes[name]
     if set(content) != set(known.stored):
-        raise FileError(f"a '{name}' in it has other parts than here")
+        raise FileError(f"a '{name}' in it has other fields than here")
     values, declared = {field: get(content[field]) for field in known.stored}, _type_hints(known.of)
     for field, value in values.items():  # classes that declare no types check for themselves
         if field in declared and not fits(value, declared[field]):
-            raise FileError(f"'{field}' of a '{name}' in it is of a wrong type")
+            raise FileError(f"'{field}' of a '{name}' in it has the wrong type")
     return known.make(values)
 
 
@@ -353,7 +352,7 @@ def _network(parts: Sequence[Tensor]) -> nn.Sequential:
     layers: list[nn.Module] = []
     for weight, bias in zip(parts[::2], parts[1::2], strict=True):
         if weight.ndim != 2 or bias.shape != weight.shape[:1]:
-            raise FileError("a network in it has layers of no shape")
+            raise FileError("a network in it has layers without a shape")
         linear = nn.Linear(weight.shape[1], weight.shape[0], device="meta")  # no memory and no random numbers
         linear.weight, linear.bias = nn.Parameter(weight), nn.Parameter(bias)
         layers += [linear, nn.ReLU()]
@@ -361,9 +360,9 @@ def _network(parts: Sequence[Tensor]) -> nn.Sequential:
 
 
 class TypeCheck:
-    """Says whether values, which must outlive it, are of declared types; a protocol stands for any `known` class.
+    """Checks that values, which must outlive it, have their declared types; a protocol accepts any `known` class.
 
-    A list that is part of many others is looked through once.
+    A shared list is checked once.
     """
 
     def __init__(self, known: tuple[type, ...]) -> None:
@@ -404,15 +403,15 @@ class TypeCheck:
 
 
 def check_consistent(test: FittedTest, objects: Sequence[Any]) -> None:
-    """Refuse a test with numbers out of range or parts that do not fit together, before anything of it is used.
+    """Raise where a test has numbers out of range or inconsistent contents, before it is used.
 
-    Only what would take forever or all memory, or fail where people are scored: `try_out` finds the rest.
+    It checks what would take forever, use all memory, or fail while scoring; `try_out` finds the rest.
     """
     for each in objects:
         held = getattr(each, "__dict__", {})
         for name, (least, most) in _RANGES.items():
             if type(held.get(name)) is int and not least <= held[name] <= most:
-                raise FileError(f"'{name}' in it is not within {least} and {most}")
+                raise FileError(f"'{name}' in it is not between {least} and {most}")
     encoding, variables, width = test.encoding, test.known.protected, test.encoding.width
     wide = width + _width(encoding.covariates) + sum(max(len(p.levels), 1) for p in variables)  # all side by side
     crossings = [each for each in objects if isinstance(each, Crossing)]
@@ -453,9 +452,9 @@ def _classes(source: ProtectedSource) -> set[int | None]:
 
 
 def try_out(test: FittedTest) -> None:
-    """Refuse a test that cannot measure anybody: it is tried on made-up people of every group, with a made-up model.
+    """Raise where a test cannot measure anybody; it is tried on simulated people and a simulated model.
 
-    What it says in a sentence of its own it will say again where it scores people, and that is no fault of the file.
+    A FairfoxError is ignored here: it would be raised again while scoring, and is not a fault of the file.
     """
 
     def mean_of_columns(x: Tensor) -> Tensor:

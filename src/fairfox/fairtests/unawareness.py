@@ -1,4 +1,4 @@
-"""Fairness through unawareness, asked of the target itself (Themis, Galhotra et al. 2017): only c is changed."""
+"""Fairness through unawareness, tested on the target (Themis, Galhotra et al. 2017): only c is changed."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from fairfox.models.protocol import Model, predict
 
 @dataclass(kw_only=True)
 class Unawareness:
-    """How the prediction changes when the protected column alone is changed and all else stays as it is.
+    """How the prediction changes when only the protected column is changed.
 
     Only for targets that take the protected column. The largest change over the other values counts; a number goes
-    one standard deviation up and down. What the change means is known exactly, so that one fit is enough.
+    one standard deviation up and down. The change is known exactly, so one fit is enough.
 
     Example:
         >>> from fairfox.auxiliary.linear import LinearMember
@@ -52,11 +52,11 @@ class Unawareness:
             raise OptionError(f"tolerance is {self.tolerance!r}; expected a number of at least 0")
 
     def fit(self, data: Dataset) -> Self:
-        """Learn which values of the protected columns stand for which group."""
+        """Learn which values of the protected columns mean which group."""
         if not _taken(data):
             names = ", ".join(f"'{p.name}'" for p in data.protected)
             raise OptionError(
-                f"unawareness changes the protected column alone, and the model does not take {names}; use rank to "
+                f"unawareness changes only the protected column, but the model does not take {names}; use rank to "
                 "find proxies"
             )
         effect = Effect(map=SwapMap(), refits=self.refits, seed=self.seed, batch_size=self.batch_size)
@@ -76,17 +76,17 @@ class Unawareness:
         return measured
 
     def counterfactuals(self, data: Dataset, worst: Tensor, *, refits: int | None = None) -> Tensor:
-        """Return the changed rows (M, N, D), each for the contrast at their place `worst`; -1: as they are."""
+        """Return the changed rows (M, N, D), each for their contrast number `worst`; -1: unchanged."""
         return self._fitted().counterfactuals(data, worst, refits=refits)
 
     def verdict(self, measured: Measurement, data: Dataset) -> dict[str, float]:
         """Return the share of people whose output changes: with each variable, and with all of them jointly.
 
-        Jointly all combinations of their values are tried, with the target that was measured last. Who lacks a value
-        counts in no share that needs it.
+        Jointly, all combinations of their values are tried, with the target measured last. People who lack a value are
+        left out of shares that need it.
         """
         if self.target is None:
-            raise NotFittedError("The verdict speaks of the model that was measured; call measure first")
+            raise NotFittedError("No model has been measured; call measure first")
         taken, out = _taken(data), {}
         for v in taken:
             places = [q for q, contrast in enumerate(measured.contrasts) if contrast.variable == v]

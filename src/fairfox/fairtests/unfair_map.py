@@ -23,18 +23,18 @@ from fairfox.gradients.jacobian import gradient_flow, jacobian
 from fairfox.models.protocol import Model, Output, predict
 from fairfox.models.torch import Affine, Tail, TorchModel
 
-NOT_FINITE = "the loss is 0 or infinite here, so that nothing can be said about its growth"
+NOT_FINITE = "the loss is 0 or infinite here, so its growth is undefined"
 UNLABELLED = "label unknown"
 _ONE_SIDED = 1.645  # standard errors: 95 % of a normal distribution lie above the bound
 
 
 @dataclass(kw_only=True)
 class UnfairMap:
-    """The loss of each person after an attack along the protected directions, over their loss as they are.
+    """Each person's loss after an attack along the protected directions, divided by their loss before it.
 
-    Linear models of the protected variables span the directions in which people count as alike; an attack climbs the
-    cross-entropy of the person's own label and pays `weight` times the squared distance it goes in any other direction.
-    1 is fair. All protected variables are attacked at once, so that there is no sign and no group to compare with.
+    Linear models of the protected variables span the directions in which people count as alike. An attack climbs the
+    cross-entropy of the person's own label and pays `weight` times the squared distance in any other direction. 1 is
+    fair. All protected variables are attacked at once, so there is no sign and no group to compare with.
 
     Example:
         >>> from fairfox.auxiliary.model import FixedAuxiliary
@@ -62,7 +62,7 @@ class UnfairMap:
             raise OptionError(f"steps is {self.steps!r}; expected a whole number of at least 1")
         if self.weight * self.rate > 1:  # each step would overshoot the person it is to be pulled back to
             raise OptionError(
-                f"weight x rate is {self.weight * self.rate:g}, and the attack runs away above 1; give a smaller rate"
+                f"weight x rate is {self.weight * self.rate:g}, but the attack diverges above 1; give a smaller rate"
             )
 
     def fit(self, data: Dataset) -> Self:
@@ -80,7 +80,7 @@ class UnfairMap:
         if not self.bases:
             raise NotFittedError("This fairness test is not fitted; call fit first")
         if not model.differentiable:
-            raise OptionError("unfair_map needs a model that autograd sees through; use rank or move for a black box")
+            raise OptionError("unfair_map needs a differentiable model; use rank or move for a black box")
         y = labels(model, data).to(data.x)
         target = _on_logits(model)
         _check_output(target, data.x, self.batch_size)
@@ -91,7 +91,7 @@ class UnfairMap:
         return combine(finite[..., None], data, contrasts=(), signed=False, reasons=reasons)
 
     def verdict(self, measured: Measurement, data: Dataset) -> dict[str, float]:
-        """Return what can be said of the model: a lower bound of the mean growth, and the p-value of a tolerated one.
+        """Return a lower bound of the mean growth, and the p-value of a tolerated one.
 
         `bound` is mean - 1.645 sd/√n; the p-value is one-sided. `non_finite` people are left out of both.
         """
@@ -119,7 +119,7 @@ class UnfairMap:
 
 
 class Loss:
-    """The cross-entropy of each person's own label, seen as a Model."""
+    """The cross-entropy of each person's own label, as a Model."""
 
     differentiable = True
 
@@ -160,8 +160,8 @@ def labels(model: Model, data: Dataset) -> Tensor:
     """Return whether each person is of the audited class (N,): 0, 1, or NaN where the label is unknown."""
     if data.y is None:
         raise DataError(
-            "unfair_map compares predictions with true outcomes, and these people have none; name their column (label, "
-            "--label)"
+            "unfair_map compares predictions with true outcomes, but these people have none; name the column "
+            "(label, --label)"
         )
     y = data.y.double()
     column = getattr(getattr(model, "output", None), "column", None)
@@ -169,7 +169,7 @@ def labels(model: Model, data: Dataset) -> Tensor:
     odd = ~(y.isnan() | ((y >= 0) & (y <= most) & (y == y.round())))
     if bool(odd.any()):
         raise DataError(
-            f"unfair_map needs labels of two classes, and one of them is {float(y[odd][0]):g}; give a column of 0 and 1"
+            f"unfair_map needs labels 0 and 1, but one of them is {float(y[odd][0]):g}; give a column of 0 and 1"
         )
     return y if column is None else torch.where(y.isnan(), y, (y == column).to(y))
 
@@ -209,8 +209,8 @@ def _check_output(model: Model, x: Tensor, batch_size: int) -> None:
     out = predict(model, x, batch_size=batch_size)
     if _unit_of(model) != "logit" and bool(((out < 0) | (out > 1)).any()):
         raise OptionError(
-            f"unfair_map needs probabilities, and the model returned {float(out.min()):.3g} to {float(out.max()):.3g}; "
-            "if these are log-odds, say returns='logit' (--returns logit), else use rank or move"
+            f"unfair_map needs probabilities, but the model returned {float(out.min()):.3g} to {float(out.max()):.3g}; "
+            "if these are log-odds, pass returns='logit' (--returns logit), else use rank or move"
         )
 
 

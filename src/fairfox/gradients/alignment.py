@@ -42,7 +42,7 @@ class Products(NamedTuple):
         return self.tar.sqrt()
 
     def doubtful(self) -> Tensor:
-        """Return for whom (N,) the vectors themselves are needed: one is zero, or near the limits of floats."""
+        """Return who (N,) needs the vectors themselves: one is zero, or near the limits of floats."""
         return (_extreme(self.tar) | _extreme(self.aux))[:, 0]
 
 
@@ -62,8 +62,8 @@ def inverse_direction(
     """Return dx/dc = S Jᵀ (J S Jᵀ)⁺ (N, D, K): the smallest move, in the metric, that changes each output by one.
 
     Without a metric this is the pseudo-inverse of J (eq. 8 of the paper, transposes as in its appendix). Dead
-    rows, where J is numerically zero, get a zero direction. Where J loses rank, its parts that are smaller than `cut`
-    times the largest are noise: by default half of the digits of J's dtype; SINGLE for networks in single precision.
+    rows, where J is numerically zero, get a zero direction. Where J loses rank, singular values below `cut` times
+    the largest count as noise: by default half of the digits of J's dtype; SINGLE for networks in single precision.
     """
     if heads is None:
         heads = [Head(1)] * jac_aux.shape[1]
@@ -158,7 +158,7 @@ def cosine(grad_tar: Tensor, jac_aux: Tensor, *, metric: Tensor | None = None) -
 def alignment_parts(
     grad_tar: Tensor, jac_aux: Tensor, metric: Tensor, *, heads: Sequence[Head] | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Return per person g S Jᵀ (J S Jᵀ)⁺ J S g and g S g (N,): variation along the protected direction, and in all."""
+    """Return per person g S Jᵀ (J S Jᵀ)⁺ J S g and g S g (N,): variation along the protected direction and total."""
     slope = sensitivity(grad_tar, inverse_direction(jac_aux, metric=metric, heads=heads, cut=SINGLE))  # (N, K)
     moved = grad_tar @ metric
     along = _dots(slope, _dots(jac_aux, moved[:, None]))
@@ -271,7 +271,7 @@ def square_root(metric: Tensor) -> Tensor:
 
 
 def eigen(symmetric: Tensor) -> tuple[Tensor, Tensor]:
-    """Return eigenvalues (D,) and vectors (D, D), of the matrix with a little more on its diagonal where needed."""
+    """Return eigenvalues (D,) and eigenvectors (D, D); a little is added to the diagonal where needed."""
     sizes = symmetric.diagonal().double().abs()
     for ridge in (0.0, 1e-8 * sizes.mean()):
         with suppress(RuntimeError):  # it has not converged
@@ -280,8 +280,8 @@ def eigen(symmetric: Tensor) -> tuple[Tensor, Tensor]:
             if bool(values.isfinite().all()):
                 return values.to(symmetric), vectors.to(symmetric)
     raise DataError(
-        f"Encoded column {int(sizes.nan_to_num(torch.inf).argmax())} (counted from 0) is of another size than all "
-        "others, so that nothing can be computed with them; rescale it, or leave it out"
+        f"Encoded column {int(sizes.nan_to_num(torch.inf).argmax())} (counted from 0) is on a scale too far from "
+        "the others to compute with; rescale it, or leave it out"
     )
 
 
@@ -299,7 +299,7 @@ def covariance_metric(x: Tensor, *, shrink: float = 0.1, weights: Tensor | None 
 def between_metric(covariance: Tensor, gap: Tensor, *, weight: float = 0.9) -> Tensor:
     """Return 0.9 ΔΔᵀ/‖Δ‖² + 0.1 S/tr(S) (D, D), Δ the gap (D,): the difference of two means, or x's slope on a number.
 
-    What really differs between the groups, and a little of everything so that no direction is impossible.
+    The actual difference between the groups, plus a little of everything so that no direction is impossible.
     """
     size = gap.square().sum()
     spread = covariance / covariance.trace().clamp(min=torch.finfo(gap.dtype).tiny)

@@ -20,7 +20,7 @@ def default_step(x: Tensor) -> float:
 def suited_step(model: Model, x: Tensor) -> float:
     """Return the default step, or 0.1 for a model that does not change over it for most people.
 
-    Tree ensembles are constant between bin edges: a small step measures whether an edge happens to be there.
+    Tree ensembles are constant between bin edges, so a small step only tells whether an edge happens to be near.
     """
     few = x[:_TRIED]
     generator = torch.Generator().manual_seed(0)
@@ -41,8 +41,8 @@ def suited_step(model: Model, x: Tensor) -> float:
 def directional_derivative(model: Model, x: Tensor, direction: Tensor, *, step: float | None = None) -> Tensor:
     """Return df/dt of f(x + t v) at 0 (N,) by a central difference; v (N, D) is followed in unit length.
 
-    The derivative is homogeneous in v, so that the step is always the same distance in x. One-hot blocks are
-    the caller's concern: a central difference cannot leave a corner of the simplex in both directions.
+    The derivative is homogeneous in v, so the step is always the same distance in x. One-hot blocks are the
+    caller's concern: a central difference cannot leave a corner of the simplex in both directions.
     """
     step = default_step(x) if step is None else step
     largest = direction.abs().amax(1, keepdim=True)

@@ -1,8 +1,8 @@
 """Integrated gradients: the average gradient along a straight path, times its length along each feature.
 
-Along an interval of the path a ReLU is replaced by the straight line through its values at both ends: the product of
-such slopes takes the step in x to the step of the output exactly, whatever happens between them. At the same error
-captum's quadrature takes 39 to 254 times as long (benchmarks/bench_engine.py).
+Along an interval of the path a ReLU is replaced by the straight line through its values at both ends. The product of
+these slopes maps the step in x exactly to the step of the output. At the same error captum's quadrature takes 39 to 254
+times as long (benchmarks/bench_engine.py).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _BLOCK = 2048  # rows: what an interval needs of them stays in a processor's cac
 
 @dataclass(frozen=True)
 class Path:
-    """Where between the baseline (0) and x (1) gradients are read.
+    """The points between the baseline (0) and x (1) at which gradients are computed.
 
     With weights these are the points of a quadrature; without, the ends of the intervals over which the units of a
     plain ReLU network are taken as straight.
@@ -50,17 +50,17 @@ class Path:
 
 @cache
 def quadrature(steps: int) -> Path:
-    """Return so many Gauss-Legendre points, weights summing to 1: the rule for smooth models."""
+    """Return `steps` Gauss-Legendre points with weights that sum to 1: the rule for smooth models."""
     nodes, weights = np.polynomial.legendre.leggauss(steps)
     return Path(tuple(((nodes + 1) / 2).tolist()), tuple((weights / 2).tolist()))
 
 
 def choose_path(model: Model, baseline: Tensor, *, steps: int | None = None) -> Path:
-    """Return where to read gradients between a baseline (D,), or baselines (N, D), and x, with so many `steps`.
+    """Return where to compute gradients between x and one baseline (D,), or a baseline each (N, D), in `steps` steps.
 
-    Plain ReLU networks: intervals, shorter where many units pass zero; other models: quadrature. Without `steps` as
-    many as an error estimated by doubling asks for. It is estimated on made-up rows around the baseline, so that the
-    choice, and with it a person's number, does not depend on who else is in the table.
+    Plain ReLU networks: intervals, shorter where many units pass zero; other models: quadrature. Without `steps`,
+    an error estimated by doubling decides. It is estimated on simulated rows around the baseline, so that the choice,
+    and with it a person's number, does not depend on who else is in the table.
     """
     network = relu_network(model, baseline.shape[-1])
     if network is None:
@@ -94,10 +94,10 @@ def integrated_jacobian(
 
     They sum over D to f(x) - f(baseline). `baseline` is one row (D,) for everyone or a row each (N, D). Where
     the model starts with a linear layer, that layer is applied once per end of the path, not once per step. `path`
-    says where gradients are read; by default `choose_path` does.
+    says where gradients are computed; by default `choose_path` decides.
     """
     if not model.differentiable:
-        raise OptionError("Integrated gradients need a model that autograd sees through; use 'rank', 'move' or 'faux'")
+        raise OptionError("Integrated gradients need a differentiable model; use 'rank', 'move' or 'faux'")
     path = choose_path(model, baseline, steps=steps) if path is None else path
     network = None if path.weights else relu_network(model, x.shape[1])
     affine = getattr(model, "first_affine", None)

@@ -1,4 +1,4 @@
-"""Derivatives of models, by autograd where it sees through them and estimated elsewhere; moves that follow them."""
+"""Derivatives of models, by autograd or estimated from predictions; and moves that follow them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ORDERS = (1.0, 2.0, float("inf"))  # of the l_p balls that `largest_change` sear
 
 
 def jacobian(model: Model, x: Tensor, *, batch_size: int = 4096, step: float | None = None) -> Tensor:
-    """Return the derivative of every output by every column of x (N, K, D); `step` is that of black boxes."""
+    """Return the derivative of every output by every column of x (N, K, D); `step` is for black boxes."""
     if model.differentiable:
         return autograd_jacobian(model, x, batch_size=batch_size)
     return finite_difference_jacobian(model, x, step=step)
@@ -33,8 +33,8 @@ def slope(model: Model, x: Tensor, direction: Tensor, *, batch_size: int = 4096,
 def autograd_jacobian(model: Model, x: Tensor, *, batch_size: int = 4096) -> Tensor:
     """Return the model's Jacobian (N, K, D): one backward pass of the summed output per output and block.
 
-    Where the model starts with a linear layer, that layer is applied and undone by hand: what comes before it
-    (a mask, the conversion to the model's own units) is part of its weights and costs nothing.
+    Where the model starts with a linear layer, that layer is applied and undone by hand. What comes before it (a
+    mask, the conversion to the model's own units) is part of its weights and costs nothing.
     """
     network = relu_network(model, x.shape[1])
     if network is not None:
@@ -113,8 +113,9 @@ def largest_change(
 ) -> Tensor:
     """Return the largest |f(x + d) - f(x)| (N,) found by projected gradient search in the l_p ball around x.
 
-    Up and down, from the middle and from `restarts` random points, the same for everyone. The first step goes as far
-    as the ball, so that a linear model's answer is exact; then they shorten. The largest change of all steps counts.
+    The search goes up and down, from the middle and from `restarts` random points, the same for everyone. The first
+    step reaches the ball's edge, so that a linear model's answer is exact; later ones are shorter. The largest change
+    of all steps counts.
     """
     generator = torch.Generator().manual_seed(seed)
     random = torch.randn(restarts, x.shape[1], generator=generator, dtype=torch.float64).to(x)
@@ -149,9 +150,9 @@ def _value_and_gradient(model: Model, x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def gradient_flow(loss: Model, x: Tensor, free: Tensor, *, weight: float, rate: float, steps: int) -> Tensor:
-    """Return where x (N, D) gets to in `steps` steps up the loss, less `weight` times the squared distance moved.
+    """Return x (N, D) after `steps` steps up the loss minus `weight` times the squared distance moved.
 
-    Only the part outside the span of the columns of `free` (D, R, orthonormal) counts: inside it moves cost nothing.
+    Moves within the span of the columns of `free` (D, R, orthonormal) cost nothing.
     """
     moved = torch.zeros_like(x)
     pull = 2 * weight * rate

@@ -1,7 +1,7 @@
 """Plain networks, Linear, ReLU, ..., Linear, as their weights: derivatives by hand, and their inner products.
 
-By hand, and with the same memory for block after block: autograd's bookkeeping and fresh memory take as long as the
-arithmetic of networks this small (benchmarks/bench_engine.py: `faux` in less than five forward passes).
+Blocks share memory: for networks this small, autograd's bookkeeping and fresh memory take as long as the arithmetic
+(benchmarks/bench_engine.py: `faux` in less than five forward passes).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FREE = (nn.Sigmoid, nn.Softmax, nn.LogSoftmax, nn.Softplus, nn.Identity, nn.Fla
 
 @dataclass(frozen=True)
 class ReluNetwork:
-    """Linear, ReLU, ..., Linear and what the model makes of the last layer's outputs, as weights.
+    """Linear, ReLU, ..., Linear as weights, and what the model makes of the last layer's outputs.
 
     Example:
         >>> net = ReluNetwork([torch.tensor([[2.0]]), torch.tensor([[3.0]])], [torch.zeros(1), torch.ones(1)])
@@ -50,7 +50,7 @@ class ReluNetwork:
         return raw if self.finish is None else self.finish(self.first.new_zeros(1, raw)).shape[1]
 
     def buffer(self, name: str, rows: int, width: int) -> Tensor:
-        """Return memory (rows, width) that is the same at every call; what was in it is lost."""
+        """Return memory (rows, width) that every call reuses."""
         key = name, width, self.first.dtype
         kept = self.memory.get(key)
         if kept is None or len(kept) < rows or kept.device != self.first.device:
@@ -126,7 +126,7 @@ class ReluNetwork:
 
 
 def relu_network(model: Model, width: int) -> ReluNetwork | None:
-    """Return a model on `width` columns as a plain network; None where it is no plain one or cannot be read."""
+    """Return a model on `width` columns as a plain network; None where it is not one."""
     affine = getattr(model, "first_affine", None)
     if affine is None or affine[0].shape[1] != width or not isinstance(affine[2], Tail):
         return None
@@ -197,12 +197,12 @@ def whole_products(blocks: Sequence[BlockProducts]) -> Products:
 
 
 class Pairing:
-    """Gradients of a target and of one auxiliary after the other in few common coordinates.
+    """Gradients of a target and of its auxiliaries in few common coordinates.
 
     The gradient of a network is W1ᵀ d, W1 (H, D) its first layer and d (H,) the slope by that layer's outputs. In an
-    orthonormal basis that starts with the span of the target's W1ᵀ, the target's gradient has at most H coordinates,
-    an auxiliary's at most as many as both first layers have outputs, and inner products stay what they are: no vector
-    as long as x is formed (benchmarks/bench_engine.py, 400 features: 3.4 forward passes).
+    orthonormal basis that starts with the span of the target's W1ᵀ, the target's gradient has at most H coordinates, an
+    auxiliary's at most as many as both first layers have outputs. Inner products do not change, and no vector as long
+    as x is formed (benchmarks/bench_engine.py, 400 features: 3.4 forward passes).
     """
 
     def __init__(self, target: ReluNetwork, members: Sequence[ReluNetwork], *, metric: Tensor | None = None) -> None:
@@ -238,7 +238,7 @@ class Pairing:
 
 
 def pairing_of(target: Model, members: Sequence[Model], x: Tensor, *, metric: Tensor | None = None) -> Pairing | None:
-    """Return the target paired with auxiliaries; None where one of them is no plain network."""
+    """Return the target paired with auxiliaries; None where one of them is not a plain network."""
     read = [relu_network(model, x.shape[1]) for model in (target, *members)]
     networks = [network for network in read if network is not None]
     if len(networks) < len(read) or networks[0].outputs != 1:

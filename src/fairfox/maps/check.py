@@ -1,4 +1,4 @@
-"""What a map does to people: whose outcome flips, what changes about them, and whether its rows can be believed."""
+"""Checks of a map: whose outcome flips, what changes about people, and whether its rows are plausible."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CELLS = 2**24  # of pairs that are looked up at once
 
 @dataclass(frozen=True)
 class MapCheck:
-    """How believable a map is for the people of one group that it takes to another; weighted people count by weight."""
+    """How plausible a map is for the people of one group that it maps to another; people count by weight."""
 
     variable: int
     group: str  # "sex=Female"; "age" for a number
@@ -39,7 +39,7 @@ class MapCheck:
 
 @dataclass(frozen=True)
 class Support:
-    """What the fitting rows show: each group's range of every number, and which categories people have together.
+    """The support of the fitting rows: each group's range of every number, and the pairs of categories people have.
 
     Example:
         >>> data = Dataset.from_arrays([[0.0], [1.0], [5.0], [7.0]], c=[0, 0, 1, 1])
@@ -70,8 +70,8 @@ class Support:
     def outside(self, rows: Tensor, group: int, before: Tensor | None = None) -> Tensor:
         """Return who (n,) has a number outside the range of a class (-1: of everyone); missing values count as inside.
 
-        A class that the table does not show has no range, and nobody is outside of it. Numbers that are as they were
-        `before` are people's own, and do not count.
+        A class that the table lacks has no range, and nobody is outside of it. Numbers that did not change from
+        `before` do not count.
         """
         if group not in self.ranges:
             return torch.zeros(len(rows), dtype=torch.bool, device=rows.device)
@@ -167,7 +167,7 @@ def check_map(
 
 @dataclass(frozen=True)
 class FlipSet:
-    """The people of one group whose outcome depends on their group, as row numbers."""
+    """The row numbers of one group's people whose outcome depends on their group."""
 
     people: int  # of the group, who could be mapped
     negative: Tensor  # good outcome only as a member of the other group: their own group costs them
@@ -175,7 +175,7 @@ class FlipSet:
 
     @property
     def share(self) -> float:
-        """The part of the group whose outcome flips, either way."""
+        """The share of the group whose outcome flips in either direction."""
         return (len(self.negative) + len(self.positive)) / max(self.people, 1)
 
 
@@ -189,8 +189,8 @@ class Transparency(NamedTuple):
 def flip_sets(here: Tensor, there: Tensor, c: Tensor, cut: float) -> dict[int, FlipSet]:
     """Return the flips of each group (its class number) for predictions f(x) (N,) and f(T(x)) (N,).
 
-    A prediction of at least `cut` is the good outcome. Who is of unknown group (NaN in c), or was not mapped (NaN in
-    `there`), belongs to no set.
+    A prediction of at least `cut` is the good outcome. People of unknown group (NaN in c), or not mapped (NaN in
+    `there`), belong to no set.
 
     Example:
         >>> flips = flip_sets(torch.tensor([0.4, 0.6]), torch.tensor([0.7, 0.2]), torch.tensor([0.0, 1.0]), 0.5)
@@ -210,8 +210,8 @@ def flip_sets(here: Tensor, there: Tensor, c: Tensor, cut: float) -> dict[int, F
 def transparency(data: Dataset, rows: Tensor, *, among: Tensor | None = None) -> Transparency:
     """Return what changes on average about the people `among` (N,) bool when their rows become `rows` (N, D).
 
-    None: the people of class 0 of the first protected variable, as in Black et al. 2020. A group of one direction at
-    a time: over both, what one gains the other loses. The displacements of a category's levels are summed as absolute
+    None: the people of class 0 of the first protected variable, as in Black et al. 2020. Use one direction at a time:
+    over both, what one group gains the other loses. The displacements of a category's levels are summed as absolute
     values, since with their signs they always add up to zero.
     """
     among = data.c[:, 0] == 0 if among is None else among
@@ -232,12 +232,12 @@ def _warnings(found: MapCheck, *, points: bool, total: bool, two: bool) -> tuple
             f"({effect} of {gap}{' points' if points else ''})"
         )
     if found.outside > _OFF_DATA:
-        shown = "that anybody has" if found.gap is None else f"of {found.towards}"
+        shown = "that anyone has" if found.gap is None else f"of {found.towards}"
         out.append(f"For {whom} the map gives {_percent(found.outside)} of people a number outside the range {shown}")
     if found.unseen - found.unseen_real > _OFF_DATA:
         out.append(
-            f"For {whom} the map gives {_percent(found.unseen)} of people two categories that nobody in the table has "
-            f"together (by chance: {_percent(found.unseen_real)})"
+            f"For {whom} the map gives {_percent(found.unseen)} of people a pair of categories that nobody in the "
+            f"table has (by chance: {_percent(found.unseen_real)})"
         )
     return tuple(f"{sentence}; effects may be misleading." for sentence in out)
 

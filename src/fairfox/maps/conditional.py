@@ -1,10 +1,10 @@
-"""Conditional ranks: a value's rank among people of its own group and given values, at the same rank elsewhere.
+"""Conditional ranks: a value keeps its rank among people of the same group and given values.
 
 T(x) = Q(R(x | c, w) | c', w'), for what is given (w' = w), for parents in a causal graph, which have changed before,
 and for a protected number c. Numbers are x = mean + spread z, both regressed on (c, w): z keeps its rank in the group.
-Numbers with few values, or with one that many people share, have the shares of their steps in place of a mean, and
-categories those of their levels: a logistic regression says what they are at (c, w). scikit-learn fits them; what is
-kept is tensors. Nothing leaves what the people of the other group show.
+Numbers with few values, or with one that many people share, are cut into steps; the shares of these steps, and of the
+levels of categories, come from a logistic regression on (c, w). Fits are scikit-learn's, kept as tensors. Values stay
+within the range of the other group.
 """
 
 from __future__ import annotations
@@ -77,9 +77,9 @@ class Spline:
 
 @dataclass(frozen=True)
 class Terms:
-    """A group and columns of people's rows as the terms of a regression, with their products.
+    """The terms of a regression: a group and columns of people's rows, with their products.
 
-    The group is one of some classes, or a number where there are none.
+    The group is a class, or a number where there are no classes.
     """
 
     classes: int
@@ -225,8 +225,8 @@ class Regressed:
         return out
 
 
-def settled(z: Tensor) -> Tensor:
-    """Return numbers in single precision: what products of matrices round depends on who else is in the batch."""
+def single_precision(z: Tensor) -> Tensor:
+    """Return numbers in single precision, so that rounding does not depend on who else is in the batch."""
     return z.float().to(z)
 
 
@@ -248,7 +248,7 @@ class Spread:
     ) -> Spread:
         """Return what values (n,) at terms (n, P) show."""
         mean, spread, floor = location_and_scale(terms, values, sizes)
-        z = settled((values - at(terms, mean)) / at(terms, spread).maximum(floor))
+        z = single_precision((values - at(terms, mean)) / at(terms, spread).maximum(floor))
         each = [group == g for g in range(groups)]
         ranks = [Ranks.of(z[own]) if bool(own.any()) else None for own in each]
         shown = [values[own].unique() for own in each]
@@ -258,7 +258,9 @@ class Spread:
         self, rows: Tensor, own: Tensor, new: Tensor, here: Tensor, there: Tensor, draw: ColumnDraw | None = None
     ) -> Tensor:
         """Return the values (n, 1) for terms before and after."""
-        z = settled((rows[:, self.feature.start] - at(own, self.mean)) / at(own, self.spread).maximum(self.floor))
+        z = single_precision(
+            (rows[:, self.feature.start] - at(own, self.mean)) / at(own, self.spread).maximum(self.floor)
+        )
         for g, h in pairs_of(here, there):
             mine, theirs = self.ranks[g], self.ranks[h]
             if (g != h or draw is not None) and mine is not None and theirs is not None:
@@ -566,12 +568,12 @@ def check_given_columns(data: Dataset, names: Sequence[str]) -> list[str]:
         if name not in known:
             raise ColumnError(f"The given column '{name}' is not in the table.{did_you_mean(name, sorted(known))}")
     if names and set(shown) <= set(names) and not bool(data.withheld.any()):
-        raise OptionError("All columns of the model are given, and nothing is left to be compared; name fewer")
+        raise OptionError("All columns of the model are given, so nothing is left to compare; name fewer")
     for name in names:
         for v, p in enumerate(data.protected):
             if tells_group(data, name, v):
                 raise OptionError(
-                    f"'{name}' cannot be given: it reveals everyone's '{p.name}', and nobody is left to compare with; "
+                    f"'{name}' cannot be given: it reveals everyone's '{p.name}', so nobody is left to compare with; "
                     "name other columns"
                 )
     return list(dict.fromkeys(names))

@@ -1,4 +1,4 @@
-"""The map of FlipTest (Black et al. 2020): a generator takes the people of one group to where another one's are."""
+"""The map of FlipTest (Black et al. 2020): a generator maps the people of one group onto another."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from fairfox.maps.ranks import kept_missing, present, two_sample_ks
 from fairfox.maps.wgan import GanSettings, Passage, Steps, train_generators
 from fairfox.models.protocol import row_blocks
 
-Place = tuple[int, int, Pair]  # which variable, which refit, and from where to where
-NOT_FINITE = "the generator makes no finite row of them"
+GeneratorKey = tuple[int, int, Pair]  # which variable, which refit, and from where to where
+NOT_FINITE = "the generator returned a row that is not finite"
 _LOG = logging.getLogger("fairfox")
 _TOGETHER = {"cpu": 8, "cuda": 512}  # GANs in one network; more outgrow the cache of a CPU
 _BLOCK = 4096  # people who are mapped at once
@@ -45,7 +45,7 @@ _POOR_KS, _POOR_WORST, _POOR_MSE = 0.1, 0.2, 2.0  # above chance, twice, and tim
 
 @dataclass(kw_only=True)
 class GanMap:
-    """Everyone as a member of another group, as a generator trained against a critic has it.
+    """Everyone as a member of another group, mapped by a generator trained against a critic.
 
     One generator for each ordered pair of classes; all of them, and those of all refits, train in batched networks on
     standardised columns. Withheld columns are set to the other group's value by their ranks, as in the other maps.
@@ -75,11 +75,11 @@ class GanMap:
         for name in ("steps", "width", "depth", "n_critic", "batch"):
             found = getattr(self, name)
             if not isinstance(found, int) or found < 1:
-                raise OptionError(f"{name} of FlipTest is {found!r}; give a whole number, 1 or more")
+                raise OptionError(f"{name} of FlipTest is {found!r}; expected a whole number of at least 1")
         if not (0 < self.rate < math.inf and 0 < self.clip < math.inf and 0 <= self.weight < math.inf):
             found = f"rate {self.rate}, clip {self.clip} and weight {self.weight}"
             raise OptionError(
-                f"FlipTest has {found}; give finite numbers: a rate and a clip above 0, and a weight of 0 or more"
+                f"FlipTest has {found}; expected finite numbers: rate and clip above 0, weight at least 0"
             )
 
     def fit(self, data: Dataset) -> Self:
@@ -94,9 +94,9 @@ class GanMap:
     def map(self, data: Dataset, to: Tensor | None = None) -> Mapped:
         """Return everyone in the class that `to` (N,) says (None: the other of two).
 
-        Who goes nowhere is abstained, and so is of whom a generator that diverged makes no finite row.
+        People who go nowhere are abstained, as are those for whom a diverged generator returns no finite row.
         """
-        fitted = self._known()
+        fitted = self._trained()
         c, to = data.c[:, self.variable], where_to(data, self.variable, to)
         going = ~(c.isnan() | to.isnan() | (to == c))
         x, overshoot, lost = data.x.clone(), data.x.new_zeros(len(data)), torch.zeros_like(going)
@@ -122,37 +122,37 @@ class GanMap:
 
         `ks`: mean distance between a feature's distribution among the mapped and among the real people of the group
         they go to; a category's is the largest gap between the shares of a level. `ks_worst`: the same in the direction
-        where it is largest. `ks_unmapped`: before mapping. `ks_chance`: what people of one group, so many, show by
+        where it is largest. `ks_unmapped`: before mapping. `ks_chance`: what as many people of one group show by
         chance. `mse`: mean squared error on mapped people of the linear regressions of each column on the other
-        features, which were fitted on the real people of that group. `mse_real`: the same on those. What is said of
-        mapped people is NaN where a generator diverged.
+        features, fitted on the real people of that group. `mse_real`: the same on those. Values for mapped people are
+        NaN where a generator diverged.
         """
-        return dict(self._known().checks)
+        return dict(self._trained().checks)
 
     def warnings(self, checks: Mapping[str, float]) -> list[str]:
-        """Return a sentence for each check that is poor or no number."""
+        """Return a sentence for each check that is poor or NaN."""
         if not all(math.isfinite(number) for number in checks.values()):
             return [
-                "FlipTest's generators diverged: they make rows that are not finite, and these people are not judged; "
-                "choose a smaller `rate`."
+                "FlipTest's generators diverged and return rows that are not finite; these people are not judged. "
+                "Choose a smaller `rate`."
             ]
         out = []
         if checks["ks"] > checks["ks_chance"] + _POOR_KS or checks["ks_worst"] > checks["ks_chance"] + _POOR_WORST:
             out.append(
-                "FlipTest's mapped people differ from the real people of the group they go to: mean KS distance of the "
-                f"features {checks['ks']:.2f}, {checks['ks_worst']:.2f} in the worst direction (chance "
-                f"{checks['ks_chance']:.2f}, before mapping {checks['ks_unmapped']:.2f}); train longer or choose "
+                "FlipTest's mapped people differ from the real people of their new group: the mean KS distance of the "
+                f"features is {checks['ks']:.2f}, {checks['ks_worst']:.2f} in the worst direction (chance "
+                f"{checks['ks_chance']:.2f}, before mapping {checks['ks_unmapped']:.2f}). Train longer or choose "
                 "another `weight`."
             )
         if checks["mse"] > _POOR_MSE * max(checks["mse_real"], 1e-3):
             out.append(
-                "FlipTest's mapped people combine features as real people do not: regressions of each feature on the "
-                f"others miss by {checks['mse']:.3f} on them and by {checks['mse_real']:.3f} on real people (mean "
-                "squared error); train longer or choose another `weight`."
+                "FlipTest's mapped people combine features unlike real people: regressions of each feature on the "
+                f"others have a mean squared error of {checks['mse']:.3f} on them and {checks['mse_real']:.3f} on real "
+                "people. Train longer or choose another `weight`."
             )
         return out
 
-    def _known(self) -> Generators:
+    def _trained(self) -> Generators:
         if self.fitted is None:
             raise NotFittedError("This GanMap is not fitted; call fit first")
         return self.fitted
@@ -173,7 +173,7 @@ class GanMap:
         return [[self._with(data[samples[m]], v, columns, nets, m) for m in range(refits)] for v in variables]
 
     def _with(
-        self, sample: Dataset, variable: int, columns: Tensor, nets: Mapping[Place, nn.Sequential], m: int
+        self, sample: Dataset, variable: int, columns: Tensor, nets: Mapping[GeneratorKey, nn.Sequential], m: int
     ) -> Self:
         """Return the map of one refit of one variable, that has these generators, and check it on its people."""
         fitted = copy.copy(self)
@@ -206,8 +206,8 @@ class Generators:
         """Return rows (n, D) with their columns generated anew, before blocks are put back."""
         if pair not in self.nets:
             raise OptionError(
-                f"No generator was trained from class {pair[0]} to class {pair[1]}; the variable has a reference "
-                "group, and only pairs with it are"
+                f"No generator was trained from class {pair[0]} to class {pair[1]}; only pairs with the "
+                "variable's reference group have one"
             )
         here = x.index_select(1, self.columns)
         net = self.nets[pair]
@@ -242,7 +242,7 @@ def _checks(gan: GanMap, data: Dataset) -> dict[str, float]:
     features = [f for f in data.features if not withheld[f.start]]
     groups = {int(k): data[_some(c == k, generator)] for k in c[~c.isnan()].unique()}
     found = []
-    for own, other in gan._known().nets:
+    for own, other in gan._trained().nets:
         people, real = groups[own], groups[other].x
         mapped = gan.map(people, torch.full_like(people.c[:, gan.variable], other))
         rows = torch.where(mapped.abstained[:, None], torch.nan, mapped.rows)
@@ -288,7 +288,7 @@ def _seen_columns(data: Dataset) -> tuple[Tensor, Tensor, Tensor]:
     levels = {j for f in data.features if f.kind == "categorical" for j in range(f.start, f.stop)}
     seen = sorted(j for j in numbers | levels if not withheld[j])
     if not seen:
-        raise DataError("No column is left for FlipTest to map: all are withheld or constant; use rank instead")
+        raise DataError("FlipTest has no column to map, since all are withheld or constant; use rank instead")
     columns = torch.tensor(seen, device=data.x.device)
     is_number = torch.tensor([j in numbers for j in seen], device=data.x.device)
     return columns, torch.where(is_number, mean[columns], 0.0), torch.where(is_number, spread[columns], 1.0)
@@ -301,10 +301,10 @@ def _only_withheld(data: Dataset, variable: int) -> Dataset:
 
 
 def mean_distance(mapped: Tensor, real: Tensor, features: Sequence[Feature]) -> float:
-    """Return the mean over features of how differently they are distributed among mapped (n, D) and real (m, D) rows.
+    """Return the mean distance between the features' distributions in mapped (n, D) and real (m, D) rows.
 
-    A number's distance is the two-sample Kolmogorov-Smirnov statistic of the values that are not missing; a category's
-    is the largest gap between the shares of a level, which is the same for categories that are drawn.
+    A number's distance is the two-sample Kolmogorov-Smirnov statistic of the values that are not missing. A category's
+    is the largest gap between the shares of a level.
     """
     gaps = []
     for f in features:

@@ -107,10 +107,10 @@ def without_terms(terms: Tensor, values: Tensor, counts: np.ndarray) -> Tensor:
 
 
 def two_samples(here: np.ndarray, there: np.ndarray, own: np.ndarray, other: np.ndarray) -> float:
-    """Return the p-value of numbers being spread alike that count so much each: twice that of the surer of two tests.
+    """Return the p-value that weighted numbers have one distribution: twice the smaller one of two tests.
 
-    Kolmogorov-Smirnov's sees any difference, but hardly one in how many people have a value that most others share (no
-    gain); Mann and Whitney's, which knows of ties, does.
+    Kolmogorov-Smirnov's detects any difference, but hardly one in the share of a value that most people have (no gain);
+    Mann and Whitney's, which handles ties, does.
     """
     if (own == own[0]).all() and (other == other[0]).all():
         here, there = np.sort(here), np.sort(there)  # quick, and a stable sort of the two is then a merge
@@ -135,7 +135,7 @@ def two_samples(here: np.ndarray, there: np.ndarray, own: np.ndarray, other: np.
 
 
 def chi_square(second: np.ndarray, codes: np.ndarray, counts: np.ndarray) -> float:
-    """Return the p-value of a category's having the same shares in two groups; rare levels count together."""
+    """Return the p-value that a category has the same shares in two groups; rare levels are merged."""
     table = np.zeros((2, codes.max() + 1))
     np.add.at(table, (second.astype(int), codes), counts)
     table *= effective(counts) / counts.sum()
@@ -149,7 +149,7 @@ def chi_square(second: np.ndarray, codes: np.ndarray, counts: np.ndarray) -> flo
 
 
 def likelihood_ratio(columns: Tensor, codes: Tensor, second: Tensor, counts: np.ndarray) -> float:
-    """Return the p-value of the group's having nothing to say of a category beyond terms (n, P)."""
+    """Return the p-value that the group says nothing about a category beyond terms (n, P)."""
     levels, counts = int(codes.max()) + 1, counts * (effective(counts) / counts.sum())
     both = torch.cat([columns, second[:, None]], dim=1)
     fits = []
@@ -161,7 +161,7 @@ def likelihood_ratio(columns: Tensor, codes: Tensor, second: Tensor, counts: np.
 
 
 def effective(counts: np.ndarray) -> float:
-    """Return how many people with the same weight say as much as these."""
+    """Return the effective sample size of weighted people."""
     return float(counts.sum() ** 2 / (counts**2).sum())
 
 
@@ -193,7 +193,7 @@ def _along_number(rows: Tensor, c: Tensor, f: Feature, given: Sequence[Feature],
 
 
 def kruskal(values: np.ndarray, codes: np.ndarray, counts: np.ndarray) -> float:
-    """Return the p-value of Kruskal and Wallis: numbers are as high in all groups, of people who count so much each."""
+    """Return Kruskal and Wallis's p-value that weighted numbers are equally high in all groups."""
     ranks, (levels, own) = scipy.stats.rankdata(values), np.unique(codes, return_inverse=True)
     apart = ranks - np.average(ranks, weights=counts)
     sizes, sums = np.bincount(own, counts), np.bincount(own, counts * apart)

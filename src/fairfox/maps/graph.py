@@ -1,4 +1,4 @@
-"""The graph map: counterfactuals along a causal graph of columns that the user gives, by conditional ranks."""
+"""The graph map: counterfactuals along a user's causal graph of columns, by conditional ranks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from fairfox.maps.protocol import (
 from fairfox.maps.rank import RankMap, own_columns, ranks_of, repeated, with_ranks
 from fairfox.maps.ranks import Draws, Scale
 
-MERGED = "the group there puts several together"
+MERGED = "the destination group merges several classes"
 _EXAMPLE = 'for example income = ["sex", "education"]'
 
 
@@ -38,7 +38,7 @@ class Graph:
     parents: Mapping[str, tuple[str, ...]]
 
     def descendants(self, names: Iterable[str], *, held: Iterable[str] = ()) -> list[str]:
-        """Return what these act on, directly or through others, parents first; nothing acts on what is held."""
+        """Return the descendants of these columns, parents first; columns that are held have no parents."""
         reached, held, out = set(names), set(held), []
         for child, parents in self.parents.items():
             if child not in held and not reached.isdisjoint(parents):
@@ -58,7 +58,7 @@ def read_graph(source: GraphSource | None) -> Graph:
         {'job': ('sex',), 'income': ('sex', 'job')}
     """
     if source is None:
-        raise OptionError(f"No graph is given; say which columns act on which: a dict or a TOML file, {_EXAMPLE}")
+        raise OptionError(f"No graph given; list the parents of each column in a dict or a TOML file, {_EXAMPLE}")
     if isinstance(source, Graph):
         return source
     found = source if isinstance(source, Mapping) else _read_parents(Path(source))
@@ -72,14 +72,14 @@ def read_graph(source: GraphSource | None) -> Graph:
                 f"The graph gives '{child}' the parents {parents!r}; expected a list of names, {_EXAMPLE}"
             )
         if twice := [name for name in parents if parents.count(name) > 1]:
-            raise OptionError(f"The graph names '{twice[0]}' twice among the parents of '{child}'; name it once")
+            raise OptionError(f"The graph lists '{twice[0]}' twice among the parents of '{child}'; list it once")
     if not any(found.values()):
         raise OptionError(f"The graph is empty; give the parents of at least one column, {_EXAMPLE}")
     try:
         order = list(TopologicalSorter(found).static_order())
     except CycleError as error:
         circle = " -> ".join(error.args[1])
-        raise OptionError(f"The graph goes in a circle: {circle}; leave out one of these edges") from None
+        raise OptionError(f"The graph has a cycle: {circle}; remove one of these edges") from None
     return Graph({name: tuple(found[name]) for name in order if found.get(name)})
 
 
@@ -92,7 +92,7 @@ def _check_names(graph: Graph, data: Dataset) -> None:
             continue
         if name in variables:
             raise OptionError(
-                f"The graph names the crossing '{name}'; name {' and '.join(variables[name].parts)} instead"
+                f"The graph names the intersection '{name}'; name {' and '.join(variables[name].parts)} instead"
             )
         read = [p.name for p in data.protected if p.source == name]
         if read:
@@ -102,7 +102,7 @@ def _check_names(graph: Graph, data: Dataset) -> None:
             )
         if name not in columns:
             hint = did_you_mean(name, [*variables, *columns])
-            raise ColumnError(f"The graph names '{name}', which is no column of the table and not protected.{hint}")
+            raise ColumnError(f"The graph names '{name}', which is neither a column nor protected.{hint}")
 
 
 def _read_parents(path: Path) -> Mapping[str, Sequence[str]]:
@@ -124,7 +124,7 @@ class GraphMap:
     A category stays with probability min(1, p'/p), p and p' its share given the parents before and after, and what
     leaves is spread over the categories that gain (maximal coupling). What is missing stays missing.
 
-    A number goes up or down by standard deviations. A crossing sets all its parts.
+    A number goes up or down by standard deviations. An intersection sets all its variables.
 
     Example:
         >>> data = Dataset.from_arrays([[0.0], [2.0], [5.0], [7.0]], c=[0, 0, 1, 1], names=["income"])
@@ -151,8 +151,8 @@ class GraphMap:
         moved = graph.descendants(p.parts or (p.name,), held=(other.name for other in data.protected))
         if not moved:
             raise OptionError(
-                f"In the graph '{p.name}' acts on no column, so that nothing would change; add it to the parents of "
-                "what it acts on, or leave it out of the protected variables"
+                f"In the graph '{p.name}' has no children, so nothing would change; add it to the parents of the "
+                "columns it affects, or leave it out of the protected variables"
             )
         causes = {name for child in moved for name in graph.parents[child]} | {p.name, *p.parts}
         self.needed = [v for v, q in enumerate(data.protected) if q.name in causes]
@@ -184,8 +184,8 @@ class GraphMap:
     def map(self, data: Dataset, to: Tensor | None = None, *, draws: Draws | None = None) -> Mapped:
         """Return everyone where `to` (N,) says: in that class, or so many standard deviations of c higher.
 
-        NaN: nowhere; None: in the other of two groups. Who goes nowhere, who lacks a protected value that the graph
-        needs, or who would go beyond the numbers that people have, keeps their row and is abstained.
+        NaN: nowhere; None: in the other of two groups. People who go nowhere, lack a protected value that the graph
+        needs, or would leave the range of the numbers keep their row and are abstained.
         """
         if self.shift is None:
             raise NotFittedError("This GraphMap is not fitted; call fit first")
@@ -205,7 +205,7 @@ class GraphMap:
         return with_ranks(Mapped(rows, stay, reason), self.withheld_map, data, to)
 
     def followed(self, people: Dataset, there: Tensor, draws: Draws | None = None) -> Tensor:
-        """Return the rows (n, D) of people once their protected values are others (n, V): parents first."""
+        """Return people's rows (n, D) for new protected values (n, V), parents first."""
         assert self.columns is not None
         before = self.columns.rows(people)
         after = before.clone()

@@ -40,14 +40,14 @@ Carry = Literal["adaptive"] | float
 
 @dataclass(kw_only=True)
 class MoveMap:
-    """Everyone moved along v = S Jᵀ (J S Jᵀ)⁺ until the auxiliary takes them for a member of the other group.
+    """Everyone moved along v = S Jᵀ (J S Jᵀ)⁺ until the auxiliary predicts the other group.
 
     Between two of many classes the difference of their logits moves; a number is moved by its standard deviations.
     The metric S says what "smallest" means. `identity`: the smallest edit that changes c (the paper's move: the
     *direct* reading). `covariance`: features that correlate move along. `between`: what really differs between
     the groups. The direction is recomputed at each of `steps` equal steps. `carry` is how much of a person's
     typicality carries over: 1 keeps the rank of the logit, 0 sends everyone to the other group's mean.
-    With `hold_others` groups are compared that are alike in the other protected variables: by linear regression.
+    With `hold_others` the other protected variables are held equal, by linear regression.
     """
 
     metric: Metric = "between"
@@ -76,7 +76,7 @@ class MoveMap:
             raise OptionError(f"shrink is {self.shrink!r}; expected a number from 0 to 1")
 
     def fit(self, data: Dataset) -> Self:
-        """Train the auxiliary and read off the metric and the group statistics; uses the first member."""
+        """Train the auxiliary and compute the metric and the group statistics; uses the first member."""
         (fitted,) = self._fit_variable(data, self.variable, self._train(data, 1, seed=0), 1, seed=0)
         vars(self).update(vars(fitted))
         return self
@@ -256,7 +256,7 @@ class MoveMap:
 
 @dataclass(frozen=True)
 class Geometry:
-    """How the groups of one protected variable lie in the fitting rows, whatever the auxiliary."""
+    """The geometry of one protected variable's groups in the fitting rows, for any auxiliary."""
 
     gaps: Tensor  # (G, D): the mean of x in each class; (1, D): its slope on a number
     covariance: Tensor | None  # (D, D), shrunk; None for the identity metric
@@ -333,7 +333,7 @@ class OutputLine:
 
 
 class Destination(NamedTuple):
-    """Where some people go: their rows, the classes whose difference moves, and what output they are to reach."""
+    """Where some people go: their rows, the classes whose logits change, and the output to reach."""
 
     rows: Tensor  # (n,)
     pair: tuple[int, int]

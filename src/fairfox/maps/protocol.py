@@ -1,4 +1,4 @@
-"""What a counterfactual map is, what it checks, and how it is fitted several times over."""
+"""The protocol of counterfactual maps, their checks, and how they are refitted."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class CounterfactualMap(Protocol):
     def map(self, data: Dataset, to: Tensor | None = None) -> Mapped:
         """Return everyone where `to` (N,) says: in that class, or so many standard deviations higher.
 
-        Who goes nowhere has NaN there. None: everyone goes to the other of two groups.
+        NaN: nowhere. None: everyone goes to the other of two groups.
         """
         ...
 
@@ -65,7 +65,7 @@ class RefittableMap(Protocol):
 
 @runtime_checkable
 class PreparedMap(Protocol):
-    """A map that decides something once for all its refits."""
+    """A map whose refits share a decision made once."""
 
     def prepare(self, data: Dataset) -> None:
         """Decide it, on all fitting rows."""
@@ -78,14 +78,14 @@ class PreparedMap(Protocol):
 
 @runtime_checkable
 class CheckedMap(Protocol):
-    """A map that says how real the people look whom it makes."""
+    """A map that checks how real its rows look."""
 
     def checks(self) -> dict[str, float]:
-        """Return what was checked when it was fitted, by name."""
+        """Return the checks made at the fit, by name."""
         ...
 
     def warnings(self, checks: Mapping[str, float]) -> list[str]:
-        """Return a sentence for each check that is poor; several fits give the means of theirs."""
+        """Return a sentence for each check that is poor; several fits give their means."""
         ...
 
 
@@ -94,7 +94,7 @@ def check_groups_present(data: Dataset, variable: int) -> None:
     p, c = data.protected[variable], data.c[:, variable]
     if p.is_continuous:
         if len(c[~c.isnan()].unique()) < 2:
-            raise DataError(f"The fitting rows show fewer than two values of '{p.name}'; it must vary to be compared")
+            raise DataError(f"The fitting rows have fewer than two values of '{p.name}'; at least two are needed")
         return
     for code, level in enumerate(p.levels):
         if not bool((c == code).any()):
@@ -105,13 +105,13 @@ def check_is_grouped(p: Protected, test: str) -> None:
     """Raise where a protected variable is a number, which this test does not take."""
     if p.is_continuous:
         raise OptionError(
-            f"'{p.name}' is a number, and {test} maps between groups; use rank or move, which take numbers, or make "
-            f"two groups of it by a cut such as '{p.name}<25'"
+            f"'{p.name}' is a number, but {test} maps between groups; use rank or move, which take numbers, or make "
+            f"two groups with a cut such as '{p.name}<25'"
         )
 
 
 def who_counts(data: Dataset, variables: Sequence[int]) -> Dataset:
-    """Return the rows whose values of these variables are known and that stand for anybody."""
+    """Return the rows with known values of these variables and a positive weight."""
     known = ~data.c[:, variables].isnan().any(1)
     return data[known if data.weights is None else known & (data.weights > 0).to(known.device)]
 
@@ -123,12 +123,12 @@ def compared_pairs(p: Protected) -> list[Pair]:
 
 
 def where_to(data: Dataset, variable: int, to: Tensor | None) -> Tensor:
-    """Return where everyone goes (N,), after a look at its shape; None: to the other of two groups."""
+    """Return where everyone goes (N,), with its shape checked; None: to the other of two groups."""
     p, c = data.protected[variable], data.c[:, variable]
     if to is None:
         if p.is_continuous or len(p.levels) != 2:
             found = "is a number" if p.is_continuous else f"has {len(p.levels)} classes"
-            raise OptionError(f"'{p.name}' {found}; say where everyone goes with `to`: there is no one other group")
+            raise OptionError(f"'{p.name}' {found}; give destinations in `to`: there is no single other group")
         return 1 - c
     if to.shape != c.shape:
         raise ShapeError(f"`to` has shape {tuple(to.shape)}; expected ({len(c)},): one destination each")
@@ -138,8 +138,8 @@ def where_to(data: Dataset, variable: int, to: Tensor | None) -> Tensor:
 def number_reached(c: Tensor, step: Tensor, values: Tensor) -> Tensor:
     """Return the number that is a step (N,) away from c (N,); NaN beyond the last of the `values` that people have.
 
-    Where nobody is within half a step of it, in a wide gap between two values, it goes on to the next value: there is
-    nobody to be compared with inside, and of two values the next one is the other.
+    Where nobody is within half a step of it, in a wide gap between two values, the next value is returned: there is
+    nobody to compare with inside the gap.
     """
     there = c + step
     last = len(values) - 1
@@ -154,8 +154,8 @@ def number_reached(c: Tensor, step: Tensor, values: Tensor) -> Tensor:
 def fit_maps(prototype: CounterfactualMap, data: Dataset, refits: int, *, seed: int) -> list[list[CounterfactualMap]]:
     """Return `refits` fitted copies of a map for each protected variable.
 
-    One on the rows as they are; several on resampled rows, and weighted rows are always resampled. Of many people some
-    are drawn.
+    A single one uses the rows as they are, several use resampled rows; weighted rows are always resampled. Large
+    tables are sampled.
     """
     if isinstance(prototype, RefittableMap):
         return prototype.fit_many(data, refits, seed=seed)
@@ -195,7 +195,7 @@ def _fitted(map: CounterfactualMap, data: Dataset, rows: Tensor | None) -> Count
 def map_by_each(
     maps: Sequence[CounterfactualMap], data: Dataset, to: Tensor | None, draws: Sequence[Draws] | None = None
 ) -> Iterator[Mapped]:
-    """Yield what each of several fits of a map makes of the same people; with draws, one draw after the other."""
+    """Yield the rows of the same people from each fit of a map; with draws, one draw after the other."""
     together = getattr(maps[0], "map_by_each", None)  # what they share is then looked up once
     if together is not None:
         yield from together(maps, data, to, draws)

@@ -1,4 +1,4 @@
-"""The rank map: every feature keeps its rank; and the swap map, which changes the protected column alone."""
+"""The rank map: every feature keeps its rank; and the swap map, which changes only the protected column."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from fairfox.maps.ranks import (
 
 Places = dict[int, dict[int, tuple[Grid, Tensor]]]  # by pair of classes and column: where people stand on its grid
 _FEWEST_IN_CELL = 30  # people of a group with the same given values, to rank among them alone
-LACKING = "the protected column itself is missing, so that there is no value to change"
+LACKING = "the protected column itself is missing, so there is no value to change"
 
 
 @dataclass
@@ -51,10 +51,10 @@ class RankMap:
     a category stays with probability min(1, p'/p), and what leaves is spread over the categories that gain.
     Missing numbers stay missing; a missing category is a category. No auxiliary, no gradient.
 
-    Columns named `given` stay as they are, and with them what they explain of the others: ranks are those among people
-    of the own group with the same given values, and become ranks among such people of the other. So are the other
-    protected variables with `hold_others`. Where the protected variable is a number, ranks are those among people with
-    about the same number, and become ranks one standard deviation higher or lower.
+    Columns named `given` stay as they are, and so does what they explain of the others: ranks are conditional on the
+    given values, in the own group and in the other. With `hold_others` they are also conditional on the other protected
+    variables. Where the protected variable is a number, ranks are those among people with about the same number, and
+    become ranks one standard deviation higher or lower.
 
     With `gate` a feature moves only where the groups differ in it beyond chance.
 
@@ -116,7 +116,7 @@ class RankMap:
         if self.plan is None or not self.prepared:
             self.plan = RankPlan.of(data, self)
         plan = self.plan
-        data = data[plan.known(data) & ~data.c[:, self.variable].isnan()]
+        data = data[plan.has_given(data) & ~data.c[:, self.variable].isnan()]
         rows, group = plan.columns.rows(data), plan.group(data.c[:, self.variable])
         if plan.number:
             self.values = group.unique()
@@ -151,8 +151,8 @@ class RankMap:
         """Return everyone's row where `to` (N,) says: in that class, or so many standard deviations of c higher.
 
         NaN: nowhere; None: in the other of two groups. Who goes nowhere, whose protected or given values are unknown,
-        or who has nobody there to be compared with, keeps their row and is abstained. `places` has where these people
-        stand on grids, and gets what is looked up. With draws ranks persist in part.
+        or who has nobody to compare with there, keeps their row and is abstained. `places` caches people's positions on
+        grids. With draws, ranks persist in part.
         """
         if self.plan is None or self.ranks is None:
             raise NotFittedError("This RankMap is not fitted; call fit first")
@@ -162,7 +162,7 @@ class RankMap:
         here = plan.group(data.c[:, self.variable])
         there = number_reached(here, to.to(here), self.values) if self.values is not None else to.to(here)
         asked = ~(here.isnan() | to.isnan()) & ((here != there) | plan.number)
-        known = plan.known(data)
+        known = plan.has_given(data)
         moved = asked & known & ~there.isnan()
         going = moved.nonzero()[:, 0]
         times, borrowed = 1 if draws is None else draws.times, torch.zeros_like(asked)
@@ -217,7 +217,7 @@ class RankMap:
 
 
 def repeated(data: Dataset, times: int) -> Dataset:
-    """Return everyone so many times, one after the other."""
+    """Return everyone repeated, one after the other."""
     return data if times == 1 else data[torch.arange(len(data), device=data.x.device).repeat(times)]
 
 
@@ -251,7 +251,7 @@ class RankPlan:
         itself = [f for f in features if bool(data.withheld[f.start])] if given or map.gate else []
         explained = [f for f in features if f not in itself]
         plan = cls(map.variable, classes, columns, given, explained, itself, not classes, NOTHING, NOTHING)
-        known = plan.known(data) & ~c.isnan()
+        known = plan.has_given(data) & ~c.isnan()
         if data.weights is not None:
             known &= (data.weights > 0).to(known.device)
         rows, group = columns.rows(data[known]), plan.group(c[known])
@@ -286,7 +286,7 @@ class RankPlan:
         """Return the classes (N,) of protected values that `group` returned; 0 for numbers."""
         return group.long() if self.classes else torch.zeros_like(group, dtype=torch.long)
 
-    def known(self, data: Dataset) -> Tensor:
+    def has_given(self, data: Dataset) -> Tensor:
         """Return whose given values are known (N,); that a number is missing may be known too."""
         out = torch.ones(len(data), dtype=torch.bool, device=data.x.device)
         rows = self.columns.rows(data) if self.given else data.x
@@ -492,7 +492,7 @@ class ClassValues:
                 x = columns[f.start]
                 grid, place = (None, None) if places is None else places.get(f.start, (None, None))
                 if place is None or grid is not own.grid:
-                    place = own.grid.place(x)
+                    place = own.grid.position(x)
                     if places is not None:
                         places[f.start] = own.grid, place
                 value = own.same_rank(x, there, place) if draws is None else own.drawn(place, there, draws, f.start)
@@ -507,7 +507,7 @@ class ClassValues:
 
 
 def ranks_of(data: Dataset, variable: int, columns: Tensor, *, seed: int, hold_others: bool = False) -> RankMap | None:
-    """Return the map that sets these columns (D,) alone, by their ranks; None where there are none.
+    """Return the rank map of only these columns (D,); None where there are none.
 
     Weighted rows are resampled.
     """
@@ -518,7 +518,7 @@ def ranks_of(data: Dataset, variable: int, columns: Tensor, *, seed: int, hold_o
 
 
 def with_ranks(mapped: Mapped, ranks: RankMap | None, data: Dataset, to: Tensor) -> Mapped:
-    """Return mapped people with the columns of a rank map set by it; who is abstained by either keeps their row."""
+    """Return mapped people with some columns set by a rank map; people abstained by either keep their row."""
     if ranks is None:
         return mapped
     assert ranks.only is not None
@@ -532,10 +532,10 @@ def with_ranks(mapped: Mapped, ranks: RankMap | None, data: Dataset, to: Tensor)
 
 @dataclass
 class SwapMap:
-    """Everyone with another value of the protected variable and all else as it is, as far as the target sees it.
+    """Everyone with another value of the protected variable and everything else unchanged, as the target sees it.
 
     A class becomes the other class. A number goes one standard deviation up or down. The source column of a cut such
-    as age<25 goes to the same rank on the other side; where classes were put together, to their shares. A target
+    as age<25 goes to the same rank on the other side; where classes were merged, to their shares. A target
     that does not take the column sees the same row.
     """
 
@@ -543,7 +543,7 @@ class SwapMap:
     ranks: RankMap | None = field(default=None, init=False, repr=False)
 
     def fit(self, data: Dataset) -> Self:
-        """Learn which values of the column stand for which group."""
+        """Learn which values of the column mean which group."""
         self.ranks = RankMap(variable=self.variable, only=own_columns(data, self.variable)).fit(data)
         return self
 
@@ -551,7 +551,7 @@ class SwapMap:
         """Return everyone's row with the value that `to` (N,) says: that class, or so many standard deviations higher.
 
         NaN: as they are; None: the other of two groups. Who cannot be changed keeps their row and is abstained; so
-        does who lacks the column, though their group is known or inferred: what it now says is of no group.
+        does anyone who lacks the column, even if their group is known or inferred.
         """
         if self.ranks is None:
             raise NotFittedError("This SwapMap is not fitted; call fit first")

@@ -1,4 +1,4 @@
-"""Ranks and couplings: where a number stands in a group and what stands there in another; categories that move as
+"""Ranks and couplings: a number's rank in a group and the value at that rank in another; categories that move as
 little as possible."""
 
 from __future__ import annotations
@@ -53,8 +53,10 @@ class ColumnDraw:
 
 
 def drawn_levels(shares: Tensor, other: Tensor, persistence: Tensor, uniform: Tensor) -> Tensor:
-    """Return one category for each draw of people (L, K n), who have shares (n, L) that persist in part and else are
-    those of the group; persistence is (K n,) or (1,), uniform (K n,)."""
+    """Return one category for each draw of people (L, K n): shares (n, L) persist in part, else they are the group's.
+
+    `persistence` is (K n,) or (1,), `uniform` (K n,).
+    """
     kept, drawn = persistence.view(-1, 1, 1), uniform.view(-1, len(shares))  # (K, n)
     kept = kept if len(kept) == 1 else kept.view(*drawn.shape, 1)
     total = shares.sum(1)
@@ -163,7 +165,7 @@ class DrawTable:
 
 @dataclass(frozen=True)
 class Grid:
-    """Between which of some distinct values a number lies: by look-up, there is no search."""
+    """A look-up table for the position of a number among distinct values."""
 
     distinct: Tensor  # (U + 1,) the values in order, then NaN, which is neither below nor equal to anything
     first: Tensor  # (cells,) the first value that is in the cell or above it
@@ -190,10 +192,10 @@ class Grid:
 
     def code(self, x: Tensor) -> Tensor:
         """Return which value of the grid numbers x (k,) count as: their own, or the next lower one."""
-        return ((self.place(x) + 1) // 2 - 1).clamp_(min=0)
+        return ((self.position(x) + 1) // 2 - 1).clamp_(min=0)
 
-    def place(self, x: Tensor) -> Tensor:
-        """Return the place of numbers x (k,) among the 2 U + 1: below the first value, equal to it, and so on."""
+    def position(self, x: Tensor) -> Tensor:
+        """Return the position of numbers x (k,) among the 2 U + 1: below the first value, equal to it, and so on."""
         place = self.first.index_select(0, _cell(x, self.low, self.scale, len(self.first)))
         for _ in range(_STEPS):  # most cells hold one value or none
             place += self.distinct.index_select(0, place) < x
@@ -210,7 +212,7 @@ class Ranks:
 
     Example:
         >>> ranks = Ranks.of(torch.tensor([3.0, 1.0, 3.0]))
-        >>> ranks.twice[ranks.grid.place(torch.tensor([0.0, 1.0, 2.0, 3.0, 4.0]))].tolist()
+        >>> ranks.twice[ranks.grid.position(torch.tensor([0.0, 1.0, 2.0, 3.0, 4.0]))].tolist()
         [0, 1, 2, 4, 6]
         >>> ranks.same_rank(torch.tensor([0.0, 1.0, 2.0, 3.0, 4.0]), Ranks.of(torch.tensor([10.0, 20.0, 30.0])))
         tensor([10., 10., 20., 30., 30.])
@@ -242,7 +244,7 @@ class Ranks:
         equal values have a rank drawn among theirs.
         """
         values = other.ordered
-        place = self.grid.place(x) if place is None else place
+        place = self.grid.position(x) if place is None else place
         if draw is None:
             twice = self.twice.index_select(0, place).double()
             at = twice.mul_(len(values)).div_(2 * len(self.ordered)).int()  # exact: whole numbers below 2**53
@@ -366,7 +368,7 @@ def weighted_least_squares(columns: Tensor, values: Tensor, counts: Tensor) -> T
 def thinned(counts: Tensor) -> Tensor:
     """Return how often values that occur so often (U,) are kept, in order: all, or evenly spaced ones of too many.
 
-    The lowest and the highest stay. Ranks are then off by far less than those of so many people are uncertain.
+    The lowest and the highest stay. The error in ranks is far below their sampling error.
     """
     people = int(counts.sum())
     if people <= _MANY_VALUES:

@@ -1,4 +1,4 @@
-"""The transport map: everyone is paired with people of the other group, all together as cheaply as possible."""
+"""The transport map: everyone is paired with people of the other group, at the least total cost."""
 
 from __future__ import annotations
 
@@ -35,18 +35,17 @@ _MOST_PIVOTS = 10**9  # of the network simplex: more than any size needs that is
 
 @dataclass
 class TransportMap:
-    """Everyone as the people of the other group with whom optimal transport pairs them.
+    """Everyone as their partners in the other group, paired by optimal transport.
 
-    The cost of a pair is the squared L1 distance of their rows, numbers in standard deviations. Who has several
-    partners, because groups differ in size or rows are alike, gets their mean; one-hot blocks become distributions.
-    Groups of more than `exact_up_to` people are sampled to so many. `solver`: the package POT, or SciPy, which pairs
-    people one to one after those of the smaller group are repeated as evenly as can be (exact where one size is a
-    multiple of the other); auto: POT where it is installed.
+    The cost of a pair is the squared L1 distance of their rows, numbers in standard deviations. People
+    with several partners, because groups differ in size or rows are equal, get their mean; one-hot blocks become
+    distributions. Groups of more than `exact_up_to` people are sampled to that number. `solver` is POT or SciPy; auto
+    means POT where it is installed. SciPy pairs people one to one after those of the smaller group are repeated evenly:
+    exact where one size is a multiple of the other.
 
-    Who is not among the paired ones moves as the nearest of their own group does: x' = x + (T(near) - near). What sets
-    them apart from that person stays, so that groups that do not differ leave everyone alone; T(near) itself would
-    count the distance to the neighbour as an effect of the group. A paired row is its own nearest and becomes its
-    partner.
+    People who were not paired move as their nearest neighbour in their own group does: x' = x + (T(near) - near). Their
+    difference from that neighbour stays, so that groups that do not differ leave everyone in place; T(near) itself
+    would count that difference as an effect of the group. A paired row is its own nearest and becomes its partner.
 
     Example:
         >>> data = Dataset.from_arrays([[0.0, 1.0], [5.0, 0.0], [6.0, 2.0], [1.0, 3.0]], c=[0, 0, 1, 1])
@@ -66,7 +65,7 @@ class TransportMap:
 
     def __post_init__(self) -> None:
         if self.exact_up_to < 1:
-            raise OptionError(f"exact_up_to is {self.exact_up_to}; give a number of people of at least 1")
+            raise OptionError(f"exact_up_to is {self.exact_up_to}; expected a number of people of at least 1")
         if self.solver not in ("auto", "pot", "scipy"):
             raise OptionError(f"The solver is '{self.solver}'; expected 'auto', 'pot' or 'scipy'")
 
@@ -78,7 +77,7 @@ class TransportMap:
         check_groups_present(data, self.variable)
         (shown, features), c = _visible(data), data.c[:, self.variable]
         if not features:
-            raise OptionError("All columns of the model are protected: nothing is left to pair people by; use rank")
+            raise OptionError("All columns of the model are protected, so nothing is left to match people on; use rank")
         x = data.x[:, shown]
         counts = torch.ones(len(x), device=x.device) if data.weights is None else data.weights
         self.scale = _spreads(x, features) if self.standardise else torch.ones_like(x[0])
@@ -113,9 +112,8 @@ class TransportMap:
     def checks(self) -> dict[str, float]:
         """Return how good the pairing is, of the worst two groups.
 
-        `mean_cost` of a pair; `people_paired`: the share of people whom neither sampling nor rounding left out;
-        `spread_kept`: the variance of the mapped rows over that of the group they go to, which means over partners
-        reduce.
+        `mean_cost`: of a pair. `people_paired`: the share of people whom neither sampling nor rounding left out.
+        `spread_kept`: the variance of the mapped rows over that of the group they go to.
         """
         if not self.pairings:
             raise NotFittedError("This TransportMap is not fitted; call fit first")
@@ -127,12 +125,12 @@ class TransportMap:
         }
 
     def warnings(self, checks: Mapping[str, float]) -> list[str]:
-        """Return a warning where mapped people are much more alike than those of the group they go to."""
+        """Return a warning where mapped people vary much less than the group they go to."""
         kept = checks["spread_kept"]
         if kept >= _POOR_SPREAD:
             return []
         return [
-            f"The rows that transport maps into a group have {kept:.0%} of its variance, since people with many "
+            f"The rows that transport maps into a group have {kept:.0%} of its variance, because people with many "
             "partners get their mean; compare with rank, which keeps the spread."
         ]
 
@@ -174,7 +172,7 @@ class Members:
         return cls(distinct, counts.new_zeros(len(distinct)).index_add_(0, place, counts), len(rows))
 
     def sampled(self, most: int, start: float) -> Members:
-        """Return the group, or so many of its people, taken at even steps from their order."""
+        """Return the group, or an evenly spaced sample of it."""
         if self.people <= most:
             return self
         counts = torch.bincount(evenly(self.counts, most, start), minlength=len(self.rows))
@@ -195,7 +193,7 @@ class Pairs:
     def of(cls, plan: Tensor, own: Members, other: Members, cost: float, paired: float) -> Pairs:
         """Return where a plan (n, m) with the mass of every pair takes the people of the own group.
 
-        Who stands for so little that counts were rounded to none has no partner, and is left out.
+        People whose counts were rounded to zero have no partner and are left out.
         """
         mass = plan.sum(1, keepdim=True)
         kept = mass[:, 0] > 0
@@ -245,7 +243,7 @@ def _spreads(x: Tensor, features: Sequence[Feature]) -> Tensor:
 
 
 def evenly(counts: Tensor, size: int, start: float) -> Tensor:
-    """Return `size` places in proportion to counts (n,), no place with one more or less than its part, rounded.
+    """Return `size` seats in proportion to counts (n,), each rounded up or down.
 
     Steps of equal length over the counts laid end to end, from a random `start` in [0, 1) of the first.
     """

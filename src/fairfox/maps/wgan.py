@@ -1,4 +1,4 @@
-"""Wasserstein GANs that take the rows of one group to another one's, many of them in one batched network."""
+"""Wasserstein GANs that map the rows of one group onto another, many in one batched network."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def train_generators(
     """Return the generators (D -> D), one member for each passage between rows of x (N, D).
 
     The critic raises mean f(real) and then lowers mean f(G(x)), its weights clipped; the generator lowers the mean of
-    -f(G(x)) + weight · (Σ_j |x_j - G(x)_j|)². Nothing of one member depends on another: trained alone it is the same.
+    -f(G(x)) + weight · (Σ_j |x_j - G(x)_j|)². Members do not depend on each other: trained alone, each is the same.
     """
     gans = _Gans.of(x, passages, settings)
     every = max(1, settings.steps // _REPORTS)
@@ -87,9 +87,9 @@ class _Gans:
     def step(self) -> None:
         """Take `n_critic` steps of the critics and one of the generators, on the minibatches `rows`.
 
-        The generators do not change while the critics learn, so that all their rows are generated at once. Critics see
-        real rows and generated ones one after the other, a step for each as in Black et al.: one step on their
-        difference, which RMSprop would blow up when it is small, leaves the generators less steady.
+        The generators do not change while the critics learn, so all their rows are generated at once. Critics take one
+        step for real rows and one for generated rows, as in Black et al.; one step on their difference, which RMSprop
+        inflates when it is small, makes training less stable.
         """
         s, up = self.settings, -self.down
         generator, critic = self.generator.layers, self.critic.layers

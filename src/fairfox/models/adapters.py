@@ -1,4 +1,4 @@
-"""as_model: any model of any library, as a TargetModel over fairfox's encoded x."""
+"""`as_model`: a TargetModel over fairfox's encoded x for a model of any library."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ def as_model(
 
     Args:
         obj: a torch module or function of tensors, a scikit-learn estimator or Pipeline, boosted trees of XGBoost,
-            LightGBM or CatBoost, a callable on tables, or something that is a Model already (called as it is).
+            LightGBM or CatBoost, a callable on tables, or a Model (called as it is).
         decoder: the fitted encoding; without one the model receives x itself.
         kind: what the model receives: "table", "matrix" or "encoded". By default torch takes a matrix, boosted
             trees on numbers too; Pipelines and callables take a table, what was fitted on an array a matrix.
         positive: the audited class, where there is more than one column.
         output: what is audited, "probability" or "logit".
         returns: what the model returns, "probability", "logit" or "value"; by default detected on `example`.
-        example: encoded rows (one category per block) for which the model is asked, to detect what it returns.
+        example: encoded rows (one category per block) to call the model on, to detect what it returns.
     """
     if kind not in (None, "table", "matrix", "encoded"):
         raise OptionError(f"kind is '{kind}'; expected 'table', 'matrix' or 'encoded'")
@@ -122,7 +122,7 @@ class OwnModel:
 
 @dataclass(eq=False)
 class BlackBoxModel:
-    """A prediction function on tables, matrices or encoded rows that autograd cannot see through.
+    """A prediction function on tables, matrices or encoded rows without gradients.
 
     Where a one-hot block holds a distribution over categories, the prediction is the expectation over it:
     exact up to 32 combinations of categories, else 32 draws with common random numbers.
@@ -199,8 +199,8 @@ def _check_width(described: Description, decoder: Encoding) -> None:
     found = len(decoder.columns)
     if described.names is None and described.width not in (None, found):
         raise ColumnError(
-            f"The model was trained on {described.width} columns without names, and gets {found}: "
-            f"{', '.join(decoder.columns)}; leave only its own in the table, in its order (drop=[...], --drop)"
+            f"The model was trained on {described.width} columns without names, but gets {found}: "
+            f"{', '.join(decoder.columns)}; keep only its own columns, in its order (drop=[...], --drop)"
         )
 
 
@@ -213,7 +213,7 @@ def _column(positive: Any, classes: list[Any] | None) -> int | None:
     try:
         return int(positive)
     except ValueError:
-        raise OptionError(f"positive is '{positive}', and the model names no classes; give a column number") from None
+        raise OptionError(f"positive is '{positive}', but the model has no class names; give a column number") from None
 
 
 def _takes_tensor(obj: object) -> bool:

@@ -1,11 +1,10 @@
 """Boosted trees: XGBoost, LightGBM and CatBoost, native models and scikit-learn wrappers alike.
 
 Trees on numbers take a matrix. Those with categories take a table, whose columns become categories in the model's own
-coding: a file has texts where the model was trained on pandas categories. What is missing stays NaN.
+coding: a file has text where the model was trained on pandas categories. Missing values stay NaN.
 
-The libraries are written in C++ and trust their files: a few bytes lost or changed may end the whole process. So a
-process of its own loads a file first. The libraries write their trees again there; these are checked node by node, and
-loaded from that.
+The libraries are written in C++ and trust their files: a few damaged bytes may crash the process. So a separate process
+loads each file first and lets the library write its trees again. These are checked node by node, and then loaded.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ MODELS = {"xgboost": ("Booster", "XGBModel"), "lightgbm": ("Booster", "LGBMModel
 
 
 def library_of(obj: object) -> str | None:
-    """Return which of the three libraries a model comes from; a class of one's own derived from theirs counts."""
+    """Return which of the three libraries a model comes from; subclasses count."""
     modules = [base.__module__.partition(".")[0] for base in type(obj).__mro__]
     return next((library for library in MODELS if library in modules), None)
 
 
 def describe_booster(obj: Any, *, wanted: Wanted) -> Description:
-    """Return how to ask boosted trees for probabilities or values; for logits where those are wanted."""
+    """Return how to call boosted trees for probabilities or values, or for logits where asked."""
     from sklearn.exceptions import NotFittedError  # the base of the libraries' own
 
     library = library_of(obj) or type(obj).__name__
@@ -101,7 +100,7 @@ def _xgboost_output(learner: Any, wanted: Wanted, *, wrapped_classes: bool) -> t
     if objective in _CLASS_NUMBERS and not (wrapped_classes and objective == "multi:softmax"):
         better = "multi:softprob" if objective == "multi:softmax" else "binary:logistic"
         raise OptionError(
-            f"The XGBoost objective '{objective}' answers with class numbers, not probabilities; "
+            f"The XGBoost objective '{objective}' returns class numbers, not probabilities; "
             f"train with '{better}', or give a function that returns probabilities"
         )
     if int(shape.get("num_target", "1")) > 1:
@@ -148,7 +147,7 @@ def _describe_lightgbm(obj: Any, wanted: Wanted) -> Description:
     if categories and len(categories) != len(coded):
         raise OptionError(
             f"This LightGBM model was trained on {len(categories)} pandas categories and has {len(coded)} categorical "
-            "features, so that it is not clear which levels are whose; wrap its predict in a function of the table"
+            "features, so their levels cannot be matched; wrap its predict in a function of the table"
         )
     levels = dict(zip(coded, categories, strict=True)) if categories else {}
 
@@ -182,8 +181,8 @@ def _describe_catboost(obj: Any, wanted: Wanted) -> Description:
         raise OptionError(f"This {type(obj).__name__} is not fitted; call its fit before the audit")
     if obj.get_text_feature_indices() or obj.get_embedding_feature_indices():
         raise OptionError(
-            "This CatBoost model takes texts or embeddings, which are neither numbers nor categories; "
-            "give a function from a table to predictions that prepares them"
+            "This CatBoost model takes text or embeddings, which are neither numbers nor categories; "
+            "wrap it in a function from a table to predictions"
         )
     loss = str(obj.get_all_params().get("loss_function", "")).partition(":")[0]
     returns: Returns = "probability" if loss in _CLASSIFIES else "value"
@@ -220,8 +219,8 @@ def _prepared(rows: Any, levels: Mapping[str, Sequence[Any]], coded: Sequence[st
     texts = [name for name in unknown if not hasattr(rows[name], "cat")]
     if texts:
         raise DataError(
-            f"The model knows '{texts[0]}' by numbers only, and the table has texts there; give a pandas table in "
-            "which it has the category dtype of the training data, or train again with a newer version of the library"
+            f"The model has only category numbers for '{texts[0]}', but the table has text there; give a pandas table "
+            "with the category dtype of the training data, or train again with a newer version of the library"
         )
     return as_categories(rows, {name: levels[name] for name in levels if name in rows})
 
@@ -265,16 +264,16 @@ try:
         if zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as archive:
                 if max(each.file_size for each in archive.infolist()) > 20 * size:
-                    raise ValueError("it would unpack to far more than it is")
+                    raise ValueError("it would unpack to far more than its size")
                 config, file = archive.read("config.json"), io.BytesIO(archive.read("model.weights.h5"))
         def keep(name, item):  # is given no links to other files
             if isinstance(item, package.Dataset) and item.dtype.kind == "f" and not name.startswith("optimizer"):
                 made = item.id.get_create_plist()
                 filters = {made.get_filter(k)[0] for k in range(made.get_nfilters())}
                 if item.external or item.is_virtual or not filters <= {1, 2, 3}:  # deflate, shuffle, checksum
-                    raise ValueError(f"'{name}' lies elsewhere, or is packed in a way of its own")
+                    raise ValueError(f"'{name}' is stored elsewhere or with an unknown filter")
                 if item.nbytes + sum(array.nbytes for array in arrays.values()) > 20 * size:
-                    raise ValueError(f"'{name}' claims more numbers than the file has")
+                    raise ValueError(f"'{name}' claims more numbers than the file holds")
                 arrays[name] = item[()]
         with package.File(file, "r") as model:
             config = model.attrs["model_config"] if file == path else config
@@ -315,7 +314,7 @@ def load_lightgbm(path: Path) -> Any:
     """Return the booster in a LightGBM text file."""
     content = path.read_bytes()
     if content and not (b"\nend of trees" in content and b"\nend of parameters" in content):
-        raise _damaged(path, "its trees or parameters do not end")  # the library would use the trees that are left
+        raise _damaged(path, "its trees or parameters are cut off")  # the library would use the trees that are left
     content = _checked("lightgbm", path, _lightgbm_fits)
     return require("lightgbm").Booster(model_str=content.decode())
 
@@ -337,12 +336,12 @@ def _checked(library: str, path: Path, fits: Callable[[str], bool], form: str = 
     except Exception:  # whatever is missing, or not of its type
         right = False
     if not right:
-        raise _damaged(path, "it points to what is not there")
+        raise _damaged(path, "it refers to nodes or features that do not exist")
     return content
 
 
 def is_tree(nodes: int, *children: Any) -> bool:
-    """Return whether nodes form a tree below the first: the children of all inner ones exist, with one parent each."""
+    """Return whether nodes form a tree below the first: every inner node's children exist and have one parent."""
     ahead = np.concatenate(children).astype(np.int64)
     exist = nodes > 0 and ((ahead > 0) & (ahead < nodes)).all()
     return bool(exist and np.bincount(ahead, minlength=1).max() <= 1)
@@ -434,7 +433,7 @@ def _catboost_fits(text: str) -> bool:
 
 
 def read_apart(library: str, path: Path, form: str = "") -> bytes:
-    """Return what a library makes of a file in a process of its own; a FileError where it fails or does not survive."""
+    """Return what a library reads from a file in a separate process; raise a FileError where it fails or crashes."""
     require(library)
     size = path.stat().st_size
     if size == 0:
@@ -452,14 +451,14 @@ def read_apart(library: str, path: Path, form: str = "") -> bytes:
                 check=False,
             )
         except subprocess.TimeoutExpired as error:
-            raise _damaged(path, f"{library} does not come to an end with it") from error
+            raise _damaged(path, f"{library} does not finish reading it") from error
         if done.returncode == 0:
             return written.read_bytes()
     if done.returncode == _REFUSED:
         words = done.stdout.decode(errors="replace").rsplit("\n", 1)[-1].strip().rstrip(".")
         words = re.sub(r"^\[[0-9:]+\] [^ ]+ ", "", words)  # the time and the line in the library's code
         raise _damaged(path, f"{library} says: {words[:200]}")
-    raise _damaged(path, f"{library} does not survive reading it")
+    raise _damaged(path, f"{library} crashes when reading it")
 
 
 def _damaged(path: Path, why: str) -> FileError:

@@ -19,8 +19,8 @@ from fairfox.models.http_client import LONGEST_QUOTE, JsonClient
 from fairfox.models.protocol import Description, check_rows, row_blocks
 
 _DATATYPES = "BOOL|BYTES|U?INT(8|16|32|64)|FP(16|32|64)"
-_KNOWN = (
-    "fairfox speaks MLflow (https://host/invocations) and the Open Inference Protocol v2 "
+_PROTOCOLS = (
+    "expected MLflow (https://host/invocations) or the Open Inference Protocol v2 "
     "(https://host/v2/models/NAME/infer or https://host/v2/models/NAME/versions/V/infer)"
 )
 
@@ -33,18 +33,18 @@ def is_url(spec: str) -> bool:
 class Endpoint:
     """A model that is called over HTTP: MLflow's `/invocations` or the Open Inference Protocol v2.
 
-    MLflow receives the columns of the table (`dataframe_split`), a v2 server what its metadata declare: one matrix
-    of numbers, or one input per column. Missing values are sent as null. Where a v2 server takes whole numbers, the
-    nearest ones are sent.
+    MLflow receives the columns of the table (`dataframe_split`); a v2 server receives what its metadata declare, one
+    matrix of numbers or one input per column. Missing values are sent as null. Where a v2 server takes whole numbers,
+    the nearest ones are sent.
 
     Args:
         url: of the prediction, http or https; no user name or password in it.
         timeout: seconds that one call may take.
-        retries: further tries after a connection error, a timeout, or the statuses 429, 502, 503 and 504.
+        retries: how often to try again after a connection error, a timeout, or the statuses 429, 502, 503 and 504.
         batch_rows: rows per call.
-        max_calls: stop with an error rather than call more often, further tries included.
+        max_calls: stop with an error after this many calls, retries included.
         auth_env: the environment variable that holds the Authorization header.
-        columns: the columns the model takes, in its order; by default those a v2 server names, else all.
+        columns: the columns the model takes, in order; by default those a v2 server names, else all.
         output_name: the output of a v2 server that is audited, where it has several.
         pause: seconds between tries: none before the second try, two pauses before the third, then four, eight, ...;
             a server that says how long to wait (Retry-After) gets up to a minute.
@@ -79,7 +79,7 @@ class Endpoint:
         path = urlsplit(url).path.rstrip("/")
         self._is_v2 = re.search(r"/v2/models/[^/]+(/versions/[^/]+)?/infer$", path) is not None
         if not self._is_v2 and not path.endswith("/invocations"):
-            raise OptionError(f"{self.shown} is no address of a model that fairfox knows; {_KNOWN}")
+            raise OptionError(f"{self.shown} is not a model address that fairfox supports; {_PROTOCOLS}")
 
     def __repr__(self) -> str:
         return f"Endpoint({self.shown!r})"
@@ -91,11 +91,11 @@ class Endpoint:
 
     @property
     def calls(self) -> int:
-        """How many times predictions have been requested, repeated tries included."""
+        """How many prediction requests were sent, retries included."""
         return self._client.calls
 
     def describe(self) -> Description:
-        """Return how the model is called; a v2 server is asked for its metadata the first time."""
+        """Return how the model is called; the first call asks a v2 server for its metadata."""
         with self._client.redacting():
             return self._protocol.describe(self.predict, self.columns)
 
@@ -110,7 +110,7 @@ class Endpoint:
                 found = self._protocol.predictions(self._client.post(body, sent=sent))
                 batches.append(self._numbers(found, batch.stop - batch.start))
             if len({numbers.shape[1] for numbers in batches}) > 1:
-                raise ModelError(f"The endpoint {self.shown} returned a different number of columns per batch")
+                raise ModelError(f"The endpoint {self.shown} returned different numbers of columns per batch")
             return np.concatenate(batches) if batches else np.zeros((0, 1))
 
     @cached_property
@@ -130,7 +130,7 @@ class Endpoint:
             found = np.asarray(predictions)
             numbers = found if found.dtype.kind in "US" else found.astype(float)
         except (ValueError, TypeError, KeyError, OverflowError):
-            raise ModelError(f"{where} returned predictions of uneven kinds or lengths; expected numbers") from None
+            raise ModelError(f"{where} returned predictions of mixed types or lengths; expected numbers") from None
         if numbers.dtype.kind != "f":
             raise ModelError(
                 f"{where} returned text such as '{self._client.quoted(str(found.reshape(-1)[0]), 40)}'; expected "
@@ -171,7 +171,7 @@ class _MLflow:
             return answer["predictions"]
         if isinstance(answer, list):
             return answer
-        raise ModelError(f"The endpoint {self.shown} answered without 'predictions'; {_KNOWN}")
+        raise ModelError(f"The endpoint {self.shown} answered without 'predictions'; {_PROTOCOLS}")
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ class _Input:
             number = float(value)
         except (ValueError, TypeError):
             raise DataError(
-                f"The endpoint takes '{self.name}' as {self.datatype}, and the table holds '{value}' there; "
+                f"The endpoint takes '{self.name}' as {self.datatype}, but the table holds '{value}' there; "
                 "give numbers, or a server that takes text (BYTES)"
             ) from None
         return bool(number) if self.datatype == "BOOL" else number if self.datatype.startswith("FP") else round(number)
@@ -236,13 +236,13 @@ class _OpenInference:
         """Return the rows of the audited output."""
         outputs = answer.get("outputs") if isinstance(answer, dict) else None
         if not isinstance(outputs, list) or not outputs or not all(isinstance(out, dict) for out in outputs):
-            raise ModelError(f"The endpoint {self.client.shown} answered without 'outputs'; {_KNOWN}")
+            raise ModelError(f"The endpoint {self.client.shown} answered without 'outputs'; {_PROTOCOLS}")
         chosen = self._chosen(outputs)
         try:
             return np.reshape(chosen["data"], chosen.get("shape", -1))
         except (KeyError, ValueError, TypeError):
             raise ModelError(
-                f"The endpoint {self.client.shown} returned an output whose data do not have its shape; expected JSON "
+                f"The endpoint {self.client.shown} returned an output whose data do not fit its shape; expected JSON "
                 "numbers"
             ) from None
 
@@ -258,7 +258,7 @@ class _OpenInference:
                 return found[0]
         named = self.client.quoted(", ".join(str(out.get("name")) for out in outputs), LONGEST_QUOTE)
         raise ModelError(
-            f"The endpoint {self.client.shown} returned the outputs {named}; say which is audited with "
+            f"The endpoint {self.client.shown} returned the outputs {named}; choose one with "
             "fairfox.Endpoint(url, output_name=...), given as file.py:name"
         )
 

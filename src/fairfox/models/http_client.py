@@ -1,4 +1,4 @@
-"""JSON over HTTP: urllib3's retries, a limit of calls, and nothing secret in errors."""
+"""JSON over HTTP: urllib3's retries, a limit on calls, and no secrets in errors."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class JsonClient:
         return answer
 
     def get(self, url: str) -> Any | None:
-        """Return what the server says at another of its addresses, or None where it has nothing there."""
+        """Return the server's answer at another address, or None where there is none."""
         return self._request("GET", url, None, "")
 
     def _request(self, method: str, url: str, body: bytes | None, sent: str) -> Any:
@@ -112,9 +112,8 @@ class JsonClient:
                 return
             if self.max_calls is not None and self.calls >= self.max_calls:
                 raise OptionError(
-                    f"The endpoint {self.shown} was called {self.calls} times, repeated tries included, which is all "
-                    "that --max-calls (max_calls=...) allows; allow more, raise --batch-rows, or audit fewer people "
-                    "(--sample)"
+                    f"The endpoint {self.shown} was called {self.calls} times, retries included, as often as "
+                    "--max-calls (max_calls=...) allows; raise it or --batch-rows, or audit fewer people (--sample)"
                 )
             self.calls += 1
 
@@ -135,7 +134,7 @@ class JsonClient:
             begins = self.quoted(content.decode(errors="replace"), 60)
             raise ModelError(
                 f"The endpoint {self.shown} answered with something that is not JSON ('{begins}'); "
-                "give the address that predicts"
+                "give the prediction URL"
             ) from None
 
     def _answer(self, method: str, url: str, body: bytes | None, count: Callable[[], None]) -> tuple[int, bytes, str]:
@@ -172,7 +171,7 @@ class JsonClient:
             if len(content) > _MOST_BYTES:
                 raise ModelError(
                     f"The endpoint {self.shown} answered with more than {_MOST_BYTES // 2**20} MiB; "
-                    "ask for fewer rows at once (--batch-rows, batch_rows=...)"
+                    "send fewer rows at once (--batch-rows, batch_rows=...)"
                 )
             if time.monotonic() > deadline:  # the socket's own timeout starts anew with every chunk
                 raise ReadTimeoutError(self._pool.connection_from_url(self.url), None, "the content took too long")
@@ -184,8 +183,8 @@ class JsonClient:
         cause = reason.__cause__ if refused else reason.args[-1] if reason.args else None
         if isinstance(reason, SSLError):
             return ModelError(
-                f"No secure connection to {self.shown} ({getattr(cause, 'verify_message', cause)}); name your own "
-                "authority's certificate in the environment variable SSL_CERT_FILE, or check that the port speaks https"
+                f"No secure connection to {self.shown} ({getattr(cause, 'verify_message', cause)}); set the "
+                "environment variable SSL_CERT_FILE to your authority's certificate, or check that the port uses https"
             )
         what = f"cannot be reached ({getattr(cause, 'strerror', None) or type(reason).__name__})"
         if isinstance(cause, ConnectionRefusedError):
@@ -193,14 +192,14 @@ class JsonClient:
         elif isinstance(reason, TimeoutError) and not refused:
             what = f"did not answer within {self.timeout:g} s (--timeout)"
         elif isinstance(reason, ProtocolError):
-            what = "broke the connection off, or does not speak HTTP"
+            what = "closed the connection, or does not use HTTP"
         return self._given_up(what, tries)
 
     def _refusal(self, status: int, content: bytes, tries: int, sent: str) -> ModelError:
         """Return the error for an answer with an error's status."""
         words = self._server_words(content)
         if status in _BUSY:
-            return self._given_up(f"was busy or away (HTTP {status})", tries)
+            return self._given_up(f"was busy or unavailable (HTTP {status})", tries)
         if status >= 500 and status not in _ABSENT:
             return self._given_up(f"failed (HTTP {status})", tries, words)
         what = f"refused the request (HTTP {status}){words.rstrip('.')}{sent and f'; it was sent {sent}'}"
@@ -208,11 +207,11 @@ class JsonClient:
             what = f"has no model there (HTTP {status}){words}; check the address"
         elif status in (401, 403, 407):
             what = (
-                f"did not let us in (HTTP {status}); name the environment variable that holds the Authorization "
+                f"requires authorization (HTTP {status}); name the environment variable that holds the Authorization "
                 "header with --auth-env (auth_env=...)"
             )
         elif status == 413:
-            what = "found the batch too large (HTTP 413); lower --batch-rows (batch_rows=...)"
+            what = "rejected the batch as too large (HTTP 413); lower --batch-rows (batch_rows=...)"
         return ModelError(f"The endpoint {self.shown} {what}")
 
     def _redirection(self, status: int, location: str) -> ModelError:
@@ -222,8 +221,8 @@ class JsonClient:
         where = "elsewhere" if there.netloc == here.netloc else host
         where = where if there.scheme == here.scheme else f"to another scheme, {self.quoted(there.scheme, 20)}"
         return ModelError(
-            f"The endpoint {self.shown} redirects {where} (HTTP {status}), and rows go nowhere but to the address you "
-            "gave; give the one that answers"
+            f"The endpoint {self.shown} redirects {where} (HTTP {status}), but rows are sent only to the address you "
+            "gave; give the final one"
         )
 
     def _given_up(self, what: str, tries: int, words: str = "") -> ModelError:
@@ -245,8 +244,8 @@ class JsonClient:
         value = "" if self.auth_env is None else os.environ.get(self.auth_env, "")
         if self.auth_env is not None and not (value.strip() and value.isascii() and value.isprintable()):
             raise OptionError(
-                f"The environment variable '{self.auth_env}' is not set to one line of plain text; --auth-env "
-                "(auth_env=...) names the one that holds the Authorization header, such as 'Bearer ...'"
+                f"The environment variable '{self.auth_env}' (--auth-env, auth_env=...) is not set to one line of "
+                "plain text; set it to the Authorization header, such as 'Bearer ...'"
             )
         return value
 
@@ -270,7 +269,7 @@ class JsonClient:
         return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
 
     def quoted(self, text: str, length: int) -> str:
-        """Return a server's words as one short line; redacted before they are cut, for a part would get through."""
+        """Return a server's message as one short line, redacted before it is cut."""
         line = self._redacted(text)
         return line if len(line) <= length else f"{line[:length]}..."
 
@@ -284,11 +283,11 @@ def check_url(url: str) -> SplitResult:
         readable = False
     if readable and "@" in parts.netloc:
         raise OptionError(
-            "The URL of the model holds a user name or password; take it out and put the Authorization header in an "
+            "The URL of the model holds a user name or password; remove it and put the Authorization header in an "
             "environment variable that --auth-env (auth_env=...) names"
         )
     if not readable or parts.scheme not in ("http", "https"):
-        raise OptionError("The URL of the model cannot be read; write it as http://host:port/path or https://...")
+        raise OptionError("The URL of the model is not valid; write it as http://host:port/path or https://...")
     return parts
 
 

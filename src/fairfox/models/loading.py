@@ -1,7 +1,7 @@
 """Model files and model code: what is safe to load, and what needs trust.
 
-`FILES` is the policy. Files that hold numbers and no code load by default; files that can run code of whoever wrote
-them need `trust=True`. Code that is named (`module:function`, `file.py:function`) is the user's own and is imported.
+`FILES` is the policy. Files that hold only numbers load by default; files that can run their author's code need
+`trust=True`. Named code (`module:function`, `file.py:function`) is the user's own and is imported.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from fairfox.models.protocol import Description
 
 @dataclass(frozen=True)
 class FileKind:
-    """A kind of model file: what it is called, how its name ends, who loads it, and whether that can run code."""
+    """A kind of model file: its name, extensions and loader, and whether loading can run code."""
 
     name: str
     suffixes: tuple[str, ...]
@@ -59,7 +59,7 @@ def _load_json(path: Path) -> object:
         return _by("boosting:load_xgboost")(path)
     if re.search(rb'"(oblivious_)?trees"\s*:', content) and re.search(rb'"features_info"\s*:', content):
         return _by("boosting:load_catboost")(path)
-    raise OptionError(f"'{path.name}' is neither an XGBoost nor a CatBoost model in JSON, or damaged; save it again")
+    raise OptionError(f"'{path.name}' is not an XGBoost or CatBoost model in JSON, or is damaged; save it again")
 
 
 _NATIVE = ("sklearn", "xgboost", "lightgbm", "catboost", "pytorch")  # flavours of MLflow that fairfox takes as they are
@@ -121,7 +121,7 @@ def load_model(spec: str, *, trust: bool = False) -> object:
     if kind.runs_code and not trust:
         raise UntrustedModelError(
             f"'{path.name}' is {kind.name} and can run any code when loaded; "
-            "add --trust-model (trust=True) if you trust where it comes from"
+            "add --trust-model (trust=True) if you trust its source"
         )
     load = kind.load
     if str(path) != str(Path(spec)):  # file.onnx#output
@@ -135,7 +135,7 @@ def load_model(spec: str, *, trust: bool = False) -> object:
 
 
 def needs_trust(spec: str) -> bool:
-    """Return whether `spec` names a file that can run code when loaded; False for code, which is named to be run."""
+    """Return whether `spec` is a file that can run code when loaded; False for named code."""
     path = _path_of(spec)
     return path is not None and _kind_of(path).runs_code
 
@@ -152,7 +152,7 @@ def _path_of(spec: str) -> Path | None:
         return Path(f"{stem}.onnx")
     if ":" in spec:
         return None
-    raise FileError(f"No model at '{spec}'; give a model file, module:function or file.py:function")
+    raise FileError(f"There is no model at '{spec}'; give a model file, module:function or file.py:function")
 
 
 def _kind_of(path: Path) -> FileKind:
@@ -173,7 +173,7 @@ def _kind_of(path: Path) -> FileKind:
         known = ", ".join(suffix for kind in FILES for suffix in kind.suffixes if not kind.runs_code)
         trusted = ", ".join(suffix for kind in FILES for suffix in kind.suffixes if kind.runs_code)
         raise OptionError(
-            f"'{path.name}' is no model file that fairfox knows; it reads {known}, with --trust-model also {trusted} "
+            f"'{path.name}' is not a model file fairfox can read; it reads {known}, with --trust-model also {trusted} "
             "and MLflow folders, or code as file.py:function"
         )
     return named
@@ -216,10 +216,10 @@ def _from_code(spec: str) -> object:
 
 def _module_from_file(path: Path) -> Any:
     if not path.is_file():
-        raise FileError(f"No file '{path}'; give the path of the Python file that holds the model")
+        raise FileError(f"There is no file '{path}'; give the path of the Python file that holds the model")
     found = importlib.util.spec_from_file_location(path.stem, path)
     if found is None or found.loader is None:
-        raise FileError(f"'{path}' cannot be imported as Python")
+        raise FileError(f"'{path}' cannot be imported as Python; give a .py file")
     module = importlib.util.module_from_spec(found)
     if importlib.util.find_spec(path.stem) is None:  # a file sklearn.py must not take the place of the library
         sys.modules.setdefault(path.stem, module)

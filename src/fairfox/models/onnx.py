@@ -28,7 +28,7 @@ _MAPS = "seq(map("  # of classes to probabilities, one for each row: what conver
 _FLOATS = ("tensor(float)", "tensor(double)", "tensor(float16)")
 _WHOLE = ("tensor(int64)", "tensor(int32)", "tensor(bool)")
 _LABELS = ("classlabels_strings", "classlabels_int64s", "classlabels_ints")
-_WRAP = "call it in a Python function of your own and give that as file.py:function"
+_WRAP = "wrap it in a Python function and give that as file.py:function"
 
 
 class OnnxModel:
@@ -36,9 +36,9 @@ class OnnxModel:
 
     One input of numbers takes the columns as a matrix, in their order. Several inputs of one column each take the
     columns of the same names, as text or numbers. Of several outputs the probabilities are read, else the first that
-    holds floats, unless one is named. Numbers arrive rounded to what the file declares, nearly always float32, so
-    predictions differ from the original model's in the seventh digit, and by a whole leaf where a threshold of a tree
-    lies that near. No custom operators are loaded, and weights outside the file only from its own folder.
+    holds floats, unless one is named. Inputs are rounded to the file's type, nearly always float32, so predictions
+    differ from the original model's in the seventh digit. A tree whose threshold is that near may take another leaf.
+    Custom operators are not loaded, and weights outside the file only from its own folder.
 
     Args:
         path: the file.
@@ -66,7 +66,7 @@ class OnnxModel:
         self._check_inputs()
 
     def describe(self) -> Description:
-        """Return how the file is called: with a matrix, or with the columns that its inputs are named after."""
+        """Return how the model is called: with a matrix, or with the columns its inputs are named after."""
         if len(self.inputs) == 1 and self.inputs[0].type != "tensor(string)":
             return Description(self._on_matrix, "matrix", classes=self.classes, width=_width(self.inputs[0]))
         names = tuple(str(i.name) for i in self.inputs)
@@ -81,7 +81,7 @@ class OnnxModel:
                 )
             if (len(self.inputs) > 1 or i.type == "tensor(string)") and _width(i) not in (None, 1):
                 raise OptionError(
-                    f"Input '{i.name}' of '{self.path.name}' takes {_width(i)} columns of text or beside other inputs; "
+                    f"Input '{i.name}' of '{self.path.name}' has {_width(i)} columns of text, or others beside it; "
                     f"expected one matrix of numbers, or inputs of one column each: {_WRAP}"
                 )
 
@@ -167,7 +167,7 @@ def _as_input(series: Series, given: Any) -> np.ndarray:
             numbers = np.array([np.nan if v is None else float(v) for v in objects(series)])
         except (TypeError, ValueError):
             first = next(v for v in objects(series) if isinstance(v, str))
-            raise ModelError(f"The model takes '{given.name}' as numbers; the column holds '{first}'") from None
+            raise ModelError(f"The model takes '{given.name}' as numbers, but the column holds '{first}'") from None
         values = _as_numbers(numbers, given)
     return values if len(given.shape) == 1 else values[:, None]
 
@@ -177,8 +177,8 @@ def _as_numbers(values: np.ndarray, given: Any) -> np.ndarray:
     if dtype.kind != "f":
         if np.isnan(values).any():
             raise ModelError(
-                f"The model takes '{given.name}' as whole numbers ({given.type}), and some are missing; "
-                "fill or drop them first"
+                f"The model takes '{given.name}' as whole numbers ({given.type}), but some are missing; "
+                "fill them in or drop those rows"
             )
         values = np.rint(values)  # a moved value may lie between two whole numbers
     return np.ascontiguousarray(values, dtype=dtype)
@@ -204,9 +204,9 @@ def _checked_graph(path: Path) -> tuple[bytes, Any, bool]:
     try:
         model = onnx.load_model_from_string(content)
     except Exception as error:  # protobuf has several kinds of its own
-        raise FileError(f"'{path.name}' is no ONNX model, or a damaged one") from error
+        raise FileError(f"'{path.name}' is not an ONNX model, or is damaged; export it again") from error
     if not model.graph.output:
-        raise FileError(f"'{path.name}' holds no ONNX graph; the file is empty or damaged")
+        raise FileError(f"'{path.name}' holds no ONNX graph; export the model again")
     external = False
     for tensor in _tensors(model, onnx.TensorProto):
         if tensor.data_location == onnx.TensorProto.EXTERNAL or tensor.external_data:
@@ -256,11 +256,11 @@ def _check_external(path: Path, location: str) -> None:
         )
         found = inside and weights.is_file()
     except (OSError, ValueError, RuntimeError) as error:  # no such name, a loop of links
-        raise FileError(f"'{path.name}' names weights in another file that cannot be read: {error}") from error
+        raise FileError(f"'{path.name}' has weights in another file that cannot be read: {error}") from error
     if not inside:
         raise UntrustedModelError(
-            f"'{path.name}' names weights in '{location}', outside its own folder, and is not read; "
+            f"'{path.name}' has weights in '{location}', outside its own folder, and is not read; "
             "put them beside the model and export it again"
         )
     if not found:
-        raise FileError(f"'{path.name}' names weights in '{location}', which is no file beside it; copy it there")
+        raise FileError(f"'{path.name}' has weights in '{location}', which is not a file beside it; copy it there")

@@ -1,4 +1,4 @@
-"""What a model is to fairfox: what it takes, what it returns, and how its predictions are checked."""
+"""The Model protocol: what a model takes and returns, and how its predictions are checked."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Description:
     width: int | None = None  # how many columns it takes, where it knows
 
     def describe(self) -> Description:
-        """Return itself: a Description is as good as a model that has one."""
+        """Return itself, so that a Description can stand in for a model."""
         return self
 
     def columns_among(self, table: Sequence[str]) -> Sequence[str] | None:
@@ -83,7 +83,7 @@ class Description:
 
 @runtime_checkable
 class Described(Protocol):
-    """A model of ours that describes itself: an ONNX file, an endpoint."""
+    """A model that describes itself: an ONNX file or an endpoint."""
 
     def describe(self) -> Description:
         """Return how the model is called."""
@@ -114,9 +114,7 @@ class Output:
             opposite = 1 - raw if self.returns == "probability" else -raw
             return self._convert(opposite if self.column == 0 else raw)
         if self.column is None:
-            raise OptionError(
-                f"The model returned {raw.shape[1]} columns; say which is audited with positive=<column number>"
-            )
+            raise OptionError(f"The model returned {raw.shape[1]} columns; choose one with positive=<column number>")
         if self.returns == "logit":  # one logit per class: the audited class against all others
             others = torch.cat([raw[:, : self.column], raw[:, self.column + 1 :]], dim=1)
             odds = raw[:, self.column] - torch.logsumexp(others, dim=1)
@@ -143,12 +141,12 @@ def detect_output(
 
     Outputs within [0, 1] are taken as probabilities, one column of other numbers as values in the model's own
     units; several columns that are no probabilities are ambiguous and refused. Rows with NaN are left to `predict`,
-    which names them.
+    which reports them.
     """
     raw = raw.double().reshape(len(raw), -1)
     width = raw.shape[1]
     if width == 0:
-        raise ModelError("The model returned no column; it must return one prediction per individual")
+        raise ModelError("The model returned no columns; expected one prediction per individual")
     raw = raw[torch.isfinite(raw).all(1)]
     adds_up = width == 1 or bool(((raw.sum(1) - 1).abs() < 1e-3).all())
     if returns is None and width > 1 and not (_within_bounds(raw) and adds_up):
@@ -172,9 +170,7 @@ def class_index(positive: Any, classes: list[Any]) -> int:
         if len(classes) == 2:
             return 1
         shown = ", ".join(map(str, classes))
-        raise OptionError(
-            f"The model has {len(classes)} classes ({shown}); say which is audited with positive=... (--positive)"
-        )
+        raise OptionError(f"The model has {len(classes)} classes ({shown}); choose one with positive=... (--positive)")
     for index, name in enumerate(classes):
         if name == positive or str(name) == str(positive):
             return index
@@ -198,7 +194,7 @@ def check_rows(out: Tensor | np.ndarray, people: int, *, who: str = "The model")
 
 
 def predict(model: Model, x: Tensor, *, batch_size: int = 4096) -> Tensor:
-    """Return one finite prediction per individual (N,), or say what the model returned instead."""
+    """Return one finite prediction per individual (N,); raise where the model returned anything else."""
     # A black box batches its own calls: tree ensembles want large blocks.
     size = batch_size if model.differentiable else max(len(x), 1)
     with torch.no_grad():
@@ -207,7 +203,7 @@ def predict(model: Model, x: Tensor, *, batch_size: int = 4096) -> Tensor:
 
 
 def predict_once(model: Model, x: Tensor, batch_size: int) -> Tensor:
-    """Return one prediction per individual (N,); equal rows are predicted once, unless hardly any are."""
+    """Return one prediction per individual (N,); equal rows are predicted once, unless few are equal."""
     generator = torch.Generator().manual_seed(0)
     at = torch.rand(x.shape[1], 2, generator=generator, dtype=torch.float64).to(x.device)
     sums = (x.double() @ at).view(torch.int64)  # (N, 2): rows with equal ones are equal but once in 10^18 pairs
@@ -225,7 +221,7 @@ def predict_once(model: Model, x: Tensor, batch_size: int) -> Tensor:
 def _one_each(out: Tensor, x: Tensor, first: int) -> Tensor:
     check_rows(out, len(x))
     if out.ndim == 2 and out.shape[1] != 1:
-        raise ShapeError(f"The model returned {out.shape[1]} columns; say which class is audited (positive=...)")
+        raise ShapeError(f"The model returned {out.shape[1]} columns; choose the audited class (positive=...)")
     out = out.reshape(len(x))
     largest = min(LARGEST, torch.finfo(out.dtype).max ** 0.5) if out.is_floating_point() else LARGEST
     bad = ~(out.abs() <= largest)  # NaN, infinity, and what is infinite when it is squared
@@ -240,7 +236,7 @@ def _one_each(out: Tensor, x: Tensor, first: int) -> Tensor:
 
 
 def check_predictions(predictions: Tensor, unit: Returns) -> Tensor:
-    """Return predictions, probabilities clipped to [0, 1]; refuse those that lie further outside than by rounding."""
+    """Return predictions, with probabilities clipped to [0, 1]; raise where they are outside by more than rounding."""
     if unit != "probability":
         return predictions
     if not _within_bounds(predictions):

@@ -34,7 +34,7 @@ def is_estimator(obj: object) -> bool:
 
 
 def describe_estimator(obj: Any, *, wanted: Wanted) -> Description:
-    """Return how to ask a fitted estimator for probabilities, or for values if it is a regressor."""
+    """Return how to call a fitted estimator for probabilities, or for values if it is a regressor."""
     from sklearn.base import is_classifier  # not needed before a scikit-learn object is at hand
     from sklearn.exceptions import NotFittedError
     from sklearn.utils.validation import check_is_fitted
@@ -70,7 +70,7 @@ def describe_estimator(obj: Any, *, wanted: Wanted) -> Description:
 
 
 def load_skops(path: Path) -> Any:
-    """Return the estimator in a skops file, unless it names anything that is not on the list of what may be made."""
+    """Return the estimator in a skops file; raise where it holds a type that is not on the safe list."""
     io = require("skops.io", extra="skops")
     try:
         content = BytesIO(path.read_bytes())  # what is checked is what is loaded
@@ -91,8 +91,8 @@ def load_skops(path: Path) -> Any:
         ) from error
     names = sorted(re.sub(r"[^\w.]", "?", name)[:100] for name in foreign)[:5]
     raise UntrustedModelError(
-        f"'{path.name}' holds types that fairfox does not know as harmless: {', '.join(names)}; load it in a "
-        "Python file of your own, if you trust where it comes from, and give that as file.py:function"
+        f"'{path.name}' holds types that are not on fairfox's safe list: {', '.join(names)}; if you trust its "
+        "source, load it in a Python file of your own and give that as file.py:function"
     )
 
 
@@ -125,7 +125,7 @@ def _checked_schema(archive: zipfile.ZipFile, path: Path) -> tuple[Any, set[str]
 
 def _too_large(path: Path, size: int) -> FileError:
     unpacked = f"{size / 2**20:,.0f} MiB"
-    return FileError(f"'{path.name}' would unpack to {unpacked} or too many parts; save the model again with skops")
+    return FileError(f"'{path.name}' would unpack to {unpacked} or too many objects; save the model again with skops")
 
 
 def _as_written(node: dict[str, Any], loader: str, archive: zipfile.ZipFile) -> bool:
@@ -188,7 +188,7 @@ def _parts(model: Any) -> Iterator[Any]:
         elif type(part).__module__.startswith("sklearn.") and hasattr(part, "__dict__"):
             hidden = [name for name in vars(part) if name == "_impl" or callable(getattr(type(part), name, None))]
             if hidden:
-                raise ValueError(f"a {type(part).__name__} in it has its own '{hidden[0][:100]}'")
+                raise ValueError(f"a {type(part).__name__} in it overrides '{hidden[0][:100]}'")
             if type(vars(part).get("n_jobs")) is int:
                 part.n_jobs = min(part.n_jobs, os.cpu_count() or 1)
             ahead.extend(vars(part).values())

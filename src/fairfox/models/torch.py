@@ -1,7 +1,7 @@
 """Torch modules and differentiable functions as target models, and networks in files.
 
-Only safetensors are safe. TorchScript, `torch.export` and `torch.save` files can run code when loaded: `loading` asks
-for trust before it calls the functions for them.
+Only safetensors are safe. TorchScript, `torch.export` and `torch.save` files can run code when loaded, so `loading`
+requires trust for them.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ def _layers(module: nn.Module) -> list[nn.Module]:
 
 
 class TorchModel:
-    """A torch module or function behind fairfox's encoding; autograd sees through it.
+    """A torch module or function behind fairfox's encoding, differentiable by autograd.
 
-    One-hot blocks are projected and columns brought back to their own units in front of the module,
-    differentiably. A module in training mode is copied and put into evaluation mode.
+    Before the module, one-hot blocks are projected and columns converted to their own units, differentiably.
+    A module in training mode is copied and put into evaluation mode.
     """
 
     differentiable = True
@@ -110,7 +110,7 @@ class TorchModel:
             names = "" if self.decoder is None or self.encoded else f" with columns {', '.join(self.decoder.columns)}"
             raise ModelError(
                 f"The model failed on a {tuple(inputs.shape)} tensor{names}: {first_line(error)}; "
-                "drop what it does not take"
+                "drop columns it does not take"
             ) from error
         if not isinstance(out, Tensor):
             raise ModelError(f"The model returned {type(out).__name__}; expected a tensor with one row per individual")
@@ -226,7 +226,7 @@ _KERAS: dict[str, dict[str, tuple[Any, ...]]] = {  # layers that are read, and w
 
 
 def load_keras(path: Path) -> nn.Module:
-    """Return the dense network in a Keras file, read as arrays: Keras itself is not needed, and nothing in it runs."""
+    """Return the dense network in a Keras file, read as arrays: Keras is not needed, and no code in the file runs."""
     require("h5py", extra="keras", why=f"to read '{path.name}'")
     with np.load(BytesIO(read_apart("h5py", path, str(path.stat().st_size)))) as arrays:
         weights = {name: torch.as_tensor(arrays[name].astype(np.float32)) for name in arrays if name != "config"}
@@ -238,8 +238,8 @@ def load_keras(path: Path) -> nn.Module:
     except Exception as error:  # a crafted description may make anything fail
         reason = first_line(error) if type(error) is ValueError else f"{type(error).__name__}: {first_line(error)}"
         raise FileError(
-            f"'{path.name}' is no Keras model that fairfox reads: {reason[:200]}; expected layers of the kinds "
-            f"{', '.join(_KERAS)}, one after the other, or give code that calls the model as file.py:function"
+            f"'{path.name}' is not a Keras model fairfox can read: {reason[:200]}; expected a sequence of "
+            f"{', '.join(_KERAS)}, or give code that calls the model as file.py:function"
         ) from error
     return net
 
@@ -260,7 +260,7 @@ def _chain(model: Any) -> Iterator[tuple[str, str, dict[str, Any]]]:
         if odd := [name for name, right in _KERAS[kind].items() if settings.get(name, right[0]) not in right]:
             raise ValueError(f"a {kind} in it has '{odd[0]}' {settings[odd[0]]!r}")
         if len(settings.get("batch_shape") or settings.get("batch_input_shape") or "ND") != 2:
-            raise ValueError("a person is more than one row of numbers to it")
+            raise ValueError("it takes more than one row of numbers per person")
         inbound = [] if plain else layer["inbound_nodes"]
         before = {name for name in names if json.dumps(name) in json.dumps(inbound)}
         if not plain and (len(inbound), before) != (min(k, 1), set(names[max(k - 1, 0) : k])):
@@ -278,7 +278,7 @@ def _as_torch(kind: str, numbered: str, settings: dict[str, Any], weights: dict[
         pattern = re.compile(rf"{named}|(layers|_layer_checkpoint_dependencies)/{numbered}/vars/{k}")
         found = [weights[name] for name in weights if pattern.fullmatch(name)]
         if len(found) != 1:
-            raise ValueError(f"it has {len(found)} times the {part} of its layer {settings['name']!r}")
+            raise ValueError(f"it has {len(found)} arrays for the {part} of its layer {settings['name']!r}")
         return found[0]
 
     if kind == "Dense":
@@ -306,7 +306,7 @@ def _as_torch(kind: str, numbered: str, settings: dict[str, Any], weights: dict[
 
 
 def load_saved(path: Path) -> nn.Module:
-    """Return the module that `torch.save` or TorchScript wrote. It runs code: only for files that are trusted."""
+    """Return the module that `torch.save` or TorchScript wrote. It runs code, so only load files you trust."""
     with _torch_errors(path, "torch.save or TorchScript"):
         found = torch.load(path, map_location="cpu", weights_only=False)
     if not isinstance(found, nn.Module):
@@ -318,7 +318,7 @@ def load_saved(path: Path) -> nn.Module:
 
 
 def load_exported(path: Path) -> nn.Module:
-    """Return the module that `torch.export.save` wrote. It may hold pickles: only for files that are trusted."""
+    """Return the module that `torch.export.save` wrote. It may hold pickles, so only load files you trust."""
     with _torch_errors(path, "torch.export"):
         module = torch.export.load(path).module()
     for part in module.modules():
@@ -338,7 +338,7 @@ def _torch_errors(path: Path, writer: str) -> Iterator[None]:
             yield
     except Exception as error:  # torch raises many kinds
         raise FileError(
-            f"'{path.name}' is no {writer} file that torch can read: {type(error).__name__}: {first_line(error)}"
+            f"'{path.name}' is not a {writer} file that torch can read: {type(error).__name__}: {first_line(error)}"
         ) from error
     finally:
         log.disabled = disabled

@@ -1,7 +1,4 @@
-"""How far an audit can be trusted: disagreement of refits, distance from real people, and warnings about data and fits.
-
-A doubtful but usable result is a warning: what a reader must know about the data, the model and the fits.
-"""
+"""Diagnostics of an audit: disagreement of refits, distance from real people, and warnings about data and fits."""
 
 from __future__ import annotations
 
@@ -40,7 +37,7 @@ def spread(refits: Tensor) -> Tensor:
     """Return the standard deviation over the refits (N,) of their values (N, M)."""
     if refits.ndim != 2 or refits.shape[1] < 2:
         raise ShapeError(
-            f"The refits have shape {tuple(refits.shape)}; doubt needs at least two refits per person: set refits=5"
+            f"The refits have shape {tuple(refits.shape)}; expected at least two refits per person: set refits=5"
         )
     return refits.std(1)
 
@@ -48,34 +45,33 @@ def spread(refits: Tensor) -> Tensor:
 def doubt(refits: Tensor, delta: float, *, abstained: Tensor | None = None) -> Tensor:
     """Return s / (s + |m| + delta) for everyone (N,), from 0 to 1: m and s are mean and spread of the refits (N, M).
 
-    Of all there is to see, how much is disagreement: near 0 the refits agree, from 1/2 on they differ by more than the
-    effect and the smallest effect that counts together. Without |m| the people with large effects would be the doubtful
-    ones, however sure those are; without delta those whose effect is next to nothing. Values and delta in other units
-    give the same doubt. Who is abstained from (N,) bool has no evidence at all: 1.
+    This is the share of disagreement: near 0 the refits agree, from 1/2 they differ by more than the effect and delta
+    together. Without |m|, people with large effects would have the most doubt, however certain these are; without
+    delta, those with almost no effect. Units do not matter. Abstained people (N,) bool have no evidence: 1.
 
     Example:
         >>> doubt(torch.tensor([[0.2, 0.2], [0.0, 0.1]]), delta=0.05)
         tensor([0.0000, 0.4142])
     """
     if not delta > 0:
-        raise OptionError(f"delta is {delta}; expected a number above 0, from which on effects count")
+        raise OptionError(f"delta is {delta}; expected a number above 0")
     s = spread(refits)
     found = s / (s + refits.mean(1).abs() + delta)
     return found if abstained is None else torch.where(abstained.to(found.device), 1.0, found)
 
 
-def most_doubtful(doubts: Tensor, share: float) -> Tensor:
-    """Return whom to leave out (N,) bool: the share with the largest doubts (N,).
+def most_doubtful(values: Tensor, share: float) -> Tensor:
+    """Return whom to leave out (N,) bool: the share of people with the most doubt (N,).
 
-    People of equal doubt are treated alike, so that it can be fewer, never more.
+    People of equal doubt are treated alike, so it can be fewer, never more.
     """
     if not 0.0 <= share < 1.0:
         raise OptionError(f"The share to abstain from is {share}; expected a number from 0 (nobody) to below 1")
-    leave = int(share * len(doubts) + 1e-9)  # 0.3 * 10 is 2.999...
+    leave = int(share * len(values) + 1e-9)  # 0.3 * 10 is 2.999...
     if leave == 0:
-        return torch.zeros_like(doubts, dtype=torch.bool)
-    most_kept = doubts.kthvalue(len(doubts) - leave).values
-    return doubts > most_kept
+        return torch.zeros_like(values, dtype=torch.bool)
+    most_kept = values.kthvalue(len(values) - leave).values
+    return values > most_kept
 
 
 def distance(
@@ -89,12 +85,11 @@ def distance(
     block: int = BLOCK,
     seed: int = 0,
 ) -> Tensor:
-    """Return how far counterfactual rows are from real people (N,), over how far those are from each other.
+    """Return how far counterfactual rows are from real people (N,), relative to how far those are from each other.
 
-    Mean distance to the nearest real people of the group that a row goes to, over the mean of the same among these
-    people: at 1 a row looks as real as they do, at 3 it is three times as far from anyone. NaN where nobody is compared
-    with: the group has fewer than two people, or a row goes nowhere. A category that is a distribution lies between
-    real people, and counts as that far from each.
+    It is the mean distance to the nearest real people of the row's new group, divided by the same mean among these
+    people. At 1 a row looks as real as they do, at 3 it is three times as far from anyone. NaN where the group has
+    fewer than two people, or a row goes nowhere. A category that is a distribution lies between real people.
 
     Args:
         rows: encoded, (N, D).
@@ -102,8 +97,8 @@ def distance(
         people: real ones, encoded the same (R, D).
         groups: which group they are of (R,); zeros, in both, where people of all groups are one.
         nearest: how many of them a distance is the mean over.
-        sampled: how many people of each group are drawn to be compared with.
-        block: rows at once; it changes nothing but the memory.
+        sampled: how many people of each group are drawn to compare with.
+        block: rows at once; it changes only memory use.
         seed: of the draw.
     """
     if rows.shape[1:] != people.shape[1:] or to.shape != rows.shape[:1] or groups.shape != people.shape[:1]:
@@ -129,7 +124,7 @@ def distance(
 
 @dataclass(frozen=True)
 class Reliability:
-    """How far everyone's score in an audit can be trusted, worked out when it is first read."""
+    """How reliable everyone's score in an audit is, computed on first use."""
 
     refits: Tensor  # (N, M) values of the refits, before anyone was left out
     delta: float
@@ -143,14 +138,14 @@ class Reliability:
 
     @cached_property
     def doubt(self) -> Tensor | None:
-        """Everyone's doubt (N,), 1 without any evidence; None with one refit, or where every effect counts."""
+        """Everyone's doubt (N,), 1 without evidence; None with one refit, or where every effect counts."""
         if self.refits.shape[1] < 2 or not self.delta > 0:
             return None
         return doubt(self.refits, self.delta, abstained=self.silent)
 
     @cached_property
     def left_out(self) -> Tensor:
-        """Who is abstained from because the refits disagree (N,) bool."""
+        """Who is abstained because the refits disagree (N,) bool."""
         if not self.share:
             return torch.zeros_like(self.silent)
         doubts = doubt(self.refits, self.delta, abstained=self.silent)
@@ -176,7 +171,7 @@ class Reliability:
 
 
 def leave_out(readings: Readings, who: Tensor, *, test: str) -> Readings:
-    """Return the readings with these people (N,) bool abstained from by the main test, the others as they were."""
+    """Return the readings with these people (N,) bool abstained by the main test."""
     main, x = readings.main, readings.people.x
     gone = who.to(main.score.device)
     left = replace(
@@ -216,9 +211,9 @@ def find_warnings(
     people: int,
     distance: Tensor | None = None,
 ) -> list[str]:
-    """Return the warnings of an audit, a sentence each; with distances (N,) also how many rows look like nobody.
+    """Return the warnings of an audit, a sentence each; with distances (N,) also about rows that resemble nobody.
 
-    `inferred` are the people, of so many, whose group of each protected variable is inferred.
+    `inferred` counts the people, by protected variable, whose group is inferred.
     """
     fitting = data if reference is None else reference
     return [
@@ -243,9 +238,9 @@ def _given_warnings(data: Dataset, main: Measurement, options: AuditOptions) -> 
         if f.name not in options.given or rows is None:
             continue
         if f.kind == "categorical" and len(f.levels) == 1:
-            yield f"The given column '{f.name}' has one value, so that giving it changes nothing."
+            yield f"The given column '{f.name}' has only one value, so giving it changes nothing."
         elif f.name == options.id or (f.decimals == 0 and len(rows[:, f.start].unique()) == len(data) > 2):
-            yield f"The given column '{f.name}' has a value of its own for everyone; if it is an id, do not give it."
+            yield f"The given column '{f.name}' has a different value for everyone; if it is an id, do not give it."
         if f.kind == "categorical":
             known = rows[:, f.columns].sum(1) > 0
             lacking = ~known if f.levels[-1] is not None else ~known | (rows[:, f.stop - 1] > 0.5)
@@ -258,8 +253,8 @@ def _given_warnings(data: Dataset, main: Measurement, options: AuditOptions) -> 
             yield f"{missing}: people who lack it are {then}."
     if main.borrowed is not None and (many := int(main.borrowed.sum())):
         yield (
-            f"{many:,} of {len(data):,} people {verb(many, 'has', 'have')} given values that nobody of another group "
-            "has: their features move as far as those of people whose given values both groups have."
+            f"{many:,} of {len(data):,} people {verb(many, 'has', 'have')} given values that nobody in another group "
+            "has: their features move as far as those of people with given values that both groups have."
         )
 
 
@@ -279,11 +274,11 @@ def group_warnings(
             "chance; merge rare classes (--merge-rare)."
         )
     elif small:
-        yield f"Small group of '{p.name}' in the fitting rows: {small[0]}; readings are coarse."
+        yield f"Small group of '{p.name}' in the fitting rows: {small[0]}; its scores are imprecise."
     if inferred:
         yield (
-            f"'{p.name}' is unknown for {inferred:,} of {people:,} people: the most probable value, predicted from the "
-            f"other columns ({'AUC' if quality.metric == 'auc' else 'R2'} {quality.value:.2f}), takes its place."
+            f"'{p.name}' is unknown for {inferred:,} of {people:,} people; the most probable value, predicted from the "
+            f"other columns ({'AUC' if quality.metric == 'auc' else 'R2'} {quality.value:.2f}), is used instead."
         )
 
 
@@ -291,20 +286,20 @@ def _model_warnings(target: Model, data: Dataset, predictions: Tensor) -> Iterat
     blocks = [f for f in data.features if f.kind == "categorical"]
     empty = [f.name for f in blocks if bool((data.x[:, f.columns].sum(1) == 0).any())]
     if empty:
-        yield f"Categories unknown to the fitting rows in: {', '.join(empty)}; those people keep them."
+        yield f"Columns with categories that no fitting row has: {', '.join(empty)}; people keep these categories."
     if len(predictions) < 2:
         return
     if float(predictions.max() - predictions.min()) == 0:
-        yield f"The model predicts {float(predictions[0]):.4g} for everyone: a constant model treats all alike."
+        yield f"The model predicts {float(predictions[0]):.4g} for everyone: a constant model treats everyone alike."
     if not target.differentiable or float(predictions.std()) == 0:
         return
     # the direct reading and the gradient tests use gradients; the paper names extreme ones as their limit
     size = jacobian(target, data.x[:_PEOPLE])[:, 0].norm(dim=1).double()
     usual, steep = (float(q) for q in torch.quantile(size, torch.tensor([0.5, 0.99], dtype=torch.float64)))
     if usual * 1e6 < float(predictions.std()):
-        yield "The model is flat where most people are: gradient tests see nothing there."
+        yield "The model's gradient is nearly zero for most people; gradient tests cannot detect effects there."
     elif steep > _STEEP * usual:
-        yield f"The model's gradient is extreme for some people ({steep / usual:.0f} times the usual)."
+        yield f"The model's gradient is extreme for some people ({steep / usual:.0f} times the median)."
 
 
 def _score_warnings(readings: Readings, predictions: Tensor, info: TestInfo) -> Iterator[str]:
@@ -315,23 +310,23 @@ def _score_warnings(readings: Readings, predictions: Tensor, info: TestInfo) -> 
     if info.trained and moving.shape[1] > 1:
         lowest = float(np.min(scipy.stats.spearmanr(moving).statistic))
         if lowest < _DISAGREE:
-            yield f"Re-trained networks disagree on who is affected most (lowest rank correlation {lowest:.2f})."
+            yield f"Retrained networks disagree on who is most affected (lowest rank correlation {lowest:.2f})."
     zero = float((scores == 0).double().mean()) if len(scores) else 0.0
     if zero > 0.5 and len(predictions) > 1 and float(predictions.std()) > 0:
-        yield f"{zero:.0%} of the scores are exactly zero: the model does not react to the moves of this test."
+        yield f"{zero:.0%} of the scores are exactly zero: the model does not respond to this test's changes."
     for measured, what in ((readings.direct, "direct reading"), (main if info.base != DIRECT else None, "test")):
         overshoot = None if measured is None else measured.overshoot
         far = 0.0 if overshoot is None else float((overshoot > 0.5).double().mean())
         if far > 0.05:
-            yield f"The {what} leaves the range of real categories for {far:.0%} of people: read it with care."
+            yield f"The {what} leaves the range of real categories for {far:.0%} of people; interpret it with care."
 
 
 def distance_warnings(distance: Tensor) -> list[str]:
-    """Return how many counterfactual rows are far from anyone real, from distances (N,), NaN where unknown."""
+    """Return a warning about counterfactual rows that are far from real people, from distances (N,); NaN: unknown."""
     far, mapped = int((distance > FAR).sum()), int((~distance.isnan()).sum())
     if not far:
         return []
     return [
-        f"The counterfactual of {far:,} of {mapped:,} people looks like nobody real: it is more than {FAR:g} times as "
-        "far from real people as these are from each other; read these scores with care."
+        f"The counterfactual rows of {far:,} of {mapped:,} people resemble nobody: they are more than {FAR:g} times as "
+        "far from real people as real people are from each other. Interpret these scores with care."
     ]

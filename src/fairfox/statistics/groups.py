@@ -1,4 +1,4 @@
-"""Who is over delta, or whose decision would change, and how sure that is; flags, and means and shares over people."""
+"""Who is over delta, or whose decision would change, with what certainty; means and shares over people."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _QUANTILE_OF = 1_000_000  # predictions at most: torch.quantile takes no more th
 
 @dataclass(frozen=True)
 class Rule:
-    """What decides, beside delta, who is over it and whether they are too many: options of `fairfox.audit`."""
+    """The decision rule besides delta: options of `fairfox.audit`."""
 
     decision_threshold: float | None = None
     fdr: float = 0.1
@@ -42,7 +42,7 @@ class Rule:
     def certainty(
         self, measured: Measurement, delta: float | Tensor, predictions: Tensor, protected: Sequence[Protected]
     ) -> Certainty:
-        """Return who is over delta, one for all or one each, or whose decision would change, and how sure that is."""
+        """Return who is over delta (one for all or one each), or whose decision would change, with what certainty."""
         predictions = predictions.to(measured.score)
         within = predictions if self.bounded else None
         if self.decision_threshold is None:
@@ -60,10 +60,10 @@ class Rule:
         return replace(sure, interval=shown.interval, sampling=shown.sampling, possible=reach)
 
     def point(self, persistence: float, sure: Certainty, groups: Tensor, gone: Tensor, weights: Tensor | None) -> Point:
-        """Return the shares of the judged people, who are in groups (N,), over the limit where ranks persist in part.
+        """Return the shares of judged people, in groups (N,), who are over delta where ranks persist in part.
 
-        Single people may be unsure where their group is not: `net` counts those over the limit in the direction of
-        their group less those in the other one, at the lower end of what refits say.
+        A group's effect may be certain where no single person's is: `net` counts people over delta in their group's
+        direction minus those in the other, at the lower end of the refits' interval.
         """
         marks = {"share": sure.usually, "significant": sure.robust, "possible": sure.reach}
         shares = {name: judged_share(each, gone, weights) for name, each in marks.items() if each is not None}
@@ -116,7 +116,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Certainty:
-    """Who is over the limit, and how sure that is; None where a single refit leaves it open."""
+    """Who is over delta, and with what certainty; None where there is a single refit."""
 
     flagged: Tensor  # (N,) bool
     refits: Tensor  # (N, M) what is held against the limit
@@ -134,7 +134,7 @@ class Certainty:
     net: Tensor | None = None  # (N, M) of each refit's draws, the share beyond the limit upwards less that downwards
 
     def without(self, gone: Tensor) -> Certainty:
-        """Return the same with some people (N,) bool hidden, and nothing else changed."""
+        """Return a copy with some people (N,) bool hidden."""
 
         def off(marks: Tensor | None) -> Tensor | None:
             return None if marks is None else marks & ~gone.to(marks.device)
@@ -160,11 +160,11 @@ def certainty(
     common: CommonVariance | None = None,
     within: Tensor | None = None,
 ) -> Certainty:
-    """Return how sure everyone's effect is, and who is significantly over the limit.
+    """Return the certainty of everyone's effect, and who is significantly over delta.
 
-    The largest of several contrasts is large by chance more often than one alone, so that p-values count their number.
-    `common` is the variance that refits have in common, where these are only some of the people; a list of some says
-    nothing and is left out without `fdr`. `within` are probabilities (N,), which intervals do not leave.
+    The largest of several contrasts is large by chance more often than one alone, so p-values are corrected for their
+    number. `common` is the variance that refits have in common, where these are a sample of the people; without `fdr`
+    there is no list. `within` are predictions (N,) whose intervals stay between 0 and 1.
     """
     gone, drawn = measured.abstained, measured.drawn
     sampling = interval_of(measured.refits, gone, common=common)
@@ -212,7 +212,7 @@ def _net(refits: Tensor, drawn: Tensor, limit: float | Tensor) -> Tensor:
 
 
 def net_share(net: Tensor, groups: Tensor, weights: Tensor) -> float:
-    """Return the share of people over the limit in their group's direction less that in the other one.
+    """Return the share of people over delta in their group's direction minus that in the other direction.
 
     `net` (N, M) has it for each person and refit. The lower end of a 90 % interval over refits counts, at least 0.
     """
@@ -225,9 +225,9 @@ def net_share(net: Tensor, groups: Tensor, weights: Tensor) -> float:
 
 
 def towards_decision(measured: Measurement, no: Tensor, protected: Sequence[Protected]) -> Measurement:
-    """Return the effects towards the other decision, below zero where they go away from it.
+    """Return the effects towards the other decision, negative where they point away from it.
 
-    `no` (N,) says who has a no now. The contrast that goes furthest counts: the largest effect may have the other sign.
+    `no` (N,) says who has a no now. The contrast that goes furthest towards it counts.
     """
     down = [protected[c.variable].is_continuous and c.towards == LOWER for c in measured.contrasts]
     up = torch.where(torch.tensor(down), -1.0, 1.0).to(measured.each)  # numbers are signed as if they always went up
@@ -250,15 +250,15 @@ def flag(scores: Tensor, delta: float | Tensor, *, abstained: Tensor | None = No
 
 
 def confident_flag(interval: Tensor, delta: float | Tensor, *, abstained: Tensor | None = None) -> Tensor:
-    """Return who is flagged with confidence (N,) bool: the whole interval (N, 2) lies beyond delta, on one side."""
+    """Return who is confidently flagged (N,) bool: the whole interval (N, 2) lies beyond delta, on one side."""
     flags = (interval[:, 0] > delta) | (interval[:, 1] < -delta)
     return flags if abstained is None else flags & ~abstained
 
 
 def decision_limits(predictions: Tensor, cut: float) -> Tensor:
-    """Return what an effect towards the other decision must be above (N,) to turn it: yes from `cut` on.
+    """Return the effect towards the other decision (N,) that must be exceeded to change it: yes from `cut` on.
 
-    Who comes up to the cut gets a yes and who comes down to it keeps theirs, so that going up takes a hair less.
+    A prediction that reaches the cut from below becomes a yes; one that comes down to it stays a yes.
 
     Example:
         >>> decision_limits(torch.tensor([0.25, 0.75]), 0.5)
@@ -269,7 +269,7 @@ def decision_limits(predictions: Tensor, cut: float) -> Tensor:
 
 
 def own_deltas(data: Dataset, delta: float, deltas: Mapping[str, float]) -> float | Tensor:
-    """Return everyone's delta (N,): the strictest of those given for groups they belong to, else that for all."""
+    """Return everyone's delta (N,): the strictest of those given for their groups, else the common one."""
     if not deltas:
         return delta
     strictest = torch.full((len(data),), torch.inf, dtype=data.x.dtype)
@@ -283,7 +283,7 @@ def own_deltas(data: Dataset, delta: float, deltas: Mapping[str, float]) -> floa
 def default_delta(info: TestInfo, predictions: Tensor, *, unit: str) -> float:
     """Return the delta of a test: its own number, or a share of the prediction where it measures that.
 
-    The share is of 1 for probabilities, else of the predictions' usual range: from the 1st to the 99th percentile, so
+    The share is of 1 for probabilities, else of the range from the 1st to the 99th percentile of the predictions, so
     that one outlier does not widen it.
     """
     share = info.delta
@@ -301,7 +301,7 @@ def people_weights(weights: Tensor | None, people: int) -> np.ndarray:
 
 
 def weighted_mean(values: np.ndarray, weights: np.ndarray, *, nobody: float = math.nan) -> float:
-    """Return the weighted mean; `nobody` is that of no people."""
+    """Return the weighted mean; `nobody` where there are no people."""
     total = float(weights.sum())
     return float((values * weights).sum()) / total if total > 0 else nobody
 

@@ -1,11 +1,11 @@
-"""How sure an effect is: intervals and p-values of people's effects, and means over people with all of their error.
+"""Intervals and p-values of people's effects, and standard errors of means over people.
 
 Refits on resampled rows scatter around the estimate as the estimate scatters around the truth. So the error of the
-mean over M refits is about as large as the scatter of one, however many there are; M decides how well it is known.
+mean over M refits is about as large as the scatter of one, for any M; more refits only show it better.
 
 A mean over people has two errors: people are a sample, and the maps that judge them were learnt from one. The second is
-usually the larger. What a map gets wrong it gets wrong for everyone in the same way, so it does not average out over
-people; the refits say how much it is.
+usually the larger. A map's error is the same for everyone, so it does not average out over people; the
+refits show how large it is.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Estimate:
     upper: float
 
     def around(self, value: float | None, most: float) -> Estimate:
-        """Return the same around another value, within 0 and the most that it can be; itself around none."""
+        """Return the same around another value, clipped between 0 and its maximum; unchanged without a value."""
         if value is None:
             return self
         by = value - self.value
@@ -49,19 +49,19 @@ class Estimate:
 
 
 class CommonVariance(NamedTuple):
-    """The variance that people's refits have in common, and the degrees of freedom that it counts with."""
+    """The variance that people's refits have in common, and its degrees of freedom."""
 
     variance: float
     freedom: float
 
 
 def interval(refits: Tensor, *, level: float = 0.9, common: CommonVariance | None = None) -> Tensor:
-    """Return the lower and upper end (N, 2) of what holds each person's effect with probability `level`.
+    """Return the interval (N, 2) that contains each person's effect with probability `level`.
 
     `refits` (N, M) has the signed effect of each refit; the interval is mean ± t · standard error.
     """
     if not 0 < level < 1:
-        raise OptionError(f"The level of an interval is {level}; give a number between 0 and 1, such as 0.9")
+        raise OptionError(f"The level of an interval is {level}; expected a number between 0 and 1, such as 0.9")
     error, freedom = standard_errors(refits, common)
     half = error * float(scipy.stats.t.ppf((1 + level) / 2, freedom))
     mean = refits.mean(1)
@@ -81,8 +81,8 @@ def interval_of(refits: Tensor, abstained: Tensor, *, common: CommonVariance | N
 def robust_interval(sampling: Tensor, drawn: Tensor) -> Tensor:
     """Return intervals (N, 2) that allow for sampling, as those given (N, 2) do, and for what draws (N, K) add.
 
-    From the middle of the draws to their 5 % and 95 % quantiles, and half an interval of sampling at right angles to
-    it. They hold the intervals of sampling.
+    The distance from the middle of the draws to their 5 % and 95 % quantiles and half a sampling interval add in
+    quadrature. The result contains the sampling intervals.
     """
     low, middle, high = _quantiles(drawn, (0.05, 0.5, 0.95))
     mean, half = sampling.mean(1), (sampling[:, 1] - sampling[:, 0]) / 2
@@ -105,15 +105,15 @@ def _quantiles(values: Tensor, shares: Sequence[float]) -> list[Tensor]:
 def p_values(
     refits: Tensor, delta: float | Tensor, *, common: CommonVariance | None = None, drawn: Tensor | None = None
 ) -> Tensor:
-    """Return (N,) how probable a mean effect so large in size is where the true one is no larger than `delta`.
+    """Return (N,) the probability of a mean effect this large where the true one is at most `delta`.
 
-    The null hypothesis is |effect| <= delta, at its worst: an effect of delta itself (McCarthy and Smyth 2009).
-    `delta` is one for all or one each (N,). Small values speak for an effect of more than delta. What draws (N, K) add
-    moves the effect and widens its error; it never makes anything surer.
+    The null hypothesis is |effect| <= delta, at its worst: an effect of delta itself (McCarthy and Smyth 2009). `delta`
+    is one for all or one each (N,). Small values are evidence of an effect above delta. What draws (N, K) add moves the
+    effect and widens its error; it never lowers a p-value.
     """
     limit = torch.as_tensor(delta, dtype=torch.float64)
     if not bool((limit >= 0).all()):
-        raise OptionError(f"delta is {float(limit.min())}; give a size of the effect, at least 0")
+        raise OptionError(f"delta is {float(limit.min())}; expected a number of at least 0")
     if limit.ndim and len(limit) != len(refits):
         raise ShapeError(f"{len(limit)} values of delta for {len(refits)} people; give one for all, or one each")
     error, own = standard_errors(refits, common)
@@ -141,12 +141,12 @@ def _p_values(effect: Tensor, error: Tensor, freedom: Values, limit: Tensor) -> 
 def standard_errors(refits: Tensor, common: CommonVariance | None = None) -> tuple[Tensor, float]:
     """Return the standard error (N,) of each person's mean effect, and its degrees of freedom.
 
-    It is s · √(1 + 1/M), s the scatter of one refit. The scatter of a few refits is itself noise, so everyone's is
-    drawn to what people have in common, as far as they have it (Smyth 2004): see `moderated`. Where nobody's
-    refits differ there is no error. `common` is that of these people unless it is given, as for a batch of them.
+    It is s · √(1 + 1/M), s the scatter of one refit. The scatter of a few refits is itself noisy, so everyone's is
+    shrunk towards a common value (Smyth 2004): see `moderated`. Where nobody's refits differ there is no error.
+    `common` comes from these people unless given, as for a batch.
     """
     if refits.ndim != 2 or refits.shape[1] < 2:
-        raise ShapeError(f"Refits of shape {tuple(refits.shape)}; give (people, refits) with at least two refits")
+        raise ShapeError(f"The refits have shape {tuple(refits.shape)}; expected (people, refits), at least two refits")
     fits = refits.shape[1]
     variance, freedom = moderated(_variances(refits), fits - 1, common)
     return (variance * (1 + 1 / fits)).sqrt().to(refits), freedom
@@ -167,12 +167,11 @@ def _variances(refits: Tensor) -> Tensor:
 
 
 def moderated(variance: Tensor, freedom: int, common: CommonVariance | None = None) -> tuple[Tensor, float]:
-    """Return variances (N,) drawn to a common one, and their degrees of freedom, from ones with `freedom` each.
+    """Return variances (N,) shrunk towards a common one, and their degrees of freedom, from ones with `freedom` each.
 
-    True variances are taken to scatter as a scaled inverse chi-square whose scale and degrees of freedom fit the mean
-    and variance of log s² over people; who has no variance at all takes no part in that. What is common counts with
-    those degrees of freedom, but no more than a person's own: the same refits measure everyone, so that where one is
-    lucky all are, and thousands of people know hardly more about the scatter than a few.
+    True variances are assumed to follow a scaled inverse chi-square, whose scale and degrees of freedom fit the mean
+    and variance of log s² over people with any variance. The common variance counts with those degrees of freedom, but
+    no more than a person's own: the same refits measure everyone, so their errors are shared.
     """
     common = _common(variance, freedom) if common is None else common
     if common.freedom == 0:
@@ -209,41 +208,41 @@ def _freedom_of(log_variance: float) -> float:
 
 
 def errors_of_intervals(effects: Values, lower: Values, upper: Values, refits: int) -> Values:
-    """Return the standard errors (N,) that 90 % intervals of people's effects stand for; 0 where there is none.
+    """Return the standard errors (N,) behind 90 % intervals of people's effects; 0 where there is none.
 
-    An interval reaches as far as t says with the degrees of freedom of its refits, about doubled by what people have
-    in common. One of its ends may have been cut where probabilities end: the other one counts.
+    An interval uses t with the degrees of freedom of its refits, about doubled by the common variance. Where one end
+    was clipped at the limits of probabilities, the other counts.
     """
     reach = np.fmax(upper - effects, effects - lower)
     return np.nan_to_num(reach / float(scipy.stats.t.ppf(0.95, 2 * max(refits - 1, 1))))
 
 
 def left_over(refits: int, folds: int | None) -> float:
-    """Return which part of the variance of one person's error remains in a mean over all people.
+    """Return the fraction of the variance of one person's error that remains in a mean over all people.
 
-    All of it where everyone is judged by the same maps. Of K folds each has maps of its own, but from people most of
-    whom they share: a mean has (K - 1) / K of the variance of one fold, and the scatter of M refits is 1 / (M K)
-    instead of 1 / M; a person's own error has 1 + 1 / M.
+    It is 1 where everyone is judged by the same maps. With K folds each has its own maps, but these share most of their
+    people: a mean has (K - 1) / K of the variance of one fold. The scatter of M refits then counts 1 / (M K) instead of
+    1 / M; a person's own error has 1 + 1 / M.
     """
     return 1.0 if folds is None else (refits * (folds - 1) + 1) / (folds * (refits + 1))
 
 
-def refit_error(errors: Values, weights: Values | None = None, *, part: float = 1.0) -> float:
-    """Return the standard error that maps leave in a mean over people, from each person's own (N,).
+def refit_error(errors: Values, weights: Values | None = None, *, fraction: float = 1.0) -> float:
+    """Return the standard error from maps of a mean over people, given each person's own (N,).
 
-    Everyone's is taken to point in the same direction; `part` is that of `left_over`.
+    All are assumed to point in the same direction; `fraction` comes from `left_over`.
     """
-    return float(np.average(errors, weights=weights)) * math.sqrt(part) if len(errors) else 0.0
+    return float(np.average(errors, weights=weights)) * math.sqrt(fraction) if len(errors) else 0.0
 
 
 def refit_error_of_share(scores: Values, errors: Values, delta: float | Values, weights: Values | None = None) -> float:
-    """Return the same for the share of scores above delta: half of its growth from one error less to one more."""
+    """Return the same for the share of scores above delta: half its change from one error below to one above."""
     more, less = (np.average(scores + sign * errors > delta, weights=weights) for sign in (1, -1))
     return float(more - less) / 2
 
 
 def mean_draws(values: Values, refit_error: float, weights: Values | None = None, *, seed: int) -> Values:
-    """Return bootstrap draws of a weighted mean: people drawn anew, and a normal error of the maps."""
+    """Return bootstrap draws of a weighted mean: people are resampled, and maps have a normal error."""
     generator = np.random.default_rng(seed)
     out = _means_of_many(values, weights, generator) if len(values) > _MANY else None
     if out is None:

@@ -1,4 +1,4 @@
-"""Lists of people, or of variables, with few false entries: corrections of many p-values."""
+"""Corrections for multiple testing: lists of people, or of variables, with few false entries."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from fairfox.statistics.intervals import Values
 
 
 def benjamini_hochberg(p: Tensor, level: float) -> Tensor:
-    """Return who is on the list (N,): of all on it, no more than the share `level` should be there wrongly.
+    """Return who is significant (N,), at a false discovery rate of `level` (Benjamini and Hochberg 1995).
 
-    Who has no p-value (NaN) does not count and is not on it (Benjamini and Hochberg 1995).
+    People without a p-value (NaN) do not count and are not on the list.
 
     Example:
         >>> benjamini_hochberg(torch.tensor([0.01, 0.5, 0.03]), 0.05)
         tensor([ True, False,  True])
     """
     if not 0 < level < 1:
-        raise OptionError(f"The level of false discoveries is {level}; give a number between 0 and 1, such as 0.1")
+        raise OptionError(f"The false discovery rate is {level}; expected a number between 0 and 1, such as 0.1")
     known = ~p.isnan()
     _check(p[known])
     adjusted = scipy.stats.false_discovery_control(p[known].double().numpy(force=True))
@@ -36,7 +36,7 @@ def benjamini_hochberg(p: Tensor, level: float) -> Tensor:
 
 
 class Threshold(NamedTuple):
-    """The p-value up to which people are on the list, how many are, and how many at most would be by exact p-values."""
+    """The p-value up to which people are significant, how many are, and how many exact p-values could give."""
 
     p: float
     listed: int
@@ -44,9 +44,9 @@ class Threshold(NamedTuple):
 
 
 def counted_threshold(edges: Values, counts: NDArray[np.int64], level: float) -> Threshold:
-    """Return the list of Benjamini and Hochberg from how many p-values are up to each edge, and above the one before.
+    """Return the threshold of Benjamini and Hochberg from a histogram of p-values.
 
-    Only edges are tried, in ascending order, so that nobody is on it who is not on the exact one.
+    Only its ascending edges are tried, so nobody is listed who is not on the exact list.
 
     Example:
         >>> counted_threshold(np.array([0.01, 0.02, 0.5]), np.array([1, 1, 1]), 0.05)
@@ -62,7 +62,7 @@ def counted_threshold(edges: Values, counts: NDArray[np.int64], level: float) ->
 
 
 def holm(p: Sequence[float]) -> list[float]:
-    """Return p-values corrected for their number: those below a level are all right but with that probability.
+    """Return p-values corrected for their number, which controls the family-wise error rate.
 
     The k-th smallest of n is multiplied by n - k + 1, and none is smaller than one before it (Holm 1979).
 
@@ -81,4 +81,4 @@ def holm(p: Sequence[float]) -> list[float]:
 def _check(p: Tensor) -> None:
     wrong = p[~((p >= 0) & (p <= 1))]
     if len(wrong):
-        raise DataError(f"A p-value is {float(wrong[0])}; give numbers from 0 to 1")
+        raise DataError(f"A p-value is {float(wrong[0])}; expected numbers from 0 to 1")

@@ -1,4 +1,4 @@
-"""Two audits side by side: which of two models treats the same people more unequally, or is a later audit worse?"""
+"""Two audits compared: which of two models is fairer to the same people, or whether a later audit is worse."""
 
 from __future__ import annotations
 
@@ -52,24 +52,24 @@ class Scores:
         by_delta: bool = True,
         learnt: bool = True,
     ) -> Self:
-        """Return the people of an audit whose refits (N, M) are at hand; `learnt`: there are maps that may be off."""
+        """Return the people of an audit with refits (N, M); `learnt`: maps add an error."""
         refits = effects.shape[1]
         known = not learnt or refits > 1
         marks = flags.astype(np.float64)
         return cls(scores, errors_of(effects), marks, delta, refits, folds, by_delta, known, effects)
 
     @property
-    def part(self) -> float:
-        """How much of a person's error stays in a mean."""
+    def fraction(self) -> float:
+        """The fraction of a person's error that stays in a mean."""
         return left_over(self.refits, self.folds)
 
     def mean_error(self, weights: Values | None = None) -> float:
-        """Return the standard error that maps leave in the mean score."""
-        return refit_error(self.errors, weights, part=self.part)
+        """Return the standard error of the mean score from maps."""
+        return refit_error(self.errors, weights, fraction=self.fraction)
 
     def share_error(self, weights: Values | None = None) -> float:
-        """Return the standard error that maps leave in the share of scores above delta."""
-        return refit_error_of_share(self.scores, math.sqrt(self.part) * self.errors, self.delta, weights)
+        """Return the standard error of the share of scores above delta from maps."""
+        return refit_error_of_share(self.scores, math.sqrt(self.fraction) * self.errors, self.delta, weights)
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Pair:
-    """What the second of two audits found less what the first did; differences are second less first, B less A."""
+    """The differences between two audits: second minus first, B minus A."""
 
     people: tuple[int, int]
     means: tuple[float, float]  # of scores
@@ -125,26 +125,25 @@ def compare_scores(
     unit: str = "",
     seed: int = 0,
 ) -> Pair:
-    """Return two audits side by side.
+    """Return two audits compared.
 
-    The interval of the difference is a bootstrap over people and over what the maps may have got wrong. The same people
-    are drawn with both of their scores. Where both audits have the effects of their refits, refit m of one used the
-    maps of refit m of the other, so that only what it changes in the difference counts; otherwise the errors of both
-    count in full.
+    The interval of the difference is a bootstrap over people and over the errors of the maps. People are drawn with
+    both of their scores. Where both audits have the effects of their refits, these used the same maps, so only their
+    effect on the difference counts; otherwise the errors of both count in full.
 
     Args:
         a: the first model or audit.
         b: the second.
         paired: both are about the same people in the same order; otherwise they are two independent samples.
         weights: how many people each row stands for (N,), of the same people.
-        margin: a rise of the mean score that does not count; None: it is asked which of the two is fairer.
+        margin: a rise of the mean score that does not count; None: decide which of the two is fairer.
         unit: of the scores, as an audit says it.
         seed: of the bootstrap; a second sample has the next one.
     """
     if paired and len(a.scores) != len(b.scores):
-        raise ShapeError(f"{len(a.scores)} people with A and {len(b.scores)} with B; give the same people in one order")
+        raise ShapeError(f"{len(a.scores)} people with A and {len(b.scores)} with B; give the same people in order")
     if not len(a.scores) or (weights is not None and not weights.sum() > 0):
-        raise DataError("Nobody is judged with both models, so that they cannot be compared; see the audit of each")
+        raise DataError("Nobody is judged with both models, so they cannot be compared; see the audit of each")
 
     def mean(values: Values) -> float:
         return float(np.average(values, weights=weights))
@@ -179,7 +178,7 @@ def compare_scores(
 
 
 def same_audit(audit: Scores, *, margin: float, unit: str = "") -> Pair:
-    """Return an audit beside itself: nothing changed, whatever its people and maps leave open."""
+    """Return an audit compared with itself: nothing changed."""
     mean, share, none = float(audit.scores.mean()), float(audit.flagged.mean()), Estimate(0.0, 0.0, 0.0, 0.0)
     return Pair(
         people=(len(audit.scores), len(audit.scores)),
@@ -202,16 +201,13 @@ def _errors(a: Scores, b: Scores, weights: Values | None) -> tuple[float, float]
     if a.effects is None or b.effects is None:
         return math.hypot(a.mean_error(weights), b.mean_error(weights)), math.hypot(*shares)
     sizes = np.abs(a.effects), np.abs(b.effects)
-    mean = refit_error(errors_of(sizes[1] - sizes[0]), weights, part=a.part)
+    mean = refit_error(errors_of(sizes[1] - sizes[0]), weights, fraction=a.fraction)
     common = refit_correlation(*sizes, weights)
     return mean, math.sqrt(max(shares[0] ** 2 + shares[1] ** 2 - 2 * common * shares[0] * shares[1], 0.0))
 
 
 def refit_correlation(a: Values, b: Values, weights: Values | None = None) -> float:
-    """Return how far the refits (N, M) of two models go up and down together, -1 to 1; 0 where they do not move.
-
-    The correlation over refits around each person's own mean, of all people at once.
-    """
+    """Return the correlation of two models' refits (N, M) around each person's own mean; 0 where they do not vary."""
     x, y = (each - each.mean(1, keepdims=True) for each in (a, b))
     xy, xx, yy = (float(np.average((p * q).sum(1), weights=weights)) for p, q in ((x, y), (x, x), (y, y)))
     return xy / math.sqrt(xx * yy) if xx > 0 and yy > 0 else 0.0
@@ -221,7 +217,7 @@ def errors_of(refits: Values) -> Values:
     """Return the standard error of each person's mean over refits (N,), as a new sample would change it.
 
     Refits on resampled rows scatter as estimates from new samples would; the mean over M of them adds 1 / M of that.
-    With one refit nothing is known of it, and it is 0.
+    With one refit it is unknown and returned as 0.
     """
     fits = refits.shape[1]
     return refits.std(1, ddof=1) * math.sqrt(1 + 1 / fits) if fits > 1 else np.zeros(len(refits))

@@ -1,4 +1,4 @@
-"""Permutation: what chance alone gives, from audits of the same people with their protected values shuffled."""
+"""The null distribution of scores, from audits of the same people with shuffled protected values."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ SHARE = 0.95  # of the people who stay below the delta that chance suggests
 
 @dataclass(frozen=True)
 class Null:
-    """Scores and alignment shares of audits in which nobody's protected value is their own."""
+    """Scores and alignment shares of audits with shuffled protected values."""
 
     scores: Tensor  # (R, N) of R shuffles; NaN for abstained people
     alignment: Tensor  # (R, V) share of each protected variable
 
     @property
     def delta(self) -> float:
-        """What 95 % of the people stay below by chance; NaN where nobody was judged."""
+        """The 95 % quantile of scores by chance; NaN where nobody was judged."""
         known = self.scores[~self.scores.isnan()].double()
         return float(known.sort().values[min(int(SHARE * len(known)), len(known) - 1)]) if len(known) else float("nan")
 
@@ -29,7 +29,7 @@ class Null:
         return float(self.scores.double().nanmean())
 
     def p_alignment(self, variable: int, share: float) -> float:
-        """Return how probable an alignment share so large is by chance, from the shuffles and the real order.
+        """Return the probability of an alignment share this large by chance, from the shuffles and the real order.
 
         Example:
             >>> Null(torch.zeros(3, 1), torch.tensor([[0.1], [0.3], [0.2]])).p_alignment(0, 0.25)
@@ -40,5 +40,5 @@ class Null:
 
 
 def shuffled(c: Tensor, seed: int) -> Tensor:
-    """Return protected values (N, V) that are other people's: rows stay together, so that variables stay related."""
+    """Return shuffled protected values (N, V); rows stay together, so variables stay related."""
     return c[torch.randperm(len(c), generator=torch.Generator().manual_seed(seed)).to(c.device)]

@@ -1,7 +1,7 @@
-"""How many people it takes: the power of the one-sided test that a mean over people lies above a limit.
+"""Sample sizes: the power of the one-sided test that a mean over people lies above a limit.
 
 The test finds a mean m above a limit when m - z · error is above it, z the upper 5 % of a standard normal. The error
-shrinks with the root of the number of people, both what people and what maps contribute: maps learn from people too.
+shrinks with the root of the number of people; the part from maps does too, since maps learn from people.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FEWEST = 50  # people: with fewer, the scatter of a mean is no normal one, and i
 
 @dataclass(frozen=True)
 class Plan:
-    """How many people it takes, and what fewer or more of them would show."""
+    """How many people are needed, and the power of other numbers."""
 
     measure: str  # "mean |effect|" or "share over delta"
     size: float
@@ -32,14 +32,14 @@ class Plan:
     people: int  # who are needed
 
     def power(self, people: int) -> float:
-        """Return how often an audit of so many people finds the size above the limit."""
+        """Return how often an audit of this many people detects the size above the limit."""
         return power(self.size, self.limit, self.spread, people, level=self.level)
 
     @property
     def sentence(self) -> str:
-        """What it takes, in one sentence."""
+        """The plan in one sentence."""
         return (
-            f"It takes {self.people:,} people to find a {self.measure} of {self.size:.4g} above the limit of "
+            f"{self.people:,} people are needed to detect a {self.measure} of {self.size:.4g} above the limit of "
             f"{self.limit:.4g} in {self.wanted:.0%} of audits."
         )
 
@@ -55,16 +55,16 @@ def spread_of_share(people: Scores) -> float:
 
 
 def p_above(mean: float, error: float, limit: float) -> float:
-    """Return how probable a mean so large is where the true one is no larger than the limit."""
+    """Return the probability of a mean this large where the true one is at most the limit."""
     if error == 0:
         return 0.0 if mean > limit else 1.0
     return float(scipy.stats.norm.sf((mean - limit) / error))
 
 
 def power(size: float, limit: float, spread: float, people: int, *, level: float = LEVEL) -> float:
-    """Return how often the test finds a true mean of `size` above the limit, with so many people.
+    """Return how often the test detects a true mean of `size` above the limit, with `people` people.
 
-    `spread` is the standard error of the mean times the root of the number of people it was seen with.
+    `spread` is the standard error of the mean times the root of its number of people.
 
     Example:
         >>> round(power(0.08, 0.05, 0.3, 400), 3)  # the mean is two standard errors above the limit
@@ -79,7 +79,7 @@ def power(size: float, limit: float, spread: float, people: int, *, level: float
 
 
 def people_needed(size: float, limit: float, spread: float, *, wanted: float = 0.8, level: float = LEVEL) -> int:
-    """Return how many people it takes to find a true mean of `size` above the limit as often as wanted; at least 50.
+    """Return how many people are needed to detect a true mean of `size` above the limit, at least 50.
 
     Example:
         >>> people_needed(0.08, 0.05, 0.3)
@@ -90,7 +90,7 @@ def people_needed(size: float, limit: float, spread: float, *, wanted: float = 0
         raise OptionError(f"The wanted power is {wanted}; expected a number between {level} and 1, such as 0.8")
     if not size > limit:
         raise OptionError(
-            f"An effect of {size:g} is not above the limit of {limit:g}, so that no number of people shows that it is; "
+            f"An effect of {size:g} is not above the limit of {limit:g}, so no number of people can show it; "
             "give a larger effect or a lower limit"
         )
     errors = float(scipy.stats.norm.isf(level) + scipy.stats.norm.ppf(wanted))  # that the size must lie above the limit

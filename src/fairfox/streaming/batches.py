@@ -1,9 +1,8 @@
-"""Arrow record batch in, record batch out: everyone's score, whoever else is in the batch.
+"""Scores of Arrow record batches, which do not depend on who else is in the batch.
 
-Some numbers of an audit are read off all people together: the default delta of a model that returns values, what a
-model returns, the variance that refits have in common, the alignment share of the tests with /a, and the step of
-finite differences of a black box. A stream never has all people together, so these population constants are computed
-once, on a pilot sample, and go to every worker with the job.
+Some numbers of an audit come from all people together: the default delta for values, what a model returns, the common
+variance of refits, the alignment share (/a), and the step of finite differences. A stream never has all people
+together, so these population constants are computed once, on a pilot sample, and sent to every worker with the job.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ _OF_EACH = ("score", "effect", "flagged", "confident", "p_value", "possible")  #
 
 @dataclass(frozen=True)
 class Encoded:
-    """A model and people as a fitted test reads them."""
+    """A model and encoded people, ready for a fitted test."""
 
     target: TargetModel
     people: Dataset  # with the most probable group of those whose own is unknown
@@ -75,7 +74,7 @@ class Encoded:
 
 @dataclass(frozen=True)
 class PopulationConstants:
-    """What the score of a person owes to everyone else; plain numbers and texts, so that JSON can hold it."""
+    """The numbers of the whole population that scores depend on; plain values, so that JSON can hold them."""
 
     delta: float
     unit: str  # of the score
@@ -87,7 +86,7 @@ class PopulationConstants:
 
     @classmethod
     def of(cls, fitted: FittedTest, encoded: Encoded, *, delta: float | None = None) -> Self:
-        """Return the constants of the people of a pilot; with the delta that is given, if any."""
+        """Return the constants of a pilot's people, with the given delta, if any."""
         shares = step = None
         if fitted.options.info.aligned:
             shares = tuple(share.value for share in fitted.alignment(encoded.target, encoded.people))
@@ -116,7 +115,7 @@ class PopulationConstants:
 
 @dataclass(frozen=True)
 class Job:
-    """Everything that the score of a batch depends on but the batch; it goes to workers by pickle."""
+    """Everything that scores depend on except the batch; it is pickled for the workers."""
 
     test: bytes = field(repr=False)  # the content of a file that `fairfox fit` wrote
     model: ModelSource
@@ -127,7 +126,7 @@ class Job:
 
     @cached_property
     def digest(self) -> str:
-        """A hash of all of it: jobs with the same one give the same scores."""
+        """A hash of the job: equal hashes mean equal scores."""
         parts = (
             self.test,
             self.example,
@@ -137,21 +136,21 @@ class Job:
         return sha256(b"".join(sha256(part).digest() for part in parts)).hexdigest()
 
     def shipped(self) -> Job:
-        """Return the same with the model's file in it, for workers that may not see it."""
+        """Return a copy that includes the model's file, for workers that may not see it."""
         return replace(self, model=self.model.shipped())
 
 
 def model_options(fitted: FittedTest, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return how the model is read, checked: by default as the test was fitted to."""
+    """Return the checked options for reading the model; by default those of the fit."""
     for name in given:
         if name not in MODEL_OPTIONS:
-            raise OptionError(f"{name} is no option of a stream; give {', '.join(MODEL_OPTIONS)}, or score in memory")
+            raise OptionError(f"{name} is no option for streams; give {', '.join(MODEL_OPTIONS)}, or score in memory")
     chosen = fitted.options.scoring(dict(given))
     return {name: getattr(chosen, name) for name in MODEL_OPTIONS}
 
 
 def columns_of(fitted: FittedTest) -> tuple[str, ...]:
-    """Return the columns that are read where a table has them: those of models, of groups, label, id and weights."""
+    """Return the columns to read where a table has them: the model's, protected columns, label, id and weights."""
     e = fitted.encoding
     groups = [name for source in e.sources for name in source.columns]
     others = [*(f.name for f in e.covariates), e.label, e.id_column, e.weights]
@@ -168,7 +167,7 @@ def group_names(fitted: FittedTest) -> dict[str, tuple[str, ...]]:
 
 
 def check_table(fitted: FittedTest, table: pa.Table) -> None:
-    """Refuse a table whose columns are not what a test was fitted on."""
+    """Raise where a table does not have the columns a test was fitted on."""
     frame = load_table(table)
     check_columns(fitted, None, frame)
     replace(fitted.encoding.for_table(frame), weights=None).encode(frame)  # weights may be 0 for all of some people
@@ -192,16 +191,16 @@ def prepare_job(
 ) -> Job:
     """Return the job of scoring tables like the pilot, with its constants unless others are given.
 
-    Whatever is wrong with the test, the model, the columns or the limits shows here, before any worker starts.
+    Problems with the test, the model, the columns or the limits are raised here, before any worker starts.
     """
     fitted, content = test
     if not pilot.column_names:
         first = fitted.encoding.columns[0]
         raise ColumnError(
-            f"The table has no column that the test was fitted on, such as '{first}'; give one that has them"
+            f"The table has none of the columns that the test was fitted on, such as '{first}'; give one that has them"
         )
     if not len(pilot):
-        raise DataError("The table has column names and no rows; give at least one row per individual")
+        raise DataError("The table has column names but no rows; give one row per individual")
     pilot, options = decoded(pilot), model_options(fitted, options)
     chosen = fitted.options.scoring(options, delta=delta, max_flagged=max_flagged)
     inputs = Inputs.scored(fitted, source.load(), pilot, chosen)
@@ -231,7 +230,7 @@ def job_for(
     constants: PopulationConstants | None = None,
     **options: Any,
 ) -> Job:
-    """Return the job of scoring people that an engine has as a DataFrame.
+    """Return the job of scoring an engine's DataFrame of people.
 
     Args:
         test: a fitted test, or the path of a file that `fairfox fit` wrote.
@@ -257,7 +256,7 @@ def job_for(
 
 
 class BatchScorer:
-    """Scores people batch by batch: the same numbers for everyone, however people are put into batches."""
+    """Scores people batch by batch, with the same numbers for any batching."""
 
     def __init__(self, job: Job) -> None:
         self.constants = job.constants
@@ -290,7 +289,7 @@ class BatchScorer:
 
     @property
     def batch_rows(self) -> int:
-        """How many people to give it at a time: a GPU is idle with few, and its memory is shared."""
+        """How many people to score at a time: a GPU is idle with few, and its memory is shared."""
         if self.device == "cpu":
             return BATCH_ROWS
         fitting = _ON_GPU // (16 * max(self.encoding.width, 1))  # in double precision, and twice in single
@@ -311,11 +310,11 @@ class BatchScorer:
     ) -> pa.RecordBatch:
         """Return one row per person, in order.
 
-        The columns are those of `fairfox.report.files.scores_table` without the direct reading and the list of
-        discoveries, and with all that the verdict and the groups of everyone need: the prediction, the own group, the
-        weight, the p-value where ranks carry over exactly, and whose interval then reaches beyond delta. `row_numbers`
-        become row_id where there is no id column; by default they count from 0. With `coded`, columns of few words
-        are dictionaries, which are quicker to write.
+        The columns are those of `fairfox.report.files.scores_table` without the direct reading and the list.
+        Added is what the verdict and the groups need: the prediction, the group, the weight, the p-value where ranks
+        carry over exactly, and whose interval then reaches beyond delta. `row_numbers` become row_id where there is no
+        id column; by default they count from 0. With `coded`, columns of few words are dictionaries, which are quicker
+        to write.
         """
         table = decoded(pa.Table.from_batches([batch]))
         if self.id_column in table.column_names:
@@ -422,7 +421,7 @@ def _scorers(digest: str) -> list[BatchScorer]:
 def scorer_for(job: Job) -> BatchScorer:
     """Return the scorer of a job, made once in each worker process; torch computes in one thread from then on.
 
-    Workers are as many as there are cores, and threads of each would only slow the others down.
+    There is a worker per core, so more threads would only slow the others down.
     """
     made = _scorers(job.digest)
     if not made:

@@ -1,4 +1,4 @@
-"""Scores on Dask: of a DataFrame, partition by partition, or of Parquet files part by part."""
+"""Scores on Dask, of a DataFrame by partition or of Parquet files by part."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _RETRIES = 2  # of a task that failed with an error that was not expected
 
 
 def score_dask(df: Any, test: Any, model: object, **options: Any) -> Any:
-    """Return a Dask DataFrame with one row per person of another, with its index, computed when it is needed.
+    """Return a lazy Dask DataFrame of scores, one row per person of another, with its index.
 
     Test, model and options are those of `fairfox.streaming.batches.job_for`; the population constants are those of
     some partitions. `row_id` is the id column of the test, else the position within the partition.
@@ -42,8 +42,8 @@ def score_dask(df: Any, test: Any, model: object, **options: Any) -> Any:
 def summarise_dask(scores: Any, df: Any, test: Any, model: object, **options: Any) -> AuditResult:
     """Return the audit of everyone in a DataFrame: verdict, groups, list and page.
 
-    `scores` is what `score_dask` returned; the other arguments are those that it had. All but the verdict, the counts
-    and the groups is read off people drawn at random.
+    `scores` is what `score_dask` returned; the other arguments are the same as there. Everything but the verdict, the
+    counts and the groups comes from a random sample.
     """
     dask = require("dask", extra="dask", why="to sum up a Dask DataFrame")
     added = add_totals(dask.compute(*(dask.delayed(_totals)(part) for part in scores.to_delayed())))
@@ -99,9 +99,9 @@ def _totals(frame: Any) -> pa.Table:
 
 
 def run_dask(job: Job, tasks: Sequence[PartTask], workers: int, tick: Tick) -> Iterator[PartResult]:
-    """Yield the results of tasks as Dask's workers do them, each again where one is lost.
+    """Yield the results of tasks from Dask's workers; lost tasks are repeated.
 
-    Workers write the parts themselves, so that they must see the tables and the folder under the same names.
+    Workers write the parts themselves, so they must see the tables and the folder under the same names.
     """
     distributed = require("distributed", extra="dask", why="for --engine dask")
     with _client(distributed, workers) as client:
@@ -121,7 +121,7 @@ def _result(distributed: Any, future: Any, task: PartTask) -> PartResult:
     try:
         result: PartResult = future.result()
     except distributed.KilledWorker:
-        return lost(task, "workers died with it again and again", "--part-rows")
+        return lost(task, "its workers died repeatedly", "--part-rows")
     except distributed.CancelledError as error:  # the scheduler was restarted, or somebody has cancelled everything
         raise stopped_engine("Dask", first_line(error)) from error
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""Parquet files of any size to a folder of scores, on one machine or with an engine: in parts, and once each."""
+"""A folder of scores from Parquet files of any size, written in parts, on one machine or with an engine."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ _IDENTITY = ("file", "size", "stamp", "row_groups", "first_row", "rows")  # of t
 _HERE = "fitted with this run"  # the name of a test that has no file
 _MOST = 3  # failures that a message names one by one
 _GPU_SHARE = 4 << 30  # bytes of its memory for each process that uses it
-_PART = r"part-\d{5,}\.parquet"
-_ANEW = "choose another folder, or begin anew with --overwrite"
+_PART_NAME = r"part-\d{5,}\.parquet"
+_ANEW = "choose another folder, or start over with --overwrite"
 _LOG = logging.getLogger(__name__)
 
 
@@ -79,8 +79,8 @@ def audit_files(
 ) -> AuditResult:
     """Return the audit of everyone in Parquet tables that do not fit into memory, with the files of `score_files`.
 
-    Maps are learnt from `LEARNT` people drawn at random, or from the reference. That one of so many is the person who
-    is scored makes no difference. A folder with scores of other settings is begun anew.
+    Maps are learnt from `LEARNT` people drawn at random, or from the reference; of so many, that one is the person
+    being scored makes no difference. A folder with scores of other settings is started over.
     """
     for name, value in (
         ("null", options.null),
@@ -92,15 +92,13 @@ def audit_files(
         ("test", options.runs_all),
     ):
         if value:
-            option = {"delta": "A delta of single groups", "test": "--test all"}.get(
-                name, f"--{name.replace('_', '-')}"
-            )
-            raise OptionError(f"{option} needs everyone in memory, and the table is streamed; audit a --sample of it")
+            option = {"delta": "A delta per group", "test": "--test all"}.get(name, f"--{name.replace('_', '-')}")
+            raise OptionError(f"{option} needs everyone in memory, but the table is streamed; audit a --sample of it")
     people, failed = split_tables(find_tables(tables), PART_ROWS)
     if failed:
         raise FileError(_failures(failed))
     if progress is not None:
-        progress("learning from some people", 0.0)
+        progress("fitting on a sample", 0.0)
     learnt = read_pilot(people, None, LEARNT, lambda table: None) if reference is None else reference
     fitted = fit_with(learnt, options, model.load())
     read_as = {name: value for name in MODEL_OPTIONS if (value := getattr(options, name)) is not None}
@@ -127,7 +125,7 @@ def score_files(
 ) -> AuditResult:
     """Return the audit of everyone in some Parquet tables, whose scores are written to the folder `out` in parts.
 
-    A run that was interrupted is resumed: parts that are there are kept. Memory does not grow with the tables.
+    An interrupted run is resumed: existing parts are kept. Memory does not grow with the tables.
 
     Args:
         test: a fitted test, or the path of a file that `fairfox fit` wrote.
@@ -138,11 +136,11 @@ def score_files(
         max_flagged: the largest share of people that may be over delta; also by group.
         options: how the model is read: positive, output, returns and kind, as for `fairfox.audit`.
         workers: processes; by default one per core.
-        engine: what does the work: processes on this machine, Spark or Dask.
+        engine: processes on this machine, Spark or Dask.
         part_rows: people per part, at least; a part has whole row groups.
-        overwrite: begin anew where the folder holds other scores; None: only where they have other settings.
-        device: "cuda" scores on a GPU that the worker processes share: some read while it computes for others.
-        progress: is called while people are scored.
+        overwrite: start over where the folder holds other scores; None: only where they have other settings.
+        device: "cuda" scores on a GPU that the worker processes share.
+        progress: called while people are scored.
         recorded: settings to record beside those of the audit.
     """
     _check_device(device, engine)
@@ -156,8 +154,7 @@ def score_files(
         raise FileError(_failures(failed))
     if not people:
         raise DataError(
-            "The tables have column names and no rows; give at least one row per individual, and no scores that "
-            "fairfox wrote"
+            "The tables have column names but no rows; give one row per individual, not scores that fairfox wrote"
         )
     read_as = model_options(fitted, options or {})
     settings = {
@@ -180,7 +177,7 @@ def score_files(
     manifest = (before or Manifest(settings, asdict(job.constants))).planned(people, folder, failed)
     with only_run_in(folder):
         if overwrite is False and read_manifest(folder) != before:
-            raise OptionError(f"Another run has just written to '{folder}'; give the same command again")
+            raise OptionError(f"Another run has just written to '{folder}'; run the same command again")
         tasks, records = _open_folder(folder, manifest, people, anew=before is None)
         tick = _meter(sum(p.rows for p in people), sum(task.people.rows for task in tasks), progress)
         results = _run(job, tasks, engine, worker_count(workers, device), tick)
@@ -230,15 +227,13 @@ def _check_device(device: str, engine: Engine) -> None:
             raise RuntimeError("no device that computes")
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError) as error:
-        raise OptionError(
-            f"There is no device '{device}' here; leave --device out to score on the processor"
-        ) from error
+        raise OptionError(f"There is no device '{device}' here; leave --device out to score on the CPU") from error
     if device != "cpu" and engine != "files":
-        raise OptionError(f"--device {device} scores with processes of this machine; leave --engine out")
+        raise OptionError(f"--device {device} works only with processes of this machine; leave --engine out")
 
 
 def worker_count(workers: int | None, device: str) -> int:
-    """Return how many worker processes there are: as given, else one per core, as far as the memory of a GPU goes."""
+    """Return the number of worker processes: as given, else one per core, as far as GPU memory allows."""
     most = os.cpu_count() or 1
     if workers is None and device.startswith("cuda"):
         most = min(most, max(1, torch.cuda.mem_get_info(torch.device(device))[0] // _GPU_SHARE))
@@ -293,7 +288,7 @@ def _resumable(folder: Path, settings: Mapping[str, Any], *, anew: bool) -> Mani
     manifest = read_manifest(folder)
     if manifest is None:
         if (folder / SCORES).exists():
-            raise OptionError(f"'{folder / SCORES}' is there already, and not from a run that can be resumed; {_ANEW}")
+            raise OptionError(f"'{folder / SCORES}' already exists and is not from a run that can be resumed; {_ANEW}")
         return None
     before = manifest.settings
     changed = [name for name in {**before, **settings} if before.get(name) != settings.get(name)]
@@ -353,7 +348,7 @@ def _remove_scores(folder: Path) -> None:
     for path in there:
         if path not in named:
             raise OptionError(
-                f"'{path}' is no part that '{folder / MANIFEST}' names; move it away, or choose another folder"
+                f"'{path}' is not listed in '{folder / MANIFEST}'; move it away, or choose another folder"
             )
     for path in there:
         path.unlink()
@@ -377,7 +372,7 @@ def _finish(
         with closing(results):
             for result in results:
                 if result.fatal:
-                    raise FileError(f"{result.error}; once that is put right, the same command resumes the run")
+                    raise FileError(f"{result.error}; fix that and run the same command again to resume")
                 if result.record is None:
                     failed.setdefault(result.task.people.file.name, result.error)
                 else:
@@ -394,7 +389,7 @@ def _finish(
         _remove_pages(folder)
         manifest.write(folder)
     raise FileError(
-        f"{_failures(failed)}. {len(records)} of {len(parts)} parts are done; the same command does the rest"
+        f"{_failures(failed)}. {len(records)} of {len(parts)} parts are done; run the same command again for the rest"
     )
 
 
@@ -415,7 +410,7 @@ def _writing_to(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def only_run_in(folder: Path) -> Iterator[None]:
-    """Keep other runs out of a folder, which is made where there is none, until the end, also that of the process."""
+    """Lock a folder, created if missing, against other runs until the block or the process ends."""
     with _writing_to(folder):
         folder.mkdir(parents=True, exist_ok=True)
     if os.name != "posix":
@@ -424,7 +419,7 @@ def only_run_in(folder: Path) -> Iterator[None]:
     handle = os.open(folder, os.O_RDONLY)
     locked = lock(handle)
     if locked is None:
-        _LOG.warning("'%s' cannot be locked: take care that no other run writes to it", folder)
+        _LOG.warning("'%s' cannot be locked: make sure that no other run writes to it", folder)
     try:
         if locked is False:
             raise OptionError(f"Another run is writing to '{folder}'; wait for it, or choose another folder")
@@ -438,7 +433,7 @@ def only_run_in(folder: Path) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Manifest:
-    """manifest.json: the settings of a folder, which must stay, the population constants, and the parts in order."""
+    """manifest.json: the fixed settings of a folder, the population constants, and the parts in order."""
 
     settings: Mapping[str, Any]
     constants: Mapping[str, Any]
@@ -448,17 +443,17 @@ class Manifest:
 
     @property
     def key(self) -> str:
-        """A hash that differs between runs with other settings; every part has it too."""
+        """A hash of the settings, which every part also has."""
         return sha256(strict_json({"settings": self.settings, "constants": self.constants}).encode()).hexdigest()
 
     def write(self, folder: Path) -> None:
-        """Write manifest.json, whole or not at all."""
+        """Write manifest.json atomically."""
         rows = sum(entry["rows"] for entry in self.parts if entry["sha256"])
         fields = {"format": _FORMAT, "kind": "score", "complete": self.complete, "rows": rows, **vars(self)}
         write_text(strict_json(fields), folder / MANIFEST)
 
     def planned(self, people: Sequence[RowGroups], folder: Path, failed: Mapping[str, str]) -> Manifest:
-        """Return the manifest with parts for all people: those that it has keep their names, new ones follow.
+        """Return the manifest with parts for all people: existing ones keep their names, new ones follow.
 
         A file that has changed, is no longer among the tables or `failed` to open is refused.
         """
@@ -468,10 +463,10 @@ class Manifest:
             now = wanted.pop((entry["file"], tuple(entry["row_groups"])), None)
             if now is None and entry["file"] in failed:
                 raise FileError(
-                    f"'{folder}' holds scores of a file that is not whole now: {failed[entry['file']]}; {_ANEW}"
+                    f"'{folder}' holds scores of a file that is now damaged: {failed[entry['file']]}; {_ANEW}"
                 )
             if now != {name: entry[name] for name in _IDENTITY}:
-                why = "is not among the tables now, or has other row groups" if now is None else "has changed since"
+                why = "is no longer among the tables, or has other row groups" if now is None else "has changed since"
                 raise FileError(f"'{folder}' holds scores of '{entry['file']}', which {why}; {_ANEW}")
             kept.append(entry)
         new = [
@@ -479,7 +474,7 @@ class Manifest:
             for number, identity in enumerate(wanted.values(), start=len(kept))
         ]
         if sum(entry["rows"] for entry in (*kept, *new)) != sum(groups.rows for groups in people):
-            raise FileError("Some row groups of the tables have the same name, and would be lost; score them apart")
+            raise FileError("Some row groups of the tables share a name, so one would be lost; score them separately")
         return replace(self, parts=(*kept, *new), failed={}, complete=False)
 
 
@@ -501,8 +496,8 @@ def read_manifest(folder: Path) -> Manifest | None:
             raise FileError(f"'{path}' was written by another version of fairfox; {_ANEW}")
         own = {name: fields[name] for name in ("settings", "constants", "failed", "complete")}
         parts = tuple({name: entry[name] for name in ("name", *_IDENTITY, "sha256")} for entry in fields["parts"])
-        if not all(re.fullmatch(_PART, part["name"]) for part in parts):
-            raise ValueError("a part has a name that no part has")
+        if not all(re.fullmatch(_PART_NAME, part["name"]) for part in parts):
+            raise ValueError("a part has an invalid name")
         return Manifest(**own, parts=parts)
     except FileError:
         raise
@@ -519,7 +514,7 @@ def read_record(path: Path, entry: Mapping[str, Any], run: str) -> PartRecord:
             fields = json.loads(pq.ParquetFile(file).metadata.metadata[RECORD])
         record = PartRecord(**fields, sha256=file_sha256(path) or "")
     except (OSError, pa.ArrowException, KeyError, TypeError, ValueError) as error:
-        raise FileError(f"'{path}' is no part that fairfox score wrote ({type(error).__name__}); {_ANEW}") from error
+        raise FileError(f"'{path}' is not a part that fairfox score wrote ({type(error).__name__}); {_ANEW}") from error
     if record.people != {name: entry[name] for name in _IDENTITY}:
         raise FileError(f"'{path}' holds scores of other people than {MANIFEST} says; {_ANEW}")
     if record.run != run:

@@ -1,4 +1,4 @@
-"""Where people and models come from: Parquet wherever it lies, in runs of row groups; models by file, name or URL."""
+"""Sources of people and models: Parquet files anywhere, in runs of row groups; models by file, name or URL."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _BYTES = 200  # of memory that an audit needs for a cell of its table, about
 
 @dataclass(frozen=True)
 class TableFile:
-    """One Parquet file, and what shows whether it is still the same."""
+    """One Parquet file, and how to tell whether it has changed."""
 
     root: str  # the path or URL that was given, which says how its file system is reached
     path: str  # within that file system
@@ -55,7 +55,7 @@ class TableFile:
 
     @property
     def name(self) -> str:
-        """A path here, a URL elsewhere: unique among all files, without passwords."""
+        """A local path or a URL: unique among all files, without passwords."""
         if _scheme(self.root) == "file":
             return self.path
         if "://" in self.path:
@@ -69,7 +69,7 @@ class TableFile:
 
 @dataclass(frozen=True)
 class RowGroups:
-    """Some row groups of a file, which are scored together: the people of a part."""
+    """Some row groups of a file that are scored together, as one part."""
 
     file: TableFile
     groups: tuple[int, int]  # the first, and the one after the last
@@ -89,7 +89,7 @@ def is_parquet(table: str) -> bool:
 
 
 def must_stream(table: str) -> bool:
-    """Return whether people cannot be audited in memory: Parquet in several files, or in one too large for it."""
+    """Return whether people must be streamed: Parquet in several files, or in one too large for memory."""
     if not is_parquet(table) or not os.path.exists(table):
         return False
     if not os.path.isfile(table) or not hasattr(os, "sysconf"):
@@ -123,7 +123,7 @@ def _files_of(table: str) -> list[TableFile]:
 
 
 def file_system(table: str) -> tuple[Any, str]:
-    """Return the file system of a path or URL, and the path within it; fsspec reaches what Arrow does not."""
+    """Return the file system of a path or URL, and the path within it; fsspec where Arrow has none."""
     if "://" not in table:
         return pa.fs.LocalFileSystem(), os.path.abspath(os.path.expanduser(table))
     if _scheme(table) == "file":
@@ -192,10 +192,10 @@ def _hive_keys(paths: Sequence[str]) -> list[tuple[tuple[str, int | str | None],
 
 
 def split_tables(files: Sequence[TableFile], part_rows: int) -> tuple[list[RowGroups], dict[str, str]]:
-    """Return the row groups of all files that can be opened, and what is wrong with each of the others, by its name.
+    """Return the row groups of all files that can be opened, and what is wrong with each other file, by name.
 
-    Runs of row groups have at least `part_rows` people each, but for the last of a file. Files with scores that
-    fairfox wrote have none.
+    Runs of row groups have at least `part_rows` people each, except the last of a file. Files of scores that fairfox
+    wrote have none.
     """
 
     def runs_of(file: TableFile) -> list[RowGroups] | FileError:
@@ -232,9 +232,9 @@ def _open(file: TableFile) -> pq.ParquetFile:
 
 
 def read_batches(groups: RowGroups, columns: Sequence[str] | None, rows: int) -> Iterator[pa.RecordBatch]:
-    """Yield people, so many at a time, with those of the columns that the file or the names of its folders have.
+    """Yield batches of people, with those of the columns that the file or the names of its folders have.
 
-    None: with all of them.
+    None: all columns.
     """
     with _open(groups.file) as content:
         here = set(content.schema_arrow.names)
@@ -259,8 +259,7 @@ def read_batches(groups: RowGroups, columns: Sequence[str] | None, rows: int) ->
 def _unreadable(file: TableFile, error: BaseException) -> FileError:
     if isinstance(error, FileNotFoundError):
         return FileError(
-            f"'{file.name}' is no longer there, or not for this worker; all workers must see the tables, under the "
-            "same names"
+            f"'{file.name}' is gone or not visible to this worker; all workers must see the tables under the same names"
         )
     return FileError(f"'{file.name}' cannot be read and may be damaged: {first_line(error)}")
 
@@ -270,8 +269,8 @@ def read_pilot(
 ) -> pa.Table:
     """Return people drawn at random from across all row groups, everyone where there are no more than `rows`.
 
-    Row groups that cannot be read, have other types than those before them or are refused by `check` are left out:
-    scoring them will say why.
+    Row groups that cannot be read, have other types than those before them or fail `check` are left out; scoring them
+    will report why.
     """
     everyone = sum(run.rows for run in runs) <= rows
     order = spread_order(len(runs))
@@ -294,12 +293,12 @@ def read_pilot(
         except pa.ArrowException as error:  # a number in one file and a text in another
             fault = fault or FileError(f"'{name}': {first_line(error)}")
     if not tables:
-        raise fault or FileError("The tables have column names and no rows; give at least one row per individual")
+        raise fault or FileError("The tables have column names but no rows; give one row per individual")
     return pa.concat_tables([tables[n] for n in sorted(tables)], promote_options="permissive")
 
 
 def spread_order(count: int) -> list[int]:
-    """Return all positions, a few that are spread over the whole first.
+    """Return all positions, starting with a few spread over the whole.
 
     Example:
         >>> spread_order(10)
@@ -321,7 +320,7 @@ def _drawn_people(groups: RowGroups, columns: Sequence[str] | None, rows: int, *
 
 
 def decoded(table: pa.Table) -> pa.Table:
-    """Return the table with dictionaries as the values they stand for, and views as copies.
+    """Return the table with dictionaries as their values, and views as copies.
 
     Each batch would have its own dictionary, and Arrow takes no rows from views.
     """
@@ -338,7 +337,7 @@ def _scheme(table: str) -> str:
 
 
 def ids_of(table: pa.Table, column: str, kind: pa.DataType) -> pa.Array:
-    """Return everyone's id in the type of those read first, or refuse ids that the cast would change."""
+    """Return everyone's id in the type of those read first; raise where the cast would change an id."""
     ids = table[column].combine_chunks()
 
     def family(each: pa.DataType) -> object:  # of types that Arrow casts to one another without a change, or refuses
@@ -348,26 +347,26 @@ def ids_of(table: pa.Table, column: str, kind: pa.DataType) -> pa.Array:
 
     if ids.type != pa.null() and family(ids.type) != family(kind):
         raise DataError(
-            f"The ids '{column}' are {ids.type} here and {kind} in the tables read first; score them apart, or give "
-            "ids of one type"
+            f"The ids '{column}' are {ids.type} here but {kind} in the tables read first; score them separately, or "
+            "give ids of one type"
         )
     return ids.cast(kind)
 
 
 def weights_of(table: pa.Table, column: str) -> pa.Array:
-    """Return how many people each row stands for, or refuse a column that does not say it for everyone."""
+    """Return how many people each row stands for; raise where a weight is missing or not valid."""
     if column not in table.column_names:
-        raise DataError(f"There is no column '{column}' with the weights, which the test was fitted with")
+        raise DataError(f"There is no column '{column}' with the weights that the test was fitted with")
     try:
         weights = table[column].combine_chunks().cast(pa.float64())
     except pa.ArrowInvalid as error:
-        raise DataError(f"The weights '{column}' are no numbers ({error}); give numbers of at least 0") from error
+        raise DataError(f"The weights '{column}' are not numbers ({error}); give numbers of at least 0") from error
     good = pc.fill_null(pc.and_(pc.less_equal(weights, LARGEST), pc.greater_equal(weights, 0.0)), False)
     if not pc.all(good).as_py():
         bad = weights[good.index(False).as_py()].as_py()
         raise DataError(
-            f"The weights '{column}' hold {'nothing' if bad is None else f'{bad:g}'}; give a finite number of at "
-            "least 0 for everyone"
+            f"The weights '{column}' hold {'a missing value' if bad is None else f'{bad:g}'}; give a finite number "
+            "of at least 0 for everyone"
         )
     return weights
 
@@ -377,7 +376,7 @@ def weights_of(table: pa.Table, column: str) -> pa.Array:
 
 @dataclass(frozen=True)
 class ModelSource:
-    """Where a worker gets the model from: its name, and the file's content where workers may not see the file."""
+    """The source of a worker's model: its name, and the file's content where workers may not see the file."""
 
     spec: str
     trust: bool = False
@@ -386,13 +385,13 @@ class ModelSource:
     pickled: bytes | None = field(default=None, repr=False)  # a model that was given as an object
 
     def shipped(self) -> ModelSource:
-        """Return the same with the file's content beside its name, where it names one file."""
+        """Return a copy with the file's content, where it names one file."""
         path = file_of(self.spec)[0] if self.content is None and self.pickled is None else None
         return self if path is None else replace(self, content=path.read_bytes())
 
     @property
     def identity(self) -> dict[str, str]:
-        """The name, and a hash of the file, the folder or the module it stands for, or of the keys in a URL.
+        """The name, and a hash of its file, folder or module, or of the keys in a URL.
 
         What a module imports is not in its hash.
         """
@@ -418,7 +417,7 @@ class ModelSource:
 
 
 def file_of(spec: str) -> tuple[Path | None, str]:
-    """Return the file that is named and what follows its name: "#output" of an ONNX file, ":function" of code."""
+    """Return the named file and what follows its name: "#output" of an ONNX file, ":function" of code."""
     if os.path.isfile(spec):  # unlike Path.is_file, also for names the system does not allow
         return Path(spec), ""
     for ending, mark in ((".onnx", "#"), (".py", ":")):
@@ -430,7 +429,7 @@ def file_of(spec: str) -> tuple[Path | None, str]:
 
 
 def hash_of(spec: str) -> str | None:
-    """Return a hash of the file, folder or module that is named, or of keys in a URL; None where there are none."""
+    """Return a hash of the named file, folder or module, or of keys in a URL; None where there are none."""
     if is_url(spec):
         return url_digest(spec) or None
     path, folder = file_of(spec)[0], Path(spec)

@@ -1,4 +1,4 @@
-"""Scores on Spark: of a DataFrame, batch by batch on its executors, or of Parquet files part by part."""
+"""Scores on Spark, of a DataFrame by batch on its executors, or of Parquet files by part."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _UNFIT = r"ModuleNotFoundError|ImportError|PYTHON_VERSION_MISMATCH|Cannot run pr
 
 
 def score_spark(df: Any, test: Any, model: object, **options: Any) -> Any:
-    """Return a DataFrame with one row per person of a Spark DataFrame, computed when it is needed.
+    """Return a lazy DataFrame of scores, one row per person of a Spark DataFrame.
 
     Test, model and options are those of `fairfox.streaming.batches.job_for`; the population constants are those of
     the first people. `row_id` is the id column of the test, else a number that is unique and not consecutive.
@@ -71,8 +71,8 @@ def _quoted(columns: Sequence[str], df: Any) -> list[str]:
 def summarise_spark(scores: Any, df: Any, test: Any, model: object, **options: Any) -> AuditResult:
     """Return the audit of everyone in a DataFrame: verdict, groups, list and page.
 
-    `scores` is what `score_spark` returned, or its files; the other arguments are those that it had. All but the
-    verdict, the counts and the groups is read off people drawn at random.
+    `scores` is what `score_spark` returned, or its files; the other arguments are the same as there. Everything but the
+    verdict, the counts and the groups comes from a random sample.
     """
     types = require("pyspark.sql.pandas.types", extra="spark", why="to sum up a Spark DataFrame")
 
@@ -92,10 +92,10 @@ def summarise_spark(scores: Any, df: Any, test: Any, model: object, **options: A
 
 
 def run_spark(job: Job, tasks: Sequence[PartTask], workers: int, tick: Tick) -> Iterator[PartResult]:
-    """Yield the results of tasks as Spark's executors do them, each again where one is lost.
+    """Yield the results of tasks from Spark's executors; lost tasks are repeated.
 
-    Executors write the parts themselves, so that they must see the tables and the folder under the same names. A task
-    that Spark gives up ends all others with it; these are submitted anew.
+    Executors write the parts themselves, so they must see the tables and the folder under the same names. A task that
+    Spark gives up ends all others; these are submitted again.
     """
     with _context(workers) as context:
         shared = context.broadcast(job.shipped())
@@ -134,7 +134,7 @@ def _submit(context: Any, shared: Any, tasks: Sequence[PartTask]) -> Iterator[Pa
                 context.cancelJobGroup(group)
     error = running.exception()
     if error is not None:
-        yield lost(tasks[lost_task(error)], "workers died with it again and again", "--part-rows")
+        yield lost(tasks[lost_task(error)], "its workers died repeatedly", "--part-rows")
         sleep(_ENDING)
     elif count < len(tasks):
         raise stopped_engine("Spark", f"with the results of {count} of {len(tasks)} parts")
@@ -173,8 +173,8 @@ def _context(workers: int) -> Iterator[Any]:
         session = sql.SparkSession.builder.appName("fairfox score").config(map=settings).getOrCreate()
     except Exception as error:  # of Java, of pyspark, of a cluster's
         raise FileError(
-            f"Spark does not start ({reason_of(error)}); check that there is Java, and what PYSPARK_SUBMIT_ARGS, "
-            "SPARK_CONF_DIR or SPARK_HOME say"
+            f"Spark did not start ({reason_of(error)}); check that Java is installed, and check "
+            "PYSPARK_SUBMIT_ARGS, SPARK_CONF_DIR and SPARK_HOME"
         ) from error
     try:
         yield session.sparkContext
@@ -186,7 +186,7 @@ def _context(workers: int) -> Iterator[Any]:
 
 
 def lost_task(error: BaseException) -> int:
-    """Return which task of a job has lost its workers until Spark gave up; raise where the reason is another one.
+    """Return the task whose workers died until Spark gave up; raise where there is another reason.
 
     Example:
         >>> lost_task(RuntimeError("Task 3 in stage 1.0 failed 4 times: Python worker exited unexpectedly (crashed)"))
@@ -208,7 +208,7 @@ def lost_task(error: BaseException) -> int:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return the line that says why: of the last try where there were several, without the call that failed.
+    """Return the line with the reason: of the last try, without the call that failed.
 
     Example:
         >>> reason_of(ValueError("An error occurred while calling x.\\n: java.io.IOException: no such host\\n\\tat y"))

@@ -1,8 +1,8 @@
-"""All people of a stream in numbers: sums that can be added up, and the verdict, list and groups they give.
+"""Totals of all people of a stream, and the verdict, list and groups that follow from them.
 
 `totals_of` groups the scores of a batch and sums them; `add_totals` adds such tables. Counts and sums are exact. The
 list of significant people comes from a histogram of p-values whose buckets grow by `GROWTH`: it is never longer than
-the exact one, and `Threshold` says how much shorter it can be at most.
+the exact one, and `Threshold` says how much shorter it can be.
 """
 
 from __future__ import annotations
@@ -157,9 +157,9 @@ Rows = list[dict[str, Any]]  # of totals
 
 
 def streamed_of(totals: pa.Table, groups: Mapping[str, Sequence[str]], fdr: float) -> Streamed:
-    """Return everyone in numbers; `groups` are the names of all groups by variable, in order.
+    """Return the summary of everyone; `groups` are the names of all groups by variable, in order.
 
-    `fdr` is the share of the list of significant people that may be wrong.
+    `fdr` is the false discovery rate of the significant people.
     """
     rows: Rows = totals.to_pylist()
     everyone = _where(rows, of="everyone")
@@ -188,7 +188,7 @@ def result_of(
     options: AuditOptions,
     settings: Mapping[str, Any] | None = None,
 ) -> AuditRecord:
-    """Return the audit of everyone in the totals: verdict, counts and groups are theirs, all else is the sample's.
+    """Return the audit of everyone in the totals: verdict, counts and groups from the totals, the rest from the sample.
 
     `settings` are recorded beside those of the sample's audit.
     """
@@ -211,7 +211,7 @@ def summarise(
     trust: bool = False,
     **options: Any,
 ) -> AuditResult:
-    """Return the audit of people whom an engine has scored, with a sample of so many that it draws of these columns."""
+    """Return the audit of people whom an engine has scored, with a sample that it draws of these columns."""
     fitted = open_test(test)[0]
     sample = decoded(read_sample(columns_of(fitted), _total(_where(totals.to_pylist(), of="everyone"), "people")))
     loaded = load_model(str(model), trust=trust) if isinstance(model, str | Path) else model

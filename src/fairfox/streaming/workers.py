@@ -1,4 +1,4 @@
-"""A part from Parquet to Parquet (read, score, write under a temporary name, rename), and who does it.
+"""Parts of a stream, from Parquet to Parquet (read, score, write under a temporary name, rename), and their workers.
 
 Processes of this machine are here; Spark and Dask run the same `run_task` elsewhere.
 """
@@ -52,7 +52,7 @@ class PartTask:
 
 @dataclass(frozen=True)
 class PartRecord:
-    """What a part file says of itself, in its footer, so that file and record appear together."""
+    """The record of a part, in its file's footer, so that both appear together."""
 
     people: Mapping[str, Any]  # the identity of their row groups
     run: str = ""  # the key of the manifest it belongs to
@@ -61,13 +61,13 @@ class PartRecord:
     sha256: str = ""  # of the part file itself; not in its footer
 
     def to_bytes(self) -> bytes:
-        """Return it as the footer holds it."""
+        """Return the bytes for the footer."""
         return json.dumps({name: value for name, value in vars(self).items() if name != "sha256"}).encode()
 
 
 @dataclass(frozen=True)
 class PartResult:
-    """What came of a task: a record, or what went wrong."""
+    """The result of a task: a record or an error."""
 
     task: PartTask
     record: PartRecord | None = None
@@ -79,7 +79,7 @@ class PartResult:
 
 
 def run_task(job: Job, task: PartTask, tick: Tick = lambda rows: None) -> PartResult:
-    """Return the record of a part whose scores were written, or why they were not; other errors are bugs."""
+    """Return the record of a written part, or why it was not written; other errors are bugs."""
     name = task.people.file.name
     where = f"'{name}', rows from {task.people.first_row}: "
     try:
@@ -88,10 +88,10 @@ def run_task(job: Job, task: PartTask, tick: Tick = lambda rows: None) -> PartRe
         return PartResult(task, error=f"{'' if name in str(error) else where}{error}")
     except torch.OutOfMemoryError as error:
         line = str(error).partition(". ")[0]
-        return PartResult(task, error=f"{where}the device has too little memory ({line}); give fewer --workers")
+        return PartResult(task, error=f"{where}the device has too little memory ({line}); use fewer --workers")
     except pa.ArrowException as error:  # ids that are texts here and numbers in the files that were read first
         line = str(error).partition("\n")[0]
-        return PartResult(task, error=f"{where}a column has other types or values than in other files ({line})")
+        return PartResult(task, error=f"{where}a column has different types or values than in other files ({line})")
     except OSError as error:
         return PartResult(task, error=f"'{task.path}' cannot be written ({error.strerror or error})", fatal=True)
 
@@ -135,7 +135,7 @@ def _score(scorer: BatchScorer, people: RowGroups, done: int, batch: pa.RecordBa
     name = scorer.id_column
     if name is not None and (name in batch.schema.names) != (name in scorer.example.column_names):
         has = "has" if name in batch.schema.names else "has no"
-        raise DataError(f"The table {has} column '{name}' of ids, unlike the tables read first; score it apart")
+        raise DataError(f"The table {has} column '{name}' of ids, unlike the tables read first; score it separately")
     rows = people.first_row + done + np.arange(len(batch))
     try:
         scores = scorer.score(batch, row_numbers=pa.array(rows), coded=True)
@@ -161,8 +161,8 @@ def run_here(job: Job, tasks: Sequence[PartTask], tick: Tick) -> Iterator[PartRe
 def run_pool(job: Job, tasks: Sequence[PartTask], workers: int, tick: Tick) -> Iterator[PartResult]:
     """Yield the results of all tasks as they come, from worker processes with one thread each.
 
-    Every worker is a pool of its own, so that one which dies takes only its task along. That is given to a new worker;
-    when this dies too, the task has failed.
+    Every worker is its own pool, so one that dies loses only its task. A new worker repeats it; if that dies too, the
+    task has failed.
     """
     crew = [_start_worker(job) for _ in range(workers)]
     idle: SimpleQueue[int] = SimpleQueue()  # positions in the crew
@@ -228,30 +228,30 @@ def _run_in_worker(task: PartTask) -> PartResult:
 
 
 def lost(task: PartTask, how: str, options: str) -> PartResult:
-    """Return the result of a task that no worker has survived."""
+    """Return the result of a task that killed its workers."""
     advice = f"give it more memory, or fewer people at a time ({options})"
     return PartResult(task, error=f"{task}: {how} (out of memory, or the model ended it); {advice}")
 
 
 def arrived(result: PartResult) -> PartResult:
-    """Return the result, or the error of a part that a worker has written to a folder which is not the one here."""
+    """Return the result, or an error where a worker wrote to a folder that is not this one."""
     path = result.task.path
     if result.record is None or os.path.exists(path):
         return result
     error = (
-        f"A worker has written '{path}', which is not seen here; choose a folder that all workers and this one share"
+        f"A worker wrote '{path}', which is not visible here; choose a folder that this machine and all workers share"
     )
     return replace(result, record=None, error=error, fatal=True)
 
 
 def unfit_workers(engine: str, reason: str) -> FairfoxError:
-    """Return the error of an engine whose workers cannot even begin."""
+    """Return the error of an engine whose workers cannot start."""
     return MissingExtraError(
-        f"{engine}'s workers cannot run fairfox ({reason}); give all of them the Python of this machine, with fairfox "
-        "and what the model needs"
+        f"{engine}'s workers cannot run fairfox ({reason}); give all of them the same Python, with fairfox and the "
+        "model's packages"
     )
 
 
 def stopped_engine(engine: str, reason: str) -> FairfoxError:
     """Return the error of an engine that does not start, or ends before the work does."""
-    return FileError(f"{engine} has stopped ({reason}); once that is put right, the same command resumes the run")
+    return FileError(f"{engine} has stopped ({reason}); fix that and run the same command again to resume")

@@ -80,7 +80,7 @@ def test_what_is_not_to_be_had_is_named_and_has_no_number(experiment, monkeypatc
 
     def no_package(package, **how):
         if package == "xgboost":
-            raise MissingExtraError("The package 'xgboost' is needed for XGBoost and not installed")
+            raise MissingExtraError("The package 'xgboost' is needed for XGBoost but is not installed")
         return sklearn
 
     adult = replace(experiment.SOURCES["adult"], read=no_file)
