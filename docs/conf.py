@@ -14,7 +14,7 @@ from sphinx.application import Sphinx
 from sphinx.writers.html5 import HTML5Translator
 
 from fairfox.cli.main import cli
-from fairfox.options import FAIR_TESTS, GROUPS
+from fairfox.options import FAIR_TESTS, GROUPS, SECTIONS
 
 project = "fairfox"
 author = "The fairfox authors"
@@ -99,16 +99,15 @@ class CommandLine(Directive):
         usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
         section += nodes.literal_block(usage, usage, language="text")
         section += [nodes.paragraph(text=text) for text in inspect.cleandoc(command.help or "").split("\n\n")]
-        by_heading: dict[str, nodes.definition_list] = {}
+        by_heading = {heading: nodes.definition_list() for heading in (*SECTIONS, "Options")}
         for option in command.get_params(context):
             record = option.get_help_record(context)
             if record is not None and record[1]:
                 term = nodes.term("", "", nodes.literal(text=record[0]))
                 meaning = nodes.definition("", nodes.paragraph(text=record[1]))
-                options = by_heading.setdefault(getattr(option, "section", "Options"), nodes.definition_list())
-                options += nodes.definition_list_item("", term, meaning)
+                by_heading[getattr(option, "section", "Options")] += nodes.definition_list_item("", term, meaning)
         for heading, options in by_heading.items():
-            section += [nodes.rubric(text=heading), options]
+            section += [nodes.rubric(text=heading), options] if len(options) else []
         return section
 
 

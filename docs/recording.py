@@ -20,11 +20,11 @@ from fairfox.cli.main import cli
 IMAGE = Path(__file__).parent / "images" / "terminal.svg"
 PAGE = Path(__file__).parent / "get_started" / "first_audit.md"
 WIDTH = 110
-COMMANDS = (
-    "fairfox demo --people 500 --out demo-report",
-    "fairfox audit model.py:score demo-report/people.csv --protected sex --label approved --out report",
-)
-PAUSE, STEP, MOST = 2.0, 0.15, 14  # seconds before the output, seconds between lines, lines that are shown of it
+COMMANDS = {  # with how many lines of their output are shown
+    "fairfox demo --people 500 --out demo-report": 7,
+    "fairfox audit model.py:score demo-report/people.csv --protected sex --label approved --out report": 8,
+}
+PAUSE, STEP = 2.0, 0.4  # seconds before the output, and between its lines
 STYLE = """
     .later { opacity: 0; animation: appear 0.01s linear forwards; }
     @keyframes appear { to { opacity: 1; } }
@@ -39,10 +39,9 @@ def record() -> str:
     (model,) = re.findall(r"<!-- example: model.py -->\n```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
     with TemporaryDirectory() as folder, chdir(folder):
         Path("model.py").write_text(model, encoding="utf-8")
-        for command in COMMANDS:
-            printed = CliRunner(env={"COLUMNS": str(WIDTH)}).invoke(cli, command.split()[1:]).stdout.splitlines()
-            lines = [Text(f"$ {command}", style="bold")]
-            lines += [Text(line) for line in printed[:MOST]] + ([Text("...")] if len(printed) > MOST else [])
+        for command, most in COMMANDS.items():
+            printed = CliRunner(env={"COLUMNS": "400"}).invoke(cli, command.split()[1:]).stdout.splitlines()
+            lines = [Text(f"$ {command}", style="bold"), *map(Text, printed[:most]), Text("...")]
             for number, line in enumerate(lines):
                 wrapped = line.wrap(console, WIDTH)
                 console.print(line)
