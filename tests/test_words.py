@@ -1,30 +1,25 @@
 """User-facing text is plain English: no private dialect, and sentences of a readable length (see `tests/words.py`)."""
 
 import ast
-import re
 
 import words
 
-# Not rewritten yet: remove what is, and this line when nothing is left
-LATER = re.compile(r"README|CHANGELOG|docs/|src/fairfox/(report|pipeline|findings|statistics/verdict)")
-
 
 def test_no_text_has_a_phrase_that_the_style_guide_replaces():
-    assert [found for found in words.phrases() if not LATER.match(found)] == []
+    assert words.phrases() == []
 
 
 def test_names_are_nouns_that_say_what_they_hold():
-    assert [found for found in words.names() if not LATER.match(found)] == []
+    assert words.names() == []
 
 
 def test_sentences_are_short_on_average_in_every_page_and_room():
-    means = {family: mean for family, (_, mean) in words.averages().items() if not LATER.match(family)}
-    assert {family: mean for family, mean in means.items() if mean > words.AVERAGE} == {}
+    assert {family: mean for family, (_, mean) in words.averages().items() if mean > words.AVERAGE} == {}
 
 
 def test_every_long_sentence_has_a_reason_and_every_reason_a_sentence():
     long = [(place, sentence) for _, place, sentence in words.long()]
-    assert [each for each in long if not words.reason(each[1]) and not LATER.match(each[0])] == []
+    assert [each for each in long if not words.reason(each[1])] == []
     assert [start for start in words.LONG if not any(sentence.startswith(start) for _, sentence in long)] == []
 
 

@@ -187,9 +187,9 @@ class CommonCause:
 class GapParts:
     """The gap between the mean predictions of two groups, taken apart along a causal graph.
 
-    gap = direct - indirect - spurious, each a mean over the people of the first group: `direct` is the change of the
-    protected column alone, `indirect` what its descendants would then take away again, `spurious` what is left
-    between these people as members of the other group and the people who are in it: the groups differ in other causes.
+    gap = direct - indirect - spurious, each a mean over the people of the first group. `direct` is the change of only
+    the protected column, `indirect` what its descendants then take away again. `spurious` is the remaining difference
+    between these people, as members of the other group, and its real members: the groups differ in other causes.
     """
 
     group: str

@@ -280,7 +280,7 @@ class Inputs:
     described: Description | None  # what the model says about itself
     data: Dataset
     fitting: Dataset | None  # rows to learn from, where they are others
-    known: Dataset | None  # their protected values; also of a test that was fitted before
+    protected_values: Dataset | None  # their protected values; also of a test that was fitted before
     predictions: Tensor  # (N,)
     hashes: dict[str, str | None]  # of rows and predictions
     matched: int | None = None  # people whom another table of protected values has
@@ -354,7 +354,7 @@ class Inputs:
             described=described,
             data=data,
             fitting=fitting,
-            known=learnt if test is not None else fitting,
+            protected_values=learnt if test is not None else fitting,
             predictions=predictions,
             hashes={**hashes, "predictions_sha256": tensors_sha256(predictions)},
             matched=matched,
@@ -363,7 +363,7 @@ class Inputs:
     @property
     def fitting_values(self) -> Dataset:
         """The protected values that everything was fitted on."""
-        return self.data if self.known is None else self.known
+        return self.data if self.protected_values is None else self.protected_values
 
     def by_group(self, given: Mapping[str, float]) -> dict[str, float]:
         """Return numbers by the full names of their groups; "" is everyone."""
@@ -505,7 +505,7 @@ def _result(
     if options.abstain:
         readings = leave_out(readings, trust.left_out, test=measured_name(options))
     main = readings.main
-    if main.counterfactuals is not None and inputs.known is inputs.fitting:
+    if main.counterfactuals is not None and inputs.protected_values is inputs.fitting:
         trust = replace(trust, rows=main.counterfactual)
     certainty = limits.rule.certainty(before, limits.everyones, inputs.predictions, readings.people.protected)
     certainty = certainty.without(main.abstained)
@@ -581,7 +581,7 @@ def _limits(inputs: Inputs, people: Dataset, null: Null | None) -> Limits:
         limits=shares,
         over=over_words(score_unit(options, inputs.target.unit), delta, by_group, options),
         bounded=is_bounded(options, inputs.target.unit),
-        folds=None if inputs.known is not None else options.folds,
+        folds=None if inputs.protected_values is not None else options.folds,
         seed=options.seed,
     )
     return Limits(delta, by_group, own_deltas(people, delta, by_group), shares, rule)
@@ -700,7 +700,7 @@ def _reliability(inputs: Inputs, readings: Readings, delta: float) -> Reliabilit
         silent=main.abstained,
         variable=main.variable,
         klass=main.klass,
-        real=readings.people if inputs.known is None else inputs.known,
+        real=readings.people if inputs.protected_values is None else inputs.protected_values,
         share=inputs.options.abstain,
         seed=inputs.options.seed,
     )
@@ -792,7 +792,7 @@ def _warnings(inputs: Inputs, readings: Readings, trust: Reliability, streamed: 
     found = find_warnings(
         inputs.target,
         inputs.data,
-        inputs.known,
+        inputs.protected_values,
         inputs.predictions,
         readings,
         options,
@@ -811,7 +811,7 @@ def _warnings(inputs: Inputs, readings: Readings, trust: Reliability, streamed: 
 
 def _settings(model: str, inputs: Inputs, limits: Mapping[str, float], *, seconds: float) -> dict[str, Any]:
     """Return all that it takes to repeat an audit, and to tell whether it was done on the same rows."""
-    options, learnt = inputs.options, inputs.known
+    options, learnt = inputs.options, inputs.protected_values
     return {
         **options.recorded(),
         **inputs.hashes,

@@ -148,11 +148,11 @@ class AuditResult:
     def people(self) -> Any:
         """A table with a row per person.
 
-        `row_id` (the id, or the row number from 0), `group`, `prediction`, `effect` (the change of the prediction as a
-        member of the other group), `lower` and `upper` (its interval), `score` (what is compared with delta: |effect|
-        for most tests), `flagged` (score > delta), `confident` (the whole interval is beyond delta), `significant` (on
-        the false-discovery list; the verdict counts these), `reasons` (the features that add most to the effect),
-        `abstained` (not judged) and `abstained_because`. The Parquet file has more columns.
+        `row_id` is the id, or the row number from 0. `effect` is the change of `prediction` as a member of the other
+        `group`, `lower` to `upper` its interval, `score` what is compared with delta: |effect| for most tests.
+        `flagged`: score > delta. `confident`: the whole interval is beyond delta. `significant`: on the false-discovery
+        list; the verdict counts these. `reasons` are the features that add most to the effect. `abstained` people are
+        not judged, for the reason in `abstained_because`. The Parquet file has more columns.
         """
         return self._table(self._people)
 

@@ -53,7 +53,7 @@ def test_a_dataset_is_fetched_into_the_cache_and_described(home: Path, monkeypat
     assert done.exit_code == 0
     assert done.stdout == f"{home / 'cache' / 'german.data'}\n"
     assert (home / "cache" / "german.data").read_bytes() == b"rows"
-    assert "What is wrong with it: sex is folded into marital status" in done.stderr
+    assert "What is wrong with it: sex is part of marital status" in done.stderr
     assert "Args:" not in done.stderr
     assert "from fairfox.data.datasets import load_german" in done.stderr
     monkeypatch.delenv("FAIRFOX_DATA")

@@ -36,7 +36,7 @@ class _Words:
     sides: tuple[str, str]
     difference: str
     headings: Mapping[str, str]  # by the verdict's word
-    case: str  # what holds where it passes
+    claim: str  # what holds where it passes
     reading: str
 
 
@@ -159,7 +159,7 @@ def pair_files(view: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, 
     """Return the files by name, from what the page shows and the fields of summary.json."""
     properties = {"verdict": fields["word"], "test": fields["test"], "unit": fields["unit"]}
     properties["delta"] = f"{fields['delta']:g}"
-    junit = pair_junit(_WORDS[view["of"]].case, view["outcome"], fields["reason"], properties)
+    junit = pair_junit(_WORDS[view["of"]].claim, view["outcome"], fields["reason"], properties)
     return {
         "summary.json": text.strict_json(fields),
         "report.html": render_pair(view),
