@@ -99,13 +99,16 @@ class CommandLine(Directive):
         usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
         section += nodes.literal_block(usage, usage, language="text")
         section += [nodes.paragraph(text=text) for text in inspect.cleandoc(command.help or "").split("\n\n")]
-        options = nodes.definition_list()
+        by_heading: dict[str, nodes.definition_list] = {}
         for option in command.get_params(context):
             record = option.get_help_record(context)
             if record is not None and record[1]:
                 term = nodes.term("", "", nodes.literal(text=record[0]))
-                options += nodes.definition_list_item("", term, nodes.definition("", nodes.paragraph(text=record[1])))
-        section += options
+                meaning = nodes.definition("", nodes.paragraph(text=record[1]))
+                options = by_heading.setdefault(getattr(option, "section", "Options"), nodes.definition_list())
+                options += nodes.definition_list_item("", term, meaning)
+        for heading, options in by_heading.items():
+            section += [nodes.rubric(text=heading), options]
         return section
 
 

@@ -282,13 +282,12 @@ Kind = Text | Names | Flag | Choice | Number | Settings | Anything
 
 
 def option(
-    kind: Kind, default: Any, help: str, *, section: str, metavar: str | None = None, common: bool = False
+    kind: Kind, default: Any, *, section: str, help: str, metavar: str | None = None, common: bool = False
 ) -> Any:
     """Return the dataclass field of an option; `fairfox audit --help` has the common ones, by section."""
     made = {"default_factory": dict} if default == {} else {"default": default}
-    return field(
-        **made, metadata={"kind": kind, "help": help, "metavar": metavar, "section": section, "common": common}
-    )
+    about = {"kind": kind, "help": help, "metavar": metavar, "section": section, "common": common}
+    return field(**made, metadata=about)
 
 
 def split_names(text: str) -> list[str]:
@@ -308,58 +307,63 @@ class TableOptions:
     """How the table is read."""
 
     id: str | None = option(
-        Text(), None, "Column that identifies people. Without it, row numbers from 0 do.",
-        metavar="COL", section=DATA, common=True,
+        Text(), None, section=DATA, metavar="COL", common=True,
+        help="Column that identifies people. Without it, row numbers from 0 do.",
     )  # fmt: skip
     categorical: tuple[str, ...] = option(
-        Names(), (), "Columns to read as categories.", metavar="COL,...", section=DATA
-    )
-    continuous: tuple[str, ...] = option(Names(), (), "Columns to read as numbers.", metavar="COL,...", section=DATA)
-    drop: tuple[str, ...] = option(Names(), (), "Columns to ignore.", metavar="COL,...", section=DATA)
+        Names(), (), section=DATA, metavar="COL,...",
+        help="Columns to read as categories.",
+    )  # fmt: skip
+    continuous: tuple[str, ...] = option(
+        Names(), (), section=DATA, metavar="COL,...",
+        help="Columns to read as numbers.",
+    )  # fmt: skip
+    drop: tuple[str, ...] = option(
+        Names(), (), section=DATA, metavar="COL,...",
+        help="Columns to ignore.",
+    )  # fmt: skip
     intersections: bool = option(
-        Flag(), False, "Also compare intersections of the protected groups, such as Female & Black.", section=PROTECTED
-    )
+        Flag(), False, section=PROTECTED,
+        help="Also compare intersections of the protected groups, such as Female & Black.",
+    )  # fmt: skip
     merge_rare: float | None = option(
-        Number(0, 0.5, low_open=True, high_open=True),
-        None,
-        "Merge groups that hold a smaller share of the people than this.",
-        metavar="SHARE",
-        section=PROTECTED,
-    )
+        Number(0, 0.5, low_open=True, high_open=True), None, section=PROTECTED, metavar="SHARE",
+        help="Merge groups that hold a smaller share of the people than this.",
+    )  # fmt: skip
     protected_from: Any = option(
-        Anything(is_table=True),
-        None,
-        "Another table that has the protected columns; needs on.",
-        metavar="TABLE",
-        section=PROTECTED,
-    )
+        Anything(is_table=True), None, section=PROTECTED, metavar="TABLE",
+        help="Another table that has the protected columns; needs on.",
+    )  # fmt: skip
     on: str | None = option(
-        Text(),
-        None,
-        "Column that identifies people in both tables. The model does not receive it.",
-        metavar="COL",
-        section=PROTECTED,
-    )
+        Text(), None, section=PROTECTED, metavar="COL",
+        help="Column that identifies people in both tables. The model does not receive it.",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions:
     """How the model is called, and what it returns."""
 
-    positive: Any = option(Anything(), None, "Class whose prediction is audited.", metavar="CLASS", section=MODEL)
+    positive: Any = option(
+        Anything(), None, section=MODEL, metavar="CLASS",
+        help="Class whose prediction is audited.",
+    )  # fmt: skip
     output: Literal["probability", "logit"] = option(
-        Choice(("probability", "logit")), "probability", "Audit the probability or its log-odds.", section=MODEL
-    )
+        Choice(("probability", "logit")), "probability", section=MODEL,
+        help="Audit the probability or its log-odds.",
+    )  # fmt: skip
     returns: Literal["probability", "logit", "value"] | None = option(
-        Choice(("probability", "logit", "value")), None, "What the model returns, if that is not clear.", section=MODEL
-    )
+        Choice(("probability", "logit", "value")), None, section=MODEL,
+        help="What the model returns, if that is not clear.",
+    )  # fmt: skip
     kind: Literal["table", "matrix", "encoded"] | None = option(
-        Choice(("table", "matrix", "encoded")),
-        None,
-        "What the model receives: a table, a matrix of numbers, or fairfox's own encoding.",
-        section=MODEL,
-    )
-    batch_size: int = option(Number(1, whole=True), 4096, "Rows in one call of the model.", metavar="N", section=MODEL)
+        Choice(("table", "matrix", "encoded")), None, section=MODEL,
+        help="What the model receives: a table, a matrix of numbers, or fairfox's own encoding.",
+    )  # fmt: skip
+    batch_size: int = option(
+        Number(1, whole=True), 4096, section=MODEL, metavar="N",
+        help="Rows in one call of the model.",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -367,71 +371,49 @@ class EstimationOptions:
     """How effects are estimated, and who is compared with whom."""
 
     refits: int = option(
-        Number(1, whole=True),
-        5,
-        "How many times maps and auxiliary models are fitted. The spread of the refits gives the intervals.",
-        metavar="N",
-        section=ESTIMATION,
-    )
+        Number(1, whole=True), 5, section=ESTIMATION, metavar="N",
+        help="How many times maps and auxiliary models are fitted. The spread of the refits gives the intervals.",
+    )  # fmt: skip
     folds: int = option(
-        Number(2, whole=True), 5, "Folds of the cross-fitting, if there is no reference.", metavar="N",
-        section=ESTIMATION,
+        Number(2, whole=True), 5, section=ESTIMATION, metavar="N",
+        help="Folds of the cross-fitting, if there is no reference.",
     )  # fmt: skip
     contrasts: Literal["largest", "all"] = option(
-        Choice(("largest", "all")),
-        "largest",
-        "With more than two groups: compare everyone with the largest group (its members with the second largest), or "
-        "with every other group.",
-        section=PROTECTED,
-    )
+        Choice(("largest", "all")), "largest", section=PROTECTED,
+        help="With more than two groups: compare everyone with the largest group (its members with the second "
+        "largest), or with every other group.",
+    )  # fmt: skip
     reference_group: tuple[str, ...] = option(
-        Names("a group such as 'White' or 'race=White'", commas=False),
-        (),
-        "Compare every group with this one only: White, or race=White. One per protected variable.",
-        metavar="GROUP",
-        section=PROTECTED,
-    )
+        Names("a group such as 'White' or 'race=White'", commas=False), (), section=PROTECTED, metavar="GROUP",
+        help="Compare every group with this one only: White, or race=White. One per protected variable.",
+    )  # fmt: skip
     hold_others: bool = option(
-        Flag(),
-        False,
-        "Compare with people who have the same values of the other protected variables.",
-        section=PROTECTED,
-    )
+        Flag(), False, section=PROTECTED,
+        help="Compare with people who have the same values of the other protected variables.",
+    )  # fmt: skip
     persistence: float = option(
-        Number(0, 1),
-        0.9,
-        "How well people's ranks carry over to the other group, as a correlation: intervals and significance allow "
-        "for it (rank, counterfactual). 1 means exactly.",
-        metavar="R",
-        section=ESTIMATION,
-    )
+        Number(0, 1), 0.9, section=ESTIMATION, metavar="R",
+        help="How well people's ranks carry over to the other group, as a correlation: intervals and significance "
+        "allow for it (rank, counterfactual). 1 means exactly.",
+    )  # fmt: skip
     max_minutes: float = option(
-        Number(0, low_open=True),
-        5.0,
-        "With test all: about how long it may take. Tests that would take longer are skipped and named.",
-        metavar="M",
-        section=ESTIMATION,
-    )
+        Number(0, low_open=True), 5.0, section=ESTIMATION, metavar="M",
+        help="With test all: about how long it may take. Tests that would take longer are skipped and named.",
+    )  # fmt: skip
     gate: bool = option(
-        Flag(),
-        True,
-        "Change a feature only if the groups differ in it by more than chance (rank).",
-        section=ESTIMATION,
-    )
+        Flag(), True, section=ESTIMATION,
+        help="Change a feature only if the groups differ in it by more than chance (rank).",
+    )  # fmt: skip
     direct: bool | None = option(
-        Flag(chosen=True),
-        None,
-        "Also measure the direct effect: the smallest edit of a person that changes the protected variable. On by "
-        "default for models with gradients; for others it takes many predictions.",
-        section=ESTIMATION,
-    )
+        Flag(chosen=True), None, section=ESTIMATION,
+        help="Also measure the direct effect: the smallest edit of a person that changes the protected variable. On by"
+        " default for models with gradients; for others it takes many predictions.",
+    )  # fmt: skip
     balance: bool | None = option(
-        Flag(chosen=True),
-        None,
-        "Train auxiliary models on data in which label and protected variable are independent. By default only those "
-        "of the alignment share, and only with a label.",
-        section=ESTIMATION,
-    )
+        Flag(chosen=True), None, section=ESTIMATION,
+        help="Train auxiliary models on data in which label and protected variable are independent. By default only "
+        "those of the alignment share, and only with a label.",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -439,40 +421,31 @@ class ReportOptions:
     """What is reported."""
 
     fdr: float = option(
-        Number(0, 1, low_open=True, high_open=True, share=True),
-        0.1,
-        "False discovery rate of the list of significant people.",
-        metavar="SHARE",
-        section=RULE,
-    )
+        Number(0, 1, low_open=True, high_open=True, share=True), 0.1, section=RULE, metavar="SHARE",
+        help="False discovery rate of the list of significant people.",
+    )  # fmt: skip
     abstain: float | None = option(
-        Number(0, 1, high_open=True, share=True),
-        None,
-        "Leave out this share of people: those on whom the refits disagree most. 0 reports the disagreement and "
+        Number(0, 1, high_open=True, share=True), None, section=RULE, metavar="SHARE",
+        help="Leave out this share of people: those on whom the refits disagree most. 0 reports the disagreement and "
         "leaves nobody out.",
-        metavar="SHARE",
-        section=RULE,
-    )
+    )  # fmt: skip
     null: int = option(
-        Number(0, whole=True),
-        0,
-        "Repeat the audit this many times with shuffled protected values, to see what chance alone gives.",
-        metavar="N",
-        section=RULE,
-    )
+        Number(0, whole=True), 0, section=RULE, metavar="N",
+        help="Repeat the audit this many times with shuffled protected values, to see what chance alone gives.",
+    )  # fmt: skip
     delta_from_null: bool = option(
-        Flag(), False, "Use as delta the 95th percentile of the effects under shuffled protected values.", section=RULE
-    )
+        Flag(), False, section=RULE,
+        help="Use as delta the 95th percentile of the effects under shuffled protected values.",
+    )  # fmt: skip
     certify: bool = option(
-        Flag(),
-        False,
-        "Also prove bounds on the prediction between a person and their counterfactual row. For ReLU networks and tree "
-        "ensembles.",
-        section=OUTPUT,
-    )
+        Flag(), False, section=OUTPUT,
+        help="Also prove bounds on the prediction between a person and their counterfactual row. For ReLU networks and"
+        " tree ensembles.",
+    )  # fmt: skip
     next_steps: bool = option(
-        Flag(), False, "Also estimate the effect of dropping or repairing single features.", section=OUTPUT
-    )
+        Flag(), False, section=OUTPUT,
+        help="Also estimate the effect of dropping or repairing single features.",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -485,80 +458,53 @@ class AuditOptions(TableOptions, ModelOptions, EstimationOptions, ReportOptions)
     """
 
     protected: tuple[str, ...] = option(
-        Names("a column name, a cut such as 'age<25'", commas=False),
-        (),
-        "Protected column, or a cut such as 'age<25'; or several. The model does not receive it unless it is one of "
-        "its columns.",
-        metavar="COL",
-        section=PROTECTED,
-        common=True,
-    )
+        Names("a column name, a cut such as 'age<25'", commas=False), (), section=PROTECTED, metavar="COL", common=True,
+        help="Protected column, or a cut such as 'age<25'; or several. The model does not receive it unless it is one "
+        "of its columns.",
+    )  # fmt: skip
     label: str | None = option(
-        Text(), None, "Column with the true outcome. The model does not receive it.", metavar="COL",
-        section=DATA, common=True,
+        Text(), None, section=DATA, metavar="COL", common=True,
+        help="Column with the true outcome. The model does not receive it.",
     )  # fmt: skip
     test: str = option(
-        Text(),
-        "rank",
-        "Fairness test, see fairfox.FAIR_TESTS. all: rank, and every other test that applies and is not slow.",
-        metavar="T",
-        section=ESTIMATION,
-    )
+        Text(), "rank", section=ESTIMATION, metavar="T",
+        help="Fairness test, see fairfox.FAIR_TESTS. all: rank, and every other test that applies and is not slow.",
+    )  # fmt: skip
     settings: dict[str, Any] = option(
-        Settings(),
-        {},
-        "Settings of the test, such as epsilon=0.5 for fta; with test all, fliptest.steps=5000.",
-        metavar="NAME=VALUE",
-        section=ESTIMATION,
-    )
+        Settings(), {}, section=ESTIMATION, metavar="NAME=VALUE",
+        help="Settings of the test, such as epsilon=0.5 for fta; with test all, fliptest.steps=5000.",
+    )  # fmt: skip
     delta: Any = option(
-        Number(0, by_group=True),
-        None,
-        "Smallest effect that counts, 0.05 for 5 points; also by group. By default the test's own.",
-        metavar="[GROUP=]D",
-        section=RULE,
-        common=True,
-    )
+        Number(0, by_group=True), None, section=RULE, metavar="[GROUP=]D", common=True,
+        help="Smallest effect that counts, 0.05 for 5 points; also by group. By default the test's own.",
+    )  # fmt: skip
     max_flagged: Any = option(
-        Number(0, 1, by_group=True, share=True),
-        None,
-        "Limit: the largest share of people that may be over delta, 0.1 for 10 %; also by group. By default 0.05.",
-        metavar="[GROUP=]SHARE",
-        section=RULE,
-        common=True,
-    )
+        Number(0, 1, by_group=True, share=True), None, section=RULE, metavar="[GROUP=]SHARE", common=True,
+        help="Limit: the largest share of people that may be over delta, 0.1 for 10 %; also by group. By default 0.05.",
+    )  # fmt: skip
     given: tuple[str, ...] = option(
-        Names(),
-        (),
-        "Treats these columns as valid business reasons: people are compared with others who have the same values.",
-        metavar="COL,...",
-        section=PROTECTED,
-        common=True,
-    )
+        Names(), (), section=PROTECTED, metavar="COL,...", common=True,
+        help="Treats these columns as valid business reasons: people are compared with others who have the same "
+        "values.",
+    )  # fmt: skip
     columns: tuple[str, ...] | None = option(
-        Names(),
-        None,
-        "Columns the model takes, in its order. By default its own feature names, else every column without another "
-        "role.",
-        metavar="COL,...",
-        section=DATA,
-        common=True,
-    )
+        Names(), None, section=DATA, metavar="COL,...", common=True,
+        help="Columns the model takes, in its order. By default its own feature names, else every column without "
+        "another role.",
+    )  # fmt: skip
     weights: str | None = option(
-        Text(), None, "Column with the number of people that a row stands for.", metavar="COL", section=DATA
-    )
+        Text(), None, section=DATA, metavar="COL",
+        help="Column with the number of people that a row stands for.",
+    )  # fmt: skip
     decision_threshold: float | None = option(
-        Number(),
-        None,
-        "Flag people whose decision would change, whatever the size of the effect. The decision is yes from this "
+        Number(), None, section=RULE, metavar="P", common=True,
+        help="Flag people whose decision would change, whatever the size of the effect. The decision is yes from this "
         "prediction on.",
-        metavar="P",
-        section=RULE,
-        common=True,
-    )
+    )  # fmt: skip
     seed: int = option(
-        Number(0, 2**32 - 1, whole=True), 0, "Seed of all random numbers.", metavar="N", section=ESTIMATION
-    )
+        Number(0, 2**32 - 1, whole=True), 0, section=ESTIMATION, metavar="N",
+        help="Seed of all random numbers.",
+    )  # fmt: skip
 
     @classmethod
     def of(cls, options: object = None, **named: Any) -> AuditOptions:

@@ -26,7 +26,7 @@ CLOSER = {"docs/how_to/own_test.md", "docs/how_to/ci.md", "docs/reference/files.
 PEOPLE = {"docs/how_to/compare.md": 400, "docs/how_to/reuse.md": 800}  # where 200 and 500 people are too few
 PRINTED = {  # beside what the pages show
     "docs/how_to/compare.md": ("Verdict: B is fairer.", "\ncannot tell\n"),
-    "docs/how_to/reuse.md": ("fairfox audit of 300 people, test 'rank', protected: sex",),
+    "docs/how_to/reuse.md": ("fairfox audit of 300 people for sex, test rank",),
 }
 PARSERS = {"toml": tomllib.loads, "yaml": yaml.safe_load, "json": json.loads}
 # Commands that are shown and not run here, and why

@@ -162,7 +162,9 @@ def meanings(result: AuditRecord) -> dict[str, str]:
     confident = f"whole interval beyond {limit}"
     if result.decision_threshold is not None:
         flagged, confident = "the decision would change", "the decision would change over the whole interval"
-    rate, verdict = f"false discovery rate: {100 * result.settings.get('fdr', 0.1):.3g} %", result.verdict
+    verdict = result.verdict
+    rate = f"false discovery rate: {100 * result.settings.get('fdr', 0.1):.3g} %"
+    rate += ", at persistence 1" if _carried(result) else ""
     return {
         "significant": rate
         if verdict is None or (verdict.variable,) == result.variables

@@ -29,15 +29,15 @@ from fairfox.data.table import load_table
 from fairfox.errors import ColumnError, DataError, OptionError
 from fairfox.fairtests.faux import GradientTest
 from fairfox.fairtests.fitted import FittedTest, measured_name
+from fairfox.fairtests.inputs import Inputs, check_columns
 from fairfox.fairtests.protocol import Measurement
 from fairfox.fairtests.storage import from_bytes, load_test, to_bytes
 from fairfox.gradients.finite_difference import suited_step
 from fairfox.models.adapters import as_model
 from fairfox.models.protocol import Output, TargetModel, check_predictions, predict
-from fairfox.pipeline import Inputs, check_columns, delta_for, is_bounded, score_unit
 from fairfox.report.files import booleans_column, numbers_column
 from fairfox.result import contrast_effects, contrast_words
-from fairfox.statistics.groups import certainty
+from fairfox.statistics.groups import certainty, delta_for, is_bounded, score_unit
 from fairfox.statistics.intervals import CommonVariance, common_variance
 from fairfox.streaming.sources import ModelSource, decoded, ids_of, weights_of
 
