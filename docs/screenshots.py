@@ -11,7 +11,7 @@ from pathlib import Path
 from chromium import browser, draw_all, open_page
 
 IMAGES = Path(__file__).parent / "images"
-SIZES = {1440: 1500, 900: 1500, 390: 1500}  # width: height of the picture
+SIZES = {1440: 900, 900: 1200, 390: 844}  # width: height of the picture, about the first screen
 
 
 def main(report: Path) -> None:

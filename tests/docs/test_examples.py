@@ -25,7 +25,7 @@ CLOSER = {"docs/benchmark.md", "docs/ci.md", "docs/schema.md"}  # what these pri
 PEOPLE = {"docs/comparing.md": 400, "docs/fox.md": 800}  # where 200 in people.csv or 500 in demo-report are too few
 PRINTED = {  # beside what the pages show
     "docs/comparing.md": ("Verdict: B is fairer.", "It takes ", "\ncannot tell\n"),
-    "docs/fox.md": ("fairfox audit of 300 people, test 'rank', protected: sex",),
+    "docs/fox.md": ("fairfox audit of 300 people for sex, test rank",),
 }
 PARSERS = {"toml": tomllib.loads, "yaml": yaml.safe_load, "json": json.loads}
 # Commands that are shown and not run here, and why

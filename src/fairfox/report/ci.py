@@ -54,13 +54,13 @@ def junit_xml(result: AuditRecord) -> str:
 
 def pair_junit(case: str, outcome: CaseOutcome, why: str, properties: Mapping[str, str]) -> str:
     """Return a comparison as JUnit's XML: one case, a sentence that holds where it passes, and why it ends so."""
-    cases = [_case("fairfox.compare", case, outcome, why, [why])]
+    cases = [_test_case("fairfox.compare", case, outcome, why, [why])]
     return _document("fairfox compare", cases, properties, [why], 0.0)
 
 
 def _variable_case(result: AuditRecord, finding: Finding, group: str) -> ET.Element:
     outcome, why = _variable_outcome(result, finding)
-    return _case(group, finding.name, outcome, why, verdict_lines(result))
+    return _test_case(group, finding.name, outcome, why, verdict_lines(result))
 
 
 def _variable_outcome(result: AuditRecord, finding: Finding) -> tuple[CaseOutcome, str]:
@@ -74,7 +74,7 @@ def _variable_outcome(result: AuditRecord, finding: Finding) -> tuple[CaseOutcom
     return chosen if own.word == "cannot tell" else OUTCOMES[own.word], own.headline
 
 
-def _case(group: str, name: str, outcome: CaseOutcome, why: str, lines: Sequence[str]) -> ET.Element:
+def _test_case(group: str, name: str, outcome: CaseOutcome, why: str, lines: Sequence[str]) -> ET.Element:
     case = _element("testcase", {"classname": group, "name": name, "time": "0.000"})
     if outcome == "failure":
         case.append(_element("failure", {"message": why, "type": "unfair"}, "\n".join(lines)))

@@ -29,9 +29,9 @@ def log_audit(result: HasRecord, *, prefix: str = "fairfox", rows: object = None
     """Log an audit to the active run and return the run's id.
 
     Metrics are `fairfox/share_flagged`, `fairfox/mean_score.sex`, `fairfox/mean_effect.sex_Female` and others (MLflow
-    takes no "=" in a name), parameters `fairfox/test`, `fairfox/delta` and others; the tag `fairfox/verdict` has the
-    verdict's word, and the folder `fairfox` of the run's artifacts holds report.html, summary.json, scores.parquet and
-    the other files of an audit.
+    takes no "=" in a name). Parameters are `fairfox/test`, `fairfox/delta` and others. The tag `fairfox/verdict` has
+    the verdict's word. The folder `fairfox` of the run's artifacts holds report.html and the other files of an
+    audit.
 
     No run is started: it would stay open, and hold the audit apart from its model.
 

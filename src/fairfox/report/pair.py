@@ -36,7 +36,7 @@ class _Words:
     sides: tuple[str, str]
     difference: str
     headings: Mapping[str, str]  # by the verdict's word
-    case: str  # what holds where it passes
+    passing: str  # what holds where it passes
     reading: str
 
 
@@ -45,7 +45,11 @@ _WORDS = {  # by what is compared
         "two models on the same people",
         ("A", "B"),
         "B less A",
-        {"A is fairer": "A is fairer", "B is fairer": "B is fairer", "cannot tell": "Which model is fairer is open"},
+        {
+            "A is fairer": "A is fairer",
+            "B is fairer": "B is fairer",
+            "cannot tell": "Cannot tell which model is fairer",
+        },
         "B treats people no more unequally than A",
         "Fairer means here: a smaller mean score by this test. It says nothing about how good the predictions are.",
     ),
@@ -56,7 +60,7 @@ _WORDS = {  # by what is compared
         {
             "worse": "The second audit is worse than the first",
             "not worse": "The second audit is not worse than the first",
-            "cannot tell": "Whether the second audit is worse is open",
+            "cannot tell": "Cannot tell whether the second audit is worse",
         },
         "people are treated no more unequally than before",
         "Worse means here: the mean score rose by more than chance explains; a rise within the margin does not count.",
@@ -159,7 +163,7 @@ def pair_files(view: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, 
     """Return the files by name, from what the page shows and the fields of summary.json."""
     properties = {"verdict": fields["word"], "test": fields["test"], "unit": fields["unit"]}
     properties["delta"] = f"{fields['delta']:g}"
-    junit = pair_junit(_WORDS[view["of"]].case, view["outcome"], fields["reason"], properties)
+    junit = pair_junit(_WORDS[view["of"]].passing, view["outcome"], fields["reason"], properties)
     return {
         "summary.json": text.strict_json(fields),
         "report.html": render_pair(view),
@@ -219,7 +223,7 @@ def _numbers(pair: Pair, sides: tuple[Side, Side], words: _Words) -> text.Table:
     rows = [
         [f"Mean score{text.heading_unit(unit)}", *means, value, f"{lower} to {upper}"],
         ["Flagged", *map(text.percent, pair.shares), *_share_difference(pair)],
-        ["Confidently", *(text.percent(each["share_confident"]) for each in both), "", ""],
+        ["Confident", *(text.percent(each["share_confident"]) for each in both), "", ""],
         ["People judged", *(f"{each['counts']['judged']:,}" for each in both), "", ""],
         ["People without a score", *(f"{each['counts']['abstained']:,}" for each in both), "", ""],
     ]

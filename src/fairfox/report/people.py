@@ -207,16 +207,16 @@ def rows_at(result: AuditRecord, table: object, positions: Sequence[int] | np.nd
     if len(frame) != len(result):
         raise ShapeError(f"{len(frame)} rows for {len(result)} audited people; give the audited table, in its order")
     some = frame[[int(position) for position in positions]]
-    return pa.table({name: _arrow(some[name].to_arrow, some[name].to_list) for name in some.columns})
+    return pa.table({name: _arrow_column(some[name].to_arrow, some[name].to_list) for name in some.columns})
 
 
 def row_ids(result: AuditRecord) -> pa.Array:
     """Return everyone's id, or row number from 0 where there is no id column; a missing id is null."""
     ids = np.arange(len(result)) if result.ids is None else result.ids
-    return _arrow(lambda: pa.array(ids, from_pandas=True), ids.tolist)
+    return _arrow_column(lambda: pa.array(ids, from_pandas=True), ids.tolist)
 
 
-def _arrow(column: Callable[[], Any], values: Callable[[], list[Any]]) -> pa.Array:
+def _arrow_column(column: Callable[[], Any], values: Callable[[], list[Any]]) -> pa.Array:
     """Return a column; values of several types have no Arrow type, and become text."""
     try:
         return column()

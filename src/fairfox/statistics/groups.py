@@ -62,8 +62,8 @@ class Rule:
     def point(self, persistence: float, sure: Certainty, groups: Tensor, gone: Tensor, weights: Tensor | None) -> Point:
         """Return the shares of the judged people, who are in groups (N,), over the limit where ranks persist in part.
 
-        Single people may be unsure where their group is not: `net` counts those over the limit in the direction of
-        their group less those in the other one, at the lower end of what refits say.
+        Single people may be unsure where their group is not. So `net` counts those over the limit in the direction of
+        their group, less those in the other one: the lower end of an interval over refits.
         """
         marks = {"share": sure.usually, "significant": sure.robust, "possible": sure.reach}
         shares = {name: judged_share(each, gone, weights) for name, each in marks.items() if each is not None}
