@@ -370,7 +370,7 @@ def plan(
     share: float | None = None,
     max_flagged: float | None = None,
     spread: float | None = None,
-    wanted: float = 0.8,
+    power: float = 0.8,
     level: float = LEVEL,
 ) -> Plan:
     """Return how many people are needed to find an effect of a given size.
@@ -386,7 +386,7 @@ def plan(
         share: the true share of people over delta to be found; by default the pilot's. Needs `max_flagged`.
         max_flagged: the share that may be over delta.
         spread: the standard error times the root of the number of people, where there is no pilot.
-        wanted: how often the effect shall be found.
+        power: the probability of detecting the effect.
         level: how often an effect of exactly the limit is found.
     """
     by_share = max_flagged is not None or share is not None
@@ -409,9 +409,9 @@ def plan(
         raise OptionError("Without a pilot the size to be found and the limit are needed: effect and limit (--limit)")
     if math.isnan(spread):
         raise OptionError("The pilot judged one person only; give one with at least some dozen people")
-    needed = people_needed(size, allowed, spread, wanted=wanted, level=level)
+    needed = people_needed(size, allowed, spread, wanted=power, level=level)
     measure = "share over delta" if by_share else "mean |effect|"
-    return Plan(measure, size, allowed, spread, level, wanted, needed)
+    return Plan(measure, size, allowed, spread, level, power, needed)
 
 
 def _pilot(pilot: AuditResult | str | Path, *, by_share: bool) -> Scores:

@@ -21,6 +21,9 @@ SAMPLED = 2_000  # people whose effect at the same outcome is measured, which is
 EFFECT = "change of the prediction"  # the unit of effects
 UNFITTED = ("fta", "unawareness")  # tests that learn nothing, so that no fit can be off
 EVERYONE = ""  # the group of all people, where numbers are given by group
+DATA, PROTECTED, RULE = "Data", "Protected groups", "Decision rule"  # sections of options
+ESTIMATION, MODEL, OUTPUT = "Test and estimates", "Model", "Output"
+SECTIONS = (DATA, PROTECTED, RULE, ESTIMATION, MODEL, OUTPUT)
 
 
 @dataclass(frozen=True)
@@ -199,9 +202,9 @@ class Choice:
         return value
 
 
-def meant_share(value: Any, high: float | None) -> str:
+def meant_share(value: Any) -> str:
     """Return what was probably meant by a percentage where a share of at most one is expected; else nothing."""
-    percent = high == 1 and isinstance(value, Real) and 1 < float(value) <= 100
+    percent = isinstance(value, Real) and 1 < float(value) <= 100
     return f"; did you mean {float(value) / 100:g}?" if percent else ""
 
 
@@ -215,6 +218,7 @@ class Number:
     high_open: bool = False
     whole: bool = False
     by_group: bool = False  # or several by the names of groups: {"race=Black": 0.05}
+    share: bool = False  # of people: a percentage is a likely mistake
 
     def check(self, name: str, value: Any) -> Any:
         """Return the number, or a dict of numbers by group."""
@@ -229,7 +233,8 @@ class Number:
     def _checked(self, name: str, value: Any) -> float | int:
         right = isinstance(value, Integral if self.whole else Real) and not isinstance(value, bool)
         if not right or not self.allows(float(value)):
-            raise OptionError(f"{name} is {value!r}; expected {self.words}{meant_share(value, self.high)}")
+            meant = meant_share(value) if self.share else ""
+            raise OptionError(f"{name} is {value!r}; expected {self.words}{meant}")
         return int(value) if self.whole else float(value)
 
     def allows(self, number: float) -> bool:
@@ -274,13 +279,15 @@ class Anything:
 
 
 Kind = Text | Names | Flag | Choice | Number | Settings | Anything
-_SHARE = Number(0, 1)
 
 
-def option(kind: Kind, default: Any, help: str, *, metavar: str | None = None) -> Any:
-    """Return the dataclass field of an option."""
+def option(
+    kind: Kind, default: Any, *, section: str, help: str, metavar: str | None = None, common: bool = False
+) -> Any:
+    """Return the dataclass field of an option; `fairfox audit --help` has the common ones, by section."""
     made = {"default_factory": dict} if default == {} else {"default": default}
-    return field(**made, metadata={"kind": kind, "help": help, "metavar": metavar})
+    about = {"kind": kind, "help": help, "metavar": metavar, "section": section, "common": common}
+    return field(**made, metadata=about)
 
 
 def split_names(text: str) -> list[str]:
@@ -299,48 +306,64 @@ def split_names(text: str) -> list[str]:
 class TableOptions:
     """How the table is read."""
 
-    id: str | None = option(Text(), None, "Column that names people; row numbers from 0 without it.", metavar="COL")
+    id: str | None = option(
+        Text(), None, section=DATA, metavar="COL", common=True,
+        help="Column that identifies people. Without it, row numbers from 0 do.",
+    )  # fmt: skip
     categorical: tuple[str, ...] = option(
-        Names(), (), "Columns to read as categories whatever they look like.", metavar="COL,..."
-    )
+        Names(), (), section=DATA, metavar="COL,...",
+        help="Columns to read as categories.",
+    )  # fmt: skip
     continuous: tuple[str, ...] = option(
-        Names(), (), "Columns to read as numbers whatever they look like.", metavar="COL,..."
-    )
-    drop: tuple[str, ...] = option(Names(), (), "Columns to leave out.", metavar="COL,...")
+        Names(), (), section=DATA, metavar="COL,...",
+        help="Columns to read as numbers.",
+    )  # fmt: skip
+    drop: tuple[str, ...] = option(
+        Names(), (), section=DATA, metavar="COL,...",
+        help="Columns to ignore.",
+    )  # fmt: skip
     intersections: bool = option(
-        Flag(), False, "Also compare the intersections of the protected classes, such as Female & Black."
-    )
+        Flag(), False, section=PROTECTED,
+        help="Also compare intersections of the protected groups, such as Female & Black.",
+    )  # fmt: skip
     merge_rare: float | None = option(
-        Number(0, 0.5, low_open=True, high_open=True),
-        None,
-        "Merge classes with a smaller share of the people than this.",
-        metavar="SHARE",
-    )
+        Number(0, 0.5, low_open=True, high_open=True), None, section=PROTECTED, metavar="SHARE",
+        help="Merge groups that hold a smaller share of the people than this.",
+    )  # fmt: skip
     protected_from: Any = option(
-        Anything(is_table=True), None, "Another table that has the protected columns; needs on.", metavar="TABLE"
-    )
+        Anything(is_table=True), None, section=PROTECTED, metavar="TABLE",
+        help="Another table that has the protected columns; needs on.",
+    )  # fmt: skip
     on: str | None = option(
-        Text(), None, "Column that names people in both tables; it is not an input of the model.", metavar="COL"
-    )
+        Text(), None, section=PROTECTED, metavar="COL",
+        help="Column that identifies people in both tables. The model does not receive it.",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions:
     """How the model is called, and what it returns."""
 
-    positive: Any = option(Anything(), None, "Class whose prediction is audited.", metavar="CLASS")
+    positive: Any = option(
+        Anything(), None, section=MODEL, metavar="CLASS",
+        help="Class whose prediction is audited.",
+    )  # fmt: skip
     output: Literal["probability", "logit"] = option(
-        Choice(("probability", "logit")), "probability", "Audit the probability or the log-odds (logit)."
-    )
+        Choice(("probability", "logit")), "probability", section=MODEL,
+        help="Audit the probability or its log-odds.",
+    )  # fmt: skip
     returns: Literal["probability", "logit", "value"] | None = option(
-        Choice(("probability", "logit", "value")), None, "What the model returns, where that is not clear."
-    )
+        Choice(("probability", "logit", "value")), None, section=MODEL,
+        help="What the model returns, if that is not clear.",
+    )  # fmt: skip
     kind: Literal["table", "matrix", "encoded"] | None = option(
-        Choice(("table", "matrix", "encoded")),
-        None,
-        "What the model receives: a table, a matrix of numbers, or fairfox's own encoding.",
-    )
-    batch_size: int = option(Number(1, whole=True), 4096, "Rows per call of the model.", metavar="N")
+        Choice(("table", "matrix", "encoded")), None, section=MODEL,
+        help="What the model receives: a table, a matrix of numbers, or fairfox's own encoding.",
+    )  # fmt: skip
+    batch_size: int = option(
+        Number(1, whole=True), 4096, section=MODEL, metavar="N",
+        help="Rows in one call of the model.",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -348,53 +371,49 @@ class EstimationOptions:
     """How effects are estimated, and who is compared with whom."""
 
     refits: int = option(
-        Number(1, whole=True),
-        5,
-        "How many times maps and auxiliaries are fitted; their spread gives the intervals.",
-        metavar="N",
-    )
-    folds: int = option(Number(2, whole=True), 5, "Folds of the cross-fitting, without a reference.", metavar="N")
+        Number(1, whole=True), 5, section=ESTIMATION, metavar="N",
+        help="How many times maps and auxiliary models are fitted. The spread of the refits gives the intervals.",
+    )  # fmt: skip
+    folds: int = option(
+        Number(2, whole=True), 5, section=ESTIMATION, metavar="N",
+        help="Folds of the cross-fitting, if there is no reference.",
+    )  # fmt: skip
     contrasts: Literal["largest", "all"] = option(
-        Choice(("largest", "all")),
-        "largest",
-        "With more than two classes: compare everyone with the largest group (its members with the second largest), "
-        "or with all other classes.",
-    )
+        Choice(("largest", "all")), "largest", section=PROTECTED,
+        help="With more than two groups: compare everyone with the largest group (its members with the second "
+        "largest), or with every other group.",
+    )  # fmt: skip
     reference_group: tuple[str, ...] = option(
-        Names("a group such as 'White' or 'race=White'", commas=False),
-        (),
-        "Compare every class with this group only: White, or race=White; one per variable.",
-        metavar="GROUP",
-    )
+        Names("a group such as 'White' or 'race=White'", commas=False), (), section=PROTECTED, metavar="GROUP",
+        help="Compare every group with this one only: White, or race=White. One per protected variable.",
+    )  # fmt: skip
     hold_others: bool = option(
-        Flag(), False, "Compare with people who have the same values of the other protected variables."
-    )
+        Flag(), False, section=PROTECTED,
+        help="Compare with people who have the same values of the other protected variables.",
+    )  # fmt: skip
     persistence: float = option(
-        Number(0, 1),
-        0.9,
-        "Correlation with which people's ranks carry over to the other group: intervals and the list of people allow "
-        "for it (rank, counterfactual); 1: exactly.",
-        metavar="R",
-    )
+        Number(0, 1), 0.9, section=ESTIMATION, metavar="R",
+        help="How well people's ranks carry over to the other group, as a correlation: intervals and significance "
+        "allow for it (rank, counterfactual). 1 means exactly.",
+    )  # fmt: skip
     max_minutes: float = option(
-        Number(0, low_open=True),
-        5.0,
-        "With test all: about how long it may take; tests that would take longer are named and left out.",
-        metavar="M",
-    )
-    gate: bool = option(Flag(), True, "Move a feature only where the groups differ in it beyond chance (rank).")
+        Number(0, low_open=True), 5.0, section=ESTIMATION, metavar="M",
+        help="With test all: about how long it may take. Tests that would take longer are skipped and named.",
+    )  # fmt: skip
+    gate: bool = option(
+        Flag(), True, section=ESTIMATION,
+        help="Change a feature only if the groups differ in it by more than chance (rank).",
+    )  # fmt: skip
     direct: bool | None = option(
-        Flag(chosen=True),
-        None,
-        "Also measure the smallest edit of a person that changes the protected variable. By default for models with "
-        "gradients only: others it costs many predictions.",
-    )
+        Flag(chosen=True), None, section=ESTIMATION,
+        help="Also measure the direct effect: the smallest edit of a person that changes the protected variable. On by"
+        " default for models with gradients; for others it takes many predictions.",
+    )  # fmt: skip
     balance: bool | None = option(
-        Flag(chosen=True),
-        None,
-        "Train auxiliaries with the label made independent of the protected variable. By default, where there is a "
-        "label, those of the alignment share only.",
-    )
+        Flag(chosen=True), None, section=ESTIMATION,
+        help="Train auxiliary models on data in which label and protected variable are independent. By default only "
+        "those of the alignment share, and only with a label.",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -402,33 +421,31 @@ class ReportOptions:
     """What is reported."""
 
     fdr: float = option(
-        Number(0, 1, low_open=True, high_open=True),
-        0.1,
-        "False discovery rate of the list of significant people.",
-        metavar="SHARE",
-    )
+        Number(0, 1, low_open=True, high_open=True, share=True), 0.1, section=RULE, metavar="SHARE",
+        help="False discovery rate of the list of significant people.",
+    )  # fmt: skip
     abstain: float | None = option(
-        Number(0, 1, high_open=True),
-        None,
-        "Leave out the share of people on whom the refits disagree most: 0.1 for a tenth; 0 reports the disagreement "
-        "and leaves nobody out.",
-        metavar="SHARE",
-    )
+        Number(0, 1, high_open=True, share=True), None, section=RULE, metavar="SHARE",
+        help="Leave out this share of people: those on whom the refits disagree most. 0 reports the disagreement and "
+        "leaves nobody out.",
+    )  # fmt: skip
     null: int = option(
-        Number(0, whole=True), 0, "Repeat everything this many times with shuffled protected values.", metavar="N"
-    )
+        Number(0, whole=True), 0, section=RULE, metavar="N",
+        help="Repeat the audit this many times with shuffled protected values, to see what chance alone gives.",
+    )  # fmt: skip
     delta_from_null: bool = option(
-        Flag(), False, "Use as delta what 95 % of the people stay below when protected values are shuffled."
-    )
+        Flag(), False, section=RULE,
+        help="Use as delta the 95th percentile of the effects under shuffled protected values.",
+    )  # fmt: skip
     certify: bool = option(
-        Flag(),
-        False,
-        "Also prove how far the prediction changes at any point between a person and their counterfactual row; for "
-        "ReLU networks and tree ensembles.",
-    )
+        Flag(), False, section=OUTPUT,
+        help="Also prove bounds on the prediction between a person and their counterfactual row. For ReLU networks and"
+        " tree ensembles.",
+    )  # fmt: skip
     next_steps: bool = option(
-        Flag(), False, "Also estimate what dropping or repairing single features would do, by further predictions."
-    )
+        Flag(), False, section=OUTPUT,
+        help="Also estimate the effect of dropping or repairing single features.",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -441,62 +458,53 @@ class AuditOptions(TableOptions, ModelOptions, EstimationOptions, ReportOptions)
     """
 
     protected: tuple[str, ...] = option(
-        Names("a column name, a cut such as 'age<25'", commas=False),
-        (),
-        "Protected column (groups, classes or a number), or a cut such as 'age<25'; or several. The model does not "
-        "receive them unless it names them among its columns.",
-        metavar="COL",
-    )
+        Names("a column name, a cut such as 'age<25'", commas=False), (), section=PROTECTED, metavar="COL", common=True,
+        help="Protected column, or a cut such as 'age<25'; or several. The model does not receive it unless it is one "
+        "of its columns.",
+    )  # fmt: skip
     label: str | None = option(
-        Text(), None, "Column with the true outcome; it is not an input of the model.", metavar="COL"
-    )
+        Text(), None, section=DATA, metavar="COL", common=True,
+        help="Column with the true outcome. The model does not receive it.",
+    )  # fmt: skip
     test: str = option(
-        Text(),
-        "rank",
-        "Fairness test, see fairfox.FAIR_TESTS; all: rank, and every other test that applies and is not slow.",
-        metavar="T",
-    )
+        Text(), "rank", section=ESTIMATION, metavar="T",
+        help="Fairness test, see fairfox.FAIR_TESTS. all: rank, and every other test that applies and is not slow.",
+    )  # fmt: skip
     settings: dict[str, Any] = option(
-        Settings(),
-        {},
-        "Settings of the test, such as epsilon=0.5 for fta; with test all: fliptest.steps=5000.",
-        metavar="NAME=VALUE",
-    )
+        Settings(), {}, section=ESTIMATION, metavar="NAME=VALUE",
+        help="Settings of the test, such as epsilon=0.5 for fta; with test all, fliptest.steps=5000.",
+    )  # fmt: skip
     delta: Any = option(
-        Number(0, by_group=True),
-        None,
-        "Flag people whose score is above it; also by group: {'sex=Female': 0.03}. By default the test's own.",
-        metavar="[GROUP=]D",
-    )
+        Number(0, by_group=True), None, section=RULE, metavar="[GROUP=]D", common=True,
+        help="Smallest effect that counts, 0.05 for 5 points; also by group. By default the test's own.",
+    )  # fmt: skip
     max_flagged: Any = option(
-        Number(0, 1, by_group=True),
-        None,
-        "Largest share of people that may be over delta, 0.1 for a tenth; also by group. The verdict uses 0.05 unless "
-        "another share is given.",
-        metavar="[GROUP=]SHARE",
-    )
+        Number(0, 1, by_group=True, share=True), None, section=RULE, metavar="[GROUP=]SHARE", common=True,
+        help="Limit: the largest share of people that may be over delta, 0.1 for 10 %; also by group. By default 0.05.",
+    )  # fmt: skip
     given: tuple[str, ...] = option(
-        Names(),
-        (),
-        "Columns that are held equal: inputs of the model, the label, or any other column of the table. People are "
-        "compared with others who have the same values.",
-        metavar="COL,...",
-    )
+        Names(), (), section=PROTECTED, metavar="COL,...", common=True,
+        help="Treats these columns as valid business reasons: people are compared with others who have the same "
+        "values.",
+    )  # fmt: skip
     columns: tuple[str, ...] | None = option(
-        Names(),
-        None,
-        "Columns the model takes, in its order. By default its own feature names, else all but the protected, label, "
-        "id, weights and dropped ones.",
-        metavar="COL,...",
-    )
-    weights: str | None = option(Text(), None, "Column that says how many people a row stands for.", metavar="COL")
+        Names(), None, section=DATA, metavar="COL,...", common=True,
+        help="Columns the model takes, in its order. By default its own feature names, else every column without "
+        "another role.",
+    )  # fmt: skip
+    weights: str | None = option(
+        Text(), None, section=DATA, metavar="COL",
+        help="Column with the number of people that a row stands for.",
+    )  # fmt: skip
     decision_threshold: float | None = option(
-        Number(),
-        None,
-        "Flag people whose decision would change (yes from this prediction on), whatever the size of the effect.",
-        metavar="P",
-    )
-    seed: int = option(Number(0, 2**32 - 1, whole=True), 0, "Seed of all randomness.", metavar="N")
+        Number(), None, section=RULE, metavar="P", common=True,
+        help="Flag people whose decision would change, whatever the size of the effect. The decision is yes from this "
+        "prediction on.",
+    )  # fmt: skip
+    seed: int = option(
+        Number(0, 2**32 - 1, whole=True), 0, section=ESTIMATION, metavar="N",
+        help="Seed of all random numbers.",
+    )  # fmt: skip
 
     @classmethod
     def of(cls, options: object = None, **named: Any) -> AuditOptions:
@@ -651,7 +659,7 @@ RENAMED = {  # old name -> what to write now
     "deltas": "delta, as {group: number}",
     "drift": "compare with two folders of audits",
     "fit_test": "fit",
-    "persistence": "carry, in the settings of move",
+    "set": "settings",
 }
 
 
@@ -678,20 +686,23 @@ def check_given(test: str) -> None:
         raise OptionError(f"{test} takes no given columns; use rank for them (--given)")
 
 
-def refuse_unknown(names: Iterable[str], *, named: Iterable[str] = ()) -> None:
-    """Refuse names that are no options; an old name gets the sentence that has the new one.
-
-    `named` are options that have arguments of their own where these were given.
-    """
+def refuse_unknown(names: Iterable[str]) -> None:
+    """Refuse names that are not options; for an old name, say the new one."""
     known = {f.name for f in fields(AuditOptions)}
     for name in names:
-        if name in RENAMED and name not in known:
-            raise OptionError(f"'{name}' has another name now: {RENAMED[name]}")
+        if name not in known and name in RENAMED:
+            raise OptionError(f"'{name}' is now called {RENAMED[name]}")
         if name not in known:
-            own = did_you_mean(name, sorted(known | set(named)))
+            own = did_you_mean(name, sorted(known))
             raise OptionError(
-                f"'{name}' is no option of an audit.{own} Settings of a test go into settings={{'{name}': ...}} (--set)"
+                f"'{name}' is not an option of an audit.{own} Settings of a test go into settings={{'{name}': ...}} "
+                "(--settings)"
             )
+
+
+def renamed(name: str) -> str:
+    """Return the new name of an option that was renamed, else ""."""
+    return RENAMED.get(name, "").partition(",")[0]
 
 
 def refuse_outside(names: Mapping[str, object]) -> None:

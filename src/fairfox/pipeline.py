@@ -15,11 +15,9 @@ from torch import Tensor
 
 from fairfox.auxiliary.training import on_threads_by_size
 from fairfox.certificates.path import Certificates
-from fairfox.data.dataset import Dataset, fitting_order, group_name, rows_sha256, tensors_sha256
-from fairfox.data.encoding import Encoding, check_given_values, fit_encoding, with_covariates
-from fairfox.data.protected import find_group, join_protected
-from fairfox.data.table import Table, load_table
-from fairfox.errors import ColumnError, OptionError, did_you_mean, installed_versions
+from fairfox.data.dataset import Dataset
+from fairfox.data.table import load_table
+from fairfox.errors import OptionError, installed_versions
 from fairfox.explain import common_cause, explain, next_steps
 from fairfox.fairtests.fitted import (
     FittedTest,
@@ -29,28 +27,35 @@ from fairfox.fairtests.fitted import (
     check_group_sizes,
     check_storable,
     fit_folds,
-    is_direct_wanted,
     measure_folds,
     measured_name,
     supports,
 )
+from fairfox.fairtests.inputs import Inputs, in_order, read_encoding
 from fairfox.fairtests.protocol import Measurement
 from fairfox.fairtests.registry import applicable, settings_by_test
 from fairfox.findings import AuditRecord, Finding, Streamed, TestComparison
 from fairfox.maps.check import MapCheck, Support, check_map
 from fairfox.maps.conditional import check_given_columns
-from fairfox.models.adapters import as_model, describe
-from fairfox.models.protocol import Description, TargetModel, check_predictions, predict
+from fairfox.models.adapters import describe
 from fairfox.options import EVERYONE, TOTAL, AuditOptions, defaults_sha256, lookup_test, refuse_outside
 from fairfox.report.sentences import over_words
 from fairfox.result import AuditResult, finding_of, gap_parts
 from fairfox.statistics.diagnostics import Reliability, find_warnings, leave_out
-from fairfox.statistics.groups import Decisions, Rule, agreement, default_delta, own_deltas
+from fairfox.statistics.groups import (
+    Decisions,
+    Rule,
+    agreement,
+    default_delta,
+    delta_for,
+    is_bounded,
+    own_deltas,
+    score_unit,
+)
 from fairfox.statistics.permutation import Null, shuffled
-from fairfox.statistics.verdict import ALLOWED, taken_back
+from fairfox.statistics.verdict import ALLOWED, held_back
 
 _log = logging.getLogger("fairfox")
-_EXAMPLE = 1000  # people whose predictions show what the model returns
 _PACKAGES = ("fairfox", "torch", "numpy", "scikit-learn", "pyarrow", "narwhals")  # whose versions are recorded
 
 
@@ -209,8 +214,8 @@ def fit_with(table: object, options: AuditOptions, model: object = None) -> Fitt
     check_storable(options)
     settings_by_test(options)
     people = load_table(table)
-    encoding = _encoding(people, None, None if model is None else describe(model, wanted=options.output), options)
-    data = _in_order(encoding.encode(people), options)
+    encoding = read_encoding(people, None, None if model is None else describe(model, wanted=options.output), options)
+    data = in_order(encoding.encode(people), options)
     check_given_columns(data, options.given)  # refuses what cannot be
     check_group_sizes(data)
     return FittedTest.fit(data, encoding, options)
@@ -264,187 +269,6 @@ def run_score(
     inputs = Inputs.scored(test, model, table, options)
     readings = _measured(inputs, [Fold(torch.arange(len(inputs.data)), replace(test, options=options))], (), say)
     return _result(model, inputs, readings, support=test.support, started=started, progress=say, streamed=streamed)
-
-
-def _in_order(data: Dataset, options: AuditOptions) -> Dataset:
-    return data if data.ids is None else data[fitting_order(data, seed=options.seed)]
-
-
-@dataclass(frozen=True)
-class Inputs:
-    """The model and the people of an audit, as its tests see them."""
-
-    options: AuditOptions
-    encoding: Encoding
-    target: TargetModel
-    described: Description | None  # what the model says about itself
-    data: Dataset
-    fitting: Dataset | None  # rows to learn from, where they are others
-    known: Dataset | None  # their protected values; also of a test that was fitted before
-    predictions: Tensor  # (N,)
-    hashes: dict[str, str | None]  # of rows and predictions
-    matched: int | None = None  # people whom another table of protected values has
-
-    @classmethod
-    def read(cls, model: object, table: object, reference: object | None, options: AuditOptions) -> Inputs:
-        """Return everyone encoded, and the model's predictions for them."""
-        people, fitting = load_table(table), None if reference is None else load_table(reference)
-        matched = None
-        if options.protected_from is not None and options.on is not None:
-            other = load_table(options.protected_from)
-            people, matched = join_protected(people, other, on=options.on, specs=options.protected)
-        described = describe(model, wanted=options.output)
-        encoding = _encoding(people, fitting, described, options)
-        return cls._made(
-            model,
-            options,
-            encoding,
-            encoding.encode(people),
-            described,
-            fitting=None if fitting is None else _in_order(encoding.encode(fitting), options),
-            matched=matched,
-        )
-
-    @classmethod
-    def scored(cls, test: FittedTest, model: object, table: object, options: AuditOptions) -> Inputs:
-        """Return people and a model for a test that was fitted before."""
-        people = load_table(table)
-        described = describe(model, wanted=options.output)
-        check_columns(test, described, people)
-        encoding = test.encoding.for_table(people)
-        return cls._made(model, options, encoding, encoding.encode(people), described, test=test)
-
-    @classmethod
-    def _made(
-        cls,
-        model: object,
-        options: AuditOptions,
-        encoding: Encoding,
-        data: Dataset,
-        described: Description | None,
-        *,
-        fitting: Dataset | None = None,
-        test: FittedTest | None = None,
-        matched: int | None = None,
-    ) -> Inputs:
-        if test is None:
-            check_given_columns(data if fitting is None else fitting, options.given)  # refuses what cannot be
-        target = as_model(
-            model,
-            encoding,
-            kind=options.kind,
-            positive=options.positive,
-            output=options.output,
-            returns=options.returns,
-            example=data.x[:_EXAMPLE],
-        )
-        learnt = fitting if test is None else test.known
-        hashes = {
-            "rows_sha256": rows_sha256(data),
-            "reference_sha256": None if learnt is None else test.fitted_on if test else rows_sha256(learnt),
-        }
-        if test is None:  # a stored test computes in float64
-            dtype = torch.float32 if target.differentiable else torch.float64
-            data, fitting = data.to(dtype), None if fitting is None else fitting.to(dtype)
-        predictions = check_predictions(predict(target, data.x, batch_size=options.batch_size), target.unit)
-        return cls(
-            options=replace(options, direct=is_direct_wanted(options, target)),
-            encoding=encoding,
-            target=target,
-            described=described,
-            data=data,
-            fitting=fitting,
-            known=learnt if test is not None else fitting,
-            predictions=predictions,
-            hashes={**hashes, "predictions_sha256": tensors_sha256(predictions)},
-            matched=matched,
-        )
-
-    @property
-    def fitting_values(self) -> Dataset:
-        """The protected values that everything was fitted on."""
-        return self.data if self.known is None else self.known
-
-    def by_group(self, given: Mapping[str, float]) -> dict[str, float]:
-        """Return numbers by the full names of their groups; "" is everyone."""
-        out: dict[str, float] = {}
-        for text, value in given.items():
-            name = EVERYONE
-            if text != EVERYONE:
-                variable, code = find_group(self.data.protected, text)
-                p = self.data.protected[variable]
-                name = group_name(p.name, p.levels[code])
-            if name in out:
-                raise OptionError(f"The group '{name}' is given twice, once as '{text}'; give it once")
-            out[name] = value
-        return out
-
-
-def _encoding(people: Table, fitting: Table | None, described: Description | None, options: AuditOptions) -> Encoding:
-    """Return how rows become x: columns and categories are the model's own, unless given."""
-    categorical: list[str] = list(options.categorical)
-    columns: Sequence[str] | None = options.columns
-    if described is not None:
-        columns = described.columns_among(people.columns) if columns is None else columns
-        own = described.as_category & set(people.columns) - {*categorical, *options.continuous}
-        categorical += sorted(own)
-    names = compared_by(options, people.columns)
-    rows, also = (people, None) if fitting is None else (fitting, people)
-    check_given_values(rows, options.given)
-    encoding = fit_encoding(
-        rows,
-        protected=list(options.protected),
-        label=options.label,
-        id_column=options.id,
-        weights=options.weights,
-        drop=options.drop,
-        hidden=[] if options.on is None else [options.on],
-        categorical=categorical,
-        continuous=list(options.continuous),
-        columns=columns,
-        intersections=options.intersections,
-        merge_rare=options.merge_rare,
-        reference_group=options.reference_group,
-        contrasts=options.contrasts,
-        also=also,
-        dtype=torch.float64,
-    )
-    return with_covariates(replace(encoding, seed=options.seed), rows, names, also=also)
-
-
-def compared_by(options: AuditOptions, columns: Sequence[str]) -> list[str]:
-    """Return the columns of a table that people are compared by, beside the label: given ones, those of a graph."""
-    for name in options.given:
-        if name not in columns:
-            raise ColumnError(f"The given column '{name}' is not in the table.{did_you_mean(name, list(columns))}")
-    graphs: list[Any] = [settings["graph"] for settings in settings_by_test(options).values() if settings.get("graph")]
-    if not graphs:
-        return list(options.given)
-    from fairfox.maps.graph import read_graph  # where there is one
-
-    edges = [edge for graph in graphs for edge in read_graph(graph).parents.items()]
-    named = dict.fromkeys(name for child, parents in edges for name in (child, *parents))
-    return [*options.given, *(name for name in named if name in columns)]
-
-
-def check_columns(test: FittedTest, described: Description | None, people: Table) -> None:
-    """Refuse a model or a table that has other columns than a test was fitted on; the label may lack unless given."""
-    encoding = test.encoding
-    own = None if described is None else described.names
-    if own is not None and tuple(own) != encoding.columns:
-        raise ColumnError(
-            f"The model takes the columns {', '.join(own)}, and the test was fitted on "
-            f"{', '.join(encoding.columns)}; fit it on the model's, in its order (columns=[...], --columns)"
-        )
-    there = set(people.columns)
-    outside = [f.name for f in encoding.covariates if f.name != encoding.label or f.name in test.options.given]
-    lacking = [name for name in (*encoding.columns, *outside) if name not in there]
-    if lacking:
-        more = f" (and {len(lacking) - 1} more)" if len(lacking) > 1 else ""
-        raise ColumnError(
-            f"The table has no column '{lacking[0]}'{more}, which the test was fitted on; "
-            "give a table with the same columns"
-        )
 
 
 def _measured(inputs: Inputs, folds: Sequence[Fold], others: Sequence[str], progress: Progress) -> Readings:
@@ -612,7 +436,11 @@ def _findings(
         )
         for v, source in enumerate(inputs.encoding.sources)
     ]
-    found = [_held_back(each, v, checks, null, limits, inputs) for v, each in enumerate(found)]
+    by_chance = null is not None and null.delta > limits.delta
+    points, total = inputs.target.unit == "probability", inputs.options.info.base == TOTAL and not inputs.options.given
+    for v, each in enumerate(found):
+        gaps = [check for check in checks if total and check.variable == v and check.unexplained > limits.delta]
+        found[v] = replace(each, verdict=held_back(each.verdict, gaps, by_chance=by_chance, points=points))
     if readings.curve:  # the assumption that it speaks of is made
         size = inputs.options.batch_size
         causes = [
@@ -639,56 +467,6 @@ def _decisions(inputs: Inputs) -> Decisions | None:
     if y is None or values is None or len(values) != 2:
         return Decisions(cut)
     return Decisions(cut, 1 - y if options.positive is not None and str(values[0]) == str(options.positive) else y)
-
-
-def is_bounded(options: AuditOptions, unit: str) -> bool:
-    """Return whether the score is a change of a probability."""
-    return options.info.of_prediction and not options.info.aligned and unit == "probability"
-
-
-def _held_back(
-    finding: Finding, variable: int, checks: Sequence[MapCheck], null: Null | None, limits: Limits, inputs: Inputs
-) -> Finding:
-    """Return a finding whose verdict does not say more than is known.
-
-    Nothing fails where chance alone gives effects over delta, and nothing passes where the groups' predictions differ
-    by more than delta and the map, which moves only what surely differs, does not say why.
-    """
-    verdict, points = finding.verdict, inputs.target.unit == "probability"
-    if verdict is None:
-        return finding
-    if verdict.word == "fails" and null is not None and null.delta > limits.delta:
-        why = "shuffled protected values give effects as large."
-        return replace(finding, verdict=taken_back(verdict, why))
-    if verdict.word != "passes" or inputs.options.info.base != TOTAL or inputs.options.given:
-        return finding
-    for check in checks:
-        if check.variable == variable and check.unexplained > limits.delta:
-            gap = f"{100 * abs(check.gap or 0):.1f} points" if points else f"{abs(check.gap or 0):.3g}"
-            why = (
-                f"the mean predictions of {check.group} and {check.towards} differ by {gap}, and no feature "
-                "significantly explains it: audit more people."
-            )
-            return replace(finding, verdict=taken_back(verdict, why))
-    return finding
-
-
-def delta_for(options: AuditOptions, predictions: Tensor, unit: str) -> float:
-    """Return the delta that was given, or the test's own: a share of the prediction's range where it is one of it."""
-    deltas = [*options.delta_by_group.values()] + ([] if options.delta_for_all is None else [options.delta_for_all])
-    for delta in deltas:
-        if delta >= 1 and unit == "probability" and options.info.of_prediction:
-            raise OptionError(
-                f"delta is {delta:g}, and no probability changes by that much; did you mean {delta / 100:g}?"
-            )
-    if options.delta_for_all is not None:
-        return options.delta_for_all
-    return default_delta(options.info, predictions, unit=unit)
-
-
-def score_unit(options: AuditOptions, unit: str) -> str:
-    """Return the unit of the score, for a model of this unit."""
-    return f"{options.info.unit} ({unit})" if options.info.of_prediction else options.info.unit
 
 
 def _reliability(inputs: Inputs, readings: Readings, delta: float) -> Reliability:

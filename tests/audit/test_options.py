@@ -3,16 +3,20 @@
 import inspect
 import json
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 import fairfox
+from fairfox.cli.audit import audit as audit_command
+from fairfox.cli.config import config_values
 from fairfox.cli.main import cli
+from fairfox.cli.options import Option
 from fairfox.errors import OptionError
 from fairfox.fairtests.registry import settings_by_test
-from fairfox.options import GROUPS, AuditOptions, TableOptions, split_names
+from fairfox.options import GROUPS, SECTIONS, AuditOptions, Choice, Flag, TableOptions, split_names
 
 DECLARED = {field.name for field in fields(AuditOptions)}
 
@@ -34,11 +38,52 @@ def test_every_option_is_an_argument_of_audit_or_in_exactly_one_group():
     assert set(in_groups) | set(inspect.signature(fairfox.audit).parameters) >= DECLARED
 
 
-def test_every_option_is_on_the_command_line_with_its_help():
-    shown = CliRunner().invoke(cli, ["audit", "--help"], terminal_width=1000).output
-    for field in fields(AuditOptions):
-        assert ("--set" if field.name == "settings" else f"--{field.name.replace('_', '-')}") in shown
-        assert field.metadata["help"] in shown
+@pytest.mark.parametrize("field", fields(AuditOptions), ids=lambda field: field.name)
+def test_an_option_has_one_name_in_python_on_the_command_line_and_in_a_config_file(field, tmp_path: Path):
+    (param,) = (each for each in audit_command.params if each.name == field.name)
+    flag = f"--{field.name.replace('_', '-')}"
+    assert [opt for opt in param.opts if opt.startswith("--")] == [flag]
+    kind = field.metadata["kind"]
+    text = "true" if isinstance(kind, Flag) else f"'{kind.words[0]}'" if isinstance(kind, Choice) else "0.25"
+    (tmp_path / "audit.toml").write_text(f"{field.name} = {text}")
+    assert list(config_values(audit_command, tmp_path / "audit.toml")) == [field.name]
+    with pytest.raises(OptionError, match=f"^'{field.name}_' is not an option"):
+        AuditOptions.of({f"{field.name}_": 1}, protected="sex")
+
+
+def test_values_by_group_and_settings_are_tables_in_a_config_file_as_they_are_dicts_in_python(tmp_path: Path):
+    file = tmp_path / "audit.toml"
+    file.write_text("delta = {'' = 0.1, 'sex=Female' = 0.03}\nsettings = {steps = 3}\nmax_flagged = 0.2")
+    given = config_values(audit_command, file)
+    assert given == {"delta": ["=0.1", "sex=Female=0.03"], "settings": ["steps=3"], "max_flagged": ["0.2"]}
+    with audit_command.make_context("audit", ["m", "t", "-c", "sex", "--config", str(file)]) as ctx:
+        assert ctx.params["delta"] == {"": 0.1, "sex=Female": 0.03}
+        assert ctx.params["settings"] == {"steps": 3}
+        assert ctx.params["max_flagged"] == {"": 0.2}
+
+
+def helped(*arguments: str) -> str:
+    return CliRunner().invoke(cli, arguments, terminal_width=100, prog_name="fairfox").output
+
+
+def test_help_has_the_common_options_by_section_and_help_all_every_one():
+    short, everything = helped("audit", "--help"), helped("audit", "--help-all")
+    assert len(short.splitlines()) <= 50
+    assert max(map(len, short.splitlines())) <= 100
+    headings = [line for line in short.splitlines() if line.endswith(":") and not line.startswith(" ")]
+    assert headings == ["Data:", "Protected groups:", "Decision rule:", "Output:"]
+    assert [line.strip(":") for line in everything.splitlines() if line.strip(":") in SECTIONS] == list(SECTIONS)
+    for param in audit_command.params:
+        if isinstance(param, Option):
+            flag = next(opt for opt in param.opts if opt.startswith("--"))
+            assert (f"{flag} " in short or f"{flag}\n" in short) == param.common, flag
+            assert " ".join(param.help.split()) in " ".join(everything.split())
+    assert "--help-all" in short
+
+
+@pytest.mark.parametrize("command", ["fit", "score", "compare", "plan", "report", "demo"])
+def test_no_help_is_longer_than_a_screen(command: str):
+    assert len(helped(command, "--help").splitlines()) <= 50
 
 
 def test_further_options_come_by_name_or_in_groups():
@@ -148,13 +193,13 @@ def test_options_that_cannot_be_are_refused_before_any_table_is_read(given: dict
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"legitimate": "hours"}, "'legitimate' has another name now: given"),
-        ({"limits": {"": 0.1}}, "'limits' has another name now: max_flagged"),
-        ({"deltas": {"f": 0.1}}, "'deltas' has another name now: delta"),
+        ({"legitimate": "hours"}, "'legitimate' is now called given"),
+        ({"limits": {"": 0.1}}, "'limits' is now called max_flagged"),
+        ({"deltas": {"f": 0.1}}, "'deltas' is now called delta"),
         ({"refits": 10}, r"refits is a further option; give it in options, as in options=\{'refits': 10\}"),
-        ({"protectd": "sex"}, "'protectd' is no option of an audit. Did you mean 'protected'"),
+        ({"protectd": "sex"}, "'protectd' is not an option of an audit. Did you mean 'protected'"),
         ({"options": {"epsilon": 1}}, r"settings=\{'epsilon': ...\}"),
-        ({"options": {"legitimate": "hours"}}, "another name now: given"),
+        ({"options": {"legitimate": "hours"}}, "is now called given"),
         ({"options": {"seed": 1}}, "'seed' has an argument of its own"),
         ({"options": 3}, "options is 3; expected further options by name"),
     ],
@@ -167,9 +212,10 @@ def test_unknown_and_old_names_are_refused_with_what_to_write(given: dict[str, A
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["audit", "m", "t", "-c", "sex", "--legitimate", "x"], "'--legitimate' has another name now: --given"),
-        (["audit", "m", "t", "-c", "sex", "--limits", "x"], "'--limits' has another name now: --max-flagged"),
-        (["drift", "a", "b"], "'drift' has another name now: compare"),
+        (["audit", "m", "t", "-c", "sex", "--legitimate", "x"], "'--legitimate' is now called --given"),
+        (["audit", "m", "t", "-c", "sex", "--limits", "x"], "'--limits' is now called --max-flagged"),
+        (["audit", "m", "t", "-c", "sex", "--set", "a=1"], "'--set' is now called --settings"),
+        (["drift", "a", "b"], "'drift' is now called compare"),
     ],
 )
 def test_old_names_on_the_command_line_name_the_new_ones(words: list[str], message: str):
@@ -184,3 +230,20 @@ def test_options_are_recorded_as_plain_values():
     assert set(found) == DECLARED
     assert json.loads(json.dumps(found)) == found
     assert (found["drop"], found["settings"], found["positive"]) == (["zip"], {"epsilon": "0.5"}, "1")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"max_flagged": 2}, "max_flagged is 2; expected a number from 0 to 1; did you mean 0.02?"),
+        ({"fdr": 10}, "fdr is 10; expected a number above 0 and below 1; did you mean 0.1?"),
+        ({"persistence": 2}, "persistence is 2; expected a number from 0 to 1"),
+    ],
+)
+def test_a_percentage_is_guessed_for_a_share_of_people_and_not_for_a_correlation(given: dict[str, Any], message: str):
+    with pytest.raises(OptionError) as caught:
+        options(**given)
+    assert str(caught.value) == message
+    name, value = next(iter(given.items()))
+    done = CliRunner().invoke(cli, ["audit", "m", "t", "-c", "sex", f"--{name.replace('_', '-')}", str(value)])
+    assert ("did you mean" in done.stderr) == ("did you mean" in message)

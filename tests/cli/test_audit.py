@@ -179,7 +179,7 @@ def test_all_tests_are_compared_on_the_terminal_and_in_the_files(people: Path):
     (people / "graph.toml").write_text('[parents]\nincome = ["sex"]\n')
     done = run(
         people, "-c", "sex", "--refits", "2", "--test", "all", "--graph", str(people / "graph.toml"),
-        "--set", "fliptest.steps=20",
+        "--settings", "fliptest.steps=20",
     )  # fmt: skip
     assert_ended(done)
     assert "Rank correlation with rank" in done.stdout
@@ -198,7 +198,7 @@ def test_all_tests_are_compared_on_the_terminal_and_in_the_files(people: Path):
 
 
 def test_settings_of_a_test_are_passed_on(people: Path):
-    done = run(people, "-c", "sex", "--refits", "2", "--test", "transport", "--set", "exact_up_to=20")
+    done = run(people, "-c", "sex", "--refits", "2", "--test", "transport", "--settings", "exact_up_to=20")
     assert_ended(done)
     fields = json.loads((people / "out/summary.json").read_text())
     assert fields["settings"]["settings"] == {"exact_up_to": "20"}
@@ -208,18 +208,21 @@ def test_settings_of_a_test_are_passed_on(people: Path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--set", "epsilon"), "'epsilon' is no setting; give name=value, such as epsilon=0.5."),
-        (("--set", "a=1", "--set", "a=2"), "a was given twice; give it once."),
-        (("--test", "transport", "--set", "exact_up=5"), "Did you mean 'exact_up_to'?"),
-        (("--test", "transport", "--set", "exact_up_to=many"), "exact_up_to of transport is 'many'; expected a whole"),
+        (("--settings", "epsilon"), "'epsilon' is not a setting; give name=value, such as epsilon=0.5."),
+        (("--settings", "a=1", "--settings", "a=2"), "a was given twice; give it once."),
+        (("--test", "transport", "--settings", "exact_up=5"), "Did you mean 'exact_up_to'?"),
+        (
+            ("--test", "transport", "--settings", "exact_up_to=many"),
+            "exact_up_to of transport is 'many'; expected a whole",
+        ),
         (("--test", "counterfactual"), "counterfactual needs the causal graph"),
         (("--test", "counterfactual", "--graph", "nowhere.toml"), "nowhere.toml"),
-        (("--test", "all", "--set", "steps=5"), "as in fliptest.steps"),
-        (("--test", "all", "--set", "fliptest.stps=5"), "Did you mean 'steps'?"),
-        (("--test", "all", "--set", "unfair_map.steps=5"), "There are settings of unfair_map, which is not run"),
-        (("--test", "counterfactual", "--set", "graph=5"), "give it with --graph FILE"),
+        (("--test", "all", "--settings", "steps=5"), "as in fliptest.steps"),
+        (("--test", "all", "--settings", "fliptest.stps=5"), "Did you mean 'steps'?"),
+        (("--test", "all", "--settings", "unfair_map.steps=5"), "There are settings of unfair_map, which is not run"),
+        (("--test", "counterfactual", "--settings", "graph=5"), "give it with --graph FILE"),
         (("--graph", "g.toml"), "A causal graph is for counterfactual, and the test is rank"),
-        (("--test", "fliptest", "--set", "weight=inf"), "expected a finite number"),
+        (("--test", "fliptest", "--settings", "weight=inf"), "expected a finite number"),
         (("--abstain", "1"), "1.0 is not in the range 0<=x<1"),
         (("--abstain", "nan"), "nan is not"),
         (("--abstain", "0.1", "--abstain", "0.2"), "it was given 2 times; give it once."),

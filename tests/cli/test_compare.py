@@ -63,7 +63,11 @@ def test_a_comparison_prints_the_verdict_and_writes_its_files(folder: Path):
 @pytest.mark.parametrize(
     ("options", "models", "message"),
     [
-        (("-c", "sex"), ("https://host/invocations", "model.py:gentle"), "use fairfox.compare with a fairfox.Endpoint"),
+        (
+            ("-c", "sex"),
+            ("https://host/invocations", "model.py:gentle"),
+            "in Python with a fairfox.Endpoint",
+        ),
         (("-c", "sex"), ("model.py:steep", "model.py:none"), "none"),
         (("-c", "race"), ("model.py:steep", "model.py:gentle"), "race"),
         ((), ("model.py:steep", "model.py:gentle"), "--protected"),
@@ -137,7 +141,7 @@ def test_a_damaged_audit_is_one_sentence(audits: Path, command: str, keys, value
     [
         (["nowhere"], "give a folder that `fairfox audit` wrote, or the table of people as well"),
         (["first", "--margin", "-1"], "-1"),
-        (["first", "--refits", "3"], "--refits says how to audit two models, and no TABLE is given"),
+        (["first", "--refits", "3"], "--refits says how to audit two models, but there is no TABLE"),
     ],
 )
 def test_bad_input_is_one_sentence(audits: Path, options: list[str], message: str):

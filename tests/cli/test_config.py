@@ -110,19 +110,24 @@ def test_modules_and_urls_stay_as_they_are(folder: Path, model: str):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("refit = 2", "has 'refit', which is no option. Did you mean 'refits'?"),
+        ("refit = 2", "has 'refit', which is not an option. Did you mean 'refits'?"),
         ("max_flaged = 2", "Did you mean 'max-flagged'?"),
-        ("config = 'other.toml'", "has 'config', which is no option."),
-        ("[audit]\nrefits = 2", "has 'audit', which is no option."),
+        ("config = 'other.toml'", "has 'config', which is not an option."),
+        ("[audit]\nrefits = 2", "has 'audit', which is not an option."),
         ("hold-others = true\nhold_others = true", "has 'hold_others' twice, with - and with _"),
-        ("certify = 'yes'", "'certify' in .* is on or off, not 'yes'; write certify = true or certify = false"),
+        ("certify = 'yes'", "'certify' in .* is 'yes', but it is on or off; write certify = true or certify = false"),
         ("refits = [1, 2]", "'refits' in .* takes one value, not a list"),
-        ("id = true", "'id' in .* is a text or a number, not True"),
-        ("drop = [['a']]", "'drop' in .* is a text or a number"),
-        ("delta = {sex = 1}", "'delta' in .* is a text or a number"),
-        ('id = "a\\nb"', r"'id' in .* is 'a\\nb', and not all of it can be printed"),
+        ("id = true", "'id' in .* is True; expected a text or a number"),
+        ("drop = [['a']]", "'drop' in .*; expected a text or a number"),
+        ("delta = {sex = [1]}", "'delta' in .* is \\[1\\]; expected a text or a number"),
+        ("refits = {a = 1}", "'refits' in .*; expected a text or a number"),
+        ("set = 'a=1'", "has 'set', which is not an option. It is now settings."),
+        ('id = "a\\nb"', r"'id' in .* is 'a\\nb', which has unprintable characters"),
         *[
-            (f"{key} = {value}", f"has '{key}', which no file decides: .* give --{key} on the command line")
+            (
+                f"{key} = {value}",
+                f"which a file may not set, for safety; remove it, and give --{key} on the command line",
+            )
             for key, value in {"trust-model": "true", "auth-env": "'HOME'", "out": "'..'"}.items()
         ],
     ],

@@ -31,7 +31,7 @@ def test_a_fit_writes_one_file_and_says_what_models_take(folder: Path):
 
 
 def test_settings_of_the_test_are_kept(folder: Path):
-    given = ["--test", "move", "--set", "steps=2", "--label", "approved"]
+    given = ["--test", "move", "--settings", "steps=2", "--label", "approved"]
     done = run(folder, "--protected", "sex", "--refits", "1", *given)
     assert done.exit_code == 0, done.stderr
     test = load_test(folder / "test.fox")
@@ -53,7 +53,7 @@ def test_given_columns_are_kept_and_refused_with_a_test_that_cannot_hold_them(fo
     [
         (["--protected", "sx"], "Did you mean 'sex'?"),
         (["--protected", "sex", "--test", "fliptest"], "fliptest cannot be stored in a file"),
-        (["--protected", "sex", "--test", "move", "--set", "stpes=2"], "Did you mean 'steps'?"),
+        (["--protected", "sex", "--test", "move", "--settings", "stpes=2"], "Did you mean 'steps'?"),
         (["--protected", "sex", "--columns", "income,debt"], "has no column 'debt'"),
         ([], "Missing option '-c' / '--protected'"),
     ],

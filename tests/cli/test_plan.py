@@ -11,7 +11,7 @@ def test_a_plan_says_how_many_people_and_what_others_would_show():
     assert done.exit_code == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0] == "It takes 619 people to find a mean |effect| of 0.08 above the limit of 0.05 in 80% of audits."
-    assert lines[-2].split() == ["619", "people", "find", "it", "in", "80%", "of", "audits"]
+    assert lines[-2].split() == ["619", "people", "detect", "it", "in", "80%", "of", "audits"]
     assert len(lines) == 6
 
 

@@ -187,8 +187,8 @@ def test_parquet_is_streamed_to_the_scores_of_the_same_people_in_memory(folder: 
     [
         (["--workers", "2"], "--workers is for Parquet"),
         (["--overwrite"], "--overwrite is for Parquet"),
-        (["--engine", "dask"], "new.csv' is no Parquet"),
-        (["other.csv"], "is no Parquet; give one table of another kind at a time"),
+        (["--engine", "dask"], "new.csv' is not Parquet"),
+        (["other.csv"], "is not Parquet; give one table of another kind at a time"),
     ],
 )
 def test_what_is_for_parquet_alone_is_refused_for_other_tables(

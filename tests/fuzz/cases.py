@@ -197,7 +197,7 @@ OF_FIT = _pool("""
 --given f0 paid f0,f1 sex; --columns f0 f0,f1 f1,f0,sex sex f0,f0 nowhere '';
 --weights weight weight name sex f0; --id name f0 nowhere; --categorical f0 f0,f1 name; --continuous f0 f1 sex;
 --drop f0 sex weight,name nowhere; --merge-rare 0.1 0.4999 0 1; --contrasts all largest some;
---reference-group m sex=m nobody ''; --seed 0 4294967295 -1 1.5; --set epsilon=0.5 steps=3 epsilon=nan = x=y;
+--reference-group m sex=m nobody ''; --seed 0 4294967295 -1 1.5; --settings epsilon=0.5 steps=3 epsilon=nan = x=y;
 --intersections; --hold-others; -c f0 f1 'f0<5' age sex=m ''
 """)
 OF_SCORE = _pool("""

@@ -12,49 +12,61 @@ from rich.console import Console
 
 from fairfox.cli.config import CONFIG, config_option
 from fairfox.cli.endpoints import endpoint_options, find_model, take_endpoint_options
-from fairfox.cli.options import DECLARED, Once, audit_options, given_options, typed_command
+from fairfox.cli.options import (
+    DECLARED,
+    Grouped,
+    Once,
+    Option,
+    audit_options,
+    given_options,
+    reference_option,
+    trust_option,
+    typed_command,
+)
 from fairfox.cli.progress import progress_bar, say
 from fairfox.errors import OptionError, redacted
-from fairfox.options import AuditOptions
+from fairfox.options import DATA, ESTIMATION, RULE, AuditOptions
 
 if TYPE_CHECKING:
     from fairfox.findings import AuditRecord
     from fairfox.streaming.sources import ModelSource
 
-EVERYDAY = ("protected", "label", "test", "settings", "delta", "max_flagged", "decision_threshold", "given", "columns")
 _CANNOT_TELL = 3  # the exit code
-FURTHER = tuple(name for name in DECLARED if name not in EVERYDAY)
 
 
-@click.command(short_help="Find the people a model treats differently because of a protected column.")
+@click.command(cls=Grouped, short_help="Find the people whose prediction depends on a protected column.")
 @click.argument("model")
 @click.argument("table", type=click.Path(path_type=Path))
-@audit_options(*EVERYDAY)
+@audit_options(*DECLARED)
+@click.option(
+    "--sample",
+    cls=Once,
+    type=click.IntRange(min=1),
+    metavar="N",
+    section=DATA,
+    help="Audit N random people of TABLE.",
+)
+@trust_option
+@config_option
+@click.option(
+    "--cannot-tell",
+    cls=Once,
+    type=click.Choice(("pass", "fail")),
+    section=RULE,
+    help="Exit with 0 (pass) or 1 (fail) instead of 3 if the verdict is cannot tell.",
+)
 @click.option(
     "--graph",
     cls=Once,
     type=click.Path(path_type=Path),
     metavar="FILE",
+    section=ESTIMATION,
+    common=False,
     help="TOML file with the causes of each column, for --test counterfactual.",
 )
-@click.option(
-    "--reference",
-    cls=Once,
-    type=click.Path(path_type=Path),
-    metavar="TABLE",
-    help="Fit on the people of this table, which has the protected columns; without it TABLE is cross-fitted.",
-)
-@audit_options(*FURTHER)
-@click.option("--sample", cls=Once, type=click.IntRange(min=1), metavar="N", help="Audit N random people of TABLE.")
-@click.option("--trust-model", is_flag=True, help="Load model files that can run code, such as pickles.")
+@reference_option
 @endpoint_options
-@click.option(
-    "--cannot-tell",
-    cls=Once,
-    type=click.Choice(("pass", "fail")),
-    help="What the exit code says where the verdict is open: 0 or 1 instead of 3.",
-)
-@click.option("--include-rows", is_flag=True, help="Also write the raw rows of flagged people.")
+@click.option("--include-rows", cls=Option, is_flag=True, help="Also write the raw rows of flagged people.")
 @click.option(
     "--out",
     cls=Once,
@@ -64,7 +76,6 @@ FURTHER = tuple(name for name in DECLARED if name not in EVERYDAY)
     metavar="DIR",
     help="Folder for report.html, report.json, summary.json, summary.md, junit.xml and scores.parquet.",
 )
-@config_option
 def audit(
     model: str,
     table: Path,
@@ -78,15 +89,13 @@ def audit(
     cannot_tell: str | None,
     **values: Any,
 ) -> None:
-    """Score every person in TABLE for unfair treatment by MODEL.
+    """Find the people in TABLE whose prediction by MODEL depends on a protected column.
 
-    MODEL is a model file, your own code as module:function or file.py:function, or the URL of a model server:
-    MLflow's https://host/invocations, or the Open Inference Protocol's https://host/v2/models/NAME/infer. TABLE is a
-    CSV, Parquet or Arrow file with one row per person, or a folder of Parquet files. What does not fit into memory is
-    streamed: DIR then also holds manifest.json, and the same command resumes a run that was interrupted.
+    MODEL is a model file, your own code as module:function or file.py:function, or the URL of a model server (MLflow
+    or the Open Inference Protocol). TABLE is a CSV, Parquet or Arrow file with one row per person, or a folder of
+    Parquet files. A table that does not fit into memory is streamed; the same command resumes an interrupted run.
 
-    Exit codes: 0 where the model passes, 1 where it fails, 2 after bad input or an error, 3 where nobody can tell
-    (--cannot-tell makes that 0 or 1).
+    Exit codes: 0 the model passes, 1 it fails, 2 bad input or an error, 3 cannot tell.
     """
     from fairfox.data.files import file_sha256, keep_inputs
     from fairfox.data.table import load_table
@@ -102,12 +111,12 @@ def audit(
     keep_inputs([out / name for name in OUTPUTS], table, model, reference, graph, chosen.protected_from, config)
     streamed = sample is None and must_stream(str(table))
     if streamed and include_rows:
-        raise OptionError("--include-rows needs everyone in memory, and the table is streamed; audit a --sample of it")
+        raise OptionError("--include-rows needs everyone in memory, but the table is streamed; audit a --sample of it")
     target = find_model(model, trust=trust_model, endpoint=endpoint)
     if isinstance(target, Endpoint) and chosen.certify:  # before the first call
         raise OptionError(
-            "A model behind a URL only returns predictions, and certificates need the model itself; leave --certify "
-            "out, or give the model's file"
+            "A model behind a URL only returns predictions, and certificates need the model itself; omit --certify, or "
+            "give the model's file"
         )
     recorded: dict[str, Any] = {
         "model_source": model,
@@ -163,9 +172,9 @@ def exit_code(result: AuditRecord, cannot_tell: str | None) -> tuple[int, str]:
     word = "cannot tell" if result.verdict is None else result.verdict.word
     code = {"passes": 0, "fails": 1}.get(word, {"pass": 0, "fail": 1}.get(cannot_tell or "", _CANNOT_TELL))
     rule = f"Exit code {code}: 0 passes, 1 fails, 3 cannot tell."
-    rule += f" At most {100 * result.limit:.3g} % of people may be over delta (--max-flagged)."
+    rule += f" The limit is {100 * result.limit:.3g} % of people over delta (--max-flagged)."
     if word == "cannot tell" and cannot_tell is not None:
-        rule += f" The verdict cannot tell, and then --cannot-tell {cannot_tell} holds."
+        rule += f" The verdict is cannot tell, which counts as {cannot_tell} (--cannot-tell)."
     return code, rule
 
 
@@ -183,5 +192,5 @@ def _with_graph(options: dict[str, Any], graph: Path | None) -> dict[str, Any]:
     """Return the options with the file of the causal graph among the settings of the test."""
     settings = options.get("settings", {})
     if "graph" in settings:
-        raise OptionError("The causal graph is a file; give it with --graph FILE, not with --set")
+        raise OptionError("The causal graph is a file; give it with --graph FILE, not with --settings")
     return options if graph is None else {**options, "settings": {**settings, "graph": graph}}

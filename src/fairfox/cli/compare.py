@@ -11,17 +11,26 @@ from click.core import ParameterSource
 from rich.console import Console
 
 from fairfox.cli.audit import sampled
-from fairfox.cli.options import DECLARED, FiniteRange, Once, audit_options, given_options
+from fairfox.cli.options import (
+    DECLARED,
+    FiniteRange,
+    Grouped,
+    Once,
+    audit_options,
+    given_options,
+    reference_option,
+    trust_option,
+)
 from fairfox.cli.progress import progress_bar, say
 from fairfox.errors import OptionError
-from fairfox.options import AuditOptions, split_names
+from fairfox.options import DATA, RULE, AuditOptions, split_names
 
 _NOT_HERE = ("max_flagged", "abstain", "certify", "next_steps", "folds", "batch_size", "null", "delta_from_null")
 _OPTIONS = tuple(name for name in DECLARED if name not in _NOT_HERE)
 _OF_AUDITS = ("a", "b", "table", "margin", "out")  # parameters that two stored audits take
 
 
-@click.command(short_help="Compare two models on the same people, or two audits.")
+@click.command(cls=Grouped, short_help="Compare two models on the same people, or two audits.")
 @click.argument("a")
 @click.argument("b")
 @click.argument("table", required=False, type=click.Path(path_type=Path))
@@ -29,46 +38,47 @@ _OF_AUDITS = ("a", "b", "table", "margin", "out")  # parameters that two stored 
 @click.option(
     "--columns-b",
     cls=Once,
-    metavar="COL,COL,...",
-    help="Columns that model B takes, where they are others than those of A.",
+    metavar="COL,...",
+    section=DATA,
+    help="Columns that model B takes, if they differ from those of A.",
 )
+@reference_option
 @click.option(
-    "--reference",
+    "--sample",
     cls=Once,
-    type=click.Path(path_type=Path),
-    metavar="TABLE",
-    help="Fit on the people of this table; without it TABLE is cross-fitted.",
+    type=click.IntRange(min=1),
+    metavar="N",
+    section=DATA,
+    help="Compare on N random people of TABLE.",
 )
-@click.option(
-    "--sample", cls=Once, type=click.IntRange(min=1), metavar="N", help="Compare on N random people of TABLE."
-)
-@click.option("--trust-model", is_flag=True, help="Load model files that can run code, such as pickles.")
+@trust_option
 @click.option(
     "--margin",
     cls=Once,
     type=FiniteRange(0),
     metavar="M",
-    help="Without TABLE: a rise of the mean score that does not count.  [default: a tenth of delta]",
+    section=RULE,
+    help="Without TABLE: ignore a rise of the mean score up to this size.  [default: a tenth of delta]",
 )
 @click.option(
     "--out",
     cls=Once,
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="Folder for report.html, report.json, summary.json, summary.md, junit.xml and, of two models, people.parquet."
-    "  [default: fairfox-compare with TABLE; without it nothing is written]",
+    help="Folder for report.html, report.json, summary.json, summary.md, junit.xml and, for two models, "
+    "people.parquet.  [default: fairfox-compare with TABLE, otherwise no files]",
 )
 def compare(a: str, b: str, table: Path | None, *, margin: float | None, out: Path | None, **values: Any) -> None:
     """Compare two models on the same people, or two audits of one model.
 
     With TABLE, A and B are models: files, or your own code as module:function or file.py:function. Both are audited
-    with the same options and the same seed, so that the same maps judge everyone with both.
+    with the same options, seed and maps.
 
-    Without TABLE, A and B are folders that `fairfox audit` wrote with the same options, an earlier and a later one:
-    are people treated more unequally than before? People who are in both, by --id, are compared each with themselves
-    where most are.
+    Without TABLE, A and B are folders that `fairfox audit` wrote with the same options, an earlier and a later one.
+    The question is whether people are treated less equally than before. If most people are in both audits, by --id,
+    each is compared with themselves.
 
-    Exit codes: 0 when the comparison was made; of two audits 1 when B is worse; 2 after bad input or an error.
+    Exit codes: 0 the comparison was made, 1 (two audits) B is worse, 2 bad input or an error.
     """
     from fairfox.comparison import compare as run
     from fairfox.data.files import keep_inputs
@@ -85,7 +95,7 @@ def compare(a: str, b: str, table: Path | None, *, margin: float | None, out: Pa
         found = run(Path(a), Path(b), margin=margin)
     else:
         if margin is not None:
-            raise OptionError("--margin is for two stored audits; leave it out to compare two models on a table")
+            raise OptionError("--margin is for two stored audits; omit it to compare two models on a table")
         found = _compare_models(a, b, table, **values)
     paths = () if out is None else found.write(out)
     say(*found.summary().splitlines(), err=False)
@@ -103,8 +113,8 @@ def _check_of_audits(context: click.Context) -> None:
         name = option.name or ""
         if name not in _OF_AUDITS and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             raise OptionError(
-                f"{option.opts[-1]} says how to audit two models, and no TABLE is given; give it as well, or leave the "
-                "option out to compare two folders that `fairfox audit` wrote"
+                f"{option.opts[-1]} says how to audit two models, but there is no TABLE; give one, or omit the option "
+                "to compare two folders that `fairfox audit` wrote"
             )
 
 
@@ -125,7 +135,7 @@ def _compare_models(
 
     given = given_options(values)
     if "protected" not in given:
-        raise OptionError("Two models are compared by a protected column; name it with --protected")
+        raise OptionError("To compare two models, name a protected column with --protected")
     own = AuditOptions(**given)
     other = own if columns_b is None else replace(own, columns=tuple(split_names(columns_b)))
     people, rows = sampled(load_table(table), sample, seed=own.seed)
@@ -146,7 +156,7 @@ def _loaded(spec: str, *, trust: bool) -> object:
 
     if is_url(spec):
         raise OptionError(
-            "The command compares model files and your own code; for a model behind a URL use fairfox.compare with a "
-            "fairfox.Endpoint, which has its own limit of calls"
+            "This command compares model files and your own code; for a model behind a URL, use fairfox.compare in "
+            "Python with a fairfox.Endpoint, which has its own limit of calls"
         )
     return load_model(spec, trust=trust)

@@ -11,6 +11,7 @@ import click
 from fairfox.cli.options import Once
 from fairfox.data.files import read_toml
 from fairfox.errors import OptionError, did_you_mean
+from fairfox.options import DATA, renamed
 
 _TYPED_ONLY = ("trust_model", "auth_env", "out")  # what may run code, sends secrets or says where files are written
 
@@ -27,8 +28,9 @@ def config_option(command: Any) -> Any:
         is_eager=True,  # before the options it has values for
         expose_value=False,
         callback=_take,
-        help="TOML file with options under their long names, model and table too; the command line wins. It cannot "
-        "hold --out, --trust-model and --auth-env.",
+        section=DATA,
+        help="TOML file with options by name, also model and table. The command line takes precedence. Not for "
+        "--out, --trust-model and --auth-env.",
     )(command)
 
 
@@ -50,14 +52,16 @@ def config_values(command: click.Command, file: Path) -> dict[str, Any]:
         param = known.get(key.replace("_", "-"))
         if param is not None and param.name in _TYPED_ONLY:
             raise OptionError(
-                f"'{file}' has '{key}', which no file decides: whoever wrote it may be a stranger; leave it out, and "
-                f"give --{key.replace('_', '-')} on the command line"
+                f"'{file}' has '{key}', which a file may not set, for safety; remove it, and give "
+                f"--{key.replace('_', '-')} on the command line"
             )
         if param is None:
-            raise OptionError(f"'{file}' has {short(key)}, which is no option.{did_you_mean(key, list(known))}")
+            new = renamed(key.replace("-", "_"))
+            hint = f" It is now {new}." if new else did_you_mean(key, list(known))
+            raise OptionError(f"'{file}' has {short(key)}, which is not an option.{hint}")
         assert param.name is not None  # every parameter of a command has one
         if param.name in out:
-            raise OptionError(f"'{file}' has '{key}' twice, with - and with _; keep one of them")
+            raise OptionError(f"'{file}' has '{key}' twice, with - and with _; keep one")
         out[param.name] = _value(param, key, value, file)
     return out
 
@@ -77,25 +81,25 @@ def _value(param: click.Parameter, key: str, value: Any, file: Path) -> Any:
     if isinstance(param, click.Option) and param.is_flag:
         if not isinstance(value, bool):
             raise OptionError(
-                f"'{key}' in '{file}' is on or off, not {short(value)}; write {key} = true or {key} = false"
+                f"'{key}' in '{file}' is {short(value)}, but it is on or off; write {key} = true or {key} = false"
             )
         return value
     once = isinstance(param, Once) or not getattr(param, "multiple", False)
+    if isinstance(value, dict) and param.name in ("delta", "max_flagged", "settings"):  # by group or name
+        value = [f"{name}={_text(param, key, each, file)}" for name, each in value.items()]
     values = value if isinstance(value, list) else [value]
     if once and isinstance(value, list):
-        raise OptionError(f"'{key}' in '{file}' takes one value, not a list; give one, as on the command line")
+        raise OptionError(f"'{key}' in '{file}' takes one value, not a list")
     texts = [_text(param, key, each, file) for each in values]
     return texts[0] if isinstance(param, click.Argument) else texts
 
 
 def _text(param: click.Parameter, key: str, value: Any, file: Path) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise OptionError(
-            f"'{key}' in '{file}' is a text or a number, not {short(value)}; write it as on the command line"
-        )
+        raise OptionError(f"'{key}' in '{file}' is {short(value)}; expected a text or a number, as on the command line")
     if isinstance(value, str) and not value.isprintable():
         raise OptionError(
-            f"'{key}' in '{file}' is {short(value)}, and not all of it can be printed; give it on the command line"
+            f"'{key}' in '{file}' is {short(value)}, which has unprintable characters; give it on the command line"
         )
     text = str(value)  # numbers too, so that 2.5 is refused where the command line refuses it
     if isinstance(param.type, click.Path):

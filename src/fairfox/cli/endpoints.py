@@ -9,16 +9,17 @@ import click
 
 from fairfox.cli.options import FiniteRange, Once
 from fairfox.errors import OptionError
+from fairfox.options import MODEL
 
 _COUNT = click.IntRange(min=1)
 _OPTIONS: dict[str, tuple[Any, str | None, str]] = {  # type, metavar, help
-    "max_calls": (_COUNT, "N", "stop rather than make more than N calls."),
+    "max_calls": (_COUNT, "N", "make at most N calls, then stop."),
     "batch_rows": (_COUNT, "N", "rows per call.  [default: 1000]"),
     "timeout": (FiniteRange(min=0, min_open=True), "SECONDS", "longest wait for one answer.  [default: 30]"),
     "retries": (
         click.IntRange(min=0),
         "N",
-        "further tries, with growing pauses, when it cannot be reached or is busy.  [default: 3]",
+        "how often to try again, with growing pauses, when the server is busy or down.  [default: 3]",
     ),
     "auth_env": (str, "NAME", "environment variable that holds the Authorization header."),
 }
@@ -28,7 +29,8 @@ def endpoint_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Return the command with the options of models behind a URL."""
     for name, (kind, metavar, text) in reversed(_OPTIONS.items()):
         flag = f"--{name.replace('_', '-')}"
-        command = click.option(flag, cls=Once, type=kind, metavar=metavar, help=f"For a URL: {text}")(command)
+        about: dict[str, Any] = {"help": f"For a URL: {text}", "section": MODEL, "common": False}
+        command = click.option(flag, cls=Once, type=kind, metavar=metavar, **about)(command)
     return command
 
 
@@ -47,5 +49,5 @@ def find_model(spec: str, *, trust: bool, endpoint: dict[str, Any]) -> object:
         return load_endpoint(spec, **endpoint)
     if endpoint:
         name = next(iter(endpoint)).replace("_", "-")
-        raise OptionError(f"--{name} is for a model behind a URL, and '{spec}' is none; leave it out")
+        raise OptionError(f"--{name} is for a model behind a URL, and '{spec}' is not a URL; omit it")
     return load_model(spec, trust=trust)

@@ -1,39 +1,25 @@
-"""`fairfox fit TABLE --protected COL -o test.fox`: fit a fairness test once, and keep it."""
+"""`fairfox fit TABLE --protected COL -o test.fox`: fit a fairness test once, and save it."""
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import click
 
-from fairfox.cli.options import Once, audit_options, given_options
+from fairfox.cli.options import DECLARED, Grouped, Once, audit_options, given_options
 from fairfox.cli.progress import say
-from fairfox.options import AuditOptions
+from fairfox.options import AuditOptions, ModelOptions, ReportOptions
 
-_OPTIONS = (  # of an audit, those that concern the fit
-    "protected",
-    "label",
-    "test",
-    "settings",
-    "given",
-    "columns",
-    "weights",
-    "id",
-    "categorical",
-    "continuous",
-    "drop",
-    "intersections",
-    "merge_rare",
-    "contrasts",
-    "reference_group",
-    "hold_others",
-    "refits",
-    "seed",
-)
+_NOT_HERE = {  # options of an audit that say nothing about the fit
+    *(f.name for group in (ModelOptions, ReportOptions) for f in fields(group)),
+    *("delta", "max_flagged", "decision_threshold", "protected_from", "on", "folds", "max_minutes"),
+}
+_OPTIONS = tuple(name for name in DECLARED if name not in _NOT_HERE)
 
 
-@click.command(short_help="Fit a fairness test on a table and keep it in a file.")
+@click.command(cls=Grouped, short_help="Fit a fairness test on a table and save it to a file.")
 @click.argument("table", type=click.Path(path_type=Path))
 @audit_options(*_OPTIONS)
 @click.option(
@@ -44,13 +30,13 @@ _OPTIONS = (  # of an audit, those that concern the fit
     default="test.fox",
     show_default=True,
     metavar="FILE",
-    help="The file to write.",
+    help="File to write.",
 )
 def fit(table: Path, *, out: Path, **values: Any) -> None:
-    """Fit a fairness test on the people of TABLE and keep it in a file, for `fairfox score`.
+    """Fit a fairness test on the people of TABLE and save it to a file, for `fairfox score`.
 
-    The file holds numbers and names, nothing that runs: no row of TABLE (but for transport),
-    though the values of its columns one by one.
+    The file holds numbers and names, and no code. It has the distinct values of each column of TABLE, but none of its
+    rows (except for transport).
     """
     from fairfox.data.files import keep_inputs
     from fairfox.fairtests.storage import save_test

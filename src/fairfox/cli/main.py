@@ -20,14 +20,14 @@ from fairfox.options import RENAMED
 
 # name -> (module, short help); the function has the name of the command
 COMMANDS = {
-    "audit": ("fairfox.cli.audit", "Find the people a model treats differently because of a protected column."),
+    "audit": ("fairfox.cli.audit", "Find the people whose prediction depends on a protected column."),
     "compare": ("fairfox.cli.compare", "Compare two models on the same people, or two audits."),
-    "datasets": ("fairfox.cli.datasets", "List the public datasets fairfox knows, and fetch one."),
-    "demo": ("fairfox.cli.demo", "Audit a biased and a fair lending model, with known truth and no files."),
-    "fit": ("fairfox.cli.fit", "Fit a fairness test on a table and keep it in a file."),
-    "plan": ("fairfox.cli.plan", "Say how many people an audit needs to see an effect of a given size."),
-    "report": ("fairfox.cli.report", "Make the page of a result again, or one page of two audits."),
-    "score": ("fairfox.cli.score", "Score the people of a table with a test that `fairfox fit` kept."),
+    "datasets": ("fairfox.cli.datasets", "List the public datasets that fairfox can load, or download some."),
+    "demo": ("fairfox.cli.demo", "Audit a biased and a fair lending model on generated people."),
+    "fit": ("fairfox.cli.fit", "Fit a fairness test on a table and save it to a file."),
+    "plan": ("fairfox.cli.plan", "Say how many people an audit needs to detect an effect of a given size."),
+    "report": ("fairfox.cli.report", "Write the page of a result again, or one page for two audits."),
+    "score": ("fairfox.cli.score", "Score the people of a table with a saved fairness test."),
 }
 _SIGNALLED = 128  # plus the signal: what shells report after it; 1 would read as "fails"
 _ENDINGS = {"SIGINT": "Interrupted.", "SIGTERM": "Stopped by a signal.", "SIGHUP": "The terminal was closed."}
@@ -92,13 +92,13 @@ class LazyGroup(click.Group):
 
 
 def _old_name(typed: str) -> str:
-    """Return a sentence with the new name of an option or command that has another one now, else ""."""
+    """Return a sentence with the new name of an option or command that was renamed, else ""."""
     name = typed.removeprefix("--").replace("-", "_")
     if name not in RENAMED:
         return ""
     new, _, more = RENAMED[name].partition(",")
     option = f"--{new.replace('_', '-')}" if typed.startswith("--") else RENAMED[name]
-    return f"'{typed}' has another name now: {option}{', as GROUP=NUMBER' if more and typed.startswith('--') else ''}"
+    return f"'{typed}' is now called {option}{', as GROUP=NUMBER' if more and typed.startswith('--') else ''}"
 
 
 def _installed_version() -> str:
@@ -108,10 +108,10 @@ def _installed_version() -> str:
         return "(not installed)"
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(_installed_version(), prog_name="fairfox")
 def cli() -> None:
-    """Which people does a model treat differently because of their sex, race or age?"""
+    """Find the people whose prediction depends on their sex, race, age or another protected variable."""
     logging.getLogger("fairfox").addHandler(logging.NullHandler())  # commands print warnings themselves
 
 

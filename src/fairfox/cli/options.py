@@ -12,9 +12,24 @@ from typing import Any
 import click
 
 from fairfox.errors import redacted
-from fairfox.options import Anything, AuditOptions, Choice, Flag, Names, Number, Settings, meant_share, split_names
+from fairfox.options import (
+    DATA,
+    ESTIMATION,
+    OUTPUT,
+    SECTIONS,
+    Anything,
+    AuditOptions,
+    Choice,
+    Flag,
+    Names,
+    Number,
+    Settings,
+    meant_share,
+    split_names,
+)
 
 TYPED = "fairfox.typed"  # where a command finds the words as they were typed
+_EVERYTHING = "fairfox.help"  # whether the help shows every option
 DECLARED = {f.name: f for f in fields(AuditOptions)}
 
 
@@ -23,7 +38,51 @@ def typed_command() -> str:
     return shlex.join(["fairfox", *map(redacted, click.get_current_context().meta.get(TYPED, []))])
 
 
-class Once(click.Option):
+class Option(click.Option):
+    """An option in a section of the help; `--help` shows the common ones, `--help-all` all of them."""
+
+    def __init__(self, *args: Any, section: str = OUTPUT, common: bool = True, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.section, self.common = section, common
+
+
+class Grouped(click.Command):
+    """A command whose help has sections of options."""
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Return the parameters, with --help-all where there are options that --help leaves out."""
+        params = super().get_params(ctx)
+        if all(getattr(param, "common", True) for param in self.params):
+            return params
+        shown = "Show this message and exit. --help-all shows every option."
+        everything = click.Option(["--help-all"], is_flag=True, is_eager=True, expose_value=False, callback=_help_all)
+        everything.hidden = True
+        for param in params[len(self.params) :]:
+            assert isinstance(param, click.Option)
+            param.help = shown
+        return [*params, everything]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options by section."""
+        everything = ctx.meta.get(_EVERYTHING, False)
+        params = [param for param in self.get_params(ctx) if isinstance(param, click.Option)]
+        options = sorted(params, key=lambda param: not getattr(param, "common", True))
+        options = [param for param in options if getattr(param, "common", True) or everything]
+        for section in SECTIONS:
+            lines = [p.get_help_record(ctx) for p in options if getattr(p, "section", OUTPUT) == section]
+            if lines := [line for line in lines if line is not None]:
+                with formatter.section(section):
+                    formatter.write_dl(lines)
+
+
+def _help_all(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        ctx.meta[_EVERYTHING] = True
+        click.echo(ctx.get_help())
+        ctx.exit()
+
+
+class Once(Option):
     """An option that may be given once: click itself would silently take the last value."""
 
     def __init__(self, *args: Any, default: Any = None, **kwargs: Any) -> None:
@@ -39,12 +98,16 @@ class Once(click.Option):
 
 
 class FiniteRange(click.FloatRange):
-    """A range of numbers that NaN and infinity are not in."""
+    """A range of numbers that NaN and infinity are not in; a `share` is of people."""
+
+    def __init__(self, *args: Any, share: bool = False, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.share = share
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the number."""
         number = click.FLOAT.convert(value, param, ctx)
-        if meant := meant_share(number, self.max):
+        if self.share and (meant := meant_share(number)):
             self.fail(f"{number:g} is above 1{meant}", param, ctx)
         number = super().convert(value, param, ctx)
         if not math.isfinite(number):
@@ -75,6 +138,25 @@ def audit_options(*names: str, required: bool = True) -> Callable[[Any], Any]:
     return decorate
 
 
+def trust_option(command: Any) -> Any:
+    """Return the command with --trust-model."""
+    about = "Load model files that can run code, such as pickles."
+    return click.option("--trust-model", cls=Option, is_flag=True, section=DATA, help=about)(command)
+
+
+def reference_option(command: Any) -> Any:
+    """Return the command with --reference."""
+    return click.option(
+        "--reference",
+        cls=Once,
+        type=click.Path(path_type=Path),
+        metavar="TABLE",
+        section=ESTIMATION,
+        common=False,
+        help="Fit on the people of this table, which has the protected columns. Without it, TABLE is cross-fitted.",
+    )(command)
+
+
 def given_options(values: dict[str, Any], names: Iterable[str] = tuple(DECLARED)) -> dict[str, Any]:
     """Take the declared options out of a command's values and return those that were given, for `AuditOptions`."""
     taken = {name: values.pop(name) for name in names if name in values}
@@ -85,20 +167,21 @@ def _option(name: str, *, required: bool) -> click.Option:
     """Return the click option of a declared option."""
     declared = DECLARED[name]
     kind, default = declared.metadata["kind"], declared.default
-    words = [{"settings": "--set"}.get(name, "--" + name.replace("_", "-")), name]
-    more: dict[str, Any] = {"help": declared.metadata["help"], "metavar": declared.metadata["metavar"]}
+    words = [f"--{name.replace('_', '-')}", name]
+    more: dict[str, Any] = {key: declared.metadata[key] for key in ("help", "metavar", "section", "common")}
     if name == "protected":
-        return click.Option(["-c", *words], multiple=True, required=required, callback=_names, **more)
+        return Option(["-c", *words], multiple=True, required=required, callback=_names, **more)
     if isinstance(kind, Flag):
         if default is not False:
             words[0] = f"{words[0]}/--no-{name.replace('_', '-')}"
-        return click.Option(words, is_flag=True, default=default, help=more["help"])
+        return Option(words, is_flag=True, default=default, **more | {"metavar": None})
     if isinstance(kind, Names):
-        return click.Option(words, multiple=True, callback=_names, **more)
+        return Option(words, multiple=True, callback=_names, **more)
     if isinstance(kind, Settings):
-        return click.Option(words, multiple=True, callback=_settings, **more)
+        return Option(words, multiple=True, callback=_settings, **more)
     if isinstance(kind, Number) and kind.by_group:
-        return click.Option(words, multiple=True, type=ByGroup(*_bounds(kind)), callback=_by_group, **more)
+        kinds = ByGroup(*_bounds(kind), share=kind.share)
+        return Option(words, multiple=True, type=kinds, callback=_by_group, **more)
     if default not in (None, ()):
         more |= {"default": default, "show_default": True}
     return Once(words, type=_type(kind), **more)
@@ -111,7 +194,7 @@ def _type(kind: Any) -> Any:
         low, high = _bounds(kind)
         return click.IntRange(None if low is None else int(low), None if high is None else int(high))
     if isinstance(kind, Number):
-        return FiniteRange(*_bounds(kind), min_open=kind.low_open, max_open=kind.high_open)
+        return FiniteRange(*_bounds(kind), min_open=kind.low_open, max_open=kind.high_open, share=kind.share)
     return click.Path(path_type=Path) if isinstance(kind, Anything) and kind.is_table else click.STRING
 
 
@@ -145,7 +228,7 @@ def _settings(
     for given in values:
         name, _, text = (part.strip() for part in given.partition("="))
         if not (name and text):
-            raise click.BadParameter(f"{given!r} is no setting; give name=value, such as epsilon=0.5.", ctx, param)
+            raise click.BadParameter(f"{given!r} is not a setting; give name=value, such as epsilon=0.5.", ctx, param)
         if name in out:
             raise click.BadParameter(f"{name} was given twice; give it once.", ctx, param)
         out[name] = _value(text)

@@ -10,8 +10,9 @@ import click
 
 from fairfox.cli.audit import print_written
 from fairfox.cli.endpoints import endpoint_options, find_model, take_endpoint_options
-from fairfox.cli.options import FiniteRange, Once, audit_options, given_options, typed_command
+from fairfox.cli.options import Grouped, Once, Option, audit_options, given_options, trust_option, typed_command
 from fairfox.errors import OptionError
+from fairfox.options import EVERYONE
 
 if TYPE_CHECKING:
     from fairfox.findings import AuditRecord
@@ -26,18 +27,12 @@ def _option(name: str, help: str, **given: Any) -> Callable[[_Command], _Command
     return click.option(*name.split(), cls=Once, help=help, **given)
 
 
-@click.command(short_help="Score the people of tables with a test that `fairfox fit` kept.")
+@click.command(cls=Grouped, short_help="Score the people of a table with a saved fairness test.")
 @click.argument("test", type=click.Path(path_type=Path))
 @click.argument("model")
 @click.argument("tables", metavar="TABLE...", nargs=-1, required=True)
-@_option(
-    "--delta",
-    "Flag people whose score is above D.  [default: the test's own]",
-    type=FiniteRange(min=0),
-    metavar="D",
-)
-@audit_options("max_flagged", "positive", "output", "returns", "kind")
-@click.option("--trust-model", is_flag=True, help="Load model files that can run code, such as pickles.")
+@audit_options("delta", "max_flagged", "positive", "output", "returns", "kind")
+@trust_option
 @endpoint_options
 @_option(
     "--engine",
@@ -47,18 +42,26 @@ def _option(name: str, help: str, **given: Any) -> Callable[[_Command], _Command
 )
 @_option(
     "--workers",
-    "For Parquet: how many processes work at the same time.  [default: one per core]",
+    "For Parquet: number of processes.  [default: one per core]",
     type=click.IntRange(min=1),
     metavar="N",
+    common=False,
 )
 @_option(
     "--part-rows",
-    "For Parquet: how many people a part has at least; parts have whole row groups.  [default: 500,000]",
+    "For Parquet: smallest number of people in a part; parts are whole row groups.  [default: 500,000]",
     type=click.IntRange(min=1),
     metavar="N",
+    common=False,
 )
-@_option("--device", "For Parquet: score on a GPU, such as cuda.  [default: the processor]", metavar="DEVICE")
-@click.option("--overwrite", is_flag=True, help="For Parquet: begin anew in a folder that holds other scores.")
+@_option("--device", "For Parquet: score on a GPU, such as cuda.  [default: cpu]", metavar="DEVICE", common=False)
+@click.option(
+    "--overwrite",
+    cls=Option,
+    is_flag=True,
+    common=False,
+    help="For Parquet: start again in a folder that holds other scores.",
+)
 @_option(
     "-o --out",
     "Folder for report.html, report.json, summary.json, summary.md, junit.xml and scores.parquet.",
@@ -68,24 +71,21 @@ def _option(name: str, help: str, **given: Any) -> Callable[[_Command], _Command
     metavar="DIR",
 )
 def score(test: Path, model: str, tables: tuple[str, ...], *, out: Path, trust_model: bool, **options: Any) -> None:
-    """Score every person in TABLE for unfair treatment by MODEL with TEST, a file that `fairfox fit` wrote.
+    """Score the people in TABLE with TEST, a file that `fairfox fit` wrote.
 
-    MODEL and TABLE are what `fairfox audit` takes. Nothing is fitted, so that the same three files give the same
-    scores; people of TABLE should be others than TEST was fitted on.
+    MODEL and TABLE are as for `fairfox audit`. Nothing is fitted, so the same three files give the same scores. The
+    people in TABLE should not be those that TEST was fitted on.
 
-    Parquet is streamed: files, folders, patterns and URLs of any size, in parts, on all cores. A run that was
-    interrupted is resumed when the same command is given again.
+    Parquet is streamed: files, folders, patterns and URLs of any size, in parts, on all cores. The same command resumes
+    an interrupted run.
     """
     engine = _engine(options.pop("engine"), tables)
     streamed = {name: value for name in _STREAMED if (value := options.pop(name))}
     endpoint = take_endpoint_options(options)
-    delta, read_as = options.pop("delta"), given_options(options)
-    read_as |= {} if delta is None else {"delta": delta}
+    read_as = given_options(options)
     if engine == "memory":
         if streamed:
-            raise OptionError(
-                f"--{next(iter(streamed)).replace('_', '-')} is for Parquet that is streamed; leave it out"
-            )
+            raise OptionError(f"--{next(iter(streamed)).replace('_', '-')} is for Parquet that is streamed; omit it")
         loaded = find_model(model, trust=trust_model, endpoint=endpoint)
         print_written(*_score_table(test, loaded, model, tables[0], out, read_as))
         return
@@ -100,10 +100,13 @@ def score(test: Path, model: str, tables: tuple[str, ...], *, out: Path, trust_m
         find_model(model, trust=trust_model, endpoint=endpoint)  # refuses options that it is not for
     if endpoint.get("max_calls"):
         if engine != "files":
-            raise OptionError("--max-calls counts the calls of one process; leave it out, or --engine")
+            raise OptionError("--max-calls counts the calls of one process; omit it, or --engine")
         streamed["workers"] = 1
     source = ModelSource(model, trust_model, endpoint)
     own = {name: read_as.pop(name) for name in ("delta", "max_flagged") if name in read_as}
+    if "delta" in own and set(own["delta"]) != {EVERYONE}:
+        raise OptionError("A delta by group needs everyone in memory, but Parquet is streamed; give one delta for all")
+    own |= {name: value[EVERYONE] for name, value in own.items() if name == "delta"}
     recorded = {"command": typed_command()}
     with progress_bar(Console(stderr=True)) as progress:
         result = score_files(
@@ -121,9 +124,9 @@ def _engine(given: str | None, tables: tuple[str, ...]) -> str:
     if given in (None, "memory") and other and len(tables) == 1:
         return "memory"
     if given == "memory" and (len(tables) > 1 or not Path(tables[0]).is_file()):
-        raise OptionError("--engine memory takes one file; leave it out to stream Parquet")
+        raise OptionError("--engine memory takes one file; omit it to stream Parquet")
     if other and given != "memory":
-        raise OptionError(f"'{other[0]}' is no Parquet; give one table of another kind at a time, or all as Parquet")
+        raise OptionError(f"'{other[0]}' is not Parquet; give one table of another kind at a time, or all as Parquet")
     return given or "files"
 
 

@@ -83,9 +83,7 @@ class Measurement:
     each: Tensor  # (M, N, Q) value of each refit for each contrast; NaN where it does not concern the person
     worst: Tensor  # (N,) the place of the largest among the contrasts
     contrasts: tuple[Contrast, ...] = ()  # Q; () for tests that know no protected variable
-    counterfactuals: Tensor | None = (
-        None  # (M, N, D) the rows x' of each refit, or of the first alone, for the contrast that counts
-    )
+    counterfactuals: Tensor | None = None  # (M, N, D) rows x' of all refits or the first, for the contrast that counts
     overshoot: Tensor | None = None  # (N,) how far one-hot entries left [0, 1] before they were put back
     borrowed: Tensor | None = None  # (N,) bool: at whose given values a group is missing
     deviations: Tensor | None = None  # (K, N, Q) what draws add to each contrast where ranks persist in part

@@ -16,7 +16,7 @@ from fairfox.data.contrasts import LOWER
 from fairfox.data.dataset import Dataset, Protected, group_name
 from fairfox.errors import OptionError
 from fairfox.fairtests.protocol import Measurement
-from fairfox.options import TestInfo
+from fairfox.options import AuditOptions, TestInfo
 from fairfox.statistics.intervals import CommonVariance, interval, interval_of, p_values, robust_interval
 from fairfox.statistics.multiplicity import benjamini_hochberg
 from fairfox.statistics.verdict import ALLOWED, Counted, Point, Verdict, judge_model, p_more
@@ -293,6 +293,29 @@ def default_delta(info: TestInfo, predictions: Tensor, *, unit: str) -> float:
     ends = torch.quantile(thinned, torch.tensor([0.01, 0.99], dtype=torch.float64))
     spread = float(ends[1] - ends[0])
     return share * spread if spread > 0 else share
+
+
+def delta_for(options: AuditOptions, predictions: Tensor, unit: str) -> float:
+    """Return the delta that was given, or the test's own: a share of the prediction's range where it is one of it."""
+    deltas = [*options.delta_by_group.values()] + ([] if options.delta_for_all is None else [options.delta_for_all])
+    for delta in deltas:
+        if delta >= 1 and unit == "probability" and options.info.of_prediction:
+            raise OptionError(
+                f"delta is {delta:g}, but a probability cannot change that much; did you mean {delta / 100:g}?"
+            )
+    if options.delta_for_all is not None:
+        return options.delta_for_all
+    return default_delta(options.info, predictions, unit=unit)
+
+
+def score_unit(options: AuditOptions, unit: str) -> str:
+    """Return the unit of the score, for a model of this unit."""
+    return f"{options.info.unit} ({unit})" if options.info.of_prediction else options.info.unit
+
+
+def is_bounded(options: AuditOptions, unit: str) -> bool:
+    """Return whether the score is a change of a probability."""
+    return options.info.of_prediction and not options.info.aligned and unit == "probability"
 
 
 def people_weights(weights: Tensor | None, people: int) -> np.ndarray:

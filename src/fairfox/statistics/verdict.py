@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from fairfox.data.table import verb
+from fairfox.maps.check import MapCheck
 from fairfox.statistics.intervals import (
     Estimate,
     Values,
@@ -286,3 +287,28 @@ def verdict_sentence(word: Word, counted: Counted, *, allowed: float, over: str,
     why = f"{significant:,} to {possible:,} of {judged:,} {who} ({shares}) are affected: their {over}; {limit}."
     between = counted.share_significant <= allowed <= counted.share_possible
     return why if between else f"{why} The difference from the limit could be chance."
+
+
+def held_back(verdict: Verdict | None, gaps: Sequence[MapCheck], *, by_chance: bool, points: bool) -> Verdict | None:
+    """Return a verdict that does not say more than is known.
+
+    Nothing fails if chance alone gives effects over delta. Nothing passes if the groups' mean predictions differ by
+    more than delta and the map, which changes only features in which the groups differ significantly, does not say why.
+
+    Args:
+        verdict: on one protected variable.
+        gaps: checks of the map that leave more than delta unexplained.
+        by_chance: whether shuffled protected values give effects over delta.
+        points: whether predictions are probabilities.
+    """
+    if verdict is not None and verdict.word == "fails" and by_chance:
+        return taken_back(verdict, "shuffled protected values give effects as large.")
+    if verdict is None or verdict.word != "passes" or not gaps:
+        return verdict
+    size = abs(gaps[0].gap or 0)
+    gap = f"{100 * size:.1f} points" if points else f"{size:.3g}"
+    why = (
+        f"the mean predictions of {gaps[0].group} and {gaps[0].towards} differ by {gap}, and no feature "
+        "significantly explains it: audit more people."
+    )
+    return taken_back(verdict, why)

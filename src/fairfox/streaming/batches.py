@@ -30,15 +30,15 @@ from fairfox.data.table import load_table
 from fairfox.errors import ColumnError, DataError, OptionError
 from fairfox.fairtests.faux import GradientTest
 from fairfox.fairtests.fitted import FittedTest, measured_name
+from fairfox.fairtests.inputs import Inputs, check_columns
 from fairfox.fairtests.protocol import Measurement
 from fairfox.fairtests.storage import from_bytes, load_test, to_bytes
 from fairfox.gradients.finite_difference import suited_step
 from fairfox.models.adapters import as_model
 from fairfox.models.protocol import Output, TargetModel, check_predictions, predict
-from fairfox.pipeline import Inputs, check_columns, delta_for, is_bounded, score_unit
 from fairfox.report.files import booleans_column, numbers_column
 from fairfox.result import contrast_effects, contrast_words
-from fairfox.statistics.groups import certainty
+from fairfox.statistics.groups import certainty, delta_for, is_bounded, score_unit
 from fairfox.statistics.intervals import CommonVariance, common_variance
 from fairfox.streaming.sources import ModelSource, decoded, ids_of, weights_of
 
@@ -312,8 +312,8 @@ class BatchScorer:
         """Return one row per person, in order.
 
         The columns are those of `fairfox.report.files.scores_table` without the direct reading and the list of
-        discoveries, and with all that the verdict and the groups of everyone need: the prediction, the own group, the weight, the
-        p-value where ranks carry over exactly, and whose interval then reaches beyond delta. `row_numbers`
+        discoveries, and with all that the verdict and the groups of everyone need: the prediction, the own group, the
+        weight, the p-value where ranks carry over exactly, and whose interval then reaches beyond delta. `row_numbers`
         become row_id where there is no id column; by default they count from 0. With `coded`, columns of few words
         are dictionaries, which are quicker to write.
         """

@@ -1,0 +1,208 @@
+"""The inputs of an audit: a table and a model, read and checked, as its tests see them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fairfox.data.dataset import Dataset, fitting_order, group_name, rows_sha256, tensors_sha256
+from fairfox.data.encoding import Encoding, check_given_values, fit_encoding, with_covariates
+from fairfox.data.protected import find_group, join_protected
+from fairfox.data.table import Table, load_table
+from fairfox.errors import ColumnError, OptionError, did_you_mean
+from fairfox.fairtests.fitted import FittedTest, is_direct_wanted
+from fairfox.fairtests.registry import settings_by_test
+from fairfox.maps.conditional import check_given_columns
+from fairfox.models.adapters import as_model, describe
+from fairfox.models.protocol import Description, TargetModel, check_predictions, predict
+from fairfox.options import EVERYONE, AuditOptions
+
+_EXAMPLE = 1000  # people whose predictions show what the model returns
+
+
+def in_order(data: Dataset, options: AuditOptions) -> Dataset:
+    """Return rows to fit on; with ids, in an order that does not depend on that of the table."""
+    return data if data.ids is None else data[fitting_order(data, seed=options.seed)]
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The model and the people of an audit, as its tests see them."""
+
+    options: AuditOptions
+    encoding: Encoding
+    target: TargetModel
+    described: Description | None  # what the model says about itself
+    data: Dataset
+    fitting: Dataset | None  # rows to learn from, where they are others
+    known: Dataset | None  # their protected values; also of a test that was fitted before
+    predictions: Tensor  # (N,)
+    hashes: dict[str, str | None]  # of rows and predictions
+    matched: int | None = None  # people who are in the other table, which has the protected values
+
+    @classmethod
+    def read(cls, model: object, table: object, reference: object | None, options: AuditOptions) -> Inputs:
+        """Return everyone encoded, and the model's predictions for them."""
+        people, fitting = load_table(table), None if reference is None else load_table(reference)
+        matched = None
+        if options.protected_from is not None and options.on is not None:
+            other = load_table(options.protected_from)
+            people, matched = join_protected(people, other, on=options.on, specs=options.protected)
+        described = describe(model, wanted=options.output)
+        encoding = read_encoding(people, fitting, described, options)
+        return cls._made(
+            model,
+            options,
+            encoding,
+            encoding.encode(people),
+            described,
+            fitting=None if fitting is None else in_order(encoding.encode(fitting), options),
+            matched=matched,
+        )
+
+    @classmethod
+    def scored(cls, test: FittedTest, model: object, table: object, options: AuditOptions) -> Inputs:
+        """Return people and a model for a test that was fitted before."""
+        people = load_table(table)
+        described = describe(model, wanted=options.output)
+        check_columns(test, described, people)
+        encoding = test.encoding.for_table(people)
+        return cls._made(model, options, encoding, encoding.encode(people), described, test=test)
+
+    @classmethod
+    def _made(
+        cls,
+        model: object,
+        options: AuditOptions,
+        encoding: Encoding,
+        data: Dataset,
+        described: Description | None,
+        *,
+        fitting: Dataset | None = None,
+        test: FittedTest | None = None,
+        matched: int | None = None,
+    ) -> Inputs:
+        if test is None:
+            check_given_columns(data if fitting is None else fitting, options.given)  # refuses what cannot be
+        target = as_model(
+            model,
+            encoding,
+            kind=options.kind,
+            positive=options.positive,
+            output=options.output,
+            returns=options.returns,
+            example=data.x[:_EXAMPLE],
+        )
+        learnt = fitting if test is None else test.known
+        hashes = {
+            "rows_sha256": rows_sha256(data),
+            "reference_sha256": None if learnt is None else test.fitted_on if test else rows_sha256(learnt),
+        }
+        if test is None:  # a stored test computes in float64
+            dtype = torch.float32 if target.differentiable else torch.float64
+            data, fitting = data.to(dtype), None if fitting is None else fitting.to(dtype)
+        predictions = check_predictions(predict(target, data.x, batch_size=options.batch_size), target.unit)
+        return cls(
+            options=replace(options, direct=is_direct_wanted(options, target)),
+            encoding=encoding,
+            target=target,
+            described=described,
+            data=data,
+            fitting=fitting,
+            known=learnt if test is not None else fitting,
+            predictions=predictions,
+            hashes={**hashes, "predictions_sha256": tensors_sha256(predictions)},
+            matched=matched,
+        )
+
+    @property
+    def fitting_values(self) -> Dataset:
+        """The protected values that everything was fitted on."""
+        return self.data if self.known is None else self.known
+
+    def by_group(self, given: Mapping[str, float]) -> dict[str, float]:
+        """Return numbers by the full names of their groups; "" is everyone."""
+        out: dict[str, float] = {}
+        for text, value in given.items():
+            name = EVERYONE
+            if text != EVERYONE:
+                variable, code = find_group(self.data.protected, text)
+                p = self.data.protected[variable]
+                name = group_name(p.name, p.levels[code])
+            if name in out:
+                raise OptionError(f"The group '{name}' is given twice, once as '{text}'; give it once")
+            out[name] = value
+        return out
+
+
+def read_encoding(
+    people: Table, fitting: Table | None, described: Description | None, options: AuditOptions
+) -> Encoding:
+    """Return how rows become x: columns and categories are the model's own, unless given."""
+    categorical: list[str] = list(options.categorical)
+    columns: Sequence[str] | None = options.columns
+    if described is not None:
+        columns = described.columns_among(people.columns) if columns is None else columns
+        own = described.as_category & set(people.columns) - {*categorical, *options.continuous}
+        categorical += sorted(own)
+    names = compared_by(options, people.columns)
+    rows, also = (people, None) if fitting is None else (fitting, people)
+    check_given_values(rows, options.given)
+    encoding = fit_encoding(
+        rows,
+        protected=list(options.protected),
+        label=options.label,
+        id_column=options.id,
+        weights=options.weights,
+        drop=options.drop,
+        hidden=[] if options.on is None else [options.on],
+        categorical=categorical,
+        continuous=list(options.continuous),
+        columns=columns,
+        intersections=options.intersections,
+        merge_rare=options.merge_rare,
+        reference_group=options.reference_group,
+        contrasts=options.contrasts,
+        also=also,
+        dtype=torch.float64,
+    )
+    return with_covariates(replace(encoding, seed=options.seed), rows, names, also=also)
+
+
+def compared_by(options: AuditOptions, columns: Sequence[str]) -> list[str]:
+    """Return the columns of a table that people are compared by, beside the label: given ones, those of a graph."""
+    for name in options.given:
+        if name not in columns:
+            raise ColumnError(f"The given column '{name}' is not in the table.{did_you_mean(name, list(columns))}")
+    graphs: list[Any] = [settings["graph"] for settings in settings_by_test(options).values() if settings.get("graph")]
+    if not graphs:
+        return list(options.given)
+    from fairfox.maps.graph import read_graph  # where there is one
+
+    edges = [edge for graph in graphs for edge in read_graph(graph).parents.items()]
+    named = dict.fromkeys(name for child, parents in edges for name in (child, *parents))
+    return [*options.given, *(name for name in named if name in columns)]
+
+
+def check_columns(test: FittedTest, described: Description | None, people: Table) -> None:
+    """Refuse a model or a table that has other columns than a test was fitted on; the label may lack unless given."""
+    encoding = test.encoding
+    own = None if described is None else described.names
+    if own is not None and tuple(own) != encoding.columns:
+        raise ColumnError(
+            f"The model takes the columns {', '.join(own)}, but the test was fitted on "
+            f"{', '.join(encoding.columns)}; fit it on the model's columns, in their order (columns=[...], --columns)"
+        )
+    there = set(people.columns)
+    outside = [f.name for f in encoding.covariates if f.name != encoding.label or f.name in test.options.given]
+    lacking = [name for name in (*encoding.columns, *outside) if name not in there]
+    if lacking:
+        more = f" (and {len(lacking) - 1} more)" if len(lacking) > 1 else ""
+        raise ColumnError(
+            f"The table has no column '{lacking[0]}'{more}, which the test was fitted on; "
+            "give a table with the same columns"
+        )
