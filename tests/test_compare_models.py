@@ -61,7 +61,7 @@ def test_the_gentler_model_is_fairer_and_it_is_said_in_words(found: Compared):
 def test_both_were_audited_with_the_same_options_on_the_same_people(found: Compared):
     alone = audited(gentle, people(), **OPTIONS)
     assert found.b.record.scores.tolist() == alone.scores.tolist()
-    assert found.pair.means == pytest.approx([float(one.scores.mean()) for one in (found.a, found.b)])
+    assert found.pair.means == pytest.approx([float(one.record.scores.mean()) for one in (found.a, found.b)])
     # log-odds move alike by a third of as much: nobody is treated more unequally but where the curve is flat
     assert found.pair.less > 0.9
 
@@ -127,7 +127,7 @@ def test_models_of_different_columns_are_compared_on_the_same_people():
 def test_a_decision_threshold_is_held_for_both_and_no_delta():
     found = fairfox.compare(steep, gentle, people(), decision_threshold=0.5, **OPTIONS)
     assert found.a.record.decision_threshold == found.b.record.decision_threshold == 0.5
-    assert found.pair.shares == pytest.approx([float(one.flagged.double().mean()) for one in (found.a, found.b)])
+    assert found.pair.shares == pytest.approx([float(one.record.flagged.double().mean()) for one in (found.a, found.b)])
     assert found.pair.share_difference is None
     apart = found.pair.shares[1] - found.pair.shares[0]
     assert f"with B; a difference of {100 * apart:+.1f} points." in found.summary()

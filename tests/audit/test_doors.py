@@ -314,7 +314,7 @@ def test_the_doors_refuse_alike(
 
 def test_too_few_people_to_learn_from_are_refused_by_audit_and_fit():
     few = pd.concat([REFERENCE[REFERENCE["sex"] == "f"], REFERENCE[REFERENCE["sex"] == "m"][:3]])
-    given, message = {"protected": "sex", "columns": COLUMNS}, "'m' of 'sex' has 3 people to learn from"
+    given, message = {"protected": "sex", "columns": COLUMNS}, "'m' of 'sex' has only 3 people to learn from"
     with pytest.raises(FairfoxError, match=message):
         fairfox.audit(MODELS["rule"], PEOPLE, reference=few, **given)
     with pytest.raises(FairfoxError, match=message):

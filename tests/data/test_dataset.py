@@ -70,7 +70,7 @@ def test_sizes_are_checked_when_a_dataset_is_made():
 
 
 def test_everyone_has_one_weight():
-    with pytest.raises(ShapeError, match=r"weights have shape \(2,\); expected \(3,\): one each"):
+    with pytest.raises(ShapeError, match=r"weights have shape \(2,\); expected \(3,\), one each"):
         individuals(torch.zeros(3, 1), weights=torch.ones(2))
     with pytest.raises(ShapeError, match=r"weights have shape \(3, 1\); expected \(3,\)"):
         individuals(torch.zeros(3, 1), weights=torch.ones(3, 1))

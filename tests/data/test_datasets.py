@@ -429,7 +429,7 @@ def test_of_law_school_either_outcome_is_the_label_and_another_code_for_sex_is_r
     assert (data.y.tolist(), data.c[:, 0].tolist()) == ([1, 0, 1], [1, 0, 0])
     assert [feature.name for feature in data.features] == ["sex", "LSAT", "UGPA", "region_first"]
     assert "first_pf" not in columns_of(load_law_school(label="ZFYA"))
-    with pytest.raises(OptionError, match="'zfya' is none of first_pf, ZFYA"):
+    with pytest.raises(OptionError, match="The label is 'zfya'; expected one of first_pf, ZFYA"):
         load_law_school(label="zfya")
     (home / "law_data.csv").write_text(STUDENTS.replace("White,1,", "White,0,"))
     with pytest.raises(DataError, match="has the sex 0; expected 1 or 2"):
