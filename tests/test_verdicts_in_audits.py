@@ -434,7 +434,9 @@ def test_the_limit_of_one_group_fails_the_model():
 
 @pytest.mark.parametrize("delta", [5, {"": 0.05, "Female": 5.0}])
 def test_a_delta_that_no_probability_can_change_by_is_refused(delta: Any):
-    with pytest.raises(OptionError, match=r"delta is 5, and no probability changes by that much; did you mean 0\.05\?"):
+    with pytest.raises(
+        OptionError, match=r"delta is 5, but a probability cannot change that much; did you mean 0\.05\?"
+    ):
         audited(by_income, table(60), **QUICK, delta=delta)
     # of a sum of money it can be meant
     assert audited(lambda frame: np.asarray(frame["income"]), table(60), **QUICK, delta=5).delta == 5

@@ -468,18 +468,6 @@ def map_lines(result: AuditRecord) -> list[str]:
     return lines
 
 
-def comparison_lines(result: AuditRecord) -> list[str]:
-    """Return a line per test that was run beside the audit's own, and one per test that was not."""
-    if result.comparison is None:
-        return []
-    own = result.comparison.agreement[:, result.comparison.tests.index(result.test)].tolist()
-    lines = [
-        f"{name}: rank correlation with {result.test} {number(rho)}, {seconds:.1f} s"
-        for (name, seconds), rho in zip(result.comparison.seconds.items(), own, strict=True)
-    ]
-    return [*lines, *comparison_notes(result)]
-
-
 def comparison_notes(result: AuditRecord) -> list[str]:
     """Return how long the auxiliaries of several tests took to train, and which tests were not run and why."""
     if result.comparison is None:
