@@ -1,4 +1,3 @@
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ def test_a_pilot_says_how_many_people_it_takes_from_its_folder_or_its_result(tmp
     write(audited(), tmp_path / "pilot")
     by_folder, by_result = plan(tmp_path / "pilot", limit=0.03), plan(audited(), limit=0.03)
     assert by_folder == by_result
-    assert by_folder.size == pytest.approx(float(audited().scores[:-2].mean()))
+    assert by_folder.size == pytest.approx(float(audited().record.scores[:-2].mean()))
     assert by_folder.people == people_needed(by_folder.size, 0.03, by_folder.spread)
     assert by_folder.power(by_folder.people) >= 0.8
     assert by_folder.sentence.startswith(f"It takes {by_folder.people} people to find a mean |effect| of 0.0")
@@ -27,7 +26,7 @@ def test_a_share_can_be_planned():
     found = plan(audited(), share=0.9, max_flagged=0.5)
     assert found.measure == "share over delta"
     assert (found.size, found.limit) == (0.9, 0.5)
-    assert plan(audited(), max_flagged=0.1).size == pytest.approx(float(audited().flagged[:-2].double().mean()))
+    assert plan(audited(), max_flagged=0.1).size == pytest.approx(float(audited().flagged[:-2].mean()))
 
 
 def test_without_a_pilot_the_spread_is_told():
@@ -51,7 +50,7 @@ def test_what_lacks_or_does_not_fit_together_is_refused(options, message):
 
 def test_a_pilot_with_weights_is_refused():
     with pytest.raises(OptionError, match="have weights, which audits do not write"):
-        plan(audited(weights=audited().scores + 1), effect=0.2)
+        plan(audited(weights=audited().record.scores + 1), effect=0.2)
 
 
 def test_a_pilot_with_one_refit_is_refused_unless_its_test_learns_nothing():
@@ -72,7 +71,7 @@ def test_a_share_is_planned_for_one_delta_only(change):
 
 def test_a_pilot_of_one_person_is_refused():
     result = audited()
-    alone = result.abstained.clone()
+    alone = result.record.abstained.clone()
     alone[1:] = True
     with pytest.raises(OptionError, match="one person only"):
-        plan(replace(result, abstained=alone), effect=0.2)
+        plan(audited(abstained=alone), effect=0.2)

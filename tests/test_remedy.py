@@ -129,7 +129,7 @@ def test_the_example_of_the_docs_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     names = {}
     exec(code, names)
-    assert len(names["probability"]) == len(names["result"].scores) == 300
+    assert len(names["probability"]) == len(names["result"]) == 300
     assert "leaks=(Leak(variable='sex'" in capsys.readouterr().out
 
 
