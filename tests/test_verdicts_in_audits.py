@@ -306,7 +306,7 @@ def test_shuffled_values_of_a_model_that_takes_the_protected_column_are_refused(
     [
         (
             {"decision_threshold": 0.5, "delta": 0.1},
-            "A decision threshold says how large an effect counts, and so does",
+            "A decision threshold and delta both say which effects count",
         ),
         ({"decision_threshold": 0.5, "delta": {"Male": 0.1}}, "give one of the two"),
         ({"decision_threshold": 0.5, "test": "faux"}, "which 'faux' does not measure; use rank"),

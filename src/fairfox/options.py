@@ -59,7 +59,7 @@ _TESTS = {
         EFFECT, 0.05, gives=True,
     ),
     "move": TestInfo(
-        "How the prediction would change if the person were moved along what sets the groups apart.",
+        "How the prediction would change if the person moved along the direction that separates the groups.",
         EFFECT, 0.05, trained=True,
     ),
     "move-direct": TestInfo(
@@ -79,27 +79,27 @@ _TESTS = {
         "cosine", 0.5, of_prediction=False, holds=False, needs_gradient=True, trained=True,
     ),
     "fta": TestInfo(
-        "The largest change that a small move of the features in any direction can make.",
+        "The largest change of the prediction from a small step of the features in any direction.",
         "prediction per standard deviation", 0.25, compares=False, holds=False,
     ),
     "fta+linear": TestInfo(
-        "The largest change that a small move along a linear model of the protected variable can make.",
+        "The largest change of the prediction from a small step along a linear model of the protected variable.",
         "prediction per standard deviation", 0.1, compares=False, holds=False,
     ),
     "fliptest": TestInfo(
-        "How the prediction would change if a generator trained against a critic took the person to another group.",
+        "How the prediction would change if a GAN mapped the person to another group.",
         EFFECT, 0.05, only_groups=True, holds=False, trained=True, slow=True,
     ),
     "transport": TestInfo(
-        "How the prediction would change if the person became whom optimal transport pairs them with in another group.",
+        "How the prediction would change for the person in another group that optimal transport pairs them with.",
         EFFECT, 0.05, only_groups=True, holds=False,
     ),
     "counterfactual": TestInfo(
-        "How the prediction would change in another group, all else following from the given causal graph.",
+        "How the prediction would change in another group, with all effects that follow from the causal graph.",
         EFFECT, 0.05, needs_graph=True,
     ),
     "unfair_map": TestInfo(
-        "How many times larger the person's loss becomes under an attack along the protected directions; 1 is fair.",
+        "How many times larger the loss becomes under an attack along the protected directions; 1 is fair.",
         "loss after the attack over loss before", 1.25,
         of_prediction=False, needs_gradient=True, needs_label=True, compares=False, holds=False,
     ),
@@ -115,7 +115,7 @@ _TESTS = {
 _MAPS = ("rank", "move", "move-direct", "fliptest", "transport", "counterfactual")  # have a variant /a
 _GRADIENTS = ("faux", "faux+ng", "faux+ig")  # have a variant /s
 _FTA_SEARCHED = TestInfo(
-    "The largest change of the prediction that was found while the features move by at most epsilon.",
+    "The largest change of the prediction found while the features change by at most epsilon.",
     "largest change of the prediction found", 0.05, base="fta", compares=False, holds=False, needs_gradient=True,
 )  # fmt: skip
 
@@ -153,7 +153,7 @@ class Text:
     def check(self, name: str, value: Any) -> Any:
         """Return the text, or refuse what is none."""
         if value is not None and not isinstance(value, str):
-            raise OptionError(f"{name} is of type {type(value).__name__}; expected a text such as a column name")
+            raise OptionError(f"{name} is of type {type(value).__name__}; expected text, such as a column name")
         return value
 
 
@@ -172,7 +172,7 @@ class Names:
         if not isinstance(items, Sequence) or not all(isinstance(text, str) for text in items):
             raise OptionError(f"{name} is {value!r}; expected {self.example}, or a list of them")
         if not all(items):
-            raise OptionError(f"{name} is {value!r}, which has an empty name in it; expected {self.example}")
+            raise OptionError(f"{name} is {value!r}, which has an empty name; expected {self.example}")
         return tuple(dict.fromkeys(items) if self.commas else items)
 
 
@@ -512,7 +512,7 @@ class AuditOptions(TableOptions, ModelOptions, EstimationOptions, ReportOptions)
         more = further_options(options)
         twice = next((name for name in more if name in named), None)
         if twice is not None:
-            raise OptionError(f"'{twice}' has an argument of its own; give {twice}=... and leave it out of options")
+            raise OptionError(f"'{twice}' is an argument of its own; give {twice}=... and remove it from options")
         refuse_unknown(more)
         return cls(**named, **more)
 
@@ -565,7 +565,7 @@ class AuditOptions(TableOptions, ModelOptions, EstimationOptions, ReportOptions)
         refuse_unknown(more)
         for name in more:
             if name not in allowed or name in ("null", "delta_from_null"):
-                raise OptionError(f"{name} belongs to the fit of a test; fit another one with it (fairfox fit)")
+                raise OptionError(f"{name} is decided when a test is fitted; fit another test with it (fairfox fit)")
         return replace(self, **named, **more)
 
     def recorded(self) -> dict[str, Any]:
@@ -583,11 +583,11 @@ class AuditOptions(TableOptions, ModelOptions, EstimationOptions, ReportOptions)
     def _check_test(self) -> None:
         if self.info.needs_truth:
             raise OptionError(
-                f"{self.main} needs each person's true counterfactual, which only generated data has; "
+                f"{self.main} needs true counterfactuals, which only generated data has; "
                 "use rank to audit a table of people"
             )
         if not self.protected:
-            raise OptionError("No protected variable is named; give a column, as in protected='sex' (--protected sex)")
+            raise OptionError("No protected variable is given; name a column, as in protected='sex' (--protected sex)")
 
     def _check_comparisons(self) -> None:
         if self.reference_group:
@@ -604,25 +604,23 @@ class AuditOptions(TableOptions, ModelOptions, EstimationOptions, ReportOptions)
                 )
         if (self.protected_from is None) != (self.on is None):
             raise OptionError(
-                "Protected values from another table need both: the table (protected_from, --protected-from) and the "
-                "column that names people in both tables (on, --on)"
+                "Protected values from another table need both the table (protected_from, --protected-from) and the "
+                "column that identifies people in both tables (on, --on)"
             )
 
     def _check_delta(self) -> None:
         if self.decision_threshold is not None:
             if self.delta is not None or self.delta_from_null:
-                raise OptionError(
-                    "A decision threshold says how large an effect counts, and so does delta; give one of the two"
-                )
+                raise OptionError("A decision threshold and delta both say which effects count; give only one of them")
             if self.info.unit != EFFECT:
                 raise OptionError(
                     f"A decision threshold needs effects on the prediction, which '{self.main}' does not measure; "
-                    "use rank, or leave decision_threshold (--decision-threshold) out"
+                    "use rank, or omit decision_threshold (--decision-threshold)"
                 )
         if self.delta_from_null and (not self.null or self.delta_for_all is not None):
             raise OptionError(
-                "Delta comes from shuffled protected values only where these are asked for and no delta is given: "
-                "add null=5 (--null 5), and leave delta out"
+                "delta_from_null needs shuffled protected values and no other delta; add null=5 (--null 5) and omit "
+                "delta"
             )
 
     def _check_abstaining(self) -> None:
@@ -630,17 +628,17 @@ class AuditOptions(TableOptions, ModelOptions, EstimationOptions, ReportOptions)
             return
         if self.refits < 2:
             raise OptionError(
-                f"refits is {self.refits}, and abstain (--abstain) needs at least 2, since it leaves out people on "
-                "whom they disagree; set refits to 5 (--refits 5)"
+                f"refits is {self.refits}, but abstain (--abstain) needs at least 2, to leave out people on "
+                "whom refits disagree; set refits to 5 (--refits 5)"
             )
         if self.main in UNFITTED:
             raise OptionError(
-                f"{self.main} learns nothing, so no refits can disagree; leave abstain (--abstain) out, or use rank, "
-                "move or faux"
+                f"{self.main} fits nothing, so no refits can disagree; omit abstain (--abstain), or use rank, move or "
+                "faux"
             )
         if self.delta_for_all == 0:
             raise OptionError(
-                "delta is 0, and abstain (--abstain) compares disagreement with it; give the smallest score that counts"
+                "delta is 0, but abstain (--abstain) compares the disagreement of refits with it; give a larger delta"
             )
 
 
@@ -666,24 +664,24 @@ RENAMED = {  # old name -> what to write now
 def check_compares(test: str) -> None:
     """Refuse a reference group for a test that compares with no group."""
     if not lookup_test(test).compares:
-        raise OptionError(f"{test} compares with no other group; use rank, move or faux with a reference group")
+        raise OptionError(f"{test} does not compare groups; use rank, move or faux with a reference group")
 
 
 def check_holds(test: str) -> None:
     """Refuse to hold other protected variables equal with a test that cannot."""
     if not lookup_test(test).holds:
-        raise OptionError(f"{test} cannot hold the other protected variables equal; use rank, move or faux for it")
+        raise OptionError(f"{test} cannot hold the other protected variables equal; use rank, move or faux")
 
 
 def check_given(test: str) -> None:
     """Refuse given columns for a test that cannot hold them equal."""
     if lookup_test(test).needs_graph:
         raise OptionError(
-            f"{test} takes no given columns: the graph says what acts on what; leave out the edges into them, or use "
-            "rank"
+            f"{test} takes no given columns, since the graph says what acts on what; remove the edges into "
+            "them, or use rank"
         )
     if not lookup_test(test).gives:
-        raise OptionError(f"{test} takes no given columns; use rank for them (--given)")
+        raise OptionError(f"{test} takes no given columns; use rank with given (--given)")
 
 
 def refuse_unknown(names: Iterable[str]) -> None:
@@ -709,7 +707,7 @@ def refuse_outside(names: Mapping[str, object]) -> None:
     """Refuse arguments that `fairfox.audit` does not have: further options go into `options`, old names are named."""
     refuse_unknown(names)
     for name, value in names.items():
-        raise OptionError(f"{name} is a further option; give it in options, as in options={{{name!r}: {value!r}}}")
+        raise OptionError(f"{name} is not an argument; give it in options, as in options={{{name!r}: {value!r}}}")
 
 
 def further_options(options: object) -> dict[str, Any]:
@@ -723,6 +721,6 @@ def further_options(options: object) -> dict[str, Any]:
     if isinstance(options, list | tuple):
         return {name: value for group in options for name, value in further_options(group).items()}
     raise OptionError(
-        f"options is {options!r}; expected further options by name, such as {{'refits': 10}}, or groups of them such "
-        "as fairfox.TableOptions(drop='zip')"
+        f"options is {options!r}; expected options by name, such as {{'refits': 10}}, or groups of options, such as "
+        "fairfox.TableOptions(drop='zip')"
     )

@@ -207,7 +207,7 @@ def test_counterfactual_rows_come_back_in_the_tables_own_units(plain: AuditRecor
         ({"protected": "name", "id": None}, DataError, "'name' has 400 different values, and at most 50 groups"),
         ({"protected": []}, OptionError, "No protected variable"),
         ({"test": "rnak"}, OptionError, "Did you mean 'rank'"),
-        ({"test": "lic"}, OptionError, "lic needs each person.s true counterfactual.*use rank"),
+        ({"test": "lic"}, OptionError, "lic needs true counterfactuals.*use rank"),
         ({"delta": -1}, OptionError, "delta is -1"),
         ({"delta": float("nan")}, OptionError, "delta is nan"),
         ({"delta": "0.1"}, OptionError, "delta is '0.1'"),
@@ -576,7 +576,7 @@ def test_options_of_the_wrong_kind_are_refused(options: dict[str, Any]):
 
 
 def test_a_reference_group_needs_a_test_with_a_direction():
-    with pytest.raises(OptionError, match=r"fta\+linear compares with no other group; use rank"):
+    with pytest.raises(OptionError, match=r"fta\+linear does not compare groups; use rank"):
         audited(by_income, mixed(), **(QUICK | {"protected": "race"}), reference_group="White", test="fta+linear")
 
 

@@ -112,7 +112,7 @@ def check_variables(audit: Audit, people: int) -> None:
 
 def check_directions(audit: Audit) -> None:
     """Check who would be predicted to earn more: women as men, and people who were older."""
-    sex, age = audit.groups("sex"), audit.scores.to_pandas().filter(like="effect[age")
+    sex, age = audit.groups("sex"), audit.scores.to_pandas().filter(like="effect[age ")
     assert sex["Female"]["mean_effect"] > 0.02
     assert sex["Male"]["mean_effect"] < -0.02
     assert age.shape[1] == 2

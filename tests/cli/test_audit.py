@@ -93,7 +93,7 @@ def test_the_exit_code_follows_the_verdict(people: Path, model: str, options: tu
     verdict = json.loads((people / "out/summary.json").read_text())["verdict"]
     assert (verdict and verdict["word"]) == word
     share = 100 if "--max-flagged" in options else 5
-    rule = f"Exit code {code}: 0 passes, 1 fails, 3 cannot tell. At most {share} % of people may be over delta"
+    rule = f"Exit code {code}: 0 passes, 1 fails, 3 cannot tell. The limit is {share} % of people over delta"
     assert done.stderr.splitlines()[-1].startswith(rule)
 
 
@@ -262,7 +262,7 @@ def test_certificates_of_a_model_behind_a_url_are_refused_before_any_call(people
     table = str(people / "people.csv")
     options = ["-c", "sex", "--certify", "--out", str(people / "out")]
     done = CliRunner().invoke(cli, ["audit", "https://model.invalid/invocations", table, *options])
-    assert_refused(done, people, "leave --certify out, or give the model's file")
+    assert_refused(done, people, "omit --certify, or give the model's file")
 
 
 def test_the_most_doubtful_are_left_out_and_written_down(people: Path):
@@ -287,7 +287,7 @@ def test_the_most_doubtful_are_left_out_and_written_down(people: Path):
 
 def test_abstaining_needs_refits_that_can_disagree(people: Path):
     done = run(people, "-c", "sex", "--refits", "1", "--abstain", "0")
-    assert_refused(done, people, "Error: refits is 1, and abstain (--abstain) needs at least 2")
+    assert_refused(done, people, "Error: refits is 1, but abstain (--abstain) needs at least 2")
 
 
 def test_the_number_of_threads_changes_no_score(people: Path):

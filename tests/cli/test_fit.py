@@ -45,7 +45,7 @@ def test_given_columns_are_kept_and_refused_with_a_test_that_cannot_hold_them(fo
     assert load_test(folder / "test.fox").options.given == ("sector", "contract")
     refused = run(folder, *given, "--test", "move")
     assert refused.exit_code == 2
-    assert "move takes no given columns; use rank for them (--given)" in refused.stderr
+    assert "move takes no given columns; use rank with given (--given)" in refused.stderr
 
 
 @pytest.mark.parametrize(

@@ -134,7 +134,7 @@ def test_scores_have_the_worst_case_and_columns_for_every_variable_and_class(thr
     told = ["variable", "towards", "group_inferred", "score[sex]", "score[race]", "score[age]"]
     effects = ["effect[sex=Female]", "effect[sex=Male]", *(f"effect[race={race}]" for race in RACES)]
     assert {*told, *effects} <= set(scores.column_names)
-    assert sum(name.startswith("effect[age") for name in scores.column_names) == 2  # up and down
+    assert sum(name.startswith("effect[age ") for name in scores.column_names) == 2  # up and down
     assert scores["row_id"].to_pylist() == population()["id"].to_pylist()
     for row, race in zip(scores.to_pylist(), population()["race"].to_pylist(), strict=True):
         each = {other: row[f"effect[race={other}]"] for other in RACES}
@@ -200,6 +200,7 @@ def test_many_classes_are_compared_with_the_largest_and_that_one_with_the_second
     assert "compared with White (and White with Black)" in " ".join(done.stdout.split())
     scores = scores_of(people)
     assert [name for name in scores.column_names if name.startswith("effect[")] == [
+        "effect[race]",
         "effect[race=Black]",
         "effect[race=White]",
     ]

@@ -56,9 +56,9 @@ def test_two_audits_are_shown_side_by_side_as_compare_shows_them(folder: Path, t
     [
         (["nowhere"], "There is no file"),
         (["."], "There is no file"),
-        (["first", "second"], "say with -o FILE where the page goes"),
+        (["first", "second"], "needs a file name; give it with -o FILE"),
         (["first", "nowhere", "-o", "page.html"], "There is no file"),
-        (["first", "-o", "second"], "is a folder, not a file"),
+        (["first", "-o", "second"], "is a folder; give a file name"),
         (["first", "-o", "first/report.html/page.html"], "cannot be written"),
         ([], "RESULT"),
     ],

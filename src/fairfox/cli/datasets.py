@@ -9,10 +9,10 @@ from rich.console import Console
 from rich.table import Table
 
 
-@click.command(short_help="List the public datasets fairfox knows, and fetch one.")
+@click.command(short_help="List the public datasets that fairfox can load, or download some.")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 def datasets(names: tuple[str, ...]) -> None:
-    """List the public datasets fairfox knows, or fetch those with a NAME.
+    """List the public datasets that fairfox can load, or download those with a NAME.
 
     A file in the folder that FAIRFOX_DATA names is taken as it is. Otherwise it is downloaded from its public source,
     checked by its checksum, and kept in the cache (FAIRFOX_CACHE). The paths of the files go to stdout, what the data

@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # the library is imported in the functions: `fairfox demo --h
 Progress = Callable[[str, float], None]  # what is being done, and which fraction of the whole is done
 
 
-@click.command(short_help="Audit a biased and a fair lending model, with known truth and no files.")
+@click.command(short_help="Audit a biased and a fair lending model on generated people.")
 @click.option(
     "--out",
     cls=Once,
@@ -41,8 +41,8 @@ Progress = Callable[[str, float], None]  # what is being done, and which fractio
 def demo(out: Path, people: int, seed: int) -> None:
     """Audit a biased and a fair lending model.
 
-    The people come from a structural causal model, so that everyone's true counterfactual is known and the
-    audit can be checked against it. Needs no network and no file.
+    The people come from a structural causal model, so each person's true counterfactual is known and the audit can be
+    compared with it. Needs no files and no network.
     """
     from pyarrow.csv import write_csv
 
