@@ -192,8 +192,8 @@ def test_all_tests_are_compared_on_the_terminal_and_in_the_files(people: Path):
     names = pq.read_schema(people / "out/scores.parquet").names
     assert {"test[rank]", "test[transport]", "test[counterfactual]"} < set(names)
     assert fields["tests"]["transport"]["checks"]["people_paired"] > 0
-    assert "What other fairness tests say" in (people / "out/report.html").read_text()
-    assert "transport also says: mean cost of a pair" in " ".join(done.stdout.split())
+    assert "Other fairness tests" in (people / "out/report.html").read_text()
+    assert "transport reports: mean cost of a pair" in " ".join(done.stdout.split())
     assert "FlipTest's mapped people differ" in done.stderr  # after 20 steps
 
 
@@ -245,7 +245,7 @@ def test_certificates_are_proved_and_written(people: Path):
     said = " ".join(done.stdout.split())
     fields = json.loads((people / "out/summary.json").read_text())
     within, scores = fields["certificates"]["within_delta"], pq.read_table(people / "out/scores.parquet")
-    assert f"For {within} of 200 people no point on the path to the other group changes the prediction" in said
+    assert f"For {within} of 200 people no point on the path to their counterfactual row changes the prediction" in said
     # one step at 3200: who passes it changes by 1, everybody else by 0, and no point inside is worse
     assert scores["certificate"].to_pylist() == pytest.approx(scores["score"].to_pylist())
     assert within == 200 - fields["counts"]["flagged"]

@@ -49,7 +49,7 @@ def run(
 def test_scores_have_the_columns_of_an_audit(folder: Path, tmp_path: Path):
     done = run(folder, tmp_path / "out")
     assert done.exit_code == 0, done.stderr
-    assert "fairfox audit of 100 people, test 'rank', protected: sex" in done.stdout
+    assert "fairfox audit of 100 people for sex, test rank" in done.stdout
     assert "of 100 people" in done.stdout
     given = [str(folder / "model.py:predict"), str(folder / "new.csv"), "-c", "sex", "--columns", ",".join(COLUMNS)]
     beside = CliRunner().invoke(cli, ["audit", *given, "--refits", "2", "--out", str(tmp_path / "audit")])
@@ -163,7 +163,7 @@ def test_parquet_is_streamed_to_the_scores_of_the_same_people_in_memory(folder: 
         pq.write_table(rows, tmp_path / "in" / f"{name}.parquet", row_group_size=20)
     done = run(folder, tmp_path / "out", "--workers", "1", "--part-rows", "40", table=str(tmp_path / "in"))
     assert done.exit_code == 0, done.stderr
-    assert done.stdout.startswith("fairfox audit of 100 people, test 'rank', protected: sex\n")
+    assert done.stdout.startswith("fairfox audit of 100 people for sex, test rank\n")
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
         "junit.xml",
         "manifest.json",

@@ -60,7 +60,7 @@ def test_numbers_stand_side_by_side_with_their_difference_and_its_interval():
         ["Mean score (points)", "10.0", "4.0", "-6.0", "-8.0 to -4.0"],
         ["Flagged", "50.0 %", "25.0 %", "-25.0 points", "-35.0 to -15.0 points"],
     ]
-    assert column(numbers, "A")["Confidently"] == "50.0 %"
+    assert column(numbers, "A")["Confident"] == "50.0 %"
     assert column(numbers, "A")["People judged"] == "38"
     assert column(numbers, "B")["Alignment share with sex"] == "21.0 %"
     bare = view_of(example_result(), found=replace(PAIR, share_difference=None))["numbers"]
@@ -117,7 +117,7 @@ def test_the_people_for_whom_most_changed_come_first_and_nobody_without_a_score(
     [
         ((-0.08, -0.04), "passed", "B is fairer"),
         ((0.04, 0.08), "failure", "A is fairer"),
-        ((-0.01, 0.01), "skipped", "Which model is fairer is open"),
+        ((-0.01, 0.01), "skipped", "Cannot tell which model is fairer"),
     ],
 )
 def test_the_page_opens_with_the_verdict_and_its_interval(between, outcome: str, heading: str):

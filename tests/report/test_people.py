@@ -80,7 +80,7 @@ def test_a_column_of_several_types_becomes_text():
 def test_rows_of_another_table_are_refused():
     with pytest.raises(ShapeError, match="39 rows for 40 audited people"):
         raw_rows(example_result(), example_table().slice(1))
-    with pytest.raises(DataError, match="no table"):
+    with pytest.raises(DataError, match="not a table"):
         raw_rows(example_result(), object())
 
 

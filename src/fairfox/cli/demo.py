@@ -216,5 +216,5 @@ def _shown(audits: Sequence[DemoAudit]) -> Shown:
         shares = (n["share_flagged"], n["confident"] / len(each.result), n["share_truly_over_delta"])
         means = (n["mean_effect"], n["mean_truth"])
         rows.append([each.name, *(f"{mean:.4f}" for mean in means), *(f"{share:.1%}" for share in shares)])
-    headings = ("Mean |effect|", "True mean", "Flagged", "Confidently", "Truly above delta")
+    headings = ("Mean |effect|", "True mean", "Flagged", "Confident", "Truly above delta")
     return make_table(["Model"], headings, rows)

@@ -131,7 +131,9 @@ def distribution(result: AuditRecord, finding: Finding) -> dict[str, Any] | None
                 "limits": limits,
                 "edges": edges.tolist(),
                 "heights": bar_heights(values[members], edges, weights).tolist(),
-                "mean": float(np.average(values[members], weights=weights)),
+                "mean": float(
+                    np.average(values[members], weights=weights if weights is not None and weights.any() else None)
+                ),
                 "percentiles": [float(f"{value:.3g}") for value in np.percentile(values[members], _PERCENTILES)],
             }
         )

@@ -45,7 +45,11 @@ _WORDS = {  # by what is compared
         "two models on the same people",
         ("A", "B"),
         "B less A",
-        {"A is fairer": "A is fairer", "B is fairer": "B is fairer", "cannot tell": "Which model is fairer is open"},
+        {
+            "A is fairer": "A is fairer",
+            "B is fairer": "B is fairer",
+            "cannot tell": "Cannot tell which model is fairer",
+        },
         "B treats people no more unequally than A",
         "Fairer means here: a smaller mean score by this test. It says nothing about how good the predictions are.",
     ),
@@ -56,7 +60,7 @@ _WORDS = {  # by what is compared
         {
             "worse": "The second audit is worse than the first",
             "not worse": "The second audit is not worse than the first",
-            "cannot tell": "Whether the second audit is worse is open",
+            "cannot tell": "Cannot tell whether the second audit is worse",
         },
         "people are treated no more unequally than before",
         "Worse means here: the mean score rose by more than chance explains; a rise within the margin does not count.",
@@ -219,7 +223,7 @@ def _numbers(pair: Pair, sides: tuple[Side, Side], words: _Words) -> text.Table:
     rows = [
         [f"Mean score{text.heading_unit(unit)}", *means, value, f"{lower} to {upper}"],
         ["Flagged", *map(text.percent, pair.shares), *_share_difference(pair)],
-        ["Confidently", *(text.percent(each["share_confident"]) for each in both), "", ""],
+        ["Confident", *(text.percent(each["share_confident"]) for each in both), "", ""],
         ["People judged", *(f"{each['counts']['judged']:,}" for each in both), "", ""],
         ["People without a score", *(f"{each['counts']['abstained']:,}" for each in both), "", ""],
     ]
