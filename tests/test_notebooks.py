@@ -67,7 +67,7 @@ def test_the_audit_of_a_pipeline_shows_a_card_charts_people_and_a_comparison(tmp
     done = executed(NOTEBOOKS[0], tmp_path)
     card = only(shown(done, "text/html"), "fairfox audit for sex")
     assert "500 people" in card
-    assert ">fails</span>" in card  # the past preferred men
+    assert ">FAIL</span>" in card  # past decisions favoured men
     assert charts(done) == 2
     assert "in the other group" in only(shown(done, "text/html"), "as they are")
     assert "Verdict: " in only(shown(done, "stdout"), "A is all columns, B is fewer columns")
