@@ -26,7 +26,7 @@ from fairfox.errors import DataError
 from fairfox.fairtests.fitted import Readings
 from fairfox.fairtests.protocol import Measurement
 from fairfox.findings import UNKNOWN, AuditRecord, Finding, GapParts, Group, StreamedVariable
-from fairfox.report.people import contributions, row_ids, rows_at
+from fairfox.report.people import largest_contributions, row_ids, rows_at
 from fairfox.report.sentences import summary_lines, verdict_lines
 from fairfox.report.text import amount, people, percent
 from fairfox.statistics.groups import Certainty, Rule, group_mean
@@ -84,7 +84,7 @@ class AuditResult:
         >>> result.verdict.passed
         False
         >>> result.person(0).features
-        {'income': 0.15...}
+        {'income': 0.161}
     """
 
     def __init__(self, record: AuditRecord, table: object = None) -> None:
@@ -221,7 +221,7 @@ class AuditResult:
         return Person(
             id=row["row_id"],
             towards=self.record.towards[rows[0]],
-            features=dict(contributions(self.record, rows[0])),
+            features=dict(largest_contributions(self.record, rows[0])),
             counterfactual=after,
             **{f.name: row[f.name] for f in fields(Person) if f.name in row},
         )
@@ -296,7 +296,7 @@ class AuditResult:
 
     def _reasons(self, position: int) -> str | None:
         """Return the features that add most to a person's effect; None where nothing is known."""
-        largest = contributions(self.record, position)[:_MOST_REASONS]
+        largest = largest_contributions(self.record, position)[:_MOST_REASONS]
         return ", ".join(f"{name} {amount(v, self.record.effect_unit, sign=True)}" for name, v in largest) or None
 
     def _numbers(self, values: Tensor | None, *more: int) -> np.ndarray:

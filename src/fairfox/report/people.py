@@ -147,12 +147,12 @@ def _person(result: AuditRecord, position: int, row_id: object, *, named: bool, 
         confident=None if result.confident is None else bool(result.confident[position]),
         because=tuple(flagged_because(finding, finding.towards[position], named=named) for finding in flagging),
         inferred=any(bool(finding.inferred[position]) for finding in flagging),
-        features=tuple((name, sign * value) for name, value in contributions(result, position)),
+        features=tuple((name, sign * value) for name, value in largest_contributions(result, position)),
         **rows,
     )
 
 
-def contributions(result: AuditRecord, position: int) -> tuple[tuple[str, float], ...]:
+def largest_contributions(result: AuditRecord, position: int) -> tuple[tuple[str, float], ...]:
     """Return a person's contributions, the largest first, without those that are zero."""
     if result.features.effect is None:
         return ()
