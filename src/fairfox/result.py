@@ -84,7 +84,7 @@ class AuditResult:
         >>> result.verdict.passed
         False
         >>> result.person(0).features
-        {'income': 0.15...}
+        {'income': 0.161}
     """
 
     def __init__(self, record: AuditRecord, table: object = None) -> None:
