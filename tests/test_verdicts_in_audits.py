@@ -133,7 +133,8 @@ def check_words(words: list[str], fields: dict[str, Any]) -> None:
         assert any(line.startswith(f"Tipping point: persistence {found['tipping']:g}. ") for line in words)
     # how many
     pattern = (
-        r"Significant: (\S+) \(false discovery rate: (\S+) %\)\. Flagged: (\S+) \(.*\)\. Confident: (\S+) \(.*\)\."
+        r"Significant: (\S+) \(false discovery rate: (\S+) %, at persistence 1\)\. "
+        r"Flagged: (\S+) \(.*\)\. Confident: (\S+) \(.*\)\."
     )
     shown = said(pattern, words)
     three = [counted(counts[name]) for name in ("significant", "flagged", "confident")]
@@ -308,11 +309,11 @@ def test_shuffled_values_of_a_model_that_takes_the_protected_column_are_refused(
             {"decision_threshold": 0.5, "delta": 0.1},
             "A decision threshold and delta both say which effects count",
         ),
-        ({"decision_threshold": 0.5, "delta": {"Male": 0.1}}, "give one of the two"),
+        ({"decision_threshold": 0.5, "delta": {"Male": 0.1}}, "give only one of them"),
         ({"decision_threshold": 0.5, "test": "faux"}, "which 'faux' does not measure; use rank"),
         ({"decision_threshold": float("nan")}, "decision_threshold is nan; expected a finite number"),
         ({"delta_from_null": True}, r"add null=5 \(--null 5\)"),
-        ({"delta_from_null": True, "null": 2, "delta": 0.1}, "leave delta out"),
+        ({"delta_from_null": True, "null": 2, "delta": 0.1}, "omit delta"),
         ({"null": -1}, "null is -1; expected a whole number of at least 0"),
         ({"fdr": 1.0}, "fdr is 1.0; expected a number above 0 and below 1"),
     ],
@@ -328,7 +329,7 @@ def test_options_that_contradict_each_other_are_refused_in_one_sentence(options:
     [
         (["--fdr", "1"], "1.0 is not in the range 0<x<1"),
         (["--decision-threshold", "nan"], "nan"),
-        (["--decision-threshold", "0.5", "--delta", "0.1"], "give one of the two"),
+        (["--decision-threshold", "0.5", "--delta", "0.1"], "give only one of them"),
     ],
 )
 def test_the_command_refuses_them_too(folder: Path, options: list[str], message: str):

@@ -65,7 +65,7 @@ def test_a_model_on_income_is_found_to_treat_women_worse(plain: AuditRecord):
 def test_contributions_of_features_sum_to_each_persons_effect(plain: AuditRecord):
     per_person = plain.features.effect.per_person
     explained = ~per_person.isnan().any(1)
-    assert 100 <= int(explained.sum()) <= 120  # a black box is explained on a sample and on the worst
+    assert 400 <= int(explained.sum()) <= 420  # a black box is explained on a sample and on the worst
     torch.testing.assert_close(per_person[explained].sum(1), plain.effect[explained])
 
 
@@ -627,9 +627,7 @@ def test_fliptest_reports_its_checks_and_doubts():
     result = audited(by_income, table(200), test="fliptest", settings={"steps": 20, "width": 8}, **QUICK)
     assert set(result.checks) == {"ks", "ks_worst", "ks_unmapped", "ks_chance", "mse", "mse_real"}
     assert any("FlipTest's mapped people differ" in text for text in result.warnings)  # after 20 steps
-    assert (
-        "fliptest also says: distance of mapped people's features from real ones (KS)" in AuditResult(result).summary()
-    )
+    assert "distance of mapped people&#39;s features from real ones (KS)" in AuditResult(result).to_html()
 
 
 def test_unfair_map_gives_a_bound_for_the_model():
@@ -707,7 +705,7 @@ def test_what_hours_explain_is_no_effect_once_they_are_given(test: str):
     torch.testing.assert_close(kept.findings[0].direct, plain.findings[0].direct)  # whatever is given
     assert kept.meaning.startswith(plain.meaning)
     assert kept.meaning.endswith("and with them what they explain of the others: hours.")
-    assert (", with the same hours" in AuditResult(kept).summary()) == (test != "rank/a")
+    assert ", given hours; the limit is 5 %." in AuditResult(kept).summary()
     assert kept.features.displacement["hours"] == 0.0
 
 

@@ -105,7 +105,7 @@ def check_variables(audit: Audit, people: int) -> None:
     assert {"effect[race=Black]", "effect[race=White]"} <= set(audit.scores.column_names)
     for race in RACES:
         assert f"race={race}" in audit.report
-    assert "protected: sex, race, age" in audit.printed
+    assert "for sex, race and age, test rank" in audit.printed
     for small in ("Amer-Indian-Eskimo", "Other"):
         assert f"'{small}' (" in audit.warned
 

@@ -286,7 +286,7 @@ def test_a_group_may_have_its_own_delta(people: Path):
     done = run_on_panel(people, "-c", "sex", "--delta", "Female=0.03", "--delta", "0.15")
     fields = finished(done, people)
     assert (fields["delta"], fields["deltas"]) == (0.15, {"sex=Female": 0.03})
-    assert "sex=Female: 3 points" in done.stdout
+    assert "delta of sex=Female is 3 points" in done.stdout
     own = np.where(np.array(population()["sex"].to_pylist()) == "Female", 0.03, 0.15)
     scores = scores_of(people)
     expected = np.array(scores["score"].to_pylist()) > own
@@ -304,7 +304,7 @@ def test_a_limit_for_one_group_is_part_of_the_verdict_beside_that_for_everyone(p
     assert summary_of(people)["settings"]["max_flagged"] == {"race=Black": float(limit), "": 0.9}
     assert verdict["word"] == ("fails" if code else "passes")
     assert (verdict["variable"], verdict["allowed"]) == (("race=Black", 0.1) if code else ("race", 0.9))
-    assert ("The model fails. race=Black: " in report_of(people)) == (code == 1)
+    assert ("people in the group race=Black (" in report_of(people)) == (code == 1)
 
 
 def test_a_limit_for_everyone_holds_beside_that_for_one_group(people: Path):

@@ -104,11 +104,11 @@ def test_settings_of_a_test_reach_it_and_others_are_refused():
     assert make_test("fliptest", settings={"weight": 1}).map.weight == 1
     assert make_test("move", settings={"carry": 0.5}).map.carry == 0.5
     for settings, message in (
-        ({"epsilom": 0.5}, r"and not 'epsilom'. Did you mean 'epsilon'\?"),
+        ({"epsilom": 0.5}, r"fta has no setting 'epsilom'. Did you mean 'epsilon'\?"),
         ({"steps": 2.5}, "steps of fta is 2.5; expected a whole number"),
         ({"steps": True}, "steps of fta is True; expected a whole number"),
         ({"order": "two"}, "order of fta is 'two'; expected a number"),
-        ({"seed": 3}, "and not 'seed'"),
+        ({"seed": 3}, "fta has no setting 'seed'"),
     ):
         with pytest.raises(OptionError, match=message):
             make_test("fta", settings=settings)

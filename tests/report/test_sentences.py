@@ -82,7 +82,7 @@ def test_words_mean_what_the_audit_counts():
     curve = (Point(0.9, 0.1, 0.1, 0.1, 0.0, 0.0),)
     carried = judged(example_result(settings={"persistence": 0.9, "fdr": 0.05}), curve=curve)
     assert meanings(carried)["confident"] == "whole interval beyond 5 points, at persistence 0.9"
-    assert meanings(carried)["significant"] == "false discovery rate: 5 %"
+    assert meanings(carried)["significant"] == "false discovery rate: 5 %, at persistence 1"
 
 
 def test_of_several_variables_each_has_its_own_verdict_and_direction():

@@ -134,7 +134,8 @@ class Auxiliaries:
         needed = min(max(_WORK // len(data), _FEW), _MOST)
         start, many = perf_counter(), len(data) > _MANY
         balance = options.balance is not False and has_labels(data)
-        plain = _trained(options.refits if several else _FEW, seed, data, many=many)
+        count = options.refits if several else max(_FEW, min(needed, options.refits))
+        plain = _trained(count, seed, data, many=many)
         if options.balance:
             aligned_by = _trained(options.refits, seed, data, many=many, balance=True)
         else:  # each few with held-out rows of their own, which decide when training stops; folds differ by themselves

@@ -90,7 +90,8 @@ def headline(result: AuditRecord) -> str:
     if not result.judged:
         return "CANNOT TELL: Nobody could be judged."
     if result.verdict is None:
-        share = f"{result.tally.flagged:,} of {people(result.judged)} ({percent(result.share_flagged)})"
+        weighted = "" if result.weights is None else " by weight"
+        share = f"{result.tally.flagged:,} of {people(result.judged)} ({percent(result.share_flagged)}{weighted})"
         why = "one refit" if result.settings.get("refits") == 1 else f"the test {result.test}"
         return f"NO VERDICT: {why} gives no intervals. {share} {verb(result.tally.flagged)} flagged."
     return result.verdict.headline
