@@ -28,7 +28,7 @@ from fairfox.data.datasets import adult_table, bank_table, compas_table, encode_
 from fairfox.errors import MissingExtraError, require
 from fairfox.findings import AuditRecord
 from fairfox.pipeline import audit
-from fairfox.remedy import FairModel, measure, train_fair
+from fairfox.remedies.hiding import FairModel, measure, train_fair
 
 FAIR = "fair"
 

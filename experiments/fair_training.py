@@ -26,7 +26,7 @@ from fairfox.benchmark.truth import individual_fairness_score
 from fairfox.data.dataset import Dataset
 from fairfox.models.protocol import Model, Output, predict
 from fairfox.models.torch import TorchModel
-from fairfox.remedy import measure
+from fairfox.remedies.hiding import measure
 
 Numbers = dict[str, float]  # what is measured of one target
 

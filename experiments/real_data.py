@@ -25,7 +25,7 @@ from fairfox.errors import FileError
 from fairfox.maps.gan import GanMap
 from fairfox.maps.wgan import GanSettings
 from fairfox.models.torch import TorchModel, load_mlp, save_mlp
-from fairfox.remedy import measure
+from fairfox.remedies.hiding import measure
 
 TABLES: dict[str, Callable[[], Dataset]] = {
     "adult": load_adult,

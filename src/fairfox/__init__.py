@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from fairfox.pipeline import audit as audit
     from fairfox.pipeline import fit as fit
     from fairfox.pipeline import score as score
-    from fairfox.remedy import train_fair as train_fair
+    from fairfox.remedies.alternatives import alternatives as alternatives
+    from fairfox.remedies.hiding import train_fair as train_fair
+    from fairfox.remedies.repair import repair as repair
     from fairfox.result import AuditResult as AuditResult
 
 _PUBLIC = {  # imported on first use, so that `fairfox --help` needs neither torch nor scikit-learn
@@ -52,7 +54,9 @@ _PUBLIC = {  # imported on first use, so that `fairfox --help` needs neither tor
     "fairfox.models.loading": ("load_model",),
     "fairfox.options": ("FAIR_TESTS", "EstimationOptions", "ModelOptions", "ReportOptions", "TableOptions"),
     "fairfox.pipeline": ("audit", "fit", "score"),
-    "fairfox.remedy": ("train_fair",),
+    "fairfox.remedies.alternatives": ("alternatives",),
+    "fairfox.remedies.hiding": ("train_fair",),
+    "fairfox.remedies.repair": ("repair",),
     "fairfox.result": ("AuditResult",),
 }
 _MODULES = {name: module for module, names in _PUBLIC.items() for name in names}

@@ -26,6 +26,7 @@ from fairfox.report.pair import changed_people, pair_fields, pair_files, pair_vi
 from fairfox.report.text import amount, percent, strict_json
 from fairfox.result import AuditResult
 from fairfox.statistics.paired import NOT_WORSE, UNKNOWN, WORSE, Pair, Scores, Side, compare_scores, same_audit
+from fairfox.statistics.performance import METRICS, Performance
 from fairfox.statistics.power import LEVEL, Plan, people_needed, spread_of_mean, spread_of_share
 
 _MOST = 0.8  # of the people of the larger audit must be in both, for the two to be compared person by person
@@ -74,6 +75,7 @@ class Compared:
             f"{over}: {percent(pair.shares[0])} of the people with A, {percent(pair.shares[1])} "
             f"with B; a difference of {points}.",
             f"With B the effect is smaller for {percent(pair.less)} of the people and larger for {percent(pair.more)}.",
+            *self._performance_lines(),
         ]
         for variable, own in a.alignment_share.items():
             other = b.alignment_share[variable]
@@ -128,9 +130,22 @@ class Compared:
         )
         return one, two
 
+    def _performance_lines(self) -> list[str]:
+        """Return a line for each metric of both models, with the interval of its difference on the same people."""
+        assert self.a is not None
+        assert self.b is not None
+        return [
+            performance_sentence(a, b)
+            for a, b in zip(self.a.record.performance, self.b.record.performance, strict=False)
+            if a.metric == b.metric
+        ]
+
     def _view(self) -> dict[str, Any]:
-        changed = None if self.a is None else changed_people(self.people_table(), self.pair.unit)
-        return pair_view(self.pair, self._sides(), more=self.summary().splitlines()[2:4], people=changed)
+        if self.a is None:
+            return pair_view(self.pair, self._sides(), more=self.summary().splitlines()[2:4])
+        more = self.summary().splitlines()[2 : 4 + len(self._performance_lines())]
+        changed = changed_people(self.people_table(), self.pair.unit)
+        return pair_view(self.pair, self._sides(), more=more, people=changed)
 
     def _fields(self) -> dict[str, Any]:
         return pair_fields(self.pair, self._sides())
@@ -237,6 +252,15 @@ def compare_models(
     pair = replace(pair, reason=pair_sentence(pair))
     names = names or (a.settings["model"], b.settings["model"])
     return Compared(AuditResult(a, table), AuditResult(b, table), pair, names)
+
+
+def performance_sentence(a: Performance, b: Performance) -> str:
+    """Return how well each of two models tells the label of the same people, by one metric."""
+    apart = b.minus(a)
+    return (
+        f"{METRICS[a.metric]}: {a.value:.3f} with A, {b.value:.3f} with B; a difference of {apart.value:+.3f} "
+        f"({apart.lower:+.3f} to {apart.upper:+.3f})."
+    )
 
 
 def by_one_delta(result: AuditRecord) -> bool:

@@ -20,6 +20,7 @@ from fairfox.maps.check import transparency
 from fairfox.maps.ranks import two_sample_ks
 from fairfox.models.protocol import Model, predict, predict_once
 from fairfox.statistics.groups import people_weights
+from fairfox.statistics.performance import performance
 
 Levels = Literal["mean", "max", "sum"]  # what is made of a category's columns
 _STEPS = 16  # of the path from x to x'
@@ -350,12 +351,5 @@ def next_steps(
 
 def _auc(predictions: Tensor, y: Tensor | None, weights: Tensor) -> float | None:
     """Return the AUC of predictions for labels of two classes; None without such."""
-    if y is None:
-        return None
-    known = (~y.isnan()).cpu()
-    truth = y.cpu()[known]
-    if set(truth.unique().tolist()) != {0.0, 1.0}:
-        return None
-    from sklearn.metrics import roc_auc_score
-
-    return float(roc_auc_score(truth.numpy(), predictions[known].numpy(), sample_weight=weights[known].numpy()))
+    found = () if y is None else performance(predictions.numpy(), y.cpu().numpy(), weights.numpy())
+    return next((each.value for each in found if each.metric == "auc"), None)

@@ -21,6 +21,7 @@ from fairfox.options import EFFECT, EVERYONE
 from fairfox.statistics.diagnostics import DISAGREE, Reliability
 from fairfox.statistics.groups import judged_share, people_weights, weighted_mean
 from fairfox.statistics.multiplicity import Threshold
+from fairfox.statistics.performance import Performance
 from fairfox.statistics.permutation import Null
 from fairfox.statistics.verdict import ALLOWED, Counted, Verdict, family_verdict
 
@@ -381,6 +382,7 @@ class AuditRecord:
     map_checks: tuple[MapCheck, ...] = ()  # whether the map accounts for the gap, and stays on the data
     still: tuple[str, ...] = ()  # features in which the groups do not differ beyond chance: they do not move
     streamed: Streamed | None = None  # all people of a stream, where those here are a sample of them
+    performance: tuple[Performance, ...] = ()  # how well predictions tell the label, where there is one
 
     def __len__(self) -> int:
         return len(self.scores)

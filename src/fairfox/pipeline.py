@@ -52,6 +52,7 @@ from fairfox.statistics.groups import (
     own_deltas,
     score_unit,
 )
+from fairfox.statistics.performance import Performance, performance
 from fairfox.statistics.permutation import Null, shuffled
 from fairfox.statistics.verdict import ALLOWED, held_back
 
@@ -378,6 +379,7 @@ def _result(
         map_checks=checks,
         still=readings.still,
         streamed=streamed,
+        performance=_performance(inputs) if streamed is None else (),
     )
 
 
@@ -467,6 +469,25 @@ def _decisions(inputs: Inputs) -> Decisions | None:
     if y is None or values is None or len(values) != 2:
         return Decisions(cut)
     return Decisions(cut, 1 - y if options.positive is not None and str(values[0]) == str(options.positive) else y)
+
+
+def _performance(inputs: Inputs) -> tuple[Performance, ...]:
+    """Return how well the predictions tell the label."""
+    y, data = labelled_yes(inputs), inputs.data
+    if y is None:
+        return ()
+    out = inputs.predictions.sigmoid() if inputs.target.unit == "logit" else inputs.predictions
+    weights = None if data.weights is None else data.weights.double().numpy(force=True)
+    return performance(out.double().numpy(force=True), y.double().numpy(force=True), weights)
+
+
+def labelled_yes(inputs: Inputs) -> Tensor | None:
+    """Return whether each label is a yes (N,), or the number that it is where numbers are predicted; None without."""
+    numbers = inputs.encoding.label_values is None
+    if inputs.data.y is None or numbers != (inputs.target.unit == "value"):
+        return None
+    decisions = _decisions(inputs)
+    return inputs.data.y if numbers else None if decisions is None else decisions.truth
 
 
 def _reliability(inputs: Inputs, readings: Readings, delta: float) -> Reliability:

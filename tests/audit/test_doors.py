@@ -273,6 +273,17 @@ def test_odd_columns_have_one_score_or_one_refusal_in_memory_and_in_a_stream(kin
     assert summary["verdict"]["word"] == scored.verdict.word
 
 
+def test_lists_that_no_test_reads_are_no_trouble_in_memory_or_in_a_stream(tmp_path: Path):
+    test = fairfox.fit(REFERENCE, protected="sex", columns=COLUMNS, options={"refits": 1})
+    listed = PEOPLE.assign(visits=[[1, 2]] * len(PEOPLE))
+    scored = fairfox.score(test, MODELS["rule"], pa.Table.from_pandas(listed))
+    frame, _ = by_stream(tmp_path, test, "rule", listed)
+    assert_same(frame, frame_of(scored), within=1e-6)
+    given = [str(tmp_path / name) for name in ("test.fox", "models.py:rule", "a.parquet")]
+    done = CliRunner().invoke(cli, ["score", *given, "--engine", "memory", "-o", str(tmp_path / "memory")])
+    assert done.exit_code == 0, done.stderr
+
+
 NUMBERED = {"protected": "sex", "columns": ["number", *COLUMNS]}
 
 
@@ -319,6 +330,17 @@ def test_too_few_people_to_learn_from_are_refused_by_audit_and_fit():
         fairfox.audit(MODELS["rule"], PEOPLE, reference=few, **given)
     with pytest.raises(FairfoxError, match=message):
         fairfox.fit(few, **given)
+
+
+@pytest.mark.parametrize("heavy", [1e15, 1e149])
+def test_weights_that_leave_one_person_to_learn_from_are_refused_by_audit_and_fit(heavy: float):
+    given: dict[str, Any] = {"protected": "sex", "columns": COLUMNS, "weights": "weight", "options": {"refits": 1}}
+    uneven = REFERENCE.assign(weight=np.where(REFERENCE["number"] == 7, heavy, 1.0))
+    message = r"By the weights 'weight', \d+ people to learn from count as 1; at least 2 are needed"
+    with pytest.raises(FairfoxError, match=message):
+        fairfox.fit(uneven, **given)
+    with pytest.raises(FairfoxError, match=message):
+        fairfox.audit(MODELS["rule"], uneven, **given)
 
 
 def test_a_probability_a_rounding_error_above_one_is_a_probability_at_every_door(tmp_path: Path):

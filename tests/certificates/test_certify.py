@@ -24,7 +24,7 @@ from fairfox.errors import DataError, OptionError, ShapeError
 from fairfox.maps.rank import RankMap
 from fairfox.models.adapters import as_model
 from fairfox.models.protocol import Model
-from fairfox.remedy import train_fair
+from fairfox.remedies.hiding import train_fair
 from tests.certificates.brute import at_points, close_to
 
 PEOPLE = people(200).round({"debt": 2})

@@ -105,7 +105,9 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(folder: Path, tmp_path: Pa
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(("option", "value"), [("--delta", "20"), ("--max-flagged", "Nobody=0.1")])
+@pytest.mark.parametrize(
+    ("option", "value"), [("--delta", "20"), ("--delta", "1e308"), ("--max-flagged", "Nobody=0.1")]
+)
 def test_limits_are_checked_before_a_stream_begins(folder: Path, tmp_path: Path, option: str, value: str):
     pq.write_table(LENDING.sample(100, seed=1).table, folder / "new.parquet")
     said = [
@@ -114,6 +116,22 @@ def test_limits_are_checked_before_a_stream_begins(folder: Path, tmp_path: Path,
     ]
     assert [done.exit_code for done in said] == [2, 2]
     assert said[0].stderr == said[1].stderr
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("engine", ["memory", "files"])
+def test_a_model_of_other_columns_is_refused_with_what_to_fit_anew(folder: Path, tmp_path: Path, engine: str):
+    table = LENDING.sample(100, seed=1).table
+    pq.write_table(table, folder / "new.parquet")
+    model = LogisticRegression().fit(table.select(["income"]).to_pandas(), table["approved"].to_pylist())
+    (folder / "one.pkl").write_bytes(pickle.dumps(model))
+    given = {"model": "one.pkl", "table": "new.parquet"}
+    done = run(folder, tmp_path / "out", "--trust-model", "--engine", engine, **given)
+    assert done.exit_code == 2
+    assert done.stderr == (
+        "Error: The model takes the columns income, but the test was fitted on income, debt_ratio; fit it on the "
+        "model's columns, in their order (columns=[...], --columns)\n"
+    )
     assert not (tmp_path / "out").exists()
 
 

@@ -61,6 +61,15 @@ def test_a_byte_order_mark_quoted_newlines_and_windows_line_ends_are_no_trouble(
     assert load_table(path).to_dict(as_series=False) == {"age": [41, 23], "note": ["two\nlines", 'a "word"']}
 
 
+def test_a_bare_carriage_return_ends_a_line_outside_quotes_only(tmp_path):
+    rows = {"a": [1, 2], "b": ["x", "y"]}
+    assert load_table(written(tmp_path, "t.csv", "a,b\r1,x\r2,y\r")).to_dict(as_series=False) == rows
+    quoted = written(tmp_path, "t.csv", 'a,b\n1,"x\rz"\n2,y\n')
+    assert load_table(quoted).to_dict(as_series=False) == {"a": [1, 2], "b": ["x\rz", "y"]}
+    torn = complaint(written(tmp_path, "t.csv", "a,b\n1,x\rz\n2,y\n"), DataError)
+    assert torn.endswith("has 1 field(s) on line 3 but 2 in its header; give every line the same number")
+
+
 @pytest.mark.parametrize("name", ["t.parquet", "t.pq", "t.feather", "t.arrow", "t.ipc", "stream.arrow"])
 def test_binary_files_are_read(tmp_path, name):
     table, path = pa.table(ROWS), tmp_path / name
@@ -222,6 +231,13 @@ def test_a_file_that_does_not_exist_and_a_folder_are_refused(tmp_path: Path):
 )
 def test_an_object_that_is_no_table_is_refused(source: object, kind: type[FairfoxError], message: str):
     assert message in complaint(source, kind)
+
+
+def test_lists_and_records_are_left_out_where_they_are_not_needed():
+    for table in (pa.table({"a": [1], "b": [[1, 2]], "c": [{"d": 1}]}), pl.DataFrame({"a": [1], "b": [[1, 2]]})):
+        assert load_table(table, needed=["a"]).columns == ["a"]
+        with pytest.raises(DataError, match="lists or records in column 'b'"):
+            load_table(table, needed=["a", "b"])
 
 
 def test_a_header_without_rows_is_refused_in_files_and_frames(tmp_path):

@@ -220,7 +220,8 @@ def test_a_file_of_another_format_is_refused(content: bytes, tmp_path: Path):
     newer = rewritten(content, lambda about: about.update(format=storage.FORMAT + 1, fairfox="9.0"))
     refused(newer, tmp_path / "test.fox", "fairfox 9.0 wrote it, which is newer than .*; upgrade fairfox")
     older = rewritten(content, lambda about: about.update(format=1, fairfox="0.1"))
-    refused(older, tmp_path / "test.fox", r"fairfox 0.1 wrote it in an older format \(fit it again with fairfox fit\)")
+    again = r"fairfox 0.1 wrote it in an older format \(write it again with fairfox fit\)"
+    refused(older, tmp_path / "test.fox", again)
 
 
 def node_of(about: dict[str, Any], name: str) -> dict[str, Any]:

@@ -55,6 +55,8 @@ def test_the_p_value_is_that_of_a_normal_mean():
         ((0.08, 0.05, math.nan), {}, "The spread is nan"),
         ((0.08, 0.05, 0.3), {"wanted": 1.0}, "The wanted power is 1.0"),
         ((0.08, 0.05, 0.3), {"level": 0.0}, "The level is 0.0"),
+        ((0.5, 0.0, 1e300), {}, r"An effect of 0.5 above the limit of 0 is too small beside a spread of 1e\+300"),
+        ((5e-324, 0.0, 0.3), {}, "is too small beside a spread of 0.3 for any number of people to show it"),
     ],
 )
 def test_what_cannot_be_planned_is_refused(arguments, options, message):

@@ -16,7 +16,7 @@ import torch
 from click.testing import CliRunner
 
 from fairfox.cli.main import cli
-from fairfox.errors import ColumnError, DataError, FileError, OptionError
+from fairfox.errors import ColumnError, DataError, FileError, ModelError, OptionError
 from fairfox.fairtests.storage import load_test, save_test
 from fairfox.models.loading import load_model
 from fairfox.pipeline import audit
@@ -175,6 +175,25 @@ def test_people_who_cannot_be_scored_are_named_and_all_others_are_done(folder: P
     with pytest.raises(FileError, match=r"c.parquet', rows from 0: Column 'income' has 50 missing value"):
         run(folder)
     assert len(part_names(folder)) == 6
+
+
+def test_a_report_that_fails_after_everyone_is_scored_says_so_and_is_made_the_second_time(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def broken(*given: Any, **options: Any) -> None:
+        raise ModelError("The model failed on a table of 24 rows: no weights.")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "result_of", broken)
+        with pytest.raises(
+            ModelError, match=r"^The model .*: no weights\. Everyone is scored; fix that and run the same"
+        ):
+            run(folder)
+    assert len(part_names(folder)) == 6
+    before = {path: path.stat().st_mtime_ns for path in (folder / "out/scores.parquet").iterdir()}
+    run(folder)
+    assert manifest_of(folder)["complete"]
+    assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
 def changed(table: pa.Table, name: str, values: Any) -> pa.Table:

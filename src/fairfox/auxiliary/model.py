@@ -316,9 +316,7 @@ def infer_groups(data: Dataset, auxiliary: Auxiliary, fitting: Dataset) -> tuple
     rows = unknown.any(1).nonzero()[:, 0]
     if len(rows) == 0:
         return data, unknown
-    x = data.x[rows]
-    means = torch.stack([_chances(member, x, data.protected) for member in auxiliary.members]).mean(0)  # (n, K)
-    heads = means.split([p.outputs for p in data.protected], dim=1)
+    heads = _mean_chances(data.x[rows], auxiliary, data.protected)
     inferred = torch.stack([_inferred(head, v, fitting) for v, head in enumerate(heads)], dim=1).to(data.c)
     filled = torch.where(unknown[rows], inferred, data.c[rows])  # (n, V)
     for v, p in enumerate(data.protected):
@@ -349,6 +347,19 @@ def _crossed(c: Tensor, variable: int, fitting: Dataset) -> Tensor:
     for row in classes:
         out[(c[:, parts] == row[:-1]).all(1)] = row[-1]
     return out
+
+
+def group_chances(x: Tensor, auxiliary: Auxiliary, protected: tuple[Protected, ...]) -> list[Tensor]:
+    """Return the probability of each group (n, K) for rows x (n, D), for each protected variable."""
+    heads = _mean_chances(x, auxiliary, protected)
+    return [torch.cat([1 - one, one], dim=1) if one.shape[1] == 1 else one for one in heads]
+
+
+def _mean_chances(x: Tensor, auxiliary: Auxiliary, protected: tuple[Protected, ...]) -> tuple[Tensor, ...]:
+    """Return the members' mean outputs (n, K) for each protected variable, with probabilities in place of logits."""
+    means = torch.stack([_chances(member, x, protected) for member in auxiliary.members]).mean(0)
+    heads: tuple[Tensor, ...] = means.split([p.outputs for p in protected], dim=1)
+    return heads
 
 
 def _chances(member: Model, x: Tensor, protected: tuple[Protected, ...]) -> Tensor:

@@ -25,7 +25,7 @@ from fairfox.cli.options import (
 )
 from fairfox.cli.progress import progress_bar, say
 from fairfox.errors import OptionError, redacted
-from fairfox.options import DATA, ESTIMATION, RULE, AuditOptions
+from fairfox.options import DATA, ESTIMATION, MODEL, RULE, AuditOptions
 
 if TYPE_CHECKING:
     from fairfox.findings import AuditRecord
@@ -64,6 +64,15 @@ _CANNOT_TELL = 3  # the exit code
     common=False,
     help="TOML file with the causes of each column, for --test counterfactual.",
 )
+@click.option(
+    "--repair",
+    cls=Once,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    section=MODEL,
+    common=False,
+    help="Audit MODEL together with the repair that `fairfox repair` wrote for it.",
+)
 @reference_option
 @endpoint_options
 @click.option("--include-rows", cls=Option, is_flag=True, help="Also write the raw rows of flagged people.")
@@ -81,6 +90,7 @@ def audit(
     table: Path,
     *,
     graph: Path | None,
+    repair: Path | None,
     reference: Path | None,
     out: Path,
     sample: int | None,
@@ -108,8 +118,10 @@ def audit(
     endpoint = take_endpoint_options(values)
     chosen = AuditOptions(**_with_graph(given_options(values), graph))
     config = click.get_current_context().meta.get(CONFIG)
-    keep_inputs([out / name for name in OUTPUTS], table, model, reference, graph, chosen.protected_from, config)
+    keep_inputs([out / name for name in OUTPUTS], table, model, repair, reference, graph, chosen.protected_from, config)
     streamed = sample is None and must_stream(str(table))
+    if streamed and repair is not None:
+        raise OptionError("--repair needs everyone in memory, but the table is streamed; audit a --sample of it")
     if streamed and include_rows:
         raise OptionError("--include-rows needs everyone in memory, but the table is streamed; audit a --sample of it")
     target = find_model(model, trust=trust_model, endpoint=endpoint)
@@ -118,10 +130,15 @@ def audit(
             "A model behind a URL only returns predictions, and certificates need the model itself; omit --certify, or "
             "give the model's file"
         )
+    if repair is not None:
+        from fairfox.remedies.repair import load_repair
+
+        target = load_repair(repair, target, model_sha256=file_sha256(model))
     recorded: dict[str, Any] = {
         "model_source": model,
         "table": redacted(str(table)),
         "model_sha256": file_sha256(model),
+        "repair_sha256": None if repair is None else file_sha256(repair),
         "command": typed_command(),
         "sample": sample,
         "cannot_tell": cannot_tell,

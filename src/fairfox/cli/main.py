@@ -20,12 +20,14 @@ from fairfox.options import RENAMED
 
 # name -> (module, short help); the function has the name of the command
 COMMANDS = {
+    "alternatives": ("fairfox.cli.remedies", "Find less unequal alternatives to a model, and what they cost."),
     "audit": ("fairfox.cli.audit", "Find the people whose prediction depends on a protected column."),
     "compare": ("fairfox.cli.compare", "Compare two models on the same people, or two audits."),
     "datasets": ("fairfox.cli.datasets", "List the public datasets that fairfox can load, or download some."),
     "demo": ("fairfox.cli.demo", "Audit a biased and a fair lending model on generated people."),
     "fit": ("fairfox.cli.fit", "Fit a fairness test on a table and save it to a file."),
     "plan": ("fairfox.cli.plan", "Say how many people an audit needs to detect an effect of a given size."),
+    "repair": ("fairfox.cli.remedies", "Repair a model without training, and save the repair to a file."),
     "report": ("fairfox.cli.report", "Write the page of a result again, or one page for two audits."),
     "score": ("fairfox.cli.score", "Score the people of a table with a saved fairness test."),
 }

@@ -141,7 +141,8 @@ def _score_table(
     from fairfox.report.files import OUTPUTS, write_outputs
 
     keep_inputs([out / name for name in OUTPUTS], test, spec, table)
-    fitted, people = load_test(test), load_table(Path(table))
+    fitted = load_test(test)
+    people = load_table(Path(table), needed=fitted.encoding.needed)
     own = {name: options.pop(name, None) for name in ("delta", "max_flagged")}
     result = score_people(fitted, model, people.to_native(), **own, options=options).record
     result.settings.update({"model_source": getattr(model, "shown", spec), "table": table, "fitted": str(test)})

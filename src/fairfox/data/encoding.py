@@ -71,10 +71,22 @@ class Encoding:
         """Return the encoding whose models receive tables like this one."""
         return replace(self, fitted_on=table.select(list(self.columns)))
 
+    def only(self, columns: Sequence[str]) -> Encoding:
+        """Return the encoding whose models receive only these columns of the same rows x, in this order."""
+        named = {f.name: f for f in self.features}
+        return replace(self, features=tuple(named[name] for name in columns), fitted_on=self.fitted_on.select(columns))
+
     @property
     def columns(self) -> tuple[str, ...]:
         """The names of the columns a model receives, in order."""
         return tuple(f.name for f in self.features)
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """The columns to read where a table has them: the model's, protected columns, label, id and weights."""
+        groups = [name for source in self.sources for name in source.columns]
+        others = [*(f.name for f in self.covariates), self.label, self.id_column, self.weights]
+        return tuple(dict.fromkeys([*self.columns, *groups, *(name for name in others if name is not None)]))
 
     @cached_property
     def blocks(self) -> tuple[slice, ...]:

@@ -9,7 +9,7 @@ import os
 import zlib
 from codecs import BOM_UTF8
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -38,14 +38,15 @@ VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}  # and wh
 DELIMITERS = ",;\t|"
 
 
-def load_table(source: object) -> Table:
+def load_table(source: object, *, needed: Collection[str] | None = None) -> Table:
     """Return the table behind a path, a pandas, polars or pyarrow table, or a 2-D array, as a narwhals frame.
 
     Files are recognised by their extension: CSV (`.csv`, `.tsv`, `.txt`, each also `.gz`; comma, semicolon, tab or bar
     is detected as the separator), Parquet (`.parquet`, `.pq`), Arrow and Feather (`.arrow`, `.feather`, `.ipc`). In a
     CSV a column holds numbers, or booleans, when every value in the file is one; everything else, including dates,
     stays text. Empty cells, the words pandas takes as missing and "?" are missing. The columns of an array are named
-    x0, x1, and so on. An unnamed index stored by pandas is left out.
+    x0, x1, and so on. An unnamed index stored by pandas is left out. Lists and records are refused; in columns beside
+    the `needed` ones, they are left out.
 
     Example:
         >>> load_table(np.eye(2)).columns
@@ -53,16 +54,16 @@ def load_table(source: object) -> Table:
     """
     if isinstance(source, str | os.PathLike):
         path = Path(source).expanduser()
-        return _checked(_read_file(path), f"'{path}'")
+        return _checked(_read_file(path), f"'{path}'", needed)
     try:
         frame = nw.from_native(source, eager_only=True, pass_through=True)
     except nw.exceptions.DuplicateError:
         _check_names(column_names(source), "The table")
         raise
     if isinstance(frame, nw.DataFrame):
-        return _checked(frame.to_native(), "The table")
+        return _checked(frame.to_native(), "The table", needed)
     if hasattr(source, "__array__"):
-        return _checked(_from_array(source), "The array")
+        return _checked(_from_array(source), "The array", needed)
     hint = "; call .collect() on it first" if hasattr(source, "collect") else ""
     raise DataError(
         f"A {type(source).__name__} is not a table fairfox can read; "
@@ -242,7 +243,7 @@ def join_columns(table: Table, other: Table, names: Sequence[str], *, on: str) -
 # --- checks every table passes -------------------------------------------------------------------------------------
 
 
-def _checked(native: Any, what: str) -> Table:
+def _checked(native: Any, what: str, needed: Collection[str] | None) -> Table:
     """Return the table as a narwhals frame, or say why it cannot be audited."""
     _check_names(column_names(native), what)
     if isinstance(native, pa.Table):
@@ -253,9 +254,10 @@ def _checked(native: Any, what: str) -> Table:
     if len(table) == 0:
         raise DataError(f"{what} has column names but no rows; give one row per individual")
     nested = [name for name, dtype in table.schema.items() if dtype.is_nested()]
-    if nested:
-        raise DataError(f"{what} has lists or records in column '{nested[0]}'; give one value per cell")
-    return table
+    for name in nested:
+        if needed is None or name in needed:
+            raise DataError(f"{what} has lists or records in column '{name}'; give one value per cell")
+    return table.drop(nested) if nested else table
 
 
 def _check_names(names: Sequence[object], what: str) -> None:

@@ -42,6 +42,7 @@ Progress = Callable[[str, float], None]  # what is being done, and the fraction 
 _log = logging.getLogger("fairfox")
 _FITTING = 0.7  # of the time for tests beside the chosen one, at most
 _FEWEST = 10  # people of a group to learn from
+_COUNTING = 2  # people of equal weight whose mean would be as certain as that of all
 _MANY = 50_000  # people: above it time is saved at some cost in the accuracy of single readings
 _BATCH, _EPOCHS = 256, 15  # of auxiliaries of many people
 _STEPS = 2  # of the direct reading of many people: they rank as with eight, single effects differ by a few per cent
@@ -129,6 +130,7 @@ class Auxiliaries:
 
         There are as many as refits where a test uses them or groups are inferred; else as many as the alignment share
         needs, which varies more where people are few."""
+        _check_weights(data, options)
         several = follows_auxiliary([options.main, *others]) or bool(data.c.isnan().any())
         data = data if len(data) <= _LEARNT else _drawn(data, _LEARNT, seed)
         needed = min(max(_WORK // len(data), _FEW), _MOST)
@@ -192,6 +194,7 @@ class FittedTest:
 
         Auxiliaries are trained on the same people unless given. A fold needs no record of what it learnt from.
         """
+        _check_weights(data, options)
         seed = options.seed if seed is None else seed
         many = len(data) > _MANY
         say = progress or (lambda text, fraction: None)
@@ -666,6 +669,19 @@ def check_group_sizes(fitting: Dataset, fewest: int = _FEWEST) -> None:
                 f"Group '{level}' of '{p.name}' has only {smallest} people to learn from; at least {fewest} are "
                 f"needed: {merge}give more rows, or another reference table"
             )
+
+
+def _check_weights(fitting: Dataset, options: AuditOptions) -> None:
+    """Raise where nearly all weight is that of one person, from whom alone nothing can be learnt."""
+    if fitting.weights is None:
+        return
+    weights = fitting.weights.double() / fitting.weights.max().double().clamp(min=torch.finfo(torch.float64).tiny)
+    counting = float(weights.sum() ** 2 / weights.square().sum()) if bool(weights.any()) else 0.0  # if all were equal
+    if not counting >= _COUNTING:
+        raise DataError(
+            f"By the weights '{options.weights}', {len(fitting)} people to learn from count as {counting:.3g}; at "
+            f"least {_COUNTING} are needed: give weights that are less uneven, or more rows"
+        )
 
 
 def check_storable(options: AuditOptions) -> None:

@@ -67,7 +67,7 @@ class Inputs:
     @classmethod
     def scored(cls, test: FittedTest, model: object, table: object, options: AuditOptions) -> Inputs:
         """Return people and a model for a test that was fitted before."""
-        people = load_table(table)
+        people = load_table(table, needed=test.encoding.needed)
         described = describe(model, wanted=options.output)
         check_columns(test, described, people)
         encoding = test.encoding.for_table(people)

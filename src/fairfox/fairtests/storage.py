@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from functools import cache
 from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, Protocol, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import torch
 from safetensors import SafetensorError
@@ -28,9 +28,12 @@ from fairfox.data.dataset import Dataset, Feature
 from fairfox.data.files import written_whole
 from fairfox.data.sources import Crossing, ProtectedSource
 from fairfox.errors import FairfoxError, FileError, OptionError, installed_versions
+from fairfox.fairtests.averaging import Averaging
 from fairfox.fairtests.fitted import SAME_OUTCOME, FittedTest, Fold, measure_folds, readings_of
 from fairfox.models.adapters import as_model
 from fairfox.models.protocol import predict
+
+_Stored = TypeVar("_Stored")
 
 FORMAT = 3  # files of other formats are refused
 
@@ -38,6 +41,7 @@ FORMAT = 3  # files of other formats are refused
 _CLASSES: dict[str, tuple[str, ...]] = {
     "options": ("AuditOptions",),
     "fairtests.fitted": ("FittedTest",),
+    "fairtests.averaging": ("Averaging",),
     "data.dataset": ("Dataset", "Feature", "Protected"),
     "data.encoding": ("Encoding",),
     "data.sources": ("ProtectedSource", "Values", "NumberColumn", "Cut", "Crossing"),
@@ -88,8 +92,8 @@ _PEOPLE, _UNKNOWN = 100, 5  # made-up people, and those of them whose protected 
 _FAR = 1e6  # standard deviations: farther than anybody
 
 
-def save_test(test: FittedTest, path: str | Path) -> None:
-    """Write a fitted test to one file, atomically."""
+def save_test(test: FittedTest | Averaging, path: str | Path) -> None:
+    """Write a fitted test, or a repair with its test, to one file, atomically."""
     content = to_bytes(test)
     try:
         with written_whole(Path(path)) as temporary:
@@ -101,22 +105,29 @@ def save_test(test: FittedTest, path: str | Path) -> None:
 
 def load_test(path: str | Path) -> FittedTest:
     """Return the fitted test in a file; a file that is damaged, changed or of another format is refused."""
-    path = Path(path)
+    return _loaded(Path(path), from_bytes, what="fitted test", command="fairfox fit")
+
+
+def load_averaging(path: str | Path) -> Averaging:
+    """Return the repair in a file, likewise."""
+    return _loaded(Path(path), averaging_from_bytes, what="repair", command="fairfox repair")
+
+
+def _loaded(path: Path, read: Callable[[bytes], _Stored], *, what: str, command: str) -> _Stored:
     if not path.is_file():
-        raise FileError(f"There is no file '{path}'; write one with fairfox fit")
+        raise FileError(f"There is no file '{path}'; write one with {command}")
     try:
-        return from_bytes(path.read_bytes())
+        return read(path.read_bytes())
     except FileError as error:
-        raise FileError(
-            f"'{path.name}' is not a usable fitted test: {error} (fit it again with fairfox fit)"
-        ) from error
+        raise FileError(f"'{path.name}' is not a usable {what}: {error} (write it again with {command})") from error
 
 
-def to_bytes(test: FittedTest) -> bytes:
-    """Return a fitted test as the bytes of a file."""
+def to_bytes(test: FittedTest | Averaging) -> bytes:
+    """Return a fitted test, or a repair with its test, as the bytes of a file."""
     writer = Writer(_stored_classes())
     writer.put(test)
-    about = {"format": FORMAT, "fairfox": installed_versions("fairfox")["fairfox"], "test": test.options.main}
+    main = (test.test if isinstance(test, Averaging) else test).options.main
+    about = {"format": FORMAT, "fairfox": installed_versions("fairfox")["fairfox"], "test": main}
     text = json.dumps({**about, "nodes": writer.nodes}, allow_nan=False)
     content = save(writer.tensors, {_KEY: _checksum(text, writer.tensors) + text})
     if int.from_bytes(content[:8], "little") > _LARGEST_HEADER:
@@ -126,6 +137,35 @@ def to_bytes(test: FittedTest) -> bytes:
 
 def from_bytes(content: bytes, *, device: str = "cpu") -> FittedTest:
     """Return the fitted test in the bytes of a file; FileError says in a few words what is wrong with them."""
+    nodes, tensors = _read(content)
+    # clones lie in memory as all of torch's tensors do, so that sums come out the same to the last bit
+    objects = read_nodes(nodes, {k: tensor.clone() for k, tensor in tensors.items()}, _stored_classes())
+    test = objects[-1]
+    if not isinstance(test, FittedTest):
+        raise FileError("it holds no fitted test")
+    check_consistent(test, objects)
+    try_out(test)
+    if device == "cpu":
+        return test
+    moved = read_nodes(nodes, {k: tensor.to(device) for k, tensor in tensors.items()}, _stored_classes())
+    on_device: FittedTest = moved[-1]
+    return replace(on_device, encoding=test.encoding)  # tables are encoded on the processor
+
+
+def averaging_from_bytes(content: bytes) -> Averaging:
+    """Return the repair in the bytes of a file, likewise."""
+    nodes, tensors = _read(content)
+    objects = read_nodes(nodes, {k: tensor.clone() for k, tensor in tensors.items()}, _stored_classes())
+    averaging = objects[-1]
+    if not isinstance(averaging, Averaging):
+        raise FileError("it holds no repair")
+    check_consistent(averaging.test, objects)
+    try_out(averaging.test, averaging)
+    return averaging
+
+
+def _read(content: bytes) -> tuple[Any, dict[str, Tensor]]:
+    """Return the nodes and tensors of a file, with its checksum checked."""
     claimed, text = _header(content)
     about = _about(text)
     try:
@@ -136,18 +176,7 @@ def from_bytes(content: bytes, *, device: str = "cpu") -> FittedTest:
         raise FileError("its sizes do not match its contents")
     if claimed != _checksum(text, tensors):
         raise FileError("its checksum differs, so it was changed after it was written")
-    # clones lie in memory as all of torch's tensors do, so that sums come out the same to the last bit
-    objects = read_nodes(about.get("nodes"), {k: tensor.clone() for k, tensor in tensors.items()}, _stored_classes())
-    test = objects[-1]
-    if not isinstance(test, FittedTest):
-        raise FileError("it holds no fitted test")
-    check_consistent(test, objects)
-    try_out(test)
-    if device == "cpu":
-        return test
-    moved = read_nodes(about["nodes"], {k: tensor.to(device) for k, tensor in tensors.items()}, _stored_classes())
-    on_device: FittedTest = moved[-1]
-    return replace(on_device, encoding=test.encoding)  # tables are encoded on the processor
+    return about.get("nodes"), tensors
 
 
 def _header(content: bytes) -> tuple[str, str]:
@@ -451,8 +480,8 @@ def _classes(source: ProtectedSource) -> set[int | None]:
     return {*getattr(source.reader, "classes", ()), getattr(source.reader, "rest", None)}
 
 
-def try_out(test: FittedTest) -> None:
-    """Raise where a test cannot measure anybody; it is tried on simulated people and a simulated model.
+def try_out(test: FittedTest, averaging: Averaging | None = None) -> None:
+    """Raise where a test, or a repair, cannot do its work; it is tried on simulated people and a simulated model.
 
     A FairfoxError is ignored here: it would be raised again while scoring, and is not a fault of the file.
     """
@@ -465,6 +494,8 @@ def try_out(test: FittedTest) -> None:
         target = as_model(mean_of_columns, returns="probability")
         fold = Fold(torch.arange(len(data)), test)
         measure_folds([fold], target, data, predict(target, data.x), progress=lambda text, done: None)
+        if averaging is not None:
+            averaging.predict(target, data)
     except FairfoxError:
         return
     except Exception as error:  # whatever parts that do not fit together make fail

@@ -175,14 +175,18 @@ class BlackBoxModel:
             inputs = self.decoder.matrix(x).numpy(force=True)
         else:
             inputs = x.numpy(force=True)
+        return self.ask(inputs, len(x))
+
+    def ask(self, inputs: Any, people: int) -> Tensor:
+        """Return what the function itself returns for so many people, who are a table or a matrix already."""
         try:
             out = np.asarray(self.predict(inputs))
         except FairfoxError:
             raise
         except (Exception, SystemExit) as error:  # a model may raise anything, and must not end the audit
-            columns = ", ".join(self.decoder.columns) if self.decoder is not None else f"{x.shape[1]} columns"
+            columns = ", ".join(self.decoder.columns) if self.decoder is not None else f"{inputs.shape[1]} columns"
             raise ModelError(
-                f"The model failed on a {self.kind} of {len(x)} rows ({columns}): "
+                f"The model failed on a {self.kind} of {people} rows ({columns}): "
                 f"{type(error).__name__}: {first_line(error)}"
             ) from error
         if out.dtype.kind not in "fiub":
@@ -190,8 +194,8 @@ class BlackBoxModel:
                 f"The model returned {out.dtype} values such as {out.reshape(-1)[:1].tolist()}; expected numbers: "
                 "return a probability or a value per individual, not a class name"
             )
-        check_rows(out, len(x))
-        return torch.as_tensor(out.astype(np.float64)).reshape(len(x), -1)
+        check_rows(out, people)
+        return torch.as_tensor(out.astype(np.float64)).reshape(people, -1)
 
 
 def _check_width(described: Description, decoder: Encoding) -> None:

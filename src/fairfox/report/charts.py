@@ -17,6 +17,7 @@ WIDTH = 640  # of a plot outside the page, which fits them to its own width
 # Colour-blind readers can tell them apart. The page gives the same names colours of its own, light or dark.
 _COLOURS = {"flagged": "#d55e00", "within": "#9fb3c5", "first": "#0072b2", "second": "#c77400"}
 _COLOURS |= {"zero": "#8b96a3", "link": "#c3cbd4"} | dict.fromkeys(("limit", "error", "words"), "#1b232d")
+_KINDS = ["#0072b2", "#c77400", "#007a5e", "#b4478f", "#1b232d", "#6a7f95"]  # of alternatives
 STYLES = {name: {"color": colour} for name, colour in _COLOURS.items()}
 
 
@@ -278,3 +279,23 @@ def zero_line() -> Any:
 def inline(rows: list[dict[str, Any]]) -> Any:
     """Return rows as the data of a chart, which are written into its spec."""
     return alt.Data(values=tuple(rows))  # type: ignore[no-untyped-call]  # lists are copied with every layer
+
+
+def frontier_chart(points: list[dict[str, Any]], *, performance: str) -> Any:
+    """Return performance against the mean |effect|: candidates that no other one dominates are filled."""
+    base = alt.Chart(inline(points)).encode(
+        x=alt.X("mean_effect:Q", title="mean |effect|", scale=alt.Scale(zero=True)),
+        tooltip=["name:N", alt.Tooltip("performance:Q", format=".3f"), alt.Tooltip("mean_effect:Q", format=".4f")],
+    )
+    scale, kinds = alt.Scale(zero=False), alt.Scale(range=_KINDS)
+    marks = base.mark_point(size=70).encode(
+        y=alt.Y("performance:Q", title=f"{performance} with 95 % interval", scale=scale),
+        color=alt.Color("kind:N", title=None, scale=kinds),
+        fill=alt.Fill("kind:N", legend=None, scale=kinds),
+        fillOpacity=alt.condition("datum.dominated", alt.value(0), alt.value(1)),
+    )
+    bars = base.mark_rule(opacity=0.5).encode(y=alt.Y("lower:Q", scale=scale), y2="upper:Q", color="kind:N")
+    names = base.mark_text(align="left", dx=7, dy=-5, fontSize=10).encode(
+        y=alt.Y("performance:Q", scale=scale), text="name:N"
+    )
+    return themed(bars + marks + names.transform_filter("!datum.dominated"))

@@ -151,6 +151,7 @@ def summary_json(result: AuditRecord) -> str:
         "verdict": None if result.verdict is None else asdict(result.verdict),
         "variables": [_variable(result, finding) for finding in result.findings],
         "features": {"effect": None, "displacement": result.features.displacement},
+        "performance": [each.as_dict() for each in result.performance],
         "checks": result.checks,
         "still": list(result.still),
         "map_check": [{**asdict(each), "variable": result.variables[each.variable]} for each in result.map_checks],

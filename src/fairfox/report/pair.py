@@ -126,6 +126,7 @@ def pair_fields(pair: Pair, sides: tuple[Side, Side]) -> dict[str, Any]:
                     "share_flagged": flagged,
                     "alignment_share": {each["name"]: each["alignment_share"] for each in side.summary["variables"]},
                     "alignment_error": {each["name"]: each["alignment_error"] for each in side.summary["variables"]},
+                    "performance": side.summary["performance"],
                     "columns": side.summary["settings"].get("columns"),
                     "warnings": side.summary["warnings"],
                 }

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from fairfox.data.contrasts import LOWER
 from fairfox.data.dataset import Dataset, Protected, group_name
+from fairfox.data.table import LARGEST
 from fairfox.errors import OptionError
 from fairfox.fairtests.protocol import Measurement
 from fairfox.options import AuditOptions, TestInfo
@@ -299,6 +300,8 @@ def delta_for(options: AuditOptions, predictions: Tensor, unit: str) -> float:
     """Return the delta that was given, or the test's own: a share of the prediction's range where it is one of it."""
     deltas = [*options.delta_by_group.values()] + ([] if options.delta_for_all is None else [options.delta_for_all])
     for delta in deltas:
+        if delta > LARGEST:
+            raise OptionError(f"delta is {delta:g}, but predictions are at most {LARGEST:g}; give a smaller delta")
         if delta >= 1 and unit == "probability" and options.info.of_prediction:
             raise OptionError(
                 f"delta is {delta:g}, but a probability cannot change that much; did you mean {delta / 100:g}?"

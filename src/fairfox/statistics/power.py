@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import scipy
 
+from fairfox.data.table import LARGEST
 from fairfox.errors import OptionError
 from fairfox.statistics.intervals import standard_error
 from fairfox.statistics.paired import Scores
@@ -94,7 +95,13 @@ def people_needed(size: float, limit: float, spread: float, *, wanted: float = 0
             "give a larger effect or a lower limit"
         )
     errors = float(scipy.stats.norm.isf(level) + scipy.stats.norm.ppf(wanted))  # that the size must lie above the limit
-    return max(FEWEST, math.ceil((errors * spread / (size - limit)) ** 2))
+    root = errors * spread / (size - limit)
+    if root > LARGEST:
+        raise OptionError(
+            f"An effect of {size:g} above the limit of {limit:g} is too small beside a spread of {spread:g} for any "
+            "number of people to show it; give a larger effect or a smaller spread"
+        )
+    return max(FEWEST, math.ceil(root**2))
 
 
 def _check(spread: float, level: float) -> None:

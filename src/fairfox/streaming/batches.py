@@ -150,11 +150,8 @@ def model_options(fitted: FittedTest, given: Mapping[str, Any]) -> dict[str, Any
 
 
 def columns_of(fitted: FittedTest) -> tuple[str, ...]:
-    """Return the columns to read where a table has them: the model's, protected columns, label, id and weights."""
-    e = fitted.encoding
-    groups = [name for source in e.sources for name in source.columns]
-    others = [*(f.name for f in e.covariates), e.label, e.id_column, e.weights]
-    return tuple(dict.fromkeys([*e.columns, *groups, *(name for name in others if name is not None)]))
+    """Return the columns to read where a table has them."""
+    return fitted.encoding.needed
 
 
 def group_names(fitted: FittedTest) -> dict[str, tuple[str, ...]]:

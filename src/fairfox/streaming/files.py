@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import torch
 
 from fairfox.data.files import file_sha256, keep_inputs, lock, write_text
-from fairfox.errors import DataError, FileError, OptionError, installed_versions, redacted
+from fairfox.errors import DataError, FairfoxError, FileError, OptionError, installed_versions, redacted
 from fairfox.fairtests.fitted import FittedTest
 from fairfox.fairtests.storage import from_bytes
 from fairfox.options import AuditOptions
@@ -189,7 +189,11 @@ def score_files(
             **(recorded or {}),
         }
         chosen = fitted.options.scoring(read_as, delta=job.constants.delta, max_flagged=max_flagged)
-        return _conclude(folder, manifest, [records[part["name"]] for part in manifest.parts], job, pilot, chosen, own)
+        try:
+            return _conclude(folder, manifest, [records[e["name"]] for e in manifest.parts], job, pilot, chosen, own)
+        except FairfoxError as error:  # the report asks the model about rows that no score needs
+            scored = "Everyone is scored; fix that and run the same command again for the report"
+            raise type(error)(f"{str(error).rstrip('.')}. {scored}") from error
 
 
 def _conclude(

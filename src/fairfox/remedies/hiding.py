@@ -25,6 +25,7 @@ from fairfox.data.table import Level, Table, column, listed, load_table
 from fairfox.errors import DataError, FileError, OptionError
 from fairfox.models.protocol import Description, Output, class_index
 from fairfox.models.torch import TorchModel, load_mlp, save_mlp
+from fairfox.statistics.performance import performance
 
 _log = logging.getLogger("fairfox")
 LEAKS = 0.60  # an AUC of the protected variable from the output above it is worth a warning
@@ -223,10 +224,8 @@ def _groups(c: np.ndarray, p: Protected) -> Iterator[tuple[str, np.ndarray]]:
 
 def _auc(out: np.ndarray, truth: np.ndarray, counts: np.ndarray) -> float:
     """Return how often a true one is above a false one; NaN where there is only one kind."""
-    from sklearn.metrics import roc_auc_score
-
-    both = len(np.unique(truth[counts > 0])) == 2
-    return float(roc_auc_score(truth, out, sample_weight=counts)) if both else math.nan
+    found = performance(out, truth, counts)
+    return next((each.value for each in found if each.metric == "auc"), math.nan)
 
 
 def _warnings(hidden: Measures, plain: Measures | None) -> Iterator[str]:

@@ -22,7 +22,7 @@ from fairfox.benchmark.worlds import LENDING
 from fairfox.data.dataset import Dataset, Protected
 from fairfox.errors import ColumnError, DataError, FileError, OptionError
 from fairfox.models.torch import save_mlp
-from fairfox.remedy import Leak, Measures, _warnings, load_fair, measure
+from fairfox.remedies.hiding import Leak, Measures, _warnings, load_fair, measure
 
 SHORT = HidingSettings(width=8, epochs=1)
 AGE = Protected("age", "continuous", ())
@@ -123,7 +123,7 @@ def test_a_network_without_its_columns_is_no_fair_model(tmp_path):
 
 
 def test_the_example_of_the_docs_runs(tmp_path, monkeypatch, capsys):
-    page = (Path(__file__).parent.parent / "docs" / "how_to" / "train_fair.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "how_to" / "train_fair.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"<!-- example: fair training -->\n```python\n(.*?)```", page, re.DOTALL)
     pyarrow.csv.write_csv(LENDING.sample(300, seed=0).table, tmp_path / "people.csv")
     monkeypatch.chdir(tmp_path)

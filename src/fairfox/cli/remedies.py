@@ -1,0 +1,191 @@
+"""`fairfox repair` and `fairfox alternatives MODEL TABLE`: what to do after an audit that failed."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from fairfox.cli.options import (
+    DECLARED,
+    FiniteRange,
+    Grouped,
+    Once,
+    Option,
+    audit_options,
+    given_options,
+    trust_option,
+)
+from fairfox.cli.progress import progress_bar, say
+from fairfox.options import MODEL, PROTECTED, RULE, AuditOptions, ReportOptions
+
+_NOT_HERE = {  # options of an audit that say nothing about a repair
+    *(f.name for f in fields(ReportOptions)),
+    *("delta", "max_flagged", "protected_from", "on", "folds", "max_minutes", "test", "settings", "id"),
+}
+_OPTIONS = tuple(name for name in DECLARED if name not in _NOT_HERE)
+
+
+@click.command(cls=Grouped, short_help="Repair a model without training, and save the repair to a file.")
+@click.argument("model")
+@click.argument("table", type=click.Path(path_type=Path))
+@audit_options(*_OPTIONS)
+@click.option(
+    "--strength",
+    cls=Once,
+    type=FiniteRange(0, 1),
+    metavar="S",
+    section=MODEL,
+    help="How much to repair: 1 takes away about 80 % of the mean effect, 0 nothing.  [default: 1]",
+)
+@click.option(
+    "--use-protected",
+    cls=Option,
+    is_flag=True,
+    section=PROTECTED,
+    help="Let the repaired model take the protected column. In lending or hiring this may be unlawful.",
+)
+@click.option(
+    "--keep-rate",
+    cls=Option,
+    is_flag=True,
+    section=RULE,
+    help="Set the threshold of a yes anew, so that as many people of TABLE get one as before.",
+)
+@trust_option
+@click.option(
+    "-o",
+    "--out",
+    cls=Once,
+    type=click.Path(path_type=Path, dir_okay=False),
+    default="repaired.fox",
+    show_default=True,
+    metavar="FILE",
+    help="File to write.",
+)
+def repair(
+    model: str,
+    table: Path,
+    *,
+    strength: float | None,
+    use_protected: bool,
+    keep_rate: bool,
+    trust_model: bool,
+    out: Path,
+    **values: Any,
+) -> None:
+    """Repair MODEL: average its prediction over each person and their counterfactual rows, which are learnt from TABLE.
+
+    MODEL is a model file. The repair needs no training. Its file holds the maps and the SHA-256 of MODEL, but not MODEL
+    itself. `fairfox audit MODEL TABLE --repair FILE` audits the two together; take other people for it.
+    """
+    from fairfox.data.files import file_sha256, keep_inputs
+    from fairfox.errors import FileError
+    from fairfox.models.loading import load_model
+    from fairfox.remedies.repair import repair_with
+
+    keep_inputs([out], table, model)
+    if file_sha256(model) is None:
+        raise FileError(f"'{model}' is not a file; a repair is written for a model that lies in a file")
+    options = AuditOptions(**given_options(values))
+    repaired = repair_with(
+        load_model(model, trust=trust_model),
+        table,
+        options,
+        strength=1.0 if strength is None else strength,
+        use_protected=use_protected,
+        keep_rate=keep_rate,
+    )
+    repaired.save(out, model=model)
+    averaging = repaired.averaging
+    say(
+        f"The repair was learnt from {len(averaging.test.known):,} people, protected: "
+        f"{', '.join(p.name for p in averaging.test.known.protected)}.",
+        f"It averages over {averaging.strength * averaging.rounds:.3g} rounds of counterfactual rows.",
+        err=False,
+    )
+    if averaging.threshold is not None:
+        say(f"A yes is now a prediction of {averaging.threshold:.4g} or more.", err=False)
+    say(f"Written: {out}")
+
+
+@click.command(cls=Grouped, short_help="Find less unequal alternatives to a model, and what they cost.")
+@click.argument("model")
+@click.argument("table", type=click.Path(path_type=Path))
+@audit_options(*(name for name in _OPTIONS if name not in ("refits", "decision_threshold")), "delta")
+@click.option(
+    "--candidate",
+    multiple=True,
+    cls=Option,
+    metavar="MODEL",
+    section=MODEL,
+    help="A model of your own to try: a file, or code. Can be given several times.",
+)
+@click.option(
+    "--max-loss",
+    cls=Once,
+    type=FiniteRange(0, 1, max_open=True),
+    default="0.005",
+    show_default=True,
+    metavar="L",
+    section=RULE,
+    help="How much performance the best alternative may lose: of an AUC, or as a share of a log-loss or RMSE.",
+)
+@click.option(
+    "--max-minutes",
+    cls=Once,
+    type=FiniteRange(0, min_open=True),
+    default="5",
+    show_default=True,
+    metavar="M",
+    section=RULE,
+    help="About how long it may take. What is not run is named.",
+)
+@trust_option
+@click.option(
+    "--out",
+    cls=Once,
+    type=click.Path(path_type=Path, file_okay=False),
+    default="fairfox-alternatives",
+    show_default=True,
+    metavar="DIR",
+    help="Folder for alternatives.json, alternatives.csv and alternatives.svg.",
+)
+def alternatives(
+    model: str,
+    table: Path,
+    *,
+    candidate: tuple[str, ...],
+    max_loss: float,
+    max_minutes: float,
+    trust_model: bool,
+    out: Path,
+    **values: Any,
+) -> None:
+    """Find less unequal alternatives to MODEL on the people of TABLE: repairs, features dropped or repaired, networks
+    that hide the protected column, and your own candidates. Needs --label.
+
+    Everything that learns, learns from one half of the people and is measured on the other half.
+    """
+    from fairfox.data.files import keep_inputs
+    from fairfox.models.loading import load_model
+    from fairfox.remedies.alternatives import FILES, find_alternatives
+
+    keep_inputs([out / name for name in FILES], table, model, *candidate)
+    chosen = AuditOptions(**given_options(values))
+    with progress_bar(Console(stderr=True)) as progress:
+        found = find_alternatives(
+            load_model(model, trust=trust_model),
+            table,
+            chosen,
+            candidates={spec: load_model(spec, trust=trust_model) for spec in candidate},
+            max_loss=max_loss,
+            max_minutes=max_minutes,
+            progress=progress,
+        )
+    paths = found.write(out)
+    say(*found.summary().splitlines(), err=False)
+    say("Written: " + ", ".join(map(str, paths)))

@@ -1,0 +1,504 @@
+"""alternatives(model, table, ...): less unequal models, what they cost, and whether it is worth searching on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from io import BytesIO
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import torch
+from torch import Tensor
+
+from fairfox.auxiliary.adversarial import train_networks
+from fairfox.data.dataset import Dataset
+from fairfox.data.table import Table, column, load_table
+from fairfox.errors import FairfoxError, OptionError, did_you_mean
+from fairfox.explain import explain
+from fairfox.fairtests.averaging import AveragedModel, Averaging
+from fairfox.fairtests.fitted import SAME_OUTCOME, Fold, Progress, fit_folds, measure_folds, measured_name
+from fairfox.fairtests.inputs import Inputs
+from fairfox.models.adapters import as_model, describe
+from fairfox.models.protocol import Model, Output, predict
+from fairfox.models.torch import TorchModel
+from fairfox.options import AuditOptions, refuse_outside
+from fairfox.pipeline import labelled_yes
+from fairfox.report.charts import frontier_chart
+from fairfox.report.files import write_files
+from fairfox.report.text import amount, percent, strict_json
+from fairfox.statistics.groups import delta_for, weighted_mean
+from fairfox.statistics.performance import METRICS, Performance, performance
+
+FILES = ("alternatives.json", "alternatives.csv", "alternatives.svg")
+STRENGTHS = (0.25, 0.5, 1.0)  # of repairs
+FLOORS = (1.0, 3.0)  # of `train_fair`
+_FEATURES = 2  # that are dropped and repaired: those with the largest contributions
+_MOST_PEOPLE = 3_000  # drawn at random: more take time, and hardly change a mean
+_FOLDS, _REFITS = 2, 2
+_VALUES = 8  # of other people, that a dropped feature has
+_MORE, _BETTER = 10, 0.005  # what a further search is asked for: so many candidates, so much less of a mean effect
+_NOT_RUN = "the time was over (max_minutes)"
+
+Make = Callable[[Fold, Dataset], Model]  # a candidate for a fold, from the people it may learn from
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """One candidate, measured on people that neither it nor the maps have learnt from."""
+
+    name: str
+    kind: str  # "model", "repair", "feature", "train_fair", "own" or "search"
+    performance: tuple[Performance, ...]
+    mean_effect: float  # mean |effect|
+    error: float  # its standard error over people
+    share_over: float  # share of people over delta
+    same_outcome: float | None  # mean |effect| among people with the same label
+    loss: float  # of performance against the model as it is: AUC points / 100, or a share of the log-loss or RMSE
+    dominated: bool = False  # another one predicts as well or better, and has a smaller effect
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it in JSON's own types."""
+        return {**asdict(replace(self, performance=())), "performance": [each.as_dict() for each in self.performance]}
+
+
+@dataclass(frozen=True)
+class Alternatives:
+    """What was tried, the model as it is first; see `fairfox.alternatives`."""
+
+    tried: tuple[Alternative, ...]
+    not_run: dict[str, str]  # why, by name
+    max_loss: float
+    delta: float
+    unit: str
+    people: int
+    more: float | None  # the probability that ten more candidates of the search improve on it; None: too few so far
+    settings: dict[str, Any]
+
+    @property
+    def best(self) -> Alternative:
+        """The one with the smallest mean effect, within the stated loss of performance."""
+        return min((each for each in self.tried if each.loss <= self.max_loss), key=lambda each: each.mean_effect)
+
+    @property
+    def table(self) -> pa.Table:
+        """One row for each candidate."""
+        rows = []
+        for each in self.tried:
+            row = {name: value for name, value in each.as_dict().items() if name != "performance"}
+            for own in each.performance:
+                row |= {own.metric: own.value, f"{own.metric}_lower": own.lower, f"{own.metric}_upper": own.upper}
+            rows.append(row)
+        return pa.Table.from_pylist(rows)
+
+    @property
+    def chart(self) -> Any:
+        """Performance against the mean effect, as an Altair chart."""
+        points = [
+            {"name": each.name, "kind": each.kind, "performance": own.value, "lower": own.lower, "upper": own.upper,
+             "mean_effect": each.mean_effect, "dominated": each.dominated}
+            for each in self.tried for own in each.performance[:1]
+        ]  # fmt: skip
+        return frontier_chart(points, performance=METRICS[self.tried[0].performance[0].metric])
+
+    def summary(self) -> str:
+        """Return what was found as a few lines of plain text."""
+        model, best = self.tried[0], self.best
+        metric = METRICS[model.performance[0].metric]
+
+        def words(one: Alternative) -> str:
+            own = one.performance[0]
+            return (
+                f"{metric} {own.value:.3f} ({own.lower:.3f} to {own.upper:.3f}), mean effect "
+                f"{amount(one.mean_effect, self.unit)}, {percent(one.share_over)} of people over delta"
+            )
+
+        lines = [f"{len(self.tried)} alternatives on {self.people:,} people. The model as it is: {words(model)}."]
+        if best is model:
+            lines.append(f"None has a smaller mean effect within a loss of {self.max_loss:g}.")
+        else:
+            lines.append(f"The best within a loss of {self.max_loss:g} is {best.name}: {words(best)}.")
+        lines.append(stopping_sentence(self.more, sum(each.kind == "search" for each in self.tried)))
+        lines += [f"Not run: {name} ({why})." for name, why in self.not_run.items()]
+        return "\n".join(lines)
+
+    def to_json(self) -> str:
+        """Return everything as JSON."""
+        fields = {name: getattr(self, name) for name in ("not_run", "max_loss", "delta", "unit", "people", "settings")}
+        tried = [each.as_dict() for each in self.tried]
+        found = {"probability_of_improvement": self.more, "best": self.best.name}
+        return strict_json({"kind": "alternatives", "tried": tried, **found, **fields})
+
+    def write(self, folder: str | Path) -> tuple[Path, ...]:
+        """Write alternatives.json, alternatives.csv and alternatives.svg to a folder, all or none."""
+        import vl_convert  # large
+
+        rows = BytesIO()
+        pyarrow.csv.write_csv(self.table, rows)
+        drawn = vl_convert.vegalite_to_svg(self.chart.to_json())
+        return write_files(Path(folder), dict(zip(FILES, (self.to_json(), rows.getvalue(), drawn), strict=True)))
+
+
+def probability_of_improvement(effects: Sequence[float]) -> float | None:
+    """Return how probably ten more candidates beat the best so far by more than .005; None where there are too few.
+
+    If candidates come in random order, the last ten beat those before them only where they hold everyone who is within
+    .005 of the best. The more there are of these, the less probable that is. Further candidates improve on more, so
+    they do so less often.
+
+    Example:
+        >>> probability_of_improvement([0.1] * 20) < 1e-5
+        True
+        >>> probability_of_improvement([0.1 * k for k in range(20)])
+        0.5
+    """
+    n = len(effects)
+    if n <= _MORE:
+        return None
+    near = int((np.asarray(effects) <= min(effects) + _BETTER).sum())
+    return math.prod((_MORE - i) / (n - i) for i in range(near)) if near <= _MORE else 0.0
+
+
+def stopping_sentence(more: float | None, searched: int) -> str:
+    """Return whether it is worth searching on."""
+    if more is None:
+        needed = f"that takes a search of {_MORE + 1} or more candidates, and this one had {searched}"
+        return f"Whether a longer search would help is not known: {needed}."
+    better = f"{_MORE} more candidates of the same search improve the mean effect by more than {_BETTER}"
+    return f"The probability that {better} is at most {max(more, 0.001):.2g}."
+
+
+def alternatives(
+    model: object,
+    table: object,
+    *,
+    protected: str | Sequence[str],
+    label: str,
+    candidates: Mapping[str, object] | None = None,
+    estimator: Any = None,
+    grid: Mapping[str, Sequence[Any]] | None = None,
+    searched: int = 20,
+    max_loss: float = 0.005,
+    max_minutes: float = 5.0,
+    delta: float | None = None,
+    given: str | Sequence[str] = (),
+    columns: Sequence[str] | None = None,
+    seed: int = 0,
+    options: object = None,
+    progress: Progress | None = None,
+    **unknown: object,
+) -> Alternatives:
+    """Return less unequal models with what they cost: repairs, features dropped or repaired, `train_fair`, your own.
+
+    Everything that learns, learns from one half of the people and is measured on the other, and the other way round.
+
+    Args:
+        model: the model as it is, as for `fairfox.audit`.
+        table: the people, at best not those that the model was trained on; of more than 3,000 a random sample is taken.
+        protected: as for `fairfox.audit`, but no numbers.
+        label: the column of true outcomes, which performance is measured by.
+        candidates: other models by name, which take columns of this model.
+        estimator: a scikit-learn estimator to fit with each of `searched` settings drawn from `grid`.
+        grid: lists of values by the names of the estimator's parameters.
+        searched: how many settings are drawn.
+        max_loss: how much performance the best alternative may lose: of an AUC, or as a share of a log-loss or RMSE.
+        max_minutes: what would begin later is not run, and named.
+        delta: as for `fairfox.audit`.
+        given: columns that may make a difference, as for `fairfox.audit`.
+        columns: the columns that the model takes, in its order.
+        seed: same seed, same numbers.
+        options: all other options by name, or in groups.
+        progress: called with what is being done and the fraction done.
+        unknown: refused, with what to write instead.
+    """
+    refuse_outside(unknown)
+    chosen = AuditOptions.of(
+        options, protected=protected, label=label, delta=delta, given=given, columns=columns, seed=seed
+    )
+    search = _settings_of_search(estimator, grid, searched, seed)
+    return find_alternatives(
+        model, table, chosen, candidates=candidates or {}, estimator=estimator, search=search, max_loss=max_loss,
+        max_minutes=max_minutes, progress=progress,
+    )  # fmt: skip
+
+
+def find_alternatives(
+    model: object,
+    table: object,
+    options: AuditOptions,
+    *,
+    candidates: Mapping[str, object] | None = None,
+    estimator: Any = None,
+    search: Sequence[Mapping[str, Any]] = (),
+    max_loss: float = 0.005,
+    max_minutes: float = 5.0,
+    progress: Progress | None = None,
+) -> Alternatives:
+    """Return alternatives with options that are made already."""
+    started, say = perf_counter(), progress or (lambda text, fraction: None)
+    if not 0 <= max_loss < 1:
+        raise OptionError(f"max_loss is {max_loss!r}; expected a number from 0 to below 1")
+    if options.label is None:
+        raise OptionError("Alternatives are compared by how well they predict; name the label (label=, --label)")
+    say("reading the table", 0.0)
+    people = load_table(table)
+    if len(people) > _MOST_PEOPLE:
+        rows = np.sort(np.random.default_rng(options.seed).choice(len(people), _MOST_PEOPLE, replace=False))
+        people = people[rows.tolist()]
+    options = replace(options, folds=_FOLDS, refits=_REFITS)
+    inputs = Inputs.read(model, people.to_native(), None, options)
+    data = inputs.data.to(torch.float64)
+    if any(p.is_continuous for p in data.protected):
+        raise OptionError("Alternatives compare groups; make groups of a protected number with a cut such as 'age<25'")
+    y = labelled_yes(inputs)
+    if y is None:
+        raise OptionError(f"The label '{options.label}' is neither a number nor one of two classes; give such a label")
+    say("fitting maps", 0.02)
+    folds = fit_folds(data, None, inputs.encoding, inputs.options, progress=lambda text, done: say(text, 0.1 * done))
+    measuring = Measuring(inputs, data, folds, y.double().numpy(force=True))
+    plan = [
+        *[("the model as it is", "model", lambda fold, fitting: inputs.target)],
+        *measuring.repairs(),
+        *measuring.of_features(),
+        *measuring.fair_networks(),
+        *measuring.own(candidates or {}),
+        *measuring.searched(people, estimator, search),
+    ]
+    tried: list[Alternative] = []
+    not_run: dict[str, str] = {}
+    for place, (name, kind, make) in enumerate(plan):
+        if tried and perf_counter() - started > 60 * max_minutes:
+            not_run[name] = _NOT_RUN
+            continue
+        say(name, 0.1 + 0.9 * place / len(plan))
+        try:
+            tried.append(measuring.measure(name, kind, make, tried[0] if tried else None))
+        except (FairfoxError, ArithmeticError, RuntimeError, ValueError) as error:
+            if not tried:  # the model itself
+                raise
+            not_run[name] = f"{type(error).__name__}: {error}".splitlines()[0]
+    say("done", 1.0)
+    effects = [each.mean_effect if each.loss <= max_loss else math.inf for each in tried if each.kind == "search"]
+    return Alternatives(
+        tried=tuple(replace(each, dominated=_is_dominated(each, tried)) for each in tried),
+        not_run=not_run,
+        max_loss=max_loss,
+        delta=measuring.delta,
+        unit=measuring.unit,
+        people=len(data),
+        more=probability_of_improvement(effects) if any(map(math.isfinite, effects)) else None,
+        settings={**options.recorded(), "max_minutes": max_minutes, "seconds": round(perf_counter() - started, 1)},
+    )
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """The people and maps that all candidates are measured with, and the candidates that need no one's help."""
+
+    inputs: Inputs
+    data: Dataset
+    folds: Sequence[Fold]
+    y: np.ndarray
+    averagings: dict[tuple[int, str | None], Averaging] = field(default_factory=dict)  # by fold and feature
+
+    @property
+    def delta(self) -> float:
+        """The delta of an audit of the model."""
+        return delta_for(self.inputs.options, self.inputs.predictions, self.inputs.target.unit)
+
+    @property
+    def unit(self) -> str:
+        """The unit of effects."""
+        return f"{self.inputs.options.info.unit} ({self.inputs.target.unit})"
+
+    def measure(self, name: str, kind: str, make: Make, model: Alternative | None) -> Alternative:
+        """Return a candidate's performance and effects; `model` is the model as it is."""
+        main = measured_name(self.inputs.options)
+        out, effect, same = (np.full(len(self.data), np.nan) for _ in range(3))
+        for fold in self.folds:
+            candidate, people = make(fold, self.data[self._rest(fold)]), self.data[fold.rows]
+            own = predict(candidate, people.x)
+            out[fold.rows] = own.numpy(force=True)
+            for reading, into in ((main, effect), (SAME_OUTCOME, same)):
+                if reading in fold.test.tests:
+                    found = fold.test.measure_one(reading, candidate, people, predictions=own)
+                    scores = torch.where(found.abstained.to(found.score.device), torch.nan, found.score)
+                    into[fold.rows] = scores.double().numpy(force=True)
+        counts = np.ones(len(out)) if self.data.weights is None else self.data.weights.double().numpy(force=True)
+        judged, known = ~np.isnan(effect), ~np.isnan(same)
+        mean = weighted_mean(effect[judged], counts[judged])
+        share = counts[judged] / counts[judged].sum()
+        found_performance = performance(out, self.y, counts)
+        return Alternative(
+            name=name,
+            kind=kind,
+            performance=found_performance,
+            mean_effect=mean,
+            error=float(np.sqrt((share**2 * (effect[judged] - mean) ** 2).sum())),
+            share_over=weighted_mean(effect[judged] > self.delta, counts[judged]),
+            same_outcome=weighted_mean(same[known], counts[known]) if known.any() else None,
+            loss=0.0 if model is None else _loss(found_performance[0], model.performance[0]),
+        )
+
+    def repairs(self) -> Iterator[tuple[str, str, Make]]:
+        """Yield repairs of several strengths."""
+        for strength in STRENGTHS:
+            yield f"repaired, strength {strength:g}", "repair", self._repaired(None, strength)
+
+    def of_features(self) -> Iterator[tuple[str, str, Make]]:
+        """Yield the model with single features dropped or repaired: those that the effect goes through most."""
+        options = self.inputs.options
+        readings = measure_folds(
+            self.folds, self.inputs.target, self.data, self.inputs.predictions, progress=lambda text, done: None
+        )
+        through = explain(self.inputs.target, readings, aligned=False, seed=options.seed, batch_size=options.batch_size)
+        names = [] if through.effect is None else [name for name, size in through.effect.total.items() if size > 0]
+        for name in names[:_FEATURES]:
+            yield f"{name} dropped", "feature", self._dropped(name)
+            yield f"{name} repaired", "feature", self._repaired(name, 1.0)
+
+    def fair_networks(self) -> Iterator[tuple[str, str, Make]]:
+        """Yield networks that hide the protected variables; they learn labels of two classes."""
+        if self.inputs.target.unit != "probability":
+            return
+        for floor in FLOORS:
+
+            def make(fold: Fold, fitting: Dataset, floor: float = floor) -> Model:
+                people = replace(fitting, y=torch.as_tensor(self.y)[self._rest(fold)])
+                known = people[~people.y.isnan()] if people.y is not None else people
+                net = train_networks(known, floors=[floor], seeds=[self.inputs.options.seed])[0]
+                return TorchModel(net, output=Output("logit"))
+
+            yield f"train_fair, floor {floor:g}", "train_fair", make
+
+    def own(self, models: Mapping[str, object]) -> Iterator[tuple[str, str, Make]]:
+        """Yield the user's own models."""
+        for name, model in models.items():
+            target = self._target(model, name)
+            yield name, "own", lambda fold, fitting, target=target: target  # type: ignore[misc]
+
+    def searched(
+        self, people: Table, estimator: Any, search: Sequence[Mapping[str, Any]]
+    ) -> Iterator[tuple[str, str, Make]]:
+        """Yield an estimator with each of some settings, fitted on the people that a fold leaves."""
+        from sklearn.base import clone
+
+        encoding, options = self.inputs.encoding, self.inputs.options
+        for settings in search:
+
+            def make(fold: Fold, fitting: Dataset, settings: Mapping[str, Any] = settings) -> Model:
+                rows = people[np.flatnonzero(self._rest(fold).numpy()).tolist()]
+                frame = encoding.for_table(rows).table(fitting.x)
+                labels = np.asarray(column(rows, options.label or "").to_list())
+                fitted = clone(estimator).set_params(**settings).fit(frame, labels)
+                return self._target(fitted, "the estimator")
+
+            words = ", ".join(f"{name.rpartition('__')[2]}={value}" for name, value in settings.items())
+            yield words or type(estimator).__name__, "search", make
+
+    def _target(self, model: object, name: str) -> Model:
+        """Return one of the user's models on encoded rows, of whose columns it may take some."""
+        options, encoding = self.inputs.options, self.inputs.encoding
+        described = describe(model, wanted=options.output)
+        own = encoding.columns if described is None or described.names is None else described.names
+        for each in own:
+            if each not in encoding.columns:
+                hint = did_you_mean(each, list(encoding.columns))
+                raise OptionError(f"{name} takes the column '{each}', which the model as it is does not.{hint}")
+        target = as_model(
+            model, encoding.only(own), kind=options.kind, positive=options.positive, output=options.output,
+            returns=options.returns, example=self.data.x[:1000],
+        )  # fmt: skip
+        if target.unit != self.inputs.target.unit:
+            raise OptionError(f"{name} predicts a {target.unit}, and the model as it is a {self.inputs.target.unit}")
+        return target
+
+    def _rest(self, fold: Fold) -> Tensor:
+        rest = torch.ones(len(self.data), dtype=torch.bool)
+        rest[fold.rows] = False
+        return rest
+
+    def _repaired(self, feature: str | None, strength: float) -> Make:
+        def make(fold: Fold, fitting: Dataset) -> Model:
+            return AveragedModel(
+                self.inputs.target, replace(self._averaging(fold, fitting, feature), strength=strength)
+            )
+
+        return make
+
+    def _averaging(self, fold: Fold, fitting: Dataset, feature: str | None) -> Averaging:
+        """Return the repair of a fold, whose rounds are found once."""
+        encoding, options = self.inputs.encoding, self.inputs.options
+        if outside := [name for name in options.given if name not in encoding.columns]:
+            raise OptionError(f"a repair here needs given columns that the model takes, and not '{outside[0]}'")
+        key = id(fold), feature
+        if key not in self.averagings:
+            averaging = Averaging(test=fold.test, only=feature)
+            self.averagings[key] = averaging.with_rounds(self.inputs.target, fitting)
+        return self.averagings[key]
+
+    def _dropped(self, feature: str) -> Make:
+        def make(fold: Fold, fitting: Dataset) -> Model:
+            columns = next(f.columns for f in self.data.features if f.name == feature)
+            generator = torch.Generator().manual_seed(self.inputs.options.seed)
+            drawn = fitting.x[torch.randint(len(fitting), (_VALUES,), generator=generator)][:, columns]
+            return WithoutFeature(self.inputs.target, columns, drawn)
+
+        return make
+
+
+@dataclass(frozen=True)
+class WithoutFeature:
+    """A model that does not see a feature: its prediction is averaged over values (K, W) of other people."""
+
+    model: Model
+    columns: slice
+    values: Tensor
+    differentiable = False
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Return (N, 1) for rows x (N, D)."""
+        out = []
+        for value in self.values.to(x):
+            rows = x.clone()
+            rows[:, self.columns] = value
+            out.append(predict(self.model, rows))
+        return torch.stack(out).mean(0)[:, None]
+
+
+def _loss(own: Performance, model: Performance) -> float:
+    """Return how much worse a metric is than the model's."""
+    return model.value - own.value if own.metric == "auc" else own.value / max(model.value, 1e-300) - 1
+
+
+def _is_dominated(one: Alternative, among: Sequence[Alternative]) -> bool:
+    """Return whether another one is as good in both ways, and better in one."""
+    return any(
+        other.loss <= one.loss
+        and other.mean_effect <= one.mean_effect
+        and (other.loss < one.loss or other.mean_effect < one.mean_effect)
+        for other in among
+    )
+
+
+def _settings_of_search(
+    estimator: Any, grid: Mapping[str, Sequence[Any]] | None, searched: int, seed: int
+) -> list[Mapping[str, Any]]:
+    """Return settings drawn from a grid, each at most once."""
+    if (estimator is None) != (grid is None):
+        raise OptionError("A search needs both an estimator and a grid of its settings; give both, or neither")
+    if estimator is None or grid is None:
+        return []
+    from sklearn.model_selection import ParameterGrid, ParameterSampler
+
+    unknown = [name for name in grid if name not in estimator.get_params()]
+    if unknown:
+        hint = did_you_mean(unknown[0], list(estimator.get_params()))
+        raise OptionError(f"The estimator has no setting '{unknown[0]}'.{hint}")
+    most = min(searched, len(ParameterGrid(dict(grid))))
+    return list(ParameterSampler(dict(grid), most, random_state=seed))

@@ -1,0 +1,244 @@
+"""repair(model, table, ...): a model whose predictions are averaged over each person and their counterfactual rows."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fairfox.data.dataset import Dataset
+from fairfox.data.files import file_sha256
+from fairfox.data.frames import to_native_frame
+from fairfox.data.table import Table, load_table
+from fairfox.errors import ColumnError, FileError, OptionError
+from fairfox.fairtests.averaging import Averaging
+from fairfox.fairtests.inputs import check_columns
+from fairfox.fairtests.storage import load_averaging, save_test
+from fairfox.models.adapters import BlackBoxModel, as_model, describe
+from fairfox.models.protocol import Description, TargetModel, check_predictions, predict
+from fairfox.options import AuditOptions, refuse_outside
+from fairfox.pipeline import fit_with
+
+_log = logging.getLogger("fairfox")
+_EXAMPLE = 1000  # people whose predictions show what the model returns
+UNLAWFUL = (
+    "The repaired model takes the protected column as an input. In lending, hiring and some other fields this may be "
+    "unlawful; ask your lawyers first."
+)
+
+
+@dataclass(frozen=True)
+class RepairedModel:
+    """A model with its repair: it predicts from tables, and `fairfox.audit` takes it as a model.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> people = pa.table({"sex": ["f", "m"] * 50, "income": [float(i + 20 * (i % 2)) for i in range(100)]})
+        >>> fair = repair(lambda table: table["income"] / 120, people, protected="sex")
+        >>> fair.predict_proba(people).shape
+        (100, 2)
+    """
+
+    model: object
+    averaging: Averaging
+
+    def predict_proba(self, table: object) -> np.ndarray:
+        """Return the probabilities (N, 2) of a no and of a yes, for a pandas, polars or pyarrow table or a file."""
+        if self._unit != "probability":
+            raise OptionError(f"This model predicts a {self._unit}, not a probability; use predict")
+        yes = self._warned(table)
+        return np.stack([1 - yes, yes], axis=1)
+
+    def predict(self, table: object) -> np.ndarray:
+        """Return the classes (N,), yes from the threshold on; the numbers themselves of a model that predicts such."""
+        scores = self._warned(table)
+        if self._unit != "probability":
+            return scores
+        classes = getattr(self.model, "classes_", None)
+        classes = np.array([0, 1]) if classes is None or len(classes) != 2 else np.asarray(classes)
+        cut = 0.5 if self.averaging.threshold is None else self.averaging.threshold
+        return np.asarray(classes[(scores >= cut).astype(int)])
+
+    def scores(self, table: object) -> tuple[np.ndarray, np.ndarray]:
+        """Return the prediction (N,) for the rows of a table, and who (N,) bool gets the model's own: people with a
+        category that the repair has not seen."""
+        people = load_table(table)
+        target, data, here = _asked(self.model, self.averaging, people)
+        unseen = torch.zeros(len(data), dtype=torch.bool)
+        for f in data.features:
+            if f.kind == "categorical":
+                unseen |= data.x[:, f.columns].sum(1) < 0.5
+        out = torch.where(unseen, here, self.averaging.predict(target, data, here).to(here))
+        return out.double().numpy(force=True), unseen.numpy(force=True)
+
+    def _warned(self, table: object) -> np.ndarray:
+        out, unseen = self.scores(table)
+        if unseen.any():
+            _log.warning(
+                f"{unseen.sum():,} of {len(out):,} people have a category that the repair has not seen; they get the "
+                "model's own prediction."
+            )
+        return out
+
+    def describe(self) -> Description:
+        """Return how the model is called: with a table of its own columns, and the protected ones if it uses them."""
+        encoding = self.averaging.test.encoding
+        names = encoding.columns
+        if self.averaging.use_protected:
+            names = tuple(dict.fromkeys([*names, *(n for source in encoding.sources for n in source.columns)]))
+        categories = frozenset(f.name for f in encoding.features if f.kind == "categorical")
+        return Description(
+            lambda table: self.scores(table)[0], "table", returns=self._unit, names=names, as_category=categories
+        )
+
+    def save(self, path: str | Path, *, model: str | Path) -> None:
+        """Write the repair to a `.fox` file with the SHA-256 of the model's own file, which is not copied."""
+        sha256 = file_sha256(model)
+        if sha256 is None:
+            raise FileError(f"'{model}' is not a file; a repair is written for a model that lies in a file")
+        save_test(replace(self.averaging, model_sha256=sha256), path)
+
+    @property
+    def _unit(self) -> Any:
+        return self.averaging.test.options.returns
+
+
+def load_repair(path: str | Path, model: object, *, model_sha256: str | None) -> RepairedModel:
+    """Return a model with the repair from a file; that of another model's file is refused."""
+    averaging = load_averaging(path)
+    if averaging.model_sha256 is None or averaging.model_sha256 != model_sha256:
+        raise FileError(
+            f"'{Path(path).name}' repairs another model: that one has the SHA-256 {_start(averaging.model_sha256)}, "
+            f"yours {_start(model_sha256)}; give the model that was repaired, or repair yours"
+        )
+    return RepairedModel(model, averaging)
+
+
+def _start(sha256: str | None) -> str:
+    return "none" if sha256 is None else f"{sha256[:12]}..."
+
+
+def repair(
+    model: object,
+    table: object,
+    *,
+    protected: str | Sequence[str],
+    label: str | None = None,
+    given: str | Sequence[str] = (),
+    strength: float = 1.0,
+    use_protected: bool = False,
+    keep_rate: bool = False,
+    columns: Sequence[str] | None = None,
+    weights: str | None = None,
+    decision_threshold: float | None = None,
+    seed: int = 0,
+    options: object = None,
+    **unknown: object,
+) -> RepairedModel:
+    """Return a model that predicts the average over a person and their counterfactual rows, without training.
+
+    It asks the model about 32 rows for each person, in a few calls.
+
+    Args:
+        model: as for `fairfox.audit`.
+        table: people to learn the counterfactual maps from; not those that the repaired model is audited on.
+        protected: the protected column, a cut through one such as "age<25", or several; no numbers.
+        label: the column of true outcomes, which is no feature.
+        given: columns that may make a difference: they are held equal, and with them what they explain of the others.
+        strength: 1 takes away about 80 % of the mean effect, 0 nothing; more strength costs more accuracy.
+        use_protected: let the repaired model take the protected column. It then loses less accuracy, but this may be
+            unlawful in lending or hiring.
+        keep_rate: set the threshold of `predict` anew, so that as many people of the table get a yes as before.
+        columns: the columns that the model takes, in its order.
+        weights: the column that says how many people a row stands for.
+        decision_threshold: yes from this prediction on; by default one half of a probability.
+        seed: same seed, same numbers.
+        options: all other options by name, or in groups.
+        unknown: refused, with what to write instead.
+    """
+    refuse_outside(unknown)
+    chosen = AuditOptions.of(
+        options,
+        protected=protected,
+        label=label,
+        given=given,
+        columns=columns,
+        weights=weights,
+        decision_threshold=decision_threshold,
+        seed=seed,
+    )
+    return repair_with(model, table, chosen, strength=strength, use_protected=use_protected, keep_rate=keep_rate)
+
+
+def repair_with(
+    model: object, table: object, options: AuditOptions, *, strength: float, use_protected: bool, keep_rate: bool
+) -> RepairedModel:
+    """Return a repaired model, with options that are made already."""
+    people = load_table(table)
+    test = fit_with(people, options, model)
+    if bool(test.encoding.withheld.any()) and not use_protected:
+        raise OptionError(
+            "The model itself takes the protected column, so a repair needs it too; allow it with use_protected=True "
+            "(--use-protected), or train the model without it"
+        )
+    averaging = Averaging(test=test, strength=strength, use_protected=use_protected)
+    target, data, here = _asked(model, averaging, people)
+    test = replace(test, options=replace(options, returns=target.unit))
+    averaging = replace(averaging, test=test, threshold=options.decision_threshold).with_rounds(target, data)
+    if keep_rate:
+        cut = 0.5 if options.decision_threshold is None else options.decision_threshold
+        if options.decision_threshold is None and target.unit != "probability":
+            raise OptionError("To keep the rate of yes, say from which prediction on it is a yes (decision_threshold)")
+        counts = np.ones(len(data)) if data.weights is None else data.weights.numpy(force=True)
+        averaging = replace(
+            averaging, threshold=_cut_with_rate(averaging.predict(target, data, here), here >= cut, counts)
+        )
+    if use_protected:
+        _log.warning(UNLAWFUL)
+    return RepairedModel(model, averaging)
+
+
+def _cut_with_rate(after: Tensor, yes: Tensor, counts: np.ndarray) -> float:
+    """Return the prediction from which on as many people get a yes as did before."""
+    scores, wanted = after.numpy(force=True), float(counts[yes.numpy(force=True)].sum())
+    if wanted == 0:
+        return float(np.nextafter(scores.max(), np.inf))
+    order = np.argsort(-scores, kind="stable")
+    enough = int((counts[order].cumsum() < wanted * (1 - 1e-12)).sum())
+    return float(scores[order[enough]])
+
+
+def _asked(model: object, averaging: Averaging, people: Table) -> tuple[TargetModel, Dataset, Tensor]:
+    """Return a model on encoded rows, the people of a table, and the model's own predictions for them.
+
+    A model on tables sees the table itself first, so that it refuses what it would refuse alone.
+    """
+    test = averaging.test
+    options = test.options
+    check_columns(test, describe(model, wanted=options.output), people)
+    encoding = test.encoding.for_table(people)
+    lacking = [n for s in encoding.sources for n in s.columns if n not in people.columns]
+    if averaging.use_protected and lacking:
+        raise ColumnError(f"The table has no column '{lacking[0]}', which the repaired model takes; give it")
+    data = encoding.encode(people)
+    target = as_model(
+        model,
+        encoding,
+        kind=options.kind,
+        positive=options.positive,
+        output=options.output,
+        returns=options.returns,
+        example=data.x[:_EXAMPLE] if options.returns is None else None,
+    )
+    if isinstance(target, BlackBoxModel) and target.kind == "table":
+        own = to_native_frame(people.select(list(encoding.columns)))
+        here = target.output(target.ask(own, len(people)))[:, 0]
+    else:
+        here = predict(target, data.x, batch_size=options.batch_size)
+    return target, data, check_predictions(here, target.unit)

@@ -1,0 +1,120 @@
+import json
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
+
+import fairfox
+from fairfox.errors import OptionError
+from fairfox.remedies.alternatives import probability_of_improvement
+from tests.remedies.test_repair import ABOUT, chance, people_of
+
+
+@pytest.fixture(scope="module")
+def people():
+    return people_of(500, seed=3)
+
+
+@pytest.fixture(scope="module")
+def found(people):
+    own = {"skill alone": lambda table: 1 / (1 + np.exp(-2 * table["skill"]))}
+    logistic = LogisticRegression()
+    grid = {"C": [0.001, 0.01, 0.1, 1.0, 10.0, 100.0], "class_weight": [None, "balanced"]}
+    table = people.drop(columns="job")
+
+    def model(table):
+        return 1 / (1 + np.exp(-(table["income"] + 0.2 * table["skill"])))
+
+    return fairfox.alternatives(
+        model, table, candidates=own, estimator=logistic, grid=grid, searched=12, max_loss=0.02, **ABOUT
+    )
+
+
+def test_every_kind_is_tried_and_the_best_within_the_loss_is_named(found):
+    kinds = [each.kind for each in found.tried]
+    assert kinds[0] == "model"
+    assert {*kinds} == {"model", "repair", "feature", "train_fair", "own", "search"}
+    assert kinds.count("search") == 12
+    assert found.best.loss <= 0.02
+    assert all(found.best.mean_effect <= each.mean_effect for each in found.tried if each.loss <= 0.02)
+    assert found.best.mean_effect < 0.5 * found.tried[0].mean_effect
+    assert f"The best within a loss of 0.02 is {found.best.name}" in found.summary()
+
+
+def test_performance_and_effects_are_those_of_an_audit(found, people):
+    one = next(each for each in found.tried if each.name == "skill alone")
+    assert one.performance[0].value == pytest.approx(roc_auc_score(people["label"], people["skill"]), abs=1e-12)
+    assert one.mean_effect < 0.005
+    assert one.share_over == 0
+    model = found.tried[0]
+
+    def same(table):
+        return 1 / (1 + np.exp(-(table["income"] + 0.2 * table["skill"])))
+
+    audit = fairfox.audit(same, people.drop(columns="job"), **ABOUT).record
+    assert model.mean_effect == pytest.approx(float(audit.scores.mean()), rel=0.1)
+    assert model.share_over == pytest.approx(audit.share_flagged, abs=0.05)
+
+
+def test_dominated_ones_are_marked(found):
+    for each in found.tried:
+        better = [
+            other for other in found.tried
+            if (other.loss < each.loss and other.mean_effect <= each.mean_effect)
+            or (other.loss <= each.loss and other.mean_effect < each.mean_effect)
+        ]  # fmt: skip
+        assert each.dominated == bool(better)
+
+
+def test_files_have_every_candidate(found, tmp_path):
+    paths = found.write(tmp_path / "out")
+    assert [path.name for path in paths] == ["alternatives.json", "alternatives.csv", "alternatives.svg"]
+    fields = json.loads(paths[0].read_text())
+    assert fields["best"] == found.best.name
+    assert len(fields["tried"]) == len(found.tried) == found.table.num_rows
+    assert "<svg" in paths[2].read_text()
+
+
+def test_what_would_begin_too_late_is_named(people):
+    found = fairfox.alternatives(chance, people, max_minutes=1e-6, **ABOUT)
+    assert [each.kind for each in found.tried] == ["model"]
+    assert found.best is found.tried[0]
+    assert "repaired, strength 1" in found.not_run
+    assert "Not run: repaired, strength 1 (the time was over (max_minutes))." in found.summary()
+
+
+def test_a_candidate_with_other_columns_is_refused(people):
+    wrong = LogisticRegression().fit(people[["skill"]].rename(columns={"skill": "Skill"}), people["label"])
+    with pytest.raises(OptionError, match=r"'Skill', which the model as it is does not.* Did you mean 'skill'"):
+        fairfox.alternatives(chance, people, candidates={"mine": wrong}, **ABOUT)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"max_loss": 2}, "max_loss is 2"),
+        ({"estimator": LogisticRegression()}, "both an estimator and a grid"),
+        ({"estimator": LogisticRegression(), "grid": {"D": [1]}}, "no setting 'D'"),
+        ({"protected": "age", "columns": ["income", "skill", "job"]}, "Alternatives compare groups"),
+    ],
+)
+def test_what_cannot_be_is_refused(people, given, message):
+    with pytest.raises(OptionError, match=message):
+        fairfox.alternatives(chance, people.assign(age=20 + people.index % 50), **{**ABOUT, **given})
+
+
+def test_the_probability_of_improvement_holds_for_candidates_in_random_order():
+    rng = np.random.default_rng(0)
+    claims = []
+    for _ in range(4000):
+        drawn = rng.beta(2, 5, 40) * rng.choice([0.02, 0.1, 0.4])
+        before, after = drawn[:30], drawn[30:]
+        claimed = probability_of_improvement(before)
+        claims.append((claimed, after.min() < before.min() - 0.005))
+    claimed, improved = np.array(claims, dtype=float).T
+    small = claimed <= 0.1
+    assert 100 < small.sum() < 3900
+    assert improved[small].mean() <= claimed[small].mean() + 0.02
+    assert improved.mean() <= claimed.mean() + 0.02
+    assert probability_of_improvement(drawn[:10]) is None

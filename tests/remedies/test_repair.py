@@ -1,0 +1,173 @@
+import numpy as np
+import pandas as pd
+import pytest
+from joblib import dump
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+
+import fairfox
+from fairfox.data.files import file_sha256
+from fairfox.errors import ColumnError, FileError, ModelError, OptionError
+from fairfox.remedies.repair import UNLAWFUL, load_repair
+
+
+def people_of(n, seed):
+    """Return people whose income and job depend on their sex, and whose skill does not."""
+    rng = np.random.default_rng(seed)
+    sex = rng.integers(0, 2, n)
+    skill = rng.normal(size=n)
+    income = skill + 1.5 * sex + 0.3 * rng.normal(size=n)
+    job = np.where(rng.random(n) < 0.2 + 0.5 * sex, "smith", "clerk")
+    label = (skill + 0.5 * rng.normal(size=n) > 0).astype(int)
+    return pd.DataFrame({"sex": np.where(sex, "m", "f"), "income": income, "skill": skill, "job": job, "label": label})
+
+
+def chance(table):
+    """Return a probability that grows with income, skill and being a smith."""
+    z = 0.8 * table["income"] + 0.5 * table["skill"] + 0.8 * (table["job"] == "smith")
+    return 1 / (1 + np.exp(-(z - 1)))
+
+
+ABOUT = {"protected": "sex", "label": "label"}
+
+
+@pytest.fixture(scope="module")
+def learnt():
+    return people_of(800, seed=1)
+
+
+@pytest.fixture(scope="module")
+def others():
+    return people_of(400, seed=2)
+
+
+@pytest.fixture(scope="module")
+def repaired(learnt):
+    return fairfox.repair(chance, learnt, **ABOUT)
+
+
+def mean_effect(model, people, **more):
+    return float(fairfox.audit(model, people, **ABOUT, **more).record.scores.mean())
+
+
+@pytest.mark.parametrize("test", ["rank", "transport"])
+def test_most_of_the_effect_is_gone_on_other_people_also_by_another_map(repaired, others, test):
+    before, after = (mean_effect(model, others, test=test) for model in (chance, repaired))
+    assert before > 0.15
+    assert after < 0.4 * before
+
+
+def test_less_strength_leaves_more_of_the_effect_and_none_leaves_the_model(repaired, learnt, others):
+    half = fairfox.repair(chance, learnt, strength=0.3, **ABOUT)
+    effects = [mean_effect(model, others) for model in (chance, half, repaired)]
+    assert effects == sorted(effects, reverse=True)
+    same = fairfox.repair(chance, learnt, strength=0.0, **ABOUT).predict_proba(others)[:, 1]
+    assert same == pytest.approx(chance(others).to_numpy(), abs=1e-12)
+
+
+def test_a_fair_model_stays_as_it_is(learnt, others):
+    def fair(table):
+        return 1 / (1 + np.exp(-table["skill"]))
+
+    after = fairfox.repair(fair, learnt, **ABOUT).predict_proba(others)[:, 1]
+    assert np.abs(after - fair(others)).max() < 1e-9  # the groups do not differ in skill, so that it does not move
+
+
+def test_a_prediction_does_not_depend_on_who_else_is_in_the_table(repaired, others):
+    together = repaired.predict_proba(others)
+    assert together[:5] == pytest.approx(repaired.predict_proba(others[:5]), abs=1e-12)
+    assert together[::-1] == pytest.approx(repaired.predict_proba(others[::-1]), abs=1e-12)
+
+
+def test_the_protected_column_is_no_input_unless_it_may_be_used(repaired, learnt, others, caplog):
+    assert np.array_equal(repaired.predict_proba(others), repaired.predict_proba(others.drop(columns="sex")))
+    using = fairfox.repair(chance, learnt, use_protected=True, **ABOUT)
+    assert UNLAWFUL in caplog.text
+    assert mean_effect(using, others) < 0.3 * mean_effect(chance, others)
+    with pytest.raises(ColumnError, match="no column 'sex', which the repaired model takes"):
+        using.predict_proba(others.drop(columns="sex"))
+
+
+def test_a_model_that_takes_the_protected_column_needs_leave_to_use_it(learnt):
+    def unequal(table):
+        return 0.3 + 0.4 * (table["sex"] == "m")
+
+    about = {**ABOUT, "columns": ["sex", "skill"]}
+    with pytest.raises(OptionError, match="itself takes the protected column"):
+        fairfox.repair(unequal, learnt, **about)
+    fair = fairfox.repair(unequal, learnt, use_protected=True, **about)
+    assert np.ptp(fair.predict_proba(learnt)[:, 1]) < 0.25 * 0.4  # a fifth of the gap is left at full strength
+
+
+def test_classes_follow_a_threshold_that_keeps_the_rate_of_yes(learnt, others):
+    model = make_pipeline(OneHotEncoder(handle_unknown="ignore"), LogisticRegression())
+    model.fit(learnt[["job"]], np.where(learnt["label"], "yes", "no"))
+    kept = fairfox.repair(chance, learnt, keep_rate=True, **ABOUT)
+    before = (chance(learnt) >= 0.5).mean()
+    assert kept.predict(learnt).mean() == pytest.approx(before, abs=2 / len(learnt))
+    named = fairfox.repair(model, learnt, **ABOUT)
+    assert set(named.predict(others)) <= {"yes", "no"}
+
+
+def test_a_regression_is_repaired_in_its_own_units(learnt, others):
+    model = LinearRegression().fit(learnt[["income", "skill"]], 100 * learnt["income"])
+    fair = fairfox.repair(model, learnt, **ABOUT)
+    gaps = [np.abs(out[others["sex"] == "m"].mean() - out[others["sex"] == "f"].mean())
+            for out in (model.predict(others[["income", "skill"]]), fair.predict(others))]  # fmt: skip
+    assert gaps[1] < 0.6 * gaps[0]
+    with pytest.raises(OptionError, match="predicts a value, not a probability"):
+        fair.predict_proba(others)
+
+
+def test_it_refuses_what_its_model_refuses(learnt, others, caplog):
+    strict = make_pipeline(OneHotEncoder(), LogisticRegression()).fit(learnt[["job"]], learnt["label"])
+    lenient = make_pipeline(OneHotEncoder(handle_unknown="ignore"), LogisticRegression())
+    lenient.fit(learnt[["job"]], learnt["label"])
+    odd = others.assign(job=np.where(np.arange(len(others)) < 3, "pilot", others["job"]))
+    with pytest.raises(ModelError, match="unknown categories"):
+        fairfox.repair(strict, learnt, **ABOUT).predict(odd)
+    out = fairfox.repair(lenient, learnt, **ABOUT).predict_proba(odd)
+    assert "3 of 400 people have a category that the repair has not seen" in caplog.text
+    assert out[:3] == pytest.approx(lenient.predict_proba(odd[["job"]])[:3])
+    with pytest.raises(ColumnError, match="no column 'job'"):
+        fairfox.repair(strict, learnt, **ABOUT).predict(others.drop(columns="job"))
+
+
+def test_numbers_and_strengths_that_cannot_be_are_refused(learnt):
+    with pytest.raises(OptionError, match="'skill' is a number, but a repair averages over groups"):
+        fairfox.repair(chance, learnt, protected="skill", label="label")
+    with pytest.raises(OptionError, match=r"strength is 1\.5; expected a number from 0 to 1"):
+        fairfox.repair(chance, learnt, strength=1.5, **ABOUT)
+
+
+def test_a_repair_comes_back_from_its_file_and_refuses_another_model(learnt, others, tmp_path):
+    models = [LogisticRegression(C=c).fit(learnt[["income", "skill"]], learnt["label"]) for c in (1.0, 0.01)]
+    for name, model in zip("ab", models, strict=True):
+        dump(model, tmp_path / f"{name}.joblib")
+    fair = fairfox.repair(models[0], learnt, **ABOUT)
+    fair.save(tmp_path / "fair.fox", model=tmp_path / "a.joblib")
+    sha256 = file_sha256(tmp_path / "a.joblib")
+    again = load_repair(tmp_path / "fair.fox", models[0], model_sha256=sha256)
+    assert again.averaging.model_sha256 == sha256
+    assert np.array_equal(again.predict_proba(others), fair.predict_proba(others))
+    assert str(tmp_path).encode() not in (tmp_path / "fair.fox").read_bytes()
+    other = file_sha256(tmp_path / "b.joblib")
+    with pytest.raises(FileError, match=r"'fair.fox' repairs another model: .* give the model that was repaired"):
+        load_repair(tmp_path / "fair.fox", models[1], model_sha256=other)
+    with pytest.raises(FileError, match="it holds no fitted test"):
+        fairfox.load_test(tmp_path / "fair.fox")
+    fairfox.save_test(fair.averaging.test, tmp_path / "test.fox")
+    with pytest.raises(FileError, match="it holds no repair"):
+        load_repair(tmp_path / "test.fox", models[0], model_sha256=sha256)
+
+
+def test_several_protected_variables_and_given_columns(learnt, others):
+    rng = np.random.default_rng(5)
+    both, rest = (table.assign(race=rng.choice(["x", "y", "z"], len(table))) for table in (learnt, others))
+    about = {"protected": ["sex", "race"], "label": "label"}
+    fair = fairfox.repair(chance, both, columns=["income", "skill", "job"], **about)
+    assert np.abs(fair.predict_proba(rest)[:, 1] - chance(rest)).mean() > 0.05
+    held = fairfox.repair(chance, learnt, given=["job"], **ABOUT).predict_proba(others)[:, 1]
+    smith = others["job"] == "smith"
+    assert held[smith].mean() > held[~smith].mean() + 0.1  # what is given may make a difference
