@@ -241,6 +241,8 @@ _TRIAL = """
 import sys
 import numpy as np
 library, path, form, memory, written = sys.argv[1:]
+if library in ("lightgbm", "xgboost"):  # both import these where they are, which takes longer than reading the model
+    sys.modules.update(dict.fromkeys(("sklearn", "pandas", "dask", "distributed", "polars")))
 package = __import__(library)
 try:
     import resource
