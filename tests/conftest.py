@@ -2,9 +2,19 @@
 
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
+
+import fairfox.fairtests.fitted as engine
+from fairfox.auxiliary.model import AuxiliaryModel
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Let the auxiliaries of audits train for two epochs where the mark `brief` says that their quality is no matter."""
+    brief = item.get_closest_marker("brief")
+    engine.AuxiliaryModel = partial(AuxiliaryModel, max_epochs=2) if brief else AuxiliaryModel  # type: ignore[misc]
 
 
 @pytest.fixture

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -144,25 +142,6 @@ def test_the_limit_of_calls_is_hard_and_repeated_tries_count(folder: Path):
 
 
 # --- what is refused ------------------------------------------------------------------------------------------------
-
-
-def replies(reply: Any) -> Callable[[Asked], Reply]:
-    return lambda asked: reply
-
-
-@pytest.mark.parametrize(
-    ("answer", "message"),
-    [
-        (replies(Reply(b"<html>")), "not JSON"),
-        (replies(Reply({"predictions": [0.5] * 79})), "79 predictions for 80 individuals"),
-        (replies(Reply({"predictions": [0.5] * 79 + [None]})), "NaN or infinity for 1 of 80 individuals"),
-    ],
-)
-def test_a_server_that_disappoints_is_one_sentence_and_no_files(
-    folder: Path, answer: Callable[[Asked], Reply], message: str
-):
-    with serving(answer) as server:
-        assert message in refused(run(f"{server.root}/invocations", "--drop", "job"))
 
 
 @pytest.mark.parametrize(

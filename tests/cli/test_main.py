@@ -22,13 +22,15 @@ def run_with(monkeypatch: pytest.MonkeyPatch, command: click.Command):
     return CliRunner().invoke(cli, ["audit"])
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["audit", "--help"], ["--version"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["audit", "--help"], ["datasets", "--help"], ["--version"]], ids=" ".join
+)
 def test_help_imports_neither_torch_nor_scikit_learn(arguments: list[str]):
     code = (
         "import sys\n"
         "from fairfox.cli.main import cli\n"
-        f"cli({arguments!r}, standalone_mode=False)\n"
-        "heavy = {'torch', 'sklearn', 'pandas', 'altair'} & set(sys.modules)\n"
+        f"cli({words.split()!r}, standalone_mode=False)\n"
+        "heavy = {'torch', 'sklearn', 'pandas', 'pyarrow', 'altair'} & set(sys.modules)\n"
         "sys.exit(f'imported: {heavy}' if heavy else 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

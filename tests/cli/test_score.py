@@ -149,30 +149,6 @@ def test_compare_and_plan_take_its_output(folder: Path, tmp_path: Path):
         assert done.exit_code == 0, done.stderr
 
 
-def test_all_files_are_written_or_none(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    (tmp_path / "taken/summary.json").mkdir(parents=True)
-    done = run(folder, tmp_path / "taken")
-    assert done.exit_code == 2
-    assert "summary.json' is a folder, not a file" in done.stderr
-    assert [path.name for path in (tmp_path / "taken").iterdir()] == ["summary.json"]
-
-    def full(*given: object, **options: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Path, "write_bytes", full)
-    done = run(folder, tmp_path / "full")
-    assert done.exit_code == 2
-    assert "(No space left on device); choose another folder" in done.stderr
-    assert not (tmp_path / "full").exists()
-
-
-def test_a_folder_that_cannot_be_written_is_one_sentence(folder: Path, tmp_path: Path):
-    (tmp_path / "file").write_text("")
-    done = run(folder, tmp_path / "file" / "out")
-    assert (done.exit_code, len([line for line in done.stderr.splitlines() if "Warning" not in line])) == (2, 1)
-    assert "cannot be written" in done.stderr
-
-
 def test_parquet_is_streamed_to_the_scores_of_the_same_people_in_memory(folder: Path, tmp_path: Path):
     assert run(folder, tmp_path / "memory").exit_code == 0
     people = pyarrow.csv.read_csv(folder / "new.csv")
