@@ -18,6 +18,8 @@ from fairfox.errors import ModelError, OptionError
 from fairfox.report.ci import as_text
 from tests.schemas import assert_valid_summary
 
+pytestmark = pytest.mark.brief
+
 OPTIONS = {"protected": "sex", "refits": 2, "folds": 2, "seed": 3}
 
 

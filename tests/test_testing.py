@@ -21,6 +21,8 @@ from fairfox.errors import DataError, OptionError
 from fairfox.report.sentences import verdict_lines
 from fairfox.testing import assert_individually_fair
 
+pytestmark = pytest.mark.brief
+
 QUICK: dict[str, Any] = {"protected": "sex", "refits": 2, "folds": 2}
 
 

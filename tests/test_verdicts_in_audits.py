@@ -28,6 +28,8 @@ from fairfox.report.text import amount, cell, joined, number, percent
 from fairfox.result import AuditResult
 from fairfox.statistics.verdict import HEADLINES
 
+pytestmark = pytest.mark.brief
+
 QUICK: dict[str, Any] = {"protected": "sex", "refits": 2, "folds": 2}
 MODEL = """
 import numpy as np

@@ -155,6 +155,7 @@ def test_settings_that_belong_nowhere_are_refused_before_any_work(given: dict[st
         ({"protected": ["sex", 3]}, r"protected is \['sex', 3\]; expected a column name, a cut such as 'age<25'"),
         ({"max_flagged": {"": 1.5}}, "max_flagged of 'everyone' is 1.5; expected a number from 0 to 1"),
         ({"max_flagged": {3: 0.1}}, "expected numbers by group"),
+        ({"max_flagged": [0.1]}, "expected a number from 0 to 1"),
         ({"delta": -1}, "delta is -1; expected a number of at least 0"),
         ({"merge_rare": 0}, "merge_rare is 0; expected a number above 0 and below 0.5"),
         ({"batch_size": 0}, "batch_size is 0; expected a whole number of at least 1"),

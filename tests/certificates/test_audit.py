@@ -18,6 +18,8 @@ from fairfox.certificates.path import MIXES, Certificates
 from fairfox.errors import OptionError
 from fairfox.models.adapters import as_model
 
+pytestmark = pytest.mark.brief
+
 QUICK: dict[str, Any] = {"protected": "sex", "refits": 2, "folds": 2}
 NUMBERS = ["income", "age", "debt"]
 PEOPLE = people(160)

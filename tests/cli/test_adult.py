@@ -20,6 +20,8 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from fairfox.cli.main import cli
 from tests.support import assert_ended
 
+pytestmark = pytest.mark.brief
+
 skops_io = pytest.importorskip("skops.io")
 
 LABEL, RICH = "income-per-year", ">50K"

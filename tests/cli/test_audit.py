@@ -16,6 +16,8 @@ from fairfox.cli.main import cli
 from fairfox.data.table import load_table
 from tests.support import PEOPLE, assert_ended, example_table
 
+pytestmark = pytest.mark.brief
+
 MODEL = """
 def score(table):
     return 1 / (1 + 2.72 ** ((3200 - table["income"]) / 300))

@@ -11,6 +11,8 @@ from fairfox.cli.main import cli
 from tests.schemas import assert_valid_summary
 from tests.test_compare_audits import DAMAGES, SETTINGS, audited, spoil, write
 
+pytestmark = pytest.mark.brief
+
 MODEL = """
 import numpy as np
 

@@ -16,6 +16,8 @@ from fairfox.cli.main import cli
 from fairfox.errors import FileError, OptionError
 from tests.support import assert_ended
 
+pytestmark = pytest.mark.brief
+
 MODEL = """
 def score(table):
     return 1 / (1 + 2.72 ** ((3200 - table["income"]) / 300))

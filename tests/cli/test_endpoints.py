@@ -14,6 +14,8 @@ from support import assert_ended
 
 from fairfox.cli.main import cli
 
+pytestmark = pytest.mark.brief
+
 TABLE = people(80)
 MODEL = """
 def score(table):

@@ -16,6 +16,8 @@ from click.testing import CliRunner, Result
 from fairfox.cli.main import cli
 from tests.support import assert_ended
 
+pytestmark = pytest.mark.brief
+
 RACES = {"Asian": 60, "Black": 100, "Other": 40, "White": 200}
 PEOPLE = 400
 BEHIND = {"Asian": 0.0, "Black": 500.0, "Other": 250.0, "White": 0.0}

@@ -14,6 +14,8 @@ from click.testing import CliRunner, Result
 from fairfox.cli.main import cli
 from tests.support import assert_ended
 
+pytestmark = pytest.mark.brief
+
 MODEL = """
 import numpy as np
 import torch

@@ -15,6 +15,8 @@ from fairfox.fairtests.storage import save_test
 from tests.schemas import assert_valid_summary
 from tests.support import fitted_on
 
+pytestmark = pytest.mark.brief
+
 COLUMNS = ["income", "debt_ratio"]
 MODEL = """
 def predict(table):

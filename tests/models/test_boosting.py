@@ -12,6 +12,8 @@ from support import audited
 from fairfox.errors import DataError, FileError, OptionError
 from fairfox.models.boosting import describe_booster, load_catboost, load_lightgbm, load_xgboost
 
+pytestmark = pytest.mark.brief
+
 xgb = pytest.importorskip("xgboost")
 lgb = pytest.importorskip("lightgbm")
 cb = pytest.importorskip("catboost")

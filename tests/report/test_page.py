@@ -40,6 +40,8 @@ from tests.support import (
     without_sign,
 )
 
+pytestmark = pytest.mark.brief
+
 HOSTILE = "<script>alert('1')</script>"
 GROUP = HOSTILE  # a class called like its variable speaks for itself
 STEP = Step("income", "repaired", 0.1, 0.04, 0.6, 0.8, 0.79, 0.03)

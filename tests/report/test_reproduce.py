@@ -10,6 +10,8 @@ import fairfox
 from fairfox.report.view import method, reproduce
 from tests.support import audited, example_result
 
+pytestmark = pytest.mark.brief
+
 SETTINGS: dict[str, Any] = {
     "seed": 3,
     "test": "rank",

@@ -39,6 +39,8 @@ from tests.streaming.world import (
 )
 from tests.support import fitted_on
 
+pytestmark = pytest.mark.brief
+
 SLOW = MODEL.replace("    return", "    import time; time.sleep(0.05)\n    return")
 
 
