@@ -23,8 +23,6 @@ NEED = {"policing.py": COMPAS, "credit.py": GERMAN}  # tables that do not come w
 def load(name: str) -> ModuleType:
     """Return an example as a module."""
     spec = importlib.util.spec_from_file_location(f"example_{name.removesuffix('.py')}", FOLDER / name)
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

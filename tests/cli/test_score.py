@@ -151,33 +151,6 @@ def test_compare_and_plan_take_its_output(folder: Path, tmp_path: Path):
         assert done.exit_code == 0, done.stderr
 
 
-def test_parquet_is_streamed_to_the_scores_of_the_same_people_in_memory(folder: Path, tmp_path: Path):
-    assert run(folder, tmp_path / "memory").exit_code == 0
-    people = pyarrow.csv.read_csv(folder / "new.csv")
-    for name, rows in (("a", people.slice(0, 60)), ("b", people.slice(60))):
-        (tmp_path / "in").mkdir(exist_ok=True)
-        pq.write_table(rows, tmp_path / "in" / f"{name}.parquet", row_group_size=20)
-    done = run(folder, tmp_path / "out", "--workers", "1", "--part-rows", "40", table=str(tmp_path / "in"))
-    assert done.exit_code == 0, done.stderr
-    assert done.stdout.startswith("fairfox audit of 100 people for sex, test rank\n")
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
-        "junit.xml",
-        "manifest.json",
-        "report.html",
-        "report.json",
-        "scores.parquet",
-        "summary.json",
-        "summary.md",
-    ]
-    found, expected = (pq.read_table(tmp_path / name / "scores.parquet") for name in ("out", "memory"))
-    assert found["score"].to_pylist() == pytest.approx(expected["score"].to_pylist(), abs=1e-12)
-    assert found["flagged"].equals(expected["flagged"])
-    assert len(list((tmp_path / "out/scores.parquet").iterdir())) == 3  # 40 and 20 people of a, 40 of b
-    again = run(folder, tmp_path / "out", "--delta", "0.5", table=str(tmp_path / "in"))
-    assert (again.exit_code, len(again.stderr.splitlines())) == (2, 1)
-    assert "holds scores with another delta" in again.stderr
-
-
 @pytest.mark.parametrize(
     ("more", "message"),
     [

@@ -101,8 +101,6 @@ def test_a_closed_stdout_is_no_error(folder: Path):
     closed = [*COMMAND[:2], f"import os; os.close(1); {COMMAND[2]}", "--help"]
     assert subprocess.run(closed, capture_output=True, check=False).returncode == 0
     with subprocess.Popen([*COMMAND, "audit", "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == 0
