@@ -15,6 +15,8 @@ from fairfox.data.catalog import GERMAN as GERMAN
 from fairfox.data.datasets import CHICAGO_AGE, CHICAGO_PREDICTORS, CHICAGO_RACE, CHICAGO_SCORE, CHICAGO_SEX
 from fairfox.data.files import find_file
 
+pytestmark = pytest.mark.brief
+
 FOLDER = Path(__file__).parent.parent / "examples"
 EXAMPLES = sorted(FOLDER.glob("*.py"))
 NEED = {"policing.py": COMPAS, "credit.py": GERMAN}  # tables that do not come with fairfox

@@ -64,11 +64,7 @@ def lending() -> dict[str, Any]:
     """The demo's biased model on fewer people, and its audit."""
     past, new = LENDING.sample(1500, seed=0), LENDING.sample(800, seed=1)
     net, _ = lending_model(past, new, past.features, seed=0)
-    return {
-        "new": new,
-        "net": net,
-        "result": audit_lending(net, new, new.table, past.table, past.features, seed=0),
-    }
+    return {"new": new, "net": net, "result": audit_lending(net, new, new.table, past.table, past.features, seed=0)}
 
 
 @pytest.fixture

@@ -49,8 +49,7 @@ def check(model: object, target: Model, here: Tensor, there: Tensor) -> None:
 
 
 @pytest.mark.parametrize(
-    "estimator",
-    [HistGradientBoostingClassifier(max_iter=20), RandomForestClassifier(20, random_state=0, max_depth=5)],
+    "estimator", [HistGradientBoostingClassifier(max_iter=20), RandomForestClassifier(20, random_state=0, max_depth=5)]
 )
 @pytest.mark.parametrize("form", ["array", "frame", "float32"])
 def test_trees_of_an_audit_are_certified_on_its_own_rows(estimator: HistGradientBoostingClassifier, form: str):

@@ -146,10 +146,7 @@ def test_the_limit_of_calls_is_hard_and_repeated_tries_count(folder: Path):
 # --- what is refused ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [("--max-calls", "5"), ("--retries", "0"), ("--auth-env", "HOME")],
-)
+@pytest.mark.parametrize(("option", "value"), [("--max-calls", "5"), ("--retries", "0"), ("--auth-env", "HOME")])
 def test_options_of_an_endpoint_are_refused_for_other_models(folder: Path, option: str, value: str):
     assert f"{option} is for a model behind a URL" in refused(plain("model.py:score", option, value))
 

@@ -21,6 +21,8 @@ from fairfox.cli.main import cli
 from fairfox.fairtests.storage import save_test
 from tests.support import fitted_on
 
+pytestmark = pytest.mark.brief
+
 COMMAND = [sys.executable, "-c", "import sys; sys.argv[0] = 'fairfox'; from fairfox.cli.main import main; main()"]
 MODEL = """
 import time

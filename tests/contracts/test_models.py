@@ -7,15 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from contracts.kinds import (
-    GRANTED,
-    PEOPLE,
-    Kind,
-    every_kind,
-    module,
-    on_tables,
-    pipeline,
-)
+from contracts.kinds import GRANTED, PEOPLE, Kind, every_kind, module, on_tables, pipeline
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -29,6 +21,8 @@ from fairfox.data.table import load_table
 from fairfox.fairtests.registry import make_test
 from fairfox.models.adapters import as_model, describe
 from fairfox.models.protocol import Model, predict
+
+pytestmark = pytest.mark.brief
 
 KINDS = every_kind()
 TESTS = ("rank", "move", "faux")

@@ -5,16 +5,7 @@ import pytest
 import torch
 from populations import SEX, block, individuals, one_hot
 
-from fairfox.data.dataset import (
-    Dataset,
-    Feature,
-    Protected,
-    Truth,
-    assign_folds,
-    project_blocks,
-    resample,
-    rows_sha256,
-)
+from fairfox.data.dataset import Dataset, Feature, Protected, Truth, assign_folds, project_blocks, resample, rows_sha256
 from fairfox.errors import DataError, ShapeError
 
 

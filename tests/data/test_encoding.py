@@ -221,11 +221,7 @@ def test_expansion_projects_first_and_follows_the_seed_of_the_encoding():
             OptionError,
             "Column 'age' is given as categorical and as continuous; choose one",
         ),
-        (
-            {"columns": ["income", "wealth"]},
-            ColumnError,
-            "has no column 'wealth'.* The model needs it.$",
-        ),
+        ({"columns": ["income", "wealth"]}, ColumnError, "has no column 'wealth'.* The model needs it.$"),
         (
             {"protected": ["race"], "also": crowd()},
             ColumnError,
@@ -305,12 +301,7 @@ def test_an_audited_table_may_lack_what_a_reference_has():
     reference = crowd(y=[0, 1] * 6, name=[f"r{i}" for i in range(12)])
     audited = table_of(v=[1.0, 2.0, 3.0], person=["p", "q", "r"])
     encoding = fit_encoding(
-        reference,
-        protected=["sex", "race", "age"],
-        label="y",
-        id_column="person",
-        drop=["c", "name"],
-        also=audited,
+        reference, protected=["sex", "race", "age"], label="y", id_column="person", drop=["c", "name"], also=audited
     )
     assert encoding.columns == ("v",)
     data = encoding.encode(audited)

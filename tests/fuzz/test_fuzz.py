@@ -10,6 +10,8 @@ import pytest
 from tests.fuzz.cases import run_case
 from tests.fuzz.kill import kill_all
 
+pytestmark = pytest.mark.brief
+
 FIRST, CASES = 30_000, int(os.environ.get("FAIRFOX_FUZZ_CASES", "20"))
 
 

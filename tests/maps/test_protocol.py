@@ -139,8 +139,7 @@ def test_everyone_goes_to_the_other_of_two_groups_or_to_their_destination():
 
 
 @pytest.mark.parametrize(
-    ("protected", "found"),
-    [(RACE, "'race' has 3 classes"), (Protected("age", "continuous", ()), "'age' is a number")],
+    ("protected", "found"), [(RACE, "'race' has 3 classes"), (Protected("age", "continuous", ()), "'age' is a number")]
 )
 def test_where_there_is_no_one_other_group_destinations_are_needed(protected: Protected, found: str):
     data = replace(individuals(torch.zeros(6, 1)), protected=(protected,))

@@ -166,10 +166,7 @@ def test_an_mlflow_function_takes_the_columns_of_its_signature(tmp_path: Path):
     (tmp_path / "score.py").write_text(SCORE)
     signature = mlflow.models.infer_signature(NUMBERS[["debt", "income"]], GRANTED.astype(float))
     mlflow.pyfunc.save_model(
-        str(tmp_path / "model"),
-        python_model=str(tmp_path / "score.py"),
-        signature=signature,
-        pip_requirements=[],
+        str(tmp_path / "model"), python_model=str(tmp_path / "score.py"), signature=signature, pip_requirements=[]
     )
     model = load_model(str(tmp_path / "model"), trust=True)
     described = describe(model)

@@ -364,10 +364,10 @@ def test_groups_have_the_columns_that_say_something():
         *("Flagged", "Confident"),
     ]
     assert labels(groups_table(one, one.findings)) == [
-        *("Group", "People", "Mean prediction", "Mean effect (points)", "Flagged", "Confident"),
+        *("Group", "People", "Mean prediction", "Mean effect (points)", "Flagged", "Confident")
     ]
     assert labels(groups_table(unsigned, unsigned.findings)) == [
-        *("Group", "People", "Mean prediction", "Flagged", "Confident"),
+        *("Group", "People", "Mean prediction", "Flagged", "Confident")
     ]
     rows = groups_table(many, many.findings[1:2])["rows"]
     assert all(len(row) == 8 for row in rows)
@@ -439,7 +439,7 @@ def test_groups_show_what_decisions_give_them_and_the_page_says_it_is_context():
     result = with_finding(example_result(settings={"label": "paid"}), groups=groups)
     shown = view(result)["variables"][0]
     assert labels(shown["rates"]) == [
-        *("Group", "People", "Selection rate", "Impact ratio", "True positive rate", "False positive rate", "Accuracy"),
+        *("Group", "People", "Selection rate", "Impact ratio", "True positive rate", "False positive rate", "Accuracy")
     ]
     assert shown["rates"]["rows"][0] == ["sex=Female", "19", "0.250", "0.500", "0.750", "0.125", "-"]
     assert "Context, not a second verdict." in Page(render_report(result)).words

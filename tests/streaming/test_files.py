@@ -26,16 +26,7 @@ from fairfox.streaming.batches import BatchScorer, prepare_job
 from fairfox.streaming.files import Manifest, only_run_in, read_manifest, score_files
 from fairfox.streaming.sources import RowGroups, TableFile, must_stream
 from tests.schemas import assert_valid_summary
-from tests.streaming.world import (
-    COLUMNS,
-    MODEL,
-    assert_same_columns,
-    at_once,
-    lending,
-    make_world,
-    model_of,
-    scores_of,
-)
+from tests.streaming.world import COLUMNS, MODEL, assert_same_columns, at_once, lending, make_world, model_of, scores_of
 from tests.support import fitted_on
 
 pytestmark = pytest.mark.brief
@@ -320,10 +311,7 @@ def test_a_part_that_changed_since_is_refused_until_it_is_deleted(folder: Path):
 
 @pytest.mark.skipif(os.name != "posix", reason="files are locked on POSIX systems alone")
 def test_two_runs_do_not_write_to_one_folder(folder: Path):
-    with (
-        only_run_in(folder / "out"),
-        pytest.raises(OptionError, match="Another run is writing to"),
-    ):
+    with only_run_in(folder / "out"), pytest.raises(OptionError, match="Another run is writing to"):
         run(folder)
     assert list((folder / "out").iterdir()) == []
     assert run(folder)["counts"]["people"] == 1000
