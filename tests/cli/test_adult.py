@@ -53,9 +53,10 @@ def audit_of(people: pd.DataFrame, table: Path, folder: Path, *, sample: int) ->
     past = people.sample(min(len(people), 8000), random_state=1)
     model.fit(past[[*CATEGORIES, *NUMBERS]], past[LABEL])
     skops_io.dump(model, folder / "model.skops")
-    options = ["--label", LABEL, "--columns", ",".join([*CATEGORIES, *NUMBERS]), "--positive", RICH, "--refits", "2"]
+    options = ["--label", LABEL, "--columns", ",".join([*CATEGORIES, *NUMBERS]), "--positive", RICH]
+    few = ["--sample", str(sample), "--refits", "2", "--folds", "2"]
     named = [str(folder / "model.skops"), str(table), "-c", "sex", "-c", "race", "-c", "age"]
-    done = CliRunner().invoke(cli, ["audit", *named, *options, "--sample", str(sample), "--out", str(folder / "out")])
+    done = CliRunner().invoke(cli, ["audit", *named, *options, *few, "--out", str(folder / "out")])
     assert_ended(done)
     return Audit(
         done.stdout,

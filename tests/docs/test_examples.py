@@ -20,8 +20,6 @@ from page_blocks import PAGES, ROOT, Block, Session, blocks, commands, differenc
 
 from fairfox.benchmark.worlds import LENDING
 
-pytestmark = pytest.mark.brief
-
 BLOCKS = {page: list(blocks(page)) for page in PAGES}
 FIRST = "docs/get_started/first_audit.md"
 # These have tests of their own, pytest.md in tests/test_pytest_plugin.py
