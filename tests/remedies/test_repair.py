@@ -11,8 +11,6 @@ from fairfox.data.files import file_sha256
 from fairfox.errors import ColumnError, FileError, ModelError, OptionError
 from fairfox.remedies.repair import UNLAWFUL, load_repair
 
-pytestmark = pytest.mark.brief
-
 
 def people_of(n, seed):
     """Return people whose income and job depend on their sex, and whose skill does not."""
