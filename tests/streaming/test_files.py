@@ -384,7 +384,7 @@ def test_another_device_gives_the_same_scores(folder: Path, device: str):
     if device == "cuda" and not torch.cuda.is_available():
         pytest.skip("there is no GPU")
     run(folder)
-    summary = run(folder, "elsewhere", device=device, workers=None)
+    summary = run(folder, "elsewhere", device=device)
     assert_same_columns(
         scores_of(folder / "elsewhere"), scores_of(folder / "out"), within=1e-12 if device == "cpu:0" else 1e-4
     )
