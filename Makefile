@@ -28,9 +28,9 @@ MINUTES ?= 10
 fuzz: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz.cases --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
-# Experiments and benchmarks, each in its quick mode.
+# Experiments and benchmarks, each in its quick mode; a file stays with one worker, so that each quick run is made once.
 test-research: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) tests/research
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile tests/research
 
 # The pages in a real browser: an installed Chromium, or Debian's package; axe-core comes from npm.
 test-browser: $(READY) $(AXE)

@@ -2,9 +2,20 @@
 
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
+
+import fairfox.fairtests.fitted as engine
+from fairfox.auxiliary.model import AuxiliaryModel
+
+
+@pytest.hookimpl(tryfirst=True)  # before any fixture
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Let auxiliary models train for two epochs where the mark `brief` says that their quality does not matter."""
+    brief = item.get_closest_marker("brief")
+    engine.AuxiliaryModel = partial(AuxiliaryModel, max_epochs=2) if brief else AuxiliaryModel  # type: ignore[misc]
 
 
 @pytest.fixture

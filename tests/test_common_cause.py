@@ -6,6 +6,8 @@ import pytest
 
 import fairfox
 
+pytestmark = pytest.mark.brief
+
 
 def people(n: int = 2000) -> pd.DataFrame:
     """Return two groups whose incomes are one apart, with unit spread; their job has nothing to do with it."""

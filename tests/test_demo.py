@@ -11,6 +11,8 @@ from click.testing import CliRunner
 from fairfox.cli.main import cli
 from tests.schemas import assert_valid_summary
 
+pytestmark = pytest.mark.brief
+
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:

@@ -2,11 +2,9 @@
 
 import csv
 import importlib.util
-import os
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
+from runpy import run_path
 from types import ModuleType
 
 import numpy as np
@@ -17,6 +15,8 @@ from fairfox.data.catalog import GERMAN as GERMAN
 from fairfox.data.datasets import CHICAGO_AGE, CHICAGO_PREDICTORS, CHICAGO_RACE, CHICAGO_SCORE, CHICAGO_SEX
 from fairfox.data.files import find_file
 
+pytestmark = pytest.mark.brief
+
 FOLDER = Path(__file__).parent.parent / "examples"
 EXAMPLES = sorted(FOLDER.glob("*.py"))
 NEED = {"policing.py": COMPAS, "credit.py": GERMAN}  # tables that do not come with fairfox
@@ -25,18 +25,16 @@ NEED = {"policing.py": COMPAS, "credit.py": GERMAN}  # tables that do not come w
 def load(name: str) -> ModuleType:
     """Return an example as a module."""
     spec = importlib.util.spec_from_file_location(f"example_{name.removesuffix('.py')}", FOLDER / name)
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
 @pytest.mark.parametrize("path", [path for path in EXAMPLES if path.name not in NEED], ids=lambda path: path.name)
-def test_the_example_runs_and_prints(path: Path, tmp_path: Path):
-    done = subprocess.run([sys.executable, path], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert len(done.stdout.splitlines()) >= 5
+def test_the_example_runs_and_prints(path: Path, tmp_path: Path, monkeypatch, capsys: pytest.CaptureFixture[str]):
+    monkeypatch.chdir(tmp_path)
+    run_path(str(path), run_name="__main__")
+    assert len(capsys.readouterr().out.splitlines()) >= 5
 
 
 @pytest.mark.parametrize("name", NEED)
@@ -54,21 +52,20 @@ def test_the_example_on_a_table_of_its_own_runs_on_some_of_its_people_and_prints
 
 
 @pytest.mark.parametrize("name", NEED)
-def test_without_its_table_the_example_says_so_in_one_sentence(name: str, tmp_path: Path):
+def test_without_its_table_the_example_says_so_in_one_sentence(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
     nowhere = "http://127.0.0.1:9"  # nothing listens there
     away = {"FAIRFOX_DATA": str(tmp_path), "FAIRFOX_CACHE": str(tmp_path / "cache"), "https_proxy": nowhere}
-    done = subprocess.run(
-        [sys.executable, FOLDER / name],
-        cwd=tmp_path,
-        env=os.environ | away,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 2, done.stderr
-    assert done.stdout == ""
-    assert "is not on this machine" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    for variable, value in away.items():
+        monkeypatch.setenv(variable, value)
+    with pytest.raises(SystemExit) as ended:
+        run_path(str(FOLDER / name), run_name="__main__")
+    assert ended.value.code == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "is not on this machine" in shown.err
+    assert len(shown.err.splitlines()) == 1
 
 
 def test_policing_takes_chicagos_list_where_it_is_at_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -28,6 +28,8 @@ from fairfox.report.text import amount, cell, joined, number, percent
 from fairfox.result import AuditResult
 from fairfox.statistics.verdict import HEADLINES
 
+pytestmark = pytest.mark.brief
+
 QUICK: dict[str, Any] = {"protected": "sex", "refits": 2, "folds": 2}
 MODEL = """
 import numpy as np
@@ -62,11 +64,7 @@ def lending() -> dict[str, Any]:
     """The demo's biased model on fewer people, and its audit."""
     past, new = LENDING.sample(1500, seed=0), LENDING.sample(800, seed=1)
     net, _ = lending_model(past, new, past.features, seed=0)
-    return {
-        "new": new,
-        "net": net,
-        "result": audit_lending(net, new, new.table, past.table, past.features, seed=0),
-    }
+    return {"new": new, "net": net, "result": audit_lending(net, new, new.table, past.table, past.features, seed=0)}
 
 
 @pytest.fixture
@@ -200,18 +198,10 @@ def test_with_a_decision_threshold_the_words_are_of_decisions_and_the_numbers_th
 def test_the_list_and_the_p_values_are_written_for_everyone(lending: dict[str, Any]):
     result: AuditRecord = lending["result"]
     rows = scores_table(result).to_pydict()
-    assert result.significant is not None
     assert rows["significant"] == result.significant.tolist()
     largest = max(p for p, on in zip(rows["p_value"], rows["significant"], strict=True) if on)
     assert largest <= 0.1 * sum(rows["significant"]) / len(result)  # Benjamini and Hochberg
     assert all(on == (p <= largest) for p, on in zip(rows["p_value"], rows["significant"], strict=True))
-
-
-def test_fifty_people_cannot_tell_about_a_model_that_treats_all_alike():
-    result = audited(lambda frame: np.full(len(frame), 0.5), table(50), **QUICK, label="paid")
-    assert result.verdict is not None
-    assert result.verdict.word == "cannot tell"
-    assert result.verdict.reason.startswith("50 people are too few")
 
 
 def test_with_one_refit_there_is_no_verdict_and_no_list():
@@ -259,8 +249,6 @@ def test_with_many_classes_a_decision_that_any_of_them_turns_is_flagged():
 def test_two_variables_have_a_verdict_each_and_one_together():
     result = audited(by_income, table(600), **QUICK | {"protected": ["sex", "town"], "refits": 3}, label="paid")
     sex, town = (finding.verdict for finding in result.findings)
-    assert sex is not None
-    assert town is not None
     assert (sex.word, sex.variable, town.variable) == ("fails", "sex", "town")
     assert town.word != "fails"
     assert result.verdict == sex
@@ -272,19 +260,8 @@ def test_two_variables_have_a_verdict_each_and_one_together():
     assert any(sentence.startswith(f"Mean size of the effect of sex: {mean} (") for sentence in fields["in_words"])
 
 
-def test_the_largest_share_that_may_be_flagged_is_the_one_the_verdict_allows():
-    strict, lax = (
-        audited(by_income, table(), **QUICK, label="paid", max_flagged=limit).verdict for limit in (0.05, 1.0)
-    )
-    assert strict is not None
-    assert lax is not None
-    assert (strict.word, strict.allowed) == ("fails", 0.05)
-    assert (lax.word, lax.allowed) == ("passes", 1.0)
-
-
 def test_delta_comes_from_shuffled_values_where_asked_for():
     result = audited(by_income, table(), **QUICK, label="paid", null=2, delta_from_null=True, gate=False)
-    assert result.null is not None
     assert result.null.scores.shape == (2, 300)
     assert result.delta == result.null.delta
     assert float((result.null.scores < result.delta).double().mean()) == pytest.approx(0.95, abs=1 / 300)
@@ -300,43 +277,6 @@ def test_shuffled_values_of_a_model_that_takes_the_protected_column_are_refused(
 
     with pytest.raises(OptionError, match="takes the protected column itself; leave null"):
         audited(by_sex, table(), **QUICK, columns=["sex", "income"], null=1)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (
-            {"decision_threshold": 0.5, "delta": 0.1},
-            "A decision threshold and delta both say which effects count",
-        ),
-        ({"decision_threshold": 0.5, "delta": {"Male": 0.1}}, "give only one of them"),
-        ({"decision_threshold": 0.5, "test": "faux"}, "which 'faux' does not measure; use rank"),
-        ({"decision_threshold": float("nan")}, "decision_threshold is nan; expected a finite number"),
-        ({"delta_from_null": True}, r"add null=5 \(--null 5\)"),
-        ({"delta_from_null": True, "null": 2, "delta": 0.1}, "omit delta"),
-        ({"null": -1}, "null is -1; expected a whole number of at least 0"),
-        ({"fdr": 1.0}, "fdr is 1.0; expected a number above 0 and below 1"),
-    ],
-)
-def test_options_that_contradict_each_other_are_refused_in_one_sentence(options: dict[str, Any], message: str):
-    with pytest.raises(OptionError, match=message) as refused:
-        audited(by_income, table(20), **QUICK, **options)
-    assert "\n" not in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--fdr", "1"], "1.0 is not in the range 0<x<1"),
-        (["--decision-threshold", "nan"], "nan"),
-        (["--decision-threshold", "0.5", "--delta", "0.1"], "give only one of them"),
-    ],
-)
-def test_the_command_refuses_them_too(folder: Path, options: list[str], message: str):
-    done = run(folder, *options)
-    assert done.exit_code == 2
-    assert message in done.stderr
-    assert not (folder / "out").exists()
 
 
 def test_next_steps_are_estimated_only_where_asked_for():
@@ -389,7 +329,6 @@ def test_intervals_allow_for_ranks_that_persist_in_part_and_effects_and_the_list
 
 def test_how_far_the_verdict_can_be_trusted_does_not_depend_on_the_interval_that_is_shown():
     one, other = (audited(by_income, table(), **QUICK, persistence=kept).verdict for kept in (0.9, 0.5))
-    assert one is not None
     assert one.word == "fails"
     assert one == other
     assert [point.persistence for point in one.curve] == [0.99, 0.95, *(k / 10 for k in range(9, -1, -1))]
@@ -399,14 +338,12 @@ def test_how_far_the_verdict_can_be_trusted_does_not_depend_on_the_interval_that
 
 def test_a_model_that_treats_all_alike_tips_nowhere():
     verdict = audited(by_age, table(), **QUICK).verdict
-    assert verdict is not None
     assert (verdict.word, verdict.tipping) == ("passes", 0.0)
     assert {point.share for point in verdict.curve} == {0.0}
 
 
 def test_a_test_without_ranks_has_the_sampling_interval_and_no_tipping_point():
     result = audited(by_income, table(), **QUICK, test="transport")
-    assert result.verdict is not None
     assert (result.verdict.tipping, result.verdict.curve) == (None, ())
     assert torch.equal(result.interval, result.sampling)
 
@@ -415,22 +352,7 @@ def test_a_test_without_ranks_has_the_sampling_interval_and_no_tipping_point():
 def test_fifty_people_never_pass(model: Any):
     for seed in range(3):
         verdict = audited(model, table(50, seed=seed), **QUICK).verdict
-        assert verdict is not None
         assert verdict.word != "passes"
-
-
-def test_the_limit_of_one_group_fails_the_model():
-    may = audited(by_income, table(), **QUICK, max_flagged=1.0).verdict
-    limited = audited(by_income, table(), **QUICK, max_flagged={"": 1.0, "Female": 0.05}).verdict
-    assert may is not None
-    assert limited is not None
-    assert (may.word, limited.word) == ("passes", "fails")
-    assert (limited.variable, limited.allowed, limited.judged) == (
-        "sex=Female",
-        0.05,
-        int((table()["sex"] == "Female").sum()),
-    )
-    assert "people in the group sex=Female (" in limited.reason
 
 
 @pytest.mark.parametrize("delta", [5, {"": 0.05, "Female": 5.0}])
@@ -453,7 +375,6 @@ def test_nothing_passes_where_the_groups_differ_and_no_feature_says_why():
     result = audited(lambda frame: 1 / (1 + np.exp(-2 * frame["one"] * frame["two"])), people, **QUICK)
     assert float(result.scores.max()) == 0.0
     assert max(check.unexplained for check in result.map_checks) > 0.05
-    assert result.verdict is not None
     assert result.verdict.word == "cannot tell"
     assert "and no feature significantly explains it" in result.verdict.reason
 
@@ -461,7 +382,5 @@ def test_nothing_passes_where_the_groups_differ_and_no_feature_says_why():
 def test_nothing_fails_where_chance_gives_effects_as_large():
     ungated = {"gate": False, "delta": 0.02}
     alone, held = (audited(by_income, table(), **QUICK, **ungated, null=null).verdict for null in (0, 2))
-    assert alone is not None
-    assert held is not None
     assert (alone.word, held.word, held.tipping) == ("fails", "cannot tell", None)
     assert held.reason == f"{alone.reason} But shuffled protected values give effects as large."

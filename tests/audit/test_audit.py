@@ -20,6 +20,8 @@ from fairfox.report.files import scores_table
 from fairfox.result import AuditResult
 from fairfox.statistics.diagnostics import distance
 
+pytestmark = pytest.mark.brief
+
 
 def table(n: int = 400, seed: int = 0) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
@@ -90,24 +92,6 @@ def test_a_plain_array_is_audited_by_column_names():
     expected = audited(by_income, people[["sex", "income", "age"]], protected="sex", refits=2, folds=2)
     result = audited(lambda x: by_income({"income": x[:, 0]}), array, protected="x0", kind="matrix", refits=2, folds=2)
     torch.testing.assert_close(result.scores, expected.scores)
-
-
-def test_identical_seeds_give_identical_results():
-    one, two = (audited(by_income, table(), **QUICK, test="move") for _ in range(2))
-    assert torch.equal(one.scores, two.scores)
-    assert torch.equal(one.interval, two.interval)
-    assert one.alignment_share == two.alignment_share
-    assert not torch.equal(one.scores, audited(by_income, table(), **QUICK, test="move", seed=1).scores)
-
-
-@pytest.mark.parametrize("test", ["rank", "move", "faux"])
-def test_with_a_reference_scores_follow_the_rows_wherever_they_stand(test: str):
-    people, reference = table(), table(seed=1)
-    order = np.random.default_rng(0).permutation(len(people))
-    options = QUICK | {"test": test, "reference": reference}
-    one = audited(by_income, people, **options)
-    two = audited(by_income, people.iloc[order].reset_index(drop=True), **options)
-    torch.testing.assert_close(two.scores, one.scores[torch.as_tensor(order)], atol=1e-6, rtol=0)
 
 
 def test_scores_do_not_depend_on_the_batch_size():
@@ -205,16 +189,11 @@ def test_counterfactual_rows_come_back_in_the_tables_own_units(plain: AuditRecor
     [
         ({"protected": "sexe"}, ColumnError, "Did you mean 'sex'"),
         ({"protected": "name", "id": None}, DataError, "'name' has 400 different values, and at most 50 groups"),
-        ({"protected": []}, OptionError, "No protected variable"),
-        ({"test": "rnak"}, OptionError, "Did you mean 'rank'"),
-        ({"test": "lic"}, OptionError, "lic needs true counterfactuals.*use rank"),
-        ({"delta": -1}, OptionError, "delta is -1"),
         ({"delta": float("nan")}, OptionError, "delta is nan"),
         ({"delta": "0.1"}, OptionError, "delta is '0.1'"),
         ({"seed": 1.5}, OptionError, "seed is 1.5"),
         ({"protected": 3}, OptionError, "protected is 3"),
         ({"output": "odds"}, OptionError, "output is 'odds'"),
-        ({"returns": "odds"}, OptionError, "returns is 'odds'"),
         ({"label": "sex"}, OptionError, "'sex' is given as the label and as protected"),
         ({"id": "paid"}, OptionError, "'paid' is given as the label and as the id"),
         ({"columns": ["income", "paid"]}, OptionError, "as the label and as a column of the model"),
@@ -355,7 +334,7 @@ def mixed(n: int = 1500, seed: int = 0) -> pd.DataFrame:
 
 
 def test_several_variables_have_a_finding_each_and_the_worst_is_named():
-    result = audited(by_income, mixed(), **(QUICK | {"protected": ["sex", "race", "age"]}))
+    result = audited(by_income, mixed(600), **(QUICK | {"protected": ["sex", "race", "age"]}))
     assert result.variables == ("sex", "race", "age")
     each = torch.stack([finding.scores for finding in result.findings], dim=1)
     torch.testing.assert_close(each.amax(1), result.scores)
@@ -367,7 +346,7 @@ def test_several_variables_have_a_finding_each_and_the_worst_is_named():
 
 
 def test_contributions_of_a_number_point_upwards_like_its_effect():
-    result = audited(by_income, mixed(), **(QUICK | {"protected": "age"}), gate=False)
+    result = audited(by_income, mixed(500), **(QUICK | {"protected": "age"}), gate=False)
     explained = ~result.features.effect.per_person.isnan().any(1)
     torch.testing.assert_close(result.features.effect.per_person[explained].sum(1), result.effect[explained])
     assert any("-" in towards for towards in result.findings[0].towards)
@@ -375,7 +354,7 @@ def test_contributions_of_a_number_point_upwards_like_its_effect():
 
 
 def test_aligned_scores_of_several_variables_are_scaled_one_by_one():
-    people = mixed(600)
+    people = mixed(400)
     options = QUICK | {"protected": ["sex", "race"]}
     plain, aligned = (audited(by_income, people, **options, test=test) for test in ("rank", "rank/a"))
     for before, after in zip(plain.findings, aligned.findings, strict=True):
@@ -386,7 +365,7 @@ def test_aligned_scores_of_several_variables_are_scaled_one_by_one():
 
 def test_intersections_are_one_more_variable():
     asked = QUICK | {"protected": ["sex", "race"], "contrasts": "all"}
-    result = audited(by_income, mixed(1800), **asked, intersections=True)
+    result = audited(by_income, mixed(900), **asked, intersections=True)
     crossing = result.findings[2]
     assert crossing.name == "sex x race"
     assert crossing.parts == ("sex", "race")
@@ -412,8 +391,6 @@ def test_many_classes_are_compared_with_the_largest_unless_all_are_wanted():
     torch.testing.assert_close(race.effects[reached], same, atol=0.02, rtol=0)
     assert (every.findings[0].reference, every.findings[0].second) == (None, None)
     assert (default.settings["contrasts"], every.settings["contrasts"]) == ("largest", "all")
-    with pytest.raises(OptionError, match="contrasts is 'some'; expected 'largest' or 'all'"):
-        audited(by_income, mixed(600), **asked, contrasts="some")
 
 
 def test_the_settings_say_how_columns_and_the_model_were_to_be_read(plain: AuditRecord):
@@ -455,7 +432,6 @@ def test_groups_may_have_deltas_and_limits_of_their_own():
     assert torch.equal(result.flagged, result.scores > torch.where(women, 0.9, 0.2))
     assert result.deltas == {"sex=Female": 0.9}
     assert result.settings["max_flagged"] == {"": 1.0, "sex=Male": 0.01}
-    assert result.verdict is not None
     assert (result.verdict.word, result.verdict.variable, result.verdict.allowed) == ("fails", "sex=Male", 0.01)
 
 
@@ -515,17 +491,14 @@ def test_where_nobody_s_group_is_known_the_way_out_is_told():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"hold_others": True}, "needs at least two protected variables"),
         ({"intersections": True}, "at least two protected variables"),
         ({"reference_group": "Womn"}, "There is no group 'Womn'"),
         ({"delta": {"Femal": 0.1}}, "There is no group 'Femal'"),
         ({"delta": {"Female": -1}}, "delta of 'Female' is -1"),
         ({"max_flagged": {"Female": 2}}, "max_flagged of 'Female' is 2"),
         ({"max_flagged": {"Male": 0.1, "x": 0.2}}, "There is no group 'x'"),
-        ({"merge_rare": 0.7}, "merge_rare is 0.7"),
         ({"protected": ["sex", "age"], "intersections": True}, "give a cut such as 'age<"),
         ({"protected": ["sex", "age"], "hold_others": True, "test": "faux+ng"}, "use rank, move or faux"),
-        ({"protected_from": "panel.csv"}, "need both"),
     ],
 )
 def test_bad_options_about_groups_are_refused_in_one_sentence(options: dict[str, Any], message: str):
@@ -547,13 +520,13 @@ def test_weights_of_a_second_variable_s_groups_count_for_the_first():
 @pytest.mark.parametrize("test", ["rank", "move"])
 def test_held_values_that_some_lack_are_still_held(test: str):
     rng = np.random.default_rng(0)
-    people = table(800).drop(columns="paid")
-    age = 20 + 40 * (people["sex"] == "Male") + rng.normal(0, 8, 800)  # only age matters
-    people["income"] = 2500 + 20 * age + rng.normal(0, 200, 800)
+    people = table(500).drop(columns="paid")
+    age = 20 + 40 * (people["sex"] == "Male") + rng.normal(0, 8, 500)  # only age matters
+    people["income"] = 2500 + 20 * age + rng.normal(0, 200, 500)
     options = QUICK | {"protected": ["sex", "age"], "test": test, "label": None}
     sizes = []
     for known in (1.0, 0.7):
-        people["age"] = np.where(rng.random(800) < known, age, np.nan)
+        people["age"] = np.where(rng.random(500) < known, age, np.nan)
         result = audited(by_income, people, **options, hold_others=True)
         sizes.append(float(result.findings[0].scores.mean()))
     alone = audited(by_income, people, **options)
@@ -567,17 +540,6 @@ def test_how_well_a_number_is_told_does_not_depend_on_the_reference_s_range():
         frame["income"] = 2000 + 30 * frame["age"] + rng.normal(0, 20, 500)
     result = audited(by_income, old, protected="age", reference=young, refits=1)
     assert result.findings[0].quality.value > 0.5
-
-
-@pytest.mark.parametrize("options", [{"max_flagged": [0.1]}, {"delta": [0.1]}, {"weights": pd.Series([1.0])}])
-def test_options_of_the_wrong_kind_are_refused(options: dict[str, Any]):
-    with pytest.raises(OptionError, match=r"expected a number (from 0 to 1|of at least 0)|column name"):
-        audited(by_income, table(), **QUICK, **options)
-
-
-def test_a_reference_group_needs_a_test_with_a_direction():
-    with pytest.raises(OptionError, match=r"fta\+linear does not compare groups; use rank"):
-        audited(by_income, mixed(), **(QUICK | {"protected": "race"}), reference_group="White", test="fta+linear")
 
 
 def test_a_test_without_a_sign_still_tells_variables_apart():
@@ -594,7 +556,6 @@ def test_all_tests_that_apply_are_compared_with_rank():
     assert result.test == "rank"
     assert torch.equal(result.scores, alone.scores)
     compared = result.comparison
-    assert compared is not None
     assert set(compared.skipped) == {"faux+ig", "faux+ig/s", "unfair_map", "unawareness", "lic"}
     assert set(compared.tests) | set(compared.skipped) == {n for n in fairfox.FAIR_TESTS if not n.endswith("/a")}
     assert compared.scores.shape == (200, len(compared.tests))
@@ -602,25 +563,6 @@ def test_all_tests_that_apply_are_compared_with_rank():
     rank, graph = compared.tests.index("rank"), compared.tests.index("counterfactual")
     assert compared.agreement[rank, graph] > 0.7  # the model looks at income alone, and both let it shift with sex
     assert all(seconds > 0 for seconds in compared.seconds.values())
-
-
-def test_a_test_that_cannot_be_run_is_left_out_of_all_with_its_reason():
-    odd = table(200).assign(paid=np.arange(200))  # no two classes
-    net = nn.Sequential(nn.Linear(2, 1), nn.Sigmoid())
-    given = {"fliptest.steps": 20}
-    result = audited(
-        net,
-        odd[["sex", "income", "age", "paid"]],
-        test="all",
-        settings=given,
-        protected="sex",
-        label="paid",
-        refits=2,
-        folds=2,
-    )
-    assert result.comparison is not None
-    assert "unfair_map needs labels 0 and 1" in result.comparison.skipped["unfair_map"]
-    assert "rank" in result.comparison.tests
 
 
 def test_fliptest_reports_its_checks_and_doubts():
@@ -687,7 +629,7 @@ def test_a_long_training_tells_how_far_it_is():
 # --- given columns -------------------------------------------------------------------------------------------------
 
 
-def overworked(n: int = 1200) -> pd.DataFrame:
+def overworked(n: int = 800) -> pd.DataFrame:
     """Return people of whom men work longer, and are paid by the hour and nothing else."""
     rng = np.random.default_rng(0)
     people = table(n)
@@ -696,10 +638,8 @@ def overworked(n: int = 1200) -> pd.DataFrame:
     return people
 
 
-@pytest.mark.parametrize("test", ["rank", "rank/a"])
-def test_what_hours_explain_is_no_effect_once_they_are_given(test: str):
-    options = QUICK | {"test": test}
-    plain, kept = (audited(by_income, overworked(), **options, given=own) for own in ((), "hours"))
+def test_what_hours_explain_is_no_effect_once_they_are_given():
+    plain, kept = (audited(by_income, overworked(), **QUICK, given=own) for own in ((), "hours"))
     assert float(kept.scores.mean()) < 0.1 * float(plain.scores.mean())
     assert (plain.settings["given"], kept.settings["given"]) == (None, ["hours"])
     torch.testing.assert_close(kept.findings[0].direct, plain.findings[0].direct)  # whatever is given
@@ -711,7 +651,6 @@ def test_what_hours_explain_is_no_effect_once_they_are_given(test: str):
 
 def test_of_all_tests_those_run_that_take_given_columns():
     result = audited(by_income, overworked(200), **(QUICK | {"test": "all"}), given=["hours"])
-    assert result.comparison is not None
     assert set(result.comparison.tests) == {"rank"}
     assert {result.comparison.skipped[name] for name in ("move", "faux")} == {"it takes no given columns"}
 

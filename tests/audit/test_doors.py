@@ -23,6 +23,8 @@ from fairfox.streaming.files import score_files
 from fairfox.streaming.sources import ModelSource
 from tests.schemas import assert_valid_summary
 
+pytestmark = pytest.mark.brief
+
 SAME = [
     "score",
     "effect",

@@ -113,11 +113,6 @@ def test_a_test_without_a_map_shows_the_rows_of_the_total_reading():
     assert readings.total.counterfactuals is not None
 
 
-def test_the_alignment_share_scales_what_a_map_measures():
-    plain, aligned = run(people()), run(people(), test="rank/a")
-    torch.testing.assert_close(aligned.main.effect, plain.main.effect * plain.alignment[0].value)
-
-
 def test_identical_seeds_give_identical_readings_and_others_differ():
     one, two, other = run(people()), run(people()), run(people(), seed=1)
     assert torch.equal(one.main.refits, two.main.refits)

@@ -146,19 +146,15 @@ def test_people_are_flagged_by_their_own_delta():
     runs = readings([[0.06], [-0.06]], [0.0, 1.0], SEX)
     found = finding(runs, delta=own_deltas(runs.people, 0.05, {"sex=Male": 0.1}))
     assert found.flagged.tolist() == [True, False]
-    assert found.confident is not None
     assert found.confident.tolist() == [True, False]
 
 
 def test_a_finding_has_the_verdict_of_its_own_people():
     runs = readings([[0.2]] * 30 + [[0.0]] * 30 + [[NAN]], [0.0] * 61, SEX)
     verdict = finding(runs, rule=Rule(fdr=0.2, allowed=0.1)).verdict
-    assert verdict is not None
     assert (verdict.word, verdict.variable) == ("fails", "sex")
     assert (verdict.judged, verdict.significant, verdict.possible, verdict.allowed) == (60, 30, 30, 0.1)
     assert verdict.reason.endswith("(50 %) are significantly affected: their effect is over delta; the limit is 10 %.")
     decided = finding(runs, rule=Rule(decision_threshold=0.3), predictions=torch.full((61,), 0.2)).verdict
-    assert decided is not None
     assert (decided.word, decided.significant) == ("fails", 30)
-    assert decided.mean is not None
     assert decided.mean.value == pytest.approx(0.1)

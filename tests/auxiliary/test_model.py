@@ -96,12 +96,6 @@ def test_combined_outputs_are_those_of_the_member_combined():
     assert combine_outputs(single, torch.ones(1, 1)) is single
 
 
-def test_labels_are_never_read():
-    data = women_and_men()
-    labelled = replace(data, y=torch.full((len(data),), torch.nan))
-    torch.testing.assert_close(quick().fit(labelled).members[1](data.x), quick().fit(data).members[1](data.x))
-
-
 # What it learns from
 
 
@@ -289,17 +283,3 @@ def test_outputs_follow_the_precision_of_the_rows():
 
 
 # Seeds
-
-
-def test_the_same_seed_gives_the_same_auxiliary_and_another_seed_another_one():
-    data = women_and_men()
-    first, second, other = (quick(seed=seed).fit(data).members[0](data.x) for seed in (1, 1, 2))
-    assert torch.equal(first, second)
-    assert not torch.equal(first, other)
-
-
-def test_the_global_generators_are_left_alone():
-    before, numpy_before = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
-    quick(max_epochs=1).fit(all_three())
-    assert torch.equal(torch.get_rng_state(), before)
-    assert np.array_equal(np.random.get_state()[1], numpy_before)  # noqa: NPY002

@@ -18,6 +18,8 @@ from fairfox.certificates.path import MIXES, Certificates
 from fairfox.errors import OptionError
 from fairfox.models.adapters import as_model
 
+pytestmark = pytest.mark.brief
+
 QUICK: dict[str, Any] = {"protected": "sex", "refits": 2, "folds": 2}
 NUMBERS = ["income", "age", "debt"]
 PEOPLE = people(160)
@@ -93,7 +95,6 @@ def test_a_certified_audit_has_the_same_scores_and_proves_no_less_than_they_say(
     assert torch.equal(plain.scores, proved.scores)
     assert (plain.certificates, plain.share_certified, plain.uncertified_by_reason) == (None, None, {})
     assert (plain.settings["certify"], proved.settings["certify"]) == (False, True)
-    assert proved.certificates is not None
     assert bool((proved.certificates.largest >= proved.scores).all())
     assert proved.share_certified == 1.0
     assert not bool((proved.certificates.within & proved.flagged).any())
@@ -105,7 +106,6 @@ def test_brute_force_on_the_path_never_exceeds_the_certificate_and_attains_most(
     before = TREES.predict_proba(PEOPLE[NUMBERS])[:, 1]
     rows = [pd.DataFrame(here + t * (there - here), columns=NUMBERS) for t in np.linspace(0, 1, 201)]
     changes = np.abs([TREES.predict_proba(each)[:, 1] - before for each in rows]).max(0)
-    assert result.certificates is not None
     largest = result.certificates.largest.numpy()
     assert (changes <= largest + 1e-12).all()
     assert (changes >= largest - 1e-12).mean() > 0.9  # some steps are narrower than the grid
@@ -118,7 +118,6 @@ def test_people_whose_category_changes_have_the_reason_instead():
     model = RandomForestClassifier(10, random_state=0).fit(frame[[*NUMBERS, "job"]], GRANTED)
     result = audited(model, frame, **QUICK, categorical=["job"], certify=True)
     proved = result.certificates
-    assert proved is not None
     missing = int((~proved.certified).sum())
     assert 0 < missing < len(PEOPLE)
     assert result.uncertified_by_reason == {MIXES: missing}
@@ -128,7 +127,6 @@ def test_people_whose_category_changes_have_the_reason_instead():
 
 def test_of_several_contrasts_the_path_of_the_one_that_counts_is_certified():
     result = audited(TREES, PEOPLE, **(QUICK | {"protected": ["sex", "job", "age"]}), certify=True, gate=False)
-    assert result.certificates is not None
     assert bool((result.certificates.largest >= result.scores).all())
     assert len(set(result.worst.tolist())) > 1
 
@@ -137,8 +135,6 @@ def test_of_the_total_reading_delta_is_that_of_rank():
     net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1))
     options = QUICK | {"columns": NUMBERS, "kind": "encoded", "returns": "value"}
     proved, rank = (audited(net, PEOPLE, **options, test=t, certify=True) for t in ("faux+ng", "rank"))
-    assert proved.certificates is not None
-    assert rank.certificates is not None
     assert (proved.certificates.total, rank.certificates.total) == (True, False)
     assert proved.certificates.delta == rank.certificates.delta == rank.delta
     torch.testing.assert_close(proved.certificates.largest, rank.certificates.largest)

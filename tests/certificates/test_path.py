@@ -59,7 +59,6 @@ def test_single_numbers_are_those_of_the_decoded_row(t: float):
     kept = torch.tensor([row for row in range(16) if row % 5 and (row + 2) % 5])  # no gaps at either end
     here, there = x[kept], x[kept + 2]  # two rows on: the flag stays
     numbers = path_numbers(model, here, there)
-    assert model.decoder is not None
     expected = model.decoder.matrix(here + t * (there - here)).numpy()
     np.testing.assert_array_equal(numbers.all_at(t), expected)
 

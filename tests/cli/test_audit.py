@@ -1,9 +1,5 @@
 import json
-import os
 import pickle
-import subprocess
-import sys
-from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
 
@@ -19,6 +15,8 @@ from fairfox.cli.audit import sampled
 from fairfox.cli.main import cli
 from fairfox.data.table import load_table
 from tests.support import PEOPLE, assert_ended, example_table
+
+pytestmark = pytest.mark.brief
 
 MODEL = """
 def score(table):
@@ -116,38 +114,17 @@ def test_people_of_a_sample_keep_their_row_numbers_and_rows(people: Path):
         (["-c", "sex", "--delta", "-0.1"], "'--delta'"),
         (["-c", "sex", "--delta", "nan"], "'--delta'"),
         (["-c", "sex", "--max-flagged", "1.5"], "'--max-flagged'"),
-        (["-c", "sex", "--max-flagged", "nan"], "'--max-flagged'"),
         (["-c", "sex", "--sample", "0"], "'--sample'"),
         (["-c", "sex", "--seed", "-1"], "'--seed'"),
         (["-c", "sex", "--refits", "0"], "'--refits'"),
         (["-c", "sex", "--output", "odds"], "'--output'"),
         (["-c", "sex", "--returns", "odds"], "'--returns'"),
         (["-c", "sex", "--kind", "rows"], "'--kind'"),
+        (["-c", "sex", "--test", "ranck"], "Did you mean 'rank'?"),
     ],
 )
 def test_nonsense_options_are_refused_in_one_sentence(people: Path, options: list[str], message: str):
     assert_refused(run(people, *options), people, message)
-
-
-def test_a_missing_table_is_refused(people: Path):
-    assert_refused(run(people, "-c", "sex", table="nobody.csv"), people, "nobody.csv")
-
-
-def test_a_missing_column_is_refused_with_a_hint(people: Path):
-    assert_refused(run(people, "-c", "sx"), people, "Did you mean 'sex'?")
-
-
-def test_an_unknown_test_is_refused_with_a_hint(people: Path):
-    assert_refused(run(people, "-c", "sex", "--test", "ranck"), people, "Did you mean 'rank'?")
-
-
-def test_a_missing_model_is_refused(people: Path):
-    assert_refused(run(people, "-c", "sex", model="nothing.safetensors"), people, "nothing.safetensors")
-
-
-def test_a_pickled_model_needs_trust(people: Path):
-    (people / "model.pkl").write_bytes(pickle.dumps(len))
-    assert_refused(run(people, "-c", "sex", model="model.pkl"), people, "--trust-model")
 
 
 def test_a_file_in_the_place_of_the_folder_is_refused_before_the_audit(people: Path):
@@ -211,22 +188,12 @@ def test_settings_of_a_test_are_passed_on(people: Path):
         (("--settings", "epsilon"), "'epsilon' is not a setting; give name=value, such as epsilon=0.5."),
         (("--settings", "a=1", "--settings", "a=2"), "a was given twice; give it once."),
         (("--test", "transport", "--settings", "exact_up=5"), "Did you mean 'exact_up_to'?"),
-        (
-            ("--test", "transport", "--settings", "exact_up_to=many"),
-            "exact_up_to of transport is 'many'; expected a whole",
-        ),
-        (("--test", "counterfactual"), "counterfactual needs the causal graph"),
+        (("--test", "transport", "--settings", "exact_up_to=many"), "exact_up_to of transport is 'many'; expected a"),
         (("--test", "counterfactual", "--graph", "nowhere.toml"), "nowhere.toml"),
         (("--test", "all", "--settings", "steps=5"), "as in fliptest.steps"),
-        (("--test", "all", "--settings", "fliptest.stps=5"), "Did you mean 'steps'?"),
-        (("--test", "all", "--settings", "unfair_map.steps=5"), "unfair_map has settings but is not run"),
         (("--test", "counterfactual", "--settings", "graph=5"), "give it with --graph FILE"),
-        (("--graph", "g.toml"), "Only counterfactual takes a causal graph, but the test is rank"),
         (("--test", "fliptest", "--settings", "weight=inf"), "expected a finite number"),
-        (("--abstain", "1"), "1.0 is not in the range 0<=x<1"),
         (("--abstain", "nan"), "nan is not"),
-        (("--abstain", "0.1", "--abstain", "0.2"), "it was given 2 times; give it once."),
-        (("--test", "unawareness"), "the model does not take 'sex'"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(people: Path, options: tuple[str, ...], message: str):
@@ -254,52 +221,8 @@ def test_certificates_are_proved_and_written(people: Path):
     assert "proved, not sampled" in (people / "out/report.html").read_text()
 
 
-def test_certificates_of_code_are_refused(people: Path):
-    assert_refused(run(people, "-c", "sex", "--certify"), people, "Error: This is a function; certificates along the")
-
-
 def test_certificates_of_a_model_behind_a_url_are_refused_before_any_call(people: Path):
     table = str(people / "people.csv")
     options = ["-c", "sex", "--certify", "--out", str(people / "out")]
     done = CliRunner().invoke(cli, ["audit", "https://model.invalid/invocations", table, *options])
     assert_refused(done, people, "omit --certify, or give the model's file")
-
-
-def test_the_most_doubtful_are_left_out_and_written_down(people: Path):
-    done = run(people, "-c", "sex", "--refits", "3", "--abstain", "0.1")
-    assert_ended(done)
-    said = " ".join(done.stdout.split())
-    assert "20 of 200 people (10.0 %) are left out, but for the verdict: the refits disagree about them most; " in said
-    assert "20 people not judged: the refits disagree" in said
-    fields, scores = json.loads((people / "out/summary.json").read_text()), pq.read_table(people / "out/scores.parquet")
-    assert fields["reliability"]["share_left_out"] == pytest.approx(0.1)
-    assert fields["counts"]["judged"] == 180
-    assert fields["settings"]["abstain"] == 0.1
-    assert scores["distance"].null_count == scores["score"].null_count == 20
-    away = np.array(scores["abstained"].to_pylist())
-    doubts = np.array(scores["doubt"].to_pylist())
-    assert doubts[away].min() > doubts[~away].max()
-    assert (
-        "are left out, but for the verdict: the refits disagree about them most"
-        in (people / "out/report.html").read_text()
-    )
-
-
-def test_abstaining_needs_refits_that_can_disagree(people: Path):
-    done = run(people, "-c", "sex", "--refits", "1", "--abstain", "0")
-    assert_refused(done, people, "Error: refits is 1, but abstain (--abstain) needs at least 2")
-
-
-def test_the_number_of_threads_changes_no_score(people: Path):
-    named = [str(people / "model.py:score"), str(people / "people.csv"), "--protected", "sex", "--refits", "2"]
-
-    def scores(threads: str) -> pa.Table:
-        call = [sys.executable, "-m", "fairfox.cli.main", "audit", *named, "--out", str(people / threads)]
-        environment = {**os.environ, "OMP_NUM_THREADS": threads}
-        done = subprocess.run(call, env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode in (0, 1), done.stderr
-        return pq.read_table(people / threads / "scores.parquet")
-
-    with ThreadPoolExecutor(3) as pool:
-        one, *more = pool.map(scores, ("1", "2", "4"))
-    assert all(each.equals(one) for each in more)

@@ -11,6 +11,8 @@ from fairfox.cli.main import cli
 from tests.schemas import assert_valid_summary
 from tests.test_compare_audits import DAMAGES, SETTINGS, audited, spoil, write
 
+pytestmark = pytest.mark.brief
+
 MODEL = """
 import numpy as np
 
@@ -63,19 +65,11 @@ def test_a_comparison_prints_the_verdict_and_writes_its_files(folder: Path):
 @pytest.mark.parametrize(
     ("options", "models", "message"),
     [
-        (
-            ("-c", "sex"),
-            ("https://host/invocations", "model.py:gentle"),
-            "in Python with a fairfox.Endpoint",
-        ),
+        (("-c", "sex"), ("https://host/invocations", "model.py:gentle"), "in Python with a fairfox.Endpoint"),
         (("-c", "sex"), ("model.py:steep", "model.py:none"), "none"),
         (("-c", "race"), ("model.py:steep", "model.py:gentle"), "race"),
         ((), ("model.py:steep", "model.py:gentle"), "--protected"),
-        (
-            ("-c", "sex", "--margin", "1"),
-            ("model.py:steep", "model.py:gentle"),
-            "--margin is for two stored audits",
-        ),
+        (("-c", "sex", "--margin", "1"), ("model.py:steep", "model.py:gentle"), "--margin is for two stored audits"),
     ],
 )
 def test_what_cannot_be_compared_is_refused_in_one_sentence(folder: Path, options, models, message: str):

@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import click
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
@@ -16,6 +15,8 @@ from fairfox.cli.config import config_values
 from fairfox.cli.main import cli
 from fairfox.errors import FileError, OptionError
 from tests.support import assert_ended
+
+pytestmark = pytest.mark.brief
 
 MODEL = """
 def score(table):
@@ -73,18 +74,6 @@ def test_an_audit_runs_from_a_file_alone_and_the_command_line_wins(folder: Path,
     fields = json.loads((tmp_path / "other/summary.json").read_text())
     assert (fields["delta"], fields["deltas"]) == (0.03, {})
     assert fields["settings"]["max_flagged"] == {"": 0.01}
-
-
-def test_every_option_has_a_key(folder: Path):
-    names = {
-        option.opts[0] if isinstance(option, click.Argument) else max(option.opts, key=len) for option in audit.params
-    }
-    for name in sorted(names - {"--config", "--trust-model", "--auth-env", "--out"}):
-        key = name.removeprefix("--")
-        (param,) = (each for each in audit.params if name in each.opts)
-        flag = isinstance(param, click.Option) and param.is_flag
-        for spelled in (key, key.replace("-", "_")):
-            assert list(values(folder, f"{spelled} = {'true' if flag else 1}")) == [param.name]
 
 
 def test_values_are_what_the_command_line_would_give(folder: Path):
@@ -166,13 +155,6 @@ def test_the_command_refuses_in_one_sentence(folder: Path, text: str, message: s
     assert (done.exit_code, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
     assert message in done.stderr
     assert not (folder / "found").exists()
-
-
-def test_two_files_are_refused(folder: Path):
-    file = configured(folder, CONFIG)
-    done = run("--config", file, "--config", file)
-    assert done.exit_code == 2
-    assert "it was given 2 times; give it once." in done.stderr
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -89,16 +87,3 @@ def test_nothing_is_fetched_when_one_name_is_wrong(home: Path, monkeypatch: pyte
         served(monkeypatch, server.root)
         assert run("german", "nothing").exit_code == 2
     assert server.asked == []
-
-
-def test_help_imports_neither_torch_nor_scikit_learn():
-    code = (
-        "import sys\n"
-        "from fairfox.cli.main import cli\n"
-        "cli(['datasets', '--help'], standalone_mode=False)\n"
-        "heavy = {'torch', 'sklearn', 'pandas', 'pyarrow'} & set(sys.modules)\n"
-        "sys.exit(f'imported: {heavy}' if heavy else 0)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "[NAME]..." in done.stdout

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +13,8 @@ from servers import Asked, Reply, open_inference, serving
 from support import assert_ended
 
 from fairfox.cli.main import cli
+
+pytestmark = pytest.mark.brief
 
 TABLE = people(80)
 MODEL = """
@@ -146,29 +146,7 @@ def test_the_limit_of_calls_is_hard_and_repeated_tries_count(folder: Path):
 # --- what is refused ------------------------------------------------------------------------------------------------
 
 
-def replies(reply: Any) -> Callable[[Asked], Reply]:
-    return lambda asked: reply
-
-
-@pytest.mark.parametrize(
-    ("answer", "message"),
-    [
-        (replies(Reply(b"<html>")), "not JSON"),
-        (replies(Reply({"predictions": [0.5] * 79})), "79 predictions for 80 individuals"),
-        (replies(Reply({"predictions": [0.5] * 79 + [None]})), "NaN or infinity for 1 of 80 individuals"),
-    ],
-)
-def test_a_server_that_disappoints_is_one_sentence_and_no_files(
-    folder: Path, answer: Callable[[Asked], Reply], message: str
-):
-    with serving(answer) as server:
-        assert message in refused(run(f"{server.root}/invocations", "--drop", "job"))
-
-
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [("--max-calls", "5"), ("--retries", "0"), ("--auth-env", "HOME")],
-)
+@pytest.mark.parametrize(("option", "value"), [("--max-calls", "5"), ("--retries", "0"), ("--auth-env", "HOME")])
 def test_options_of_an_endpoint_are_refused_for_other_models(folder: Path, option: str, value: str):
     assert f"{option} is for a model behind a URL" in refused(plain("model.py:score", option, value))
 

@@ -8,6 +8,8 @@ from fairfox.benchmark.worlds import LENDING
 from fairfox.cli.main import cli
 from fairfox.fairtests.storage import load_test
 
+pytestmark = pytest.mark.brief
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:

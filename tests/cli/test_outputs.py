@@ -13,6 +13,8 @@ from fairfox.cli.main import cli
 from fairfox.fairtests.storage import save_test
 from tests.support import assert_ended, fitted_on
 
+pytestmark = pytest.mark.brief
+
 MODEL = """
 def predict(table):
     return table["income"] / 100_000

@@ -16,6 +16,8 @@ from click.testing import CliRunner
 from fairfox.cli.main import cli
 from tests.support import assert_ended
 
+pytestmark = pytest.mark.brief
+
 PEOPLE = 90
 WORD, NUMBER = "Zyzzyvologist", 9876.5432
 OLDEST, YOUNGEST = 98.7654321, 17.1234567  # ages, the largest and the smallest

@@ -14,6 +14,8 @@ from click.testing import CliRunner, Result
 from fairfox.cli.main import cli
 from tests.support import assert_ended
 
+pytestmark = pytest.mark.brief
+
 MODEL = """
 import numpy as np
 import torch
@@ -168,11 +170,6 @@ def test_a_model_that_returns_too_few_rows_is_refused(folder: Path):
 
 def test_a_model_that_returns_names_is_refused(folder: Path):
     assert "numbers" in refused(run("model.py:names", "people.csv", "--protected", "sex"))
-
-
-def test_a_label_given_twice_is_refused(folder: Path):
-    message = refused(run("model.py:score", "people.csv", "--protected", "sex", "--label", "paid", "--label", "job"))
-    assert "--label" in message
 
 
 def test_a_constant_model_is_fair_and_warned_about(folder: Path):

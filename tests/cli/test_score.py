@@ -15,6 +15,8 @@ from fairfox.fairtests.storage import save_test
 from tests.schemas import assert_valid_summary
 from tests.support import fitted_on
 
+pytestmark = pytest.mark.brief
+
 COLUMNS = ["income", "debt_ratio"]
 MODEL = """
 def predict(table):
@@ -147,57 +149,6 @@ def test_compare_and_plan_take_its_output(folder: Path, tmp_path: Path):
     for command in (["compare", str(tmp_path / "out"), str(tmp_path / "out")], ["plan", str(tmp_path / "out")]):
         done = CliRunner().invoke(cli, command)
         assert done.exit_code == 0, done.stderr
-
-
-def test_all_files_are_written_or_none(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    (tmp_path / "taken/summary.json").mkdir(parents=True)
-    done = run(folder, tmp_path / "taken")
-    assert done.exit_code == 2
-    assert "summary.json' is a folder, not a file" in done.stderr
-    assert [path.name for path in (tmp_path / "taken").iterdir()] == ["summary.json"]
-
-    def full(*given: object, **options: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Path, "write_bytes", full)
-    done = run(folder, tmp_path / "full")
-    assert done.exit_code == 2
-    assert "(No space left on device); choose another folder" in done.stderr
-    assert not (tmp_path / "full").exists()
-
-
-def test_a_folder_that_cannot_be_written_is_one_sentence(folder: Path, tmp_path: Path):
-    (tmp_path / "file").write_text("")
-    done = run(folder, tmp_path / "file" / "out")
-    assert (done.exit_code, len([line for line in done.stderr.splitlines() if "Warning" not in line])) == (2, 1)
-    assert "cannot be written" in done.stderr
-
-
-def test_parquet_is_streamed_to_the_scores_of_the_same_people_in_memory(folder: Path, tmp_path: Path):
-    assert run(folder, tmp_path / "memory").exit_code == 0
-    people = pyarrow.csv.read_csv(folder / "new.csv")
-    for name, rows in (("a", people.slice(0, 60)), ("b", people.slice(60))):
-        (tmp_path / "in").mkdir(exist_ok=True)
-        pq.write_table(rows, tmp_path / "in" / f"{name}.parquet", row_group_size=20)
-    done = run(folder, tmp_path / "out", "--workers", "1", "--part-rows", "40", table=str(tmp_path / "in"))
-    assert done.exit_code == 0, done.stderr
-    assert done.stdout.startswith("fairfox audit of 100 people for sex, test rank\n")
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
-        "junit.xml",
-        "manifest.json",
-        "report.html",
-        "report.json",
-        "scores.parquet",
-        "summary.json",
-        "summary.md",
-    ]
-    found, expected = (pq.read_table(tmp_path / name / "scores.parquet") for name in ("out", "memory"))
-    assert found["score"].to_pylist() == pytest.approx(expected["score"].to_pylist(), abs=1e-12)
-    assert found["flagged"].equals(expected["flagged"])
-    assert len(list((tmp_path / "out/scores.parquet").iterdir())) == 3  # 40 and 20 people of a, 40 of b
-    again = run(folder, tmp_path / "out", "--delta", "0.5", table=str(tmp_path / "in"))
-    assert (again.exit_code, len(again.stderr.splitlines())) == (2, 1)
-    assert "holds scores with another delta" in again.stderr
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,8 @@ from fairfox.cli.main import cli
 from fairfox.fairtests.storage import save_test
 from tests.support import fitted_on
 
+pytestmark = pytest.mark.brief
+
 COMMAND = [sys.executable, "-c", "import sys; sys.argv[0] = 'fairfox'; from fairfox.cli.main import main; main()"]
 MODEL = """
 import time
@@ -85,33 +87,25 @@ def test_names_and_values_from_a_table_do_not_steer_the_terminal(folder: Path):
 # --- streams -------------------------------------------------------------------------------------------------------
 
 
-def test_a_full_disk_behind_stdout_changes_no_exit_code(folder: Path):
-    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
-    whole = run(AUDIT, capture_output=True, env=environment)
+def test_neither_the_locale_nor_a_full_disk_behind_stdout_changes_what_is_found(folder: Path):
+    plain = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    whole = run([*AUDIT, "--out", "résult"], capture_output=True, env={**plain, "PYTHONIOENCODING": "ascii"})
     assert whole.returncode in (0, 1, 3)
     assert "s\\xe9x=Female" in whole.stdout
+    assert (folder / "résult/summary.json").is_file()
     with Path("/dev/full").open("w") as full:
-        done = run(AUDIT, stdout=full, stderr=subprocess.PIPE, env=environment)
-    assert (done.returncode, done.stderr) == (whole.returncode, whole.stderr)
+        done = run([*AUDIT, "--out", "résult"], stdout=full, stderr=subprocess.PIPE, env=plain)
+    assert done.returncode == whole.returncode
+    assert "Written: résult" in done.stderr
 
 
 def test_a_closed_stdout_is_no_error(folder: Path):
     closed = [*COMMAND[:2], f"import os; os.close(1); {COMMAND[2]}", "--help"]
     assert subprocess.run(closed, capture_output=True, check=False).returncode == 0
     with subprocess.Popen([*COMMAND, "audit", "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == 0
-
-
-def test_names_that_are_not_ascii_are_understood_in_any_locale(folder: Path):
-    plain = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    fit = ["fit", "people.parquet", "-c", "séx", "--refits", "1", "-o", "tést.fox"]
-    done = run(fit, env=plain, capture_output=True)
-    assert (done.returncode, done.stderr) == (0, "Written: tést.fox\n")
-    assert (folder / "tést.fox").is_file()
 
 
 def test_a_name_that_is_too_long_is_one_sentence(folder: Path):

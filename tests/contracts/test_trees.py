@@ -16,7 +16,9 @@ from fairfox.benchmark.judge import spearman
 from fairfox.benchmark.worlds import LENDING
 from fairfox.findings import AuditRecord
 
-PEOPLE = 8000
+pytestmark = pytest.mark.brief
+
+PEOPLE = 4000
 TEXT = ["sector", "contract"]
 
 

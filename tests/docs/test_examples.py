@@ -22,7 +22,8 @@ from fairfox.benchmark.worlds import LENDING
 
 BLOCKS = {page: list(blocks(page)) for page in PAGES}
 FIRST = "docs/get_started/first_audit.md"
-CLOSER = {"docs/how_to/own_test.md", "docs/how_to/ci.md", "docs/reference/files.md"}  # these have tests of their own
+# These have tests of their own, pytest.md in tests/test_pytest_plugin.py
+CLOSER = {f"docs/{page}.md" for page in ("how_to/own_test", "how_to/ci", "how_to/pytest", "reference/files")}
 PEOPLE = {"docs/how_to/compare.md": 400, "docs/how_to/reuse.md": 800}  # where 200 and 500 people are too few
 PRINTED = {  # beside what the pages show
     "docs/how_to/compare.md": ("Verdict: B is fairer.", "\ncannot tell\n"),

@@ -11,7 +11,7 @@ from fairfox.auxiliary.linear import LinearMember
 from fairfox.auxiliary.mlp import MLP
 from fairfox.auxiliary.model import AuxiliaryMember, AuxiliaryModel, FixedAuxiliary
 from fairfox.data.dataset import Dataset, Feature, Protected, project_blocks
-from fairfox.errors import NotFittedError, OptionError
+from fairfox.errors import OptionError
 from fairfox.fairtests.faux import FAux
 from fairfox.fairtests.fta import FTA, FTALinear
 from fairfox.gradients.jacobian import autograd_jacobian
@@ -353,15 +353,6 @@ def test_where_the_auxiliary_is_flat_people_are_abstained(name, differentiable):
 
 
 # Doors
-
-
-def test_an_unfitted_test_says_so():
-    with pytest.raises(NotFittedError, match="call fit first"):
-        FAux().score(linear(2.0, 1.0), FOUR)
-    with pytest.raises(NotFittedError, match="covariance metric comes from data; call fit first"):
-        faux(linear(3.0, 4.0), metric="covariance").score(linear(2.0, 1.0), FOUR)
-    with pytest.raises(NotFittedError, match="mean baseline comes from data; call fit first"):
-        faux(linear(3.0, 4.0), integrated=True).score(linear(2.0, 1.0), FOUR)
 
 
 @pytest.mark.parametrize("steps", [0, -3, 2.5, True, "many"])

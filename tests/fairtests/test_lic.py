@@ -28,7 +28,6 @@ def test_the_score_is_the_gradient_along_the_true_direction_and_its_sign_leads_o
     found = LIC().fit(data).measure(linear(2.0, -1.0), data)
     # 2 * 0.5 upwards, 2 * 1 - 1 * 3 = -1 downwards becomes 1 for who leaves group 1, nothing
     assert found.score.tolist() == [1.0, 1.0, 0.0]
-    assert found.effect is not None
     assert found.effect.tolist() == [1.0, 1.0, 0.0]
     assert found.klass.tolist() == [1, 0, 0]
     assert not found.abstained.any()

@@ -92,10 +92,10 @@ class Killed:
 
 def kill_all(kinds: list[str], moments: int, seed: int, folder: Path) -> list[str]:
     """Return what went wrong at random moments of each of these kinds in turn."""
-    rng, faults = random.Random(seed), list[str]()
-    runs = {kind: Killed(kind, folder / kind) for kind in kinds}
+    rng, faults, runs = random.Random(seed), list[str](), dict[str, Killed]()
     for moment in range(moments):
         kind = kinds[moment % len(kinds)]
+        runs[kind] = runs.get(kind) or Killed(kind, folder / kind)
         after, alone = rng.uniform(0.2, 1.0) * runs[kind].seconds, rng.random() < 0.5
         fault = runs[kind].at(after, alone=alone)
         if fault:

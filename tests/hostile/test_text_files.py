@@ -18,6 +18,8 @@ import fairfox
 from fairfox.fairtests import storage
 from fairfox.models.torch import save_mlp
 
+pytestmark = pytest.mark.brief
+
 DOTS = ".".join("a" * 100_000)
 LINES = 'model = "model.py:score"\ntable = "people.csv"\nprotected = ["sex"]\n'
 

@@ -13,12 +13,10 @@ from fairfox.maps.protocol import (
     Mapped,
     RefittableMap,
     check_groups_present,
-    check_is_grouped,
     compared_pairs,
     fit_maps,
     number_reached,
     where_to,
-    who_counts,
 )
 from fairfox.maps.rank import RankMap
 
@@ -141,8 +139,7 @@ def test_everyone_goes_to_the_other_of_two_groups_or_to_their_destination():
 
 
 @pytest.mark.parametrize(
-    ("protected", "found"),
-    [(RACE, "'race' has 3 classes"), (Protected("age", "continuous", ()), "'age' is a number")],
+    ("protected", "found"), [(RACE, "'race' has 3 classes"), (Protected("age", "continuous", ()), "'age' is a number")]
 )
 def test_where_there_is_no_one_other_group_destinations_are_needed(protected: Protected, found: str):
     data = replace(individuals(torch.zeros(6, 1)), protected=(protected,))
@@ -154,19 +151,3 @@ def test_every_class_is_compared_with_every_other_or_with_the_reference_group():
     assert compared_pairs(Protected("sex")) == [(0, 1), (1, 0)]
     assert compared_pairs(RACE) == [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)]
     assert compared_pairs(replace(RACE, reference=1)) == [(0, 1), (1, 0), (1, 2), (2, 1)]
-
-
-def test_who_is_unknown_or_stands_for_nobody_does_not_count():
-    nan = float("nan")
-    data = individuals(torch.arange(5.0)[:, None], c=[0, 1, nan, 1, 0])
-    assert who_counts(data, [0]).x[:, 0].tolist() == [0, 1, 3, 4]
-    weighted = replace(data, weights=torch.tensor([1.0, 0.0, 2.0, 0.5, 1.0]))
-    assert who_counts(weighted, [0]).x[:, 0].tolist() == [0, 3, 4]
-    assert who_counts(weighted, []).x[:, 0].tolist() == [0, 2, 3, 4]
-
-
-def test_a_test_between_groups_refuses_a_number_and_says_what_takes_it():
-    check_is_grouped(RACE, "transport")
-    message = r"'age' is a number, but transport maps between groups; use rank or move.* a cut such as 'age<25'"
-    with pytest.raises(OptionError, match=message):
-        check_is_grouped(Protected("age", "continuous", ()), "transport")

@@ -19,6 +19,8 @@ from fairfox.models.adapters import BlackBoxModel, as_model
 from fairfox.models.protocol import predict
 from fairfox.models.torch import TorchModel
 
+pytestmark = pytest.mark.brief
+
 FRAME = people()[["sex", "income", "age"]]
 COLUMNS = FRAME[["income", "age"]]
 TABLE = load_table(FRAME)

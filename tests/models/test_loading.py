@@ -166,14 +166,10 @@ def test_an_mlflow_function_takes_the_columns_of_its_signature(tmp_path: Path):
     (tmp_path / "score.py").write_text(SCORE)
     signature = mlflow.models.infer_signature(NUMBERS[["debt", "income"]], GRANTED.astype(float))
     mlflow.pyfunc.save_model(
-        str(tmp_path / "model"),
-        python_model=str(tmp_path / "score.py"),
-        signature=signature,
-        pip_requirements=[],
+        str(tmp_path / "model"), python_model=str(tmp_path / "score.py"), signature=signature, pip_requirements=[]
     )
     model = load_model(str(tmp_path / "model"), trust=True)
     described = describe(model)
-    assert described is not None
     assert described.kind == "table"
     assert described.names == ("debt", "income")
     result = audited(model, PEOPLE, protected="sex", refits=1)

@@ -19,6 +19,8 @@ from fairfox.errors import ColumnError, FileError, ModelError, OptionError
 from fairfox.models.loading import load_model
 from fairfox.models.onnx import OnnxModel
 
+pytestmark = pytest.mark.brief
+
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 of, T = onnx.helper, onnx.TensorProto

@@ -1,7 +1,5 @@
-import functools
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,11 +20,11 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
-from fairfox.errors import FileError, OptionError, UntrustedModelError
+from fairfox.errors import FileError, OptionError
 from fairfox.models.sklearn import describe_estimator, load_skops
 
 TABLE = people()[["income", "age", "job"]]
@@ -127,29 +125,6 @@ def test_a_skops_file_gives_the_estimator_that_was_saved(model: BaseEstimator, t
     loaded = load_skops(tmp_path / "model.skops")
     expected = fitted.predict_proba(CATEGORIES)
     np.testing.assert_allclose(loaded.predict_proba(CATEGORIES), expected, rtol=0, atol=1e-15)  # sums of trees
-
-
-class Canary:
-    """Leaves a file behind where its state is set."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        Path(state["path"]).touch()
-
-
-def test_types_that_are_not_known_as_harmless_are_refused_by_name_and_never_made(tmp_path: Path):
-    sung = tmp_path / "sung"
-    path = tmp_path / "model.skops"
-    step = FunctionTransformer(func=functools.partial(np.save, str(sung)))
-    for foreign, name in ((Canary(str(sung)), "Canary"), (make_pipeline(step, LogisticRegression()), "numpy.save")):
-        skops_io.dump(foreign, path)
-        with pytest.raises(
-            UntrustedModelError, match=f"'model.skops' holds types .* on fairfox's safe list: .*{name}; if you trust"
-        ):
-            load_skops(path)
-    assert not sung.exists()
 
 
 def test_a_damaged_skops_file_is_refused_in_one_sentence(tmp_path: Path):

@@ -16,6 +16,8 @@ from fairfox.models.loading import load_model
 from fairfox.models.protocol import Output
 from fairfox.models.torch import TorchModel, save_mlp
 
+pytestmark = pytest.mark.brief
+
 NUMBERS = fit_encoding(load_table(people()), protected=["sex"], drop=["job"], dtype=torch.float64)
 X = NUMBERS.encode(load_table(people())).x
 

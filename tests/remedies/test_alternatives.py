@@ -10,6 +10,8 @@ from fairfox.errors import OptionError
 from fairfox.remedies.alternatives import probability_of_improvement
 from tests.remedies.test_repair import ABOUT, chance, people_of
 
+pytestmark = pytest.mark.brief
+
 
 @pytest.fixture(scope="module")
 def people():

@@ -2,14 +2,11 @@
 
 import logging
 import math
-import re
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import polars as pl
-import pyarrow.csv
 import pytest
 import torch
 from torch import nn
@@ -18,7 +15,6 @@ import fairfox
 from fairfox.auxiliary import adversarial
 from fairfox.auxiliary.adversarial import HidingSettings, train_hiding, train_networks
 from fairfox.auxiliary.training import label_task, protected_task
-from fairfox.benchmark.worlds import LENDING
 from fairfox.data.dataset import Dataset, Protected
 from fairfox.errors import ColumnError, DataError, FileError, OptionError
 from fairfox.models.torch import save_mlp
@@ -120,17 +116,6 @@ def test_a_network_without_its_columns_is_no_fair_model(tmp_path):
     save_mlp(nn.Sequential(nn.Linear(2, 1)), tmp_path / "net.safetensors")
     with pytest.raises(FileError, match="without its columns"):
         load_fair(tmp_path / "net.safetensors")
-
-
-def test_the_example_of_the_docs_runs(tmp_path, monkeypatch, capsys):
-    page = (Path(__file__).parents[2] / "docs" / "how_to" / "train_fair.md").read_text(encoding="utf-8")
-    (code,) = re.findall(r"<!-- example: fair training -->\n```python\n(.*?)```", page, re.DOTALL)
-    pyarrow.csv.write_csv(LENDING.sample(300, seed=0).table, tmp_path / "people.csv")
-    monkeypatch.chdir(tmp_path)
-    names = {}
-    exec(code, names)
-    assert len(names["probability"]) == len(names["result"]) == 300
-    assert "leaks=(Leak(variable='sex'" in capsys.readouterr().out
 
 
 def test_the_chosen_class_is_predicted():

@@ -117,7 +117,6 @@ def test_figures_hold_nobody():
 
 def test_groups_show_their_mean_effect_in_points():
     figure = groups_figure(example_result(), example_result().findings[0])
-    assert figure is not None
     means = [100 * group.mean_effect for group in example_result().groups]
     assert [bar["mean"] for bar in figure["data"]["bars"]] == means
     rows = [[f"sex={s}", f"{m:+.1f}"] for s, m in zip(("Female", "Male"), means, strict=True)]
@@ -132,7 +131,6 @@ def test_groups_show_their_mean_effect_in_points():
 def test_groups_of_a_test_without_sign_show_their_scores():
     result = without_sign()
     figure = groups_figure(result, result.findings[0])
-    assert figure is not None
     assert not figure["data"]["signed"]
     women = result.scores[:38:2].double().mean()
     assert figure["data"]["bars"][0]["mean"] == pytest.approx(float(women), rel=1e-5)
@@ -141,8 +139,6 @@ def test_groups_of_a_test_without_sign_show_their_scores():
 def test_features_come_with_their_interval_and_the_number_of_people():
     figure = features_figure(example_result())
     effect = example_result().features.effect
-    assert figure is not None
-    assert effect is not None
     income, job = figure["data"]["bars"]  # age adds nothing
     assert (income["name"], job["name"]) == ("income", "job")
     assert income["value"] == 100 * effect.total["income"]
@@ -152,7 +148,6 @@ def test_features_come_with_their_interval_and_the_number_of_people():
     noisy = torch.zeros(PEOPLE, 1)
     noisy[0] = 1.0
     one = features_figure(example_result(features=Features({}, FeatureEffect(("a",), noisy, "any"))))
-    assert one is not None
     assert one["data"]["bars"][0]["low"] == 0.0  # sizes are never below
 
 
@@ -160,7 +155,6 @@ def test_features_are_cut_to_the_largest_and_leave_out_what_is_unknown():
     per_person = torch.arange(30.0).expand(PEOPLE, 30).clone()
     names = tuple(f"f{k}" for k in range(30))
     figure = features_figure(example_result(features=Features({}, FeatureEffect(names, per_person, "any"))))
-    assert figure is not None
     assert [bar["name"] for bar in figure["data"]["bars"]] == [f"f{k}" for k in range(29, 29 - MOST_FEATURES, -1)]
     unknown = FeatureEffect(("a",), torch.full((PEOPLE, 1), torch.nan), "any")
     assert features_figure(example_result(features=Features({}, unknown))) is None
@@ -169,14 +163,12 @@ def test_features_are_cut_to_the_largest_and_leave_out_what_is_unknown():
 def test_proxies_come_with_the_strongest_first():
     proxy = {"small": 0.1, "unknown": float("nan"), "large": 0.5, "a.b[0]": 0.3}
     figure = proxies_figure(replace(example_result().findings[0], proxy=proxy))
-    assert figure is not None
     assert [bar["name"] for bar in figure["data"]["bars"]] == ["large", "a.b[0]", "small"]
     assert proxies_figure(replace(example_result().findings[0], proxy={})) is None
 
 
 def test_contributions_of_every_group_have_their_sign():
     figure = features_figure(many_result())
-    assert figure is not None
     headings = [column["label"] for column in figure["table"]["columns"]]
     assert headings[:4] == ["Feature", "Mean size (points)", "95 % interval", "Mean, sex=Female"]
     assert headings[-1] == f"Mean, age={AGES[-1]}"
@@ -223,7 +215,6 @@ def test_there_is_a_panel_per_group_with_limits_on_both_sides():
 
 def test_scores_without_a_sign_have_one_limit():
     spread = distribution(without_sign(), without_sign().findings[0])
-    assert spread is not None
     assert not spread["signed"]
     assert [panel["limits"] for panel in spread["panels"]] == [[0.05], [0.05]]
 
@@ -282,7 +273,6 @@ def test_bars_of_weighted_people_are_their_share_of_the_weight():
 def test_readings_of_all_and_of_each_group_are_in_a_table():
     result = example_result()
     both, figure = result.findings[0].readings(), readings_figure(result, result.findings[0])
-    assert figure is not None
     assert [row[0] for row in figure["table"]["rows"]] == ["all judged", "Female", "Male"]
     female = both["direct"].groups["Female"]
     assert figure["table"]["rows"][1][1:3] == [f"{100 * female.mean_effect:+.1f}", f"{100 * female.mean_absolute:.1f}"]

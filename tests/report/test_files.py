@@ -148,14 +148,6 @@ def test_a_report_that_no_page_can_be_made_of_is_refused_with_what_to_run(
     assert "\n" not in str(caught.value)
 
 
-def test_an_audit_of_an_older_format_is_not_compared(tmp_path: Path):
-    write_outputs(named_audit(), tmp_path)
-    summary = json.loads((tmp_path / "summary.json").read_text())
-    (tmp_path / "summary.json").write_text(json.dumps({**summary, "format": 1}))
-    with pytest.raises(FileError, match=r"summary.json' has format 1 .* reads format 2; run `fairfox audit` again$"):
-        compare(tmp_path, AuditResult(named_audit()))
-
-
 @pytest.mark.parametrize("name", ["sides", "outcome"])
 def test_a_page_that_lacks_a_part_is_refused(tmp_path: Path, name: str):
     compare(AuditResult(named_audit()), AuditResult(named_audit(times=3.0))).write(tmp_path)

@@ -107,7 +107,6 @@ def test_a_group_inferred_for_another_variable_is_not_marked():
 def test_the_table_holds_the_flagged_and_nobody_else():
     result = example_result()
     slider = make_slider(result)
-    assert slider is not None
     people = people_table(result, slider)
     assert sorted(row["id"] for row in people["rows"]) == sorted(map(str, result.flagged.nonzero()[:, 0].tolist()))
     assert people["flagged"] == len(people["rows"]) == int(result.flagged.sum())

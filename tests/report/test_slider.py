@@ -16,7 +16,6 @@ SCORES = st.lists(st.floats(0, 1e4, width=32), min_size=1, max_size=60)
 def test_the_slider_starts_at_the_audit():
     result = example_result()
     slider = make_slider(result)
-    assert slider is not None
     start = slider["start"]
     assert slider["deltas"][start] == result.delta
     assert slider["words"][start] == "5 points"
@@ -31,7 +30,6 @@ def test_the_slider_starts_at_the_audit():
 )
 def test_counts_are_those_of_scores_above_delta(result):
     slider = make_slider(_with_one_delta(result))
-    assert slider is not None
     for delta, flagged in zip(slider["deltas"], slider["flagged"], strict=True):
         assert flagged == sum(score > _as(score, delta) for score in _judged(result))
     group = slider["groups"][0]
@@ -45,7 +43,6 @@ def test_counts_are_those_of_scores_above_delta(result):
 def test_shares_are_weighted():
     result = _with_one_delta(many_result(deltas={}))
     slider = make_slider(result)
-    assert slider is not None
     assert slider["shares"][slider["start"]] == pytest.approx(result.share_flagged, abs=1e-6)
     shares = [group["shares"][slider["start"]] for group in slider["groups"]]
     assert shares == pytest.approx([_share(result, group.name) for group in result.groups], abs=1e-6)

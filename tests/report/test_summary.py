@@ -33,6 +33,8 @@ from tests.support import (
     without_sign,
 )
 
+pytestmark = pytest.mark.brief
+
 MODES: dict[str, dict[str, Any]] = {
     "a number, shuffled": {"protected": "age", "null": 1},
     "several variables": {"protected": ["sex", "age", "race"], "weights": "weight"},

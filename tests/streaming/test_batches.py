@@ -31,6 +31,8 @@ from fairfox.streaming.sources import ModelSource
 from tests.streaming.world import COLUMNS, MODEL, assert_same_columns, at_once, job_of, lending
 from tests.support import fitted_on
 
+pytestmark = pytest.mark.brief
+
 PEOPLE = lending(600)
 STAIRS = """
 import numpy as np

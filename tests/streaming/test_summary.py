@@ -105,7 +105,6 @@ def test_a_list_from_a_histogram_is_within_its_bounds_of_the_exact_one_however_p
         found = streamed_of(add_totals(parts), SEX, 0.1)
         exact = benjamini_hochberg(p, 0.1)
         end = found.threshold
-        assert end is not None
         assert end.listed == int((p <= end.p).sum())
         assert bool((exact | (p > end.p)).all())  # nobody is on it who is not on the exact one
         assert end.listed <= int(exact.sum()) <= end.at_most

@@ -146,8 +146,6 @@ def assert_same_verdict(found: AuditRecord, expected: AuditRecord) -> None:
     close = partial(pytest.approx, abs=1e-9)
     one, other = (asdict(each.tally) for each in (found, expected))
     assert one == {name: close(value) if isinstance(value, float) else value for name, value in other.items()}
-    assert found.verdict is not None
-    assert expected.verdict is not None
     assert (found.verdict.word, found.verdict.reason) == (expected.verdict.word, expected.verdict.reason)
     assert (found.verdict.significant, found.verdict.possible) == (
         expected.verdict.significant,
