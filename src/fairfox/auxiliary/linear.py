@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 import torch
@@ -15,13 +15,13 @@ from fairfox.data.dataset import Dataset, Protected, resample
 from fairfox.models.protocol import Model
 
 
+@dataclass(frozen=True, eq=False)
 class LinearMember:
     """Logits x @ weightsᵀ + bias, as a Model."""
 
-    differentiable = True
-
-    def __init__(self, weights: Tensor, bias: Tensor) -> None:
-        self.weights, self.bias = weights, bias  # (K, D), (K,)
+    weights: Tensor  # (K, D)
+    bias: Tensor  # (K,)
+    differentiable: ClassVar[bool] = True
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return the protected outputs (N, K)."""

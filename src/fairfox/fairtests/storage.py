@@ -35,7 +35,7 @@ from fairfox.models.protocol import predict
 
 _Stored = TypeVar("_Stored")
 
-FORMAT = 3  # files of other formats are refused
+FORMAT = 4  # files of other formats are refused
 
 # the classes that a test is made of, by module
 _CLASSES: dict[str, tuple[str, ...]] = {
@@ -72,7 +72,6 @@ _LEFT_OUT: dict[str, tuple[str, ...]] = {
     "Unawareness": ("target",),
     "FittedTest": ("seconds", "training_seconds", "failures"),
 }
-_OF_PLAIN_CLASSES = {"AuxiliaryMember": ("net", "mask", "protected", "output"), "LinearMember": ("weights", "bias")}
 _REBUILT = {"Ranks": ("ordered",)}  # by `Ranks.of(ordered)`: the rest is an index of it
 
 _KEY = "fairfox test"  # in the header: a checksum of everything else, then JSON
@@ -261,9 +260,9 @@ def _stored_classes() -> dict[str, StoredClass]:
     for module, names in _CLASSES.items():
         for name in names:
             found = getattr(import_module(f"fairfox.{module}"), name)
-            own = getattr(found, "_fields", None) or ([f.name for f in fields(found)] if is_dataclass(found) else [])
+            own = [f.name for f in fields(found)] if is_dataclass(found) else found._fields
             left_out = _LEFT_OUT.get(name, ())
-            stored = _REBUILT.get(name) or _OF_PLAIN_CLASSES.get(name) or tuple(f for f in own if f not in left_out)
+            stored = _REBUILT.get(name) or tuple(f for f in own if f not in left_out)
             out[f"{module}.{name}"] = StoredClass(found, stored, left_out, name in _REBUILT)
     return out
 
