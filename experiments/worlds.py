@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from causal_worlds import DELTA, WORLDS
 from runner import Folders, Job, read_json, write_json
 from settings import Rows, Setting, Shape, Sources, Target
 from torch import Tensor, nn
@@ -27,7 +28,6 @@ from fairfox.auxiliary.training import usable_columns
 from fairfox.benchmark.judge import Trial
 from fairfox.benchmark.scm import draw_people
 from fairfox.benchmark.truth import individual_fairness_score
-from fairfox.benchmark.worlds import DELTA, WORLDS
 from fairfox.data.dataset import Dataset
 from fairfox.fairtests.effect import model_alignment
 from fairfox.gradients.alignment import covariance_metric

@@ -13,7 +13,7 @@ from fairfox.benchmark.judge import Trial, average_precision, judge, make_trial,
 from fairfox.benchmark.truth import train_target, unbiased_variance
 from fairfox.data.dataset import Dataset, Truth
 from fairfox.errors import DataError, OptionError, ShapeError
-from fairfox.fairtests.lic import LIC
+from fairfox.fairtests.faux import LIC
 from fairfox.fairtests.protocol import combine
 from fairfox.fairtests.registry import make_test
 

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from causal_worlds import ADDITIVE, CATEGORICAL_PROXIES, HEAVY_TAILS
 
 from fairfox.benchmark.scm import Variable, World, choose, uniform
-from fairfox.benchmark.worlds import ADDITIVE, CATEGORICAL_PROXIES, HEAVY_TAILS, LENDING
+from fairfox.benchmark.worlds import LENDING
 from fairfox.errors import OptionError, ShapeError
 
 WORLDS = {world.name: world for world in (LENDING, ADDITIVE, CATEGORICAL_PROXIES, HEAVY_TAILS)}

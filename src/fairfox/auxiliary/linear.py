@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Self
+from typing import Self
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ class LinearMember:
 
     weights: Tensor  # (K, D)
     bias: Tensor  # (K,)
-    differentiable: ClassVar[bool] = True
+    differentiable = True
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return the protected outputs (N, K)."""

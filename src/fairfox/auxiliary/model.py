@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Protocol, Self, cast
+from typing import Protocol, Self, cast
 
 import numpy as np
 import torch
@@ -72,7 +72,7 @@ class AuxiliaryMember:
 
     net: nn.Sequential  # logits, centred logits or standardised values, head after head
     mask: Tensor  # (D,) bool: columns that are used
-    differentiable: ClassVar[bool] = True
+    differentiable = True
 
     @classmethod
     def of(cls, net: nn.Sequential, mask: Tensor, protected: Sequence[Protected]) -> AuxiliaryMember:

@@ -222,15 +222,7 @@ class World:
         return Population(self, {v.name: v.noise(generator, n) for v in self.variables})
 
     def at(self, bias: float) -> World:
-        """Return the world in which the effects of the carriers are multiplied by the bias.
-
-        Example:
-            >>> from fairfox.benchmark.worlds import ADDITIVE
-            >>> half = ADDITIVE.at(0.5).sample(3)
-            >>> moved = half.counterfactual["experience"].to_numpy() - half.table["experience"].to_numpy()
-            >>> np.abs(moved).round(6)  # half of 1.0
-            array([0.5, 0.5, 0.5])
-        """
+        """Return the world in which the effects of the carriers are multiplied by the bias."""
         if not 0.0 <= bias <= 1.0:
             raise OptionError(f"The bias is {bias}; expected a number from 0 (none) to 1 (all of it)")
         carriers = self.carriers or self.protected

@@ -29,7 +29,8 @@ from fairfox.data.files import written_whole
 from fairfox.data.sources import Crossing, ProtectedSource
 from fairfox.errors import FairfoxError, FileError, OptionError, installed_versions
 from fairfox.fairtests.averaging import Averaging
-from fairfox.fairtests.fitted import SAME_OUTCOME, FittedTest, Fold, measure_folds, readings_of
+from fairfox.fairtests.fitted import SAME_OUTCOME, FittedTest, Fold, readings_of
+from fairfox.fairtests.readings import measure_folds
 from fairfox.models.adapters import as_model
 from fairfox.models.protocol import predict
 

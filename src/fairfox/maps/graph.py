@@ -61,6 +61,8 @@ def read_graph(source: GraphSource | None) -> Graph:
         raise OptionError(f"No graph given; list the parents of each column in a dict or a TOML file, {_EXAMPLE}")
     if isinstance(source, Graph):
         return source
+    if not isinstance(source, Mapping | str | Path):
+        raise OptionError(f"The graph is {source!r}; expected parents of each column, or a TOML file (--graph FILE)")
     found = source if isinstance(source, Mapping) else _read_parents(Path(source))
     for child, parents in found.items():
         if (
