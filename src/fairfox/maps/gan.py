@@ -6,14 +6,14 @@ import copy
 import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from itertools import accumulate, pairwise
 from typing import Self
 
 import torch
 from torch import Tensor, nn
 
-from fairfox.data.dataset import Dataset, Feature, project_blocks, resample
+from fairfox.data.dataset import Dataset, Feature, project_blocks, resampled_rows
 from fairfox.errors import DataError, NotFittedError, OptionError
 from fairfox.maps.protocol import (
     UNKNOWN,
@@ -24,15 +24,13 @@ from fairfox.maps.protocol import (
     check_groups_present,
     check_is_grouped,
     compared_pairs,
-    features_among,
     where_to,
 )
-from fairfox.maps.rank import RankMap
+from fairfox.maps.rank import RankMap, ranks_of, with_ranks
 from fairfox.maps.ranks import kept_missing, present, two_sample_ks
 from fairfox.maps.wgan import GanSettings, Passage, Steps, train_generators
 from fairfox.models.protocol import row_blocks
 
-GeneratorKey = tuple[int, int, Pair]  # which variable, which refit, and from where to where
 NOT_FINITE = "the generator returned a row that is not finite"
 _LOG = logging.getLogger("fairfox")
 _TOGETHER = {"cpu": 8, "cuda": 512}  # GANs in one network; more outgrow the cache of a CPU
@@ -111,11 +109,9 @@ class GanMap:
                 x[rows] = kept_missing(project_blocks(there, data.features), data.x[rows], data.features)
         stay = ~going | lost
         x[lost] = data.x[lost]
-        if fitted.ranks is not None:
-            swapped = fitted.ranks.map(_only_withheld(data, self.variable), torch.where(stay, torch.nan, to))
-            x[:, data.withheld.to(x.device)] = swapped.rows
         reasons = [reason for reason, people in ((UNKNOWN, ~going), (NOT_FINITE, lost)) if bool(people.any())]
-        return Mapped(x, stay, " or ".join(reasons), overshoot)
+        mapped = Mapped(x, stay, " or ".join(reasons), overshoot)
+        return with_ranks(mapped, fitted.ranks, data, torch.where(stay, torch.nan, to))
 
     def checks(self) -> dict[str, float]:
         """Return how real the mapped people look, on their fitting rows (at most 5000 a group), mean over directions.
@@ -164,32 +160,43 @@ class GanMap:
             check_groups_present(data, v)
         generator = torch.Generator().manual_seed(self.seed + seed)
         columns, centre, scale = _seen_columns(data)
-        samples = [_sampled_rows(data, generator, as_they_are=refits == 1) for _ in range(refits)]
-        places = [(v, m, pair) for v in variables for m in range(refits) for pair in compared_pairs(data.protected[v])]
-        passages = [_passage(data.c[:, v], samples[m], pair, generator) for v, m, pair in places]
-        _LOG.info("training %d generators on %d columns, %d steps each", len(places), len(columns), self.steps)
-        trained = self._generators((data.x[:, columns] - centre) / scale, passages)
-        nets = {place: _in_units(net, centre, scale) for place, net in zip(places, trained, strict=True)}
-        return [[self._with(data[samples[m]], v, columns, nets, m) for m in range(refits)] for v in variables]
-
-    def _with(
-        self, sample: Dataset, variable: int, columns: Tensor, nets: Mapping[GeneratorKey, nn.Sequential], m: int
-    ) -> Self:
-        """Return the map of one refit of one variable, that has these generators, and check it on its people."""
-        fitted = copy.copy(self)
-        own = {pair: nets[variable, m, pair] for pair in compared_pairs(sample.protected[variable])}
-        ranks = RankMap().fit(_only_withheld(sample, variable)) if bool(sample.withheld.any()) else None
-        fitted.variable, fitted.fitted = variable, Generators(columns, own, ranks)
-        fitted.fitted.checks.update(_checks(fitted, sample))
-        return fitted
+        as_they_are = refits == 1 and data.weights is None
+        samples = [
+            torch.arange(len(data)) if as_they_are else resampled_rows(data, generator=generator) for _ in range(refits)
+        ]
+        passages = []
+        for v in variables:
+            for rows in samples:
+                own = data.c[:, v].cpu()[rows]
+                for here, there in compared_pairs(data.protected[v]):
+                    drawn = int(torch.randint(2**62, (1,), generator=generator))
+                    passages.append(Passage(rows[own == here], rows[own == there], drawn))
+        _LOG.info("training %d generators on %d columns, %d steps each", len(passages), len(columns), self.steps)
+        nets = self._generators((data.x[:, columns] - centre) / scale, passages)
+        maps: list[list[Self]] = []
+        for v in variables:
+            maps.append([])
+            for rows in samples:
+                one, sample = copy.copy(self), replace(data[rows], weights=None)
+                own_nets = {pair: _in_units(next(nets), centre, scale) for pair in compared_pairs(data.protected[v])}
+                ranks = ranks_of(sample, v, sample.withheld, seed=seed)
+                one.variable, one.fitted = v, Generators(columns, own_nets, ranks)
+                one.fitted.checks.update(_checks(one, sample))
+                maps[-1].append(one)
+        return maps
 
     def _generators(self, x: Tensor, passages: Sequence[Passage]) -> Iterator[nn.Sequential]:
-        names = {f.name for f in fields(GanSettings)}
-        settings = GanSettings(**{name: getattr(self, name) for name in names})
+        """Yield the generator of each passage; so many train in one network."""
+        settings = GanSettings(**{f.name: getattr(self, f.name) for f in fields(GanSettings)})
         size = _TOGETHER.get(x.device.type, 1)
         batches = [passages[start : start + size] for start in range(0, len(passages), size)]
         for number, batch in enumerate(batches):
-            net = train_generators(x.float(), batch, settings, progress=_of_batch(self.progress, number, len(batches)))
+
+            def say(done: int, total: int, number: int = number) -> None:
+                if self.progress is not None:
+                    self.progress(number * total + done, len(batches) * total)
+
+            net = train_generators(x.float(), batch, settings, progress=say)
             yield from (net.member(m) for m in range(len(batch)))
 
 
@@ -214,53 +221,28 @@ class Generators:
         return x.index_copy(1, self.columns, net(here.to(next(net.parameters()))).to(x))
 
 
-def _sampled_rows(data: Dataset, generator: torch.Generator, *, as_they_are: bool) -> Tensor:
-    """Return row numbers: each once, or resampled as other maps are; weighted rows always are."""
-    number = torch.arange(len(data))
-    if as_they_are and data.weights is None:
-        return number
-    numbered = Dataset(number.double()[:, None], data.c.cpu(), data.protected, (), weights=data.weights)
-    return resample(numbered, generator=generator).x[:, 0].long()
-
-
-def _passage(c: Tensor, rows: Tensor, pair: Pair, generator: torch.Generator) -> Passage:
-    own = c.cpu()[rows]
-    seed = int(torch.randint(2**62, (1,), generator=generator))
-    return Passage(rows[own == pair[0]], rows[own == pair[1]], seed)
-
-
-def _of_batch(progress: Steps | None, number: int, batches: int) -> Steps | None:
-    """Return the progress of one of several batches that are trained one after the other."""
-    if progress is None:
-        return None
-    return lambda done, total: progress(number * total + done, batches * total)
-
-
 def _checks(gan: GanMap, data: Dataset) -> dict[str, float]:
     """Return how real mapped people look; see `GanMap.checks`."""
     c, withheld, generator = data.c[:, gan.variable], data.withheld.tolist(), torch.Generator().manual_seed(gan.seed)
     features = [f for f in data.features if not withheld[f.start]]
-    groups = {int(k): data[_some(c == k, generator)] for k in c[~c.isnan()].unique()}
+    groups = {}
+    for k in c[~c.isnan()].unique():
+        rows = (c == k).nonzero()[:, 0]
+        drawn = torch.randperm(len(rows), generator=generator)[:_MOST_CHECKED].to(rows.device)
+        groups[int(k)] = data[rows if len(drawn) == len(rows) else rows[drawn]]
     found = []
     for own, other in gan._trained().nets:
         people, real = groups[own], groups[other].x
         mapped = gan.map(people, torch.full_like(people.c[:, gan.variable], other))
-        rows = torch.where(mapped.abstained[:, None], torch.nan, mapped.rows)
-        distance = math.nan if bool(mapped.abstained.any()) else mean_distance(rows, real, features)
-        errors = [mean_regression_error(real, each, features) for each in (rows, real)]
+        there = torch.where(mapped.abstained[:, None], torch.nan, mapped.rows)
+        distance = math.nan if bool(mapped.abstained.any()) else mean_distance(there, real, features)
+        errors = [mean_regression_error(real, each, features) for each in (there, real)]
         chance = _CHANCE * (1 / len(people) + 1 / len(real)) ** 0.5
         found.append([distance, mean_distance(people.x, real, features), chance, *errors])
     each = torch.tensor(found, dtype=torch.float64)  # (directions, 5)
     ks, *others = each.mean(0).tolist()
     names = ("ks", "ks_worst", "ks_unmapped", "ks_chance", "mse", "mse_real")
     return dict(zip(names, (ks, float(each[:, 0].amax()), *others), strict=True))
-
-
-def _some(group: Tensor, generator: torch.Generator) -> Tensor:
-    """Return row numbers of a group (N,) bool: all, or so many drawn at random."""
-    rows = group.nonzero()[:, 0]
-    drawn = torch.randperm(len(rows), generator=generator)[:_MOST_CHECKED].to(rows.device)
-    return rows if len(drawn) == len(rows) else rows[drawn]
 
 
 def _in_units(net: nn.Sequential, centre: Tensor, scale: Tensor) -> nn.Sequential:
@@ -292,12 +274,6 @@ def _seen_columns(data: Dataset) -> tuple[Tensor, Tensor, Tensor]:
     columns = torch.tensor(seen, device=data.x.device)
     is_number = torch.tensor([j in numbers for j in seen], device=data.x.device)
     return columns, torch.where(is_number, mean[columns], 0.0), torch.where(is_number, spread[columns], 1.0)
-
-
-def _only_withheld(data: Dataset, variable: int) -> Dataset:
-    """Return people with their withheld columns and one protected variable alone."""
-    x, features = data.x[:, data.withheld.to(data.x.device)], features_among(data.features, data.withheld)
-    return Dataset(x, data.c[:, [variable]], (data.protected[variable],), features)
 
 
 def mean_distance(mapped: Tensor, real: Tensor, features: Sequence[Feature]) -> float:

@@ -26,6 +26,7 @@ from fairfox.maps.protocol import (
     who_counts,
 )
 from fairfox.maps.rank import RankMap, ranks_of, with_ranks
+from fairfox.maps.ranks import present
 
 Solver = Literal["auto", "pot", "scipy"]
 _POOR_SPREAD = 0.6
@@ -136,13 +137,10 @@ class TransportMap:
 
     def _pairing(self, own: int, other: int) -> Pairs:
         """Return who is paired from a class to another; both directions come from one plan."""
-        if (own, other) not in self.pairings:
-            low, high = min(own, other), max(own, other)
-            self.pairings[low, high], self.pairings[high, low] = self._solve(self.groups[low], self.groups[high])
-        return self.pairings[own, other]
-
-    def _solve(self, low: Members, high: Members) -> tuple[Pairs, Pairs]:
+        if (own, other) in self.pairings:
+            return self.pairings[own, other]
         assert self.scale is not None
+        low, high = (self.groups[code] for code in sorted((own, other)))
         start = float(torch.rand((), generator=torch.Generator().manual_seed(self.seed), dtype=torch.float64))
         a, b = (group.sampled(self.exact_up_to, start) for group in (low, high))
         cost = torch.cdist(a.rows.double() / self.scale, b.rows.double() / self.scale, p=1).square_()  # (n, m)
@@ -154,7 +152,9 @@ class TransportMap:
             plan = assigned_plan(cost, a.counts, b.counts, size, start)
         mean_cost = float((plan * cost).sum())
         sampled = (a.people + b.people) / (low.people + high.people)
-        return Pairs.of(plan, a, b, mean_cost, sampled), Pairs.of(plan.mT, b, a, mean_cost, sampled)
+        self.pairings[min(own, other), max(own, other)] = Pairs.of(plan, a, b, mean_cost, sampled)
+        self.pairings[max(own, other), min(own, other)] = Pairs.of(plan.mT, b, a, mean_cost, sampled)
+        return self.pairings[own, other]
 
 
 @dataclass(frozen=True)
@@ -235,7 +235,7 @@ def _spreads(x: Tensor, features: Sequence[Feature]) -> Tensor:
     out = torch.ones_like(x[0])
     for f in features:
         if f.kind == "continuous":
-            values = x[x[:, f.start + 1] < 0.5, f.start] if f.has_missing else x[:, f.start]
+            values = present(x, f)
             ordered = values.double().sort().values  # so that no bit of the sum depends on the order of rows
             spread = float(ordered.std(correction=0)) if len(values) else 0.0
             out[f.start] = spread if spread > 1e-12 else 1.0

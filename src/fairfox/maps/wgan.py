@@ -150,17 +150,15 @@ def _minibatches(passages: Sequence[Passage], settings: GanSettings, device: tor
     """Yield each step's row numbers (M, 2 n_critic + 1, B): of the sources, and of the targets after them."""
     generators = [torch.Generator().manual_seed(passage.seed + 2) for passage in passages]
     for start in range(0, settings.steps, _AHEAD):
-        block = [_draw(p, settings, g) for p, g in zip(passages, generators, strict=True)]
+        block = []
+        for passage, generator in zip(passages, generators, strict=True):
+            parts = []
+            for pool, times in ((passage.source, settings.n_critic + 1), (passage.target, settings.n_critic)):
+                drawn = torch.randint(len(pool), (_AHEAD, times, settings.batch), generator=generator)
+                parts.append(pool.cpu()[drawn])
+            block.append(torch.cat(parts, dim=1))
         rows = torch.stack(block, dim=1).to(device)  # (_AHEAD, M, 2 n_critic + 1, B)
         yield from rows[: settings.steps - start].unbind(0)
-
-
-def _draw(passage: Passage, settings: GanSettings, generator: torch.Generator) -> Tensor:
-    parts = []
-    for pool, times in ((passage.source, settings.n_critic + 1), (passage.target, settings.n_critic)):
-        drawn = torch.randint(len(pool), (_AHEAD, times, settings.batch), generator=generator)
-        parts.append(pool.cpu()[drawn])
-    return torch.cat(parts, dim=1)
 
 
 def _recorded(step: Callable[[], None]) -> Callable[[], None]:
