@@ -9,29 +9,44 @@ counterfactual.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from fairfox.benchmark.scm import (
     ABILITY,
     SEX,
     Mechanism,
     Noise,
+    Population,
     Values,
     Variable,
     World,
     choose,
-    exponential,
     happens,
     per_level,
     sigmoid,
-    student,
     uniform,
 )
 from fairfox.benchmark.worlds import LENDING
+from fairfox.data.dataset import Dataset, Truth
+from fairfox.data.encoding import Encoding, fit_encoding
+from fairfox.data.table import load_table
 
+_STEP = 1e-4  # of the protected variable, for the true derivative
 DELTA = 0.01  # of a prediction: one point, about what fused tables have (0.001 to 0.02)
+
+
+def student(generator: np.random.Generator, n: int) -> Values:
+    """Return heavy-tailed noise (n,): Student's t with four degrees of freedom."""
+    return generator.standard_t(4, n)
+
+
+def exponential(generator: np.random.Generator, n: int) -> Values:
+    """Return skewed noise (n,): exponential, its mean at 0."""
+    return generator.exponential(1.0, n) - 1.0
 
 
 # Additive: scores in a hiring process, linear and Gaussian. In the other group every child of sex is shifted by the
@@ -350,3 +365,61 @@ WORLDS: dict[str, World] = {
         *(CONFOUNDED, LABEL_BIAS),
     )
 }
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """People of a world, encoded: some to learn from, others whose truth is known."""
+
+    fitting: Dataset
+    people: Dataset
+    legitimate: Tensor  # (D, P): x @ legitimate is what no protected variable acts on
+
+
+def draw_people(world: World, fitting: int, people: int, *, seed: int = 0) -> Drawn:
+    """Return people of a world with one protected variable that is a category.
+
+    The truth of people of K classes holds them as members of each other one, (N, K - 1, D), and of two classes of the
+    other, (N, D). It has the derivative dx/dc where there are two and no feature is a category.
+    """
+    past, new = (world.sample(n, seed=2 * seed + index) for index, n in enumerate((fitting, people)))
+    encoding = fit_encoding(
+        load_table(past.table),
+        protected=past.protected,
+        label=past.label,
+        columns=past.features,
+        contrasts="all",
+        also=load_table(new.table),
+    )
+    learned, judged = (encoding.encode(load_table(sample.table)) for sample in (past, new))
+    truth = Truth(_counterfactuals(new, judged, encoding), _derivative(new, judged))
+    return Drawn(learned, replace(judged, truth=truth), _columns(judged, past.legitimate))
+
+
+def _counterfactuals(population: Population, people: Dataset, encoding: Encoding) -> Tensor:
+    """Return everyone as a member of each other class (N, K - 1, D), or of the other one (N, D)."""
+    (p,) = people.protected
+    each = [encoding.encode(load_table(population.as_if({p.name: level}))).x for level in p.levels]
+    steps = torch.arange(1, len(each))
+    other = (people.c[:, :1].long() + steps) % len(each)  # (N, K - 1)
+    rows = torch.stack(each, dim=1)[torch.arange(len(people))[:, None], other]
+    return rows[:, 0] if len(each) == 2 else rows
+
+
+def _derivative(population: Population, people: Dataset) -> Tensor | None:
+    """Return the true dx/dc (N, D, 1) from the first level to the second, by central differences in a relaxed c."""
+    (p,) = people.protected
+    if p.kind != "binary" or any(f.kind == "categorical" for f in people.features):
+        return None
+    world, own = population.world, population.values[p.name]
+    (protected,) = world.chosen((p.name,))
+    towards = _STEP if protected.levels == p.levels else -_STEP
+    up, down = (world.evaluate(population.noise, {p.name: own + step}) for step in (towards, -towards))
+    slopes = [(up[f.name] - down[f.name]) / (2 * _STEP * f.scale) for f in people.features]
+    return torch.as_tensor(np.stack(slopes, axis=1)).to(people.x)[:, :, None]
+
+
+def _columns(people: Dataset, names: tuple[str, ...]) -> Tensor:
+    """Return the projection (D, P) onto the columns of some features."""
+    kept = [j for f in people.features if f.name in names for j in range(f.start, f.stop)]
+    return torch.eye(people.x.shape[1], dtype=people.x.dtype)[:, kept]

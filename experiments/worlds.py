@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from causal_worlds import DELTA, WORLDS
+from causal_worlds import DELTA, WORLDS, draw_people
 from runner import Folders, Job, read_json, write_json
 from settings import Rows, Setting, Shape, Sources, Target
 from torch import Tensor, nn
@@ -26,7 +26,6 @@ from trials import (
 from fairfox.auxiliary.model import AuxiliaryMember, AuxiliaryModel, FixedAuxiliary
 from fairfox.auxiliary.training import usable_columns
 from fairfox.benchmark.judge import Trial
-from fairfox.benchmark.scm import draw_people
 from fairfox.benchmark.truth import individual_fairness_score
 from fairfox.data.dataset import Dataset
 from fairfox.fairtests.effect import model_alignment

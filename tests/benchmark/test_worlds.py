@@ -5,14 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from causal_worlds import DELTA, THREE_CLASSES, WORLDS
+from causal_worlds import DELTA, THREE_CLASSES, WORLDS, Drawn, draw_people
 from hiring_worlds import IDLE_MIGRANT, RACE_AND_MIGRANT
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairfox.auxiliary.linear import LinearMember
 from fairfox.benchmark.judge import Trial, judge
-from fairfox.benchmark.scm import Drawn, draw_people
 from fairfox.benchmark.truth import individual_fairness_score, train_target
 from fairfox.errors import OptionError
 from fairfox.fairtests.faux import LIC

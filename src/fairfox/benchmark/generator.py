@@ -13,8 +13,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from fairfox.benchmark import fusion as fusions
-from fairfox.benchmark.bias import joint_distribution
-from fairfox.benchmark.fusion import Fusion, fuse
+from fairfox.benchmark.fusion import Fusion, fuse, joint_distribution
 from fairfox.benchmark.modes import whole_number
 from fairfox.benchmark.source import SourceModel, SourceSettings
 from fairfox.data.dataset import Dataset, Feature, Protected, Truth

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fairfox.errors import DataError, OptionError, ShapeError
+from fairfox.errors import DataError, OptionError
 from fairfox.options import Number
 
 
@@ -35,8 +35,6 @@ class ModeEncoding:
     def fit(cls, x: Tensor, *, modes: int, seed: int = 0) -> ModeEncoding:
         """Return the mixtures of the columns of x (N, F), in double precision."""
         whole_number("modes", modes)
-        if x.ndim != 2 or len(x) < 2 or x.shape[1] < 1:
-            raise ShapeError(f"x has shape {tuple(x.shape)}; expected at least two rows and one column")
         if not bool(x.isfinite().all()):
             raise DataError("x holds values that are not finite; drop those rows or fill them in first")
         values = x.double().cpu()
@@ -59,8 +57,6 @@ class ModeEncoding:
 
     def encode(self, x: Tensor) -> Tensor:
         """Return the probability of every mode (N, F * G), feature after feature."""
-        if x.ndim != 2 or x.shape[1] != self.features:
-            raise ShapeError(f"x has shape {tuple(x.shape)}; expected {self.features} columns, as in the fitting rows")
         standard = (x.to(self.centre) - self.centre) / self.scale
         squares = (standard[:, :, None] - self.means).square() / self.variances  # (N, F, G)
         logits = self.weights.log() - 0.5 * (self.variances.log() + squares)

@@ -6,7 +6,6 @@ import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from statistics import fmean
 from types import MappingProxyType
 from typing import Any
 
@@ -24,7 +23,6 @@ from fairfox.errors import DataError, OptionError
 _log = logging.getLogger("fairfox")
 
 _COLLAPSED = 0.25  # of the real spread: below it the latent hardly matters, and people hardly differ
-_VARIED = 0.5  # of the real spread: what settings must give to be chosen
 _FEWEST = 2  # rows a class must have
 
 
@@ -129,27 +127,23 @@ class SourceModel:
         cls, source: Dataset, settings: SourceSettings, *, seed: int = 0, training: Training | None = None
     ) -> SourceModel:
         """Return a generator fitted on a table of continuous columns with a label; raise where it collapsed."""
-        fitted = cls._fitted(source, settings, training or Training(), seed)
-        if not fitted.spread >= _COLLAPSED:
-            raise DataError(
-                f"The generator collapsed: within a class its rows vary {fitted.spread:.0%} as much as the real ones, "
-                f"at least {_COLLAPSED:.0%} is needed. The decoder ignores its latent, so all people of a class "
-                f"are the same; lower kl_weight ({settings.kl_weight:g}) or depth ({settings.depth})"
-            )
-        return fitted
-
-    @classmethod
-    def _fitted(cls, source: Dataset, settings: SourceSettings, training: Training, seed: int) -> SourceModel:
         levels, labels = _classes(source)
         encoding = ModeEncoding.fit(source.x, modes=settings.modes, seed=seed)
         real = encoding.encode(source.x).float().cpu()
         vae = _network(encoding, settings, seed)
-        train_vae(vae, real, labels, replace(training, kl_weight=settings.kl_weight), seed=seed)
+        train_vae(vae, real, labels, replace(training or Training(), kl_weight=settings.kl_weight), seed=seed)
         shares = torch.bincount(labels).double() / len(labels)
         names = tuple(f.name for f in source.features)
         fitted = cls(settings, names, levels, shares, len(labels), encoding, vae, math.nan)
         generated, drawn = fitted.sample(5000, seed=seed)
-        return replace(fitted, spread=relative_spread(generated, drawn, real, labels))
+        spread = relative_spread(generated, drawn, real, labels)
+        if not spread >= _COLLAPSED:
+            raise DataError(
+                f"The generator collapsed: within a class its rows vary {spread:.0%} as much as the real ones, "
+                f"at least {_COLLAPSED:.0%} is needed. The decoder ignores its latent, so all people of a class "
+                f"are the same; lower kl_weight ({settings.kl_weight:g}) or depth ({settings.depth})"
+            )
+        return replace(fitted, spread=spread)
 
     @property
     def block(self) -> Block:
@@ -202,44 +196,6 @@ def generator_score(model: SourceModel, *, pairs: int = 10_000, seed: int = 0) -
     new_x, new_labels = (t.numpy() for t in model.sample(5000, seed=2 * seed + 2))
     forest = RandomForestClassifier(100, random_state=seed).fit(x, labels)
     return float(balanced_accuracy_score(new_labels, forest.predict(new_x)))
-
-
-def tune(source: Dataset, *, trials: int = 8, fits: int = 3, seed: int = 0) -> SourceSettings:
-    """Return the modes, width and depth, of `trials` drawn at random, whose generated rows predict the label best.
-
-    That is the paper's rule: the highest accuracy of a simple classifier that learns the label from generated pairs
-    (`generator_score`). Each candidate is fitted as `SourceModel.fit` does, `fits` times, and counts by its mean score:
-    models of small tables differ much from fit to fit. Beyond the paper, rows must vary: no fit may have collapsed, and
-    on average rows vary at least half as much as the real ones. A collapsed generator gives every class one row,
-    predicts the label perfectly, and would always win. The scores of all candidates are logged.
-    """
-    whole_number("trials", trials)
-    whole_number("fits", fits)
-    generator = torch.Generator().manual_seed(seed)
-    best: tuple[float, SourceSettings] | None = None
-    for _ in range(trials):
-        settings = _drawn(generator)
-        models = [SourceModel._fitted(source, settings, Training(), seed + fit) for fit in range(fits)]
-        score = fmean(generator_score(m, pairs=min(m.rows, 2000), seed=seed + fit) for fit, m in enumerate(models))
-        smallest, spread = min(m.spread for m in models), fmean(m.spread for m in models)
-        varies = smallest >= _COLLAPSED and spread >= _VARIED
-        summary = f"score {score:.3f}, spread {spread:.2f}, at least {smallest:.2f}"
-        _log.info("%s: %s%s", settings, summary, "" if varies else "; left out because its rows vary too little")
-        if varies and (best is None or score > best[0]):
-            best = score, settings
-    if best is None:
-        raise DataError(
-            f"None of {trials} settings gave rows that vary half as much as the real ones; give more trials, or fit "
-            "with a smaller kl_weight"
-        )
-    return best[1]
-
-
-def _drawn(generator: torch.Generator) -> SourceSettings:
-    """Return modes from 2 to 7, a width from 32 to 256 (evenly in its logarithm) and a depth from 1 to 4."""
-    modes = int(torch.randint(2, 8, (1,), generator=generator))
-    width = int(32 * 8 ** float(torch.rand(1, generator=generator)))
-    return SourceSettings(modes=modes, width=width, depth=int(torch.randint(1, 5, (1,), generator=generator)))
 
 
 def _network(encoding: ModeEncoding, settings: SourceSettings, seed: int) -> ConditionalVAE:

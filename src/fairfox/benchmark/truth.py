@@ -23,7 +23,7 @@ def individual_fairness_score(model: Model, data: Dataset) -> Tensor:
     """Return |f(x) - f(x')| for everyone (N,), the IFS: x' is the same person as a member of the other group.
 
     With more than two groups it is the largest over those that the truth holds. Where that is each other group
-    (`fairfox.benchmark.scm.draw_people`) it is what fairness tests measure, the worst over all; where it is one of them
+    it is what fairness tests measure, the worst over all; where it is one of them
     (`SyntheticBias.sample`: the next class) it is another quantity.
     """
     if data.truth is None:

@@ -70,7 +70,6 @@ _LEFT_OUT: dict[str, tuple[str, ...]] = {
     "FixedAuxiliary": ("held_out",),
     "LinearAuxiliary": ("held_out",),
     "RankMap": ("grids", "codes"),
-    "Unawareness": ("target",),
     "FittedTest": ("seconds", "training_seconds", "failures"),
 }
 _REBUILT = {"Ranks": ("ordered",)}  # by `Ranks.of(ordered)`: the rest is an index of it
