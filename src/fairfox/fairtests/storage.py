@@ -136,14 +136,7 @@ def to_bytes(test: FittedTest | Averaging) -> bytes:
 
 def from_bytes(content: bytes, *, device: str = "cpu") -> FittedTest:
     """Return the fitted test in the bytes of a file; FileError says in a few words what is wrong with them."""
-    nodes, tensors = _read(content)
-    # clones lie in memory as all of torch's tensors do, so that sums come out the same to the last bit
-    objects = read_nodes(nodes, {k: tensor.clone() for k, tensor in tensors.items()}, _stored_classes())
-    test = objects[-1]
-    if not isinstance(test, FittedTest):
-        raise FileError("it holds no fitted test")
-    check_consistent(test, objects)
-    try_out(test)
+    test, nodes, tensors = _restored(content, FittedTest, "fitted test")
     if device == "cpu":
         return test
     moved = read_nodes(nodes, {k: tensor.to(device) for k, tensor in tensors.items()}, _stored_classes())
@@ -153,14 +146,22 @@ def from_bytes(content: bytes, *, device: str = "cpu") -> FittedTest:
 
 def averaging_from_bytes(content: bytes) -> Averaging:
     """Return the repair in the bytes of a file, likewise."""
+    return _restored(content, Averaging, "repair")[0]
+
+
+def _restored(content: bytes, kind: type[_Stored], what: str) -> tuple[_Stored, Any, dict[str, Tensor]]:
+    """Return what a file holds, checked and tried, and its nodes and tensors."""
     nodes, tensors = _read(content)
+    # clones lie in memory as all of torch's tensors do, so that sums come out the same to the last bit
     objects = read_nodes(nodes, {k: tensor.clone() for k, tensor in tensors.items()}, _stored_classes())
-    averaging = objects[-1]
-    if not isinstance(averaging, Averaging):
-        raise FileError("it holds no repair")
-    check_consistent(averaging.test, objects)
-    try_out(averaging.test, averaging)
-    return averaging
+    found = objects[-1]
+    if not isinstance(found, kind):
+        raise FileError(f"it holds no {what}")
+    repair = objects[-1] if isinstance(objects[-1], Averaging) else None
+    test = objects[-1] if repair is None else repair.test
+    check_consistent(test, objects)
+    try_out(test, repair)
+    return found, nodes, tensors
 
 
 def _read(content: bytes) -> tuple[Any, dict[str, Tensor]]:

@@ -137,10 +137,13 @@ class TransportMap:
 
     def _pairing(self, own: int, other: int) -> Pairs:
         """Return who is paired from a class to another; both directions come from one plan."""
-        if (own, other) in self.pairings:
-            return self.pairings[own, other]
+        if (own, other) not in self.pairings:
+            low, high = min(own, other), max(own, other)
+            self.pairings[low, high], self.pairings[high, low] = self._solve(self.groups[low], self.groups[high])
+        return self.pairings[own, other]
+
+    def _solve(self, low: Members, high: Members) -> tuple[Pairs, Pairs]:
         assert self.scale is not None
-        low, high = (self.groups[code] for code in sorted((own, other)))
         start = float(torch.rand((), generator=torch.Generator().manual_seed(self.seed), dtype=torch.float64))
         a, b = (group.sampled(self.exact_up_to, start) for group in (low, high))
         cost = torch.cdist(a.rows.double() / self.scale, b.rows.double() / self.scale, p=1).square_()  # (n, m)
@@ -152,9 +155,7 @@ class TransportMap:
             plan = assigned_plan(cost, a.counts, b.counts, size, start)
         mean_cost = float((plan * cost).sum())
         sampled = (a.people + b.people) / (low.people + high.people)
-        self.pairings[min(own, other), max(own, other)] = Pairs.of(plan, a, b, mean_cost, sampled)
-        self.pairings[max(own, other), min(own, other)] = Pairs.of(plan.mT, b, a, mean_cost, sampled)
-        return self.pairings[own, other]
+        return Pairs.of(plan, a, b, mean_cost, sampled), Pairs.of(plan.mT, b, a, mean_cost, sampled)
 
 
 @dataclass(frozen=True)
