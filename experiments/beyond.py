@@ -28,7 +28,7 @@ from wording import rounded
 from worlds import Draw, Ground, World, ground_job, load_ground
 
 from fairfox.benchmark.truth import individual_fairness_score
-from fairfox.maps.wgan import GanSettings
+from fairfox.maps.gan import GanSettings
 
 WEAK = 0.25  # the bias at which the paper's tests lose their footing
 ADDITIVE = ("additive", "additive, skewed", "additive, long tails")

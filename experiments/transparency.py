@@ -31,10 +31,10 @@ from fairfox.benchmark.judge import spearman
 from fairfox.data.dataset import Dataset
 from fairfox.explain import Levels, group_distance, mean_gradients, strength_by_feature
 from fairfox.maps.check import transparency
+from fairfox.maps.gan import GanSettings
 from fairfox.maps.move import Metric, MoveMap
 from fairfox.maps.protocol import CounterfactualMap
 from fairfox.maps.rank import RankMap
-from fairfox.maps.wgan import GanSettings
 
 OVER = ("", ", over c = 1")  # whose gradients are averaged; which of two groups is c = 0 the paper does not say
 MOVES: dict[str, Metric] = {"move": "between", "move, covariance": "covariance", "move-direct": "identity"}

@@ -5,7 +5,7 @@ import pytest
 import torch
 from sklearn.mixture import GaussianMixture
 
-from fairfox.benchmark.modes import ModeEncoding
+from fairfox.benchmark.source import ModeEncoding
 from fairfox.errors import DataError, OptionError
 
 

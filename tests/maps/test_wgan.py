@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fairfox.auxiliary.mlp import MLP
-from fairfox.maps.wgan import GanSettings, Passage, _minibatches, train_generators
+from fairfox.maps.gan import GanSettings, Passage, _minibatches, train_generators
 
 SMALL = GanSettings(steps=60, width=8, depth=2, n_critic=3, batch=16, rate=1e-3, clip=0.05)
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fairfox.benchmark.fusion import Fusion
 from fairfox.benchmark.generator import SyntheticBias
-from fairfox.benchmark.modes import whole_number
+from fairfox.benchmark.source import whole_number
 from fairfox.benchmark.truth import (
     TargetTraining,
     biased_labels,

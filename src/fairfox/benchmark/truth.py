@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from fairfox.auxiliary.mlp import MLP, behind, project
 from fairfox.auxiliary.training import binary_loss, train
-from fairfox.benchmark.modes import positive_number, whole_number
+from fairfox.benchmark.source import positive_number, whole_number
 from fairfox.data.dataset import Dataset
 from fairfox.errors import DataError, OptionError
 from fairfox.models.protocol import Model, predict

@@ -27,8 +27,7 @@ from fairfox.gradients.alignment import (
     ratio_of_sums,
     square_root,
 )
-from fairfox.gradients.finite_difference import WIDE_STEP, directional_derivative, finite_difference_jacobian
-from fairfox.gradients.jacobian import jacobian
+from fairfox.gradients.jacobian import WIDE_STEP, directional_derivative, finite_difference_jacobian, jacobian
 from fairfox.maps.conditional import is_stepped
 from fairfox.maps.protocol import CheckedMap, CounterfactualMap, Mapped, fit_maps, map_by_each
 from fairfox.maps.rank import RankMap

@@ -26,9 +26,8 @@ from fairfox.gradients.alignment import (
     inverse_direction,
     sensitivity,
 )
-from fairfox.gradients.finite_difference import suited_step
 from fairfox.gradients.integrated import choose_path, integrated_jacobian
-from fairfox.gradients.jacobian import jacobian, slope
+from fairfox.gradients.jacobian import jacobian, slope, suited_step
 from fairfox.gradients.relu import BlockProducts, Pairing, pairing_of, whole_products
 from fairfox.maps.protocol import FLAT
 from fairfox.models.protocol import Model

@@ -19,7 +19,7 @@ from fairfox.data.datasets import load_adult
 from fairfox.data.files import find_file
 from fairfox.errors import FileError
 from fairfox.fairtests.protocol import combine
-from fairfox.maps.wgan import GanSettings
+from fairfox.maps.gan import GanSettings
 from fairfox.models.torch import TorchModel
 
 EXPERIMENT = "fair_vs_unfair"

@@ -9,7 +9,7 @@ import torch
 
 from fairfox.data.catalog import BACKACHE, MAGIC
 from fairfox.data.files import find_file
-from fairfox.maps.wgan import GanSettings
+from fairfox.maps.gan import GanSettings
 
 EXPERIMENT = "gan_metrics"
 
