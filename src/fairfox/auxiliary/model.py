@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from fairfox.auxiliary.adversarial import HidingSettings, train_hiding
-from fairfox.auxiliary.mlp import MLP, behind, linear_layer
+from fairfox.auxiliary.mlp import MLP, behind, linear_layer, project
 from fairfox.auxiliary.training import (
     balanced,
     centre_and_spread,
@@ -23,7 +23,6 @@ from fairfox.auxiliary.training import (
     usable_columns,
 )
 from fairfox.data.dataset import Dataset, Protected
-from fairfox.errors import ShapeError
 from fairfox.gradients.alignment import Head
 from fairfox.models.protocol import Model, row_blocks
 from fairfox.models.torch import Tail
@@ -230,14 +229,10 @@ class ProjectedAuxiliary:
 
     def fit(self, data: Dataset) -> Self:
         """Train on the projected x and c, never y; withheld columns do not enter."""
-        if self.projection.ndim != 2 or len(self.projection) != data.x.shape[1]:
-            raise ShapeError(
-                f"The projection has shape {tuple(self.projection.shape)}, but x has {data.x.shape[1]} columns; "
-                "give one row per column of x"
-            )
         used = ~data.withheld.to(data.x.device)
+        x = project(torch.where(used, data.x, 0.0), self.projection)
         projection = torch.where(used[:, None], self.projection.to(data.x), 0.0)
-        projected = Dataset.from_arrays(data.x @ projection, data.c, protected=data.protected)
+        projected = Dataset.from_arrays(x, data.c, protected=data.protected)
         self.auxiliary.fit(replace(projected, ids=np.arange(len(data)), weights=data.weights))
         inner = cast(Sequence[AuxiliaryMember], self.auxiliary.members)
         self.members = [member.after(projection, used) for member in inner]

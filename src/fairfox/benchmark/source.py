@@ -26,6 +26,23 @@ _COLLAPSED = 0.25  # of the real spread: below it the latent hardly matters, and
 _FEWEST = 2  # rows a class must have
 
 
+def whole_number(name: str, value: object, *, least: int = 1) -> int:
+    """Return an option that must be a whole number, or raise an OptionError that names it."""
+    return int(_checked(Number(least, whole=True), name, value))
+
+
+def positive_number(name: str, value: object) -> float:
+    """Return an option that must be a finite number above 0, or raise an OptionError."""
+    return float(_checked(Number(0, low_open=True), name, value))
+
+
+def _checked(kind: Number, name: str, value: object) -> float:
+    if value is None:
+        raise OptionError(f"{name} is None; expected {kind.words}")
+    number: float = kind.check(name, value)
+    return number
+
+
 @dataclass(frozen=True)
 class SourceSettings:
     """How a table is modelled: modes per feature, the networks, and the weight of the divergence."""
@@ -294,23 +311,3 @@ def _classes(source: Dataset) -> tuple[tuple[float, ...], Tensor]:
             f"expected two classes of at least {_FEWEST} rows each: merge classes"
         )
     return tuple(float(v) for v in levels), labels
-
-
-# --- options ---
-
-
-def whole_number(name: str, value: object, *, least: int = 1) -> int:
-    """Return an option that must be a whole number, or raise an OptionError that names it."""
-    return int(_checked(Number(least, whole=True), name, value))
-
-
-def positive_number(name: str, value: object) -> float:
-    """Return an option that must be a finite number above 0, or raise an OptionError."""
-    return float(_checked(Number(0, low_open=True), name, value))
-
-
-def _checked(kind: Number, name: str, value: object) -> float:
-    if value is None:
-        raise OptionError(f"{name} is None; expected {kind.words}")
-    number: float = kind.check(name, value)
-    return number

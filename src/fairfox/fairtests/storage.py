@@ -165,9 +165,23 @@ def _restored(content: bytes, kind: type[_Stored], what: str) -> tuple[_Stored, 
 
 
 def _read(content: bytes) -> tuple[Any, dict[str, Tensor]]:
-    """Return the nodes and tensors of a file, with its checksum checked."""
-    claimed, text = _header(content)
-    about = _about(text)
+    """Return the nodes and tensors of a file, where this version of fairfox can read it and its checksum is right."""
+    length = int.from_bytes(content[:8], "little")
+    if not 2 <= length <= min(len(content) - 8, _LARGEST_HEADER):
+        raise FileError("it is truncated, or was not written by fairfox fit")
+    header = _json(content[8 : 8 + length])
+    texts = header.get("__metadata__") if isinstance(header, dict) else None
+    if not isinstance(texts, dict) or list(texts) != [_KEY] or not isinstance(texts[_KEY], str):
+        raise FileError("it was not written by fairfox fit")
+    claimed, text = texts[_KEY][:_HASH], texts[_KEY][_HASH:]
+    about = _json(text)
+    written = about.get("format") if isinstance(about, dict) else None
+    if type(written) is not int or written < 1:
+        raise FileError("it does not say which version wrote it")
+    if written != FORMAT:
+        own, writer = installed_versions("fairfox")["fairfox"], ascii(about.get("fairfox"))[1:21].strip("'")
+        newer = f", which is newer than {own}; upgrade fairfox"
+        raise FileError(f"fairfox {writer} wrote it{newer if written > FORMAT else ' in an older format'}")
     try:
         tensors = load(content)
     except (SafetensorError, ValueError, RuntimeError, KeyError, OverflowError) as error:
@@ -177,31 +191,6 @@ def _read(content: bytes) -> tuple[Any, dict[str, Tensor]]:
     if claimed != _checksum(text, tensors):
         raise FileError("its checksum differs, so it was changed after it was written")
     return about.get("nodes"), tensors
-
-
-def _header(content: bytes) -> tuple[str, str]:
-    """Return the checksum and the text in the header, after a look at its size."""
-    length = int.from_bytes(content[:8], "little")
-    if not 2 <= length <= min(len(content) - 8, _LARGEST_HEADER):
-        raise FileError("it is truncated, or was not written by fairfox fit")
-    header = _json(content[8 : 8 + length])
-    texts = header.get("__metadata__") if isinstance(header, dict) else None
-    if not isinstance(texts, dict) or list(texts) != [_KEY] or not isinstance(texts[_KEY], str):
-        raise FileError("it was not written by fairfox fit")
-    return texts[_KEY][:_HASH], texts[_KEY][_HASH:]
-
-
-def _about(text: str) -> dict[str, Any]:
-    """Return what the text says, where this version of fairfox can read it."""
-    about = _json(text)
-    written = about.get("format") if isinstance(about, dict) else None
-    if type(written) is not int or written < 1:
-        raise FileError("it does not say which version wrote it")
-    if written != FORMAT:
-        own, writer = installed_versions("fairfox")["fairfox"], ascii(about.get("fairfox"))[1:21].strip("'")
-        newer = f", which is newer than {own}; upgrade fairfox"
-        raise FileError(f"fairfox {writer} wrote it{newer if written > FORMAT else ' in an older format'}")
-    return dict(about)
 
 
 def _json(text: Any) -> Any:

@@ -6,7 +6,7 @@ import copy
 import logging
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from typing import NamedTuple, Self
 
@@ -39,7 +39,6 @@ _LOG = logging.getLogger("fairfox")
 _DECAY, _EPSILON = 0.9, 1e-7  # of RMSprop, as Black et al. had them
 _AHEAD = 50  # steps whose minibatches are drawn at once
 _REPORTS = 100  # how often progress is reported, about
-_EAGER = 3  # steps before one is recorded on a GPU
 _TOGETHER = {"cpu": 8, "cuda": 512}  # GANs in one network; more outgrow the cache of a CPU
 _BLOCK = 4096  # people who are mapped at once
 _MOST_CHECKED = 5000  # people of a group
@@ -48,8 +47,33 @@ _CHANCE = 0.8687  # mean of the Kolmogorov distribution: what KS is by chance, t
 _POOR_KS, _POOR_WORST, _POOR_MSE = 0.1, 0.2, 2.0  # above chance, twice, and times that of real people
 
 
+@dataclass(kw_only=True, unsafe_hash=True)
+class GanSettings:
+    """How GANs train; the values are those of Black et al. 2020."""
+
+    steps: int = 20_000  # of the generator
+    width: int = 128
+    depth: int = 2
+    n_critic: int = 5  # steps of the critic for one of the generator
+    batch: int = 64
+    weight: float = 1e-4  # lambda: of the squared L1 distance from x to G(x)
+    rate: float = 5e-5
+    clip: float = 0.01  # of the critic's weights
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "width", "depth", "n_critic", "batch"):
+            found = getattr(self, name)
+            if not isinstance(found, int) or found < 1:
+                raise OptionError(f"{name} of FlipTest is {found!r}; expected a whole number of at least 1")
+        if not (0 < self.rate < math.inf and 0 < self.clip < math.inf and 0 <= self.weight < math.inf):
+            found = f"rate {self.rate}, clip {self.clip} and weight {self.weight}"
+            raise OptionError(
+                f"FlipTest has {found}; expected finite numbers: rate and clip above 0, weight at least 0"
+            )
+
+
 @dataclass(kw_only=True)
-class GanMap:
+class GanMap(GanSettings):
     """Everyone as a member of another group, mapped by a generator trained against a critic.
 
     One generator for each ordered pair of classes; all of them, and those of all refits, train in batched networks on
@@ -64,28 +88,9 @@ class GanMap:
     """
 
     variable: int = 0
-    steps: int = 20_000  # of the generator
-    width: int = 128
-    depth: int = 2
-    n_critic: int = 5  # steps of the critic for one of the generator
-    batch: int = 64
-    weight: float = 1e-4  # lambda: of the squared L1 distance to the own row
-    rate: float = 5e-5
-    clip: float = 0.01  # of the critic's weights
     seed: int = 0
     progress: Steps | None = field(default=None, repr=False, compare=False)
     fitted: Generators | None = field(default=None, init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        for name in ("steps", "width", "depth", "n_critic", "batch"):
-            found = getattr(self, name)
-            if not isinstance(found, int) or found < 1:
-                raise OptionError(f"{name} of FlipTest is {found!r}; expected a whole number of at least 1")
-        if not (0 < self.rate < math.inf and 0 < self.clip < math.inf and 0 <= self.weight < math.inf):
-            found = f"rate {self.rate}, clip {self.clip} and weight {self.weight}"
-            raise OptionError(
-                f"FlipTest has {found}; expected finite numbers: rate and clip above 0, weight at least 0"
-            )
 
     def fit(self, data: Dataset) -> Self:
         """Train the generators between the classes of one variable on x and c, never y."""
@@ -194,7 +199,6 @@ class GanMap:
 
     def _generators(self, x: Tensor, passages: Sequence[Passage]) -> Iterator[nn.Sequential]:
         """Yield the generator of each passage; so many train in one network."""
-        settings = GanSettings(**{f.name: getattr(self, f.name) for f in fields(GanSettings)})
         size = _TOGETHER.get(x.device.type, 1)
         batches = [passages[start : start + size] for start in range(0, len(passages), size)]
         for number, batch in enumerate(batches):
@@ -203,7 +207,7 @@ class GanMap:
                 if self.progress is not None:
                     self.progress(number * total + done, len(batches) * total)
 
-            net = train_generators(x.float(), batch, settings, progress=say)
+            net = train_generators(x.float(), batch, self, progress=say)
             yield from (net.member(m) for m in range(len(batch)))
 
 
@@ -335,20 +339,6 @@ class Passage(NamedTuple):
     seed: int
 
 
-@dataclass(frozen=True)
-class GanSettings:
-    """How GANs train; the values are those of Black et al. 2020."""
-
-    steps: int = 20_000  # of the generator
-    width: int = 128
-    depth: int = 2
-    n_critic: int = 5  # steps of the critic for one of the generator
-    batch: int = 64
-    weight: float = 1e-4  # of the squared L1 distance from x to G(x)
-    rate: float = 5e-5
-    clip: float = 0.01  # of the critic's weights
-
-
 @one_thread()
 def train_generators(
     x: Tensor, passages: Sequence[Passage], settings: GanSettings, *, progress: Steps | None = None
@@ -360,13 +350,10 @@ def train_generators(
     """
     gans = _Gans.of(x, passages, settings)
     every = max(1, settings.steps // _REPORTS)
-    step = gans.step
     with torch.no_grad():
         for done, rows in enumerate(_minibatches(passages, settings, x.device), start=1):
             gans.rows.copy_(rows)
-            step()
-            if done == _EAGER and x.is_cuda:
-                step = _recorded(gans.step)
+            gans.step()
             if progress is not None and (done % every == 0 or done == settings.steps):
                 progress(done, settings.steps)
     return gans.generator.net
@@ -467,11 +454,3 @@ def _minibatches(passages: Sequence[Passage], settings: GanSettings, device: tor
             block.append(torch.cat(parts, dim=1))
         rows = torch.stack(block, dim=1).to(device)  # (_AHEAD, M, 2 n_critic + 1, B)
         yield from rows[: settings.steps - start].unbind(0)
-
-
-def _recorded(step: Callable[[], None]) -> Callable[[], None]:
-    """Return the step as one CUDA graph: hundreds of small kernels are launched at once."""
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        step()
-    return graph.replay
