@@ -19,7 +19,7 @@ from fairfox.data.dataset import Dataset, Feature, Protected, Truth
 from fairfox.data.files import written_whole
 from fairfox.errors import FileError, NotFittedError, OptionError, installed_versions
 
-_FORMAT = 2  # of saved files
+_FORMAT = 3  # of saved files
 
 
 @dataclass(kw_only=True)

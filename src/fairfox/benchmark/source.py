@@ -198,7 +198,6 @@ class SourceModel:
     names: tuple[str, ...]  # of the original features
     levels: tuple[float, ...]  # the label's values; a class is its position among them
     shares: Tensor  # (2,) of the classes
-    rows: int  # it was fitted on
     encoding: ModeEncoding
     vae: ConditionalVAE
     spread: float  # of generated rows, as a share of the real ones'
@@ -215,7 +214,7 @@ class SourceModel:
         train_vae(vae, real, labels, replace(training or Training(), kl_weight=settings.kl_weight), seed=seed)
         shares = torch.bincount(labels).double() / len(labels)
         names = tuple(f.name for f in source.features)
-        fitted = cls(settings, names, levels, shares, len(labels), encoding, vae, math.nan)
+        fitted = cls(settings, names, levels, shares, encoding, vae, math.nan)
         generated, drawn = fitted.sample(5000, seed=seed)
         spread = relative_spread(generated, drawn, real, labels)
         if not spread >= _COLLAPSED:
@@ -246,7 +245,7 @@ class SourceModel:
 
     def state(self) -> dict[str, Any]:
         """Return all that was fitted, as tensors and plain values by name."""
-        own = {name: getattr(self, name) for name in ("names", "levels", "shares", "rows", "spread")}
+        own = {name: getattr(self, name) for name in ("names", "levels", "shares", "spread")}
         return own | {
             "settings": asdict(self.settings),
             "encoding": dict(vars(self.encoding)),
