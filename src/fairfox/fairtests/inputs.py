@@ -17,6 +17,7 @@ from fairfox.errors import ColumnError, OptionError, did_you_mean
 from fairfox.fairtests.fitted import FittedTest, is_direct_wanted
 from fairfox.fairtests.registry import settings_by_test
 from fairfox.maps.conditional import check_given_columns
+from fairfox.maps.graph import read_graph
 from fairfox.models.adapters import as_model, describe
 from fairfox.models.protocol import Description, TargetModel, check_predictions, predict
 from fairfox.options import EVERYONE, AuditOptions
@@ -165,11 +166,7 @@ def compared_by(options: AuditOptions, columns: Sequence[str]) -> list[str]:
         if name not in columns:
             raise ColumnError(f"The given column '{name}' is not in the table.{did_you_mean(name, list(columns))}")
     graphs: list[Any] = [settings["graph"] for settings in settings_by_test(options).values() if settings.get("graph")]
-    if not graphs:
-        return list(options.given)
-    from fairfox.maps.graph import read_graph  # where there is one
-
-    edges = [edge for graph in graphs for edge in read_graph(graph).parents.items()]
+    edges = [edge for graph in graphs for edge in read_graph(graph).items()]
     named = dict.fromkeys(name for child, parents in edges for name in (child, *parents))
     return [*options.given, *(name for name in named if name in columns)]
 
