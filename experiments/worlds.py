@@ -131,7 +131,7 @@ def load_ground(needed: Folders, world: World, how: Draw) -> Ground:
     learned, held_out = fitting.split(0.8, seed=how.seed)  # as the auxiliary splits them
     net = load_mlp(needed[0] / "auxiliary.safetensors")
     assert isinstance(net, nn.Sequential)
-    member = AuxiliaryMember(net, usable_columns(learned), fitting.protected)
+    member = AuxiliaryMember(net, usable_columns(learned))
     auxiliary = FixedAuxiliary([member], held_out)
     return Ground(fitting, people, (unfair, fair), auxiliary, known["threshold"], known["shares"], how.seed)
 
