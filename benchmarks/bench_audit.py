@@ -34,7 +34,7 @@ from fairfox.auxiliary.mlp import MLP
 from fairfox.auxiliary.training import one_thread
 from fairfox.data.dataset import Dataset
 from fairfox.data.datasets import ADULT_LABEL, adult_table
-from fairfox.fairtests import fitted
+from fairfox.fairtests import fitted, readings
 from fairfox.fairtests.fitted import Fold
 from fairfox.fairtests.protocol import Measurement, join_measurements
 from fairfox.models.protocol import Model, Output, predict
@@ -99,7 +99,7 @@ class Watched:
     def measured(self, folds: Sequence[Fold], target: Model, data: Dataset, *rest: Any, **more: Any) -> Any:
         """Return the readings as `measure_folds` does, and remember who was measured by what."""
         self.folds, self.people = list(folds), [data[fold.rows] for fold in folds]
-        return fitted.measure_folds(folds, target, data, *rest, **more)
+        return readings.measure_folds(folds, target, data, *rest, **more)
 
     def audit(self, *given: Any, **options: Any) -> None:
         """Do an audit and watch it."""
@@ -117,7 +117,7 @@ class Watched:
     @property
     def training(self) -> float:
         """The seconds in which the auxiliaries of all folds were trained."""
-        return fitted.training_seconds(self.folds)
+        return readings.training_seconds(self.folds)
 
 
 @dataclass(frozen=True)

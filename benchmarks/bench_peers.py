@@ -22,8 +22,7 @@ from fairfox.fairtests.effect import Effect
 from fairfox.fairtests.faux import FAux
 from fairfox.fairtests.protocol import FairnessTest
 from fairfox.fairtests.unfair_map import UnfairMap
-from fairfox.maps.gan import GanMap
-from fairfox.maps.wgan import GanSettings, Passage, train_generators
+from fairfox.maps.gan import GanMap, GanSettings, Passage, train_generators
 from fairfox.models.torch import TorchModel
 
 SEED = 0

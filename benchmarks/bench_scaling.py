@@ -86,7 +86,7 @@ def point(
     outputs = 1 if single else classes
     nets = [MLP(features, outputs, width=width, seed=1 + m).member(0) for m in range(members)]
     mask = torch.ones(features, dtype=torch.bool)
-    auxiliary = FixedAuxiliary([AuxiliaryMember(net, mask, (variable,)) for net in nets])
+    auxiliary = FixedAuxiliary([AuxiliaryMember.of(net, mask, (variable,)) for net in nets])
     test = FAux(auxiliary=auxiliary)
     test.protected = (variable,)
     target = MLP(features, width=width, seed=SEED).member(0)

@@ -18,6 +18,7 @@ from typing import Any
 
 from beyond_methods import BATCHES, ON_ITS_OWN, Effort, scores_of
 from beyond_report import report, show
+from causal_worlds import WORLDS
 from runner import Experiment, Folders, Found, Job, named
 from scoring import fair_over_unfair, judge_known
 from settings import SETTINGS, TARGETS, Rows, Setting, Shape, Sources, Target
@@ -27,8 +28,7 @@ from wording import rounded
 from worlds import Draw, Ground, World, ground_job, load_ground
 
 from fairfox.benchmark.truth import individual_fairness_score
-from fairfox.benchmark.worlds import WORLDS
-from fairfox.maps.wgan import GanSettings
+from fairfox.maps.gan import GanSettings
 
 WEAK = 0.25  # the bias at which the paper's tests lose their footing
 ADDITIVE = ("additive", "additive, skewed", "additive, long tails")

@@ -23,12 +23,11 @@ from fairfox.data.dataset import Dataset
 from fairfox.fairtests.protocol import FairnessTest
 from fairfox.fairtests.registry import make_test
 from fairfox.fairtests.unfair_map import UnfairMap
-from fairfox.maps.gan import GanMap
+from fairfox.maps.gan import GanMap, GanSettings
 from fairfox.maps.move import MoveMap
 from fairfox.maps.protocol import CounterfactualMap
 from fairfox.maps.rank import RankMap
 from fairfox.maps.transport import TransportMap
-from fairfox.maps.wgan import GanSettings
 from fairfox.models.protocol import Model, predict
 
 _REFERENCE_COLUMNS = 8  # of Black et al. 2020: what FlipTest pays for distance grows with the square of the columns

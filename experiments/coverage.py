@@ -15,6 +15,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 import torch
+from causal_worlds import WORLDS, draw_people
 from runner import Experiment, Folders, Found, Job, named
 from settings import SETTINGS, Rows, Setting, Shape, Sources, Target
 from torch import Tensor
@@ -23,9 +24,7 @@ from unseen_worlds import UNSEEN
 from wording import bar, held, markdown_table
 from wording import bars as table_of_bars
 
-from fairfox.benchmark.scm import draw_people
 from fairfox.benchmark.truth import TargetTraining
-from fairfox.benchmark.worlds import WORLDS
 from fairfox.data.dataset import Dataset, Feature
 from fairfox.fairtests.effect import Effect
 from fairfox.fairtests.fitted import DRAWS

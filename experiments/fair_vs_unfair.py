@@ -43,7 +43,7 @@ from fairfox.fairtests.effect import Effect, model_alignment
 from fairfox.fairtests.protocol import CounterfactualTest, Measurement, MeasuringTest
 from fairfox.fairtests.registry import make_test
 from fairfox.gradients.alignment import covariance_metric
-from fairfox.maps.wgan import GanSettings
+from fairfox.maps.gan import GanSettings
 from fairfox.models.protocol import predict
 from fairfox.models.torch import TorchModel
 

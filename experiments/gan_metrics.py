@@ -27,8 +27,7 @@ from wording import claim, markdown_table, number
 from wording import claims as claims_in_words
 
 from fairfox.benchmark.judge import spearman
-from fairfox.maps.gan import GanMap
-from fairfox.maps.wgan import GanSettings
+from fairfox.maps.gan import GanMap, GanSettings
 
 CHECKS = ("ks", "mse")
 TUNED = ("weight", "n_critic", "depth", "width", "batch")

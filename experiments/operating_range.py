@@ -29,6 +29,7 @@ from scoring import (
     untrained_scores,
 )
 from settings import ROWS, SOURCES, Rows, Setting, Shape, Sources, Target
+from sklearn.metrics import precision_recall_curve
 from table1_plan import trained
 from torch import Tensor
 from trials import balanced_accuracy, find_threshold, generate, generator_job, load_generator, seed_of
@@ -37,7 +38,7 @@ from wording import claim, verdict
 from wording import claims as claims_in_words
 
 from fairfox.auxiliary.model import FixedAuxiliary
-from fairfox.benchmark.judge import average_precision, precision_recall, spearman
+from fairfox.benchmark.judge import average_precision, spearman
 from fairfox.benchmark.truth import biased_labels, individual_fairness_score
 from fairfox.data.dataset import Dataset
 from fairfox.maps.rank import RankMap
@@ -402,8 +403,9 @@ def gather(plan: Range, found: Found, about: dict[str, Any]) -> dict[str, Any]:
 
 def curves_of(labels: Tensor, scores: Tensor) -> list[float]:
     """Return the precision at the first place where each of RECALLS is reached; NaN scores come last."""
-    curve = precision_recall(labels, torch.where(scores.isnan(), -torch.inf, scores))
-    recall, precision = curve.recall[-2::-1], curve.precision[-2::-1]  # from the highest score down
+    ranks = torch.where(scores.isnan(), -torch.inf, scores).unique(return_inverse=True)[1]
+    curve = precision_recall_curve(labels.double().numpy(), ranks.numpy())
+    precision, recall = (each[-2::-1] for each in curve[:2])  # from the highest score down
     places = np.searchsorted(recall, RECALLS - 1e-9)
     return [round(float(one), 4) for one in precision[places]]
 

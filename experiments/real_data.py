@@ -22,8 +22,7 @@ from fairfox.benchmark.truth import train_target
 from fairfox.data.dataset import Dataset
 from fairfox.data.datasets import load_adult, load_bank, load_chicago_ssl
 from fairfox.errors import FileError
-from fairfox.maps.gan import GanMap
-from fairfox.maps.wgan import GanSettings
+from fairfox.maps.gan import GanMap, GanSettings
 from fairfox.models.torch import TorchModel, load_mlp, save_mlp
 from fairfox.remedies.hiding import measure
 

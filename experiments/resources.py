@@ -25,8 +25,7 @@ from fairfox.auxiliary.model import Auxiliary, AuxiliaryMember
 from fairfox.fairtests.effect import Effect
 from fairfox.fairtests.protocol import FairnessTest
 from fairfox.fairtests.registry import make_test
-from fairfox.maps.gan import GanMap
-from fairfox.maps.wgan import GanSettings
+from fairfox.maps.gan import GanMap, GanSettings
 
 TESTS = {"faux": "fAux", "fliptest": "FlipTest"}
 FASTER, SMALLER = 20.0, 10.0  # how many times fAux has to be

@@ -51,8 +51,7 @@ from wording import rounded
 
 from fairfox.auxiliary.linear import LinearAuxiliary
 from fairfox.fairtests.unfair_map import UnfairMap
-from fairfox.maps.gan import GanMap
-from fairfox.maps.wgan import GanSettings
+from fairfox.maps.gan import GanMap, GanSettings
 
 __all__ = ["EXPERIMENT", "FULL", "QUICK", "SECTIONS"]
 

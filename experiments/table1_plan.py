@@ -19,7 +19,7 @@ from wording import rounded
 from fairfox.auxiliary.model import AuxiliaryModel, FixedAuxiliary, ProjectedAuxiliary
 from fairfox.benchmark.judge import Trial
 from fairfox.data.dataset import Dataset
-from fairfox.maps.wgan import GanSettings
+from fairfox.maps.gan import GanSettings
 from fairfox.models.torch import TorchModel
 
 KINDS = ("plain", "disentangled", "balanced")  # of auxiliaries

@@ -17,22 +17,24 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from real_data import ADVERSARIAL, FAMILY, TABLES, TITLES, Ground, gan_job, lacking, load_gan
 from runner import Experiment, Folders, Found, Job, pick
 from settings import AUXILIARIES, Shape
+from sklearn.metrics import ndcg_score
 from torch import Tensor
 from trials import seed_of
 from wording import bars as bars_in_words
 
 from fairfox.auxiliary.model import AuxiliaryModel, FixedAuxiliary
-from fairfox.benchmark.judge import ndcg, spearman
+from fairfox.benchmark.judge import spearman
 from fairfox.data.dataset import Dataset
 from fairfox.explain import Levels, group_distance, mean_gradients, strength_by_feature
 from fairfox.maps.check import transparency
+from fairfox.maps.gan import GanSettings
 from fairfox.maps.move import Metric, MoveMap
 from fairfox.maps.protocol import CounterfactualMap
 from fairfox.maps.rank import RankMap
-from fairfox.maps.wgan import GanSettings
 
 OVER = ("", ", over c = 1")  # whose gradients are averaged; which of two groups is c = 0 the paper does not say
 MOVES: dict[str, Metric] = {"move": "between", "move, covariance": "covariance", "move-direct": "identity"}
@@ -231,6 +233,11 @@ def agreement(each: Sequence[Sequence[float]], truth: Mapping[str, Any]) -> dict
             out[f"{measure}_{name}_mean"] = fmean(values)
             out[f"{measure}_{name}_std"] = stdev(values) if len(values) > 1 else 0.0
     return out
+
+
+def ndcg(truth: Sequence[float], strengths: ArrayLike) -> float:
+    """Return the discounted gain of the strengths' order, relative to the best; equal ones share their discounts."""
+    return float(ndcg_score([truth], [strengths]))
 
 
 def rank_agreement(truth: Sequence[float], strengths: Sequence[float]) -> float:

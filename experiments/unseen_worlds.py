@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+from causal_worlds import exponential
 
-from fairfox.benchmark.scm import SEX, Values, Variable, World, choose, exponential, happens, uniform
+from fairfox.benchmark.scm import SEX, Values, Variable, World, choose, happens, uniform
 
 # Hiring: gaps in a career that most people do not have, a hobby, a test score with a ceiling.
 

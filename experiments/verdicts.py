@@ -17,11 +17,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from causal_worlds import CONFOUNDED
 from runner import Experiment, Folders, Found, Job, pick
 from wording import bars, markdown_table
 
 from fairfox.benchmark.scm import Population
-from fairfox.benchmark.worlds import CONFOUNDED, LENDING
+from fairfox.benchmark.worlds import LENDING
 from fairfox.cli.demo import audit_lending, lending_model
 from fairfox.report.sentences import verdict_lines
 

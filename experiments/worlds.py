@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from causal_worlds import DELTA, WORLDS, draw_people
 from runner import Folders, Job, read_json, write_json
 from settings import Rows, Setting, Shape, Sources, Target
 from torch import Tensor, nn
@@ -25,9 +26,7 @@ from trials import (
 from fairfox.auxiliary.model import AuxiliaryMember, AuxiliaryModel, FixedAuxiliary
 from fairfox.auxiliary.training import usable_columns
 from fairfox.benchmark.judge import Trial
-from fairfox.benchmark.scm import draw_people
 from fairfox.benchmark.truth import individual_fairness_score
-from fairfox.benchmark.worlds import DELTA, WORLDS
 from fairfox.data.dataset import Dataset
 from fairfox.fairtests.effect import model_alignment
 from fairfox.gradients.alignment import covariance_metric
@@ -132,7 +131,7 @@ def load_ground(needed: Folders, world: World, how: Draw) -> Ground:
     learned, held_out = fitting.split(0.8, seed=how.seed)  # as the auxiliary splits them
     net = load_mlp(needed[0] / "auxiliary.safetensors")
     assert isinstance(net, nn.Sequential)
-    member = AuxiliaryMember(net, usable_columns(learned), fitting.protected)
+    member = AuxiliaryMember(net, usable_columns(learned))
     auxiliary = FixedAuxiliary([member], held_out)
     return Ground(fitting, people, (unfair, fair), auxiliary, known["threshold"], known["shares"], how.seed)
 

@@ -10,12 +10,13 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from fairfox.data.catalog import COMPAS as COMPAS
-from fairfox.data.catalog import GERMAN as GERMAN
+from fairfox.data.catalog import DATASETS
 from fairfox.data.datasets import CHICAGO_AGE, CHICAGO_PREDICTORS, CHICAGO_RACE, CHICAGO_SCORE, CHICAGO_SEX
 from fairfox.data.files import find_file
 
 pytestmark = pytest.mark.brief
+COMPAS = DATASETS["compas"].files
+GERMAN = DATASETS["german"].files
 
 FOLDER = Path(__file__).parent.parent / "examples"
 EXAMPLES = sorted(FOLDER.glob("*.py"))

@@ -11,8 +11,8 @@ from torch.nn.functional import normalize
 
 from fairfox.data.contrasts import LOWER
 from fairfox.data.dataset import Feature, Protected, group_name
-from fairfox.fairtests.fitted import Readings
 from fairfox.fairtests.protocol import Measurement
+from fairfox.fairtests.readings import Readings
 from fairfox.findings import CommonCause, FeatureEffect, Features, NextSteps, Step
 from fairfox.gradients.integrated import integrated_jacobian
 from fairfox.gradients.jacobian import jacobian

@@ -23,16 +23,15 @@ from fairfox.fairtests.fitted import (
     FittedTest,
     Fold,
     Progress,
-    Readings,
     check_group_sizes,
     check_storable,
     fit_folds,
-    measure_folds,
     measured_name,
     supports,
 )
 from fairfox.fairtests.inputs import Inputs, in_order, read_encoding
 from fairfox.fairtests.protocol import Measurement
+from fairfox.fairtests.readings import Readings, measure_folds
 from fairfox.fairtests.registry import applicable, settings_by_test
 from fairfox.findings import AuditRecord, Finding, Streamed, TestComparison
 from fairfox.maps.check import MapCheck, Support, check_map

@@ -23,8 +23,8 @@ from fairfox.data.dataset import Dataset, Protected, group_name
 from fairfox.data.files import write_text, written_whole
 from fairfox.data.protected import NumberGroups
 from fairfox.errors import DataError
-from fairfox.fairtests.fitted import Readings
 from fairfox.fairtests.protocol import Measurement
+from fairfox.fairtests.readings import Readings
 from fairfox.findings import UNKNOWN, AuditRecord, Finding, GapParts, Group, StreamedVariable
 from fairfox.report.people import person_contributions, row_ids, rows_at
 from fairfox.report.sentences import summary_lines, verdict_lines

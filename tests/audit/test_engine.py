@@ -12,6 +12,7 @@ import torch
 from scipy.stats import spearmanr
 
 import fairfox.fairtests.fitted as engine
+import fairfox.fairtests.readings as readings
 from fairfox.auxiliary.linear import LinearMember
 from fairfox.auxiliary.model import AuxiliaryModel
 from fairfox.data.dataset import Dataset, Protected
@@ -31,11 +32,11 @@ def people(n: int = 100, seed: int = 0) -> Dataset:
     return Dataset(x=data.x, c=data.c, protected=data.protected, features=data.features, ids=np.arange(n))
 
 
-def run(data: Dataset, reference: Dataset | None = None, *, others: Any = (), **options: Any) -> engine.Readings:
+def run(data: Dataset, reference: Dataset | None = None, *, others: Any = (), **options: Any) -> readings.Readings:
     chosen = AuditOptions(**{"protected": "c", "refits": 2, "folds": 4} | options)
     folds = engine.fit_folds(data, reference, None, chosen, others=others, progress=lambda *_: None)  # type: ignore[arg-type]
     here = TARGET(data.x)[:, 0]
-    return engine.measure_folds(folds, TARGET, data, here, others=others, progress=lambda *_: None)
+    return readings.measure_folds(folds, TARGET, data, here, others=others, progress=lambda *_: None)
 
 
 @dataclass

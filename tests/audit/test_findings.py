@@ -12,8 +12,8 @@ from fairfox.auxiliary.quality import AuxiliaryQuality
 from fairfox.data.contrasts import derivatives, moves
 from fairfox.data.dataset import Dataset, Protected
 from fairfox.fairtests.effect import Share
-from fairfox.fairtests.fitted import Readings
 from fairfox.fairtests.protocol import Measurement, combine
+from fairfox.fairtests.readings import Readings
 from fairfox.findings import Finding
 from fairfox.result import finding_of
 from fairfox.statistics.groups import Rule, own_deltas

@@ -76,7 +76,7 @@ def test_columns_that_never_vary_have_exactly_zero_derivatives():
 def test_the_jacobian_by_layers_is_that_of_the_member_itself(depth):
     protected = [SEX, RACE, AGE, TWO]
     net = MLP(4, 6, width=8, depth=depth).member(0)
-    member = AuxiliaryMember(net, torch.tensor([True, False, True, True]), protected)
+    member = AuxiliaryMember.of(net, torch.tensor([True, False, True, True]), protected)
     x = people(20)[0]
     oracle = torch.func.vmap(torch.func.jacrev(lambda row: member(row[None])[0]))(x)
     assert oracle.shape == (20, 7, 4)
@@ -84,7 +84,7 @@ def test_the_jacobian_by_layers_is_that_of_the_member_itself(depth):
 
 
 def test_combined_outputs_are_those_of_the_member_combined():
-    member = AuxiliaryMember(MLP(4, 4, width=8).member(0), torch.ones(4, dtype=torch.bool), [SEX, RACE])
+    member = AuxiliaryMember.of(MLP(4, 4, width=8).member(0), torch.ones(4, dtype=torch.bool), [SEX, RACE])
     x, matrix = people(20)[0], torch.tensor([[0.0, -1.0, 0.0, 1.0], [1.0, 0.0, 0.0, 0.0]])
     for model in (member, lambda x: member(x)):
         combined = combine_outputs(model, matrix)

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairfox.benchmark.bias import joint_distribution, most_dependent, mutual_information
+from fairfox.benchmark.fusion import joint_distribution, most_dependent, mutual_information
 from fairfox.errors import OptionError
 
 
@@ -61,10 +61,3 @@ def test_marginals_are_kept_and_nothing_is_negative(p_c, p_y, bias):
 def test_a_bias_outside_0_to_1_is_refused(bias):
     with pytest.raises(OptionError, match="from 0"):
         joint_distribution(shares(1, 1), shares(1, 1), bias)
-
-
-def test_what_is_no_distribution_is_refused():
-    with pytest.raises(OptionError, match="sum to 1"):
-        joint_distribution(torch.tensor([0.5, 0.6]), shares(1, 1), 0.5)
-    with pytest.raises(OptionError, match="two probabilities"):
-        joint_distribution(shares(1, 1), torch.tensor([1.0]), 0.5)

@@ -7,25 +7,15 @@ from functools import cache
 
 import pytest
 import torch
+from causal_worlds import ADDITIVE, CATEGORICAL_PROXIES, HEAVY_TAILS, THREE_CLASSES
+from hiring_worlds import AGE, CROSSING, IDLE_MIGRANT, RACE_AND_MIGRANT, SEX_AND_RACE, SIX_CLASSES
 from torch import Tensor
 
 from fairfox.auxiliary.model import AuxiliaryModel, FixedAuxiliary
 from fairfox.benchmark.judge import spearman
 from fairfox.benchmark.scm import World
 from fairfox.benchmark.truth import train_target
-from fairfox.benchmark.worlds import (
-    ADDITIVE,
-    AGE,
-    CATEGORICAL_PROXIES,
-    CROSSING,
-    HEAVY_TAILS,
-    IDLE_MIGRANT,
-    LENDING,
-    RACE_AND_MIGRANT,
-    SEX_AND_RACE,
-    SIX_CLASSES,
-    THREE_CLASSES,
-)
+from fairfox.benchmark.worlds import LENDING
 from fairfox.data.contrasts import Contrast
 from fairfox.data.dataset import Dataset, Protected
 from fairfox.data.encoding import fit_encoding

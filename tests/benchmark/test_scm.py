@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from causal_worlds import ADDITIVE, CATEGORICAL_PROXIES, HEAVY_TAILS
 
 from fairfox.benchmark.scm import Variable, World, choose, uniform
-from fairfox.benchmark.worlds import ADDITIVE, CATEGORICAL_PROXIES, HEAVY_TAILS, LENDING
+from fairfox.benchmark.worlds import LENDING
 from fairfox.errors import OptionError, ShapeError
 
 WORLDS = {world.name: world for world in (LENDING, ADDITIVE, CATEGORICAL_PROXIES, HEAVY_TAILS)}
@@ -184,14 +185,3 @@ def test_a_change_that_makes_no_sense_is_refused(changes, kind, message):
 def test_many_groups_have_no_single_counterfactual():
     with pytest.raises(OptionError, match="The world 'family' has no single other group; ask as_if for one"):
         _ = family().sample(5).counterfactual
-
-
-def test_a_variable_before_its_parents_is_refused():
-    late = (Variable("weight", lambda height, noise: height + noise), Variable("height", lambda noise: noise))
-    with pytest.raises(OptionError, match="'weight' depends on 'height', which does not come before it"):
-        World("disordered", late, label="weight", protected=("height",))
-
-
-def test_a_protected_variable_that_is_no_variable_is_refused():
-    with pytest.raises(OptionError, match="No variable is named 'sex'; protected ones must be among the variables"):
-        World("sexless", (Variable("height", lambda noise: noise),), label="height")

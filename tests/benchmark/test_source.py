@@ -10,9 +10,8 @@ import polars
 import pytest
 import torch
 
-from fairfox.benchmark import source
 from fairfox.benchmark.generator import SyntheticBias
-from fairfox.benchmark.source import PAPER_SETTINGS, SourceModel, SourceSettings, generator_score, source_of, tune
+from fairfox.benchmark.source import PAPER_SETTINGS, SourceModel, SourceSettings, generator_score, source_of
 from fairfox.data.datasets import load_credit
 from fairfox.errors import ColumnError, DataError, OptionError
 from tests.benchmark.tables import SHORT, SMALL, model, table
@@ -41,31 +40,7 @@ def test_a_collapsed_generator_is_refused_with_the_reason():
 def test_it_is_restored_from_what_it_says_about_itself():
     again = SourceModel.restored(easy().state())
     assert torch.equal(again.sample(10, seed=2)[0], easy().sample(10, seed=2)[0])
-    assert (again.settings, again.names, again.levels, again.rows) == (SMALL, ("f0", "f1", "f2"), (0.0, 1.0), 400)
-
-
-def test_tuning_keeps_the_settings_that_tell_the_label_best(monkeypatch, caplog):
-    usable = replace(SMALL, kl_weight=0.1)
-    candidates = [replace(usable, modes=3), usable, replace(SMALL, kl_weight=50.0)]
-    # by fit: the first one has the best single fit, the second the best mean; the third has collapsed
-    scores = dict(zip(candidates, ([0.94, 0.5], [0.9, 0.8], [0.95, 0.95]), strict=True))
-    drawn = iter(candidates)
-    monkeypatch.setattr(source, "_drawn", lambda generator: next(drawn))
-    monkeypatch.setattr(source, "generator_score", lambda model, seed, **options: scores[model.settings][seed - 5])
-    with caplog.at_level("INFO", logger="fairfox"):
-        assert tune(table(rows=150), trials=3, fits=2, seed=5) == usable
-    assert [line.split(" score ")[1][:5] for line in caplog.messages if "SourceSettings" in line] == [
-        "0.720",
-        "0.850",
-        "0.950",
-    ]
-    assert "left out because its rows vary too little" in caplog.messages[-1]
-
-
-def test_tuning_refuses_when_every_candidate_collapsed(monkeypatch):
-    monkeypatch.setattr(source, "_drawn", lambda generator: replace(SMALL, kl_weight=50.0))
-    with pytest.raises(DataError, match="None of 1 settings"):
-        tune(table(rows=100), trials=1, fits=1)
+    assert (again.settings, again.names, again.levels) == (SMALL, ("f0", "f1", "f2"), (0.0, 1.0))
 
 
 @pytest.mark.parametrize(

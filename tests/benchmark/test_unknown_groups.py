@@ -9,12 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
+from causal_worlds import ADDITIVE, THREE_CLASSES
+from hiring_worlds import AGE
 from torch import Tensor
 
 from fairfox import audit
 from fairfox.benchmark.judge import spearman
 from fairfox.benchmark.scm import Values, Variable, World
-from fairfox.benchmark.worlds import ADDITIVE, AGE, LENDING, THREE_CLASSES
+from fairfox.benchmark.worlds import LENDING
 from fairfox.data.table import load_table
 from fairfox.findings import AuditRecord
 from fairfox.models.protocol import predict

@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from causal_worlds import DELTA, THREE_CLASSES, WORLDS, Drawn, draw_people
+from hiring_worlds import IDLE_MIGRANT, RACE_AND_MIGRANT
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairfox.auxiliary.linear import LinearMember
 from fairfox.benchmark.judge import Trial, judge
-from fairfox.benchmark.scm import Drawn, draw_people
 from fairfox.benchmark.truth import individual_fairness_score, train_target
-from fairfox.benchmark.worlds import DELTA, IDLE_MIGRANT, RACE_AND_MIGRANT, THREE_CLASSES, WORLDS
 from fairfox.errors import OptionError
-from fairfox.fairtests.lic import LIC
+from fairfox.fairtests.faux import LIC
 from fairfox.fairtests.registry import make_test
 
 ADDITIVE = ("additive", "additive, skewed", "additive, long tails")

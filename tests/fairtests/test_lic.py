@@ -10,7 +10,7 @@ from fairfox.auxiliary.linear import LinearMember
 from fairfox.benchmark.truth import individual_fairness_score
 from fairfox.data.dataset import Dataset, Protected, Truth
 from fairfox.errors import DataError, ShapeError
-from fairfox.fairtests.lic import LIC
+from fairfox.fairtests.faux import LIC
 from fairfox.models.torch import TorchModel
 
 

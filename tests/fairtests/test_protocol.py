@@ -1,5 +1,7 @@
 """From values to a Measurement: averages, worst cases, signs, abstention, joining parts."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -126,14 +128,8 @@ def test_parts_are_joined_in_the_order_of_the_people(signed):
     values[0, torch.arange(9) % 4 == 0] = NAN
 
     def measured(at):
-        return measured_of(
-            values[:, at],
-            data[at],
-            signed=signed,
-            reasons="flat",
-            counterfactuals=rows[:, at],
-            overshoot=rows[0, at, 0],
-        )
+        found = measured_of(values[:, at], data[at], signed=signed, reasons="flat", overshoot=rows[0, at, 0])
+        return replace(found, counterfactuals=rows[:, at])
 
     places = [torch.tensor([7, 0, 3]), torch.tensor([1, 2, 8, 4]), torch.tensor([5, 6])]
     joined, whole = join_measurements([measured(at) for at in places], places, 9), measured(torch.arange(9))

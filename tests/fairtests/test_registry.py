@@ -9,9 +9,8 @@ from fairfox.auxiliary.linear import LinearAuxiliary
 from fairfox.auxiliary.model import AuxiliaryModel
 from fairfox.errors import OptionError
 from fairfox.fairtests.effect import Effect
-from fairfox.fairtests.faux import FAux
+from fairfox.fairtests.faux import LIC, FAux
 from fairfox.fairtests.fta import FTA, FTALinear
-from fairfox.fairtests.lic import LIC
 from fairfox.fairtests.registry import make_test
 from fairfox.maps.gan import GanMap
 from fairfox.maps.graph import GraphMap

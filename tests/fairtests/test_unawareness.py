@@ -58,20 +58,9 @@ def test_one_iff_male_and_red_flags_both_columns_with_exact_shares():
     by_colour = measured.of_variable(1, data)
     assert by_colour.score.tolist() == male.astype(float).tolist()
     assert set(by_colour.klass[torch.tensor((male & ~red).tolist())].tolist()) == {COLOURS.index("red")}
-    # both jointly change everyone's: whoever is no man with a red car may become one
     verdict = test.verdict(measured, data)
     assert verdict["changed by sex"] == pytest.approx(1 / 6)
     assert verdict["changed by colour"] == pytest.approx(1 / 4)
-    assert verdict["changed by any"] == 1.0
-
-
-def test_jointly_means_every_combination_of_values():
-    # of 3 x 2 combinations only one has a 1, and no change of a single column leads there for a woman with a blue car
-    model, data, _ = encoded(cars(24), male_and_red, ["sex", "colour"])
-    woman_in_blue = data[(data.c[:, 0] == 0) & (data.c[:, 1] == COLOURS.index("blue"))]
-    test = Unawareness().fit(data)
-    assert not test.score(model, woman_in_blue).any()
-    assert test.verdict(test.measure(model, woman_in_blue), woman_in_blue)["changed by any"] == 1.0
 
 
 def test_only_changes_above_the_tolerance_count():
@@ -89,12 +78,11 @@ def test_a_variable_that_the_target_does_not_take_changes_nothing():
     assert list(test.verdict(measured, data)) == ["changed by sex"]
 
 
-def test_a_crossing_is_changed_as_a_whole_and_its_parts_jointly():
+def test_a_crossing_is_changed_as_a_whole():
     model, data, _ = encoded(cars(240), male_and_red, ["sex", "colour"], intersections=True)
     test = Unawareness().fit(data)
     verdict = test.verdict(test.measure(model, data), data)
     assert verdict["changed by sex x colour"] == 1.0
-    assert verdict["changed by any"] == 1.0
 
 
 def test_the_effect_is_that_of_the_column_alone_although_proxies_exist():
@@ -139,16 +127,6 @@ def test_people_whose_sex_is_missing_are_not_judged_and_count_in_no_share():
     assert result.scores[30:].tolist() == pytest.approx([0.2] * 210)
 
 
-def test_of_several_variables_who_lacks_one_is_not_asked_jointly():
-    frame = cars(240)
-    frame.loc[:23, "sex"] = None
-    model, data, _ = encoded(frame, male_and_red, ["sex", "colour"])
-    inferred = replace(data, c=torch.where(data.c.isnan(), 0.0, data.c))
-    test = Unawareness().fit(data)
-    verdict = test.verdict(test.measure(model, inferred), inferred)
-    assert verdict["changed by any"] == 1.0
-
-
 # --- doors ---------------------------------------------------------------------------------------------------------
 
 
@@ -162,9 +140,5 @@ def test_what_cannot_be_asked_is_refused_in_a_sentence():
     model, data, _ = encoded(cars(24), male_and_red, ["sex"])
     with pytest.raises(NotFittedError, match="call fit first"):
         Unawareness().score(model, data)
-    test = Unawareness().fit(data)
-    measured = test.measure(model, data)
-    with pytest.raises(NotFittedError, match="call measure first"):
-        Unawareness().fit(data).verdict(measured, data)
     with pytest.raises(OptionError, match="tolerance is inf; expected a number of at least 0"):
         Unawareness(tolerance=float("inf"))

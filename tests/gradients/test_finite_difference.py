@@ -4,14 +4,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from fairfox.gradients.finite_difference import (
+from fairfox.gradients.jacobian import (
     WIDE_STEP,
+    autograd_jacobian,
     default_step,
     directional_derivative,
     finite_difference_jacobian,
     suited_step,
 )
-from fairfox.gradients.jacobian import autograd_jacobian
 
 
 class Opaque:

@@ -64,7 +64,7 @@ def test_features_that_hold_a_unit_still_together_each_have_their_part():
 
 def member() -> AuxiliaryMember:
     mask = torch.tensor([True, True, False, True, True, True])
-    return AuxiliaryMember(network(4), mask, [BINARY, RACE])
+    return AuxiliaryMember.of(network(4), mask, [BINARY, RACE])
 
 
 MODELS = {

@@ -71,7 +71,7 @@ def test_nobody_has_an_empty_jacobian():
 
 SEX, RACE = Protected("sex"), Protected("race", "categorical", ("a", "b", "c"))
 STARTING_LINEARLY = {
-    "our auxiliary": lambda: AuxiliaryMember(network(4), torch.tensor([True, False, True, True]), [SEX, RACE]),
+    "our auxiliary": lambda: AuxiliaryMember.of(network(4), torch.tensor([True, False, True, True]), [SEX, RACE]),
     "a torch module": lambda: TorchModel(network(1), output=Output(returns="logit")),
     "a torch module of float32": lambda: TorchModel(network(1).float(), output=Output(returns="logit")),
     "a linear model": lambda: TorchModel(nn.Sequential(nn.Linear(4, 1, bias=False)).double()),

@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from causal_worlds import CATEGORICAL_PROXIES, THREE_CLASSES
+from hiring_worlds import AGE, SEX_AND_RACE
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from populations import block, individuals, one_hot, people
 from torch import Tensor
 
 from fairfox.benchmark.scm import SEX, Population, Values, Variable, World
-from fairfox.benchmark.worlds import AGE, CATEGORICAL_PROXIES, SEX_AND_RACE, THREE_CLASSES
 from fairfox.data.dataset import Dataset, Feature, Protected
 from fairfox.data.encoding import Encoding, fit_encoding
 from fairfox.data.table import load_table

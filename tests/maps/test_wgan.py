@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fairfox.auxiliary.mlp import MLP
-from fairfox.maps.wgan import GanSettings, Passage, _minibatches, train_generators
+from fairfox.maps.gan import GanSettings, Passage, _minibatches, train_generators
 
 SMALL = GanSettings(steps=60, width=8, depth=2, n_critic=3, batch=16, rate=1e-3, clip=0.05)
 
@@ -83,7 +83,7 @@ def test_progress_is_reported_up_to_the_end():
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no accelerator here")
-def test_steps_that_are_recorded_equal_steps_on_the_cpu():
+def test_steps_on_a_gpu_equal_steps_on_the_cpu():
     x = rows()
     found = train_generators(x.cuda(), passages(), SMALL)(x.cuda())
     torch.testing.assert_close(found.cpu(), train_generators(x, passages(), SMALL)(x), atol=1e-7, rtol=0)

@@ -12,8 +12,8 @@ from populations import individuals
 from fairfox.data.contrasts import moves
 from fairfox.data.dataset import Dataset, Protected
 from fairfox.errors import OptionError, ShapeError
-from fairfox.fairtests.fitted import Readings
 from fairfox.fairtests.protocol import combine
+from fairfox.fairtests.readings import Readings
 from fairfox.statistics.diagnostics import (
     Reliability,
     distance,

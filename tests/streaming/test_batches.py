@@ -14,7 +14,7 @@ from fairfox.benchmark.worlds import LENDING
 from fairfox.errors import ColumnError, DataError, OptionError
 from fairfox.fairtests.inputs import Inputs
 from fairfox.fairtests.storage import save_test, to_bytes
-from fairfox.gradients.finite_difference import WIDE_STEP, default_step, suited_step
+from fairfox.gradients.jacobian import WIDE_STEP, default_step, suited_step
 from fairfox.pipeline import score
 from fairfox.report.files import scores_table
 from fairfox.streaming.batches import (

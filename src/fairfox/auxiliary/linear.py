@@ -15,13 +15,13 @@ from fairfox.data.dataset import Dataset, Protected, resample
 from fairfox.models.protocol import Model
 
 
+@dataclass(frozen=True, eq=False)
 class LinearMember:
     """Logits x @ weightsᵀ + bias, as a Model."""
 
+    weights: Tensor  # (K, D)
+    bias: Tensor  # (K,)
     differentiable = True
-
-    def __init__(self, weights: Tensor, bias: Tensor) -> None:
-        self.weights, self.bias = weights, bias  # (K, D), (K,)
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return the protected outputs (N, K)."""

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol, Self, cast
+from typing import Protocol, Self, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from fairfox.auxiliary.adversarial import HidingSettings, train_hiding
-from fairfox.auxiliary.mlp import MLP, behind, linear_layer
+from fairfox.auxiliary.mlp import MLP, behind, linear_layer, project
 from fairfox.auxiliary.training import (
     balanced,
     centre_and_spread,
@@ -24,12 +23,10 @@ from fairfox.auxiliary.training import (
     usable_columns,
 )
 from fairfox.data.dataset import Dataset, Protected
-from fairfox.errors import ShapeError
 from fairfox.gradients.alignment import Head
 from fairfox.models.protocol import Model, row_blocks
 from fairfox.models.torch import Tail
 
-AuxOutput = Literal["logit", "probability"]
 _ROWS = 4096  # whose groups are inferred at a time
 _HIDING_FLOOR = 3.0  # of the adversarial auxiliary: that of a target that hides c
 
@@ -65,34 +62,32 @@ class FixedAuxiliary:
         return self
 
 
+@dataclass(frozen=True, eq=False)
 class AuxiliaryMember:
     """One trained network behind the auxiliary's mask, as a Model.
 
     Withheld columns, and columns that are constant in the training rows, are left out: J is zero there.
     """
 
+    net: nn.Sequential  # logits, centred logits or standardised values, head after head
+    mask: Tensor  # (D,) bool: columns that are used
     differentiable = True
 
-    def __init__(
-        self, net: nn.Sequential, mask: Tensor, protected: Sequence[Protected], *, output: AuxOutput = "logit"
-    ) -> None:
-        self.net = _combined(net, _centring(protected)) if any(p.outputs > 1 for p in protected) else net
-        self.mask = mask  # (D,) bool: columns that are used
-        self.protected = tuple(protected)
-        self.output = output
+    @classmethod
+    def of(cls, net: nn.Sequential, mask: Tensor, protected: Sequence[Protected]) -> AuxiliaryMember:
+        """Return a network as trained, with the logits of many classes centred."""
+        return cls(_combined(net, _centring(protected)) if any(p.outputs > 1 for p in protected) else net, mask)
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Return the protected outputs (N, K): logits, centred logits or standardised values, head after head."""
-        masked = torch.where(self.mask, x, 0.0).to(self._first.weight)
-        return self._finish(self.net(masked)).to(x)
+        """Return the protected outputs (N, K)."""
+        out: Tensor = self.net(torch.where(self.mask, x, 0.0).to(self._first.weight))
+        return out.to(x)
 
     @property
     def first_affine(self) -> tuple[Tensor, Tensor, Tail]:
         """The first linear layer with masked weights, its bias, and the rest of the network."""
-        first = self._first
-        weight = torch.where(self.mask, first.weight.detach(), 0.0)
-        finish = None if self.output == "logit" else self._finish
-        return weight, first.bias.detach(), Tail(nn.Sequential(*list(self.net)[1:]), finish)
+        weight = torch.where(self.mask, self._first.weight.detach(), 0.0)
+        return weight, self._first.bias.detach(), Tail(nn.Sequential(*list(self.net)[1:]))
 
     @property
     def _first(self) -> nn.Linear:
@@ -100,25 +95,9 @@ class AuxiliaryMember:
         assert isinstance(first, nn.Linear)
         return first
 
-    def combined(self, matrix: Tensor) -> Model:
-        """Return linear combinations (R, K) of the outputs as a Model of its own, at the cost of R outputs."""
-        if self.output == "probability":
-            return Combined(self, matrix)
-        one = copy.copy(self)
-        one.net = _combined(self.net, matrix)
-        return one
-
     def after(self, projection: Tensor, used: Tensor) -> AuxiliaryMember:
         """Return this model of projected rows as a model of the rows themselves, of which it uses columns (D,)."""
-        one = copy.copy(self)
-        one.net, one.mask = behind(projection * self.mask, self.net), used
-        return one
-
-    def _finish(self, out: Tensor) -> Tensor:
-        if self.output == "logit":
-            return out
-        parts = out.split([p.outputs for p in self.protected], dim=1)
-        return torch.cat([probabilities(part, p) for part, p in zip(parts, self.protected, strict=True)], dim=1)
+        return AuxiliaryMember(behind(projection * self.mask, self.net), used)
 
 
 class Combined:
@@ -139,7 +118,9 @@ def combine_outputs(model: Model, matrix: Tensor) -> Model:
     """Return linear combinations (R, K) of a model's outputs as a Model, as cheaply as it can."""
     if matrix.shape == (1, 1) and float(matrix) == 1.0:
         return model
-    return model.combined(matrix) if isinstance(model, AuxiliaryMember) else Combined(model, matrix)
+    if isinstance(model, AuxiliaryMember):
+        return replace(model, net=_combined(model.net, matrix))
+    return Combined(model, matrix)
 
 
 @dataclass(kw_only=True)
@@ -152,7 +133,7 @@ class AuxiliaryModel:
     With `adversarial` the networks also hide the label y from an adversary, as in the paper; the last of a fixed number
     of epochs is then kept. Where y depends on c this removes what predicts c: scores shrink or change sign.
     With `balance` people are weighted so that c and y are independent, and networks have no reason to use what predicts
-    y. With `precise` trained networks are converted to float64; with a target in float64, gradients are too.
+    y.
 
     Example:
         >>> x = torch.randn(200, 2, generator=torch.Generator().manual_seed(0))
@@ -168,11 +149,9 @@ class AuxiliaryModel:
     rate: float = 1e-3
     max_epochs: int = 60
     patience: int = 5
-    output: AuxOutput = "logit"
     seed: int = 0
     adversarial: bool = False  # needs labels, and harms the tests
     balance: bool = False  # needs labels
-    precise: bool = False
     members: Sequence[Model] = field(default=(), init=False, repr=False)
     held_out: Dataset | None = field(default=None, init=False, repr=False)
 
@@ -184,9 +163,8 @@ class AuxiliaryModel:
         check_groups(known, fitting)
         mask = usable_columns(fitting)
         net = self._hiding(fitting, mask) if self.adversarial else self._plain(fitting, held_out, known, mask)
-        dtype = torch.float64 if self.precise else torch.float32
-        nets = [net.member(m).to(data.x.device, dtype) for m in range(self.refits)]
-        self.members = [AuxiliaryMember(one, mask, data.protected, output=self.output) for one in nets]
+        nets = [net.member(m).to(data.x.device) for m in range(self.refits)]
+        self.members = [AuxiliaryMember.of(one, mask, data.protected) for one in nets]
         self.held_out = held_out
         return self
 
@@ -251,14 +229,10 @@ class ProjectedAuxiliary:
 
     def fit(self, data: Dataset) -> Self:
         """Train on the projected x and c, never y; withheld columns do not enter."""
-        if self.projection.ndim != 2 or len(self.projection) != data.x.shape[1]:
-            raise ShapeError(
-                f"The projection has shape {tuple(self.projection.shape)}, but x has {data.x.shape[1]} columns; "
-                "give one row per column of x"
-            )
         used = ~data.withheld.to(data.x.device)
+        x = project(torch.where(used, data.x, 0.0), self.projection)
         projection = torch.where(used[:, None], self.projection.to(data.x), 0.0)
-        projected = Dataset.from_arrays(data.x @ projection, data.c, protected=data.protected)
+        projected = Dataset.from_arrays(x, data.c, protected=data.protected)
         self.auxiliary.fit(replace(projected, ids=np.arange(len(data)), weights=data.weights))
         inner = cast(Sequence[AuxiliaryMember], self.auxiliary.members)
         self.members = [member.after(projection, used) for member in inner]
@@ -271,14 +245,6 @@ class ProjectedAuxiliary:
 def heads_of(protected: Sequence[Protected]) -> tuple[Head, ...]:
     """Return the auxiliary's heads, one per protected variable."""
     return tuple(Head(p.outputs, p.kind == "categorical") for p in protected)
-
-
-def probabilities(logits: Tensor, p: Protected) -> Tensor:
-    """Return a head's probabilities for its logits (N, K); the value itself for a number."""
-    if p.kind == "categorical":
-        shares: Tensor = logits.softmax(1)
-        return shares
-    return logits.sigmoid() if p.kind == "binary" else logits
 
 
 def _centring(protected: Sequence[Protected]) -> Tensor:
@@ -363,10 +329,12 @@ def _mean_chances(x: Tensor, auxiliary: Auxiliary, protected: tuple[Protected, .
 
 
 def _chances(member: Model, x: Tensor, protected: tuple[Protected, ...]) -> Tensor:
-    """Return a member's outputs (n, K) with probabilities in place of logits."""
+    """Return a member's outputs (n, K), of classes as probabilities."""
     with torch.no_grad():
         outputs = torch.cat([member(x[rows]) for rows in row_blocks(len(x), _ROWS)])
-    if getattr(member, "output", "logit") == "probability":
-        return outputs
     heads = outputs.split([p.outputs for p in protected], dim=1)
-    return torch.cat([probabilities(head, p) for head, p in zip(heads, protected, strict=True)], dim=1)
+    shares = [
+        head.softmax(1) if p.kind == "categorical" else head.sigmoid() if p.kind == "binary" else head
+        for head, p in zip(heads, protected, strict=True)
+    ]
+    return torch.cat(shares, dim=1)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from fairfox.auxiliary.model import Auxiliary
+from fairfox.auxiliary.training import centre_and_spread
 from fairfox.data.dataset import Dataset, Protected
 from fairfox.gradients.jacobian import jacobian
 
@@ -52,6 +53,28 @@ def measure_quality(
         values = _classification(logits, truth.astype(int), counts)
     value, loss, chance_loss = values
     return AuxiliaryQuality(protected.name, metric, value, chance, loss, chance_loss, len(truth))
+
+
+def predicted_values(auxiliary: Auxiliary, x: Tensor, known: Dataset) -> Tensor:
+    """Return the auxiliary's outputs (n, K), averaged over its members; numbers in their own units."""
+    with torch.no_grad():
+        out = torch.stack([member(x) for member in auxiliary.members]).mean(0)
+    first = 0
+    for v, p in enumerate(known.protected):
+        if p.is_continuous:
+            mean, spread = centre_and_spread(known.c[:, v], known.weights)
+            out[:, first] = mean + spread * out[:, first]
+        first += p.outputs
+    return out
+
+
+def measure_qualities(outputs: Tensor, rows: Dataset) -> tuple[AuxiliaryQuality, ...]:
+    """Return how well outputs (n, K) predict each protected variable of these people."""
+    out, first = [], 0
+    for v, p in enumerate(rows.protected):
+        out.append(measure_quality(outputs[:, first : first + p.outputs], rows.c[:, v], p, weights=rows.weights))
+        first += p.outputs
+    return tuple(out)
 
 
 def _regression(out: np.ndarray, truth: np.ndarray, counts: np.ndarray) -> tuple[float, float, float]:

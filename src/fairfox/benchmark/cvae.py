@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from fairfox.auxiliary.mlp import MLP
-from fairfox.errors import ShapeError
 
 
 class ConditionalVAE(nn.Module):
@@ -81,11 +80,6 @@ def train_vae(vae: ConditionalVAE, x: Tensor, labels: Tensor, training: Training
 
     The weights of the best epoch are kept.
     """
-    if len(x) != len(labels) or x.shape[1] != vae.features * vae.modes:
-        raise ShapeError(
-            f"x has shape {tuple(x.shape)} for {len(labels)} labels; expected {vae.features * vae.modes} columns and "
-            "one label per row"
-        )
     generator = torch.Generator().manual_seed(seed)
     code, order = vae.code(labels), torch.randperm(len(x), generator=generator)
     held_out, fitting = order[: max(1, len(x) // 5)], order[max(1, len(x) // 5) :]

@@ -13,15 +13,13 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from fairfox.benchmark import fusion as fusions
-from fairfox.benchmark.bias import joint_distribution
-from fairfox.benchmark.fusion import Fusion, fuse
-from fairfox.benchmark.modes import whole_number
-from fairfox.benchmark.source import SourceModel, SourceSettings
+from fairfox.benchmark.fusion import Fusion, fuse, joint_distribution
+from fairfox.benchmark.source import SourceModel, SourceSettings, whole_number
 from fairfox.data.dataset import Dataset, Feature, Protected, Truth
 from fairfox.data.files import written_whole
 from fairfox.errors import FileError, NotFittedError, OptionError, installed_versions
 
-_FORMAT = 2  # of saved files
+_FORMAT = 3  # of saved files
 
 
 @dataclass(kw_only=True)

@@ -1,4 +1,4 @@
-"""Agreement of scores with the truth: average precision, its curve, rank correlation and NDCG.
+"""Agreement of scores with the truth: average precision and rank correlation.
 
 Pure functions over tensors or arrays, one value per individual; higher scores mean less fair. Equal scores share their
 rank, so the order of the rows never matters. `judge` applies any fairness test to people with a known truth.
@@ -7,7 +7,6 @@ rank, so the order of the rows never matters. `judge` applies any fairness test 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,7 +14,7 @@ from torch import Tensor
 
 from fairfox.benchmark.fusion import Fusion
 from fairfox.benchmark.generator import SyntheticBias
-from fairfox.benchmark.modes import whole_number
+from fairfox.benchmark.source import whole_number
 from fairfox.benchmark.truth import (
     TargetTraining,
     biased_labels,
@@ -63,43 +62,22 @@ class Judged:
     scores: Values  # (2N,) -inf for people without a score
 
 
-class PrecisionRecall(NamedTuple):
-    """Precision and recall when everyone who scores at least the threshold is flagged; thresholds rise.
+def average_precision(truth: Given, scores: Given) -> float:
+    """Return the mean precision over the recall gained at each threshold; NaN when the truth holds no positive.
 
-    As in scikit-learn, precision and recall end with one more point, (1, 0): nobody flagged.
-    """
-
-    precision: Values
-    recall: Values
-    thresholds: Values
-
-
-def precision_recall(truth: Given, scores: Given) -> PrecisionRecall:
-    """Return precision and recall at every score that occurs.
+    A perfect order gives 1, a random one the share of positives.
 
     Args:
         truth: 1 or True for the people who are treated unfairly, 0 or False for the others.
         scores: higher means less fair; -inf for people without a score, who come last.
     """
-    from sklearn.metrics import precision_recall_curve
-
-    positive, thresholds, ranks = _order(truth, scores)
-    if not positive.any():
-        return PrecisionRecall(
-            np.append(np.zeros(len(thresholds)), 1.0), np.append(np.full(len(thresholds), np.nan), 0.0), thresholds
-        )
-    precision, recall, _ = precision_recall_curve(positive, ranks)
-    return PrecisionRecall(precision, recall, thresholds)
-
-
-def average_precision(truth: Given, scores: Given) -> float:
-    """Return the mean precision over the recall gained at each threshold; NaN when the truth holds no positive.
-
-    The arguments are those of `precision_recall`; a perfect order gives 1, a random one the share of positives.
-    """
     from sklearn.metrics import average_precision_score
 
-    positive, _, ranks = _order(truth, scores)
+    positive, values = _numbers(truth, "truth"), _numbers(scores, "scores")
+    if not np.isin(positive, (0.0, 1.0)).all():
+        raise DataError("truth holds values other than 0 and 1; give one 0 or 1 (or False or True) per individual")
+    _same_length(truth=positive, scores=values)
+    ranks = np.unique(values, return_inverse=True)[1]  # scikit-learn takes no infinite scores
     return float(average_precision_score(positive, ranks)) if positive.any() else float("nan")
 
 
@@ -111,20 +89,6 @@ def spearman(a: Given, b: Given) -> float:
     _same_length(a=left, b=right)
     constant = (left == left[0]).all() or (right == right[0]).all()
     return float("nan") if constant else float(spearmanr(left, right).statistic)
-
-
-def ndcg(relevance: Given, scores: Given) -> float:
-    """Return the discounted gain of the scores' order, relative to the best possible; NaN when nothing is relevant.
-
-    Gains are the relevances themselves, discounted by log2(1 + rank); equal scores share the mean of their discounts.
-    """
-    from sklearn.metrics import ndcg_score
-
-    gains, ranked = _numbers(relevance, "relevance"), _numbers(scores, "scores")
-    _same_length(relevance=gains, scores=ranked)
-    if (gains < 0).any():
-        raise DataError(f"relevance holds {gains.min():g}; expected no negative values")
-    return float(ndcg_score([gains], [ranked])) if gains.any() else float("nan")
 
 
 def make_trial(
@@ -228,16 +192,6 @@ def _scores(test: FairnessTest, model: Model, people: Dataset) -> Values:
     if measured is not None:
         gone |= measured.abstained.numpy(force=True)
     return np.where(gone, -np.inf, values)
-
-
-def _order(truth: Given, scores: Given) -> tuple[Values, Values, NDArray[np.int64]]:
-    """Return the truth, every score that occurs in rising order, and the position among them of each person's."""
-    positive, values = _numbers(truth, "truth"), _numbers(scores, "scores")
-    if not np.isin(positive, (0.0, 1.0)).all():
-        raise DataError("truth holds values other than 0 and 1; give one 0 or 1 (or False or True) per individual")
-    _same_length(truth=positive, scores=values)
-    thresholds, ranks = np.unique(values, return_inverse=True)
-    return positive, thresholds, ranks
 
 
 def _numbers(values: Given, name: str) -> Values:

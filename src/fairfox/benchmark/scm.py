@@ -13,16 +13,9 @@ from inspect import signature
 
 import numpy as np
 import pyarrow as pa
-import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor
 
-from fairfox.data.dataset import Dataset, Truth
-from fairfox.data.encoding import Encoding, fit_encoding
-from fairfox.data.table import load_table
 from fairfox.errors import OptionError, ShapeError
-
-_STEP = 1e-4  # of the protected variable, for the true derivative
 
 Values = NDArray[np.float64]
 Noise = Callable[[np.random.Generator, int], Values]
@@ -37,16 +30,6 @@ def normal(generator: np.random.Generator, n: int) -> Values:
 def uniform(generator: np.random.Generator, n: int) -> Values:
     """Return noise spread evenly over [0, 1) (n,): what a category is chosen by."""
     return generator.random(n)
-
-
-def student(generator: np.random.Generator, n: int) -> Values:
-    """Return heavy-tailed noise (n,): Student's t with four degrees of freedom."""
-    return generator.standard_t(4, n)
-
-
-def exponential(generator: np.random.Generator, n: int) -> Values:
-    """Return skewed noise (n,): exponential, its mean at 0."""
-    return generator.exponential(1.0, n) - 1.0
 
 
 def choose(noise: Values, *weights: Values | float) -> Values:
@@ -203,34 +186,13 @@ class World:
     protected: tuple[str, ...] = ("sex",)
     carriers: tuple[str, ...] = ()  # all paths from the protected variables lead through these; (): themselves
 
-    def __post_init__(self) -> None:
-        declared: set[str] = set()
-        for v in self.variables:
-            if missing := [p for p in v.parents if p not in declared]:
-                raise OptionError(
-                    f"'{v.name}' depends on '{missing[0]}', which does not come before it; put parents first"
-                )
-            declared.add(v.name)
-        if self.label not in declared:
-            raise OptionError(f"No variable is named '{self.label}'; the label must be one of the variables")
-        if strangers := [name for name in self.protected if name not in declared]:
-            raise OptionError(f"No variable is named '{strangers[0]}'; protected ones must be among the variables")
-
     def sample(self, n: int, *, seed: int = 0) -> Population:
         """Return n people, each with noise of their own."""
         generator = np.random.default_rng(seed)
         return Population(self, {v.name: v.noise(generator, n) for v in self.variables})
 
     def at(self, bias: float) -> World:
-        """Return the world in which the effects of the carriers are multiplied by the bias.
-
-        Example:
-            >>> from fairfox.benchmark.worlds import ADDITIVE
-            >>> half = ADDITIVE.at(0.5).sample(3)
-            >>> moved = half.counterfactual["experience"].to_numpy() - half.table["experience"].to_numpy()
-            >>> np.abs(moved).round(6)  # half of 1.0
-            array([0.5, 0.5, 0.5])
-        """
+        """Return the world in which the effects of the carriers are multiplied by the bias."""
         if not 0.0 <= bias <= 1.0:
             raise OptionError(f"The bias is {bias}; expected a number from 0 (none) to 1 (all of it)")
         carriers = self.carriers or self.protected
@@ -289,61 +251,3 @@ def _weakened(mechanism: Mechanism, carriers: tuple[str, ...], bias: float) -> M
         return mechanism(**{name: bias * v if name in carriers else v for name, v in values.items()})
 
     return weaker
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """People of a world, encoded: some to learn from, others whose truth is known."""
-
-    fitting: Dataset
-    people: Dataset
-    legitimate: Tensor  # (D, P): x @ legitimate is what no protected variable acts on
-
-
-def draw_people(world: World, fitting: int, people: int, *, seed: int = 0) -> Drawn:
-    """Return people of a world with one protected variable that is a category.
-
-    The truth of people of K classes holds them as members of each other one, (N, K - 1, D), and of two classes of the
-    other, (N, D). It has the derivative dx/dc where there are two and no feature is a category.
-    """
-    past, new = (world.sample(n, seed=2 * seed + index) for index, n in enumerate((fitting, people)))
-    encoding = fit_encoding(
-        load_table(past.table),
-        protected=past.protected,
-        label=past.label,
-        columns=past.features,
-        contrasts="all",
-        also=load_table(new.table),
-    )
-    learned, judged = (encoding.encode(load_table(sample.table)) for sample in (past, new))
-    truth = Truth(_counterfactuals(new, judged, encoding), _derivative(new, judged))
-    return Drawn(learned, replace(judged, truth=truth), _columns(judged, past.legitimate))
-
-
-def _counterfactuals(population: Population, people: Dataset, encoding: Encoding) -> Tensor:
-    """Return everyone as a member of each other class (N, K - 1, D), or of the other one (N, D)."""
-    (p,) = people.protected
-    each = [encoding.encode(load_table(population.as_if({p.name: level}))).x for level in p.levels]
-    steps = torch.arange(1, len(each))
-    other = (people.c[:, :1].long() + steps) % len(each)  # (N, K - 1)
-    rows = torch.stack(each, dim=1)[torch.arange(len(people))[:, None], other]
-    return rows[:, 0] if len(each) == 2 else rows
-
-
-def _derivative(population: Population, people: Dataset) -> Tensor | None:
-    """Return the true dx/dc (N, D, 1) from the first level to the second, by central differences in a relaxed c."""
-    (p,) = people.protected
-    if p.kind != "binary" or any(f.kind == "categorical" for f in people.features):
-        return None
-    world, own = population.world, population.values[p.name]
-    (protected,) = world.chosen((p.name,))
-    towards = _STEP if protected.levels == p.levels else -_STEP
-    up, down = (world.evaluate(population.noise, {p.name: own + step}) for step in (towards, -towards))
-    slopes = [(up[f.name] - down[f.name]) / (2 * _STEP * f.scale) for f in people.features]
-    return torch.as_tensor(np.stack(slopes, axis=1)).to(people.x)[:, :, None]
-
-
-def _columns(people: Dataset, names: tuple[str, ...]) -> Tensor:
-    """Return the projection (D, P) onto the columns of some features."""
-    kept = [j for f in people.features if f.name in names for j in range(f.start, f.stop)]
-    return torch.eye(people.x.shape[1], dtype=people.x.dtype)[:, kept]

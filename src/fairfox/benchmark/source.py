@@ -6,7 +6,6 @@ import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from statistics import fmean
 from types import MappingProxyType
 from typing import Any
 
@@ -16,16 +15,32 @@ from torch import Tensor
 
 from fairfox.benchmark.cvae import ConditionalVAE, Training, relative_spread, train_vae
 from fairfox.benchmark.fusion import Block
-from fairfox.benchmark.modes import ModeEncoding, positive_number, whole_number
 from fairfox.data.dataset import Dataset
 from fairfox.data.table import Series, column, floats, levels_of, load_table, missing, places_of
 from fairfox.errors import DataError, OptionError
+from fairfox.options import Number
 
 _log = logging.getLogger("fairfox")
 
 _COLLAPSED = 0.25  # of the real spread: below it the latent hardly matters, and people hardly differ
-_VARIED = 0.5  # of the real spread: what settings must give to be chosen
 _FEWEST = 2  # rows a class must have
+
+
+def whole_number(name: str, value: object, *, least: int = 1) -> int:
+    """Return an option that must be a whole number, or raise an OptionError that names it."""
+    return int(_checked(Number(least, whole=True), name, value))
+
+
+def positive_number(name: str, value: object) -> float:
+    """Return an option that must be a finite number above 0, or raise an OptionError."""
+    return float(_checked(Number(0, low_open=True), name, value))
+
+
+def _checked(kind: Number, name: str, value: object) -> float:
+    if value is None:
+        raise OptionError(f"{name} is None; expected {kind.words}")
+    number: float = kind.check(name, value)
+    return number
 
 
 @dataclass(frozen=True)
@@ -103,6 +118,70 @@ def _complete(series: Series, name: str) -> Series:
 
 
 @dataclass(frozen=True)
+class ModeEncoding:
+    """One Gaussian mixture for each of F features, all with G modes: (N, F) -> (N, F * G), each block summing to 1.
+
+    A feature with fewer than G different values has as many modes as values; the others have weight 0 and are never
+    probable. So a constant feature is always in its one mode.
+
+    Example:
+        >>> encoding = ModeEncoding.fit(torch.tensor([[0.0], [0.1], [9.0], [9.1]]), modes=2)
+        >>> encoding.encode(torch.tensor([[0.05], [9.05]])).sort().values.round().tolist()
+        [[0.0, 1.0], [0.0, 1.0]]
+    """
+
+    centre: Tensor  # (F,) the features are standardised before the mixtures see them
+    scale: Tensor  # (F,)
+    weights: Tensor  # (F, G)
+    means: Tensor  # (F, G)
+    variances: Tensor  # (F, G)
+
+    @classmethod
+    def fit(cls, x: Tensor, *, modes: int, seed: int = 0) -> ModeEncoding:
+        """Return the mixtures of the columns of x (N, F), in double precision."""
+        whole_number("modes", modes)
+        if not bool(x.isfinite().all()):
+            raise DataError("x holds values that are not finite; drop those rows or fill them in first")
+        values = x.double().cpu()
+        centre, scale = values.mean(0), values.std(0, correction=0)
+        scale = torch.where(scale > 1e-12 * (1.0 + centre.abs()), scale, 1.0)  # constant but for rounding
+        standard = ((values - centre) / scale).numpy()
+        fitted = [_mixture(standard[:, [f]], modes, seed) for f in range(x.shape[1])]
+        weights, means, variances = (torch.from_numpy(np.stack(column)) for column in zip(*fitted, strict=True))
+        return cls(centre, scale, weights, means, variances)
+
+    @property
+    def features(self) -> int:
+        """F, the number of original features."""
+        return len(self.weights)
+
+    @property
+    def modes(self) -> int:
+        """G, the number of modes that every feature has."""
+        return self.weights.shape[1]
+
+    def encode(self, x: Tensor) -> Tensor:
+        """Return the probability of every mode (N, F * G), feature after feature."""
+        standard = (x.to(self.centre) - self.centre) / self.scale
+        squares = (standard[:, :, None] - self.means).square() / self.variances  # (N, F, G)
+        logits = self.weights.log() - 0.5 * (self.variances.log() + squares)
+        return logits.softmax(2).flatten(1).to(x)
+
+
+def _mixture(values: np.ndarray, modes: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return weights, means and variances (G,) of one feature's values (N, 1)."""
+    from sklearn.mixture import GaussianMixture
+
+    used = min(modes, len(np.unique(values.round(9))))
+    # values that pile up on a few points leave k-means little to choose: more starts find all of them
+    mixture = GaussianMixture(used, random_state=seed, max_iter=500, n_init=3).fit(values)
+    weights, means, variances = np.zeros(modes), np.zeros(modes), np.ones(modes)
+    weights[:used], means[:used] = mixture.weights_, mixture.means_[:, 0]
+    variances[:used] = mixture.covariances_[:, 0, 0]
+    return weights, means, variances
+
+
+@dataclass(frozen=True)
 class SourceModel:
     """A fitted generator of one table's encoded rows, given their label.
 
@@ -119,7 +198,6 @@ class SourceModel:
     names: tuple[str, ...]  # of the original features
     levels: tuple[float, ...]  # the label's values; a class is its position among them
     shares: Tensor  # (2,) of the classes
-    rows: int  # it was fitted on
     encoding: ModeEncoding
     vae: ConditionalVAE
     spread: float  # of generated rows, as a share of the real ones'
@@ -129,27 +207,23 @@ class SourceModel:
         cls, source: Dataset, settings: SourceSettings, *, seed: int = 0, training: Training | None = None
     ) -> SourceModel:
         """Return a generator fitted on a table of continuous columns with a label; raise where it collapsed."""
-        fitted = cls._fitted(source, settings, training or Training(), seed)
-        if not fitted.spread >= _COLLAPSED:
-            raise DataError(
-                f"The generator collapsed: within a class its rows vary {fitted.spread:.0%} as much as the real ones, "
-                f"at least {_COLLAPSED:.0%} is needed. The decoder ignores its latent, so all people of a class "
-                f"are the same; lower kl_weight ({settings.kl_weight:g}) or depth ({settings.depth})"
-            )
-        return fitted
-
-    @classmethod
-    def _fitted(cls, source: Dataset, settings: SourceSettings, training: Training, seed: int) -> SourceModel:
         levels, labels = _classes(source)
         encoding = ModeEncoding.fit(source.x, modes=settings.modes, seed=seed)
         real = encoding.encode(source.x).float().cpu()
         vae = _network(encoding, settings, seed)
-        train_vae(vae, real, labels, replace(training, kl_weight=settings.kl_weight), seed=seed)
+        train_vae(vae, real, labels, replace(training or Training(), kl_weight=settings.kl_weight), seed=seed)
         shares = torch.bincount(labels).double() / len(labels)
         names = tuple(f.name for f in source.features)
-        fitted = cls(settings, names, levels, shares, len(labels), encoding, vae, math.nan)
+        fitted = cls(settings, names, levels, shares, encoding, vae, math.nan)
         generated, drawn = fitted.sample(5000, seed=seed)
-        return replace(fitted, spread=relative_spread(generated, drawn, real, labels))
+        spread = relative_spread(generated, drawn, real, labels)
+        if not spread >= _COLLAPSED:
+            raise DataError(
+                f"The generator collapsed: within a class its rows vary {spread:.0%} as much as the real ones, "
+                f"at least {_COLLAPSED:.0%} is needed. The decoder ignores its latent, so all people of a class "
+                f"are the same; lower kl_weight ({settings.kl_weight:g}) or depth ({settings.depth})"
+            )
+        return replace(fitted, spread=spread)
 
     @property
     def block(self) -> Block:
@@ -171,7 +245,7 @@ class SourceModel:
 
     def state(self) -> dict[str, Any]:
         """Return all that was fitted, as tensors and plain values by name."""
-        own = {name: getattr(self, name) for name in ("names", "levels", "shares", "rows", "spread")}
+        own = {name: getattr(self, name) for name in ("names", "levels", "shares", "spread")}
         return own | {
             "settings": asdict(self.settings),
             "encoding": dict(vars(self.encoding)),
@@ -202,44 +276,6 @@ def generator_score(model: SourceModel, *, pairs: int = 10_000, seed: int = 0) -
     new_x, new_labels = (t.numpy() for t in model.sample(5000, seed=2 * seed + 2))
     forest = RandomForestClassifier(100, random_state=seed).fit(x, labels)
     return float(balanced_accuracy_score(new_labels, forest.predict(new_x)))
-
-
-def tune(source: Dataset, *, trials: int = 8, fits: int = 3, seed: int = 0) -> SourceSettings:
-    """Return the modes, width and depth, of `trials` drawn at random, whose generated rows predict the label best.
-
-    That is the paper's rule: the highest accuracy of a simple classifier that learns the label from generated pairs
-    (`generator_score`). Each candidate is fitted as `SourceModel.fit` does, `fits` times, and counts by its mean score:
-    models of small tables differ much from fit to fit. Beyond the paper, rows must vary: no fit may have collapsed, and
-    on average rows vary at least half as much as the real ones. A collapsed generator gives every class one row,
-    predicts the label perfectly, and would always win. The scores of all candidates are logged.
-    """
-    whole_number("trials", trials)
-    whole_number("fits", fits)
-    generator = torch.Generator().manual_seed(seed)
-    best: tuple[float, SourceSettings] | None = None
-    for _ in range(trials):
-        settings = _drawn(generator)
-        models = [SourceModel._fitted(source, settings, Training(), seed + fit) for fit in range(fits)]
-        score = fmean(generator_score(m, pairs=min(m.rows, 2000), seed=seed + fit) for fit, m in enumerate(models))
-        smallest, spread = min(m.spread for m in models), fmean(m.spread for m in models)
-        varies = smallest >= _COLLAPSED and spread >= _VARIED
-        summary = f"score {score:.3f}, spread {spread:.2f}, at least {smallest:.2f}"
-        _log.info("%s: %s%s", settings, summary, "" if varies else "; left out because its rows vary too little")
-        if varies and (best is None or score > best[0]):
-            best = score, settings
-    if best is None:
-        raise DataError(
-            f"None of {trials} settings gave rows that vary half as much as the real ones; give more trials, or fit "
-            "with a smaller kl_weight"
-        )
-    return best[1]
-
-
-def _drawn(generator: torch.Generator) -> SourceSettings:
-    """Return modes from 2 to 7, a width from 32 to 256 (evenly in its logarithm) and a depth from 1 to 4."""
-    modes = int(torch.randint(2, 8, (1,), generator=generator))
-    width = int(32 * 8 ** float(torch.rand(1, generator=generator)))
-    return SourceSettings(modes=modes, width=width, depth=int(torch.randint(1, 5, (1,), generator=generator)))
 
 
 def _network(encoding: ModeEncoding, settings: SourceSettings, seed: int) -> ConditionalVAE:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from fairfox.auxiliary.mlp import MLP, behind, project
 from fairfox.auxiliary.training import binary_loss, train
-from fairfox.benchmark.modes import positive_number, whole_number
+from fairfox.benchmark.source import positive_number, whole_number
 from fairfox.data.dataset import Dataset
 from fairfox.errors import DataError, OptionError
 from fairfox.models.protocol import Model, predict
@@ -23,7 +23,7 @@ def individual_fairness_score(model: Model, data: Dataset) -> Tensor:
     """Return |f(x) - f(x')| for everyone (N,), the IFS: x' is the same person as a member of the other group.
 
     With more than two groups it is the largest over those that the truth holds. Where that is each other group
-    (`fairfox.benchmark.scm.draw_people`) it is what fairness tests measure, the worst over all; where it is one of them
+    it is what fairness tests measure, the worst over all; where it is one of them
     (`SyntheticBias.sample`: the next class) it is another quantity.
     """
     if data.truth is None:

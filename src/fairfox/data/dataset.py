@@ -73,11 +73,6 @@ class Protected:
         return len(self.levels) if self.kind == "categorical" else 1
 
     @property
-    def by_size(self) -> bool:
-        """Whether the reference is the largest class, by default: its members are compared with the second largest."""
-        return self.second is not None
-
-    @property
     def is_continuous(self) -> bool:
         """Whether it is a number rather than a class."""
         return self.kind == "continuous"

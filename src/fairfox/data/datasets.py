@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from fairfox.data.catalog import CHICAGO, DATASETS, GERMAN_CODES
+from fairfox.data.catalog import DATASETS
 from fairfox.data.dataset import Dataset
 from fairfox.data.encoding import fit_encoding
 from fairfox.data.files import fetch_file, find_file
@@ -147,7 +147,7 @@ def chicago_ssl_table(path: str | os.PathLike[str] | None = None) -> Table:
     """
     source = fetch_file(DATASETS["chicago"].files[0]) if path is None else Path(path).expanduser()
     if not source.is_file():
-        raise FileError(f"There is no file '{source}'; check the path, or {CHICAGO[0].by_hand}")
+        raise FileError(f"There is no file '{source}'; check the path, or {DATASETS['chicago'].files[0].by_hand}")
     read = read_columns(source, "chicago")
     known = read.filter(pc.field(CHICAGO_RACE).isin(("BLK", "WHI"))).drop_null()
     _log.info("%d of %d people on the list are Black or White and have no missing values", len(known), len(read))
@@ -213,9 +213,9 @@ def german_table() -> Table:
     """Return the applicants as a table: amounts in marks, codes in words, `sex` as a column; see `load_german`."""
     path = fetch_file(DATASETS["german"].files[0])
     table, columns = read_columns(path, "german", header=False, delimiter=" "), {}
-    for name, words in GERMAN_CODES.items():
+    for name in DATASETS["german"].columns:
         columns[name] = table[name]
-        if words is not None:
+        if words := DATASETS["german"].codes.get(name):
             codes = [str(code) for code in table[name].to_pylist()]
             strange = next((code for code in codes if code not in words), None)
             if strange is not None:

@@ -27,8 +27,7 @@ from fairfox.gradients.alignment import (
     ratio_of_sums,
     square_root,
 )
-from fairfox.gradients.finite_difference import WIDE_STEP, directional_derivative, finite_difference_jacobian
-from fairfox.gradients.jacobian import jacobian
+from fairfox.gradients.jacobian import WIDE_STEP, directional_derivative, finite_difference_jacobian, jacobian
 from fairfox.maps.conditional import is_stepped
 from fairfox.maps.protocol import CheckedMap, CounterfactualMap, Mapped, fit_maps, map_by_each
 from fairfox.maps.rank import RankMap
@@ -179,21 +178,24 @@ class Effect:
         if plan.table is not None:
             sets = plan.table.sets(people.x)
             draws = [plan.table.draws(people.x, chosen, plan.persistence, sets) for chosen in plan.chosen]
-        return map_by_each(self.fitted[variable], people, to[part], draws)
+        return map_by_each(self.fitted[variable][: len(plan.chosen)], people, to[part], draws)
 
     def counterfactuals(self, data: Dataset, worst: Tensor, *, refits: int | None = None) -> Tensor:
         """Return the rows x' of the first refits (M, N, D), or of all: everyone where contrast `worst` takes them.
 
         Numbers count the contrasts of the protected variables; people with -1 keep their row.
         """
-        out = data.x.expand(len(self.fitted[0][:refits]), -1, -1).clone()
+        return self._rows(data, worst, DrawPlan(None, [[0]] * len(self.fitted[0][:refits])))
+
+    def _rows(self, data: Dataset, worst: Tensor, plan: DrawPlan) -> Tensor:
+        """Return the rows of a plan (R, N, D): everyone where their contrast `worst` takes them."""
+        out = data.x.expand(sum(plan.times), -1, -1).clone()
         for q, contrast in enumerate(moves(data.protected)):
-            rows = (worst == q).nonzero()[:, 0].to(data.x.device)
-            if len(rows) == 0:
-                continue
-            people, to = data[rows], destinations(data, contrast)[rows]
-            for m, mapped in enumerate(map_by_each(self.fitted[contrast.variable][:refits], people, to)):
-                out[m, rows] = mapped.rows.to(out)
+            part = (worst == q).nonzero()[:, 0].to(data.x.device)
+            if len(part):
+                maps = self._mapped(data, part, destinations(data, contrast), contrast.variable, plan)
+                rows = [mapped.rows.view(-1, len(part), data.x.shape[1]) for mapped in maps]
+                out[:, part] = torch.cat(rows).to(out)
         return out
 
     @property
@@ -231,16 +233,7 @@ class Effect:
 
         Everyone goes where their contrast `worst` takes them; people with -1 keep their row.
         """
-        if not self.several:
-            return self.counterfactuals(data, worst)
-        plan = self._plan(data)
-        out = data.x.expand(sum(plan.times), -1, -1).clone()
-        for q, contrast in enumerate(moves(data.protected)):
-            part = (worst == q).nonzero()[:, 0].to(data.x.device)
-            if len(part):
-                maps = self._mapped(data, part, destinations(data, contrast), contrast.variable, plan)
-                out[:, part] = torch.cat([mapped.rows.view(-1, len(part), data.x.shape[1]) for mapped in maps])
-        return out
+        return self._rows(data, worst, self._plan(data))
 
     def checks(self) -> dict[str, float]:
         """Return the checks of the maps, averaged; empty where they have none."""

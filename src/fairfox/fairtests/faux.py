@@ -1,4 +1,5 @@
-"""fAux: how the prediction moves when the inferred protected variable moves; and what all gradient tests share."""
+"""fAux, how the prediction moves when the inferred protected variable moves; LIC, along its true derivative; and what
+all gradient tests share."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from torch import Tensor
 from fairfox.auxiliary.model import Auxiliary, AuxiliaryModel, heads_of
 from fairfox.data.contrasts import Contrast, derivatives
 from fairfox.data.dataset import Dataset, Protected
-from fairfox.errors import NotFittedError, OptionError
+from fairfox.errors import DataError, NotFittedError, OptionError, ShapeError
 from fairfox.fairtests.protocol import Measurement, away_from_own, combine
 from fairfox.gradients.alignment import (
     SINGLE,
@@ -25,9 +26,8 @@ from fairfox.gradients.alignment import (
     inverse_direction,
     sensitivity,
 )
-from fairfox.gradients.finite_difference import suited_step
 from fairfox.gradients.integrated import choose_path, integrated_jacobian
-from fairfox.gradients.jacobian import jacobian, slope
+from fairfox.gradients.jacobian import jacobian, slope, suited_step
 from fairfox.gradients.relu import BlockProducts, Pairing, pairing_of, whole_products
 from fairfox.maps.protocol import FLAT
 from fairfox.models.protocol import Model
@@ -208,6 +208,50 @@ class FAux:
             fits.append(torch.stack([slope(model, data.x, v, step=step) for v in directions.unbind(2)], dim=1))
             dead.append(dead_variables(jac, heads))
         return torch.stack(fits), torch.stack(dead).any(0)
+
+
+@dataclass(kw_only=True)
+class LIC:
+    """How fast the prediction changes along the true dx/dc: |grad_tar . dx/dc|, for generated data only.
+
+    Example:
+        >>> from fairfox.auxiliary.linear import LinearMember
+        >>> from fairfox.data.dataset import Truth
+        >>> from dataclasses import replace
+        >>> data = Dataset.from_arrays(torch.zeros(2, 2), c=[0, 1])
+        >>> truth = Truth(counterfactual=data.x, dx_dc=torch.tensor([[[0.5], [0.0]], [[1.0], [3.0]]]))
+        >>> target = LinearMember(torch.tensor([[2.0, -1.0]]), torch.zeros(1))
+        >>> LIC().score(target, replace(data, truth=truth))  # |2 * 0.5|, |2 * 1 - 1 * 3|
+        tensor([1., 1.])
+    """
+
+    batch_size: int = 4096
+
+    def fit(self, data: Dataset) -> Self:
+        """Return self: there is nothing to learn."""
+        return self
+
+    def score(self, model: Model, data: Dataset) -> Tensor:
+        """Return (N,): higher is less fair."""
+        return self.measure(model, data).score
+
+    def measure(self, model: Model, data: Dataset) -> Measurement:
+        """Return the score with its sign; there are no refits."""
+        if data.truth is None or data.truth.dx_dc is None:
+            raise DataError(
+                "lic needs the true derivative dx/dc, which only generated people have (SyntheticBias.sample with "
+                "derivative=True); use rank for real people"
+            )
+        contrasts, dx_dc = derivatives(data.protected), data.truth.dx_dc  # (N, D, K)
+        if dx_dc.shape != (*data.x.shape, len(contrasts)):
+            raise ShapeError(
+                f"The true dx/dc has shape {tuple(dx_dc.shape)}; expected {(*data.x.shape, len(contrasts))}: "
+                "individuals, columns of x, protected outputs"
+            )
+        step = None if model.differentiable else suited_step(model, data.x)
+        slopes = [slope(model, data.x, v, batch_size=self.batch_size, step=step) for v in dx_dc.unbind(2)]
+        values = torch.stack(slopes, dim=1) * away_from_own(data, contrasts)
+        return combine(values[None], data, contrasts=contrasts, signed=True)
 
 
 @runtime_checkable

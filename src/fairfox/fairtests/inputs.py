@@ -17,6 +17,7 @@ from fairfox.errors import ColumnError, OptionError, did_you_mean
 from fairfox.fairtests.fitted import FittedTest, is_direct_wanted
 from fairfox.fairtests.registry import settings_by_test
 from fairfox.maps.conditional import check_given_columns
+from fairfox.maps.graph import read_graph
 from fairfox.models.adapters import as_model, describe
 from fairfox.models.protocol import Description, TargetModel, check_predictions, predict
 from fairfox.options import EVERYONE, AuditOptions
@@ -45,49 +46,31 @@ class Inputs:
     matched: int | None = None  # people who are in the other table, which has the protected values
 
     @classmethod
-    def read(cls, model: object, table: object, reference: object | None, options: AuditOptions) -> Inputs:
-        """Return everyone encoded, and the model's predictions for them."""
-        people, fitting = load_table(table), None if reference is None else load_table(reference)
-        matched = None
-        if options.protected_from is not None and options.on is not None:
+    def read(
+        cls,
+        model: object,
+        table: object,
+        reference: object | None,
+        options: AuditOptions,
+        *,
+        test: FittedTest | None = None,
+    ) -> Inputs:
+        """Return everyone encoded, and the model's predictions for them; `test` is one that was fitted before."""
+        people = load_table(table, needed=None if test is None else test.encoding.needed)
+        matched, fitting = None, None if reference is None else load_table(reference)
+        if test is None and options.protected_from is not None and options.on is not None:
             other = load_table(options.protected_from)
             people, matched = join_protected(people, other, on=options.on, specs=options.protected)
         described = describe(model, wanted=options.output)
-        encoding = read_encoding(people, fitting, described, options)
-        return cls._made(
-            model,
-            options,
-            encoding,
-            encoding.encode(people),
-            described,
-            fitting=None if fitting is None else in_order(encoding.encode(fitting), options),
-            matched=matched,
-        )
-
-    @classmethod
-    def scored(cls, test: FittedTest, model: object, table: object, options: AuditOptions) -> Inputs:
-        """Return people and a model for a test that was fitted before."""
-        people = load_table(table, needed=test.encoding.needed)
-        described = describe(model, wanted=options.output)
-        check_columns(test, described, people)
-        encoding = test.encoding.for_table(people)
-        return cls._made(model, options, encoding, encoding.encode(people), described, test=test)
-
-    @classmethod
-    def _made(
-        cls,
-        model: object,
-        options: AuditOptions,
-        encoding: Encoding,
-        data: Dataset,
-        described: Description | None,
-        *,
-        fitting: Dataset | None = None,
-        test: FittedTest | None = None,
-        matched: int | None = None,
-    ) -> Inputs:
         if test is None:
-            check_given_columns(data if fitting is None else fitting, options.given)  # refuses what cannot be
+            encoding = read_encoding(people, fitting, described, options)
+            learnt = None if fitting is None else in_order(encoding.encode(fitting), options)
+            data = encoding.encode(people)
+            check_given_columns(data if learnt is None else learnt, options.given)  # refuses what cannot be
+        else:
+            check_columns(test, described, people)
+            encoding, learnt = test.encoding.for_table(people), test.known
+            data = encoding.encode(people)
         target = as_model(
             model,
             encoding,
@@ -97,14 +80,13 @@ class Inputs:
             returns=options.returns,
             example=data.x[:_EXAMPLE],
         )
-        learnt = fitting if test is None else test.known
         hashes = {
             "rows_sha256": rows_sha256(data),
             "reference_sha256": None if learnt is None else test.fitted_on if test else rows_sha256(learnt),
         }
         if test is None:  # a stored test computes in float64
             dtype = torch.float32 if target.differentiable else torch.float64
-            data, fitting = data.to(dtype), None if fitting is None else fitting.to(dtype)
+            data, learnt = data.to(dtype), None if learnt is None else learnt.to(dtype)
         predictions = check_predictions(predict(target, data.x, batch_size=options.batch_size), target.unit)
         return cls(
             options=replace(options, direct=is_direct_wanted(options, target)),
@@ -112,12 +94,17 @@ class Inputs:
             target=target,
             described=described,
             data=data,
-            fitting=fitting,
-            protected_values=learnt if test is not None else fitting,
+            fitting=None if test is not None else learnt,
+            protected_values=learnt,
             predictions=predictions,
             hashes={**hashes, "predictions_sha256": tensors_sha256(predictions)},
             matched=matched,
         )
+
+    @classmethod
+    def scored(cls, test: FittedTest, model: object, table: object, options: AuditOptions) -> Inputs:
+        """Return people and a model for a test that was fitted before."""
+        return cls.read(model, table, None, options, test=test)
 
     @property
     def fitting_values(self) -> Dataset:
@@ -179,11 +166,7 @@ def compared_by(options: AuditOptions, columns: Sequence[str]) -> list[str]:
         if name not in columns:
             raise ColumnError(f"The given column '{name}' is not in the table.{did_you_mean(name, list(columns))}")
     graphs: list[Any] = [settings["graph"] for settings in settings_by_test(options).values() if settings.get("graph")]
-    if not graphs:
-        return list(options.given)
-    from fairfox.maps.graph import read_graph  # where there is one
-
-    edges = [edge for graph in graphs for edge in read_graph(graph).parents.items()]
+    edges = [edge for graph in graphs for edge in read_graph(graph).items()]
     named = dict.fromkeys(name for child, parents in edges for name in (child, *parents))
     return [*options.given, *(name for name in named if name in columns)]
 

@@ -143,7 +143,6 @@ def combine(
     contrasts: Sequence[Contrast],
     signed: bool,
     reasons: str | Sequence[str | None] = "",
-    counterfactuals: Tensor | None = None,
     overshoot: Tensor | None = None,
 ) -> Measurement:
     """Return the Measurement of values (M, N, Q): averaged over refits, then the worst contrast counts.
@@ -173,7 +172,6 @@ def combine(
         each=values,
         worst=worst,
         contrasts=tuple(contrasts),
-        counterfactuals=counterfactuals,
         overshoot=overshoot,
     )
 

@@ -6,33 +6,26 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, fields
 from math import isfinite
 from numbers import Integral, Real
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, cast
 
 from fairfox.auxiliary.linear import LinearAuxiliary
 from fairfox.auxiliary.model import Auxiliary, AuxiliaryModel
 from fairfox.data.dataset import Dataset
 from fairfox.errors import OptionError, did_you_mean
 from fairfox.fairtests.effect import Effect
+from fairfox.fairtests.faux import LIC, FAux
+from fairfox.fairtests.fta import FTA, FTALinear
 from fairfox.fairtests.protocol import MeasuringTest
-from fairfox.maps.protocol import CounterfactualMap
+from fairfox.fairtests.unawareness import Unawareness
+from fairfox.fairtests.unfair_map import UnfairMap
+from fairfox.maps.gan import GanMap
+from fairfox.maps.graph import GraphMap, read_graph
+from fairfox.maps.move import MoveMap
+from fairfox.maps.rank import RankMap
+from fairfox.maps.transport import TransportMap
 from fairfox.options import FAIR_TESTS, AuditOptions, TestInfo, check_given, check_holds, lookup_test
 
-_Made = TypeVar("_Made")
-# what is set by the audit, not by a setting of the test
-_OWN = (
-    "variable",
-    "only",
-    "hold_others",
-    "given",
-    "gate",
-    "auxiliary",
-    "seed",
-    "refits",
-    "batch_size",
-    "progress",
-    "aligned",
-)
+_OWN = ("variable", "only", "refits")  # set by the audit, not by a setting of the test
 
 
 def make_test(
@@ -74,97 +67,35 @@ def make_test(
             f"{name} needs the causal graph; give it as settings={{'graph': {{...}}}} or with --graph FILE"
         )
     aux = auxiliary if auxiliary is not None else AuxiliaryModel(refits=refits, seed=seed)
-    kept = {"hold_others": hold_others} | ({"given": tuple(given), "gate": gate} if info.base == "rank" else {})
-    chosen = _make_map(info.base, own, aux, kept, seed, batch_size, progress)
-    if chosen is not None:
-        return Effect(map=chosen, refits=refits, aligned=info.aligned, auxiliary=aux, seed=seed, batch_size=batch_size)
-    return _make_gradient_test(name, info, own, aux, LinearAuxiliary(refits=refits, seed=seed), seed, batch_size)
-
-
-def _make_map(
-    base: str,
-    settings: Mapping[str, object],
-    auxiliary: Auxiliary,
-    kept: Mapping[str, Any],
-    seed: int,
-    batch_size: int,
-    progress: Callable[[int, int], None] | None,
-) -> CounterfactualMap | None:
-    """Return the map of a test that has one; modules are imported when their test is asked for."""
-    if base == "rank":
-        from fairfox.maps.rank import RankMap
-
-        return _made(RankMap, base, settings, **kept)
-    if base in ("move", "move-direct"):
-        from fairfox.maps.move import MoveMap
-
-        metric = "identity" if base == "move-direct" else "between"
-        return _made(MoveMap, base, settings, auxiliary=auxiliary, metric=metric, batch_size=batch_size, **kept)
-    if base == "transport":
-        from fairfox.maps.transport import TransportMap
-
-        return _made(TransportMap, base, settings, seed=seed)
-    if base == "counterfactual":
-        from fairfox.maps.graph import GraphMap
-
-        return _made(GraphMap, base, settings, seed=seed)
-    if base == "fliptest":
-        from fairfox.maps.gan import GanMap
-
-        return _made(GanMap, base, settings, seed=seed, progress=progress)
-    return None
-
-
-def _make_gradient_test(
-    name: str,
-    info: TestInfo,
-    settings: Mapping[str, object],
-    auxiliary: Auxiliary,
-    linear: LinearAuxiliary,
-    seed: int,
-    batch_size: int,
-) -> MeasuringTest:
-    """Return a test without a map."""
-    if info.base.startswith("faux"):
-        from fairfox.fairtests.faux import FAux
-
-        return _made(
-            FAux,
-            name,
-            settings,
-            auxiliary=auxiliary,
-            metric="covariance" if info.by_covariance else "identity",
-            batch_size=batch_size,
-            normalise=info.base != "faux",
-            integrated=info.base == "faux+ig",
-        )
-    if info.base in ("fta", "fta+linear"):
-        from fairfox.fairtests.fta import FTA, FTALinear
-
-        if info.base == "fta":
-            return _made(FTA, name, settings, seed=seed, batch_size=batch_size)
-        return _made(FTALinear, name, settings, auxiliary=linear, batch_size=batch_size)
-    if info.base == "unfair_map":
-        from fairfox.fairtests.unfair_map import UnfairMap
-
-        return _made(UnfairMap, name, settings, auxiliary=linear, batch_size=batch_size)
-    if info.base == "unawareness":
-        from fairfox.fairtests.unawareness import Unawareness
-
-        return _made(Unawareness, name, settings, seed=seed, batch_size=batch_size)
-    from fairfox.fairtests.lic import LIC
-
-    return _made(LIC, name, settings, batch_size=batch_size)
-
-
-def _made(kind: type[_Made], name: str, settings: Mapping[str, object], **own: Any) -> _Made:
-    """Return a test or map with what the audit sets and its checked settings."""
-    settable = {f.name: f for f in fields(kind) if f.init and f.name not in (*_OWN, *own)}  # type: ignore[arg-type]
-    for setting, value in settings.items():
+    linear, metric = LinearAuxiliary(refits=refits, seed=seed), "covariance" if info.by_covariance else "identity"
+    blocks, moved = {"batch_size": batch_size}, {"auxiliary": aux, "hold_others": hold_others, "batch_size": batch_size}
+    aligned = {"auxiliary": aux, "metric": metric, **blocks}
+    kinds: dict[str, tuple[type[Any], dict[str, Any]]] = {
+        "rank": (RankMap, {"hold_others": hold_others, "given": tuple(given), "gate": gate}),
+        "move": (MoveMap, {"metric": "between", **moved}),
+        "move-direct": (MoveMap, {"metric": "identity", **moved}),
+        "transport": (TransportMap, {"seed": seed}),
+        "counterfactual": (GraphMap, {"seed": seed}),
+        "fliptest": (GanMap, {"seed": seed, "progress": progress}),
+        "faux": (FAux, {"normalise": False, "integrated": False, **aligned}),
+        "faux+ng": (FAux, {"normalise": True, "integrated": False, **aligned}),
+        "faux+ig": (FAux, {"normalise": True, "integrated": True, **aligned}),
+        "fta": (FTA, {"seed": seed, **blocks}),
+        "fta+linear": (FTALinear, {"auxiliary": linear, **blocks}),
+        "unfair_map": (UnfairMap, {"auxiliary": linear, **blocks}),
+        "unawareness": (Unawareness, {"seed": seed, **blocks}),
+        "lic": (LIC, blocks),
+    }
+    kind, fixed = kinds[info.base]
+    settable = {f.name: f for f in fields(kind) if f.init and f.name not in (*_OWN, *fixed)}
+    for setting, value in own.items():
         if setting not in settable:
             raise OptionError(f"{name} has no setting '{setting}'.{did_you_mean(setting, list(settable))}")
         _check_value(name, settable[setting], value)
-    return kind(**own, **settings)
+    made = kind(**fixed, **own)
+    if not hasattr(kind, "map"):
+        return cast(MeasuringTest, made)
+    return Effect(map=made, refits=refits, aligned=info.aligned, auxiliary=aux, seed=seed, batch_size=batch_size)
 
 
 def _check_value(name: str, setting: Field[Any], value: object) -> None:
@@ -203,22 +134,14 @@ def settings_by_test(options: AuditOptions) -> dict[str, dict[str, object]]:
                 )
             found.setdefault(name, {})[setting] = value
     for name, settings in found.items():
-        _check_graph(name, settings.get("graph"))
+        if (graph := settings.get("graph")) is not None:
+            if not lookup_test(name).needs_graph:
+                raise OptionError(
+                    f"Only counterfactual takes a causal graph, but the test is {name}; leave it out (--graph)"
+                )
+            read_graph(graph)  # refuses what is none
         make_test(name, settings=settings)  # refuses settings that the test does not have
     return found
-
-
-def _check_graph(name: str, graph: object) -> None:
-    """Refuse a causal graph that is none, or that the test does not take."""
-    if graph is None:
-        return
-    if not lookup_test(name).needs_graph:
-        raise OptionError(f"Only counterfactual takes a causal graph, but the test is {name}; leave it out (--graph)")
-    from fairfox.maps.graph import Graph, read_graph
-
-    if not isinstance(graph, Graph | Mapping | str | Path):
-        raise OptionError(f"The graph is {graph!r}; expected the parents of each column, or a TOML file (--graph FILE)")
-    read_graph(graph)
 
 
 def applicable(options: AuditOptions, data: Dataset, *, gradient: bool) -> tuple[list[str], dict[str, str]]:

@@ -29,13 +29,14 @@ from fairfox.data.files import written_whole
 from fairfox.data.sources import Crossing, ProtectedSource
 from fairfox.errors import FairfoxError, FileError, OptionError, installed_versions
 from fairfox.fairtests.averaging import Averaging
-from fairfox.fairtests.fitted import SAME_OUTCOME, FittedTest, Fold, measure_folds, readings_of
+from fairfox.fairtests.fitted import SAME_OUTCOME, FittedTest, Fold, readings_of
+from fairfox.fairtests.readings import measure_folds
 from fairfox.models.adapters import as_model
 from fairfox.models.protocol import predict
 
 _Stored = TypeVar("_Stored")
 
-FORMAT = 3  # files of other formats are refused
+FORMAT = 4  # files of other formats are refused
 
 # the classes that a test is made of, by module
 _CLASSES: dict[str, tuple[str, ...]] = {
@@ -69,10 +70,8 @@ _LEFT_OUT: dict[str, tuple[str, ...]] = {
     "FixedAuxiliary": ("held_out",),
     "LinearAuxiliary": ("held_out",),
     "RankMap": ("grids", "codes"),
-    "Unawareness": ("target",),
     "FittedTest": ("seconds", "training_seconds", "failures"),
 }
-_OF_PLAIN_CLASSES = {"AuxiliaryMember": ("net", "mask", "protected", "output"), "LinearMember": ("weights", "bias")}
 _REBUILT = {"Ranks": ("ordered",)}  # by `Ranks.of(ordered)`: the rest is an index of it
 
 _KEY = "fairfox test"  # in the header: a checksum of everything else, then JSON
@@ -137,14 +136,7 @@ def to_bytes(test: FittedTest | Averaging) -> bytes:
 
 def from_bytes(content: bytes, *, device: str = "cpu") -> FittedTest:
     """Return the fitted test in the bytes of a file; FileError says in a few words what is wrong with them."""
-    nodes, tensors = _read(content)
-    # clones lie in memory as all of torch's tensors do, so that sums come out the same to the last bit
-    objects = read_nodes(nodes, {k: tensor.clone() for k, tensor in tensors.items()}, _stored_classes())
-    test = objects[-1]
-    if not isinstance(test, FittedTest):
-        raise FileError("it holds no fitted test")
-    check_consistent(test, objects)
-    try_out(test)
+    test, nodes, tensors = _restored(content, FittedTest, "fitted test")
     if device == "cpu":
         return test
     moved = read_nodes(nodes, {k: tensor.to(device) for k, tensor in tensors.items()}, _stored_classes())
@@ -154,20 +146,42 @@ def from_bytes(content: bytes, *, device: str = "cpu") -> FittedTest:
 
 def averaging_from_bytes(content: bytes) -> Averaging:
     """Return the repair in the bytes of a file, likewise."""
+    return _restored(content, Averaging, "repair")[0]
+
+
+def _restored(content: bytes, kind: type[_Stored], what: str) -> tuple[_Stored, Any, dict[str, Tensor]]:
+    """Return what a file holds, checked and tried, and its nodes and tensors."""
     nodes, tensors = _read(content)
+    # clones lie in memory as all of torch's tensors do, so that sums come out the same to the last bit
     objects = read_nodes(nodes, {k: tensor.clone() for k, tensor in tensors.items()}, _stored_classes())
-    averaging = objects[-1]
-    if not isinstance(averaging, Averaging):
-        raise FileError("it holds no repair")
-    check_consistent(averaging.test, objects)
-    try_out(averaging.test, averaging)
-    return averaging
+    found = objects[-1]
+    if not isinstance(found, kind):
+        raise FileError(f"it holds no {what}")
+    repair = objects[-1] if isinstance(objects[-1], Averaging) else None
+    test = objects[-1] if repair is None else repair.test
+    check_consistent(test, objects)
+    try_out(test, repair)
+    return found, nodes, tensors
 
 
 def _read(content: bytes) -> tuple[Any, dict[str, Tensor]]:
-    """Return the nodes and tensors of a file, with its checksum checked."""
-    claimed, text = _header(content)
-    about = _about(text)
+    """Return the nodes and tensors of a file, where this version of fairfox can read it and its checksum is right."""
+    length = int.from_bytes(content[:8], "little")
+    if not 2 <= length <= min(len(content) - 8, _LARGEST_HEADER):
+        raise FileError("it is truncated, or was not written by fairfox fit")
+    header = _json(content[8 : 8 + length])
+    texts = header.get("__metadata__") if isinstance(header, dict) else None
+    if not isinstance(texts, dict) or list(texts) != [_KEY] or not isinstance(texts[_KEY], str):
+        raise FileError("it was not written by fairfox fit")
+    claimed, text = texts[_KEY][:_HASH], texts[_KEY][_HASH:]
+    about = _json(text)
+    written = about.get("format") if isinstance(about, dict) else None
+    if type(written) is not int or written < 1:
+        raise FileError("it does not say which version wrote it")
+    if written != FORMAT:
+        own, writer = installed_versions("fairfox")["fairfox"], ascii(about.get("fairfox"))[1:21].strip("'")
+        newer = f", which is newer than {own}; upgrade fairfox"
+        raise FileError(f"fairfox {writer} wrote it{newer if written > FORMAT else ' in an older format'}")
     try:
         tensors = load(content)
     except (SafetensorError, ValueError, RuntimeError, KeyError, OverflowError) as error:
@@ -177,31 +191,6 @@ def _read(content: bytes) -> tuple[Any, dict[str, Tensor]]:
     if claimed != _checksum(text, tensors):
         raise FileError("its checksum differs, so it was changed after it was written")
     return about.get("nodes"), tensors
-
-
-def _header(content: bytes) -> tuple[str, str]:
-    """Return the checksum and the text in the header, after a look at its size."""
-    length = int.from_bytes(content[:8], "little")
-    if not 2 <= length <= min(len(content) - 8, _LARGEST_HEADER):
-        raise FileError("it is truncated, or was not written by fairfox fit")
-    header = _json(content[8 : 8 + length])
-    texts = header.get("__metadata__") if isinstance(header, dict) else None
-    if not isinstance(texts, dict) or list(texts) != [_KEY] or not isinstance(texts[_KEY], str):
-        raise FileError("it was not written by fairfox fit")
-    return texts[_KEY][:_HASH], texts[_KEY][_HASH:]
-
-
-def _about(text: str) -> dict[str, Any]:
-    """Return what the text says, where this version of fairfox can read it."""
-    about = _json(text)
-    written = about.get("format") if isinstance(about, dict) else None
-    if type(written) is not int or written < 1:
-        raise FileError("it does not say which version wrote it")
-    if written != FORMAT:
-        own, writer = installed_versions("fairfox")["fairfox"], ascii(about.get("fairfox"))[1:21].strip("'")
-        newer = f", which is newer than {own}; upgrade fairfox"
-        raise FileError(f"fairfox {writer} wrote it{newer if written > FORMAT else ' in an older format'}")
-    return dict(about)
 
 
 def _json(text: Any) -> Any:
@@ -261,9 +250,9 @@ def _stored_classes() -> dict[str, StoredClass]:
     for module, names in _CLASSES.items():
         for name in names:
             found = getattr(import_module(f"fairfox.{module}"), name)
-            own = getattr(found, "_fields", None) or ([f.name for f in fields(found)] if is_dataclass(found) else [])
+            own = [f.name for f in fields(found)] if is_dataclass(found) else found._fields
             left_out = _LEFT_OUT.get(name, ())
-            stored = _REBUILT.get(name) or _OF_PLAIN_CLASSES.get(name) or tuple(f for f in own if f not in left_out)
+            stored = _REBUILT.get(name) or tuple(f for f in own if f not in left_out)
             out[f"{module}.{name}"] = StoredClass(found, stored, left_out, name in _REBUILT)
     return out
 

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import islice, product
 from typing import Self
 
 import torch
 from torch import Tensor
 
-from fairfox.data.contrasts import destinations, moves
 from fairfox.data.dataset import Dataset
 from fairfox.errors import NotFittedError, OptionError
 from fairfox.fairtests.effect import Effect
 from fairfox.fairtests.protocol import Measurement
-from fairfox.maps.protocol import CounterfactualMap
-from fairfox.maps.rank import SwapMap, lacks_own_column, own_columns
-from fairfox.models.protocol import Model, predict
+from fairfox.maps.rank import SwapMap, own_columns
+from fairfox.models.protocol import Model
 
 
 @dataclass(kw_only=True)
@@ -45,7 +41,6 @@ class Unawareness:
     seed: int = 0
     batch_size: int = 4096
     effect: Effect | None = field(default=None, init=False, repr=False)
-    target: Model | None = field(default=None, init=False, repr=False)  # that was measured last
 
     def __post_init__(self) -> None:
         if not 0 <= self.tolerance < float("inf"):
@@ -71,50 +66,22 @@ class Unawareness:
         self, model: Model, data: Dataset, *, predictions: Tensor | None = None, rows: bool = True
     ) -> Measurement:
         """Return the signed change and, with `rows`, the changed rows; `predictions` are f(x) where known already."""
-        measured = self._fitted().measure(model, data, predictions=predictions, rows=rows)
-        self.target = model
-        return measured
+        return self._fitted().measure(model, data, predictions=predictions, rows=rows)
 
     def counterfactuals(self, data: Dataset, worst: Tensor, *, refits: int | None = None) -> Tensor:
         """Return the changed rows (M, N, D), each for their contrast number `worst`; -1: unchanged."""
         return self._fitted().counterfactuals(data, worst, refits=refits)
 
     def verdict(self, measured: Measurement, data: Dataset) -> dict[str, float]:
-        """Return the share of people whose output changes: with each variable, and with all of them jointly.
-
-        Jointly, all combinations of their values are tried, with the target measured last. People who lack a value are
-        left out of shares that need it.
-        """
-        if self.target is None:
-            raise NotFittedError("No model has been measured; call measure first")
-        taken, out = _taken(data), {}
-        for v in taken:
+        """Return the share of people whose output changes, with each variable; people who lack it are left out."""
+        out, weights = {}, torch.ones(len(data)) if data.weights is None else data.weights.cpu()
+        for v in _taken(data):
             places = [q for q, contrast in enumerate(measured.contrasts) if contrast.variable == v]
             values = measured.values[:, places].cpu()
-            changed = (values.abs() > self.tolerance).any(1)
-            out[f"changed by {data.protected[v].name}"] = _share_of(changed, ~values.isnan().all(1), data)
-        simple = [v for v in taken if not data.protected[v].parts]
-        if len(simple) > 1:
-            lacking = [data.c[:, v].isnan() | lacks_own_column(data, v) for v in simple]
-            asked = ~torch.stack(lacking).any(0)
-            changed = torch.zeros_like(asked)
-            swaps = [self._fitted().fitted[v][0] for v in simple]
-            changed[asked] = self._changed(self.target, data[asked], swaps).to(changed.device)
-            out["changed by any"] = _share_of(changed.cpu(), asked.cpu(), data)
+            changed, asked = (values.abs() > self.tolerance).any(1), ~values.isnan().all(1)
+            share = weights[asked & changed].double().sum() / weights[asked].double().sum()
+            out[f"changed by {data.protected[v].name}"] = float(share)
         return out
-
-    def _changed(self, model: Model, data: Dataset, swaps: Sequence[CounterfactualMap]) -> Tensor:
-        """Return whose output (n,) changes with any combination of the variables' values."""
-        here = predict(model, data.x, batch_size=self.batch_size)
-        changed = torch.zeros(len(data), dtype=torch.bool, device=here.device)
-        for choice in islice(product(*(_choices(swap, data) for swap in swaps)), 1, None):  # the first: as they are
-            left = (~changed).nonzero()[:, 0].to(data.x.device)  # nobody is asked again once they have changed
-            rows = data.x[left]
-            for columns, mapped in choice:
-                rows[:, columns] = mapped[left]
-            out = predict(model, rows, batch_size=self.batch_size)
-            changed[left.to(here.device)] = (out - here[left.to(here.device)]).abs() > self.tolerance
-        return changed
 
     def _fitted(self) -> Effect:
         if self.effect is None:
@@ -122,23 +89,6 @@ class Unawareness:
         return self.effect
 
 
-def _choices(swap: CounterfactualMap, data: Dataset) -> list[tuple[Tensor, Tensor]]:
-    """Return what one variable's columns (D,) may hold (n, columns): as they are, and with every other value."""
-    columns = own_columns(data, swap.variable)
-    choices = [(columns, data.x[:, columns])]
-    for contrast in moves(data.protected):
-        if contrast.variable == swap.variable:
-            choices.append((columns, swap.map(data, destinations(data, contrast)).rows[:, columns]))
-    return choices
-
-
 def _taken(data: Dataset) -> list[int]:
     """Return the protected variables that the target takes."""
     return [v for v in range(len(data.protected)) if bool(own_columns(data, v).any())]
-
-
-def _share_of(changed: Tensor, asked: Tensor, data: Dataset) -> float:
-    """Return the share of those asked (N,) who changed (N,), each row standing for as many people as it does."""
-    weights = torch.ones(len(data)) if data.weights is None else data.weights.cpu()
-    total = weights[asked].double().sum()
-    return float(weights[asked & changed].double().sum() / total)

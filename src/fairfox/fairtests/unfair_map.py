@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Self
 
 import torch
@@ -21,7 +19,7 @@ from fairfox.fairtests.protocol import Measurement, combine
 from fairfox.gradients.alignment import sensitive_subspace
 from fairfox.gradients.jacobian import gradient_flow, jacobian
 from fairfox.models.protocol import Model, Output, predict
-from fairfox.models.torch import Affine, Tail, TorchModel
+from fairfox.models.torch import TorchModel
 
 NOT_FINITE = "the loss is 0 or infinite here, so its growth is undefined"
 UNLABELLED = "label unknown"
@@ -129,20 +127,7 @@ class Loss:
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return (n, 1)."""
-        return self._of(self.model(x))
-
-    @cached_property
-    def first_affine(self) -> Affine | None:
-        """The model's first layer and what follows, up to the loss; read at every step."""
-        affine: Affine | None = getattr(self.model, "first_affine", None)
-        if affine is None:
-            return None
-        weight, bias, rest = affine
-        if isinstance(rest, Tail):
-            return weight, bias, Tail(rest.layers, _then(rest.finish, self._of))
-        return weight, bias, _then(rest, self._of)
-
-    def _of(self, out: Tensor) -> Tensor:
+        out = self.model(x)
         return cross_entropy(out[:, 0], self.y.to(out), logits=_unit_of(self.model) == "logit")[:, None]
 
 
@@ -181,10 +166,6 @@ def _directions(member: Model, data: Dataset) -> Tensor:
     weights = weights / weights.norm(dim=1, keepdim=True).clamp(min=torch.finfo(weights.dtype).tiny)
     withheld = torch.eye(data.x.shape[1]).to(data.x)[data.withheld.to(data.x.device)]
     return sensitive_subspace(torch.cat([weights, withheld]))
-
-
-def _then(first: Callable[[Tensor], Tensor] | None, second: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    return second if first is None else lambda x: second(first(x))
 
 
 def _unit_of(model: Model) -> str:

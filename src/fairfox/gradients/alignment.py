@@ -37,10 +37,6 @@ class Products(NamedTuple):
         """Return the cosine between the gradients."""
         return self.inner / (self.tar * self.aux).sqrt()
 
-    def length(self) -> Tensor:
-        """Return the length of the target's gradient."""
-        return self.tar.sqrt()
-
     def doubtful(self) -> Tensor:
         """Return who (N,) needs the vectors themselves: one is zero, or near the limits of floats."""
         return (_extreme(self.tar) | _extreme(self.aux))[:, 0]
@@ -163,11 +159,6 @@ def alignment_parts(
     moved = grad_tar @ metric
     along = _dots(slope, _dots(jac_aux, moved[:, None]))
     return along, _dots(moved, grad_tar)
-
-
-def alignment_share(grad_tar: Tensor, jac_aux: Tensor, metric: Tensor, *, heads: Sequence[Head] | None = None) -> float:
-    """Return A: the share of the target's local variation that lies along the protected direction."""
-    return ratio_of_sums(*alignment_parts(grad_tar, jac_aux, metric, heads=heads))
 
 
 def ratio_of_sums(along: Tensor, whole: Tensor) -> float:

@@ -41,9 +41,7 @@ class Path:
     weights: tuple[float, ...] = ()
 
     def doubled(self) -> Path:
-        """Return the path with twice as many points, or every interval halved."""
-        if self.weights:
-            return quadrature(2 * len(self.nodes))
+        """Return the path with every interval halved."""
         halves = [(a + b) / 2 for a, b in pairwise(self.nodes)]
         return Path(tuple(sorted([*self.nodes, *halves])))
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import copy
 import logging
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
-from typing import Self
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
 
-from fairfox.data.dataset import Dataset, Feature, project_blocks, resample
+from fairfox.auxiliary.mlp import MLP, Layer, backward, forward, outputs_of, slope_by_inputs, take
+from fairfox.auxiliary.training import one_thread
+from fairfox.data.dataset import Dataset, Feature, project_blocks, resampled_rows
 from fairfox.errors import DataError, NotFittedError, OptionError
 from fairfox.maps.protocol import (
     UNKNOWN,
@@ -24,17 +26,19 @@ from fairfox.maps.protocol import (
     check_groups_present,
     check_is_grouped,
     compared_pairs,
-    features_among,
     where_to,
 )
-from fairfox.maps.rank import RankMap
+from fairfox.maps.rank import RankMap, ranks_of, with_ranks
 from fairfox.maps.ranks import kept_missing, present, two_sample_ks
-from fairfox.maps.wgan import GanSettings, Passage, Steps, train_generators
 from fairfox.models.protocol import row_blocks
 
-GeneratorKey = tuple[int, int, Pair]  # which variable, which refit, and from where to where
+Steps = Callable[[int, int], None]  # steps done, and of how many
+
 NOT_FINITE = "the generator returned a row that is not finite"
 _LOG = logging.getLogger("fairfox")
+_DECAY, _EPSILON = 0.9, 1e-7  # of RMSprop, as Black et al. had them
+_AHEAD = 50  # steps whose minibatches are drawn at once
+_REPORTS = 100  # how often progress is reported, about
 _TOGETHER = {"cpu": 8, "cuda": 512}  # GANs in one network; more outgrow the cache of a CPU
 _BLOCK = 4096  # people who are mapped at once
 _MOST_CHECKED = 5000  # people of a group
@@ -43,8 +47,33 @@ _CHANCE = 0.8687  # mean of the Kolmogorov distribution: what KS is by chance, t
 _POOR_KS, _POOR_WORST, _POOR_MSE = 0.1, 0.2, 2.0  # above chance, twice, and times that of real people
 
 
+@dataclass(kw_only=True, unsafe_hash=True)
+class GanSettings:
+    """How GANs train; the values are those of Black et al. 2020."""
+
+    steps: int = 20_000  # of the generator
+    width: int = 128
+    depth: int = 2
+    n_critic: int = 5  # steps of the critic for one of the generator
+    batch: int = 64
+    weight: float = 1e-4  # lambda: of the squared L1 distance from x to G(x)
+    rate: float = 5e-5
+    clip: float = 0.01  # of the critic's weights
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "width", "depth", "n_critic", "batch"):
+            found = getattr(self, name)
+            if not isinstance(found, int) or found < 1:
+                raise OptionError(f"{name} of FlipTest is {found!r}; expected a whole number of at least 1")
+        if not (0 < self.rate < math.inf and 0 < self.clip < math.inf and 0 <= self.weight < math.inf):
+            found = f"rate {self.rate}, clip {self.clip} and weight {self.weight}"
+            raise OptionError(
+                f"FlipTest has {found}; expected finite numbers: rate and clip above 0, weight at least 0"
+            )
+
+
 @dataclass(kw_only=True)
-class GanMap:
+class GanMap(GanSettings):
     """Everyone as a member of another group, mapped by a generator trained against a critic.
 
     One generator for each ordered pair of classes; all of them, and those of all refits, train in batched networks on
@@ -59,28 +88,9 @@ class GanMap:
     """
 
     variable: int = 0
-    steps: int = 20_000  # of the generator
-    width: int = 128
-    depth: int = 2
-    n_critic: int = 5  # steps of the critic for one of the generator
-    batch: int = 64
-    weight: float = 1e-4  # lambda: of the squared L1 distance to the own row
-    rate: float = 5e-5
-    clip: float = 0.01  # of the critic's weights
     seed: int = 0
     progress: Steps | None = field(default=None, repr=False, compare=False)
     fitted: Generators | None = field(default=None, init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        for name in ("steps", "width", "depth", "n_critic", "batch"):
-            found = getattr(self, name)
-            if not isinstance(found, int) or found < 1:
-                raise OptionError(f"{name} of FlipTest is {found!r}; expected a whole number of at least 1")
-        if not (0 < self.rate < math.inf and 0 < self.clip < math.inf and 0 <= self.weight < math.inf):
-            found = f"rate {self.rate}, clip {self.clip} and weight {self.weight}"
-            raise OptionError(
-                f"FlipTest has {found}; expected finite numbers: rate and clip above 0, weight at least 0"
-            )
 
     def fit(self, data: Dataset) -> Self:
         """Train the generators between the classes of one variable on x and c, never y."""
@@ -111,11 +121,9 @@ class GanMap:
                 x[rows] = kept_missing(project_blocks(there, data.features), data.x[rows], data.features)
         stay = ~going | lost
         x[lost] = data.x[lost]
-        if fitted.ranks is not None:
-            swapped = fitted.ranks.map(_only_withheld(data, self.variable), torch.where(stay, torch.nan, to))
-            x[:, data.withheld.to(x.device)] = swapped.rows
         reasons = [reason for reason, people in ((UNKNOWN, ~going), (NOT_FINITE, lost)) if bool(people.any())]
-        return Mapped(x, stay, " or ".join(reasons), overshoot)
+        mapped = Mapped(x, stay, " or ".join(reasons), overshoot)
+        return with_ranks(mapped, fitted.ranks, data, torch.where(stay, torch.nan, to))
 
     def checks(self) -> dict[str, float]:
         """Return how real the mapped people look, on their fitting rows (at most 5000 a group), mean over directions.
@@ -164,32 +172,42 @@ class GanMap:
             check_groups_present(data, v)
         generator = torch.Generator().manual_seed(self.seed + seed)
         columns, centre, scale = _seen_columns(data)
-        samples = [_sampled_rows(data, generator, as_they_are=refits == 1) for _ in range(refits)]
-        places = [(v, m, pair) for v in variables for m in range(refits) for pair in compared_pairs(data.protected[v])]
-        passages = [_passage(data.c[:, v], samples[m], pair, generator) for v, m, pair in places]
-        _LOG.info("training %d generators on %d columns, %d steps each", len(places), len(columns), self.steps)
-        trained = self._generators((data.x[:, columns] - centre) / scale, passages)
-        nets = {place: _in_units(net, centre, scale) for place, net in zip(places, trained, strict=True)}
-        return [[self._with(data[samples[m]], v, columns, nets, m) for m in range(refits)] for v in variables]
-
-    def _with(
-        self, sample: Dataset, variable: int, columns: Tensor, nets: Mapping[GeneratorKey, nn.Sequential], m: int
-    ) -> Self:
-        """Return the map of one refit of one variable, that has these generators, and check it on its people."""
-        fitted = copy.copy(self)
-        own = {pair: nets[variable, m, pair] for pair in compared_pairs(sample.protected[variable])}
-        ranks = RankMap().fit(_only_withheld(sample, variable)) if bool(sample.withheld.any()) else None
-        fitted.variable, fitted.fitted = variable, Generators(columns, own, ranks)
-        fitted.fitted.checks.update(_checks(fitted, sample))
-        return fitted
+        as_they_are = refits == 1 and data.weights is None
+        samples = [
+            torch.arange(len(data)) if as_they_are else resampled_rows(data, generator=generator) for _ in range(refits)
+        ]
+        passages = []
+        for v in variables:
+            for rows in samples:
+                own = data.c[:, v].cpu()[rows]
+                for here, there in compared_pairs(data.protected[v]):
+                    drawn = int(torch.randint(2**62, (1,), generator=generator))
+                    passages.append(Passage(rows[own == here], rows[own == there], drawn))
+        _LOG.info("training %d generators on %d columns, %d steps each", len(passages), len(columns), self.steps)
+        nets = self._generators((data.x[:, columns] - centre) / scale, passages)
+        maps: list[list[Self]] = []
+        for v in variables:
+            maps.append([])
+            for rows in samples:
+                one, sample = copy.copy(self), replace(data[rows], weights=None)
+                own_nets = {pair: _in_units(next(nets), centre, scale) for pair in compared_pairs(data.protected[v])}
+                ranks = ranks_of(sample, v, sample.withheld, seed=seed)
+                one.variable, one.fitted = v, Generators(columns, own_nets, ranks)
+                one.fitted.checks.update(_checks(one, sample))
+                maps[-1].append(one)
+        return maps
 
     def _generators(self, x: Tensor, passages: Sequence[Passage]) -> Iterator[nn.Sequential]:
-        names = {f.name for f in fields(GanSettings)}
-        settings = GanSettings(**{name: getattr(self, name) for name in names})
+        """Yield the generator of each passage; so many train in one network."""
         size = _TOGETHER.get(x.device.type, 1)
         batches = [passages[start : start + size] for start in range(0, len(passages), size)]
         for number, batch in enumerate(batches):
-            net = train_generators(x.float(), batch, settings, progress=_of_batch(self.progress, number, len(batches)))
+
+            def say(done: int, total: int, number: int = number) -> None:
+                if self.progress is not None:
+                    self.progress(number * total + done, len(batches) * total)
+
+            net = train_generators(x.float(), batch, self, progress=say)
             yield from (net.member(m) for m in range(len(batch)))
 
 
@@ -214,53 +232,28 @@ class Generators:
         return x.index_copy(1, self.columns, net(here.to(next(net.parameters()))).to(x))
 
 
-def _sampled_rows(data: Dataset, generator: torch.Generator, *, as_they_are: bool) -> Tensor:
-    """Return row numbers: each once, or resampled as other maps are; weighted rows always are."""
-    number = torch.arange(len(data))
-    if as_they_are and data.weights is None:
-        return number
-    numbered = Dataset(number.double()[:, None], data.c.cpu(), data.protected, (), weights=data.weights)
-    return resample(numbered, generator=generator).x[:, 0].long()
-
-
-def _passage(c: Tensor, rows: Tensor, pair: Pair, generator: torch.Generator) -> Passage:
-    own = c.cpu()[rows]
-    seed = int(torch.randint(2**62, (1,), generator=generator))
-    return Passage(rows[own == pair[0]], rows[own == pair[1]], seed)
-
-
-def _of_batch(progress: Steps | None, number: int, batches: int) -> Steps | None:
-    """Return the progress of one of several batches that are trained one after the other."""
-    if progress is None:
-        return None
-    return lambda done, total: progress(number * total + done, batches * total)
-
-
 def _checks(gan: GanMap, data: Dataset) -> dict[str, float]:
     """Return how real mapped people look; see `GanMap.checks`."""
     c, withheld, generator = data.c[:, gan.variable], data.withheld.tolist(), torch.Generator().manual_seed(gan.seed)
     features = [f for f in data.features if not withheld[f.start]]
-    groups = {int(k): data[_some(c == k, generator)] for k in c[~c.isnan()].unique()}
+    groups = {}
+    for k in c[~c.isnan()].unique():
+        rows = (c == k).nonzero()[:, 0]
+        drawn = torch.randperm(len(rows), generator=generator)[:_MOST_CHECKED].to(rows.device)
+        groups[int(k)] = data[rows if len(drawn) == len(rows) else rows[drawn]]
     found = []
     for own, other in gan._trained().nets:
         people, real = groups[own], groups[other].x
         mapped = gan.map(people, torch.full_like(people.c[:, gan.variable], other))
-        rows = torch.where(mapped.abstained[:, None], torch.nan, mapped.rows)
-        distance = math.nan if bool(mapped.abstained.any()) else mean_distance(rows, real, features)
-        errors = [mean_regression_error(real, each, features) for each in (rows, real)]
+        there = torch.where(mapped.abstained[:, None], torch.nan, mapped.rows)
+        distance = math.nan if bool(mapped.abstained.any()) else mean_distance(there, real, features)
+        errors = [mean_regression_error(real, each, features) for each in (there, real)]
         chance = _CHANCE * (1 / len(people) + 1 / len(real)) ** 0.5
         found.append([distance, mean_distance(people.x, real, features), chance, *errors])
     each = torch.tensor(found, dtype=torch.float64)  # (directions, 5)
     ks, *others = each.mean(0).tolist()
     names = ("ks", "ks_worst", "ks_unmapped", "ks_chance", "mse", "mse_real")
     return dict(zip(names, (ks, float(each[:, 0].amax()), *others), strict=True))
-
-
-def _some(group: Tensor, generator: torch.Generator) -> Tensor:
-    """Return row numbers of a group (N,) bool: all, or so many drawn at random."""
-    rows = group.nonzero()[:, 0]
-    drawn = torch.randperm(len(rows), generator=generator)[:_MOST_CHECKED].to(rows.device)
-    return rows if len(drawn) == len(rows) else rows[drawn]
 
 
 def _in_units(net: nn.Sequential, centre: Tensor, scale: Tensor) -> nn.Sequential:
@@ -292,12 +285,6 @@ def _seen_columns(data: Dataset) -> tuple[Tensor, Tensor, Tensor]:
     columns = torch.tensor(seen, device=data.x.device)
     is_number = torch.tensor([j in numbers for j in seen], device=data.x.device)
     return columns, torch.where(is_number, mean[columns], 0.0), torch.where(is_number, spread[columns], 1.0)
-
-
-def _only_withheld(data: Dataset, variable: int) -> Dataset:
-    """Return people with their withheld columns and one protected variable alone."""
-    x, features = data.x[:, data.withheld.to(data.x.device)], features_among(data.features, data.withheld)
-    return Dataset(x, data.c[:, [variable]], (data.protected[variable],), features)
 
 
 def mean_distance(mapped: Tensor, real: Tensor, features: Sequence[Feature]) -> float:
@@ -339,3 +326,131 @@ def mean_regression_error(train: Tensor, rows: Tensor, features: Sequence[Featur
     for block in blocks:
         apart[block, block] = torch.linalg.inv(inverse[block, block])
     return float((rows @ (apart @ inverse).T).square().mean())
+
+
+# --- Wasserstein GANs, many in one batched network --------------------------------------------------------------------
+
+
+class Passage(NamedTuple):
+    """Whom one GAN takes where: rows of x, drawn with replacement, and the seed of its weights and minibatches."""
+
+    source: Tensor  # (n,) row numbers
+    target: Tensor  # (m,) row numbers
+    seed: int
+
+
+@one_thread()
+def train_generators(
+    x: Tensor, passages: Sequence[Passage], settings: GanSettings, *, progress: Steps | None = None
+) -> MLP:
+    """Return the generators (D -> D), one member for each passage between rows of x (N, D).
+
+    The critic raises mean f(real) and then lowers mean f(G(x)), its weights clipped; the generator lowers the mean of
+    -f(G(x)) + weight · (Σ_j |x_j - G(x)_j|)². Members do not depend on each other: trained alone, each is the same.
+    """
+    gans = _Gans.of(x, passages, settings)
+    every = max(1, settings.steps // _REPORTS)
+    with torch.no_grad():
+        for done, rows in enumerate(_minibatches(passages, settings, x.device), start=1):
+            gans.rows.copy_(rows)
+            gans.step()
+            if progress is not None and (done % every == 0 or done == settings.steps):
+                progress(done, settings.steps)
+    return gans.generator.net
+
+
+@dataclass(frozen=True)
+class _Gans:
+    """All members' networks, and the minibatches of the step at hand."""
+
+    x: Tensor  # (N, D)
+    generator: _Trained
+    critic: _Trained
+    settings: GanSettings
+    rows: Tensor  # (M, 2 n_critic + 1, B): of the sources, and of the targets after them
+    down: Tensor  # (M, B, 1): the derivative of the mean of a minibatch's outputs
+
+    @classmethod
+    def of(cls, x: Tensor, passages: Sequence[Passage], settings: GanSettings) -> _Gans:
+        columns, members = x.shape[1], len(passages)
+        seeds, shape = [passage.seed for passage in passages], {"width": settings.width, "depth": settings.depth}
+        generator = _Trained.of(MLP.of_seeds(columns, columns, **shape, seeds=seeds).to(x))
+        critic = _Trained.of(MLP.of_seeds(columns, 1, **shape, seeds=[seed + 1 for seed in seeds]).to(x))
+        rows = torch.zeros(members, 2 * settings.n_critic + 1, settings.batch, dtype=torch.long, device=x.device)
+        return cls(x, generator, critic, settings, rows, x.new_full((members, settings.batch, 1), 1 / settings.batch))
+
+    def step(self) -> None:
+        """Take `n_critic` steps of the critics and one of the generators, on the minibatches `rows`.
+
+        The generators do not change while the critics learn, so all their rows are generated at once. Critics take one
+        step for real rows and one for generated rows, as in Black et al.; one step on their difference, which RMSprop
+        inflates when it is small, makes training less stable.
+        """
+        s, up = self.settings, -self.down
+        generator, critic = self.generator.layers, self.critic.layers
+        drawn = take(self.x, self.rows.flatten(1))  # (M, (2 n_critic + 1) B, D)
+        sources, real = drawn.split([(s.n_critic + 1) * s.batch, s.n_critic * s.batch], dim=1)
+        entered = forward(generator, sources)
+        *fake, last = outputs_of(generator, entered).split(s.batch, dim=1)
+        for both in zip(real.split(s.batch, dim=1), fake, strict=True):
+            for rows, slope in zip(both, (up, self.down), strict=True):
+                backward(critic, forward(critic, rows), slope)
+                self.critic.descend(s.rate)
+            self.critic.parameters.clamp_(-s.clip, s.clip)
+        left = [each[:, s.n_critic * s.batch :] for each in entered]  # of rows that are new to the critics
+        gap = last - left[0]
+        cost = (2 * s.weight / s.batch) * gap.abs().sum(2, keepdim=True) * gap.sign()
+        backward(generator, left, slope_by_inputs(critic, forward(critic, last), up) + cost)
+        self.generator.descend(s.rate)
+
+
+@dataclass(frozen=True)
+class _Trained:
+    """Networks whose parameters and gradients are one tensor each, so that an optimiser takes few calls.
+
+    torch.optim.RMSprop makes the same steps; training with it takes 1.4 times as long.
+    """
+
+    net: MLP
+    layers: list[Layer]
+    parameters: Tensor  # (P,)
+    gradient: Tensor  # (P,)
+    square: Tensor  # (P,) its mean square
+
+    @classmethod
+    def of(cls, net: MLP) -> _Trained:
+        """Return the networks with their parameters moved into one tensor."""
+        each = list(net.parameters())
+        flat = torch.cat([p.detach().flatten() for p in each])
+        gradient = torch.zeros_like(flat)
+        values, slopes = _views(flat, each), _views(gradient, each)
+        for parameter, view in zip(each, values, strict=True):
+            parameter.data = view
+        half = len(each) // 2  # weights come first, then biases
+        parts = zip(values[:half], values[half:], slopes[:half], slopes[half:], strict=True)
+        return cls(net, [Layer(*part) for part in parts], flat, gradient, torch.zeros_like(flat))
+
+    def descend(self, rate: float) -> None:
+        """Take one step of RMSprop."""
+        self.square.mul_(_DECAY).addcmul_(self.gradient, self.gradient, value=1 - _DECAY)
+        self.parameters.addcdiv_(self.gradient, self.square.sqrt().add_(_EPSILON), value=-rate)
+
+
+def _views(flat: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
+    parts = flat.split([one.numel() for one in like])
+    return [part.view(one.shape) for part, one in zip(parts, like, strict=True)]
+
+
+def _minibatches(passages: Sequence[Passage], settings: GanSettings, device: torch.device) -> Iterator[Tensor]:
+    """Yield each step's row numbers (M, 2 n_critic + 1, B): of the sources, and of the targets after them."""
+    generators = [torch.Generator().manual_seed(passage.seed + 2) for passage in passages]
+    for start in range(0, settings.steps, _AHEAD):
+        block = []
+        for passage, generator in zip(passages, generators, strict=True):
+            parts = []
+            for pool, times in ((passage.source, settings.n_critic + 1), (passage.target, settings.n_critic)):
+                drawn = torch.randint(len(pool), (_AHEAD, times, settings.batch), generator=generator)
+                parts.append(pool.cpu()[drawn])
+            block.append(torch.cat(parts, dim=1))
+        rows = torch.stack(block, dim=1).to(device)  # (_AHEAD, M, 2 n_critic + 1, B)
+        yield from rows[: settings.steps - start].unbind(0)

@@ -31,36 +31,21 @@ MERGED = "the destination group merges several classes"
 _EXAMPLE = 'for example income = ["sex", "education"]'
 
 
-@dataclass(frozen=True)
-class Graph:
-    """Which columns act on which: the parents of every column that has any, parents before their children."""
-
-    parents: Mapping[str, tuple[str, ...]]
-
-    def descendants(self, names: Iterable[str], *, held: Iterable[str] = ()) -> list[str]:
-        """Return the descendants of these columns, parents first; columns that are held have no parents."""
-        reached, held, out = set(names), set(held), []
-        for child, parents in self.parents.items():
-            if child not in held and not reached.isdisjoint(parents):
-                reached.add(child)
-                out.append(child)
-        return out
-
-
-GraphSource = Graph | Mapping[str, Sequence[str]] | str | Path
+Graph = dict[str, tuple[str, ...]]  # the parents of every column that has any, parents before their children
+GraphSource = Mapping[str, Sequence[str]] | str | Path
 
 
 def read_graph(source: GraphSource | None) -> Graph:
     """Return the graph of a dict {column: [its parents]}, or of a TOML file with such a table named `parents`.
 
     Example:
-        >>> read_graph({"income": ["sex", "job"], "job": ["sex"]}).parents
+        >>> read_graph({"income": ["sex", "job"], "job": ["sex"]})
         {'job': ('sex',), 'income': ('sex', 'job')}
     """
     if source is None:
         raise OptionError(f"No graph given; list the parents of each column in a dict or a TOML file, {_EXAMPLE}")
-    if isinstance(source, Graph):
-        return source
+    if not isinstance(source, Mapping | str | Path):
+        raise OptionError(f"The graph is {source!r}; expected parents of each column, or a TOML file (--graph FILE)")
     found = source if isinstance(source, Mapping) else _read_parents(Path(source))
     for child, parents in found.items():
         if (
@@ -80,14 +65,24 @@ def read_graph(source: GraphSource | None) -> Graph:
     except CycleError as error:
         circle = " -> ".join(error.args[1])
         raise OptionError(f"The graph has a cycle: {circle}; remove one of these edges") from None
-    return Graph({name: tuple(found[name]) for name in order if found.get(name)})
+    return {name: tuple(found[name]) for name in order if found.get(name)}
+
+
+def descendants(graph: Graph, names: Iterable[str], *, held: Iterable[str] = ()) -> list[str]:
+    """Return the descendants of these columns, parents first; columns that are held have no parents."""
+    reached, held, out = set(names), set(held), []
+    for child, parents in graph.items():
+        if child not in held and not reached.isdisjoint(parents):
+            reached.add(child)
+            out.append(child)
+    return out
 
 
 def _check_names(graph: Graph, data: Dataset) -> None:
     """Refuse a graph that names what is neither a column of the model nor a protected variable."""
     variables = {p.name: p for p in data.protected}
     columns = [f.name for f in (*data.features, *data.covariates)]
-    for name in dict.fromkeys(name for child, parents in graph.parents.items() for name in (*parents, child)):
+    for name in dict.fromkeys(name for child, parents in graph.items() for name in (*parents, child)):
         if name in variables and not variables[name].parts:
             continue
         if name in variables:
@@ -132,7 +127,7 @@ class GraphMap:
         tensor([5., 7., 0., 2.])
     """
 
-    graph: GraphSource | None = None  # {column: [parents]}, a TOML file, or what read_graph returns
+    graph: GraphSource | None = None  # {column: [parents]}, or a TOML file
     variable: int = 0  # which protected variable
     seed: int = 0
     persists: ClassVar[bool] = True
@@ -148,25 +143,25 @@ class GraphMap:
         graph = read_graph(self.graph)
         _check_names(graph, data)
         p = data.protected[self.variable]
-        moved = graph.descendants(p.parts or (p.name,), held=(other.name for other in data.protected))
+        moved = descendants(graph, p.parts or (p.name,), held=(other.name for other in data.protected))
         if not moved:
             raise OptionError(
                 f"In the graph '{p.name}' has no children, so nothing would change; add it to the parents of the "
                 "columns it affects, or leave it out of the protected variables"
             )
-        causes = {name for child in moved for name in graph.parents[child]} | {p.name, *p.parts}
+        causes = {name for child in moved for name in graph[child]} | {p.name, *p.parts}
         self.needed = [v for v, q in enumerate(data.protected) if q.name in causes]
         data = who_counts(data, self.needed)
         if data.weights is not None:
             data = resample(data, generator=torch.Generator().manual_seed(self.seed))
         check_groups_present(data, self.variable)
         self.shift = Shift.of(data, self.variable)
-        self.columns = Columns.of(data, [name for pair in graph.parents.items() for name in (pair[0], *pair[1])])
+        self.columns = Columns.of(data, [name for pair in graph.items() for name in (pair[0], *pair[1])])
         rows = self.columns.rows(data)
         features = {f.name: f for f in (*self.columns.features, *self.columns.covariates, *self.columns.protected)}
         self.nodes, self.causes = [], []
         for child in moved:
-            parents = graph.parents[child]
+            parents = graph[child]
             self.causes.append(p.name in parents)
             group, classes = self._group(data.c) if p.name in parents else (torch.zeros_like(rows[:, 0]), 1)
             others = [features[name] for name in parents if name != p.name]

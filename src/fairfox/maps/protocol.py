@@ -169,7 +169,13 @@ def fit_maps(prototype: CounterfactualMap, data: Dataset, refits: int, *, seed: 
         first.variable = v
         if isinstance(first, PreparedMap):
             first.prepare(people)
-        maps.append([_fitted(copy.copy(first), people, rows) for rows in drawn])
+        maps.append([])
+        for rows in drawn:
+            one = copy.copy(first)
+            if rows is not None and isinstance(one, PreparedMap):
+                maps[-1].append(one.fit_rows(people, rows))
+            else:
+                maps[-1].append(one.fit(people if rows is None else replace(people[rows], weights=None)))
     return maps
 
 
@@ -183,13 +189,6 @@ def _some_of_each(data: Dataset, variable: int, generator: torch.Generator) -> D
     kept = [order[code[order] == own][:_MOST_PEOPLE] for own in code.unique()]
     rows = torch.cat(kept).sort().values
     return data if len(rows) == len(data) else data[rows]
-
-
-def _fitted(map: CounterfactualMap, data: Dataset, rows: Tensor | None) -> CounterfactualMap:
-    """Return a map fitted on people as they are, or on the rows (n,) that were drawn of them."""
-    if rows is None:
-        return map.fit(data)
-    return map.fit_rows(data, rows) if isinstance(map, PreparedMap) else map.fit(replace(data[rows], weights=None))
 
 
 def map_by_each(

@@ -30,7 +30,6 @@ from fairfox.maps.ranks import (
     Ranks,
     categories_among,
     distinct_values,
-    drawn_levels,
     maximal_coupling,
     nearest_shown,
     numbers_among,
@@ -500,10 +499,8 @@ class ClassValues:
         for f, p, q in zip(categories_among(features), self.shares, other.shares, strict=True):
             if f.name not in stays:
                 coupled = columns[f.columns].T @ maximal_coupling(p, q)
-                if draws is not None:
-                    kept = draws.persistence[:1] if draws.is_single else draws.persistence[draws.which]
-                    drawn = drawn_levels(coupled, q, kept, draws.of(draws.uniform, f.start).flatten())
-                yield f.columns, (coupled.T if draws is None else drawn).unflatten(1, (-1, len(coupled)))
+                drawn = coupled if draws is None else draws[f.start].category(coupled, q)
+                yield f.columns, drawn.T.unflatten(1, (-1, len(coupled)))
 
 
 def ranks_of(data: Dataset, variable: int, columns: Tensor, *, seed: int, hold_others: bool = False) -> RankMap | None:

@@ -26,6 +26,7 @@ from fairfox.maps.protocol import (
     who_counts,
 )
 from fairfox.maps.rank import RankMap, ranks_of, with_ranks
+from fairfox.maps.ranks import present
 
 Solver = Literal["auto", "pot", "scipy"]
 _POOR_SPREAD = 0.6
@@ -235,7 +236,7 @@ def _spreads(x: Tensor, features: Sequence[Feature]) -> Tensor:
     out = torch.ones_like(x[0])
     for f in features:
         if f.kind == "continuous":
-            values = x[x[:, f.start + 1] < 0.5, f.start] if f.has_missing else x[:, f.start]
+            values = present(x, f)
             ordered = values.double().sort().values  # so that no bit of the sum depends on the order of rows
             spread = float(ordered.std(correction=0)) if len(values) else 0.0
             out[f.start] = spread if spread > 1e-12 else 1.0

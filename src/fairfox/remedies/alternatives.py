@@ -22,8 +22,9 @@ from fairfox.data.table import Table, column, load_table
 from fairfox.errors import FairfoxError, OptionError, did_you_mean
 from fairfox.explain import explain
 from fairfox.fairtests.averaging import AveragedModel, Averaging
-from fairfox.fairtests.fitted import SAME_OUTCOME, Fold, Progress, fit_folds, measure_folds, measured_name
+from fairfox.fairtests.fitted import SAME_OUTCOME, Fold, Progress, fit_folds, measured_name
 from fairfox.fairtests.inputs import Inputs
+from fairfox.fairtests.readings import measure_folds
 from fairfox.models.adapters import as_model, describe
 from fairfox.models.protocol import Model, Output, predict
 from fairfox.models.torch import TorchModel

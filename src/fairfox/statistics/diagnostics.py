@@ -15,8 +15,8 @@ from fairfox.auxiliary.quality import AuxiliaryQuality, quality_warnings
 from fairfox.data.dataset import Dataset
 from fairfox.data.table import verb
 from fairfox.errors import OptionError, ShapeError
-from fairfox.fairtests.fitted import Readings
 from fairfox.fairtests.protocol import Measurement
+from fairfox.fairtests.readings import Readings
 from fairfox.gradients.jacobian import jacobian
 from fairfox.models.protocol import Model
 from fairfox.options import DIRECT, AuditOptions, TestInfo

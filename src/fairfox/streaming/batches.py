@@ -32,7 +32,7 @@ from fairfox.fairtests.fitted import FittedTest, measured_name
 from fairfox.fairtests.inputs import Inputs, check_columns
 from fairfox.fairtests.protocol import Measurement
 from fairfox.fairtests.storage import from_bytes, load_test, to_bytes
-from fairfox.gradients.finite_difference import suited_step
+from fairfox.gradients.jacobian import suited_step
 from fairfox.models.adapters import as_model
 from fairfox.models.protocol import Output, TargetModel, check_predictions, predict
 from fairfox.report.files import booleans_column, numbers_column

@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from fairfox.data.catalog import BACKACHE, MAGIC
+from fairfox.data.catalog import DATASETS
 from fairfox.data.files import find_file
+
+BACKACHE = DATASETS["backache"].files[0]
+MAGIC = DATASETS["magic"].files[0]
 
 FOLDER = Path(__file__).parents[3] / "experiments"
 

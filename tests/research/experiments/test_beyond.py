@@ -4,10 +4,9 @@ import importlib
 
 import pytest
 import torch
+from causal_worlds import WORLDS, draw_people
 
 from fairfox.auxiliary.model import AuxiliaryModel, FixedAuxiliary
-from fairfox.benchmark.scm import draw_people
-from fairfox.benchmark.worlds import WORLDS
 from fairfox.fairtests.effect import Effect
 from fairfox.maps.rank import RankMap
 from fairfox.models.torch import TorchModel

@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from fairfox.data.catalog import BACKACHE, MAGIC
+from fairfox.data.catalog import DATASETS
 from fairfox.data.files import find_file
+
+BACKACHE = DATASETS["backache"].files[0]
+MAGIC = DATASETS["magic"].files[0]
 
 EXPERIMENT = "bias_histograms"
 

@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 import sklearn
 
-from fairfox.data.catalog import ADULT as ADULT
-from fairfox.data.catalog import COMPAS as COMPAS
-from fairfox.data.catalog import GERMAN as GERMAN
+from fairfox.data.catalog import DATASETS
 from fairfox.data.files import find_file
 from fairfox.errors import FileError, MissingExtraError
+
+ADULT = DATASETS["adult"].files
+COMPAS = DATASETS["compas"].files
+GERMAN = DATASETS["german"].files
 
 EXPERIMENT = "black_boxes"
 HIDDEN = {"adult": {"sex", "fnlwgt"}, "compas": {"race", "age_cat", "decile_score"}}  # from the models

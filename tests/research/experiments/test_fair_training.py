@@ -8,8 +8,11 @@ import pytest
 import torch
 
 from fairfox.auxiliary.adversarial import HidingSettings
-from fairfox.data.catalog import BACKACHE, MAGIC
+from fairfox.data.catalog import DATASETS
 from fairfox.data.files import find_file
+
+BACKACHE = DATASETS["backache"].files[0]
+MAGIC = DATASETS["magic"].files[0]
 
 EXPERIMENT = "fair_training"
 

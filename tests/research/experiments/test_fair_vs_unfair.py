@@ -12,15 +12,17 @@ import torch
 from torch import nn
 
 from fairfox.auxiliary.adversarial import HidingSettings
-from fairfox.data.catalog import ADULT as ADULT
+from fairfox.data.catalog import DATASETS
 from fairfox.data.contrasts import Contrast
 from fairfox.data.dataset import Dataset, Feature, Protected
 from fairfox.data.datasets import load_adult
 from fairfox.data.files import find_file
 from fairfox.errors import FileError
 from fairfox.fairtests.protocol import combine
-from fairfox.maps.wgan import GanSettings
+from fairfox.maps.gan import GanSettings
 from fairfox.models.torch import TorchModel
+
+ADULT = DATASETS["adult"].files
 
 EXPERIMENT = "fair_vs_unfair"
 FLOORS = ("plain", "0", "0.5", "1", "3", "10")

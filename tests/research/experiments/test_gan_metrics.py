@@ -7,9 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from fairfox.data.catalog import BACKACHE, MAGIC
+from fairfox.data.catalog import DATASETS
 from fairfox.data.files import find_file
-from fairfox.maps.wgan import GanSettings
+from fairfox.maps.gan import GanSettings
+
+BACKACHE = DATASETS["backache"].files[0]
+MAGIC = DATASETS["magic"].files[0]
 
 EXPERIMENT = "gan_metrics"
 

@@ -9,8 +9,7 @@ from torch.nn.functional import binary_cross_entropy
 from fairfox.auxiliary.adversarial import HidingSettings, train_networks
 from fairfox.benchmark.truth import train_target
 from fairfox.data.dataset import Dataset
-from fairfox.maps.gan import GanMap
-from fairfox.maps.wgan import GanSettings
+from fairfox.maps.gan import GanMap, GanSettings
 
 EXPERIMENT = "real_data"
 SMALL = HidingSettings(width=8, depth=1, epochs=4, batch_size=32, decay=0.01)  # alpha reaches the floors

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fairfox.data.dataset import Dataset
-from fairfox.maps.wgan import GanSettings
+from fairfox.maps.gan import GanSettings
 
 EXPERIMENT = "resources"
 

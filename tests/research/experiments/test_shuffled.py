@@ -4,8 +4,10 @@ import json
 
 import pytest
 
-from fairfox.data.catalog import GERMAN
+from fairfox.data.catalog import DATASETS
 from fairfox.data.files import find_file
+
+GERMAN = DATASETS["german"].files
 
 EXPERIMENT = "shuffled"
 

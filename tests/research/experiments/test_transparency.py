@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from fairfox.data.catalog import ADULT
+from fairfox.data.catalog import DATASETS
 from fairfox.data.dataset import Dataset, Feature, Protected
 from fairfox.data.datasets import load_adult
 from fairfox.data.files import find_file
 from fairfox.maps.protocol import Mapped
+
+ADULT = DATASETS["adult"].files
 
 EXPERIMENT = "transparency"
 FEATURES = (Feature("income", "continuous", 0, 1), Feature("job", "categorical", 1, 4, levels=("a", "b", "c")))

@@ -4,9 +4,11 @@ import json
 
 import pytest
 
-from fairfox.data.catalog import COMPAS as COMPAS
-from fairfox.data.catalog import GERMAN as GERMAN
+from fairfox.data.catalog import DATASETS
 from fairfox.data.files import find_file
+
+COMPAS = DATASETS["compas"].files
+GERMAN = DATASETS["german"].files
 
 EXPERIMENT = "use_cases"
 
