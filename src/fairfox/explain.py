@@ -1,4 +1,4 @@
-"""Which features an effect goes through, which ones are proxies, and what dropping one would do."""
+"""Which features an effect goes through, which ones are proxies, and what a common cause would have to be."""
 
 from __future__ import annotations
 
@@ -13,22 +13,18 @@ from fairfox.data.contrasts import LOWER
 from fairfox.data.dataset import Feature, Protected, group_name
 from fairfox.fairtests.fitted import Readings
 from fairfox.fairtests.protocol import Measurement
-from fairfox.findings import CommonCause, FeatureEffect, Features, NextSteps, Step
+from fairfox.findings import CommonCause, FeatureEffect, Features
 from fairfox.gradients.integrated import integrated_jacobian
 from fairfox.gradients.jacobian import jacobian
 from fairfox.maps.check import transparency
 from fairfox.maps.ranks import two_sample_ks
 from fairfox.models.protocol import Model, predict, predict_once
 from fairfox.statistics.groups import people_weights
-from fairfox.statistics.performance import performance
 
 Levels = Literal["mean", "max", "sum"]  # what is made of a category's columns
 _STEPS = 16  # of the path from x to x'
 _MOST_SHIFT = 3.0  # standard deviations of a proxy that a common cause is looked for in
-_CANDIDATES = 5  # features that could be dropped or repaired: those with the largest contributions
 _CELLS = 8_000_000  # of the rows that are predicted at once
-_TRIED = 500  # people whose predictions an estimate of next steps rests on
-_WORTHWHILE = 0.05  # share of the effect that a suggestion takes away at least
 
 
 def contributions(
@@ -297,59 +293,3 @@ def _displacement(readings: Readings) -> dict[str, float]:
 
 def _largest_first(strengths: Mapping[str, float]) -> dict[str, float]:
     return dict(sorted(strengths.items(), key=lambda pair: -pair[1]))
-
-
-def next_steps(
-    target: Model, readings: Readings, effect: FeatureEffect | None, *, seed: int, batch_size: int
-) -> NextSteps | None:
-    """Return the estimated effect of dropping or repairing single features, by further predictions of the same model.
-
-    Repaired: everyone's value is halfway between their own and that of their counterfactual row (with two groups and
-    the same ranks the full repair of Feldman et al. 2015). Dropped: everyone has another person's value, the same on
-    both sides. The features with the largest contributions to the effect are tried. None where nobody is moved.
-    """
-    moved, data = readings.moved, readings.people
-    if moved.counterfactual is None or effect is None:
-        return None
-    judged = (~moved.abstained.cpu()).nonzero()[:, 0]
-    order = torch.randperm(len(judged), generator=torch.Generator().manual_seed(seed))
-    rows = judged[order[:_TRIED]]
-    here, there = data.x[rows], moved.counterfactual.to(data.x)[rows]
-    y = None if data.y is None else data.y[rows]
-    weights = torch.ones(len(rows)) if data.weights is None else data.weights[rows].cpu()
-
-    def answers(x: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
-        own = predict(target, x, batch_size=batch_size).double().cpu()
-        return own, predict(target, other, batch_size=batch_size).double().cpu() - own
-
-    def mean(values: Tensor) -> float:
-        return float((values * weights).sum() / weights.sum())
-
-    before, apart = answers(here, there)
-    size = mean(apart.abs())
-    named = {f.name: f for f in data.features}
-    steps = []
-    for name in [name for name, value in effect.total.items() if value > 0][:_CANDIDATES]:
-        columns = named[name].columns
-        for action, block in (
-            ("repaired", (here[:, columns] + there[:, columns]) / 2),
-            ("dropped", here[:, columns].roll(1, 0)),  # people are in random order
-        ):
-            x, other = here.clone(), there.clone()
-            x[:, columns], other[:, columns] = block, block
-            after, left = answers(x, other)
-            remains = mean(left.abs())
-            share = 1 - remains / size if size > 0 else 0.0
-            auc = (_auc(before, y, weights), _auc(after, y, weights))
-            steps.append(Step(name, action, size, remains, share, *auc, mean((after - before).abs())))  # type: ignore[arg-type]
-    steps.sort(key=lambda step: -step.share)
-    if not steps or steps[0].share < _WORTHWHILE:
-        return NextSteps(tuple(steps), None, len(rows))
-    alike = [s for s in steps if s.feature == steps[0].feature and s.share >= steps[0].share - _WORTHWHILE]
-    return NextSteps(tuple(steps), min(alike, key=lambda step: step.change), len(rows))  # the smaller change
-
-
-def _auc(predictions: Tensor, y: Tensor | None, weights: Tensor) -> float | None:
-    """Return the AUC of predictions for labels of two classes; None without such."""
-    found = () if y is None else performance(predictions.numpy(), y.cpu().numpy(), weights.numpy())
-    return next((each.value for each in found if each.metric == "auc"), None)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -301,45 +301,6 @@ class TestComparison:
 
 
 @dataclass(frozen=True)
-class Step:
-    """One thing that could be done about one feature, and what it would do by the estimate."""
-
-    feature: str
-    action: Literal["dropped", "repaired"]
-    before: float  # mean |effect|
-    after: float
-    share: float  # of the effect that goes away; below 0 it grows
-    auc_before: float | None  # on people with a label of two classes; None without
-    auc_after: float | None
-    change: float  # mean |change| of the predictions
-
-
-@dataclass(frozen=True)
-class NextSteps:
-    """What could be done about an effect, feature by feature, and what is suggested."""
-
-    steps: tuple[Step, ...]  # two for each candidate, the largest share first
-    suggestion: Step | None  # None where nothing lowers the effect by a twentieth
-    people: int  # whose predictions the estimate rests on
-
-    @property
-    def sentence(self) -> str:
-        """The suggestion in plain words."""
-        step = self.suggestion
-        if step is None:
-            return "No single feature lowers the effect noticeably when it is dropped or repaired."
-        doing = {"dropped": "Dropping", "repaired": "Repairing"}[step.action]
-        start = f'{doing} "{step.feature}" would take away about {round(100 * step.share)} % of the effect'
-        if step.auc_before is None or step.auc_after is None:
-            return f"{start} and change predictions by {step.change:.3g} on average (estimated, not re-trained)."
-        return f"{start} (AUC {step.auc_before:.3f} to {step.auc_after:.3f}; estimated, not re-trained)."
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return all of it as plain values, for JSON."""
-        return {**asdict(self), "sentence": self.sentence}
-
-
-@dataclass(frozen=True)
 class AuditRecord:
     """Everything an audit found, one entry per person in the order of the table.
 
@@ -378,7 +339,6 @@ class AuditRecord:
     p_values: Tensor | None = None  # (N,) of an effect as large where the true one is no more than delta
     significant: Tensor | None = None  # (N,) bool: on the list of people over delta with a given false discovery rate
     null: Null | None = None  # what is found where the protected values are shuffled, where asked for
-    steps: NextSteps | None = None  # what could be done about it, where asked for
     map_checks: tuple[MapCheck, ...] = ()  # whether the map accounts for the gap, and stays on the data
     still: tuple[str, ...] = ()  # features in which the groups do not differ beyond chance: they do not move
     streamed: Streamed | None = None  # all people of a stream, where those here are a sample of them

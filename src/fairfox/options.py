@@ -442,10 +442,6 @@ class ReportOptions:
         help="Also prove bounds on the prediction between a person and their counterfactual row. For ReLU networks and"
         " tree ensembles.",
     )  # fmt: skip
-    next_steps: bool = option(
-        Flag(), False, section=OUTPUT,
-        help="Also estimate the effect of dropping or repairing single features.",
-    )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -658,6 +654,7 @@ RENAMED = {  # old name -> what to write now
     "drift": "compare with two folders of audits",
     "fit_test": "fit",
     "set": "settings",
+    "next_steps": "fairfox.alternatives, a command of its own",
 }
 
 

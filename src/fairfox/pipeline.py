@@ -18,7 +18,7 @@ from fairfox.certificates.path import Certificates
 from fairfox.data.dataset import Dataset
 from fairfox.data.table import load_table
 from fairfox.errors import OptionError, installed_versions
-from fairfox.explain import common_cause, explain, next_steps
+from fairfox.explain import common_cause, explain
 from fairfox.fairtests.fitted import (
     FittedTest,
     Fold,
@@ -337,8 +337,9 @@ def _result(
     if streamed is not None and streamed.threshold is not None and certainty.p_values is not None:
         certainty = replace(certainty, significant=certainty.p_values <= streamed.threshold.p)
     progress("explaining", 0.92)
-    asked = {"seed": options.seed, "batch_size": options.batch_size}
-    features = explain(inputs.target, readings, aligned=options.info.aligned, **asked)
+    features = explain(
+        inputs.target, readings, seed=options.seed, batch_size=options.batch_size, aligned=options.info.aligned
+    )
     checks = map_checks(inputs, readings, support, limits.delta)
     mapped = readings.moved.counterfactual
     return AuditRecord(
@@ -375,7 +376,6 @@ def _result(
         p_values=certainty.p_values,
         significant=certainty.significant,
         null=null,
-        steps=next_steps(inputs.target, readings, features.effect, **asked) if options.next_steps else None,
         map_checks=checks,
         still=readings.still,
         streamed=streamed,

@@ -18,7 +18,7 @@ import pytest
 import torch
 
 import fairfox
-from fairfox.findings import AuditRecord, FeatureEffect, Features, NextSteps, Step
+from fairfox.findings import AuditRecord, FeatureEffect, Features
 from fairfox.report import text
 from fairfox.report.html import render, render_report, script_json
 from fairfox.report.sentences import count_lines, direction_lines, headline, through_lines, verdict_lines
@@ -42,7 +42,6 @@ from tests.support import (
 
 HOSTILE = "<script>alert('1')</script>"
 GROUP = HOSTILE  # a class called like its variable speaks for itself
-STEP = Step("income", "repaired", 0.1, 0.04, 0.6, 0.8, 0.79, 0.03)
 VERDICT = Verdict("fails", "19 of 38 people (50 %) are significantly affected.", 0.05, 38, 19, 25, 0.0, 1.0)
 
 
@@ -262,18 +261,6 @@ def test_no_value_of_anybody_is_in_a_view_without_rows():
     flagged = table["job"].filter(pa.array(result.flagged.numpy())).to_pylist()
     assert all(job in with_rows for job in flagged)
     assert sum(job in with_rows for job in table["job"].to_pylist()) == len(flagged)
-
-
-def test_what_to_do_next_is_told_step_by_step():
-    steps = NextSteps((STEP,), STEP, 38)
-    shown = view(example_result(steps=steps))["next"]
-    assert shown["lines"] == [steps.sentence]
-    assert shown["table"]["rows"] == [["income", "repaired", "60.0 %", "4.0", "0.790"]]
-    nobody = torch.zeros(PEOPLE, dtype=torch.bool)
-    assert view(example_result(steps=steps, flagged=nobody))["next"]["lines"][0].startswith("Nobody is flagged")
-    unlabelled = replace(steps, steps=(replace(STEP, auc_before=None, auc_after=None),))
-    assert len(view(example_result(steps=unlabelled))["next"]["table"]["columns"]) == 4
-    assert view(example_result())["next"] is None
 
 
 def test_where_decisions_turn_no_fact_speaks_of_delta():

@@ -135,7 +135,7 @@ def check_format(fields: Mapping[str, Any], name: str) -> None:
 
 def summary_json(result: AuditRecord) -> str:
     """Return summary.json: the audit without its people, the worst case on top and then each protected variable."""
-    effect, steps = result.features.effect, result.steps
+    effect = result.features.effect
     fields: dict[str, Any] = {
         "kind": "audit",
         "format": FORMAT,
@@ -157,7 +157,6 @@ def summary_json(result: AuditRecord) -> str:
         "map_check": [{**asdict(each), "variable": result.variables[each.variable]} for each in result.map_checks],
         **_asked_for(result),
         "comparison": _comparison(result),
-        "next_steps": None if steps is None else steps.as_dict(),
         "in_words": verdict_lines(result),
         **_picked(result, "warnings", "settings"),
     }

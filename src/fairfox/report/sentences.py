@@ -271,10 +271,13 @@ def reliability_lines(result: AuditRecord) -> list[str]:
 
 
 def next_lines(result: AuditRecord) -> list[str]:
-    """Return what to do next, in a sentence or two; nothing where nobody is flagged or no step was tried."""
-    if result.steps is None or not bool(result.flagged.any()):
+    """Return what to do about a model that fails, in a sentence; nothing for others, and for protected numbers."""
+    if result.verdict is None or result.verdict.word != "fails" or all(f.kind == "continuous" for f in result.findings):
         return []
-    return [f"Next: {result.steps.sentence}"]
+    return [
+        "Next: unless a feature is a valid reason (--given), fairfox repair lowers the effect without training, and "
+        "fairfox alternatives finds what else does, and what it costs"
+    ]
 
 
 def because(finding: Finding, towards: str | None) -> str:

@@ -65,7 +65,6 @@ def view(result: AuditRecord, rows: object = None, *, table: object = None) -> d
         "own_checks": make_table(["Number"], ["Value"], own) if own else None,
         "still": [line for line in sentences.map_lines(result) if "not move" in line],
         "comparison": _comparison(result),
-        "next": _next(result),
         "method": method(result),
     }
     plain: dict[str, Any] = text.plain(shown)
@@ -100,7 +99,7 @@ def _verdict(result: AuditRecord) -> dict[str, Any]:
         "sure": [line for line in sentences.certainty_lines(result) if line not in tips][:1],
         "tipping": tips,
         "warnings": list(result.warnings),
-        "lines": sentences.extra_lines(result),
+        "lines": [*sentences.extra_lines(result), *map(text.ended, sentences.next_lines(result))],
         "not_judged": [text.ended(line) for line in sentences.not_judged_lines(result)],
         "counts_left_out": verdict is not None and DISAGREE in result.reasons,
     }
@@ -227,26 +226,6 @@ def _comparison(result: AuditRecord) -> dict[str, Any] | None:
         "table": make_table(["Test"], ["Seconds", *compared.tests], rows),
         "lines": [text.ended(line) for line in (*sentences.check_lines(result), *sentences.comparison_notes(result))],
     }
-
-
-def _next(result: AuditRecord) -> dict[str, Any] | None:
-    """Return what to do next in sentences, and what each single step would do; None where nothing was tried."""
-    steps = result.steps
-    if steps is None:
-        return None
-    lines = [steps.sentence]
-    if not bool(result.flagged.any()):
-        lines.insert(0, "Nobody is flagged, so nothing needs to be done.")
-    unit = result.effect_unit
-    numbers = ["Effect goes down by", f"Effect after{text.heading_unit(unit)}"]
-    labelled = any(step.auc_after is not None for step in steps.steps)
-    rows = []
-    for step in steps.steps:
-        row = [step.feature, step.action, text.percent(step.share), text.cell(step.after, unit)]
-        rows.append([*row, *(["-" if step.auc_after is None else f"{step.auc_after:.3f}"] if labelled else [])])
-    note = f"Estimated on {text.people(steps.people)}, without training the model again."
-    table = make_table(["Feature", "What is done"], [*numbers, *(["AUC"] if labelled else [])], rows)
-    return {"lines": lines, "table": table if rows else None, "note": note}
 
 
 def method(result: AuditRecord) -> dict[str, Any]:
