@@ -24,6 +24,7 @@ from fairfox.statistics.groups import people_weights
 Levels = Literal["mean", "max", "sum"]  # what is made of a category's columns
 _STEPS = 16  # of the path from x to x'
 _MOST_SHIFT = 3.0  # standard deviations of a proxy that a common cause is looked for in
+_ORDERS = 8  # of the features, of a person who is explained on request
 _CELLS = 8_000_000  # of the rows that are predicted at once
 
 
@@ -251,24 +252,27 @@ def _effect_through_features(
     if moved.counterfactuals is None or moved.effect is None or sample is None:
         return None
     factors = torch.tensor([share.value for share in readings.alignment] if aligned else [1.0] * len(data.protected))
-    per_person = data.x.new_full((len(data), len(data.features)), torch.nan)
+    scale = _directions(moved, data.protected) * factors[readings.main.variable.cpu()]
+    effect, by_gradients = moved.effect, sample.by_gradients
+
+    def contributed(own: Tensor, mapped: Tensor) -> Tensor:
+        """Return the contributions of people at some places (n,), moved to rows (R, n, D)."""
+        each = effect_by_feature(
+            target, data.x[own], mapped, data.features, by_gradients=by_gradients, seed=seed, batch_size=batch_size
+        )
+        distance = sum_by_feature((mapped - data.x[own]).abs().mean(0), data.features)
+        return summing_to(effect[own].double(), each.double() * scale[own, None].to(each), distance.double())
+
+    def explain_one(place: int, mapped: Tensor) -> Tensor:
+        rows = mapped.to(data.x).expand(1 if by_gradients else _ORDERS, 1, -1)
+        return contributed(torch.tensor([place]), rows)[0]
+
+    per_person = data.x.new_full((len(data), len(data.features)), torch.nan, dtype=torch.float64)
     for people, rows in sample.parts:
         known = ~moved.abstained.cpu()[people]
-        own, mapped = people[known], rows[:, known]
-        each = effect_by_feature(
-            target,
-            data.x[own],
-            mapped,
-            data.features,
-            by_gradients=sample.by_gradients,
-            seed=seed,
-            batch_size=batch_size,
-        )
-        scale = _directions(moved, data.protected)[own] * factors[readings.main.variable[own].cpu()]
-        distance = sum_by_feature((mapped - data.x[own]).abs().mean(0), data.features)
-        per_person[own] = summing_to(moved.effect[own], each * scale[:, None].to(each), distance)
-    method = "integrated gradients" if sample.by_gradients else "sampled Shapley values"
-    return FeatureEffect(tuple(f.name for f in data.features), per_person, method, sample.drawn)
+        per_person[people[known]] = contributed(people[known], rows[:, known])
+    method = "integrated gradients" if by_gradients else "sampled Shapley values"
+    return FeatureEffect(tuple(f.name for f in data.features), per_person, method, sample.drawn, explain_one)
 
 
 def _directions(measured: Measurement, protected: Sequence[Protected]) -> Tensor:

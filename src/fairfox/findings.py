@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -25,6 +25,7 @@ from fairfox.statistics.performance import Performance
 from fairfox.statistics.permutation import Null
 from fairfox.statistics.verdict import ALLOWED, Counted, Verdict, family_verdict
 
+RATES = ("selection_rate", "impact_ratio", "true_positive_rate", "false_positive_rate", "accuracy")  # of groups
 UNKNOWN = "unknown"  # the own group of people whose protected value is neither known nor inferred
 
 
@@ -36,6 +37,11 @@ class FeatureEffect:
     per_person: Tensor  # (N, F), signed; NaN rows were not explained (black boxes are explained on a sample)
     method: str  # "integrated gradients" or "sampled Shapley values"
     drawn: Tensor | None = None  # (N,) bool: a random sample the totals are taken over; None: everyone explained
+    explain: Callable[[int, Tensor], Tensor] | None = field(default=None, repr=False, compare=False)
+    # contributions (F,) of one more person, by their place and their counterfactual row (D,)
+
+    def __getstate__(self) -> dict[str, Any]:  # the model that `explain` asks is not copied
+        return {**self.__dict__, "explain": None}
 
     @property
     def total(self) -> dict[str, float]:
@@ -105,6 +111,7 @@ class Group:
     true_positive_rate: float | None = None  # share with a yes of those with a true one; None without labels
     false_positive_rate: float | None = None  # of those with a true no
     accuracy: float | None = None  # share whose decision is the true outcome
+    intervals: dict[str, tuple[float, float]] = field(default_factory=dict)  # 95 %, of these rates by name
 
     @property
     def name(self) -> str:
@@ -320,6 +327,7 @@ class AuditRecord:
     worst: Tensor  # (N,) which of the findings attained the score
     findings: tuple[Finding, ...]  # one per protected variable
     counterfactual: Tensor | None  # (N, D) encoded rows x' of the map, for the contrast that counts
+    encoded: Tensor  # (N, D) everyone's own rows x
     ids: np.ndarray | None  # (N,) the id column, else None
     features: Features
     delta: float
@@ -343,6 +351,8 @@ class AuditRecord:
     still: tuple[str, ...] = ()  # features in which the groups do not differ beyond chance: they do not move
     streamed: Streamed | None = None  # all people of a stream, where those here are a sample of them
     performance: tuple[Performance, ...] = ()  # how well predictions tell the label, where there is one
+    alternatives: dict[str, Any] | None = None  # that were tried, as `read_alternatives` returns them
+    intersections: tuple[Group, ...] = ()  # of several protected variables, where they were not audited themselves
 
     def __len__(self) -> int:
         return len(self.scores)

@@ -40,7 +40,7 @@ from fairfox.maps.conditional import check_given_columns
 from fairfox.models.adapters import describe
 from fairfox.options import EVERYONE, TOTAL, AuditOptions, defaults_sha256, lookup_test, refuse_outside
 from fairfox.report.sentences import over_words
-from fairfox.result import AuditResult, finding_of, gap_parts
+from fairfox.result import AuditResult, finding_of, gap_parts, intersections_of
 from fairfox.statistics.diagnostics import Reliability, find_warnings, leave_out
 from fairfox.statistics.groups import (
     Decisions,
@@ -341,8 +341,8 @@ def _result(
         inputs.target, readings, seed=options.seed, batch_size=options.batch_size, aligned=options.info.aligned
     )
     checks = map_checks(inputs, readings, support, limits.delta)
-    mapped = readings.moved.counterfactual
-    return AuditRecord(
+    mapped, decisions = readings.moved.counterfactual, _decisions(inputs) if streamed is None else None
+    found = AuditRecord(
         scores=main.score,
         effect=main.effect,
         interval=certainty.interval,
@@ -353,8 +353,9 @@ def _result(
         reasons=main.reasons,
         predictions=inputs.predictions,
         worst=main.variable,
-        findings=_findings(inputs, readings, before, limits, checks, null, streamed),
+        findings=_findings(inputs, readings, before, limits, checks, null, streamed, decisions),
         counterfactual=mapped,
+        encoded=readings.people.x,
         ids=inputs.data.ids,
         features=features,
         delta=limits.delta,
@@ -381,6 +382,7 @@ def _result(
         streamed=streamed,
         performance=_performance(inputs) if streamed is None else (),
     )
+    return found if decisions is None else replace(found, intersections=intersections_of(found, decisions))
 
 
 @dataclass(frozen=True)
@@ -421,6 +423,7 @@ def _findings(
     checks: Sequence[MapCheck],
     null: Null | None,
     streamed: Streamed | None,
+    decisions: Decisions | None,
 ) -> tuple[Finding, ...]:
     """Return what was found for each protected variable, with a verdict that says no more than is known."""
     found = [
@@ -433,7 +436,7 @@ def _findings(
             merged=dict(source.merged),
             rule=limits.rule,
             before=before,
-            decisions=_decisions(inputs),
+            decisions=decisions,
             streamed=None if streamed is None else streamed.variables[inputs.data.protected[v].name],
         )
         for v, source in enumerate(inputs.encoding.sources)

@@ -246,4 +246,4 @@ def test_what_ties_share_out_is_explained_by_the_column_that_has_them():
     effect = result.features.effect
     assert effect.total["income"] == pytest.approx(0, abs=1e-6)
     known = ~effect.per_person.isnan().any(1)
-    torch.testing.assert_close(effect.per_person[known].sum(1), result.effect[known], atol=1e-5, rtol=0)
+    torch.testing.assert_close(effect.per_person[known].sum(1), result.effect[known].double(), atol=1e-9, rtol=0)

@@ -69,7 +69,7 @@ def test_the_worst_case_is_on_top():
     assert set(fields) == {
         *("kind", "format", "test", "meaning", "unit", "delta", "deltas", "counts", "weighted"),
         *("share_flagged", "share_confident", "share_abstained", "abstained_by_reason", "worst_case"),
-        *("variables", "features", "performance"),
+        *("variables", "intersections", "features", "performance", "alternatives"),
         *("warnings", "settings", "checks", "map_check", "still", "comparison", "verdict"),
         "in_words",
     }

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fairfox.data.dataset import group_name
-from fairfox.findings import AuditRecord, Finding
+from fairfox.findings import RATES, AuditRecord, Finding, Group
 from fairfox.report import text
 from fairfox.report.sentences import signed_word
 from fairfox.statistics.groups import flag, people_weights
@@ -188,18 +188,21 @@ def groups_table(result: AuditRecord, findings: Sequence[Finding]) -> text.Table
     return text.make_table(["Group"], [*numbers, "Flagged", "Confident"], rows)
 
 
-_RATES = ("selection_rate", "impact_ratio", "true_positive_rate", "false_positive_rate", "accuracy")
-
-
-def rates_table(finding: Finding) -> text.Table | None:
-    """Return a row per group of what decisions at the cut-off give it; None where nobody decides."""
-    names = [name for name in _RATES if any(getattr(group, name) is not None for group in finding.groups)]
-    rows = []
-    for group in finding.groups:
-        rates = [math.nan if getattr(group, name) is None else getattr(group, name) for name in names]
-        rows.append([group.name, f"{group.people:,}", *("-" if math.isnan(rate) else f"{rate:.3f}" for rate in rates)])
+def rates_table(groups: Sequence[Group]) -> text.Table | None:
+    """Return a row per group of what decisions at the cut-off give it, with intervals; None where nobody decides."""
+    names = [name for name in RATES if any(getattr(group, name) is not None for group in groups)]
+    rows = [
+        [g.name, f"{g.people:,}", *(_rate(getattr(g, name), g.intervals.get(name)) for name in names)] for g in groups
+    ]
     labels = [text.capitalised(name.replace("_", " ")) for name in names]
     return text.make_table(["Group"], ["People", *labels], rows) if names else None
+
+
+def _rate(value: float | None, interval: tuple[float, float] | None) -> str:
+    if value is None or math.isnan(value):
+        return "-"
+    ends = [] if interval is None else ["?" if math.isnan(end) else f"{end:.3f}" for end in interval]
+    return f"{value:.3f} ({' to '.join(ends)})" if ends else f"{value:.3f}"
 
 
 def groups_figure(result: AuditRecord, finding: Finding) -> Figure | None:
