@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.nn.functional import normalize
 
 from fairfox.data.contrasts import LOWER
 from fairfox.data.dataset import Feature, Protected, group_name
@@ -15,13 +13,10 @@ from fairfox.fairtests.fitted import Readings
 from fairfox.fairtests.protocol import Measurement
 from fairfox.findings import CommonCause, FeatureEffect, Features
 from fairfox.gradients.integrated import integrated_jacobian
-from fairfox.gradients.jacobian import jacobian
 from fairfox.maps.check import transparency
-from fairfox.maps.ranks import two_sample_ks
 from fairfox.models.protocol import Model, predict, predict_once
 from fairfox.statistics.groups import people_weights
 
-Levels = Literal["mean", "max", "sum"]  # what is made of a category's columns
 _STEPS = 16  # of the path from x to x'
 _MOST_SHIFT = 3.0  # standard deviations of a proxy that a common cause is looked for in
 _ORDERS = 8  # of the features, of a person who is explained on request
@@ -192,46 +187,6 @@ def effect_by_feature(
 def sum_by_feature(values: Tensor, features: Sequence[Feature]) -> Tensor:
     """Return (N, F) from (N, D): a one-hot group's displacements belong to one feature."""
     return torch.stack([values[:, f.columns].sum(1) for f in features], dim=1)
-
-
-def mean_gradients(member: Model, x: Tensor, *, batch_size: int = 4096) -> dict[str, Tensor]:
-    """Return per column (D,) the mean over people of an auxiliary's gradient, by the name of the test that has it.
-
-    `faux`: the gradient of its first output; `faux+ng`: each person's of length one; `faux+ig`: integrated from the
-    zero row. Their sizes (`strength_by_feature`) are the paper's transparency reports.
-    """
-    gradient = jacobian(member, x, batch_size=batch_size)[:, 0]  # (N, D)
-    zero = x.new_zeros(x.shape[1])
-    integrated = integrated_jacobian(member, x, baseline=zero, batch_size=batch_size)[:, 0]
-    each = {"faux": gradient, "faux+ng": normalize(gradient, dim=1), "faux+ig": integrated}
-    return {name: rows.mean(0) for name, rows in each.items()}
-
-
-def strength_by_feature(columns: Tensor, features: Sequence[Feature], levels: Levels) -> Tensor:
-    """Return one strength per original feature (F,) from signed columns (D,): their sizes, reduced to one.
-
-    Gradients of a category's levels are comparable to a number's by their mean or maximum, displacements by their sum.
-    """
-    each = [columns[f.columns].abs() for f in features]
-    if levels == "max":
-        return torch.stack([size.max() for size in each])
-    return torch.stack([size.mean() if levels == "mean" else size.sum() for size in each])
-
-
-def group_distance(here: Tensor, there: Tensor, features: Sequence[Feature]) -> Tensor:
-    """Return the distance (F,), 0 to 1, between each feature's distributions in two groups' rows (n, D) and (m, D).
-
-    A number's distance is the two-sample Kolmogorov-Smirnov statistic, a category's the total variation.
-    """
-    gaps = (there.mean(0) - here.mean(0)).abs()
-    return torch.stack(
-        [
-            gaps[f.columns].sum() / 2
-            if f.kind == "categorical"
-            else two_sample_ks(here[:, f.start], there[:, f.start]).to(gaps)
-            for f in features
-        ]
-    )
 
 
 def explain(target: Model, readings: Readings, *, seed: int, batch_size: int, aligned: bool) -> Features:

@@ -263,11 +263,6 @@ class Finding:
         unknown = 0 if UNKNOWN in self.levels else self.group.count(UNKNOWN)
         return Tally.of(self, weights, unknown=unknown, attained=attained)
 
-    def judges(self, level: str) -> bool:
-        """Return whether something can be said about anybody of a group."""
-        own = zip(self.group, self.abstained.tolist(), strict=True)
-        return any(group == level and not out for group, out in own)
-
     def readings(self, weights: Tensor | None = None) -> dict[str, Reading]:
         """Return the total reading of the effect, the direct one where it was measured, and that at the same outcome.
 
@@ -484,19 +479,9 @@ class AuditRecord:
         return tuple(group for finding in self.findings for group in finding.groups)
 
     @property
-    def auxiliary(self) -> tuple[AuxiliaryQuality, ...]:
-        """How well each protected variable is predicted from the features."""
-        return tuple(finding.quality for finding in self.findings)
-
-    @property
     def alignment_share(self) -> dict[str, float]:
         """The alignment share of each protected variable."""
         return {finding.name: finding.alignment_share for finding in self.findings}
-
-    @property
-    def alignment_error(self) -> dict[str, float]:
-        """The standard error of each alignment share."""
-        return {finding.name: finding.alignment_error for finding in self.findings}
 
     @property
     def inferred(self) -> Tensor:

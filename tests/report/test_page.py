@@ -151,7 +151,7 @@ def test_every_chart_has_a_place_a_drawing_and_a_table():
     page = Page(render_report(example_result()))
     places = [value for _, name, value in page.attributes if name == "data-chart"]
     charts = json.loads(page.scripts[0])["charts"]
-    assert sorted(places) == sorted(charts) == ["features", "groups-0", "proxies-0", "readings-0", "scores-0"]
+    assert sorted(places) == sorted(charts) == ["features", "groups-0", "proxies-0", "scores-0"]
     assert page.words.count("The numbers of this chart") == len(places)
     assert page.tags.count("details") == len(places) + 1  # and settings
 

@@ -33,7 +33,6 @@ def figures(result: AuditRecord) -> dict[str, Figure]:
     for v, finding in enumerate(result.findings):
         out[f"scores-{v}"] = scores_figure(result, finding)
         out[f"groups-{v}"] = groups_figure(result, finding)
-        out[f"readings-{v}"] = readings_figure(result, finding)
         out[f"proxies-{v}"] = proxies_figure(finding)
         out[f"persistence-{v}"] = persistence_figure(finding)
     return {name: figure for name, figure in out.items() if figure is not None}
@@ -233,47 +232,29 @@ def groups_figure(result: AuditRecord, finding: Finding) -> Figure | None:
     }
 
 
-_AS = {"direct": "of the smallest edit", "same outcome": "at the same outcome"}
-_SHOWS = {
-    "direct": "Where the total effect is nearer to zero than the direct one, or on the other side, other differences "
-    "between the groups make up for it.",
-    "same outcome": "The difference between the two goes with differences in the label.",
-}
-
-
-def readings_figure(result: AuditRecord, finding: Finding) -> Figure | None:
-    """Return the total reading in each group beside the direct one or, where it was not measured, that at the same
-    outcome; None where there is neither."""
+def readings_table(result: AuditRecord, finding: Finding) -> text.Table | None:
+    """Return every reading of the effect, over all judged people and in each group; None where there is one only."""
     unit, readings = result.effect_unit, finding.readings(result.weights)
     shared = {
         name: {which: reading.groups[name] for which, reading in readings.items()}
         for name in readings["total"].groups
         if all(name in reading.groups for reading in readings.values())
     }
-    beside = next((which for which in ("direct", "same outcome") if which in readings), None)
-    if not shared or beside is None:
+    if not shared or len(readings) < 2:
         return None
-    pairs, rows = [], []
-    for name, each in {"all judged": readings, **shared}.items():
-        signed = {which: text.cell(part.mean_effect, unit, sign=True) for which, part in each.items()}
-        rows.append(
-            [name, *(w for which, part in each.items() for w in (signed[which], text.cell(part.mean_absolute, unit)))]
-        )
-        means = {which: text.points_per_unit(unit) * part.mean_effect for which, part in each.items()}
-        pairs.append({"group": group_name(finding.name, name), **means, "words": signed})
     words = [word for which in readings for word in (f"{which.capitalize()}, mean", "mean size")]
-    headings = [f"{word}{text.heading_unit(unit)}" for word in words]
-    return {
-        "kind": "readings",
-        "alt": f"Two dots for each group of {finding.name}: the mean total effect, and that {_AS[beside]}.",
-        "caption": f"Mean effect. {_SHOWS[beside]}",
-        "table": text.make_table(["People"], headings, rows),
-        "data": {
-            "title": f"Mean effect{text.heading_unit(unit)}",
-            "order": [beside, "total"],
-            "pairs": pairs[1:],
-        },
-    }
+    rows = [
+        [
+            name,
+            *(
+                w
+                for r in each.values()
+                for w in (text.cell(r.mean_effect, unit, sign=True), text.cell(r.mean_absolute, unit))
+            ),
+        ]
+        for name, each in {"all judged": readings, **shared}.items()
+    ]
+    return text.make_table(["People"], [f"{word}{text.heading_unit(unit)}" for word in words], rows)
 
 
 def features_figure(result: AuditRecord) -> Figure | None:

@@ -34,8 +34,6 @@ CHECKS = {  # numbers by which tests judge their own fits and the model as a who
     "mean_cost": "mean cost of a pair",
     "people_paired": "people who were paired",
     "spread_kept": "share of the variance kept",
-    "explained": "share of the columns' variance that the graph explains",
-    "unevenness": "how much more one group's noise spreads than another's",
     "bound": "lower bound of the mean growth of the loss",
     "p_value": "p-value of a tolerated mean growth",
     "mean": "mean growth of the loss",

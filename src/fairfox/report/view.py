@@ -12,7 +12,7 @@ from fairfox.auxiliary.quality import quality_warnings
 from fairfox.findings import AuditRecord, Finding
 from fairfox.options import GROUPS, AuditOptions
 from fairfox.report import sentences, text
-from fairfox.report.figures import figures, groups_table, make_slider, rates_table, why_no_slider
+from fairfox.report.figures import figures, groups_table, make_slider, rates_table, readings_table, why_no_slider
 from fairfox.report.people import people_table
 from fairfox.report.sentences import MOST_GROUPS, signed_word
 from fairfox.report.text import FORMAT, Table, make_table
@@ -140,6 +140,7 @@ def variable_view(result: AuditRecord, finding: Finding) -> dict[str, Any]:
         "rates_note": f"Context, not a second verdict. Selection rate: share of people with a prediction of at least "
         f"{text.number(result.cut)}. Impact ratio: selection rate over that of the group with the highest. In "
         f"brackets: 95 % intervals.{labels}",
+        "readings": readings_table(result, finding),
         "matrix": contrast_matrix(result, finding),
         "flips": [text.ended(line) for line in sentences.flip_lines(result, finding)],
         "outcome": [
