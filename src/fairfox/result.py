@@ -528,20 +528,10 @@ def intersections_of(record: AuditRecord, decisions: Decisions) -> tuple[Group, 
     weights = torch.from_numpy(people_weights(record.weights, len(record)))
     kept = [cell for cell, people in sorted(Counter(cells).items()) if people >= FEWEST and UNKNOWN not in cell]
     members = [torch.tensor([own == cell for own in cells]) for cell in kept]
-    each = zip(kept, members, decisions.rates(record.predictions, weights, members), strict=True)
-    return tuple(
-        Group(
-            variable=" & ".join(finding.name for finding in classes),
-            level=" & ".join(cell),
-            people=int(who.sum()),
-            mean_prediction=group_mean(record.predictions, weights, who),
-            mean_effect=None,
-            share_flagged=group_mean(record.flagged, weights, who & ~record.abstained.cpu()),
-            share_confident=None,
-            **rates,
-        )
-        for cell, who, rates in each
-    )
+    whole = {name: getattr(record, name) for name in ("flagged", "confident", "abstained", "inferred")}
+    crossed = replace(classes[0], name=" & ".join(f.name for f in classes), contrasts=(), effect=None, **whole)
+    each = zip(map(" & ".join, kept), members, decisions.rates(record.predictions, weights, members), strict=True)
+    return tuple(_group(crossed, *own, record.predictions, weights) for own in each)
 
 
 def _groups(p: Protected, own: Tensor, fitted: Tensor) -> tuple[tuple[str, ...], Tensor]:

@@ -15,13 +15,13 @@ from fairfox.findings import RATES, AuditRecord, Finding, Group
 from fairfox.report import text
 from fairfox.report.sentences import signed_word
 from fairfox.statistics.groups import flag, people_weights
+from fairfox.statistics.performance import Z95
 
 MOST_GROUPS, MOST_FEATURES = 6, 12
 _MOST_LETTERS = 60  # of a group's name
 _PERCENTILES = (5, 25, 50, 75, 95)
 _POSITIONS = 200  # about, of the slider, in equal steps
 _MOST_SLIDER_GROUPS = 24  # of a variable
-_NORMAL = 1.96  # standard errors on both sides of a mean, for an interval of 95 %
 _TINY = 1e-290  # scores whose steps no float can tell apart count as 0
 _HUGE = 1e300  # steps of larger deltas are infinite
 Figure = dict[str, Any]  # kind, alt, caption, table, data
@@ -267,7 +267,7 @@ def features_figure(result: AuditRecord) -> Figure | None:
     signed = [group.name for group in result.groups if group.name in means]
     bars, rows = [], []
     for name, value in largest:
-        error = _NORMAL * errors[name] if math.isfinite(errors[name]) else 0.0
+        error = Z95 * errors[name] if math.isfinite(errors[name]) else 0.0
         low, high = max(value - error, 0.0), value + error
         bars.append(
             {

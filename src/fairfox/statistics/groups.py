@@ -20,10 +20,10 @@ from fairfox.fairtests.protocol import Measurement
 from fairfox.options import AuditOptions, TestInfo
 from fairfox.statistics.intervals import CommonVariance, interval, interval_of, p_values, robust_interval
 from fairfox.statistics.multiplicity import benjamini_hochberg
+from fairfox.statistics.performance import Z95
 from fairfox.statistics.verdict import ALLOWED, Counted, Point, Verdict, judge_model, p_more
 
 VARIABLE = "{variable}"
-_Z = 1.959963984540054  # standard errors on each side of a 95 % interval
 _FEWEST = 3  # people whom two tests must both judge to be compared
 _QUANTILE_OF = 1_000_000  # predictions at most: torch.quantile takes no more than 16 million
 
@@ -393,8 +393,11 @@ def wilson(share: float, people: float) -> tuple[float, float]:
     """
     if not people > 0:
         return math.nan, math.nan
-    centre, half = share + _Z**2 / (2 * people), _Z * math.sqrt(share * (1 - share) / people + (_Z / people) ** 2 / 4)
-    wide = 1 + _Z**2 / people
+    centre, half = (
+        share + Z95**2 / (2 * people),
+        Z95 * math.sqrt(share * (1 - share) / people + (Z95 / people) ** 2 / 4),
+    )
+    wide = 1 + Z95**2 / people
     return max(0.0, (centre - half) / wide), min(1.0, (centre + half) / wide)
 
 
@@ -402,7 +405,7 @@ def ratio_interval(share: float, people: float, other: float, others: float) -> 
     """Return Katz's 95 % interval of the ratio of two shares; where the first is 0, its upper end is not known."""
     if not (share > 0 and other > 0):
         return 0.0 if share == 0 and other > 0 else math.nan, math.nan
-    half = _Z * math.sqrt((1 - share) / (share * people) + (1 - other) / (other * others))
+    half = Z95 * math.sqrt((1 - share) / (share * people) + (1 - other) / (other * others))
     return share / other * math.exp(-half), share / other * math.exp(half)
 
 
