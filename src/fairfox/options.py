@@ -453,11 +453,11 @@ class ReportOptions:
     )  # fmt: skip
     owner: str | None = option(
         Text(most=200), None, section=OUTPUT, metavar="TEXT",
-        help="Who answers for the model and the limits; shown in the sign-off.",
+        help="Who answers for the model and the limits. Shown on the page to sign.",
     )  # fmt: skip
     reason: str | None = option(
         Text(most=2_000), None, section=OUTPUT, metavar="TEXT",
-        help="What the model is for, and why these limits were chosen; shown in the sign-off.",
+        help="What the model is for, and why these limits were chosen. Shown on the page to sign.",
     )  # fmt: skip
 
 

@@ -23,6 +23,7 @@ from fairfox.report.charts import Charts
 from fairfox.report.files import scores_table
 from fairfox.report.html import result_card
 from fairfox.report.sentences import verdict_lines
+from fairfox.report.view import view
 from fairfox.result import AuditResult
 from fairfox.statistics.intervals import Estimate
 from fairfox.statistics.verdict import Verdict
@@ -397,6 +398,13 @@ def test_everyone_s_reasons_add_up_to_their_effect_and_comparators_are_the_neare
         assert list(person.comparators.values()) == pytest.approx(result.predictions[list(person.comparators)].tolist())
         checked += 1
     assert checked > 10
+
+
+def test_without_anybody_of_the_other_group_there_are_no_comparators():
+    record = example_result()
+    alone = with_finding(record, group=("Female",) * PEOPLE)
+    assert AuditResult(alone).person(2).comparators == {}
+    assert view(alone)["people"]["rows"]  # the page is made too
 
 
 def test_a_result_can_be_copied_and_its_copy_asks_no_model():

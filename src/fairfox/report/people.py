@@ -196,7 +196,8 @@ def comparators(result: AuditRecord, positions: Sequence[int]) -> list[list[int]
         for level in finding.levels:
             among = np.flatnonzero((own == level) & known)
             mine = [n for n in positions if int(result.worst[n]) == v and finding.towards[n] == level]
-            for start in range(0, len(mine) if len(among) else 0, step := max(1, CELLS // len(among))):
+            step = max(1, CELLS // max(1, len(among)))
+            for start in range(0, len(mine) if len(among) else 0, step):
                 some = mine[start : start + step]
                 gaps = torch.cdist(result.counterfactual[some].to(result.encoded), result.encoded[among])
                 nearest = gaps.topk(min(MOST_COMPARATORS, len(among)), largest=False).indices.numpy(force=True)
