@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -23,19 +23,24 @@ from runner import Experiment, Folders, Found, Job, pick
 from settings import AUXILIARIES, Shape
 from sklearn.metrics import ndcg_score
 from torch import Tensor
+from torch.nn.functional import normalize
 from trials import seed_of
 from wording import bars as bars_in_words
 
 from fairfox.auxiliary.model import AuxiliaryModel, FixedAuxiliary
 from fairfox.benchmark.judge import spearman
-from fairfox.data.dataset import Dataset
-from fairfox.explain import Levels, group_distance, mean_gradients, strength_by_feature
+from fairfox.data.dataset import Dataset, Feature
+from fairfox.gradients.integrated import integrated_jacobian
+from fairfox.gradients.jacobian import jacobian
 from fairfox.maps.check import transparency
 from fairfox.maps.gan import GanSettings
 from fairfox.maps.move import Metric, MoveMap
 from fairfox.maps.protocol import CounterfactualMap
 from fairfox.maps.rank import RankMap
+from fairfox.maps.ranks import two_sample_ks
+from fairfox.models.protocol import Model
 
+Levels = Literal["mean", "max", "sum"]  # what is made of a category's columns
 OVER = ("", ", over c = 1")  # whose gradients are averaged; which of two groups is c = 0 the paper does not say
 MOVES: dict[str, Metric] = {"move": "between", "move, covariance": "covariance", "move-direct": "identity"}
 OWN = (*FAMILY, "rank", *MOVES)  # fairfox's; the others are peers' and yardsticks
@@ -96,6 +101,46 @@ def jobs(plan: Reports, seed: int) -> list[Job]:
 
 def _kinds(plan: Reports) -> tuple[tuple[str, bool, tuple[Shape, ...]], ...]:
     return ("auxiliary", False, plan.auxiliaries), ("adversarial", True, plan.adversarial)
+
+
+def mean_gradients(member: Model, x: Tensor, *, batch_size: int = 4096) -> dict[str, Tensor]:
+    """Return per column (D,) the mean over people of an auxiliary's gradient, by the name of the test that has it.
+
+    `faux`: the gradient of its first output; `faux+ng`: each person's of length one; `faux+ig`: integrated from the
+    zero row. Their sizes (`strength_by_feature`) are the paper's transparency reports.
+    """
+    gradient = jacobian(member, x, batch_size=batch_size)[:, 0]  # (N, D)
+    zero = x.new_zeros(x.shape[1])
+    integrated = integrated_jacobian(member, x, baseline=zero, batch_size=batch_size)[:, 0]
+    each = {"faux": gradient, "faux+ng": normalize(gradient, dim=1), "faux+ig": integrated}
+    return {name: rows.mean(0) for name, rows in each.items()}
+
+
+def strength_by_feature(columns: Tensor, features: Sequence[Feature], levels: Levels) -> Tensor:
+    """Return one strength per original feature (F,) from signed columns (D,): their sizes, reduced to one.
+
+    Gradients of a category's levels are comparable to a number's by their mean or maximum, displacements by their sum.
+    """
+    each = [columns[f.columns].abs() for f in features]
+    if levels == "max":
+        return torch.stack([size.max() for size in each])
+    return torch.stack([size.mean() if levels == "mean" else size.sum() for size in each])
+
+
+def group_distance(here: Tensor, there: Tensor, features: Sequence[Feature]) -> Tensor:
+    """Return the distance (F,), 0 to 1, between each feature's distributions in two groups' rows (n, D) and (m, D).
+
+    A number's distance is the two-sample Kolmogorov-Smirnov statistic, a category's the total variation.
+    """
+    gaps = (there.mean(0) - here.mean(0)).abs()
+    return torch.stack(
+        [
+            gaps[f.columns].sum() / 2
+            if f.kind == "categorical"
+            else two_sample_ks(here[:, f.start], there[:, f.start]).to(gaps)
+            for f in features
+        ]
+    )
 
 
 def learned_from(ground: Ground) -> tuple[Dataset, Dataset]:

@@ -361,6 +361,7 @@ def make_result(*findings: Finding, **more: Any) -> AuditRecord:
         worst=worst,
         findings=findings,
         ids=None,
+        encoded=torch.arange(len(worst))[:, None].expand(-1, 5).float(),  # person n has the value n everywhere
         delta=DELTA,
         test="rank",
         meaning="How much the prediction changes when a person keeps their ranks and joins the other group.",

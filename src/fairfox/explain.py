@@ -1,34 +1,26 @@
-"""Which features an effect goes through, which ones are proxies, and what dropping one would do."""
+"""Which features an effect goes through, which ones are proxies, and what a common cause would have to be."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.nn.functional import normalize
 
 from fairfox.data.contrasts import LOWER
 from fairfox.data.dataset import Feature, Protected, group_name
 from fairfox.fairtests.protocol import Measurement
 from fairfox.fairtests.readings import Readings
-from fairfox.findings import CommonCause, FeatureEffect, Features, NextSteps, Step
+from fairfox.findings import CommonCause, FeatureEffect, Features
 from fairfox.gradients.integrated import integrated_jacobian
-from fairfox.gradients.jacobian import jacobian
 from fairfox.maps.check import transparency
-from fairfox.maps.ranks import two_sample_ks
 from fairfox.models.protocol import Model, predict, predict_once
 from fairfox.statistics.groups import people_weights
-from fairfox.statistics.performance import performance
 
-Levels = Literal["mean", "max", "sum"]  # what is made of a category's columns
 _STEPS = 16  # of the path from x to x'
 _MOST_SHIFT = 3.0  # standard deviations of a proxy that a common cause is looked for in
-_CANDIDATES = 5  # features that could be dropped or repaired: those with the largest contributions
+_ORDERS = 8  # of the features, of a person who is explained on request
 _CELLS = 8_000_000  # of the rows that are predicted at once
-_TRIED = 500  # people whose predictions an estimate of next steps rests on
-_WORTHWHILE = 0.05  # share of the effect that a suggestion takes away at least
 
 
 def contributions(
@@ -197,46 +189,6 @@ def sum_by_feature(values: Tensor, features: Sequence[Feature]) -> Tensor:
     return torch.stack([values[:, f.columns].sum(1) for f in features], dim=1)
 
 
-def mean_gradients(member: Model, x: Tensor, *, batch_size: int = 4096) -> dict[str, Tensor]:
-    """Return per column (D,) the mean over people of an auxiliary's gradient, by the name of the test that has it.
-
-    `faux`: the gradient of its first output; `faux+ng`: each person's of length one; `faux+ig`: integrated from the
-    zero row. Their sizes (`strength_by_feature`) are the paper's transparency reports.
-    """
-    gradient = jacobian(member, x, batch_size=batch_size)[:, 0]  # (N, D)
-    zero = x.new_zeros(x.shape[1])
-    integrated = integrated_jacobian(member, x, baseline=zero, batch_size=batch_size)[:, 0]
-    each = {"faux": gradient, "faux+ng": normalize(gradient, dim=1), "faux+ig": integrated}
-    return {name: rows.mean(0) for name, rows in each.items()}
-
-
-def strength_by_feature(columns: Tensor, features: Sequence[Feature], levels: Levels) -> Tensor:
-    """Return one strength per original feature (F,) from signed columns (D,): their sizes, reduced to one.
-
-    Gradients of a category's levels are comparable to a number's by their mean or maximum, displacements by their sum.
-    """
-    each = [columns[f.columns].abs() for f in features]
-    if levels == "max":
-        return torch.stack([size.max() for size in each])
-    return torch.stack([size.mean() if levels == "mean" else size.sum() for size in each])
-
-
-def group_distance(here: Tensor, there: Tensor, features: Sequence[Feature]) -> Tensor:
-    """Return the distance (F,), 0 to 1, between each feature's distributions in two groups' rows (n, D) and (m, D).
-
-    A number's distance is the two-sample Kolmogorov-Smirnov statistic, a category's the total variation.
-    """
-    gaps = (there.mean(0) - here.mean(0)).abs()
-    return torch.stack(
-        [
-            gaps[f.columns].sum() / 2
-            if f.kind == "categorical"
-            else two_sample_ks(here[:, f.start], there[:, f.start]).to(gaps)
-            for f in features
-        ]
-    )
-
-
 def explain(target: Model, readings: Readings, *, seed: int, batch_size: int, aligned: bool) -> Features:
     """Return each feature's contribution to the effects, and its strength as a proxy."""
     strongest = {name: max(proxy[name] for proxy in readings.proxy) for name in readings.proxy[0]}
@@ -255,24 +207,27 @@ def _effect_through_features(
     if moved.counterfactuals is None or moved.effect is None or sample is None:
         return None
     factors = torch.tensor([share.value for share in readings.alignment] if aligned else [1.0] * len(data.protected))
-    per_person = data.x.new_full((len(data), len(data.features)), torch.nan)
+    scale = _directions(moved, data.protected) * factors[readings.main.variable.cpu()]
+    effect, by_gradients = moved.effect, sample.by_gradients
+
+    def contributed(own: Tensor, mapped: Tensor) -> Tensor:
+        """Return the contributions of people at some places (n,), moved to rows (R, n, D)."""
+        each = effect_by_feature(
+            target, data.x[own], mapped, data.features, by_gradients=by_gradients, seed=seed, batch_size=batch_size
+        )
+        distance = sum_by_feature((mapped - data.x[own]).abs().mean(0), data.features)
+        return summing_to(effect[own].double(), each.double() * scale[own, None].to(each), distance.double())
+
+    def explain_one(place: int, mapped: Tensor) -> Tensor:
+        rows = mapped.to(data.x).expand(1 if by_gradients else _ORDERS, 1, -1)
+        return contributed(torch.tensor([place]), rows)[0]
+
+    per_person = data.x.new_full((len(data), len(data.features)), torch.nan, dtype=torch.float64)
     for people, rows in sample.parts:
         known = ~moved.abstained.cpu()[people]
-        own, mapped = people[known], rows[:, known]
-        each = effect_by_feature(
-            target,
-            data.x[own],
-            mapped,
-            data.features,
-            by_gradients=sample.by_gradients,
-            seed=seed,
-            batch_size=batch_size,
-        )
-        scale = _directions(moved, data.protected)[own] * factors[readings.main.variable[own].cpu()]
-        distance = sum_by_feature((mapped - data.x[own]).abs().mean(0), data.features)
-        per_person[own] = summing_to(moved.effect[own], each * scale[:, None].to(each), distance)
-    method = "integrated gradients" if sample.by_gradients else "sampled Shapley values"
-    return FeatureEffect(tuple(f.name for f in data.features), per_person, method, sample.drawn)
+        per_person[people[known]] = contributed(people[known], rows[:, known])
+    method = "integrated gradients" if by_gradients else "sampled Shapley values"
+    return FeatureEffect(tuple(f.name for f in data.features), per_person, method, sample.drawn, explain_one)
 
 
 def _directions(measured: Measurement, protected: Sequence[Protected]) -> Tensor:
@@ -297,59 +252,3 @@ def _displacement(readings: Readings) -> dict[str, float]:
 
 def _largest_first(strengths: Mapping[str, float]) -> dict[str, float]:
     return dict(sorted(strengths.items(), key=lambda pair: -pair[1]))
-
-
-def next_steps(
-    target: Model, readings: Readings, effect: FeatureEffect | None, *, seed: int, batch_size: int
-) -> NextSteps | None:
-    """Return the estimated effect of dropping or repairing single features, by further predictions of the same model.
-
-    Repaired: everyone's value is halfway between their own and that of their counterfactual row (with two groups and
-    the same ranks the full repair of Feldman et al. 2015). Dropped: everyone has another person's value, the same on
-    both sides. The features with the largest contributions to the effect are tried. None where nobody is moved.
-    """
-    moved, data = readings.moved, readings.people
-    if moved.counterfactual is None or effect is None:
-        return None
-    judged = (~moved.abstained.cpu()).nonzero()[:, 0]
-    order = torch.randperm(len(judged), generator=torch.Generator().manual_seed(seed))
-    rows = judged[order[:_TRIED]]
-    here, there = data.x[rows], moved.counterfactual.to(data.x)[rows]
-    y = None if data.y is None else data.y[rows]
-    weights = torch.ones(len(rows)) if data.weights is None else data.weights[rows].cpu()
-
-    def answers(x: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
-        own = predict(target, x, batch_size=batch_size).double().cpu()
-        return own, predict(target, other, batch_size=batch_size).double().cpu() - own
-
-    def mean(values: Tensor) -> float:
-        return float((values * weights).sum() / weights.sum())
-
-    before, apart = answers(here, there)
-    size = mean(apart.abs())
-    named = {f.name: f for f in data.features}
-    steps = []
-    for name in [name for name, value in effect.total.items() if value > 0][:_CANDIDATES]:
-        columns = named[name].columns
-        for action, block in (
-            ("repaired", (here[:, columns] + there[:, columns]) / 2),
-            ("dropped", here[:, columns].roll(1, 0)),  # people are in random order
-        ):
-            x, other = here.clone(), there.clone()
-            x[:, columns], other[:, columns] = block, block
-            after, left = answers(x, other)
-            remains = mean(left.abs())
-            share = 1 - remains / size if size > 0 else 0.0
-            auc = (_auc(before, y, weights), _auc(after, y, weights))
-            steps.append(Step(name, action, size, remains, share, *auc, mean((after - before).abs())))  # type: ignore[arg-type]
-    steps.sort(key=lambda step: -step.share)
-    if not steps or steps[0].share < _WORTHWHILE:
-        return NextSteps(tuple(steps), None, len(rows))
-    alike = [s for s in steps if s.feature == steps[0].feature and s.share >= steps[0].share - _WORTHWHILE]
-    return NextSteps(tuple(steps), min(alike, key=lambda step: step.change), len(rows))  # the smaller change
-
-
-def _auc(predictions: Tensor, y: Tensor | None, weights: Tensor) -> float | None:
-    """Return the AUC of predictions for labels of two classes; None without such."""
-    found = () if y is None else performance(predictions.numpy(), y.cpu().numpy(), weights.numpy())
-    return next((each.value for each in found if each.metric == "auc"), None)

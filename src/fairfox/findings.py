@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from fairfox.statistics.performance import Performance
 from fairfox.statistics.permutation import Null
 from fairfox.statistics.verdict import ALLOWED, Counted, Verdict, family_verdict
 
+RATES = ("selection_rate", "impact_ratio", "true_positive_rate", "false_positive_rate", "accuracy")  # of groups
 UNKNOWN = "unknown"  # the own group of people whose protected value is neither known nor inferred
 
 
@@ -36,6 +37,11 @@ class FeatureEffect:
     per_person: Tensor  # (N, F), signed; NaN rows were not explained (black boxes are explained on a sample)
     method: str  # "integrated gradients" or "sampled Shapley values"
     drawn: Tensor | None = None  # (N,) bool: a random sample the totals are taken over; None: everyone explained
+    explain: Callable[[int, Tensor], Tensor] | None = field(default=None, repr=False, compare=False)
+    # contributions (F,) of one more person, by their place and their counterfactual row (D,)
+
+    def __getstate__(self) -> dict[str, Any]:  # the model that `explain` asks is not copied
+        return {**self.__dict__, "explain": None}
 
     @property
     def total(self) -> dict[str, float]:
@@ -105,6 +111,7 @@ class Group:
     true_positive_rate: float | None = None  # share with a yes of those with a true one; None without labels
     false_positive_rate: float | None = None  # of those with a true no
     accuracy: float | None = None  # share whose decision is the true outcome
+    intervals: dict[str, tuple[float, float]] = field(default_factory=dict)  # 95 %, of these rates by name
 
     @property
     def name(self) -> str:
@@ -256,11 +263,6 @@ class Finding:
         unknown = 0 if UNKNOWN in self.levels else self.group.count(UNKNOWN)
         return Tally.of(self, weights, unknown=unknown, attained=attained)
 
-    def judges(self, level: str) -> bool:
-        """Return whether something can be said about anybody of a group."""
-        own = zip(self.group, self.abstained.tolist(), strict=True)
-        return any(group == level and not out for group, out in own)
-
     def readings(self, weights: Tensor | None = None) -> dict[str, Reading]:
         """Return the total reading of the effect, the direct one where it was measured, and that at the same outcome.
 
@@ -301,45 +303,6 @@ class TestComparison:
 
 
 @dataclass(frozen=True)
-class Step:
-    """One thing that could be done about one feature, and what it would do by the estimate."""
-
-    feature: str
-    action: Literal["dropped", "repaired"]
-    before: float  # mean |effect|
-    after: float
-    share: float  # of the effect that goes away; below 0 it grows
-    auc_before: float | None  # on people with a label of two classes; None without
-    auc_after: float | None
-    change: float  # mean |change| of the predictions
-
-
-@dataclass(frozen=True)
-class NextSteps:
-    """What could be done about an effect, feature by feature, and what is suggested."""
-
-    steps: tuple[Step, ...]  # two for each candidate, the largest share first
-    suggestion: Step | None  # None where nothing lowers the effect by a twentieth
-    people: int  # whose predictions the estimate rests on
-
-    @property
-    def sentence(self) -> str:
-        """The suggestion in plain words."""
-        step = self.suggestion
-        if step is None:
-            return "No single feature lowers the effect noticeably when it is dropped or repaired."
-        doing = {"dropped": "Dropping", "repaired": "Repairing"}[step.action]
-        start = f'{doing} "{step.feature}" would take away about {round(100 * step.share)} % of the effect'
-        if step.auc_before is None or step.auc_after is None:
-            return f"{start} and change predictions by {step.change:.3g} on average (estimated, not re-trained)."
-        return f"{start} (AUC {step.auc_before:.3f} to {step.auc_after:.3f}; estimated, not re-trained)."
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return all of it as plain values, for JSON."""
-        return {**asdict(self), "sentence": self.sentence}
-
-
-@dataclass(frozen=True)
 class AuditRecord:
     """Everything an audit found, one entry per person in the order of the table.
 
@@ -359,6 +322,7 @@ class AuditRecord:
     worst: Tensor  # (N,) which of the findings attained the score
     findings: tuple[Finding, ...]  # one per protected variable
     counterfactual: Tensor | None  # (N, D) encoded rows x' of the map, for the contrast that counts
+    encoded: Tensor  # (N, D) everyone's own rows x
     ids: np.ndarray | None  # (N,) the id column, else None
     features: Features
     delta: float
@@ -378,11 +342,12 @@ class AuditRecord:
     p_values: Tensor | None = None  # (N,) of an effect as large where the true one is no more than delta
     significant: Tensor | None = None  # (N,) bool: on the list of people over delta with a given false discovery rate
     null: Null | None = None  # what is found where the protected values are shuffled, where asked for
-    steps: NextSteps | None = None  # what could be done about it, where asked for
     map_checks: tuple[MapCheck, ...] = ()  # whether the map accounts for the gap, and stays on the data
     still: tuple[str, ...] = ()  # features in which the groups do not differ beyond chance: they do not move
     streamed: Streamed | None = None  # all people of a stream, where those here are a sample of them
     performance: tuple[Performance, ...] = ()  # how well predictions tell the label, where there is one
+    alternatives: dict[str, Any] | None = None  # that were tried, as `read_alternatives` returns them
+    intersections: tuple[Group, ...] = ()  # of several protected variables, where they were not audited themselves
 
     def __len__(self) -> int:
         return len(self.scores)
@@ -514,19 +479,9 @@ class AuditRecord:
         return tuple(group for finding in self.findings for group in finding.groups)
 
     @property
-    def auxiliary(self) -> tuple[AuxiliaryQuality, ...]:
-        """How well each protected variable is predicted from the features."""
-        return tuple(finding.quality for finding in self.findings)
-
-    @property
     def alignment_share(self) -> dict[str, float]:
         """The alignment share of each protected variable."""
         return {finding.name: finding.alignment_share for finding in self.findings}
-
-    @property
-    def alignment_error(self) -> dict[str, float]:
-        """The standard error of each alignment share."""
-        return {finding.name: finding.alignment_error for finding in self.findings}
 
     @property
     def inferred(self) -> Tensor:

@@ -148,12 +148,21 @@ def lookup_test(name: str, settings: Mapping[str, object] | None = None) -> Test
 
 @dataclass(frozen=True)
 class Text:
-    """One word, such as the name of a column."""
+    """One word, such as the name of a column, or words to show."""
+
+    most: int | None = None  # characters of words to show, which are all printable
 
     def check(self, name: str, value: Any) -> Any:
         """Return the text, or refuse what is none."""
         if value is not None and not isinstance(value, str):
             raise OptionError(f"{name} is of type {type(value).__name__}; expected text, such as a column name")
+        if value is not None and self.most is not None and not (len(value) <= self.most and value.isprintable()):
+            fault = (
+                "unprintable characters, such as line breaks"
+                if len(value) <= self.most
+                else f"{len(value):,} characters"
+            )
+            raise OptionError(f"{name} has {fault}; expected at most {self.most:,} printable characters")
         return value
 
 
@@ -442,9 +451,13 @@ class ReportOptions:
         help="Also prove bounds on the prediction between a person and their counterfactual row. For ReLU networks and"
         " tree ensembles.",
     )  # fmt: skip
-    next_steps: bool = option(
-        Flag(), False, section=OUTPUT,
-        help="Also estimate the effect of dropping or repairing single features.",
+    owner: str | None = option(
+        Text(most=200), None, section=OUTPUT, metavar="TEXT",
+        help="Who answers for the model and the limits. Shown on the page to sign.",
+    )  # fmt: skip
+    reason: str | None = option(
+        Text(most=2_000), None, section=OUTPUT, metavar="TEXT",
+        help="What the model is for, and why these limits were chosen. Shown on the page to sign.",
     )  # fmt: skip
 
 
@@ -658,6 +671,7 @@ RENAMED = {  # old name -> what to write now
     "drift": "compare with two folders of audits",
     "fit_test": "fit",
     "set": "settings",
+    "next_steps": "fairfox.alternatives, a command of its own",
 }
 
 

@@ -18,7 +18,7 @@ from fairfox.certificates.path import Certificates
 from fairfox.data.dataset import Dataset
 from fairfox.data.table import load_table
 from fairfox.errors import OptionError, installed_versions
-from fairfox.explain import common_cause, explain, next_steps
+from fairfox.explain import common_cause, explain
 from fairfox.fairtests.fitted import (
     FittedTest,
     Fold,
@@ -39,7 +39,7 @@ from fairfox.maps.conditional import check_given_columns
 from fairfox.models.adapters import describe
 from fairfox.options import EVERYONE, TOTAL, AuditOptions, defaults_sha256, lookup_test, refuse_outside
 from fairfox.report.sentences import over_words
-from fairfox.result import AuditResult, finding_of, gap_parts
+from fairfox.result import AuditResult, finding_of, gap_parts, intersections_of
 from fairfox.statistics.diagnostics import Reliability, find_warnings, leave_out
 from fairfox.statistics.groups import (
     Decisions,
@@ -336,11 +336,12 @@ def _result(
     if streamed is not None and streamed.threshold is not None and certainty.p_values is not None:
         certainty = replace(certainty, significant=certainty.p_values <= streamed.threshold.p)
     progress("explaining", 0.92)
-    asked = {"seed": options.seed, "batch_size": options.batch_size}
-    features = explain(inputs.target, readings, aligned=options.info.aligned, **asked)
+    features = explain(
+        inputs.target, readings, seed=options.seed, batch_size=options.batch_size, aligned=options.info.aligned
+    )
     checks = map_checks(inputs, readings, support, limits.delta)
-    mapped = readings.moved.counterfactual
-    return AuditRecord(
+    mapped, decisions = readings.moved.counterfactual, _decisions(inputs) if streamed is None else None
+    found = AuditRecord(
         scores=main.score,
         effect=main.effect,
         interval=certainty.interval,
@@ -351,8 +352,9 @@ def _result(
         reasons=main.reasons,
         predictions=inputs.predictions,
         worst=main.variable,
-        findings=_findings(inputs, readings, before, limits, checks, null, streamed),
+        findings=_findings(inputs, readings, before, limits, checks, null, streamed, decisions),
         counterfactual=mapped,
+        encoded=readings.people.x,
         ids=inputs.data.ids,
         features=features,
         delta=limits.delta,
@@ -374,12 +376,12 @@ def _result(
         p_values=certainty.p_values,
         significant=certainty.significant,
         null=null,
-        steps=next_steps(inputs.target, readings, features.effect, **asked) if options.next_steps else None,
         map_checks=checks,
         still=readings.still,
         streamed=streamed,
         performance=_performance(inputs) if streamed is None else (),
     )
+    return found if decisions is None else replace(found, intersections=intersections_of(found, decisions))
 
 
 @dataclass(frozen=True)
@@ -420,6 +422,7 @@ def _findings(
     checks: Sequence[MapCheck],
     null: Null | None,
     streamed: Streamed | None,
+    decisions: Decisions | None,
 ) -> tuple[Finding, ...]:
     """Return what was found for each protected variable, with a verdict that says no more than is known."""
     found = [
@@ -432,7 +435,7 @@ def _findings(
             merged=dict(source.merged),
             rule=limits.rule,
             before=before,
-            decisions=_decisions(inputs),
+            decisions=decisions,
             streamed=None if streamed is None else streamed.variables[inputs.data.protected[v].name],
         )
         for v, source in enumerate(inputs.encoding.sources)

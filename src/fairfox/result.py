@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -25,14 +26,15 @@ from fairfox.data.protected import NumberGroups
 from fairfox.errors import DataError
 from fairfox.fairtests.protocol import Measurement
 from fairfox.fairtests.readings import Readings
-from fairfox.findings import UNKNOWN, AuditRecord, Finding, GapParts, Group, StreamedVariable
-from fairfox.report.people import person_contributions, row_ids, rows_at
+from fairfox.findings import RATES, UNKNOWN, AuditRecord, Finding, GapParts, Group, StreamedVariable
+from fairfox.report.people import comparators, person_contributions, row_ids, rows_at
 from fairfox.report.sentences import summary_lines, verdict_lines
 from fairfox.report.text import amount, people, percent
-from fairfox.statistics.groups import Certainty, Decisions, Rule, group_mean
+from fairfox.statistics.groups import Certainty, Decisions, Rule, group_mean, people_weights
 from fairfox.statistics.verdict import Counted, Point, Verdict, family_verdict
 
 _MOST_GROUPS, _MOST_REASONS = 4, 3  # that are printed
+FEWEST = 5  # people of an intersection that rates are given of
 
 
 @dataclass(frozen=True, repr=False)
@@ -49,8 +51,9 @@ class Person:
     confident: bool
     significant: bool
     towards: str | None  # the group they are compared with
-    features: dict[str, float]  # what each adds to the effect, the largest first; empty where not explained
+    features: dict[str, float]  # what each adds to the effect, the largest first; empty where the test explains none
     counterfactual: dict[str, Any]  # their values as a member of that group; empty where the test has none
+    comparators: dict[Any, float]  # the nearest real people of that group to these values: predictions by id
     abstained_because: str | None
 
     def __repr__(self) -> str:
@@ -63,7 +66,9 @@ class Person:
         if self.lower is not None:
             lines[-1] += f" (interval {_signed(self.lower)} to {_signed(self.upper)})"
         through = [f"{name} {_signed(value)}" for name, value in list(self.features.items())[:_MOST_REASONS]]
-        return "\n".join([*lines, *([f"  mostly through {', '.join(through)}"] if through else [])])
+        lines += [f"  mostly through {', '.join(through)}"] if through else []
+        alike = ", ".join(f"{id} (prediction {prediction:.4g})" for id, prediction in self.comparators.items())
+        return "\n".join([*lines, *([f"  most alike there: {alike}"] if alike else [])])
 
 
 class AuditResult:
@@ -158,9 +163,12 @@ class AuditResult:
 
     @cached_property
     def groups(self) -> Any:
-        """A table with a row per group: people, mean prediction, mean effect, shares of flagged people."""
+        """A table with a row per group: people, mean prediction, mean effect, shares of flagged people, and decisions.
+
+        `impact_ratio` is the `selection_rate` over that of the variable's group with the highest.
+        """
         groups = self.record.groups
-        names = ("people", "mean_prediction", "mean_effect", "share_flagged", "share_confident", "inferred")
+        names = ("people", "mean_prediction", "mean_effect", "share_flagged", "share_confident", "inferred", *RATES)
         columns = {name: [getattr(group, name) for group in groups] for name in ("variable", "level", *names)}
         return self._table(pa.table({"group": [group.name for group in groups], **columns}))
 
@@ -218,11 +226,14 @@ class AuditResult:
         row = self._people.slice(rows[0], 1).to_pylist()[0]
         table = self.record.counterfactual_table
         after = {} if table is None or row["abstained"] else rows_at(self.record, table, rows).to_pylist()[0]
+        (alike,) = comparators(self.record, rows)
+        ids = self._people["row_id"].take(pa.array(alike, pa.int64())).to_pylist()
         return Person(
             id=row["row_id"],
             towards=self.record.towards[rows[0]],
-            features=dict(person_contributions(self.record, rows[0])),
+            features=dict(person_contributions(self.record, rows[0], ask=True)),
             counterfactual=after,
+            comparators=dict(zip(ids, self.predictions[alike].tolist(), strict=True)),
             **{f.name: row[f.name] for f in fields(Person) if f.name in row},
         )
 
@@ -237,15 +248,17 @@ class AuditResult:
         """Return the audit in a dozen lines of plain text, and some for each further protected variable."""
         return "\n".join(summary_lines(self.record))
 
-    def to_html(self, path: str | Path | None = None, *, rows: object = None) -> str:
+    def to_html(self, path: str | Path | None = None, *, rows: object = None, alternatives: object = None) -> str:
         """Return the report, one HTML page that needs no other file, and write it to `path` when given.
 
         `rows` is the audited table (one row per person, in the same order): with it the page also shows the values of
-        flagged people.
+        flagged people. `alternatives` is what `fairfox.alternatives` found: the page shows it above the sign-off.
         """
+        from fairfox.report.files import read_alternatives
         from fairfox.report.html import render_report
 
-        return write_text(render_report(self.record, rows=rows), path)
+        tried = None if alternatives is None else read_alternatives(alternatives, self.settings)
+        return write_text(render_report(replace(self.record, alternatives=tried), rows=rows), path)
 
     def to_json(self, path: str | Path | None = None) -> str:
         """Return the audit without its people as strict JSON, and write it to `path` when given.
@@ -501,6 +514,24 @@ def _group(
         towards={word: value for word, value in towards.items() if value is not None and not isnan(value)},
         **rates,
     )
+
+
+def intersections_of(record: AuditRecord, decisions: Decisions) -> tuple[Group, ...]:
+    """Return what decisions give the intersections of several protected variables; () where these were audited.
+
+    Those of fewer than `FEWEST` people are left out: their rates would tell of single people.
+    """
+    classes = [finding for finding in record.findings if finding.kind != "continuous"]
+    if len(classes) < 2 or any(finding.parts for finding in classes):
+        return ()
+    cells = list(zip(*(finding.group for finding in classes), strict=True))
+    weights = torch.from_numpy(people_weights(record.weights, len(record)))
+    kept = [cell for cell, people in sorted(Counter(cells).items()) if people >= FEWEST and UNKNOWN not in cell]
+    members = [torch.tensor([own == cell for own in cells]) for cell in kept]
+    whole = {name: getattr(record, name) for name in ("flagged", "confident", "abstained", "inferred")}
+    crossed = replace(classes[0], name=" & ".join(f.name for f in classes), contrasts=(), effect=None, **whole)
+    each = zip(map(" & ".join, kept), members, decisions.rates(record.predictions, weights, members), strict=True)
+    return tuple(_group(crossed, *own, record.predictions, weights) for own in each)
 
 
 def _groups(p: Protected, own: Tensor, fitted: Tensor) -> tuple[tuple[str, ...], Tensor]:

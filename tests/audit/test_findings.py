@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
 
+import fairlearn.metrics as fairlearn
+import numpy as np
+import pandas as pd
 import pytest
 import torch
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import accuracy_score
 
+import fairfox
 from fairfox.auxiliary.quality import AuxiliaryQuality
+from fairfox.benchmark.worlds import LENDING
 from fairfox.data.contrasts import derivatives, moves
 from fairfox.data.dataset import Dataset, Protected
 from fairfox.fairtests.effect import Share
@@ -158,3 +166,47 @@ def test_a_finding_has_the_verdict_of_its_own_people():
     decided = finding(runs, rule=Rule(decision_threshold=0.3), predictions=torch.full((61,), 0.2)).verdict
     assert (decided.word, decided.significant) == ("fails", 30)
     assert decided.mean.value == pytest.approx(0.1)
+
+
+def test_decisions_in_groups_and_at_intersections_are_those_of_fairlearn():
+    rng = np.random.default_rng(0)
+    people = LENDING.sample(300, seed=2).table.to_pandas()
+    people["region"] = rng.choice(["north", "south", "far"], 300, p=[0.54, 0.43, 0.03])  # few live far away
+    model = LogisticRegression(max_iter=1000).fit(people[["income", "debt_ratio"]], people["approved"])
+    result = fairfox.audit(
+        model, people, protected=["sex", "region"], label="approved", options={"refits": 2, "folds": 2}
+    )
+    yes = (model.predict_proba(people[["income", "debt_ratio"]])[:, 1] >= 0.5).astype(int)
+    metrics = {
+        "selection_rate": fairlearn.selection_rate,
+        "true_positive_rate": fairlearn.true_positive_rate,
+        "false_positive_rate": fairlearn.false_positive_rate,
+        "accuracy": accuracy_score,
+    }
+
+    def by_group(columns: list[str]) -> pd.DataFrame:
+        truth, own = people["approved"], people[columns]
+        return fairlearn.MetricFrame(metrics=metrics, y_true=truth, y_pred=yes, sensitive_features=own).by_group
+
+    fields = json.loads(result.to_json())
+    for variable in fields["variables"]:
+        expected = by_group([variable["name"]])
+        for group in variable["groups"]:
+            row = expected.loc[group["level"]].to_dict()
+            assert {name: group[name] for name in metrics} == pytest.approx(row, rel=0, abs=1e-12)
+            ratio = row["selection_rate"] / expected["selection_rate"].max()
+            assert group["impact_ratio"] == pytest.approx(ratio, rel=0, abs=1e-12)
+            low, high = group["intervals"]["selection_rate"]
+            assert low < group["selection_rate"] < high
+    expected = by_group(["sex", "region"])
+    sizes = people.groupby(["sex", "region"]).size()
+    assert [group["level"] for group in fields["intersections"]] == [
+        " & ".join(cell) for cell, count in sizes.items() if count >= 5
+    ]
+    assert sizes.min() < 5  # rates of so few would tell of single people
+    largest = max(group["selection_rate"] for group in fields["intersections"])
+    for group in fields["intersections"]:
+        row = expected.loc[tuple(group["level"].split(" & "))].to_dict()
+        assert {name: group[name] for name in metrics} == pytest.approx(row, rel=0, abs=1e-12)
+        assert group["impact_ratio"] == pytest.approx(row["selection_rate"] / largest, rel=0, abs=1e-12)
+    assert result.groups["impact_ratio"].max() == 1

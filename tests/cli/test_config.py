@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import json
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
@@ -60,6 +62,40 @@ def run(*arguments: object) -> Result:
     return CliRunner().invoke(cli, ["audit", *map(str, arguments)])
 
 
+def test_owner_and_reason_are_recorded_and_the_hash_of_the_file_is_in_every_output(folder: Path):
+    file = configured(folder, CONFIG + 'owner = "Lending"\nreason = "Five points change the price <b>."\n')
+    assert_ended(run("--config", file, "--out", folder / "found"))
+    digest = sha256(file.read_bytes()).hexdigest()
+    for name in ("summary.json", "report.json", "report.html", "junit.xml", "summary.md"):
+        assert digest in (folder / "found" / name).read_text(encoding="utf-8"), name
+    assert pq.read_schema(folder / "found/scores.parquet").metadata[b"config_sha256"] == digest.encode()
+    settings = json.loads((folder / "found/summary.json").read_text())["settings"]
+    assert (settings["owner"], settings["reason"]) == ("Lending", "Five points change the price <b>.")
+    page = (folder / "found/report.html").read_text(encoding="utf-8")
+    assert "Five points change the price &lt;b&gt;." in page
+    assert_ended(run(folder / "model.py:score", folder / "people.csv", "-c", "sex", "--out", folder / "other"))
+    assert "config_sha256" not in (folder / "other/junit.xml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("owner = 3\nreason = 'x'", None),  # as on the command line, a number is its text
+        (f"owner = '{'x' * 201}'", "owner has 201 characters; expected at most 200 printable characters"),
+        (f"reason = '{'x' * 2001}'", "reason has 2,001 characters; expected at most 2,000"),
+        ('reason = """a\nb"""', "which has unprintable characters"),
+        ("owner = ['a', 'b']", "takes one value, not a list"),
+    ],
+)
+def test_owner_and_reason_are_short_and_printable(folder: Path, text: str, message: str | None):
+    done = run("--config", configured(folder, CONFIG + text), "--out", folder / "found")
+    if message is None:
+        assert_ended(done)
+    else:
+        assert done.exit_code == 2
+        assert message in " ".join(done.stderr.split())
+
+
 def test_an_audit_runs_from_a_file_alone_and_the_command_line_wins(folder: Path, tmp_path: Path):
     file = configured(folder, CONFIG)
     done = run("--config", file, "--out", folder / "found")
@@ -68,7 +104,6 @@ def test_an_audit_runs_from_a_file_alone_and_the_command_line_wins(folder: Path,
     assert (fields["delta"], fields["deltas"]) == (0.02, {"sex=Male": 0.5})
     assert (fields["settings"]["refits"], fields["settings"]["max_flagged"]) == (1, {"": 0.9})
     assert fields["settings"]["table"] == str(folder / "people.csv")
-    assert fields["next_steps"] is None
     done = run("--config", file, "--max-flagged", "0.01", "--delta", "0.03", "--out", tmp_path / "other")
     assert_ended(done)
     fields = json.loads((tmp_path / "other/summary.json").read_text())

@@ -124,7 +124,7 @@ def test_a_rare_value_is_found_however_it_is_written():
 
 USED = ("--columns", "income,job,town", "--drop", "note")
 WITH_AGE = ("--columns", "income,job,town,age", "--drop", "note")  # the model takes what is protected
-LABELLED = ("--label", "approved", "--next-steps")
+LABELLED = ("--label", "approved")
 ASKED = [
     ("-c", "sex", *USED, *LABELLED, "--max-flagged", "0", "--abstain", "0", "--delta", "1e-4"),
     ("-c", "sex", *USED, "--test", "fta", "--reference", "people.csv", "--delta", "0"),

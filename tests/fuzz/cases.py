@@ -210,7 +210,7 @@ OF_COMPARE = {**OF_FIT, **OF_SCORE} | _pool("""
 """)
 OF_AUDIT = OF_COMPARE | _pool("""
 --abstain 0 0.1 0.99 1; --batch-size 1 7 0 1e3; --cannot-tell pass fail maybe; --null 1 -1; --include-rows;
---next-steps; --certify; --delta-from-null; --refitz 1
+--certify; --delta-from-null; --refitz 1
 """)
 OF_PLAN = _pool("""
 --effect 0.1 1e-300 1e300 0 nan; --limit 0 0.05 1e300; --share 0 0.5 1 2; --max-flagged 0 0.05 1;

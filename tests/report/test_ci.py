@@ -12,7 +12,7 @@ from junitparser import Failure, JUnitXml, Skipped, TestSuite
 from lxml import etree, html
 from markdown_it import MarkdownIt
 
-from fairfox.findings import AuditRecord, NextSteps, Step
+from fairfox.findings import AuditRecord
 from fairfox.report.ci import as_text, junit_xml, pair_junit, summary_markdown
 from fairfox.report.sentences import CaseOutcome
 from fairfox.statistics.verdict import Verdict, Word
@@ -131,14 +131,12 @@ def cells(result: AuditRecord, table: int) -> list[list[str]]:
 
 
 def test_the_verdict_and_the_next_step_come_before_the_tables():
-    step = Step("income", "dropped", 0.1, 0.02, 0.8, None, None, 0.03)
-    steps = NextSteps((step,), step, 40)
-    text = summary_markdown(replace(with_finding(example_result(), verdict=FAILS), steps=steps))
+    text = summary_markdown(with_finding(example_result(), verdict=FAILS))
     first, second, *_ = text.split("\n\n")
     assert first == "## fairfox: FAIL"
     assert second == "FAIL: 19 of 38 people are significantly affected."
-    assert text.count("Dropping") == 1
-    assert text.index("Next: Dropping") < text.index("| income |") < text.index("Warning: ")
+    assert text.count("fairfox repair") == 1
+    assert text.index("Next: ") < text.index("| income |") < text.index("Warning: ")
 
 
 def test_groups_and_features_are_tables():

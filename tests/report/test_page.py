@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import cache
 from hashlib import sha256
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,9 @@ import pytest
 import torch
 
 import fairfox
-from fairfox.findings import AuditRecord, FeatureEffect, Features, NextSteps, Step
+from fairfox.findings import AuditRecord, FeatureEffect, Features
 from fairfox.report import text
+from fairfox.report.files import read_alternatives
 from fairfox.report.html import render, render_report, script_json
 from fairfox.report.sentences import count_lines, direction_lines, headline, through_lines, verdict_lines
 from fairfox.report.view import contrast_matrix, groups_table, view
@@ -44,7 +46,6 @@ pytestmark = pytest.mark.brief
 
 HOSTILE = "<script>alert('1')</script>"
 GROUP = HOSTILE  # a class called like its variable speaks for itself
-STEP = Step("income", "repaired", 0.1, 0.04, 0.6, 0.8, 0.79, 0.03)
 VERDICT = Verdict("fails", "19 of 38 people (50 %) are significantly affected.", 0.05, 38, 19, 25, 0.0, 1.0)
 
 
@@ -108,7 +109,7 @@ def test_the_verdict_comes_first_then_directions_certainty_counts_and_the_sectio
     ]
     places = [page.words.index(words) for words in told]
     assert places == sorted(places)
-    assert page.headings["h2"] == ["Verdict", "Groups", "Features", "People", "Checks", "Method"]
+    assert page.headings["h2"] == ["Verdict", "Groups", "Features", "People", "Checks", "Method", "Sign-off"]
 
 
 @pytest.mark.parametrize("result", [example_result(), without_sign()], ids=["rank", "fta"])
@@ -152,7 +153,7 @@ def test_every_chart_has_a_place_a_drawing_and_a_table():
     page = Page(render_report(example_result()))
     places = [value for _, name, value in page.attributes if name == "data-chart"]
     charts = json.loads(page.scripts[0])["charts"]
-    assert sorted(places) == sorted(charts) == ["features", "groups-0", "proxies-0", "readings-0", "scores-0"]
+    assert sorted(places) == sorted(charts) == ["features", "groups-0", "proxies-0", "scores-0"]
     assert page.words.count("The numbers of this chart") == len(places)
     assert page.tags.count("details") == len(places) + 1  # and settings
 
@@ -266,16 +267,100 @@ def test_no_value_of_anybody_is_in_a_view_without_rows():
     assert sum(job in with_rows for job in table["job"].to_pylist()) == len(flagged)
 
 
-def test_what_to_do_next_is_told_step_by_step():
-    steps = NextSteps((STEP,), STEP, 38)
-    shown = view(example_result(steps=steps))["next"]
-    assert shown["lines"] == [steps.sentence]
-    assert shown["table"]["rows"] == [["income", "repaired", "60.0 %", "4.0", "0.790"]]
-    nobody = torch.zeros(PEOPLE, dtype=torch.bool)
-    assert view(example_result(steps=steps, flagged=nobody))["next"]["lines"][0].startswith("Nobody is flagged")
-    unlabelled = replace(steps, steps=(replace(STEP, auc_before=None, auc_after=None),))
-    assert len(view(example_result(steps=unlabelled))["next"]["table"]["columns"]) == 4
-    assert view(example_result())["next"] is None
+TRIED = {
+    "kind": "alternatives",
+    "tried": [
+        {"name": name, "dominated": False, "mean_effect": effect, "share_over": 0.3, "loss": 0.004}
+        | {"performance": [{"metric": "auc", "value": value, "lower": 0.7, "upper": 0.9}]}
+        for name, effect, value in (("the model as it is", 0.1, 0.82), (HOSTILE, 0.02, 0.816))
+    ],
+    "best": HOSTILE,
+    "not_run": {"train_fair, floor 3": "the time was over"},
+    **{"unit": "change of the prediction (probability)", "people": 40, "delta": 0.05, "max_loss": 0.005},
+    "probability_of_improvement": None,
+    "settings": {"protected": ["sex"], "label": "paid", "model_sha256": "a" * 64},
+}
+
+
+def sign_off(result: AuditRecord) -> dict[str, list[str]]:
+    return {part["label"]: part["lines"] for part in view(result)["sign_off"]}
+
+
+def test_the_sign_off_says_what_was_asked_found_assumed_and_tried():
+    verdict = replace(VERDICT, tipping=0.6)
+    result = with_finding(example_result(), verdict=verdict)
+    empty = sign_off(result)
+    assert empty["Purpose"] == ["Not stated (reason in the options file)."]
+    assert empty["Alternatives tried"][0].startswith("None were added to this audit")
+    settings = {"reason": HOSTILE, "owner": "Jane", "config_sha256": "c" * 64, "table": "people.csv", "given": ["job"]}
+    groups = tuple(replace(group, impact_ratio=ratio) for group, ratio in zip(result.groups, (0.0, 1.0), strict=True))
+    result = replace(with_finding(result, groups=groups), settings={**result.settings, **settings})
+    result = replace(result, alternatives=read_alternatives(Tried(TRIED), result.settings))
+    shown = sign_off(result)
+    assert list(shown) == [
+        *("Purpose", "Owner", "Policy", "Model and data", "Verdict", "Assumption and tipping point"),
+        *("Groups", "Proxies", "Alternatives tried", "Limits"),
+    ]
+    assert (shown["Purpose"], shown["Owner"]) == ([f"{HOSTILE}."], ["Jane."])
+    assert shown["Policy"] == [
+        "At most 5.0 % of people may be affected: |effect| > 5 points.",
+        "Valid reasons: job.",
+    ]
+    assert f"SHA-256 of the options file (--config): {'c' * 64}." in shown["Model and data"]
+    assert shown["Verdict"] == [f"FAIL: {VERDICT.reason}"]
+    assert any(line.startswith("Tipping point: persistence 0.6.") for line in shown["Assumption and tipping point"])
+    assert shown["Groups"][-1] == "Lowest impact ratio by sex: 0.00 (Female)."
+    assert shown["Proxies"][0].startswith("Proxies of sex (mean gradient of the auxiliary model): income 0.9")
+    assert shown["Alternatives tried"][1] == "Not run: train_fair, floor 3 (the time was over)."
+    assert "The group sex=Male has few people." in shown["Limits"]
+    page = Page(render_report(result))
+    assert [HOSTILE, "0.816 (0.700 to 0.900)", "2.0", "30.0 %", "no"] in page.rows
+    assert all(page.words.count(line) == 2 for line in ("Name", "Role", "Signature"))
+    assert HOSTILE not in [script.strip() for script in page.scripts]
+
+
+class Tried:
+    def __init__(self, fields: Any) -> None:
+        self.fields = fields
+
+    def to_json(self) -> str:
+        return json.dumps(self.fields)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"kind": "audit"},
+            "is not what `fairfox alternatives` writes .*kind is 'audit'.*; give its alternatives.json",
+        ),
+        ({"tried": []}, "is not what `fairfox alternatives` writes"),
+        ({"tried": "many"}, "is not what `fairfox alternatives` writes"),
+        ({"delta": "small"}, "is not what `fairfox alternatives` writes"),
+        ({"settings": {"protected": ["race"]}}, "is about other protected columns than this audit"),
+        ({"settings": {"label": "hired"}}, "is about another label than this audit"),
+        ({"settings": {"model_sha256": "b" * 64}}, "is about another model than this audit"),
+    ],
+)
+def test_other_alternatives_than_those_of_this_audit_are_refused(tmp_path: Path, changes: dict[str, Any], message: str):
+    settings = {"protected": ["sex"], "label": "paid", "model_sha256": "a" * 64}
+    path = tmp_path / "alternatives.json"
+    path.write_text(json.dumps(TRIED | changes))
+    with pytest.raises(fairfox.FairfoxError, match=f"'{re.escape(str(path))}' {message}"):
+        read_alternatives(path, settings)
+    assert read_alternatives(Tried(TRIED), settings)["best"] == HOSTILE
+
+
+def test_rates_have_their_intervals_and_intersections_a_table_of_their_own():
+    rates = {
+        "selection_rate": 0.25,
+        "impact_ratio": 0.0,
+        "intervals": {"selection_rate": (0.2, 0.3), "impact_ratio": (0.0, math.nan)},
+    }
+    group = replace(example_result().groups[0], variable="sex & race", level="Female & Black", **rates)
+    shown = view(example_result(intersections=(group,)))["intersections"]
+    assert shown["rows"] == [["sex & race=Female & Black", "19", "0.250 (0.200 to 0.300)", "0.000 (0.000 to ?)"]]
+    assert view(example_result())["intersections"] is None
 
 
 def test_where_decisions_turn_no_fact_speaks_of_delta():

@@ -251,8 +251,11 @@ def test_what_is_proved_and_how_sure_it_is_are_shown():
     assert fact(opened(result, sure), "Certainty") == "the whole interval lies beyond delta"
 
 
+NOT_EXPLAINED = "What each feature adds was not worked out for this person; result.person does so in Python."
+
+
 def test_people_who_were_not_explained_are_told_so():
-    assert opened(example_result(), 32)["notes"] == ["What each feature adds was not worked out for this person."]
+    assert opened(example_result(), 32)["notes"] == [NOT_EXPLAINED]
     assert opened(example_result(), 32)["features"] is None
 
 

@@ -69,7 +69,7 @@ def test_with_given_columns_the_effect_that_the_verdict_uses_is_among_the_readin
     assert given in Page(render_report(result)).words
 
 
-def test_the_readings_are_explained_and_drawn_beside_each_other():
+def test_the_readings_are_explained_and_in_a_table():
     page = Page(render_report(labelled(0.075)))
     assert "Other readings of the effect" in page.headings["h3"]
     assert "Effect at the same outcome: as the total effect, among people with the same paid." in page.words

@@ -45,13 +45,13 @@ MODES: dict[str, dict[str, Any]] = {
         "delta": {"sex=Male": 0.1},
     },
     "decisions that turn": {"protected": "sex", "decision_threshold": 0.5},
-    "all that is asked for": {"protected": "sex", "abstain": 0.1, "certify": True, "next_steps": True, "delta": 0.01},
+    "all that is asked for": {"protected": "sex", "abstain": 0.1, "certify": True, "delta": 0.01},
     "every test": {"protected": "sex", "test": "all", "settings": {"fliptest.steps": 20}},
     "no sign": {"protected": "sex", "test": "fta"},
 }
 WANTED = {  # what only some audits have, so that these parts of the schema are used
     "a number, shuffled": ["null"],
-    "all that is asked for": ["certificates", "reliability", "next_steps"],
+    "all that is asked for": ["certificates", "reliability"],
     "every test": ["comparison"],
 }
 COLUMNS = ["income", "debt"]
@@ -71,8 +71,8 @@ def test_the_worst_case_is_on_top():
     assert set(fields) == {
         *("kind", "format", "test", "meaning", "unit", "delta", "deltas", "counts", "weighted"),
         *("share_flagged", "share_confident", "share_abstained", "abstained_by_reason", "worst_case"),
-        *("variables", "features", "performance"),
-        *("warnings", "settings", "checks", "map_check", "still", "comparison", "verdict", "next_steps"),
+        *("variables", "intersections", "features", "performance", "alternatives"),
+        *("warnings", "settings", "checks", "map_check", "still", "comparison", "verdict"),
         "in_words",
     }
     assert (fields["checks"], fields["comparison"]) == ({}, None)

@@ -9,6 +9,7 @@ from typing import Any
 import fairlearn.metrics as fairlearn
 import numpy as np
 import pytest
+import scipy
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -277,17 +278,57 @@ def test_the_rates_of_groups_are_those_of_fairlearn():
     ).by_group
     found = Decisions(0.6, truth).rates(predictions, weights, members)
     for own, (_, row) in zip(found, expected.iterrows(), strict=True):
-        assert {name: own[name] for name in metrics} == pytest.approx(row.to_dict())
-    largest = expected["selection_rate"].max()
-    assert [own["impact_ratio"] for own in found] == pytest.approx((expected["selection_rate"] / largest).tolist())
+        assert {name: own[name] for name in metrics} == pytest.approx(row.to_dict(), rel=0, abs=1e-12)
+    ratios = expected["selection_rate"] / expected["selection_rate"].max()
+    assert [own["impact_ratio"] for own in found] == pytest.approx(ratios.tolist(), rel=0, abs=1e-12)
+
+
+def test_the_intervals_of_rates_and_ratios_are_those_of_scipy():
+    rng = np.random.default_rng(1)
+    predictions, truth = torch.tensor(rng.random(200)), torch.tensor((rng.random(200) < 0.3).astype(float))
+    first, second = torch.arange(200) < 70, torch.arange(200) >= 70
+    found = Decisions(0.7, truth).rates(predictions, torch.ones(200), [first, second])
+    yes = predictions >= 0.7
+    counts = [(int((yes & own).sum()), int(own.sum())) for own in (first, second)]
+    counted = {"selection_rate": counts[0]}
+    counted["true_positive_rate"] = (int((yes & first & (truth == 1)).sum()), int((first & (truth == 1)).sum()))
+    counted["false_positive_rate"] = (int((yes & first & (truth == 0)).sum()), int((first & (truth == 0)).sum()))
+    counted["accuracy"] = (int(((yes == (truth == 1)) & first).sum()), 70)
+    for name, (cases, people) in counted.items():
+        expected = scipy.stats.binomtest(cases, people).proportion_ci(0.95, method="wilson")
+        assert found[0]["intervals"][name] == pytest.approx((expected.low, expected.high), abs=1e-12)
+    (small,) = [own for own in found if own["impact_ratio"] < 1]
+    (few, all_few), (many, all_many) = sorted(counts, key=lambda each: each[0] / each[1])
+    expected = scipy.stats.contingency.relative_risk(few, all_few, many, all_many)
+    assert small["impact_ratio"] == pytest.approx(expected.relative_risk, abs=1e-12)
+    assert small["intervals"]["impact_ratio"] == pytest.approx(expected.confidence_interval(0.95), abs=1e-12)
+
+
+def test_weights_that_are_all_alike_change_no_interval_and_uneven_ones_widen_it():
+    predictions, members = torch.tensor([0.9, 0.1] * 20), [torch.ones(40, dtype=torch.bool)]
+
+    def width(weights: torch.Tensor) -> float:
+        low, high = Decisions(0.5).rates(predictions, weights, members)[0]["intervals"]["selection_rate"]
+        return high - low
+
+    assert width(torch.full((40,), 3.0)) == pytest.approx(width(torch.ones(40)))
+    assert width(torch.tensor([1.0] * 20 + [9.0] * 20)) > 1.1 * width(torch.ones(40))
 
 
 def test_rates_without_outcomes_and_of_groups_that_get_no_yes():
     predictions, weights = torch.tensor([0.9, 0.1, 0.2]), torch.ones(3)
     members = [torch.tensor([True, True, False]), torch.tensor([False, False, True]), torch.zeros(3, dtype=torch.bool)]
     first, none, nobody = Decisions(0.5).rates(predictions, weights, members)
-    assert first == {"selection_rate": 0.5, "impact_ratio": 1.0}
-    assert none == {"selection_rate": 0.0, "impact_ratio": 0.0}
+    assert (first["selection_rate"], first["impact_ratio"], none["selection_rate"], none["impact_ratio"]) == (
+        0.5,
+        1,
+        0,
+        0,
+    )
+    assert set(first["intervals"]) == {"selection_rate"}  # it has the highest rate: its ratio is 1 for certain
+    low, high = none["intervals"]["impact_ratio"]
+    assert low == 0
+    assert math.isnan(high)
     assert math.isnan(nobody["selection_rate"])
     unknown = Decisions(0.5, torch.tensor([1.0, math.nan, 0.0])).rates(predictions, weights, members[:1])[0]
     assert (unknown["accuracy"], unknown["true_positive_rate"]) == (1.0, 1.0)  # of one known outcome

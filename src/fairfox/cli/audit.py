@@ -73,6 +73,14 @@ _CANNOT_TELL = 3  # the exit code
     common=False,
     help="Audit MODEL together with the repair that `fairfox repair` wrote for it.",
 )
+@click.option(
+    "--alternatives",
+    cls=Once,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    common=False,
+    help="Show the alternatives.json that `fairfox alternatives` wrote in the sign-off.",
+)
 @reference_option
 @endpoint_options
 @click.option("--include-rows", cls=Option, is_flag=True, help="Also write the raw rows of flagged people.")
@@ -91,6 +99,7 @@ def audit(
     *,
     graph: Path | None,
     repair: Path | None,
+    alternatives: Path | None,
     reference: Path | None,
     out: Path,
     sample: int | None,
@@ -112,18 +121,20 @@ def audit(
     from fairfox.models.http import Endpoint
     from fairfox.models.loading import needs_trust
     from fairfox.pipeline import run_audit
-    from fairfox.report.files import OUTPUTS, write_outputs
+    from fairfox.report.files import OUTPUTS, read_alternatives, write_outputs
     from fairfox.streaming.sources import ModelSource, must_stream
 
     endpoint = take_endpoint_options(values)
     chosen = AuditOptions(**_with_graph(given_options(values), graph))
     config = click.get_current_context().meta.get(CONFIG)
-    keep_inputs([out / name for name in OUTPUTS], table, model, repair, reference, graph, chosen.protected_from, config)
+    read = (table, model, repair, alternatives, reference, graph, chosen.protected_from, config)
+    keep_inputs([out / name for name in OUTPUTS], *read)
     streamed = sample is None and must_stream(str(table))
-    if streamed and repair is not None:
-        raise OptionError("--repair needs everyone in memory, but the table is streamed; audit a --sample of it")
-    if streamed and include_rows:
-        raise OptionError("--include-rows needs everyone in memory, but the table is streamed; audit a --sample of it")
+    for option, given in (("--repair", repair), ("--include-rows", include_rows), ("--alternatives", alternatives)):
+        if streamed and given:
+            raise OptionError(f"{option} needs everyone in memory, but the table is streamed; audit a --sample of it")
+    asked = {**chosen.recorded(), "model_sha256": file_sha256(model)}
+    tried = None if alternatives is None else read_alternatives(alternatives, asked)
     target = find_model(model, trust=trust_model, endpoint=endpoint)
     if isinstance(target, Endpoint) and chosen.certify:  # before the first call
         raise OptionError(
@@ -139,6 +150,7 @@ def audit(
         "table": redacted(str(table)),
         "model_sha256": file_sha256(model),
         "repair_sha256": None if repair is None else file_sha256(repair),
+        "config_sha256": None if config is None else file_sha256(config),
         "command": typed_command(),
         "sample": sample,
         "cannot_tell": cannot_tell,
@@ -157,7 +169,7 @@ def audit(
         recorded |= {"calls": target.calls} if isinstance(target, Endpoint) else {}
         ids = rows if result.ids is None and rows is not None else result.ids  # the row numbers of TABLE
         recorded["table_sha256"] = file_sha256(table)
-        result = replace(result, ids=ids, settings={**result.settings, **recorded})
+        result = replace(result, ids=ids, alternatives=tried, settings={**result.settings, **recorded})
         paths = write_outputs(result, out, table=people, include_rows=include_rows)
     print_written(result, paths)
     code, rule = exit_code(result, cannot_tell)

@@ -25,7 +25,7 @@ from fairfox.cli.progress import progress_bar, say
 from fairfox.errors import OptionError
 from fairfox.options import DATA, RULE, AuditOptions, split_names
 
-_NOT_HERE = ("max_flagged", "abstain", "certify", "next_steps", "folds", "batch_size", "null", "delta_from_null")
+_NOT_HERE = ("max_flagged", "abstain", "certify", "folds", "batch_size", "null", "delta_from_null", "owner", "reason")
 _OPTIONS = tuple(name for name in DECLARED if name not in _NOT_HERE)
 _OF_AUDITS = ("a", "b", "table", "margin", "out")  # parameters that two stored audits take
 

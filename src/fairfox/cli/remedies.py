@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -170,7 +170,7 @@ def alternatives(
 
     Everything that learns, learns from one half of the people and is measured on the other half.
     """
-    from fairfox.data.files import keep_inputs
+    from fairfox.data.files import file_sha256, keep_inputs
     from fairfox.models.loading import load_model
     from fairfox.remedies.alternatives import FILES, find_alternatives
 
@@ -186,6 +186,7 @@ def alternatives(
             max_minutes=max_minutes,
             progress=progress,
         )
+    found = replace(found, settings={**found.settings, "model_sha256": file_sha256(model)})
     paths = found.write(out)
     say(*found.summary().splitlines(), err=False)
     say("Written: " + ", ".join(map(str, paths)))

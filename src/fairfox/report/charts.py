@@ -16,7 +16,7 @@ from fairfox.report.figures import Figure, figures
 WIDTH = 640  # of a plot outside the page, which fits them to its own width
 # Colour-blind readers can tell them apart. The page gives the same names colours of its own, light or dark.
 _COLOURS = {"flagged": "#d55e00", "within": "#9fb3c5", "first": "#0072b2", "second": "#c77400"}
-_COLOURS |= {"zero": "#8b96a3", "link": "#c3cbd4"} | dict.fromkeys(("limit", "error", "words"), "#1b232d")
+_COLOURS |= {"zero": "#8b96a3"} | dict.fromkeys(("limit", "error", "words"), "#1b232d")
 _KINDS = ["#0072b2", "#c77400", "#007a5e", "#b4478f", "#1b232d", "#6a7f95"]  # of alternatives
 STYLES = {name: {"color": colour} for name, colour in _COLOURS.items()}
 
@@ -39,7 +39,6 @@ class Charts:
 
     scores = property(lambda self: self._drawn("scores"), doc="How the effects are spread in each group.")
     groups = property(lambda self: self._drawn("groups"), doc="Where the effects of each group lie, and their mean.")
-    readings = property(lambda self: self._drawn("readings"), doc="The total beside another reading in each group.")
     proxies = property(
         lambda self: self._drawn("proxies"), doc="How strongly features give the protected variable away."
     )
@@ -161,33 +160,6 @@ def groups_chart(data: dict[str, Any]) -> Any:
     return alt.layer(*layers).properties(width=WIDTH, height=46 * len(bars))
 
 
-def readings_chart(data: dict[str, Any]) -> Any:
-    """Return two dots per group, one for each reading, joined by a line."""
-    pairs, order = data["pairs"], data["order"]
-    dots = [
-        {"name": pair["group"], "value": pair[reading], "reading": reading, "text": pair["words"][reading]}
-        for pair in pairs
-        for reading in order
-    ]
-    y = name_axis([pair["group"] for pair in pairs])
-    x = alt.X("value:Q", title=data["title"], axis=alt.Axis(tickCount=6))
-    links = alt.Chart(inline([{"name": pair["group"], **pair} for pair in pairs])).mark_rule(
-        style="link", strokeWidth=3
-    )
-    links = links.encode(y=y, x=alt.X(f"{order[0]}:Q", title=data["title"]), x2=f"{order[1]}:Q")
-    colour = alt.Color("reading:N", sort=order, legend=alt.Legend(title=None, orient="top"))
-    shape = alt.Shape("reading:N", sort=order, legend=None, scale=alt.Scale(range=["circle", "diamond"]))
-    base = alt.Chart(inline(dots)).encode(y=y, x=x)
-    marks = base.mark_point(filled=True, size=110, opacity=1).encode(color=colour, shape=shape)
-    words = [  # above and below, so that they stay apart where the dots are close
-        base.mark_text(style="words", dy=dy, fontSize=11)
-        .encode(text="text:N")
-        .transform_filter(f"datum.reading == '{reading}'")
-        for reading, dy in zip(order, (-13, 14), strict=True)
-    ]
-    return alt.layer(links, zero_line(), marks, *words).properties(width=WIDTH, height=50 * len(pairs))
-
-
 def features_chart(data: dict[str, Any]) -> Any:
     """Return a bar per feature with its number and its interval."""
     bars = data["bars"]
@@ -236,7 +208,6 @@ def pair_chart(data: dict[str, Any]) -> Any:
 _CHARTS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "scores": scores_chart,
     "groups": groups_chart,
-    "readings": readings_chart,
     "features": features_chart,
     "persistence": persistence_chart,
     "pair": pair_chart,

@@ -45,6 +45,7 @@ def junit_xml(result: AuditRecord) -> str:
         "unit": result.unit,
         "judged": people(result.judged),
         "flagged": people(result.tally.flagged),
+        **({"config_sha256": digest} if (digest := result.settings.get("config_sha256")) else {}),
     }
     lines = [*verdict_lines(result), *map_lines(result), *(f"Warning: {warning}" for warning in result.warnings)]
     return _document(
@@ -163,7 +164,10 @@ def _features(result: AuditRecord) -> list[str]:
 
 def _settings(result: AuditRecord) -> str:
     words = [f"Test {result.test}", f"delta {amount(result.delta, result.unit)}", result.meaning.rstrip(".")]
-    words += [f"{name} {result.settings[name]}" for name in ("seed", "refits") if name in result.settings]
+    recorded = {"seed": "seed", "refits": "refits", "config_sha256": "SHA-256 of the options file"}
+    words += [
+        f"{name} {result.settings[key]}" for key, name in recorded.items() if result.settings.get(key) is not None
+    ]
     version = result.settings.get("versions", {}).get("fairfox")
     words += [] if version is None else [f"fairfox {version}"]
     return as_text("; ".join(words) + ".")

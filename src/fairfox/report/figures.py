@@ -11,17 +11,17 @@ import torch
 from torch import Tensor
 
 from fairfox.data.dataset import group_name
-from fairfox.findings import AuditRecord, Finding
+from fairfox.findings import RATES, AuditRecord, Finding, Group
 from fairfox.report import text
 from fairfox.report.sentences import signed_word
 from fairfox.statistics.groups import flag, people_weights
+from fairfox.statistics.performance import Z95
 
 MOST_GROUPS, MOST_FEATURES = 6, 12
 _MOST_LETTERS = 60  # of a group's name
 _PERCENTILES = (5, 25, 50, 75, 95)
 _POSITIONS = 200  # about, of the slider, in equal steps
 _MOST_SLIDER_GROUPS = 24  # of a variable
-_NORMAL = 1.96  # standard errors on both sides of a mean, for an interval of 95 %
 _TINY = 1e-290  # scores whose steps no float can tell apart count as 0
 _HUGE = 1e300  # steps of larger deltas are infinite
 Figure = dict[str, Any]  # kind, alt, caption, table, data
@@ -33,7 +33,6 @@ def figures(result: AuditRecord) -> dict[str, Figure]:
     for v, finding in enumerate(result.findings):
         out[f"scores-{v}"] = scores_figure(result, finding)
         out[f"groups-{v}"] = groups_figure(result, finding)
-        out[f"readings-{v}"] = readings_figure(result, finding)
         out[f"proxies-{v}"] = proxies_figure(finding)
         out[f"persistence-{v}"] = persistence_figure(finding)
     return {name: figure for name, figure in out.items() if figure is not None}
@@ -188,18 +187,21 @@ def groups_table(result: AuditRecord, findings: Sequence[Finding]) -> text.Table
     return text.make_table(["Group"], [*numbers, "Flagged", "Confident"], rows)
 
 
-_RATES = ("selection_rate", "impact_ratio", "true_positive_rate", "false_positive_rate", "accuracy")
-
-
-def rates_table(finding: Finding) -> text.Table | None:
-    """Return a row per group of what decisions at the cut-off give it; None where nobody decides."""
-    names = [name for name in _RATES if any(getattr(group, name) is not None for group in finding.groups)]
-    rows = []
-    for group in finding.groups:
-        rates = [math.nan if getattr(group, name) is None else getattr(group, name) for name in names]
-        rows.append([group.name, f"{group.people:,}", *("-" if math.isnan(rate) else f"{rate:.3f}" for rate in rates)])
+def rates_table(groups: Sequence[Group]) -> text.Table | None:
+    """Return a row per group of what decisions at the cut-off give it, with intervals; None where nobody decides."""
+    names = [name for name in RATES if any(getattr(group, name) is not None for group in groups)]
+    rows = [
+        [g.name, f"{g.people:,}", *(_rate(getattr(g, name), g.intervals.get(name)) for name in names)] for g in groups
+    ]
     labels = [text.capitalised(name.replace("_", " ")) for name in names]
     return text.make_table(["Group"], ["People", *labels], rows) if names else None
+
+
+def _rate(value: float | None, interval: tuple[float, float] | None) -> str:
+    if value is None or math.isnan(value):
+        return "-"
+    ends = [] if interval is None else ["?" if math.isnan(end) else f"{end:.3f}" for end in interval]
+    return f"{value:.3f} ({' to '.join(ends)})" if ends else f"{value:.3f}"
 
 
 def groups_figure(result: AuditRecord, finding: Finding) -> Figure | None:
@@ -230,47 +232,29 @@ def groups_figure(result: AuditRecord, finding: Finding) -> Figure | None:
     }
 
 
-_AS = {"direct": "of the smallest edit", "same outcome": "at the same outcome"}
-_SHOWS = {
-    "direct": "Where the total effect is nearer to zero than the direct one, or on the other side, other differences "
-    "between the groups make up for it.",
-    "same outcome": "The difference between the two goes with differences in the label.",
-}
-
-
-def readings_figure(result: AuditRecord, finding: Finding) -> Figure | None:
-    """Return the total reading in each group beside the direct one or, where it was not measured, that at the same
-    outcome; None where there is neither."""
+def readings_table(result: AuditRecord, finding: Finding) -> text.Table | None:
+    """Return every reading of the effect, over all judged people and in each group; None where there is one only."""
     unit, readings = result.effect_unit, finding.readings(result.weights)
     shared = {
         name: {which: reading.groups[name] for which, reading in readings.items()}
         for name in readings["total"].groups
         if all(name in reading.groups for reading in readings.values())
     }
-    beside = next((which for which in ("direct", "same outcome") if which in readings), None)
-    if not shared or beside is None:
+    if not shared or len(readings) < 2:
         return None
-    pairs, rows = [], []
-    for name, each in {"all judged": readings, **shared}.items():
-        signed = {which: text.cell(part.mean_effect, unit, sign=True) for which, part in each.items()}
-        rows.append(
-            [name, *(w for which, part in each.items() for w in (signed[which], text.cell(part.mean_absolute, unit)))]
-        )
-        means = {which: text.points_per_unit(unit) * part.mean_effect for which, part in each.items()}
-        pairs.append({"group": group_name(finding.name, name), **means, "words": signed})
     words = [word for which in readings for word in (f"{which.capitalize()}, mean", "mean size")]
-    headings = [f"{word}{text.heading_unit(unit)}" for word in words]
-    return {
-        "kind": "readings",
-        "alt": f"Two dots for each group of {finding.name}: the mean total effect, and that {_AS[beside]}.",
-        "caption": f"Mean effect. {_SHOWS[beside]}",
-        "table": text.make_table(["People"], headings, rows),
-        "data": {
-            "title": f"Mean effect{text.heading_unit(unit)}",
-            "order": [beside, "total"],
-            "pairs": pairs[1:],
-        },
-    }
+    rows = [
+        [
+            name,
+            *(
+                w
+                for r in each.values()
+                for w in (text.cell(r.mean_effect, unit, sign=True), text.cell(r.mean_absolute, unit))
+            ),
+        ]
+        for name, each in {"all judged": readings, **shared}.items()
+    ]
+    return text.make_table(["People"], [f"{word}{text.heading_unit(unit)}" for word in words], rows)
 
 
 def features_figure(result: AuditRecord) -> Figure | None:
@@ -283,7 +267,7 @@ def features_figure(result: AuditRecord) -> Figure | None:
     signed = [group.name for group in result.groups if group.name in means]
     bars, rows = [], []
     for name, value in largest:
-        error = _NORMAL * errors[name] if math.isfinite(errors[name]) else 0.0
+        error = Z95 * errors[name] if math.isfinite(errors[name]) else 0.0
         low, high = max(value - error, 0.0), value + error
         bars.append(
             {

@@ -17,7 +17,7 @@ from jinja2 import TemplateError
 from torch import Tensor
 
 from fairfox.data.dataset import group_name
-from fairfox.data.files import undisturbed, written_whole
+from fairfox.data.files import read_text, undisturbed, written_whole
 from fairfox.errors import DataError, FileError, OptionError
 from fairfox.findings import AuditRecord, Finding
 from fairfox.options import UNFITTED
@@ -27,7 +27,7 @@ from fairfox.report.pair import render_pair
 from fairfox.report.people import raw_rows, row_ids
 from fairfox.report.sentences import verdict_lines
 from fairfox.report.text import FORMAT, one_line, strict_json
-from fairfox.report.view import view
+from fairfox.report.view import alternatives_table, view
 from fairfox.statistics.diagnostics import DISAGREE, FAR
 from fairfox.statistics.intervals import errors_of_intervals
 from fairfox.statistics.paired import Scores
@@ -122,6 +122,45 @@ def stored_page(folder: str | Path) -> str:
         ) from error
 
 
+def read_alternatives(found: object, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the alternatives that were tried: what `fairfox.alternatives` returned, or the path of the
+    alternatives.json that `fairfox alternatives` wrote. Refuses those of another model, label or protected column than
+    the settings of an audit say."""
+    name = f"'{found}'" if isinstance(found, str | Path) else "What was given as alternatives"
+    content = read_text(Path(found)) if isinstance(found, str | Path) else None
+    try:
+        fields = json.loads(found.to_json() if content is None else content)  # type: ignore[attr-defined]
+        if fields["kind"] != "alternatives":
+            raise ValueError(f"kind is {fields['kind']!r}")
+        tried = [
+            {"name": str(each["name"]), "dominated": bool(each["dominated"]), "metric": str(own["metric"])}
+            | {key: float(each[key]) for key in ("mean_effect", "share_over", "loss")}
+            | {key: float(own[key]) for key in ("value", "lower", "upper")}
+            for each in fields["tried"]
+            for own in each["performance"][:1]
+        ]
+        more = fields["probability_of_improvement"]
+        out = {
+            "tried": tried,
+            **{key: str(fields[key]) for key in ("best", "unit")},
+            **{key: float(fields[key]) for key in ("people", "delta", "max_loss")},
+            "probability_of_improvement": None if more is None else float(more),
+            "not_run": {str(each): str(why) for each, why in fields["not_run"].items()},
+        }
+        asked = {key: fields["settings"].get(key) for key in ("protected", "label", "model_sha256")}
+        alternatives_table(out)
+    except (*_DAMAGES, RecursionError) as error:
+        raise FileError(
+            f"{name} is not what `fairfox alternatives` writes ({type(error).__name__}: {one_line(error)[:80]}); "
+            "give its alternatives.json"
+        ) from error
+    for key, value in asked.items():
+        if value != settings.get(key) and None not in (value, settings.get(key)):
+            what = {"protected": "other protected columns", "label": "another label"}.get(key, "another model")
+            raise OptionError(f"{name} is about {what} than this audit; run `fairfox alternatives` for what you audit")
+    return out
+
+
 def check_format(fields: Mapping[str, Any], name: str) -> None:
     """Refuse a summary.json or report.json that another version of fairfox wrote in another format."""
     written = fields.get("format")
@@ -135,7 +174,7 @@ def check_format(fields: Mapping[str, Any], name: str) -> None:
 
 def summary_json(result: AuditRecord) -> str:
     """Return summary.json: the audit without its people, the worst case on top and then each protected variable."""
-    effect, steps = result.features.effect, result.steps
+    effect = result.features.effect
     fields: dict[str, Any] = {
         "kind": "audit",
         "format": FORMAT,
@@ -150,6 +189,7 @@ def summary_json(result: AuditRecord) -> str:
         **_picked(result, "share_flagged", "share_confident", "share_abstained", "abstained_by_reason", "worst_case"),
         "verdict": None if result.verdict is None else asdict(result.verdict),
         "variables": [_variable(result, finding) for finding in result.findings],
+        "intersections": [asdict(group) for group in result.intersections],
         "features": {"effect": None, "displacement": result.features.displacement},
         "performance": [each.as_dict() for each in result.performance],
         "checks": result.checks,
@@ -157,7 +197,7 @@ def summary_json(result: AuditRecord) -> str:
         "map_check": [{**asdict(each), "variable": result.variables[each.variable]} for each in result.map_checks],
         **_asked_for(result),
         "comparison": _comparison(result),
-        "next_steps": None if steps is None else steps.as_dict(),
+        "alternatives": result.alternatives,
         "in_words": verdict_lines(result),
         **_picked(result, "warnings", "settings"),
     }
@@ -303,7 +343,8 @@ def scores_table(result: AuditRecord) -> pa.Table:
         while name in columns:  # two variables and classes whose names together read the same
             name += "'"
         columns[name] = column
-    return pa.table(columns)
+    digest = result.settings.get("config_sha256")
+    return pa.table(columns, metadata=None if digest is None else {"config_sha256": digest})
 
 
 def _variable_columns(finding: Finding) -> list[tuple[str, pa.Array]]:

@@ -127,7 +127,7 @@ def pair_fields(pair: Pair, sides: tuple[Side, Side]) -> dict[str, Any]:
                     "alignment_share": {each["name"]: each["alignment_share"] for each in side.summary["variables"]},
                     "alignment_error": {each["name"]: each["alignment_error"] for each in side.summary["variables"]},
                     "performance": side.summary["performance"],
-                    "columns": side.summary["settings"].get("columns"),
+                    **{name: side.summary["settings"].get(name) for name in ("columns", "config_sha256")},
                     "warnings": side.summary["warnings"],
                 }
                 for which, side, people, mean, flagged in zip(

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import torch
 from torch import Tensor
 
 from fairfox.data.table import floats, load_table
@@ -21,6 +22,7 @@ from fairfox.report.text import Table, amount, capitalised, cell, heading_unit, 
 MOST_PEOPLE = 500
 MOST_ROWS, MOST_LETTERS = 25, 80  # in a person's table, in a cell of it
 SAME, OTHER, PARTLY, CHANGES = "the same", "another", "partly another", "changes"
+MOST_COMPARATORS, CELLS = 3, 10_000_000  # real people beside a person; distances at once
 FEW_VALUES, OFTEN = 20, 0.05  # of a column: so few values, or so many people at an end, that "higher" gives one away
 Row = Mapping[str, Any]
 
@@ -41,6 +43,7 @@ class FlaggedPerson:
     because: tuple[str, ...]  # the variables that flag them and towards what, the largest score first
     inferred: bool  # their own group, of a variable that flags them, is the most probable one
     features: tuple[tuple[str, float], ...]  # their own contributions, the largest first; empty where not explained
+    comparators: str  # the real people of the other group who are most like their counterfactual row
     own: Row = field(default_factory=dict)  # their values, where they may be shown
     before: Row = field(default_factory=dict)  # the same, only to say what would change
     after: Row = field(default_factory=dict)  # the counterfactual row
@@ -117,14 +120,24 @@ def flagged_people(result: AuditRecord, *, top: int, rows: object = None, table:
     def rows_of(each: object) -> list[Row]:
         return [{}] * len(ids) if each is None else rows_at(result, each, positions).to_pylist()
 
+    nearest = [_comparator_words(result, own) for own in comparators(result, positions.tolist())]
     sides = (rows_of(rows), rows_of(None if mapped is None else table), rows_of(None if table is None else mapped))
     return [
-        _person(result, position, row_id, named=rows is not None, own=own, before=before, after=after)
-        for position, row_id, own, before, after in zip(positions.tolist(), ids, *sides, strict=True)
+        _person(result, position, row_id, words, named=rows is not None, own=own, before=before, after=after)
+        for position, row_id, words, own, before, after in zip(positions.tolist(), ids, nearest, *sides, strict=True)
     ]
 
 
-def _person(result: AuditRecord, position: int, row_id: object, *, named: bool, **rows: Row) -> FlaggedPerson:
+def _comparator_words(result: AuditRecord, positions: Sequence[int]) -> str:
+    if not positions:
+        return ""
+    ids = [shown_value(own) for own in row_ids(result).take(pa.array(positions)).to_pylist()]
+    return f"{', '.join(ids)} (mean prediction {number(float(result.predictions[positions].mean()))})"
+
+
+def _person(
+    result: AuditRecord, position: int, row_id: object, comparators: str, *, named: bool, **rows: Row
+) -> FlaggedPerson:
     worst = result.findings[int(result.worst[position])]
     # The signed values of a number are those of going up, whichever direction counts.
     down = worst.kind == "continuous" and str(worst.towards[position]).startswith(f"{worst.name} - ")
@@ -150,19 +163,46 @@ def _person(result: AuditRecord, position: int, row_id: object, *, named: bool, 
         because=tuple(flagged_because(finding, finding.towards[position], named=named) for finding in flagging),
         inferred=any(bool(finding.inferred[position]) for finding in flagging),
         features=tuple((name, sign * value) for name, value in person_contributions(result, position)),
+        comparators=comparators,
         **rows,
     )
 
 
-def person_contributions(result: AuditRecord, position: int) -> tuple[tuple[str, float], ...]:
-    """Return a person's contributions, the largest first, without those that are zero."""
-    if result.features.effect is None:
+def person_contributions(result: AuditRecord, position: int, *, ask: bool = False) -> tuple[tuple[str, float], ...]:
+    """Return a person's contributions, the largest first, without those that are zero.
+
+    Where they were not worked out yet, `ask` predicts for it; else there are none.
+    """
+    effect = result.features.effect
+    if effect is None:
         return ()
-    values = result.features.effect.per_person[position].numpy(force=True).astype(np.float64)
-    if np.isnan(values).any():
+    values = effect.per_person[position]
+    if ask and effect.explain and result.counterfactual is not None and not result.abstained[position]:
+        values = effect.explain(position, result.counterfactual[position]) if values.isnan().any() else values
+    if values.isnan().any():
         return ()
-    largest = np.argsort(-np.abs(values), kind="stable")
-    return tuple((result.features.effect.names[k], float(values[k])) for k in largest if values[k])
+    largest = values.abs().argsort(descending=True, stable=True).tolist()
+    return tuple((effect.names[k], float(values[k])) for k in largest if values[k])
+
+
+def comparators(result: AuditRecord, positions: Sequence[int]) -> list[list[int]]:
+    """Return for some people the positions of the real people of the other group who are most like their
+    counterfactual row, the nearest first; [] where there is no such row or group."""
+    out: dict[int, list[int]] = {}
+    if result.counterfactual is None:
+        return [[] for _ in positions]
+    for v, finding in enumerate(result.findings):
+        own, known = np.asarray(finding.group, dtype=str), ~finding.inferred.numpy(force=True)
+        for level in finding.levels:
+            among = np.flatnonzero((own == level) & known)
+            mine = [n for n in positions if int(result.worst[n]) == v and finding.towards[n] == level]
+            step = max(1, CELLS // max(1, len(among)))
+            for start in range(0, len(mine) if len(among) else 0, step):
+                some = mine[start : start + step]
+                gaps = torch.cdist(result.counterfactual[some].to(result.encoded), result.encoded[among])
+                nearest = gaps.topk(min(MOST_COMPARATORS, len(among)), largest=False).indices.numpy(force=True)
+                out |= zip(some, among[nearest].tolist(), strict=True)
+    return [out.get(n, []) for n in positions]
 
 
 def names_variables(result: AuditRecord) -> bool:
@@ -323,6 +363,8 @@ def _change_of_prediction(result: AuditRecord, person: FlaggedPerson) -> float |
 def _more_facts(result: AuditRecord, person: FlaggedPerson) -> list[dict[str, str]]:
     words = amount(person.direct, result.effect_unit, sign=True)
     facts = [] if result.direct is None else [{"label": "Direct reading", "words": words}]
+    if person.comparators:
+        facts.append({"label": "Most alike there, real people", "words": person.comparators})
     if names_variables(result):
         facts.append({"label": "Because of", "words": ", ".join(person.because)})
     if person.confident is not None:
@@ -407,7 +449,7 @@ def _person_notes(result: AuditRecord, person: FlaggedPerson, features: Table | 
     words = [str(word) for row in (features or {"rows": []})["rows"] for word in row[1:]]
     notes = []
     if result.features.effect is not None and not person.features:
-        notes.append("What each feature adds was not worked out for this person.")
+        notes.append("What each feature adds was not worked out for this person; result.person does so in Python.")
     if person.before and not person.own:
         notes.append("The values themselves are not on this page.")
     if any(word.endswith(PARTLY) for word in words):

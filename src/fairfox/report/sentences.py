@@ -34,8 +34,6 @@ CHECKS = {  # numbers by which tests judge their own fits and the model as a who
     "mean_cost": "mean cost of a pair",
     "people_paired": "people who were paired",
     "spread_kept": "share of the variance kept",
-    "explained": "share of the columns' variance that the graph explains",
-    "unevenness": "how much more one group's noise spreads than another's",
     "bound": "lower bound of the mean growth of the loss",
     "p_value": "p-value of a tolerated mean growth",
     "mean": "mean growth of the loss",
@@ -271,10 +269,13 @@ def reliability_lines(result: AuditRecord) -> list[str]:
 
 
 def next_lines(result: AuditRecord) -> list[str]:
-    """Return what to do next, in a sentence or two; nothing where nobody is flagged or no step was tried."""
-    if result.steps is None or not bool(result.flagged.any()):
+    """Return what to do about a model that fails, in a sentence; nothing for others, and for protected numbers."""
+    if result.verdict is None or result.verdict.word != "fails" or all(f.kind == "continuous" for f in result.findings):
         return []
-    return [f"Next: {result.steps.sentence}"]
+    return [
+        "Next: unless a feature is a valid reason (--given), fairfox repair lowers the effect without training, and "
+        "fairfox alternatives finds what else does, and what it costs"
+    ]
 
 
 def because(finding: Finding, towards: str | None) -> str:

@@ -12,19 +12,24 @@ from fairfox.auxiliary.quality import quality_warnings
 from fairfox.findings import AuditRecord, Finding
 from fairfox.options import GROUPS, AuditOptions
 from fairfox.report import sentences, text
-from fairfox.report.figures import figures, groups_table, make_slider, rates_table, why_no_slider
+from fairfox.report.figures import figures, groups_table, make_slider, rates_table, readings_table, why_no_slider
 from fairfox.report.people import people_table
 from fairfox.report.sentences import MOST_GROUPS, signed_word
 from fairfox.report.text import FORMAT, Table, make_table
 from fairfox.statistics.diagnostics import DISAGREE
+from fairfox.statistics.performance import METRICS
 from fairfox.statistics.verdict import tipping_sentence
 
 _HASHES = {  # in words
+    "config_sha256": "options file (--config)",
     "model_sha256": "model file",
+    "repair_sha256": "file of the repair",
     "table_sha256": "table file",
     "rows_sha256": "rows as they were encoded, and their protected values",
     "predictions_sha256": "predictions of the model for these rows",
 }
+_LIMITS = "Effects are estimates under the assumption above, for these people and this model only"
+MOST_INTERSECTIONS = 20  # on the page; summary.json has all
 _MANY_NOT_JUDGED = 0.1  # of all people
 _GOOD, _WARN, _BAD = "good", "warn", "bad"  # how a check came out
 
@@ -56,6 +61,7 @@ def view(result: AuditRecord, rows: object = None, *, table: object = None) -> d
         "verdict": _verdict(result),
         "counts": _counts(result),
         "variables": [variable_view(result, finding) for finding in result.findings],
+        "intersections": rates_table(sorted(result.intersections, key=lambda g: -g.people)[:MOST_INTERSECTIONS]),
         "charts": figures(result),
         "slider": slider,
         "no_slider": why_no_slider(result),
@@ -65,7 +71,8 @@ def view(result: AuditRecord, rows: object = None, *, table: object = None) -> d
         "own_checks": make_table(["Number"], ["Value"], own) if own else None,
         "still": [line for line in sentences.map_lines(result) if "not move" in line],
         "comparison": _comparison(result),
-        "next": _next(result),
+        "sign_off": _sign_off(result),
+        "alternatives": None if result.alternatives is None else alternatives_table(result.alternatives),
         "method": method(result),
     }
     plain: dict[str, Any] = text.plain(shown)
@@ -100,7 +107,7 @@ def _verdict(result: AuditRecord) -> dict[str, Any]:
         "sure": [line for line in sentences.certainty_lines(result) if line not in tips][:1],
         "tipping": tips,
         "warnings": list(result.warnings),
-        "lines": sentences.extra_lines(result),
+        "lines": [*sentences.extra_lines(result), *map(text.ended, sentences.next_lines(result))],
         "not_judged": [text.ended(line) for line in sentences.not_judged_lines(result)],
         "counts_left_out": verdict is not None and DISAGREE in result.reasons,
     }
@@ -117,7 +124,7 @@ def _counts(result: AuditRecord) -> list[dict[str, str]]:
 
 def variable_view(result: AuditRecord, finding: Finding) -> dict[str, Any]:
     """Return the tables and sentences of one protected variable."""
-    rates = rates_table(finding)
+    rates = rates_table(finding.groups)
     labels = (
         f" True outcomes are in the column {result.settings.get('label')}."
         if rates and len(rates["columns"]) > 4
@@ -131,7 +138,9 @@ def variable_view(result: AuditRecord, finding: Finding) -> dict[str, Any]:
         "groups": groups_table(result, [finding]),
         "rates": rates,
         "rates_note": f"Context, not a second verdict. Selection rate: share of people with a prediction of at least "
-        f"{text.number(result.cut)}. Impact ratio: selection rate over that of the group with the highest.{labels}",
+        f"{text.number(result.cut)}. Impact ratio: selection rate over that of the group with the highest. In "
+        f"brackets: 95 % intervals.{labels}",
+        "readings": readings_table(result, finding),
         "matrix": contrast_matrix(result, finding),
         "flips": [text.ended(line) for line in sentences.flip_lines(result, finding)],
         "outcome": [
@@ -229,24 +238,62 @@ def _comparison(result: AuditRecord) -> dict[str, Any] | None:
     }
 
 
-def _next(result: AuditRecord) -> dict[str, Any] | None:
-    """Return what to do next in sentences, and what each single step would do; None where nothing was tried."""
-    steps = result.steps
-    if steps is None:
-        return None
-    lines = [steps.sentence]
-    if not bool(result.flagged.any()):
-        lines.insert(0, "Nobody is flagged, so nothing needs to be done.")
-    unit = result.effect_unit
-    numbers = ["Effect goes down by", f"Effect after{text.heading_unit(unit)}"]
-    labelled = any(step.auc_after is not None for step in steps.steps)
-    rows = []
-    for step in steps.steps:
-        row = [step.feature, step.action, text.percent(step.share), text.cell(step.after, unit)]
-        rows.append([*row, *(["-" if step.auc_after is None else f"{step.auc_after:.3f}"] if labelled else [])])
-    note = f"Estimated on {text.people(steps.people)}, without training the model again."
-    table = make_table(["Feature", "What is done"], [*numbers, *(["AUC"] if labelled else [])], rows)
-    return {"lines": lines, "table": table if rows else None, "note": note}
+def _sign_off(result: AuditRecord) -> list[dict[str, Any]]:
+    """Return the audit as it is printed and signed: what was asked, of whom, what was found, assumed and tried."""
+    settings, findings, tried = result.settings, result.findings, result.alternatives
+    about = f"Model {settings.get('model_source') or settings.get('model')}, {text.people(result.tally.people)}"
+    about += f" of the table {settings['table']}" if settings.get("table") else ""
+    files = [name for name in _HASHES if "file" in _HASHES[name] and settings.get(name)]
+    policy = [
+        f"At most {text.percent(result.limit)} of people may be affected: {sentences.meanings(result)['flagged']}"
+    ]
+    policy += [f"Valid reasons: {text.joined(settings['given'], 'and')}"] if settings.get("given") else []
+    verdicts, groups, whole = [sentences.headline(result)], [], result.verdict
+    for f in findings:
+        verdicts += (
+            [f"By {f.name} alone: {f.verdict.headline}"] if f.verdict is not None and f.verdict is not whole else []
+        )
+        ratios = {g.level: g.impact_ratio for g in f.groups if g.impact_ratio is not None and g.impact_ratio >= 0}
+        groups += sentences.direction_lines(result, f)
+        if ratios:
+            level = min(ratios, key=ratios.__getitem__)
+            groups.append(f"Lowest impact ratio by {f.name}: {ratios[level]:.2f} ({level})")
+    alternatives = ["None were added to this audit (fairfox alternatives, then --alternatives)"]
+    if tried is not None:
+        alternatives = [f"The best within a loss of {tried['max_loss']:g} is {tried['best']}"]
+        alternatives += [f"Not run: {name} ({why})" for name, why in tried["not_run"].items()]
+    parts: dict[str, list[str]] = {
+        "Purpose": [settings.get("reason") or "Not stated (reason in the options file)"],
+        "Owner": [settings.get("owner") or "Not stated (owner in the options file)"],
+        "Policy": policy,
+        "Model and data": [about, *(f"SHA-256 of the {_HASHES[name]}: {settings[name]}" for name in files)],
+        "Verdict": verdicts,
+        "Assumption and tipping point": [result.meaning, *sentences.certainty_lines(result)],
+        "Groups": groups,
+        "Proxies": [line for finding in findings for line in sentences.proxy_lines(finding)] or ["None"],
+        "Alternatives tried": alternatives,
+        "Limits": [*result.warnings, *sentences.not_judged_lines(result), *sentences.map_lines(result), _LIMITS],
+    }
+    return [{"label": label, "lines": [text.ended(line) for line in lines]} for label, lines in parts.items()]
+
+
+def alternatives_table(found: Mapping[str, Any]) -> Table:
+    """Return a row for each alternative that was tried; the best within the stated loss is marked."""
+    unit = found["unit"]
+    rows = [
+        [
+            each["name"],
+            f"{each['value']:.3f} ({each['lower']:.3f} to {each['upper']:.3f})",
+            text.cell(each["mean_effect"], unit),
+            text.percent(each["share_over"]),
+            "yes" if each["dominated"] else "no",
+        ]
+        for each in found["tried"]
+    ]
+    best = [[k, 2] for k, each in enumerate(found["tried"]) if each["name"] == found["best"]]
+    metric = METRICS[found["tried"][0]["metric"]]
+    numbers = [metric, f"Mean size of the effect{text.heading_unit(unit)}", "Over delta", "Dominated"]
+    return make_table(["Alternative"], numbers, rows, marked=best)
 
 
 def method(result: AuditRecord) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from fairfox.fairtests.protocol import Measurement
 from fairfox.options import AuditOptions, TestInfo
 from fairfox.statistics.intervals import CommonVariance, interval, interval_of, p_values, robust_interval
 from fairfox.statistics.multiplicity import benjamini_hochberg
+from fairfox.statistics.performance import Z95
 from fairfox.statistics.verdict import ALLOWED, Counted, Point, Verdict, judge_model, p_more
 
 VARIABLE = "{variable}"
@@ -355,19 +356,57 @@ class Decisions:
 
     def rates(self, predictions: Tensor, weights: Tensor, members: Sequence[Tensor]) -> list[dict[str, Any]]:
         """Return for each group (N,) bool how often it gets a yes, also over the rate of the group that does most
-        often, and with true outcomes how often rightly and wrongly; NaN of nobody."""
-        yes, out = (predictions.cpu() >= self.cut).double(), []
+        often, and with true outcomes how often rightly and wrongly; NaN of nobody. `intervals` has those of 95 %."""
+        yes, everyone = (predictions.cpu() >= self.cut).double(), torch.ones(len(predictions), dtype=torch.bool)
+        counted = {"selection_rate": (yes, everyone)}
+        if self.truth is not None:
+            truth = self.truth.double().cpu()
+            counted |= {"true_positive_rate": (yes, truth == 1), "false_positive_rate": (yes, truth == 0)}
+            counted["accuracy"] = ((yes == truth).double(), ~truth.isnan())
+        out: list[dict[str, Any]] = []
         for own in members:
-            rates = {"selection_rate": group_mean(yes, weights, own)}
-            if self.truth is not None:
-                truth = self.truth.double().cpu()
-                right = torch.where(truth.isnan(), torch.nan, (yes == truth).double())
-                rates["true_positive_rate"] = group_mean(yes, weights, own & (truth == 1))
-                rates["false_positive_rate"] = group_mean(yes, weights, own & (truth == 0))
-                rates["accuracy"] = group_mean(right, weights, own)
-            out.append(rates)
-        most = max((rates["selection_rate"] for rates in out if rates["selection_rate"] > 0), default=math.nan)
-        return [{**rates, "impact_ratio": rates["selection_rate"] / most} for rates in out]
+            rates = {name: group_mean(each, weights, own & among) for name, (each, among) in counted.items()}
+            sizes = {name: _effective_people(weights[own & among]) for name, (_, among) in counted.items()}
+            out.append({**rates, "intervals": {name: wilson(rates[name], sizes[name]) for name in rates}})
+        shares = [
+            (rates["selection_rate"], _effective_people(weights[own])) for rates, own in zip(out, members, strict=True)
+        ]
+        most = max((each for each in shares if each[0] > 0), default=(math.nan, 0.0))
+        for found, share in zip(out, shares, strict=True):
+            found["impact_ratio"] = share[0] / most[0]
+            if share is not most:
+                found["intervals"]["impact_ratio"] = ratio_interval(*share, *most)
+        return out
+
+
+def _effective_people(weights: Tensor) -> float:
+    """Return how many people of equal weight tell as much as these."""
+    return float(weights.sum()) ** 2 / max(float(weights.square().sum()), 1e-300)
+
+
+def wilson(share: float, people: float) -> tuple[float, float]:
+    """Return Wilson's 95 % interval of a share; NaN of nobody.
+
+    Example:
+        >>> wilson(0.0, 10.0)
+        (0.0, 0.2775401687666166)
+    """
+    if not people > 0:
+        return math.nan, math.nan
+    centre, half = (
+        share + Z95**2 / (2 * people),
+        Z95 * math.sqrt(share * (1 - share) / people + (Z95 / people) ** 2 / 4),
+    )
+    wide = 1 + Z95**2 / people
+    return max(0.0, (centre - half) / wide), min(1.0, (centre + half) / wide)
+
+
+def ratio_interval(share: float, people: float, other: float, others: float) -> tuple[float, float]:
+    """Return Katz's 95 % interval of the ratio of two shares; where the first is 0, its upper end is not known."""
+    if not (share > 0 and other > 0):
+        return 0.0 if share == 0 and other > 0 else math.nan, math.nan
+    half = Z95 * math.sqrt((1 - share) / (share * people) + (1 - other) / (other * others))
+    return share / other * math.exp(-half), share / other * math.exp(half)
 
 
 def agreement(scores: Tensor) -> Tensor:

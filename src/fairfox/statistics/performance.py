@@ -11,7 +11,7 @@ import numpy as np
 from fairfox.statistics.intervals import Estimate
 
 METRICS = {"auc": "AUC", "log_loss": "Log-loss", "rmse": "RMSE"}  # in words
-_Z = 1.959964  # standard errors on each side of a 95 % interval
+Z95 = 1.959963984540054  # standard errors on each side of a 95 % interval
 _LEAST = 1e-15  # probabilities stay so far from 0 and 1, as in scikit-learn
 
 
@@ -37,13 +37,13 @@ class Performance:
     @classmethod
     def of(cls, metric: str, value: float, influence: np.ndarray) -> Performance:
         """Return a metric with its 95 % interval."""
-        half, top = _Z * float(np.sqrt((influence**2).sum())), 1.0 if metric == "auc" else math.inf
+        half, top = Z95 * float(np.sqrt((influence**2).sum())), 1.0 if metric == "auc" else math.inf
         return cls(metric, value, max(0.0, value - half), min(top, value + half), influence)
 
     def minus(self, other: Performance) -> Estimate:
         """Return this metric minus that of another model on the same people."""
         error, apart = float(np.sqrt(((self.influence - other.influence) ** 2).sum())), self.value - other.value
-        return Estimate(apart, error, apart - _Z * error, apart + _Z * error)
+        return Estimate(apart, error, apart - Z95 * error, apart + Z95 * error)
 
     def as_dict(self) -> dict[str, Any]:
         """Return it without its people."""

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from fairfox.auxiliary.model import FixedAuxiliary
+from fairfox.auxiliary.quality import proxy_strength
 from fairfox.data.catalog import DATASETS
 from fairfox.data.dataset import Dataset, Feature, Protected
 from fairfox.data.datasets import load_adult
@@ -19,7 +21,20 @@ ADULT = DATASETS["adult"].files
 
 EXPERIMENT = "transparency"
 FEATURES = (Feature("income", "continuous", 0, 1), Feature("job", "categorical", 1, 4, levels=("a", "b", "c")))
+WITH_AGE = (*FEATURES, Feature("age", "continuous", 4, 5))
 TRUTH = {"paper": [2.0, 1.0, 0.0], "counted": [2.0, 1.0, 0.0], "own": [0.0, 1.0, 2.0]}
+
+
+class CallableOnRows:
+    """A function of encoded rows, seen as a Model."""
+
+    differentiable = True
+
+    def __init__(self, function):
+        self.function = function
+
+    def __call__(self, x):
+        return self.function(x)
 
 
 class Shift:
@@ -91,3 +106,37 @@ def test_a_small_run_reports_every_method_and_says_what_was_not_run(experiment, 
     assert shown.count("above a random one") == 1
     for kind in ("png", "svg"):
         assert Path(tmp_path / f"transparency.{kind}").stat().st_size > 1_000
+
+
+def test_mean_gradients_are_plain_of_length_one_and_integrated_from_the_zero_row(experiment):
+    # a = x0² + 4 x1: gradients (2 x0, 4), so (6, 4) and (0, 4) for these people; integrated ones are (x0², 4 x1)
+    auxiliary = CallableOnRows(lambda x: x[:, :1] ** 2 + 4 * x[:, 1:])
+    found = experiment.mean_gradients(auxiliary, torch.tensor([[3.0, 1.0], [0.0, -2.0]]))
+    length = 52**0.5
+    torch.testing.assert_close(found["faux"], torch.tensor([3.0, 4.0]))
+    torch.testing.assert_close(found["faux+ng"], torch.tensor([6 / length, 4 / length + 1]) / 2)
+    torch.testing.assert_close(found["faux+ig"], torch.tensor([4.5, -2.0]))
+
+
+def test_the_mean_gradient_by_feature_is_the_proxy_strength(experiment):
+    auxiliary = CallableOnRows(lambda x: (x[:, :1] * x[:, 1:2]).tanh() + x[:, 3:4] * x[:, 4:] ** 2)
+    x = torch.randn(50, 5, generator=torch.Generator().manual_seed(0))
+    data = Dataset(x=x, c=torch.arange(50.0)[:, None] % 2, protected=(Protected("sex"),), features=WITH_AGE)
+    means = experiment.mean_gradients(auxiliary, x[data.c[:, 0] == 0])["faux"]
+    strength = experiment.strength_by_feature(means, WITH_AGE, "mean")
+    torch.testing.assert_close(strength, proxy_strength(FixedAuxiliary([auxiliary]), data))
+
+
+@pytest.mark.parametrize(("levels", "job"), [("mean", 2.0), ("max", 3.0), ("sum", 6.0)])
+def test_columns_become_one_strength_for_each_feature(experiment, levels, job):
+    columns = torch.tensor([-2.0, 3.0, -1.0, 2.0, 0.5])
+    torch.testing.assert_close(experiment.strength_by_feature(columns, WITH_AGE, levels), torch.tensor([2.0, job, 0.5]))
+
+
+def test_the_distance_of_groups_is_on_one_scale_for_numbers_and_categories(experiment):
+    jobs = torch.eye(3)
+    here = torch.stack([torch.cat([torch.tensor([i]), jobs[0 if i < 3 else 1], torch.tensor([0.0])]) for i in range(4)])
+    there = torch.stack([torch.cat([torch.tensor([i + 2.0]), jobs[2], torch.tensor([0.0])]) for i in range(4)])
+    # incomes 0..3 and 2..5: half are below all others; jobs have nothing in common; ages are the same
+    torch.testing.assert_close(experiment.group_distance(here, there, WITH_AGE), torch.tensor([0.5, 1.0, 0.0]))
+    torch.testing.assert_close(experiment.group_distance(there, here, WITH_AGE), torch.tensor([0.5, 1.0, 0.0]))

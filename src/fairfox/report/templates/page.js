@@ -25,7 +25,7 @@
   function chartConfig(width) {
     const [ink, soft, faint, rule] = ["ink", "soft", "faint", "rule"].map(colour);
     const font = getComputedStyle(document.body).fontFamily;
-    const named = { limit: "ink", zero: "soft", link: "rule", error: "ink", words: "ink" };
+    const named = { limit: "ink", zero: "soft", error: "ink", words: "ink" };
     const styles = {};
     for (const name of ["flagged", "within", "first", "second", ...Object.keys(named)])
       styles[name] = { color: colour(named[name] ?? name) };
