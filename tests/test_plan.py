@@ -6,7 +6,7 @@ import pytest
 from fairfox.comparison import plan
 from fairfox.errors import OptionError
 from fairfox.result import AuditResult
-from fairfox.statistics.power import people_needed
+from fairfox.statistics.paired import people_needed
 from tests.test_compare_audits import SETTINGS, audited, write
 
 

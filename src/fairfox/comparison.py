@@ -25,9 +25,20 @@ from fairfox.report.html import make_card
 from fairfox.report.pair import changed_people, pair_fields, pair_files, pair_view, render_pair, share_sentence
 from fairfox.report.text import amount, percent, strict_json
 from fairfox.result import AuditResult
-from fairfox.statistics.paired import NOT_WORSE, UNKNOWN, WORSE, Pair, Scores, Side, compare_scores, same_audit
+from fairfox.statistics.paired import (
+    LEVEL,
+    NOT_WORSE,
+    UNKNOWN,
+    WORSE,
+    Pair,
+    Plan,
+    Scores,
+    Side,
+    compare_scores,
+    people_needed,
+    same_audit,
+)
 from fairfox.statistics.performance import METRICS, Performance
-from fairfox.statistics.power import LEVEL, Plan, people_needed, spread_of_mean, spread_of_share
 
 _MOST = 0.8  # of the people of the larger audit must be in both, for the two to be compared person by person
 _HASHES = ("rows_sha256", "predictions_sha256")  # settings that say whether people and predictions are the same
@@ -422,7 +433,7 @@ def plan(
         people = _pilot(pilot, by_share=by_share)
         size = size if size is not None else float((people.flagged if by_share else people.scores).mean())
         allowed = people.delta if allowed is None else allowed
-        spread = spread_of_share(people) if by_share else spread_of_mean(people)
+        spread = people.spread(by_share=by_share)
     if size is None or allowed is None or spread is None:
         raise OptionError("Without a pilot, both effect (--effect) and limit (--limit) are needed")
     if math.isnan(spread):

@@ -41,7 +41,7 @@ from fairfox.models.adapters import describe
 from fairfox.options import EVERYONE, TOTAL, AuditOptions, defaults_sha256, lookup_test, refuse_outside
 from fairfox.report.sentences import over_words
 from fairfox.result import AuditResult, finding_of, gap_parts
-from fairfox.statistics.diagnostics import Reliability, find_warnings, leave_out
+from fairfox.statistics.diagnostics import Null, Reliability, find_warnings, leave_out, shuffled
 from fairfox.statistics.groups import (
     Decisions,
     Rule,
@@ -53,7 +53,6 @@ from fairfox.statistics.groups import (
     score_unit,
 )
 from fairfox.statistics.performance import Performance, performance
-from fairfox.statistics.permutation import Null, shuffled
 from fairfox.statistics.verdict import ALLOWED, held_back
 
 _log = logging.getLogger("fairfox")

@@ -244,8 +244,6 @@ def towards_decision(measured: Measurement, no: Tensor, protected: Sequence[Prot
 
 def flag(scores: Tensor, delta: float | Tensor, *, abstained: Tensor | None = None) -> Tensor:
     """Return who is flagged (N,) bool: a score above delta, one for all or one each, not abstained."""
-    if not bool(torch.as_tensor(delta >= 0).all()):
-        raise OptionError(f"delta is {delta}; expected a number of at least 0")
     flags = scores > delta
     return flags if abstained is None else flags & ~abstained
 
