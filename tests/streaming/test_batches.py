@@ -22,7 +22,6 @@ from fairfox.streaming.batches import (
     GPU_ROWS,
     BatchScorer,
     PopulationConstants,
-    columns_of,
     job_for,
     prepare_job,
     scorer_for,
@@ -152,7 +151,7 @@ def predict_half(table):
 def test_only_columns_that_count_are_read(tmp_path: Path):
     given = {"columns": COLUMNS, "refits": 1}
     fitted = fitted_on(lending(60), protected=["sex", "tenure_years<5"], label="approved", id="name", **given)
-    assert columns_of(fitted) == ("income", "debt_ratio", "sex", "tenure_years", "approved", "name")
+    assert fitted.encoding.needed == ("income", "debt_ratio", "sex", "tenure_years", "approved", "name")
 
 
 def test_the_example_has_somebody_for_every_column_that_misses_values(tmp_path: Path):

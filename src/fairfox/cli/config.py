@@ -46,33 +46,27 @@ def config_values(command: click.Command, file: Path) -> dict[str, Any]:
 
     Keys are long names of options, with - or _, and the names of arguments; relative paths start from the file.
     """
-    known = _keys(command)
     out: dict[str, Any] = {}
+    known: dict[str, click.Parameter] = {}
+    for param in command.params:
+        long = [name for name in param.opts if not name.startswith("-") or name.startswith("--")]
+        if long and not param.is_eager:  # as --config itself is
+            known[long[0].removeprefix("--").replace("_", "-")] = param
     for key, value in read_toml(file).items():
-        param = known.get(key.replace("_", "-"))
-        if param is not None and param.name in _TYPED_ONLY:
+        found = known.get(key.replace("_", "-"))
+        if found is not None and found.name in _TYPED_ONLY:
             raise OptionError(
                 f"'{file}' has '{key}', which a file may not set, for safety; remove it, and give "
                 f"--{key.replace('_', '-')} on the command line"
             )
-        if param is None:
+        if found is None:
             new = renamed(key.replace("-", "_"))
             hint = f" It is now {new}." if new else did_you_mean(key, list(known))
             raise OptionError(f"'{file}' has {short(key)}, which is not an option.{hint}")
-        assert param.name is not None  # every parameter of a command has one
-        if param.name in out:
+        name = str(found.name)
+        if name in out:
             raise OptionError(f"'{file}' has '{key}' twice, with - and with _; keep one")
-        out[param.name] = _value(param, key, value, file)
-    return out
-
-
-def _keys(command: click.Command) -> dict[str, click.Parameter]:
-    """Return the parameters by the key they have in a file; --config itself, which is eager, has none."""
-    out = {}
-    for param in command.params:
-        long = [name for name in param.opts if not name.startswith("-") or name.startswith("--")]
-        if long and not param.is_eager:
-            out[long[0].removeprefix("--").replace("_", "-")] = param
+        out[name] = _value(found, key, value, file)
     return out
 
 
@@ -102,11 +96,6 @@ def _text(param: click.Parameter, key: str, value: Any, file: Path) -> str:
             f"'{key}' in '{file}' is {short(value)}, which has unprintable characters; give it on the command line"
         )
     text = str(value)  # numbers too, so that 2.5 is refused where the command line refuses it
-    if isinstance(param.type, click.Path):
-        return str(file.parent / text)
-    return _model_beside(file, text) if param.name == "model" else text
-
-
-def _model_beside(file: Path, spec: str) -> str:
-    """Return a model's file, or the file of its code, as a path from the config; a URL or a module stays as it is."""
-    return str(file.parent / spec) if ":" not in spec or ".py:" in spec else spec
+    is_code = ":" in text and ".py:" not in text  # or a URL; a model's file, or that of its code, is beside the config
+    is_path = isinstance(param.type, click.Path) or (param.name == "model" and not is_code)
+    return str(file.parent / text) if is_path else text

@@ -1,18 +1,30 @@
-"""`fairfox score test.fox MODEL TABLE...`: score people with a fitted test."""
+"""`fairfox fit TABLE` and `fairfox score test.fox MODEL TABLE...`: fit a fairness test once, score people with it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import fields
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from fairfox.cli.audit import print_written
 from fairfox.cli.endpoints import endpoint_options, find_model, take_endpoint_options
-from fairfox.cli.options import Grouped, Once, Option, audit_options, given_options, trust_option, typed_command
+from fairfox.cli.options import (
+    DECLARED,
+    Grouped,
+    Once,
+    Option,
+    audit_options,
+    given_options,
+    trust_option,
+    typed_command,
+)
+from fairfox.cli.progress import progress_bar, say
 from fairfox.errors import OptionError
-from fairfox.options import EVERYONE
+from fairfox.options import EVERYONE, AuditOptions, ModelOptions, ReportOptions
 
 if TYPE_CHECKING:
     from fairfox.findings import AuditRecord
@@ -20,11 +32,42 @@ if TYPE_CHECKING:
 
 _STREAMED = ("workers", "part_rows", "overwrite", "device")  # options that mean nothing where all people are in memory
 _ENGINES = ("memory", "files", "spark", "dask")
-_Command = TypeVar("_Command", bound=Callable[..., Any])
+_NOT_OF_FIT = {  # options of an audit that say nothing about the fit
+    *(f.name for group in (ModelOptions, ReportOptions) for f in fields(group)),
+    *("delta", "max_flagged", "decision_threshold", "protected_from", "on", "folds", "max_minutes"),
+}
+_once = partial(click.option, cls=Once)
 
 
-def _option(name: str, help: str, **given: Any) -> Callable[[_Command], _Command]:
-    return click.option(*name.split(), cls=Once, help=help, **given)
+@click.command(cls=Grouped, short_help="Fit a fairness test on a table and save it to a file.")
+@click.argument("table", type=click.Path(path_type=Path))
+@audit_options(*(name for name in DECLARED if name not in _NOT_OF_FIT))
+@_once(
+    "-o",
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default="test.fox",
+    show_default=True,
+    metavar="FILE",
+    help="File to write.",
+)
+def fit(table: Path, *, out: Path, **values: Any) -> None:
+    """Fit a fairness test on the people of TABLE and save it to a file, for `fairfox score`.
+
+    The file holds numbers and names, and no code. It has the distinct values of each column of TABLE, but none of its
+    rows (except for transport).
+    """
+    from fairfox.data.files import keep_inputs
+    from fairfox.fairtests.storage import save_test
+    from fairfox.pipeline import fit_with
+
+    keep_inputs([out], table)
+    test = fit_with(table, AuditOptions(**given_options(values)))
+    save_test(test, out)
+    protected = ", ".join(p.name for p in test.known.protected)
+    what = f"{test.options.main} was fitted on {len(test.known):,} people, protected: {protected}."
+    say(what, f"Models take the columns {', '.join(test.encoding.columns)}.", err=False)
+    say(f"Written: {out}")
 
 
 @click.command(cls=Grouped, short_help="Score the people of a table with a saved fairness test.")
@@ -34,27 +77,27 @@ def _option(name: str, help: str, **given: Any) -> Callable[[_Command], _Command
 @audit_options("delta", "max_flagged", "positive", "output", "returns", "kind")
 @trust_option
 @endpoint_options
-@_option(
+@_once(
     "--engine",
-    "What does the work: this process with everyone in memory, processes that stream files, Spark or Dask.  "
-    "[default: files for Parquet, else memory]",
     type=click.Choice(_ENGINES),
+    help="What does the work: this process with everyone in memory, processes that stream files, Spark or Dask.  "
+    "[default: files for Parquet, else memory]",
 )
-@_option(
+@_once(
     "--workers",
-    "For Parquet: number of processes.  [default: one per core]",
     type=click.IntRange(min=1),
     metavar="N",
     common=False,
+    help="For Parquet: number of processes.  [default: one per core]",
 )
-@_option(
+@_once(
     "--part-rows",
-    "For Parquet: smallest number of people in a part; parts are whole row groups.  [default: 500,000]",
     type=click.IntRange(min=1),
     metavar="N",
     common=False,
+    help="For Parquet: smallest number of people in a part; parts are whole row groups.  [default: 500,000]",
 )
-@_option("--device", "For Parquet: score on a GPU, such as cuda.  [default: cpu]", metavar="DEVICE", common=False)
+@_once("--device", metavar="DEVICE", common=False, help="For Parquet: score on a GPU, such as cuda.  [default: cpu]")
 @click.option(
     "--overwrite",
     cls=Option,
@@ -62,13 +105,14 @@ def _option(name: str, help: str, **given: Any) -> Callable[[_Command], _Command
     common=False,
     help="For Parquet: start again in a folder that holds other scores.",
 )
-@_option(
-    "-o --out",
-    "Folder for report.html, report.json, summary.json, summary.md, junit.xml and scores.parquet.",
+@_once(
+    "-o",
+    "--out",
     type=click.Path(path_type=Path, file_okay=False),
     default="fairfox-score",
     show_default=True,
     metavar="DIR",
+    help="Folder for report.html, report.json, summary.json, summary.md, junit.xml and scores.parquet.",
 )
 def score(test: Path, model: str, tables: tuple[str, ...], *, out: Path, trust_model: bool, **options: Any) -> None:
     """Score the people in TABLE with TEST, a file that `fairfox fit` wrote.
@@ -91,7 +135,6 @@ def score(test: Path, model: str, tables: tuple[str, ...], *, out: Path, trust_m
         return
     from rich.console import Console
 
-    from fairfox.cli.progress import progress_bar
     from fairfox.models.http import is_url
     from fairfox.streaming.files import files_in, score_files
     from fairfox.streaming.sources import ModelSource

@@ -125,7 +125,12 @@ class JsonClient:
         if status in _ABSENT and body is None:
             return None
         if 300 <= status < 400:
-            raise self._redirection(status, location)
+            there = urlsplit(urljoin(self.url, location))
+            host = self.quoted(f"{there.scheme}://{there.netloc.rpartition('@')[2]}", 100)
+            raise ModelError(
+                f"The endpoint {self.shown} redirects to {host} (HTTP {status}), but rows are sent only to the address "
+                "you gave; give the final one"
+            )
         if status >= 300:
             raise self._refusal(status, content, tries, sent)
         try:
@@ -213,17 +218,6 @@ class JsonClient:
         elif status == 413:
             what = "rejected the batch as too large (HTTP 413); lower --batch-rows (batch_rows=...)"
         return ModelError(f"The endpoint {self.shown} {what}")
-
-    def _redirection(self, status: int, location: str) -> ModelError:
-        """Return the error for an answer that names another address, which is never asked."""
-        here, there = (urlsplit(each) for each in (self.url, urljoin(self.url, location)))
-        host = f"to another host, {self.quoted(there.netloc.rpartition('@')[2], 100)}"
-        where = "elsewhere" if there.netloc == here.netloc else host
-        where = where if there.scheme == here.scheme else f"to another scheme, {self.quoted(there.scheme, 20)}"
-        return ModelError(
-            f"The endpoint {self.shown} redirects {where} (HTTP {status}), but rows are sent only to the address you "
-            "gave; give the final one"
-        )
 
     def _given_up(self, what: str, tries: int, words: str = "") -> ModelError:
         often = "" if tries == 1 else f" {tries} times in a row"

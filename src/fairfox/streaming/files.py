@@ -35,7 +35,6 @@ from fairfox.streaming.batches import (
     Job,
     PopulationConstants,
     check_table,
-    columns_of,
     model_options,
     open_test,
     prepare_job,
@@ -170,7 +169,7 @@ def score_files(
         "version of fairfox": installed_versions("fairfox")["fairfox"],
     }
     before = None if overwrite else _resumable(folder, settings, anew=overwrite is None)
-    pilot = read_pilot(people, columns_of(fitted), PILOT, partial(check_table, fitted))
+    pilot = read_pilot(people, fitted.encoding.needed, PILOT, partial(check_table, fitted))
     constants = None if before is None else PopulationConstants.from_json(before.constants)
     limits: dict[str, Any] = {"delta": delta, "max_flagged": max_flagged}
     job = prepare_job((fitted, content), model, pilot, **limits, constants=constants, options=read_as, device=device)

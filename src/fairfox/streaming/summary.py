@@ -27,7 +27,7 @@ from fairfox.pipeline import run_score
 from fairfox.result import AuditResult
 from fairfox.statistics.multiplicity import Threshold, counted_threshold
 from fairfox.statistics.verdict import Counted
-from fairfox.streaming.batches import columns_of, group_names, model_options, open_test
+from fairfox.streaming.batches import group_names, model_options, open_test
 from fairfox.streaming.sources import decoded
 
 GROWTH = 1.005
@@ -190,7 +190,7 @@ def summarise(
 ) -> AuditResult:
     """Return the audit of people whom an engine has scored, with a sample that it draws of these columns."""
     fitted = open_test(test)[0]
-    sample = decoded(read_sample(columns_of(fitted), _total(_where(totals.to_pylist(), of="everyone"), "people")))
+    sample = decoded(read_sample(fitted.encoding.needed, _total(_where(totals.to_pylist(), of="everyone"), "people")))
     loaded = load_model(str(model), trust=trust) if isinstance(model, str | Path) else model
     chosen = fitted.options.scoring(model_options(fitted, options), delta=delta, max_flagged=max_flagged)
     return AuditResult(result_of(totals, fitted, loaded, sample, chosen))

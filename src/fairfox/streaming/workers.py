@@ -27,7 +27,7 @@ from joblib.externals.loky.process_executor import ShutdownExecutorError
 
 from fairfox.data.files import ENDING, file_sha256, written_whole
 from fairfox.errors import DataError, FairfoxError, FileError, MissingExtraError
-from fairfox.streaming.batches import BatchScorer, Job, columns_of, scorer_for
+from fairfox.streaming.batches import BatchScorer, Job, scorer_for
 from fairfox.streaming.sources import RECORD, RowGroups, decoded, read_batches
 from fairfox.streaming.summary import add_totals, totals_of
 
@@ -100,7 +100,7 @@ def _write(job: Job, task: PartTask, tick: Tick) -> PartRecord:
     scorer, people = scorer_for(job), task.people
     schema = scorer.coded_schema.insert(0, pa.field("file", pa.dictionary(pa.int32(), pa.string())))
     texts = [f.name for f in schema if pa.types.is_string(f.type) or pa.types.is_dictionary(f.type)]
-    batches = read_batches(people, columns_of(scorer.fitted), scorer.batch_rows)
+    batches = read_batches(people, scorer.fitted.encoding.needed, scorer.batch_rows)
     seconds, totals, done, mark = {"read": 0.0, "score": 0.0, "write": 0.0}, [], 0, perf_counter()
 
     def lap(what: str) -> None:
