@@ -40,8 +40,8 @@ def test_without_a_pilot_the_spread_is_told():
     [
         ({"effect": 0.1, "limit": 0.05}, "give either a pilot"),
         ({"effect": 0.1, "spread": 0.3}, "Without a pilot, both effect"),
-        ({"share": 0.1, "spread": 0.3}, "give one of these pairs"),
-        ({"effect": 0.1, "max_flagged": 0.1, "spread": 0.3}, "give one of these pairs"),
+        ({"share": 0.1, "spread": 0.3}, "to plan a share, or effect and limit"),
+        ({"effect": 0.1, "max_flagged": 0.1, "spread": 0.3}, "to plan a share, or effect and limit"),
         ({"effect": 0.01, "limit": 0.05, "spread": 0.3}, "no number of people can show it"),
     ],
 )

@@ -421,13 +421,9 @@ def plan(
     """
     by_share = max_flagged is not None or share is not None
     if by_share and (max_flagged is None or effect is not None or limit is not None):
-        raise OptionError(
-            "Plan a share with share and max_flagged, or a mean with effect and limit; give one of these pairs"
-        )
+        raise OptionError("Give share and max_flagged to plan a share, or effect and limit to plan a mean")
     if (pilot is None) == (spread is None):
-        raise OptionError(
-            "The spread of the results is needed; give either a pilot (the folder of an audit) or spread (--spread)"
-        )
+        raise OptionError("Give either a pilot (the folder of an audit) or the spread of its results (--spread)")
     size, allowed = (share, max_flagged) if by_share else (effect, limit)
     if pilot is not None:
         people = _pilot(pilot, by_share=by_share)
@@ -447,9 +443,7 @@ def _pilot(pilot: AuditResult | str | Path, *, by_share: bool) -> Scores:
     """Return the people of a pilot from which the scatter of results is known; another pilot is refused."""
     stored = _audit_of(pilot)
     if not stored.people.maps_known:
-        raise OptionError(
-            f"One refit in {stored.name} cannot show how much results vary; give a pilot with refits=5 (--refits 5)"
-        )
+        raise OptionError(f"One refit in {stored.name} does not show how results vary; give a pilot with refits=5")
     if by_share and not stored.people.by_delta:
         raise OptionError(
             f"{stored.name} flags people by a decision threshold or by deltas of groups, but shares are planned for "

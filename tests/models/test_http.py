@@ -268,9 +268,9 @@ def answering(**output: Any) -> Callable[[Asked], Reply]:
     [
         (first(Reply({"inputs": []}), Reply({"outputs": []})), "without 'outputs'"),
         (first(Reply({"inputs": []}), Reply({"outputs": [7]})), "without 'outputs'"),
-        (answering(shape=[2]), "do not fit its shape"),
-        (answering(shape=[2, 2], data=[1, 2]), "do not fit its shape"),
-        (answering(shape=["two", 2], data=[1, 2]), "do not fit its shape"),
+        (answering(shape=[2]), "do not fit their shape"),
+        (answering(shape=[2, 2], data=[1, 2]), "do not fit their shape"),
+        (answering(shape=["two", 2], data=[1, 2]), "do not fit their shape"),
         (answering(shape=[1], data=[0.5]), "1 predictions for 2 individuals"),
         (answering(shape=[2], data=["y", "n"]), "text such as 'y'"),
     ],
@@ -455,7 +455,7 @@ def test_what_gives_no_whole_answer_is_given_up_at_the_deadline(content: bytes, 
 @pytest.mark.parametrize(
     ("content", "found"),
     [
-        (b"<html>\n<body>Log in", r"not JSON \('<html> <body>Log in'\)"),
+        (b"<html>\n<body>Log in", "answered '<html> <body>Log in', not JSON"),
         (b"", "not JSON"),
         (b"\xff\xfe\xfa", "not JSON"),
         (b"[" * 200_000, "not JSON"),

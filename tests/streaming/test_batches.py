@@ -176,7 +176,7 @@ def test_a_test_comes_as_a_file_or_fitted(tmp_path: Path):
     assert len({job.digest for job in jobs}) == 1
     with pytest.raises(DataError, match="no rows"):
         prepare_job((fitted, to_bytes(fitted)), source, lending(0), options={})
-    with pytest.raises(ColumnError, match="none of the columns that the test was fitted on, such as 'income'"):
+    with pytest.raises(ColumnError, match="none of the test's columns, such as 'income'"):
         prepare_job((fitted, to_bytes(fitted)), source, lending(5).select([]), options={})
     with pytest.raises(OptionError, match="fdr is no option for streams; give positive, output, returns, kind"):
         prepare_job((fitted, to_bytes(fitted)), source, lending(5), options={"fdr": 0.1})

@@ -74,9 +74,7 @@ def _value(param: click.Parameter, key: str, value: Any, file: Path) -> Any:
     """Return a value as click takes it from a map of defaults; refuse what the command line could not say."""
     if isinstance(param, click.Option) and param.is_flag:
         if not isinstance(value, bool):
-            raise OptionError(
-                f"'{key}' in '{file}' is {short(value)}, but it is on or off; write {key} = true or {key} = false"
-            )
+            raise OptionError(f"'{key}' in '{file}' is {short(value)}; write {key} = true or {key} = false")
         return value
     once = isinstance(param, Once) or not getattr(param, "multiple", False)
     if isinstance(value, dict) and param.name in ("delta", "max_flagged", "settings"):  # by group or name
@@ -92,9 +90,7 @@ def _text(param: click.Parameter, key: str, value: Any, file: Path) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise OptionError(f"'{key}' in '{file}' is {short(value)}; expected a text or a number, as on the command line")
     if isinstance(value, str) and not value.isprintable():
-        raise OptionError(
-            f"'{key}' in '{file}' is {short(value)}, which has unprintable characters; give it on the command line"
-        )
+        raise OptionError(f"'{key}' in '{file}' is {short(value)}, not printable; give it on the command line")
     text = str(value)  # numbers too, so that 2.5 is refused where the command line refuses it
     is_code = ":" in text and ".py:" not in text  # or a URL; a model's file, or that of its code, is beside the config
     is_path = isinstance(param.type, click.Path) or (param.name == "model" and not is_code)

@@ -241,10 +241,7 @@ class _OpenInference:
         try:
             return np.reshape(chosen["data"], chosen.get("shape", -1))
         except (KeyError, ValueError, TypeError):
-            raise ModelError(
-                f"The endpoint {self.client.shown} returned an output whose data do not fit its shape; expected JSON "
-                "numbers"
-            ) from None
+            raise ModelError(f"The endpoint {self.client.shown} returned data that do not fit their shape") from None
 
     def _chosen(self, outputs: list[dict[str, Any]]) -> dict[str, Any]:
         """Return the named output, else the only one, the one named after probabilities, or the only real one."""

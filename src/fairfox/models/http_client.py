@@ -137,10 +137,7 @@ class JsonClient:
             return json.loads(content)
         except (ValueError, RecursionError):
             begins = self.quoted(content.decode(errors="replace"), 60)
-            raise ModelError(
-                f"The endpoint {self.shown} answered with something that is not JSON ('{begins}'); "
-                "give the prediction URL"
-            ) from None
+            raise ModelError(f"The endpoint {self.shown} answered '{begins}', not JSON; check the URL") from None
 
     def _answer(self, method: str, url: str, body: bytes | None, count: Callable[[], None]) -> tuple[int, bytes, str]:
         """Return status, content and Location of an answer; broken connections and busy servers are tried again."""

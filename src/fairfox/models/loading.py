@@ -208,9 +208,7 @@ def _from_code(spec: str) -> object:
         public = [n for n in vars(module) if not n.startswith("_")]
         own = Path(f"{source}.py")
         if own.is_file() and str(own.resolve()) != getattr(module, "__file__", ""):
-            raise OptionError(
-                f"'{source}' is an installed module without '{name}'; for your own file write {own}:{name}"
-            )
+            raise OptionError(f"'{source}' is installed and has no '{name}'; for your own file write {own}:{name}")
         raise OptionError(f"'{source}' has no '{name}'.{did_you_mean(name, public)}")
     return getattr(module, name)
 

@@ -176,10 +176,7 @@ def _as_numbers(values: np.ndarray, given: Any) -> np.ndarray:
     dtype = np.dtype(_DTYPES[given.type])
     if dtype.kind != "f":
         if np.isnan(values).any():
-            raise ModelError(
-                f"The model takes '{given.name}' as whole numbers ({given.type}), but some are missing; "
-                "fill them in or drop those rows"
-            )
+            raise ModelError(f"The model takes '{given.name}' as whole numbers, but some are missing; fill them in")
         values = np.rint(values)  # a moved value may lie between two whole numbers
     return np.ascontiguousarray(values, dtype=dtype)
 

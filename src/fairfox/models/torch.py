@@ -172,9 +172,7 @@ def load_mlp(path: Path) -> nn.Module:
 
     beside = path.with_suffix(".json")
     if not beside.is_file():
-        raise FileError(
-            f"'{path.name}' has no '{beside.name}' beside it; declare the architecture there: kind, sizes, returns"
-        )
+        raise FileError(f"'{path.name}' needs '{beside.name}' beside it, with its kind, sizes and returns")
     sizes, returns = _declaration(beside)
     try:
         with torch.device("meta"):  # no weights of its own, and no random numbers drawn for them
@@ -182,9 +180,7 @@ def load_mlp(path: Path) -> nn.Module:
         net = nn.Sequential(*layers[:-1])
         net.load_state_dict(load_file(path), assign=True)
     except (SafetensorError, RuntimeError) as error:
-        raise FileError(
-            f"'{path.name}' does not hold the network declared in '{beside.name}': {first_line(error)}"
-        ) from error
+        raise FileError(f"'{path.name}' does not hold the network of '{beside.name}': {first_line(error)}") from error
     if returns == "logit":
         net.append(nn.Sigmoid() if sizes[-1] == 1 else nn.Softmax(dim=1))
     return net.eval()
@@ -197,9 +193,7 @@ def _declaration(beside: Path) -> tuple[list[int], str]:
         sizes = [int(size) for size in declared["sizes"]]
         kind, returns = (declared["kind"], declared.get("activation", "relu")), declared.get("returns", "logit")
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise FileError(
-            f"'{beside.name}' does not declare an architecture: expected kind, sizes, returns ({error})"
-        ) from error
+        raise FileError(f"'{beside.name}' does not declare kind, sizes and returns ({error})") from error
     if kind != ("mlp", "relu") or returns not in _RETURNS or not 2 <= len(sizes) <= _MOST or min(sizes) < 1:
         raise FileError(
             f"'{beside.name}' declares an unknown architecture; fairfox knows kind 'mlp' with activation 'relu', 2 to "

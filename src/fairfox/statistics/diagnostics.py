@@ -15,6 +15,7 @@ from fairfox.auxiliary.quality import AuxiliaryQuality, quality_warnings
 from fairfox.data.dataset import Dataset
 from fairfox.data.table import verb
 from fairfox.fairtests.fitted import Readings
+from fairfox.fairtests.inputs import Inputs
 from fairfox.fairtests.protocol import Measurement
 from fairfox.gradients.jacobian import jacobian
 from fairfox.models.protocol import Model
@@ -222,35 +223,34 @@ def shuffled(c: Tensor, seed: int) -> Tensor:
 
 
 def find_warnings(
-    target: Model,
-    data: Dataset,
-    reference: Dataset | None,
-    predictions: Tensor,
-    readings: Readings,
-    options: AuditOptions,
-    *,
-    inferred: Sequence[int],
-    people: int,
-    distance: Tensor | None = None,
+    inputs: Inputs, readings: Readings, distance: Tensor | None, *, inferred: Sequence[int], people: int
 ) -> list[str]:
     """Return the warnings of an audit, a sentence each; with distances (N,) also about rows that resemble nobody.
 
     `inferred` counts the people, by protected variable, whose group is inferred.
     """
-    fitting = data if reference is None else reference
-    return [
+    data, predictions, options = inputs.data, inputs.predictions, inputs.options
+    fitting = data if inputs.protected_values is None else inputs.protected_values
+    found = [
         *(
             text
             for v, quality in enumerate(readings.quality)
             for text in group_warnings(fitting, v, quality, inferred[v], people)
         ),
-        *_model_warnings(target, data, predictions),
+        *_model_warnings(inputs.target, data, predictions),
         *(text for quality in readings.quality for text in quality_warnings(quality)),
         *readings.warnings,
         *_given_warnings(data, readings.main, options),
         *_score_warnings(readings, predictions, options.info),
         *([] if distance is None else distance_warnings(distance)),
     ]
+    if options.returns is None and inputs.described is None and inputs.target.unit == "value":
+        low, high = float(predictions.min()), float(predictions.max())
+        found.append(
+            f"The model's outputs, from {low:.3g} to {high:.3g}, are taken as values in their own units; if they are "
+            "log-odds, say returns='logit' (--returns logit)."
+        )
+    return found
 
 
 def _given_warnings(data: Dataset, main: Measurement, options: AuditOptions) -> Iterator[str]:

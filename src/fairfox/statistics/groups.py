@@ -301,9 +301,7 @@ def delta_for(options: AuditOptions, predictions: Tensor, unit: str) -> float:
         if delta > LARGEST:
             raise OptionError(f"delta is {delta:g}, but predictions are at most {LARGEST:g}; give a smaller delta")
         if delta >= 1 and unit == "probability" and options.info.of_prediction:
-            raise OptionError(
-                f"delta is {delta:g}, but a probability cannot change that much; did you mean {delta / 100:g}?"
-            )
+            raise OptionError(f"delta is {delta:g}, more than a probability can change; did you mean {delta / 100:g}?")
     if options.delta_for_all is not None:
         return options.delta_for_all
     return default_delta(options.info, predictions, unit=unit)

@@ -281,10 +281,7 @@ def people_needed(size: float, limit: float, spread: float, *, wanted: float = 0
     if not 0 <= spread < math.inf:
         raise OptionError(f"The spread is {spread}; expected a number of at least 0")
     if not 0 < level < wanted < 1:
-        raise OptionError(
-            f"The wanted power is {wanted} and the level {level}; expected numbers between 0 and 1, the power above "
-            "the level, such as 0.8 and 0.05"
-        )
+        raise OptionError(f"power is {wanted} and level {level}; expected 0 < level < power < 1, such as 0.05 and 0.8")
     if not size > limit:
         raise OptionError(
             f"An effect of {size:g} is not above the limit of {limit:g}, so no number of people can show it; "

@@ -184,9 +184,7 @@ def prepare_job(
     fitted, content = test
     if not pilot.column_names:
         first = fitted.encoding.columns[0]
-        raise ColumnError(
-            f"The table has none of the columns that the test was fitted on, such as '{first}'; give one that has them"
-        )
+        raise ColumnError(f"The table has none of the test's columns, such as '{first}'; give one that has them")
     if not len(pilot):
         raise DataError("The table has column names but no rows; give one row per individual")
     pilot, options = decoded(pilot), model_options(fitted, options)

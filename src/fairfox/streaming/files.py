@@ -152,9 +152,7 @@ def score_files(
     if not people and failed:
         raise FileError(_failures(failed))
     if not people:
-        raise DataError(
-            "The tables have column names but no rows; give one row per individual, not scores that fairfox wrote"
-        )
+        raise DataError("The tables have no rows; give one row per individual, and not scores that fairfox wrote")
     read_as = model_options(fitted, options or {})
     settings = {
         "test": {
@@ -350,9 +348,7 @@ def _remove_scores(folder: Path) -> None:
     there = sorted(scores.iterdir()) if scores.is_dir() else [scores] if scores.exists() else []
     for path in there:
         if path not in named:
-            raise OptionError(
-                f"'{path}' is not listed in '{folder / MANIFEST}'; move it away, or choose another folder"
-            )
+            raise OptionError(f"'{path}' is not in '{folder / MANIFEST}'; move it away, or choose another folder")
     for path in there:
         path.unlink()
 
@@ -465,9 +461,7 @@ class Manifest:
         for entry in self.parts:
             now = wanted.pop((entry["file"], tuple(entry["row_groups"])), None)
             if now is None and entry["file"] in failed:
-                raise FileError(
-                    f"'{folder}' holds scores of a file that is now damaged: {failed[entry['file']]}; {_ANEW}"
-                )
+                raise FileError(f"'{folder}' has scores of a file now damaged: {failed[entry['file']]}; {_ANEW}")
             if now != {name: entry[name] for name in _IDENTITY}:
                 why = "is no longer among the tables, or has other row groups" if now is None else "has changed since"
                 raise FileError(f"'{folder}' holds scores of '{entry['file']}', which {why}; {_ANEW}")

@@ -346,10 +346,7 @@ def ids_of(table: pa.Table, column: str, kind: pa.DataType) -> pa.Array:
         return pa.string() if each == pa.large_string() else each
 
     if ids.type != pa.null() and family(ids.type) != family(kind):
-        raise DataError(
-            f"The ids '{column}' are {ids.type} here but {kind} in the tables read first; score them separately, or "
-            "give ids of one type"
-        )
+        raise DataError(f"The ids '{column}' are {ids.type} here and {kind} in tables read first; give ids of one type")
     return ids.cast(kind)
 
 
