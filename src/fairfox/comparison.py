@@ -100,7 +100,7 @@ class Compared:
 
     def to_json(self, path: str | Path | None = None) -> str:
         """Return the comparison without its people as JSON, and write it to `path` when given."""
-        return write_text(strict_json(self._fields()), path)
+        return write_text(strict_json(pair_fields(self.pair, self._sides())), path)
 
     def to_html(self, path: str | Path | None = None) -> str:
         """Return the self-contained page that shows both audits, and write it to `path` when given."""
@@ -121,7 +121,7 @@ class Compared:
     def write(self, folder: str | Path) -> tuple[Path, ...]:
         """Write report.html, report.json, summary.json, summary.md, junit.xml and, of two models, people.parquet to a
         folder, all or none, and return their paths."""
-        contents = pair_files(self._view(), self._fields())
+        contents = pair_files(self._view(), pair_fields(self.pair, self._sides()))
         if self.a is not None:
             people = BytesIO()
             pq.write_table(self.people_table(), people)
@@ -143,23 +143,13 @@ class Compared:
 
     def _performance_lines(self) -> list[str]:
         """Return a line for each metric of both models, with the interval of its difference on the same people."""
-        assert self.a is not None
-        assert self.b is not None
-        return [
-            performance_sentence(a, b)
-            for a, b in zip(self.a.record.performance, self.b.record.performance, strict=False)
-            if a.metric == b.metric
-        ]
+        a, b = (() if each is None else each.record.performance for each in (self.a, self.b))
+        return [performance_sentence(one, two) for one, two in zip(a, b, strict=False) if one.metric == two.metric]
 
     def _view(self) -> dict[str, Any]:
-        if self.a is None:
-            return pair_view(self.pair, self._sides(), more=self.summary().splitlines()[2:4])
         more = self.summary().splitlines()[2 : 4 + len(self._performance_lines())]
-        changed = changed_people(self.people_table(), self.pair.unit)
-        return pair_view(self.pair, self._sides(), more=more, people=changed)
-
-    def _fields(self) -> dict[str, Any]:
-        return pair_fields(self.pair, self._sides())
+        people = None if self.a is None else changed_people(self.people_table(), self.pair.unit)
+        return pair_view(self.pair, self._sides(), more=more, people=people)
 
 
 def compare(

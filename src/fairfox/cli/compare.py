@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,9 @@ from fairfox.cli.options import (
     DECLARED,
     FiniteRange,
     Grouped,
-    Once,
     audit_options,
     given_options,
+    once,
     reference_option,
     trust_option,
 )
@@ -30,8 +29,7 @@ _NOT_HERE = ("max_flagged", "abstain", "certify", "next_steps", "folds", "batch_
 _OPTIONS = tuple(name for name in DECLARED if name not in _NOT_HERE)
 _AROUND = (0.25, 0.5, 1.0, 2.0)  # times the people that are needed: what these would show
 _OF_AUDITS = ("a", "b", "table", "margin", "out")  # parameters that two stored audits take
-_SHARE = FiniteRange(0, 1, share=True)
-_once = partial(click.option, cls=Once)
+_SHARE, _POWER = FiniteRange(0, 1, share=True), FiniteRange(0, 1, min_open=True, max_open=True)
 
 
 @click.command(cls=Grouped, short_help="Compare two models on the same people, or two audits.")
@@ -39,25 +37,23 @@ _once = partial(click.option, cls=Once)
 @click.argument("b")
 @click.argument("table", required=False, type=click.Path(path_type=Path))
 @audit_options(*_OPTIONS, required=False)
-@_once(
-    "--columns-b", metavar="COL,...", section=DATA, help="Columns that model B takes, if they differ from those of A."
-)
+@once("--columns-b", str, "COL,...", "Columns that model B takes, if they differ from those of A.", section=DATA)
 @reference_option
-@_once("--sample", type=click.IntRange(min=1), metavar="N", section=DATA, help="Compare on N random people of TABLE.")
+@once("--sample", click.IntRange(min=1), "N", "Compare on N random people of TABLE.", section=DATA)
 @trust_option
-@_once(
+@once(
     "--margin",
-    type=FiniteRange(0),
-    metavar="M",
+    FiniteRange(0),
+    "M",
+    "Without TABLE: ignore a rise of the mean score up to this size.  [default: a tenth of delta]",
     section=RULE,
-    help="Without TABLE: ignore a rise of the mean score up to this size.  [default: a tenth of delta]",
 )
-@_once(
+@once(
     "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
-    help="Folder for report.html, report.json, summary.json, summary.md, junit.xml and, for two models, "
-    "people.parquet.  [default: fairfox-compare with TABLE, otherwise no files]",
+    click.Path(path_type=Path, file_okay=False),
+    "DIR",
+    "Folder for report.html, report.json, summary.json, summary.md, junit.xml and, for two models, people.parquet.  "
+    "[default: fairfox-compare with TABLE, otherwise no files]",
 )
 def compare(a: str, b: str, table: Path | None, *, margin: float | None, out: Path | None, **values: Any) -> None:
     """Compare two models on the same people, or two audits of one model.
@@ -146,44 +142,24 @@ def _compare_models(
 
 @click.command(short_help="Say how many people an audit needs to detect an effect of a given size.")
 @click.argument("result", required=False, type=click.Path(path_type=Path))
-@_once(
-    "--effect",
-    type=FiniteRange(0, min_open=True),
-    metavar="E",
-    help="True mean |effect| to detect.  [default: that of RESULT]",
+@once("--effect", FiniteRange(0, min_open=True), "E", "True mean |effect| to detect.  [default: that of RESULT]")
+@once("--limit", FiniteRange(0), "L", "Value that the mean |effect| must exceed.  [default: the delta of RESULT]")
+@once(
+    "--share", _SHARE, "SHARE", "With --max-flagged: true share of people over delta to detect.  [default: of RESULT]"
 )
-@_once(
-    "--limit",
-    type=FiniteRange(0),
-    metavar="L",
-    help="Value that the mean |effect| must exceed.  [default: the delta of RESULT]",
-)
-@_once(
-    "--share",
-    type=_SHARE,
-    metavar="SHARE",
-    help="With --max-flagged: true share of people over delta to detect.  [default: that of RESULT]",
-)
-@_once(
+@once(
     "--max-flagged",
-    type=_SHARE,
-    metavar="SHARE",
-    help="Plan for this limit on the share of people over delta, instead of the mean |effect|.",
+    _SHARE,
+    "SHARE",
+    "Plan for this limit on the share of people over delta, not for the mean |effect|.",
 )
-@_once(
+@once(
     "--spread",
-    type=FiniteRange(0),
-    metavar="S",
-    help="Without RESULT: standard error of the mean times the square root of the number of people.",
+    FiniteRange(0),
+    "S",
+    "Without RESULT: standard error of the mean times the root of the number of people.",
 )
-@_once(
-    "--power",
-    type=FiniteRange(0, 1, min_open=True, max_open=True),
-    default=0.8,
-    show_default=True,
-    metavar="P",
-    help="Probability of detecting the effect.",
-)
+@once("--power", _POWER, "P", "Probability of detecting the effect.", default=0.8, show_default=True)
 @click.option("--people", multiple=True, type=click.IntRange(min=1), metavar="N", help="Also for N people; repeat.")
 def plan(result: Path | None, *, people: tuple[int, ...], **options: Any) -> None:
     """Say how many people an audit needs to detect an effect of a given size.

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from fairfox.cli.options import Once
+from fairfox.cli.options import Once, once
 from fairfox.data.files import read_toml
 from fairfox.errors import OptionError, did_you_mean
 from fairfox.options import DATA, renamed
@@ -20,18 +20,12 @@ CONFIG = "fairfox.config"  # where a command finds the file of --config
 
 def config_option(command: Any) -> Any:
     """Return the command with --config: a file whose values hold where the command line says nothing."""
-    return click.option(
-        "--config",
-        cls=Once,
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        is_eager=True,  # before the options it has values for
-        expose_value=False,
-        callback=_take,
-        section=DATA,
-        help="TOML file with options by name, also model and table. The command line takes precedence. Not for "
-        "--out, --trust-model and --auth-env.",
-    )(command)
+    about = (
+        "TOML file with options by name, also model and table. The command line takes precedence. Not for --out, "
+        "--trust-model and --auth-env."
+    )
+    eager = {"is_eager": True, "expose_value": False, "callback": _take}  # before the options it has values for
+    return once("--config", click.Path(path_type=Path), "FILE", about, section=DATA, **eager)(command)
 
 
 def _take(ctx: click.Context, param: click.Parameter, files: tuple[Path, ...]) -> tuple[Path, ...]:

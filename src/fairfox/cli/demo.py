@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 from rich.console import Console
 
-from fairfox.cli.options import Once, audit_options
+from fairfox.cli.options import audit_options, once
 from fairfox.cli.progress import progress_bar, say
 
 if TYPE_CHECKING:  # the library is imported in the functions: `fairfox demo --help` must not wait for torch
@@ -26,16 +26,15 @@ Progress = Callable[[str, float], None]  # what is being done, and which fractio
 
 
 @click.command(short_help="Audit a biased and a fair lending model on generated people.")
-@click.option(
+@once(
     "--out",
-    cls=Once,
-    type=click.Path(path_type=Path, file_okay=False),
+    click.Path(path_type=Path, file_okay=False),
+    "DIR",
+    "Folder for the two reports, summary.json and the applicants as people.csv.",
     default="fairfox-demo",
     show_default=True,
-    metavar="DIR",
-    help="Folder for the two reports, summary.json and the applicants as people.csv.",
 )
-@click.option("--people", cls=Once, type=click.IntRange(min=200), default=10_000, show_default=True, metavar="N")
+@once("--people", click.IntRange(min=200), "N", "How many applicants.", default=10_000, show_default=True)
 @audit_options("seed")
 def demo(out: Path, people: int, seed: int) -> None:
     """Audit a biased and a fair lending model.

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,10 +14,10 @@ from fairfox.cli.endpoints import endpoint_options, find_model, take_endpoint_op
 from fairfox.cli.options import (
     DECLARED,
     Grouped,
-    Once,
     Option,
     audit_options,
     given_options,
+    once,
     trust_option,
     typed_command,
 )
@@ -28,7 +27,6 @@ from fairfox.options import EVERYONE, AuditOptions, ModelOptions, ReportOptions
 
 if TYPE_CHECKING:
     from fairfox.findings import AuditRecord
-    from fairfox.streaming.files import Engine
 
 _STREAMED = ("workers", "part_rows", "overwrite", "device")  # options that mean nothing where all people are in memory
 _ENGINES = ("memory", "files", "spark", "dask")
@@ -36,21 +34,13 @@ _NOT_OF_FIT = {  # options of an audit that say nothing about the fit
     *(f.name for group in (ModelOptions, ReportOptions) for f in fields(group)),
     *("delta", "max_flagged", "decision_threshold", "protected_from", "on", "folds", "max_minutes"),
 }
-_once = partial(click.option, cls=Once)
+_COUNT, _FILE = click.IntRange(min=1), click.Path(path_type=Path, dir_okay=False)
 
 
 @click.command(cls=Grouped, short_help="Fit a fairness test on a table and save it to a file.")
 @click.argument("table", type=click.Path(path_type=Path))
 @audit_options(*(name for name in DECLARED if name not in _NOT_OF_FIT))
-@_once(
-    "-o",
-    "--out",
-    type=click.Path(path_type=Path, dir_okay=False),
-    default="test.fox",
-    show_default=True,
-    metavar="FILE",
-    help="File to write.",
-)
+@once("-o --out", _FILE, "FILE", "File to write.", default="test.fox", show_default=True)
 def fit(table: Path, *, out: Path, **values: Any) -> None:
     """Fit a fairness test on the people of TABLE and save it to a file, for `fairfox score`.
 
@@ -77,42 +67,24 @@ def fit(table: Path, *, out: Path, **values: Any) -> None:
 @audit_options("delta", "max_flagged", "positive", "output", "returns", "kind")
 @trust_option
 @endpoint_options
-@_once(
+@once(
     "--engine",
-    type=click.Choice(_ENGINES),
-    help="What does the work: this process with everyone in memory, processes that stream files, Spark or Dask.  "
+    click.Choice(_ENGINES),
+    None,
+    "What does the work: this process with everyone in memory, processes that stream files, Spark or Dask.  "
     "[default: files for Parquet, else memory]",
 )
-@_once(
-    "--workers",
-    type=click.IntRange(min=1),
-    metavar="N",
-    common=False,
-    help="For Parquet: number of processes.  [default: one per core]",
-)
-@_once(
-    "--part-rows",
-    type=click.IntRange(min=1),
-    metavar="N",
-    common=False,
-    help="For Parquet: smallest number of people in a part; parts are whole row groups.  [default: 500,000]",
-)
-@_once("--device", metavar="DEVICE", common=False, help="For Parquet: score on a GPU, such as cuda.  [default: cpu]")
-@click.option(
-    "--overwrite",
-    cls=Option,
-    is_flag=True,
-    common=False,
-    help="For Parquet: start again in a folder that holds other scores.",
-)
-@_once(
-    "-o",
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
+@once("--workers", _COUNT, "N", "For Parquet: number of processes.  [default: one per core]", common=False)
+@once("--part-rows", _COUNT, "N", "For Parquet: smallest number of people in a part.  [default: 500,000]", common=False)
+@once("--device", str, "DEVICE", "For Parquet: score on a GPU, such as cuda.  [default: cpu]", common=False)
+@click.option("--overwrite", cls=Option, is_flag=True, common=False, help="For Parquet: replace other scores.")
+@once(
+    "-o --out",
+    click.Path(path_type=Path, file_okay=False),
+    "DIR",
+    "Folder for report.html, report.json, summary.json, summary.md, junit.xml and scores.parquet.",
     default="fairfox-score",
     show_default=True,
-    metavar="DIR",
-    help="Folder for report.html, report.json, summary.json, summary.md, junit.xml and scores.parquet.",
 )
 def score(test: Path, model: str, tables: tuple[str, ...], *, out: Path, trust_model: bool, **options: Any) -> None:
     """Score the people in TABLE with TEST, a file that `fairfox fit` wrote.
@@ -146,16 +118,13 @@ def score(test: Path, model: str, tables: tuple[str, ...], *, out: Path, trust_m
             raise OptionError("--max-calls counts the calls of one process; omit it, or --engine")
         streamed["workers"] = 1
     source = ModelSource(model, trust_model, endpoint)
-    own = {name: read_as.pop(name) for name in ("delta", "max_flagged") if name in read_as}
-    if "delta" in own and set(own["delta"]) != {EVERYONE}:
+    delta = read_as.pop("delta", {EVERYONE: None})
+    if set(delta) != {EVERYONE}:
         raise OptionError("A delta by group needs everyone in memory, but Parquet is streamed; give one delta for all")
-    own |= {name: value[EVERYONE] for name, value in own.items() if name == "delta"}
-    recorded = {"command": typed_command()}
+    streamed |= {"delta": delta[EVERYONE], "max_flagged": read_as.pop("max_flagged", None), "options": read_as}
+    streamed |= {"engine": engine, "recorded": {"command": typed_command()}}
     with progress_bar(Console(stderr=True)) as progress:
-        result = score_files(
-            test, source, tables, out, **own, options=read_as, engine=cast("Engine", engine), **streamed,
-            progress=progress, recorded=recorded,
-        )  # fmt: skip
+        result = score_files(test, source, tables, out, progress=progress, **streamed)
     print_written(result.record, files_in(out))
 
 

@@ -238,9 +238,7 @@ def arrived(result: PartResult) -> PartResult:
     path = result.task.path
     if result.record is None or os.path.exists(path):
         return result
-    error = (
-        f"A worker wrote '{path}', which is not visible here; choose a folder that this machine and all workers share"
-    )
+    error = f"A worker wrote '{path}', which is not visible here; choose a folder that all workers share with it"
     return replace(result, record=None, error=error, fatal=True)
 
 
