@@ -316,8 +316,8 @@ def pair_sentence(pair: Pair) -> str:
     return f"{start} {between}: {ends[pair.word]}"
 
 
-def _compare_audits(first: object, second: object, *, margin: float | None, names: tuple[str, str] | None) -> Compared:
-    one, two = _audit_of(first), _audit_of(second)
+def _compare_audits(before: object, now: object, *, margin: float | None, names: tuple[str, str] | None) -> Compared:
+    one, two = _audit_of(before), _audit_of(now)
     for what, own in one.options.items():
         if own != two.options[what]:
             raise OptionError(
@@ -327,7 +327,20 @@ def _compare_audits(first: object, second: object, *, margin: float | None, name
     allowed = _SMALL * one.people.delta if margin is None else margin
     if not 0 <= allowed < np.inf:
         raise OptionError(f"The margin is {margin}; expected a number of at least 0")
-    pair = _pair_of_audits(one, two, margin=allowed, unit=one.options["unit"])
+    about: dict[str, Any] = {"margin": allowed, "unit": one.options["unit"]}
+    hashes = [[each.summary["settings"].get(name) for name in _HASHES] for each in (one, two)]
+    first, second = (np.stack([each.people.scores, each.people.flagged]) for each in (one, two))
+    a, b, positions = one.people, two.people, _same_people(one.ids, two.ids)
+    if None not in hashes[0] and hashes[0] == hashes[1] and np.array_equal(first, second):
+        pair = same_audit(a, **about)
+    elif positions is None:
+        pair = compare_scores(a, b, paired=False, **about)
+    else:
+        a, b = (
+            replace(people, scores=people.scores[rows], errors=people.errors[rows], flagged=people.flagged[rows])
+            for people, rows in zip((a, b), positions, strict=True)
+        )
+        pair = compare_scores(a, b, **about)
     names = names or (one.name.strip("'"), two.name.strip("'"))
     sides = Side(names[0], one.summary, one.people.scores), Side(names[1], two.summary, two.people.scores)
     return Compared(None, None, replace(pair, reason=pair_sentence(pair)), names, sides)
@@ -352,21 +365,6 @@ def _in_words(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value))
     return "none" if value is None else f"{value}"
-
-
-def _pair_of_audits(one: StoredAudit, two: StoredAudit, *, margin: float, unit: str) -> Pair:
-    hashes = [[each.summary["settings"].get(name) for name in _HASHES] for each in (one, two)]
-    first, second = (np.stack([each.people.scores, each.people.flagged]) for each in (one, two))
-    if None not in hashes[0] and hashes[0] == hashes[1] and np.array_equal(first, second):
-        return same_audit(one.people, margin=margin, unit=unit)
-    positions = _same_people(one.ids, two.ids)
-    if positions is None:
-        return compare_scores(one.people, two.people, paired=False, margin=margin, unit=unit)
-    a, b = (
-        replace(people, scores=people.scores[rows], errors=people.errors[rows], flagged=people.flagged[rows])
-        for people, rows in zip((one.people, two.people), positions, strict=True)
-    )
-    return compare_scores(a, b, margin=margin, unit=unit)
 
 
 def _same_people(first: tuple[Any, ...] | None, second: tuple[Any, ...] | None) -> tuple[list[int], list[int]] | None:
@@ -416,7 +414,15 @@ def plan(
         raise OptionError("Give either a pilot (the folder of an audit) or the spread of its results (--spread)")
     size, allowed = (share, max_flagged) if by_share else (effect, limit)
     if pilot is not None:
-        people = _pilot(pilot, by_share=by_share)
+        stored = _audit_of(pilot)
+        people = stored.people
+        if not people.maps_known:
+            raise OptionError(f"One refit in {stored.name} does not show how results vary; give a pilot with refits=5")
+        if by_share and not people.by_delta:
+            raise OptionError(
+                f"{stored.name} flags people by a decision threshold or by deltas of groups, but shares are planned "
+                "for one delta; give a pilot with one delta, or plan a mean with effect and limit (--effect, --limit)"
+            )
         size = size if size is not None else float((people.flagged if by_share else people.scores).mean())
         allowed = people.delta if allowed is None else allowed
         spread = people.spread(by_share=by_share)
@@ -427,16 +433,3 @@ def plan(
     needed = people_needed(size, allowed, spread, wanted=power, level=level)
     measure = "share over delta" if by_share else "mean |effect|"
     return Plan(measure, size, allowed, spread, level, power, needed)
-
-
-def _pilot(pilot: AuditResult | str | Path, *, by_share: bool) -> Scores:
-    """Return the people of a pilot from which the scatter of results is known; another pilot is refused."""
-    stored = _audit_of(pilot)
-    if not stored.people.maps_known:
-        raise OptionError(f"One refit in {stored.name} does not show how results vary; give a pilot with refits=5")
-    if by_share and not stored.people.by_delta:
-        raise OptionError(
-            f"{stored.name} flags people by a decision threshold or by deltas of groups, but shares are planned for "
-            "one delta; give a pilot with one delta, or plan a mean with effect and limit (--effect, --limit)"
-        )
-    return stored.people

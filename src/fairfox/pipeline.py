@@ -56,6 +56,7 @@ from fairfox.statistics.performance import Performance, performance
 from fairfox.statistics.verdict import ALLOWED, held_back
 
 _log = logging.getLogger("fairfox")
+_HELD = " Given columns stay as they are, and with them what they explain of the others: {}."
 _PACKAGES = ("fairfox", "torch", "numpy", "scikit-learn", "pyarrow", "narwhals")  # whose versions are recorded
 
 
@@ -272,14 +273,10 @@ def run_score(
 
 
 def _measured(inputs: Inputs, folds: Sequence[Fold], others: Sequence[str], progress: Progress) -> Readings:
-    return measure_folds(
-        folds,
-        inputs.target,
-        inputs.data,
-        inputs.predictions,
-        others=others,
-        progress=lambda text, done: progress(text, 0.55 + 0.35 * done),
-    )
+    def say(text: str, done: float) -> None:
+        progress(text, 0.55 + 0.35 * done)
+
+    return measure_folds(folds, inputs.target, inputs.data, inputs.predictions, others=others, progress=say)
 
 
 def _null(inputs: Inputs, progress: Progress) -> Null | None:
@@ -362,7 +359,7 @@ def _result(
         delta=limits.delta,
         deltas=limits.by_group,
         test=options.main,
-        meaning=_meaning(options),
+        meaning=options.info.meaning + (_HELD.format(", ".join(options.given)) if options.given else ""),
         unit=score_unit(options, inputs.target.unit),
         warnings=(
             *_warnings(inputs, readings, trust, streamed),
@@ -557,16 +554,6 @@ def map_checks(inputs: Inputs, readings: Readings, support: Sequence[Support], d
             total=not inputs.options.given and not info.needs_graph,
         )
     return tuple(found)
-
-
-def _meaning(options: AuditOptions) -> str:
-    """Return what the score says, and what is held equal."""
-    if not options.given:
-        return options.info.meaning
-    return (
-        f"{options.info.meaning} Given columns stay as they are, and with them what they explain of the others: "
-        f"{', '.join(options.given)}."
-    )
 
 
 def _warnings(inputs: Inputs, readings: Readings, trust: Reliability, streamed: Streamed | None) -> list[str]:

@@ -62,16 +62,6 @@ class OnnxModel:
         self.inputs: list[Any] = list(self.session.get_inputs())
         self.output = _audited(self.session.get_outputs(), output, self.path.name)
         self.classes = _classes(graph, self.session.get_outputs(), self.output)
-        self._check_inputs()
-
-    def describe(self) -> Description:
-        """Return how the model is called: with a matrix, or with the columns its inputs are named after."""
-        if len(self.inputs) == 1 and self.inputs[0].type != "tensor(string)":
-            return Description(self._predict, "matrix", classes=self.classes, width=_width(self.inputs[0]))
-        names = tuple(str(i.name) for i in self.inputs)
-        return Description(self._predict, "table", classes=self.classes, names=names)
-
-    def _check_inputs(self) -> None:
         for i in self.inputs:
             if i.type not in _DTYPES or not 1 <= len(i.shape) <= 2:
                 raise OptionError(
@@ -83,6 +73,13 @@ class OnnxModel:
                     f"Input '{i.name}' of '{self.path.name}' has {_width(i)} columns of text, or others beside it; "
                     f"expected one matrix of numbers, or inputs of one column each: {_WRAP}"
                 )
+
+    def describe(self) -> Description:
+        """Return how the model is called: with a matrix, or with the columns its inputs are named after."""
+        if len(self.inputs) == 1 and self.inputs[0].type != "tensor(string)":
+            return Description(self._predict, "matrix", classes=self.classes, width=_width(self.inputs[0]))
+        names = tuple(str(i.name) for i in self.inputs)
+        return Description(self._predict, "table", classes=self.classes, names=names)
 
     def _predict(self, people: Any) -> np.ndarray:
         if isinstance(people, np.ndarray):

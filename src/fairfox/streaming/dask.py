@@ -49,11 +49,10 @@ def summarise_dask(scores: Any, df: Any, test: Any, model: object, **options: An
     dask = require("dask", extra="dask", why="to sum up a Dask DataFrame")
     added = add_totals(dask.compute(*(dask.delayed(_totals)(part) for part in scores.to_delayed())))
 
-    def sample(columns: Sequence[str], people: int) -> pa.Table:
-        share = min(1.0, 1.2 * PILOT / max(people, 1))  # a few too many, so that there are enough
+    def sample(columns: Sequence[str], share: float) -> pa.Table:
         own = df[[name for name in columns if name in df.columns]]
         drawn = own if share == 1 else own.sample(frac=share, random_state=0)
-        return pa.Table.from_pandas(drawn.compute(), preserve_index=False).slice(0, PILOT)
+        return pa.Table.from_pandas(drawn.compute(), preserve_index=False)
 
     return summarise(added, test, model, sample, **options)
 

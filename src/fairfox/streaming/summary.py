@@ -27,7 +27,7 @@ from fairfox.pipeline import run_score
 from fairfox.result import AuditResult
 from fairfox.statistics.multiplicity import Threshold, counted_threshold
 from fairfox.statistics.verdict import Counted
-from fairfox.streaming.batches import group_names, model_options, open_test
+from fairfox.streaming.batches import PILOT, group_names, model_options, open_test
 from fairfox.streaming.sources import decoded
 
 GROWTH = 1.005
@@ -181,16 +181,18 @@ def summarise(
     totals: pa.Table,
     test: str | Path | FittedTest,
     model: object,
-    read_sample: Callable[[tuple[str, ...], int], pa.Table],
+    read_sample: Callable[[tuple[str, ...], float], pa.Table],
     *,
     delta: float | None = None,
     max_flagged: float | Mapping[str, float] | None = None,
     trust: bool = False,
     **options: Any,
 ) -> AuditResult:
-    """Return the audit of people whom an engine has scored, with a sample that it draws of these columns."""
+    """Return the audit of people whom an engine has scored, with a sample that it draws: these columns, this share."""
     fitted = open_test(test)[0]
-    sample = decoded(read_sample(fitted.encoding.needed, _total(_where(totals.to_pylist(), of="everyone"), "people")))
+    people = _total(_where(totals.to_pylist(), of="everyone"), "people")
+    share = min(1.0, 1.2 * PILOT / max(people, 1))  # a few too many, so that there are enough
+    sample = decoded(read_sample(fitted.encoding.needed, share).slice(0, PILOT))
     loaded = load_model(str(model), trust=trust) if isinstance(model, str | Path) else model
     chosen = fitted.options.scoring(model_options(fitted, options), delta=delta, max_flagged=max_flagged)
     return AuditResult(result_of(totals, fitted, loaded, sample, chosen))

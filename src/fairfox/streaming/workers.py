@@ -60,10 +60,6 @@ class PartRecord:
     seconds: Mapping[str, float] = field(default_factory=dict)  # that reading, scoring and writing took
     sha256: str = ""  # of the part file itself; not in its footer
 
-    def to_bytes(self) -> bytes:
-        """Return the bytes for the footer."""
-        return json.dumps({name: value for name, value in vars(self).items() if name != "sha256"}).encode()
-
 
 @dataclass(frozen=True)
 class PartResult:
@@ -122,7 +118,8 @@ def _write(job: Job, task: PartTask, tick: Tick) -> PartRecord:
                 tick(len(batch))
             record = PartRecord(people.identity, task.run, add_totals(totals).to_pydict(), seconds)
             words = b64encode(decoded(schema.empty_table()).schema.serialize())
-            writer.add_key_value_metadata({RECORD: record.to_bytes(), _SCHEMA: words})
+            footer = {name: value for name, value in vars(record).items() if name != "sha256"}
+            writer.add_key_value_metadata({RECORD: json.dumps(footer).encode(), _SCHEMA: words})
         finally:
             writer.close()
         handle.flush()
