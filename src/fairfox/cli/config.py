@@ -70,11 +70,11 @@ def _value(param: click.Parameter, key: str, value: Any, file: Path) -> Any:
         if not isinstance(value, bool):
             raise OptionError(f"'{key}' in '{file}' is {short(value)}; write {key} = true or {key} = false")
         return value
-    once = isinstance(param, Once) or not getattr(param, "multiple", False)
+    single = isinstance(param, Once) or not getattr(param, "multiple", False)
     if isinstance(value, dict) and param.name in ("delta", "max_flagged", "settings"):  # by group or name
         value = [f"{name}={_text(param, key, each, file)}" for name, each in value.items()]
     values = value if isinstance(value, list) else [value]
-    if once and isinstance(value, list):
+    if single and isinstance(value, list):
         raise OptionError(f"'{key}' in '{file}' takes one value, not a list")
     texts = [_text(param, key, each, file) for each in values]
     return texts[0] if isinstance(param, click.Argument) else texts
