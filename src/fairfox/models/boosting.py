@@ -187,9 +187,8 @@ def _prepared(rows: Any, levels: Mapping[str, Sequence[Any]], coded: Sequence[st
     if isinstance(rows, np.ndarray):
         return rows
     rows = as_pandas(rows)
-    unknown = [name for name in coded if name not in levels and rows[name].dtype.kind == "O"]
-    texts = [name for name in unknown if not hasattr(rows[name], "cat")]
-    if texts:
+    unknown = (rows[name] for name in coded if name not in levels and rows[name].dtype.kind == "O")
+    if texts := [column.name for column in unknown if not hasattr(column, "cat")]:
         raise DataError(
             f"The model has only category numbers for '{texts[0]}', but the table has text there; give a pandas table "
             "with the category dtype of the training data, or train again with a newer version of the library"
@@ -414,14 +413,9 @@ def read_apart(library: str, path: Path, form: str = "") -> bytes:
     with TemporaryDirectory() as folder:
         written = Path(folder) / "written"
         given = [library, os.fspath(path), form, str(_MEMORY + 64 * size), os.fspath(written)]
+        command, limit = [sys.executable, "-P", "-c", _TRIAL, *given], _SECONDS + size / 2**20
         try:
-            done = subprocess.run(
-                [sys.executable, "-P", "-c", _TRIAL, *given],
-                capture_output=True,
-                env=environment,
-                timeout=_SECONDS + size / 2**20,
-                check=False,
-            )
+            done = subprocess.run(command, capture_output=True, env=environment, timeout=limit, check=False)
         except subprocess.TimeoutExpired as error:
             raise _damaged(path, f"{library} does not finish reading it") from error
         if done.returncode == 0:

@@ -137,20 +137,15 @@ class Certainty:
     def without(self, gone: Tensor) -> Certainty:
         """Return a copy with some people (N,) bool hidden."""
 
-        def off(marks: Tensor | None) -> Tensor | None:
-            return None if marks is None else marks & ~gone.to(marks.device)
-
-        return replace(
-            self,
-            flagged=self.flagged & ~gone.to(self.flagged.device),
-            interval=None if self.interval is None else torch.where(gone[:, None], 0.0, self.interval),
-            sampling=None if self.sampling is None else torch.where(gone[:, None], 0.0, self.sampling),
-            confident=off(self.confident),
-            possible=off(self.possible),
-            p_values=None if self.p_values is None else torch.where(gone, torch.nan, self.p_values),
-            significant=off(self.significant),
-            robust=off(self.robust),
-        )
+        hidden: dict[str, Any] = {}
+        for name in ("flagged", "confident", "possible", "significant", "robust"):
+            marks: Tensor | None = getattr(self, name)
+            hidden[name] = None if marks is None else marks & ~gone.to(marks.device)
+        for name in ("interval", "sampling"):
+            ends: Tensor | None = getattr(self, name)
+            hidden[name] = None if ends is None else torch.where(gone[:, None], 0.0, ends)
+        p_values = None if self.p_values is None else torch.where(gone, torch.nan, self.p_values)
+        return replace(self, p_values=p_values, **hidden)
 
 
 def certainty(
