@@ -6,7 +6,7 @@ import pytest
 from fairfox.comparison import plan
 from fairfox.errors import OptionError
 from fairfox.result import AuditResult
-from fairfox.statistics.power import people_needed
+from fairfox.statistics.paired import people_needed
 from tests.test_compare_audits import SETTINGS, audited, write
 
 
@@ -38,10 +38,10 @@ def test_without_a_pilot_the_spread_is_told():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"effect": 0.1, "limit": 0.05}, "give either a pilot"),
+        ({"effect": 0.1, "limit": 0.05}, "Give either a pilot"),
         ({"effect": 0.1, "spread": 0.3}, "Without a pilot, both effect"),
-        ({"share": 0.1, "spread": 0.3}, "give one of these pairs"),
-        ({"effect": 0.1, "max_flagged": 0.1, "spread": 0.3}, "give one of these pairs"),
+        ({"share": 0.1, "spread": 0.3}, "to plan a share, or effect and limit"),
+        ({"effect": 0.1, "max_flagged": 0.1, "spread": 0.3}, "to plan a share, or effect and limit"),
         ({"effect": 0.01, "limit": 0.05, "spread": 0.3}, "no number of people can show it"),
     ],
 )
@@ -57,7 +57,7 @@ def test_a_pilot_with_weights_is_refused():
 
 def test_a_pilot_with_one_refit_is_refused_unless_its_test_learns_nothing():
     once = {"settings": {**SETTINGS, "refits": 1}, "interval": None}
-    with pytest.raises(OptionError, match=r"One refit in the result cannot show .* refits=5 \(--refits 5\)"):
+    with pytest.raises(OptionError, match=r"One refit in the result does not show .* refits=5"):
         plan(audited(**once), effect=0.2)
     assert plan(audited(**once, test="fta"), effect=0.2).people >= 50
 

@@ -25,9 +25,20 @@ from fairfox.report.html import make_card
 from fairfox.report.pair import changed_people, pair_fields, pair_files, pair_view, render_pair, share_sentence
 from fairfox.report.text import amount, percent, strict_json
 from fairfox.result import AuditResult
-from fairfox.statistics.paired import NOT_WORSE, UNKNOWN, WORSE, Pair, Scores, Side, compare_scores, same_audit
+from fairfox.statistics.paired import (
+    LEVEL,
+    NOT_WORSE,
+    UNKNOWN,
+    WORSE,
+    Pair,
+    Plan,
+    Scores,
+    Side,
+    compare_scores,
+    people_needed,
+    same_audit,
+)
 from fairfox.statistics.performance import METRICS, Performance
-from fairfox.statistics.power import LEVEL, Plan, people_needed, spread_of_mean, spread_of_share
 
 _MOST = 0.8  # of the people of the larger audit must be in both, for the two to be compared person by person
 _HASHES = ("rows_sha256", "predictions_sha256")  # settings that say whether people and predictions are the same
@@ -89,7 +100,7 @@ class Compared:
 
     def to_json(self, path: str | Path | None = None) -> str:
         """Return the comparison without its people as JSON, and write it to `path` when given."""
-        return write_text(strict_json(self._fields()), path)
+        return write_text(strict_json(pair_fields(self.pair, self._sides())), path)
 
     def to_html(self, path: str | Path | None = None) -> str:
         """Return the self-contained page that shows both audits, and write it to `path` when given."""
@@ -110,7 +121,7 @@ class Compared:
     def write(self, folder: str | Path) -> tuple[Path, ...]:
         """Write report.html, report.json, summary.json, summary.md, junit.xml and, of two models, people.parquet to a
         folder, all or none, and return their paths."""
-        contents = pair_files(self._view(), self._fields())
+        contents = pair_files(self._view(), pair_fields(self.pair, self._sides()))
         if self.a is not None:
             people = BytesIO()
             pq.write_table(self.people_table(), people)
@@ -132,23 +143,13 @@ class Compared:
 
     def _performance_lines(self) -> list[str]:
         """Return a line for each metric of both models, with the interval of its difference on the same people."""
-        assert self.a is not None
-        assert self.b is not None
-        return [
-            performance_sentence(a, b)
-            for a, b in zip(self.a.record.performance, self.b.record.performance, strict=False)
-            if a.metric == b.metric
-        ]
+        a, b = (() if each is None else each.record.performance for each in (self.a, self.b))
+        return [performance_sentence(one, two) for one, two in zip(a, b, strict=False) if one.metric == two.metric]
 
     def _view(self) -> dict[str, Any]:
-        if self.a is None:
-            return pair_view(self.pair, self._sides(), more=self.summary().splitlines()[2:4])
         more = self.summary().splitlines()[2 : 4 + len(self._performance_lines())]
-        changed = changed_people(self.people_table(), self.pair.unit)
-        return pair_view(self.pair, self._sides(), more=more, people=changed)
-
-    def _fields(self) -> dict[str, Any]:
-        return pair_fields(self.pair, self._sides())
+        people = None if self.a is None else changed_people(self.people_table(), self.pair.unit)
+        return pair_view(self.pair, self._sides(), more=more, people=people)
 
 
 def compare(
@@ -315,8 +316,8 @@ def pair_sentence(pair: Pair) -> str:
     return f"{start} {between}: {ends[pair.word]}"
 
 
-def _compare_audits(first: object, second: object, *, margin: float | None, names: tuple[str, str] | None) -> Compared:
-    one, two = _audit_of(first), _audit_of(second)
+def _compare_audits(before: object, now: object, *, margin: float | None, names: tuple[str, str] | None) -> Compared:
+    one, two = _audit_of(before), _audit_of(now)
     for what, own in one.options.items():
         if own != two.options[what]:
             raise OptionError(
@@ -326,7 +327,20 @@ def _compare_audits(first: object, second: object, *, margin: float | None, name
     allowed = _SMALL * one.people.delta if margin is None else margin
     if not 0 <= allowed < np.inf:
         raise OptionError(f"The margin is {margin}; expected a number of at least 0")
-    pair = _pair_of_audits(one, two, margin=allowed, unit=one.options["unit"])
+    about: dict[str, Any] = {"margin": allowed, "unit": one.options["unit"]}
+    hashes = [[each.summary["settings"].get(name) for name in _HASHES] for each in (one, two)]
+    first, second = (np.stack([each.people.scores, each.people.flagged]) for each in (one, two))
+    a, b, positions = one.people, two.people, _same_people(one.ids, two.ids)
+    if None not in hashes[0] and hashes[0] == hashes[1] and np.array_equal(first, second):
+        pair = same_audit(a, **about)
+    elif positions is None:
+        pair = compare_scores(a, b, paired=False, **about)
+    else:
+        a, b = (
+            replace(people, scores=people.scores[rows], errors=people.errors[rows], flagged=people.flagged[rows])
+            for people, rows in zip((a, b), positions, strict=True)
+        )
+        pair = compare_scores(a, b, **about)
     names = names or (one.name.strip("'"), two.name.strip("'"))
     sides = Side(names[0], one.summary, one.people.scores), Side(names[1], two.summary, two.people.scores)
     return Compared(None, None, replace(pair, reason=pair_sentence(pair)), names, sides)
@@ -351,21 +365,6 @@ def _in_words(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value))
     return "none" if value is None else f"{value}"
-
-
-def _pair_of_audits(one: StoredAudit, two: StoredAudit, *, margin: float, unit: str) -> Pair:
-    hashes = [[each.summary["settings"].get(name) for name in _HASHES] for each in (one, two)]
-    first, second = (np.stack([each.people.scores, each.people.flagged]) for each in (one, two))
-    if None not in hashes[0] and hashes[0] == hashes[1] and np.array_equal(first, second):
-        return same_audit(one.people, margin=margin, unit=unit)
-    positions = _same_people(one.ids, two.ids)
-    if positions is None:
-        return compare_scores(one.people, two.people, paired=False, margin=margin, unit=unit)
-    a, b = (
-        replace(people, scores=people.scores[rows], errors=people.errors[rows], flagged=people.flagged[rows])
-        for people, rows in zip((one.people, two.people), positions, strict=True)
-    )
-    return compare_scores(a, b, margin=margin, unit=unit)
 
 
 def _same_people(first: tuple[Any, ...] | None, second: tuple[Any, ...] | None) -> tuple[list[int], list[int]] | None:
@@ -410,19 +409,23 @@ def plan(
     """
     by_share = max_flagged is not None or share is not None
     if by_share and (max_flagged is None or effect is not None or limit is not None):
-        raise OptionError(
-            "Plan a share with share and max_flagged, or a mean with effect and limit; give one of these pairs"
-        )
+        raise OptionError("Give share and max_flagged to plan a share, or effect and limit to plan a mean")
     if (pilot is None) == (spread is None):
-        raise OptionError(
-            "The spread of the results is needed; give either a pilot (the folder of an audit) or spread (--spread)"
-        )
+        raise OptionError("Give either a pilot (the folder of an audit) or the spread of its results (--spread)")
     size, allowed = (share, max_flagged) if by_share else (effect, limit)
     if pilot is not None:
-        people = _pilot(pilot, by_share=by_share)
+        stored = _audit_of(pilot)
+        people = stored.people
+        if not people.maps_known:
+            raise OptionError(f"One refit in {stored.name} does not show how results vary; give a pilot with refits=5")
+        if by_share and not people.by_delta:
+            raise OptionError(
+                f"{stored.name} flags people by a decision threshold or by deltas of groups, but shares are planned "
+                "for one delta; give a pilot with one delta, or plan a mean with effect and limit (--effect, --limit)"
+            )
         size = size if size is not None else float((people.flagged if by_share else people.scores).mean())
         allowed = people.delta if allowed is None else allowed
-        spread = spread_of_share(people) if by_share else spread_of_mean(people)
+        spread = people.spread(by_share=by_share)
     if size is None or allowed is None or spread is None:
         raise OptionError("Without a pilot, both effect (--effect) and limit (--limit) are needed")
     if math.isnan(spread):
@@ -430,18 +433,3 @@ def plan(
     needed = people_needed(size, allowed, spread, wanted=power, level=level)
     measure = "share over delta" if by_share else "mean |effect|"
     return Plan(measure, size, allowed, spread, level, power, needed)
-
-
-def _pilot(pilot: AuditResult | str | Path, *, by_share: bool) -> Scores:
-    """Return the people of a pilot from which the scatter of results is known; another pilot is refused."""
-    stored = _audit_of(pilot)
-    if not stored.people.maps_known:
-        raise OptionError(
-            f"One refit in {stored.name} cannot show how much results vary; give a pilot with refits=5 (--refits 5)"
-        )
-    if by_share and not stored.people.by_delta:
-        raise OptionError(
-            f"{stored.name} flags people by a decision threshold or by deltas of groups, but shares are planned for "
-            "one delta; give a pilot with one delta, or plan a mean with effect and limit (--effect, --limit)"
-        )
-    return stored.people

@@ -18,11 +18,10 @@ from fairfox.certificates.path import Certificates
 from fairfox.data.dataset import ProtectedKind, group_name
 from fairfox.maps.check import FlipSet, MapCheck, flip_sets
 from fairfox.options import EFFECT, EVERYONE
-from fairfox.statistics.diagnostics import DISAGREE, Reliability
+from fairfox.statistics.diagnostics import DISAGREE, Null, Reliability
 from fairfox.statistics.groups import judged_share, people_weights, weighted_mean
 from fairfox.statistics.multiplicity import Threshold
 from fairfox.statistics.performance import Performance
-from fairfox.statistics.permutation import Null
 from fairfox.statistics.verdict import ALLOWED, Counted, Verdict, family_verdict
 
 RATES = ("selection_rate", "impact_ratio", "true_positive_rate", "false_positive_rate", "accuracy")  # of groups

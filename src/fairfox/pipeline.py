@@ -40,7 +40,7 @@ from fairfox.models.adapters import describe
 from fairfox.options import EVERYONE, TOTAL, AuditOptions, defaults_sha256, lookup_test, refuse_outside
 from fairfox.report.sentences import over_words
 from fairfox.result import AuditResult, finding_of, gap_parts, intersections_of
-from fairfox.statistics.diagnostics import Reliability, find_warnings, leave_out
+from fairfox.statistics.diagnostics import Null, Reliability, find_warnings, leave_out, shuffled
 from fairfox.statistics.groups import (
     Decisions,
     Rule,
@@ -52,10 +52,10 @@ from fairfox.statistics.groups import (
     score_unit,
 )
 from fairfox.statistics.performance import Performance, performance
-from fairfox.statistics.permutation import Null, shuffled
 from fairfox.statistics.verdict import ALLOWED, held_back
 
 _log = logging.getLogger("fairfox")
+_HELD = " Given columns stay as they are, and with them what they explain of the others: {}."
 _PACKAGES = ("fairfox", "torch", "numpy", "scikit-learn", "pyarrow", "narwhals")  # whose versions are recorded
 
 
@@ -272,14 +272,10 @@ def run_score(
 
 
 def _measured(inputs: Inputs, folds: Sequence[Fold], others: Sequence[str], progress: Progress) -> Readings:
-    return measure_folds(
-        folds,
-        inputs.target,
-        inputs.data,
-        inputs.predictions,
-        others=others,
-        progress=lambda text, done: progress(text, 0.55 + 0.35 * done),
-    )
+    def say(text: str, done: float) -> None:
+        progress(text, 0.55 + 0.35 * done)
+
+    return measure_folds(folds, inputs.target, inputs.data, inputs.predictions, others=others, progress=say)
 
 
 def _null(inputs: Inputs, progress: Progress) -> Null | None:
@@ -288,21 +284,15 @@ def _null(inputs: Inputs, progress: Progress) -> Null | None:
     if not options.null:
         return None
     if bool(inputs.data.withheld.any()):
-        raise OptionError(
-            "Shuffled protected values say nothing about a model that takes the protected column itself; leave null "
-            "(--null) out"
-        )
+        raise OptionError("null (--null) says nothing about a model that takes the protected column; leave it out")
     scores, shares = [], []
-    for number in range(options.null):
-        seed = options.seed + 1000 + number
-        data = replace(inputs.data, c=shuffled(inputs.data.c, seed))
-        fitting = inputs.fitting
-        if fitting is not None:
-            fitting = replace(fitting, c=shuffled(fitting.c, seed))
 
-        def say(text: str, done: float) -> None:
-            progress(f"shuffled: {text}", 0.9)
+    def say(text: str, done: float) -> None:
+        progress(f"shuffled: {text}", 0.9)
 
+    for seed in range(options.seed + 1000, options.seed + 1000 + options.null):
+        data, fitting = replace(inputs.data, c=shuffled(inputs.data.c, seed)), inputs.fitting
+        fitting = None if fitting is None else replace(fitting, c=shuffled(fitting.c, seed))
         folds = fit_folds(data, fitting, inputs.encoding, options, progress=say)
         found = measure_folds(folds, inputs.target, data, inputs.predictions, progress=say)
         scores.append(torch.where(found.main.abstained, torch.nan, found.main.score))
@@ -325,7 +315,17 @@ def _result(
 ) -> AuditRecord:
     """Return what was found, with all that statistics say about it."""
     options, limits = inputs.options, _limits(inputs, readings.people, null)
-    trust, before = _reliability(inputs, readings, limits.delta), readings.main
+    before = readings.main
+    trust = Reliability(
+        refits=before.refits,
+        delta=limits.delta,
+        silent=before.abstained,
+        variable=before.variable,
+        klass=before.klass,
+        real=readings.people if inputs.protected_values is None else inputs.protected_values,
+        share=options.abstain,
+        seed=options.seed,
+    )
     if options.abstain:
         readings = leave_out(readings, trust.left_out, test=measured_name(options))
     main = readings.main
@@ -360,7 +360,7 @@ def _result(
         delta=limits.delta,
         deltas=limits.by_group,
         test=options.main,
-        meaning=_meaning(options),
+        meaning=options.info.meaning + (_HELD.format(", ".join(options.given)) if options.given else ""),
         unit=score_unit(options, inputs.target.unit),
         warnings=(
             *_warnings(inputs, readings, trust, streamed),
@@ -446,10 +446,8 @@ def _findings(
         gaps = [check for check in checks if total and check.variable == v and check.unexplained > limits.delta]
         found[v] = replace(each, verdict=held_back(each.verdict, gaps, by_chance=by_chance, points=points))
     if readings.curve:  # the assumption that it speaks of is made
-        size = inputs.options.batch_size
-        causes = [
-            common_cause(inputs.target, readings, v, delta=limits.delta, batch_size=size) for v in range(len(found))
-        ]
+        size, delta = inputs.options.batch_size, limits.delta
+        causes = (common_cause(inputs.target, readings, v, delta=delta, batch_size=size) for v in range(len(found)))
         found = [replace(each, common_cause=cause) for each, cause in zip(found, causes, strict=True)]
     if not inputs.options.info.needs_graph:
         return tuple(found)
@@ -490,21 +488,6 @@ def labelled_yes(inputs: Inputs) -> Tensor | None:
         return None
     decisions = _decisions(inputs)
     return inputs.data.y if numbers else None if decisions is None else decisions.truth
-
-
-def _reliability(inputs: Inputs, readings: Readings, delta: float) -> Reliability:
-    """Return how far scores can be trusted, but for the counterfactual rows."""
-    main = readings.main
-    return Reliability(
-        refits=main.refits,
-        delta=delta,
-        silent=main.abstained,
-        variable=main.variable,
-        klass=main.klass,
-        real=readings.people if inputs.protected_values is None else inputs.protected_values,
-        share=inputs.options.abstain,
-        seed=inputs.options.seed,
-    )
 
 
 def _comparison(readings: Readings, skipped: Mapping[str, str]) -> TestComparison:
@@ -575,39 +558,12 @@ def map_checks(inputs: Inputs, readings: Readings, support: Sequence[Support], d
     return tuple(found)
 
 
-def _meaning(options: AuditOptions) -> str:
-    """Return what the score says, and what is held equal."""
-    if not options.given:
-        return options.info.meaning
-    return (
-        f"{options.info.meaning} Given columns stay as they are, and with them what they explain of the others: "
-        f"{', '.join(options.given)}."
-    )
-
-
 def _warnings(inputs: Inputs, readings: Readings, trust: Reliability, streamed: Streamed | None) -> list[str]:
     options, inferred, people = inputs.options, readings.inferred.sum(0).tolist(), len(inputs.data)
     if streamed is not None:
         inferred, people = [each.tally.inferred for each in streamed.variables.values()], streamed.tally.people
     distance = None if options.abstain is None else trust.distance  # it costs time
-    found = find_warnings(
-        inputs.target,
-        inputs.data,
-        inputs.protected_values,
-        inputs.predictions,
-        readings,
-        options,
-        inferred=inferred,
-        people=people,
-        distance=distance,
-    )
-    if options.returns is None and inputs.described is None and inputs.target.unit == "value":
-        low, high = float(inputs.predictions.min()), float(inputs.predictions.max())
-        found.append(
-            f"The model's outputs, from {low:.3g} to {high:.3g}, are taken as values in their own units; if they are "
-            "log-odds, say returns='logit' (--returns logit)."
-        )
-    return found
+    return find_warnings(inputs, readings, distance, inferred=inferred, people=people)
 
 
 def _settings(model: str, inputs: Inputs, limits: Mapping[str, float], *, seconds: float) -> dict[str, Any]:

@@ -42,30 +42,20 @@ def assert_individually_fair(
     from fairfox.pipeline import audit  # here, so that tests are collected without torch
 
     result = audit(model, table, protected=protected, **arguments)
-    objections = _objections(result.record, strict=strict)
-    if objections:
-        written = [] if out is None else [_report(result.record, Path(out))]
-        raise AssertionError("\n".join([*objections, *written]))
+    if lines := _objections(result.record, strict=strict):
+        if out is not None:
+            lines.append(_report(result.record, Path(out)))
+        raise AssertionError("\n".join(lines))
     return result
 
 
 def _objections(result: AuditRecord, *, strict: bool) -> list[str]:
-    """Return why a model is not good enough, a line each, the verdict first; [] where it is."""
+    """Return why a model is not good enough, a line each, the verdict first; [] where it is.
+
+    Where nobody could be judged it raises: a test must not pass without evidence.
+    """
     from fairfox.report.sentences import verdict_lines
 
-    found = result.verdict
-    _check_judged(result)
-    lines = verdict_lines(result)
-    word = None if found is None else found.word
-    if word == "fails" or (strict and word == "cannot tell"):
-        return lines
-    if word == "cannot tell":
-        _log.warning("%s", lines[0])
-    return []
-
-
-def _check_judged(result: AuditRecord) -> None:
-    """Raise where nobody could be judged: a test must not pass without evidence."""
     if not result.judged:
         reasons = ", ".join(result.abstained_by_reason)
         raise DataError(f"Nobody could be judged, so there is no verdict: {reasons}")
@@ -74,6 +64,12 @@ def _check_judged(result: AuditRecord) -> None:
             f"The test '{result.test}' with refits={result.settings['refits']} gives no intervals and so no verdict; "
             "use more refits or the test 'rank'"
         )
+    lines, word = verdict_lines(result), result.verdict.word
+    if word == "fails" or (strict and word == "cannot tell"):
+        return lines
+    if word == "cannot tell":
+        _log.warning("%s", lines[0])
+    return []
 
 
 def _report(result: AuditRecord, folder: Path) -> str:

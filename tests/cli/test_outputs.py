@@ -103,11 +103,11 @@ def test_overwriting_removes_what_the_manifest_names_and_nothing_else(folder: Pa
         mine = folder / "out/scores.parquet" / name
         mine.write_text("mine")
         before = sorted((folder / "out").rglob("*"))
-        assert_refused(run(*score, "--overwrite"), f"{name}' is not listed in")
+        assert_refused(run(*score, "--overwrite"), f"{name}' is not in")
         assert sorted((folder / "out").rglob("*")) == before
         mine.unlink()
     (folder / "out/manifest.json").unlink()
-    assert_refused(run(*score, "--overwrite"), "part-00000.parquet' is not listed in")
+    assert_refused(run(*score, "--overwrite"), "part-00000.parquet' is not in")
 
 
 def test_a_manifest_that_names_a_file_elsewhere_is_refused(folder: Path):

@@ -177,5 +177,5 @@ def test_a_module_in_the_working_folder_does_not_take_the_place_of_a_library(fol
         return done.returncode, done.stderr
 
     assert audited("scipy.py:predict")[0] in (0, 1, 3)
-    sentence = "'scipy' is an installed module without 'predict'; for your own file write scipy.py:predict"
+    sentence = "'scipy' is installed and has no 'predict'; for your own file write scipy.py:predict"
     assert audited("scipy:predict") == (2, f"Error: {sentence}\n")

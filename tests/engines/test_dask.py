@@ -86,7 +86,7 @@ def test_a_dataframe_without_people_or_columns_is_refused(world: Path):
     frame = lending(10).to_pandas()
     for people, kind, said in (
         (frame[:0], DataError, "no rows"),
-        (frame[["tenure_years"]], ColumnError, "none of the columns that the test was fitted on"),
+        (frame[["tenure_years"]], ColumnError, "none of the test's columns"),
         (frame[["income", "sex"]], ColumnError, "has no column 'debt_ratio'"),
     ):
         with pytest.raises(kind, match=said):

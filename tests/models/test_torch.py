@@ -170,10 +170,10 @@ def test_a_network_that_cannot_be_declared_is_not_saved(tmp_path: Path):
 @pytest.mark.parametrize(
     ("declared", "message"),
     [
-        (None, "'net.safetensors' has no 'net.json' beside it; declare the architecture there"),
-        ("{", "'net.json' does not declare an architecture: expected kind, sizes, returns"),
-        ("[1]", "'net.json' does not declare an architecture"),
-        ('{"kind": "mlp"}', "'net.json' does not declare an architecture"),
+        (None, "'net.safetensors' needs 'net.json' beside it, with its kind, sizes and returns"),
+        ("{", "'net.json' does not declare kind, sizes and returns"),
+        ("[1]", "'net.json' does not declare kind"),
+        ('{"kind": "mlp"}', "'net.json' does not declare kind"),
         (
             '{"kind": "forest", "sizes": [3, 1]}',
             "'net.json' declares an unknown architecture; fairfox knows kind 'mlp'",
@@ -182,8 +182,8 @@ def test_a_network_that_cannot_be_declared_is_not_saved(tmp_path: Path):
         ('{"kind": "mlp", "sizes": [3, 0]}', "'net.json' declares an unknown architecture"),
         ('{"kind": "mlp", "sizes": [3, 1], "activation": "tanh"}', "'net.json' declares an unknown architecture"),
         ('{"kind": "mlp", "sizes": [3, 1], "returns": "odds"}', "'net.json' declares an unknown architecture"),
-        ('{"kind": "mlp", "sizes": [3, 9, 1]}', "'net.safetensors' does not hold the network declared in 'net.json'"),
-        ('{"kind": "mlp", "sizes": [3, 1000000000000]}', "does not hold the network declared in 'net.json'"),
+        ('{"kind": "mlp", "sizes": [3, 9, 1]}', "'net.safetensors' does not hold the network of 'net.json'"),
+        ('{"kind": "mlp", "sizes": [3, 1000000000000]}', "does not hold the network of 'net.json'"),
     ],
 )
 def test_a_declaration_that_does_not_fit_is_refused(tmp_path: Path, declared: str | None, message: str):

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import t
 
-from fairfox.errors import OptionError, ShapeError
 from fairfox.statistics import intervals
 from fairfox.statistics.intervals import (
     errors_of_intervals,
@@ -136,23 +135,6 @@ def test_abstained_people_have_no_part_in_the_intervals_of_others():
     assert found[1].tolist() == [0.0, 0.0]
     torch.testing.assert_close(found[[0, 2, 3]], interval(values[[0, 2, 3]]))
     assert interval_of(values[:, :1], torch.zeros(4, dtype=torch.bool)) is None
-
-
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
-    [
-        (lambda: interval(torch.zeros(3)), ShapeError, "at least two refits"),
-        (lambda: interval(torch.zeros(3, 1)), ShapeError, "at least two refits"),
-        (lambda: interval(normal(3, 5), level=90.0), OptionError, "between 0 and 1"),
-        (lambda: interval(normal(3, 5), level=math.nan), OptionError, "between 0 and 1"),
-        (lambda: p_values(normal(3, 5), -0.1), OptionError, "at least 0"),
-        (lambda: p_values(normal(3, 5), math.nan), OptionError, "at least 0"),
-        (lambda: p_values(normal(3, 5), torch.tensor([0.1, 0.2])), ShapeError, "2 values of delta for 3 people"),
-    ],
-)
-def test_what_has_no_interval_is_refused(call, error, message):
-    with pytest.raises(error, match=message):
-        call()
 
 
 def test_all_of_a_persons_error_stays_in_a_mean_over_people_with_the_same_maps():

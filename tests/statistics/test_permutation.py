@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairfox.statistics.permutation import Null, shuffled
+from fairfox.statistics.diagnostics import Null, shuffled
 
 NAN = math.nan
 

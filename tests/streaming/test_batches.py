@@ -22,7 +22,6 @@ from fairfox.streaming.batches import (
     GPU_ROWS,
     BatchScorer,
     PopulationConstants,
-    columns_of,
     job_for,
     prepare_job,
     scorer_for,
@@ -154,7 +153,7 @@ def predict_half(table):
 def test_only_columns_that_count_are_read(tmp_path: Path):
     given = {"columns": COLUMNS, "refits": 1}
     fitted = fitted_on(lending(60), protected=["sex", "tenure_years<5"], label="approved", id="name", **given)
-    assert columns_of(fitted) == ("income", "debt_ratio", "sex", "tenure_years", "approved", "name")
+    assert fitted.encoding.needed == ("income", "debt_ratio", "sex", "tenure_years", "approved", "name")
 
 
 def test_the_example_has_somebody_for_every_column_that_misses_values(tmp_path: Path):
@@ -179,7 +178,7 @@ def test_a_test_comes_as_a_file_or_fitted(tmp_path: Path):
     assert len({job.digest for job in jobs}) == 1
     with pytest.raises(DataError, match="no rows"):
         prepare_job((fitted, to_bytes(fitted)), source, lending(0), options={})
-    with pytest.raises(ColumnError, match="none of the columns that the test was fitted on, such as 'income'"):
+    with pytest.raises(ColumnError, match="none of the test's columns, such as 'income'"):
         prepare_job((fitted, to_bytes(fitted)), source, lending(5).select([]), options={})
     with pytest.raises(OptionError, match="fdr is no option for streams; give positive, output, returns, kind"):
         prepare_job((fitted, to_bytes(fitted)), source, lending(5), options={"fdr": 0.1})

@@ -209,7 +209,7 @@ def test_ids_are_of_one_kind_and_files_with_others_are_named(folder: Path):
     for n, table in enumerate(tables):
         pq.write_table(table, folder / f"{n}.parquet")
     with pytest.raises(
-        FileError, match=r"1.parquet', rows .* are string here but int64 .*2.parquet', .* has no column 'id'"
+        FileError, match=r"1.parquet', rows .* are string here and int64 .*2.parquet', .* has no column 'id'"
     ):
         score_files(
             folder / "test.fox", model_of(folder), [f"{folder}/?.parquet"], folder / "out", workers=1, part_rows=500

@@ -218,7 +218,7 @@ def test_ids_of_another_file_stay_what_they_are_or_are_refused(
     table = pa.table({"id": second})
     if kept is None:
         with pytest.raises(
-            DataError, match=r"The ids 'id' are .* here but .* in the tables read first; score them separately"
+            DataError, match=r"The ids 'id' are .* here and .* in tables read first; give ids of one type"
         ):
             ids_of(table, "id", first.type)
     else:

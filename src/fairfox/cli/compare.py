@@ -1,4 +1,4 @@
-"""`fairfox compare A B [TABLE]`: which of two models is fairer to the same people, or is a stored audit worse?"""
+"""`fairfox compare A B [TABLE]` and `fairfox plan [RESULT]`: which of two is fairer, and how many people show it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from fairfox.cli.options import (
     DECLARED,
     FiniteRange,
     Grouped,
-    Once,
     audit_options,
     given_options,
+    once,
     reference_option,
     trust_option,
 )
@@ -27,7 +27,9 @@ from fairfox.options import DATA, RULE, AuditOptions, split_names
 
 _NOT_HERE = ("max_flagged", "abstain", "certify", "folds", "batch_size", "null", "delta_from_null", "owner", "reason")
 _OPTIONS = tuple(name for name in DECLARED if name not in _NOT_HERE)
+_AROUND = (0.25, 0.5, 1.0, 2.0)  # times the people that are needed: what these would show
 _OF_AUDITS = ("a", "b", "table", "margin", "out")  # parameters that two stored audits take
+_SHARE, _POWER = FiniteRange(0, 1, share=True), FiniteRange(0, 1, min_open=True, max_open=True)
 
 
 @click.command(cls=Grouped, short_help="Compare two models on the same people, or two audits.")
@@ -35,38 +37,23 @@ _OF_AUDITS = ("a", "b", "table", "margin", "out")  # parameters that two stored 
 @click.argument("b")
 @click.argument("table", required=False, type=click.Path(path_type=Path))
 @audit_options(*_OPTIONS, required=False)
-@click.option(
-    "--columns-b",
-    cls=Once,
-    metavar="COL,...",
-    section=DATA,
-    help="Columns that model B takes, if they differ from those of A.",
-)
+@once("--columns-b", str, "COL,...", "Columns that model B takes, if they differ from those of A.", section=DATA)
 @reference_option
-@click.option(
-    "--sample",
-    cls=Once,
-    type=click.IntRange(min=1),
-    metavar="N",
-    section=DATA,
-    help="Compare on N random people of TABLE.",
-)
+@once("--sample", click.IntRange(min=1), "N", "Compare on N random people of TABLE.", section=DATA)
 @trust_option
-@click.option(
+@once(
     "--margin",
-    cls=Once,
-    type=FiniteRange(0),
-    metavar="M",
+    FiniteRange(0),
+    "M",
+    "Without TABLE: ignore a rise of the mean score up to this size.  [default: a tenth of delta]",
     section=RULE,
-    help="Without TABLE: ignore a rise of the mean score up to this size.  [default: a tenth of delta]",
 )
-@click.option(
+@once(
     "--out",
-    cls=Once,
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
-    help="Folder for report.html, report.json, summary.json, summary.md, junit.xml and, for two models, "
-    "people.parquet.  [default: fairfox-compare with TABLE, otherwise no files]",
+    click.Path(path_type=Path, file_okay=False),
+    "DIR",
+    "Folder for report.html, report.json, summary.json, summary.md, junit.xml and, for two models, people.parquet.  "
+    "[default: fairfox-compare with TABLE, otherwise no files]",
 )
 def compare(a: str, b: str, table: Path | None, *, margin: float | None, out: Path | None, **values: Any) -> None:
     """Compare two models on the same people, or two audits of one model.
@@ -91,7 +78,14 @@ def compare(a: str, b: str, table: Path | None, *, margin: float | None, out: Pa
     keep_inputs([] if out is None else [out / name for name in (*OUTPUTS, "people.parquet")], *read)
 
     if table is None:
-        _check_of_audits(click.get_current_context())
+        context = click.get_current_context()
+        for option in context.command.params:
+            name = option.name or ""
+            if name not in _OF_AUDITS and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+                raise OptionError(
+                    f"{option.opts[-1]} says how to audit two models, but there is no TABLE; give one, or omit the "
+                    "option to compare two folders that `fairfox audit` wrote"
+                )
         found = run(Path(a), Path(b), margin=margin)
     else:
         if margin is not None:
@@ -107,17 +101,6 @@ def compare(a: str, b: str, table: Path | None, *, margin: float | None, out: Pa
         click.get_current_context().exit(1)
 
 
-def _check_of_audits(context: click.Context) -> None:
-    """Refuse options that say how to audit where two audits are compared that were made already."""
-    for option in context.command.params:
-        name = option.name or ""
-        if name not in _OF_AUDITS and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            raise OptionError(
-                f"{option.opts[-1]} says how to audit two models, but there is no TABLE; give one, or omit the option "
-                "to compare two folders that `fairfox audit` wrote"
-            )
-
-
 def _compare_models(
     a: str,
     b: str,
@@ -131,6 +114,8 @@ def _compare_models(
 ) -> Any:
     from fairfox.comparison import compare_models
     from fairfox.data.table import load_table
+    from fairfox.models.http import is_url
+    from fairfox.models.loading import load_model
     from fairfox.result import AuditResult
 
     given = given_options(values)
@@ -139,7 +124,12 @@ def _compare_models(
     own = AuditOptions(**given)
     other = own if columns_b is None else replace(own, columns=tuple(split_names(columns_b)))
     people, rows = sampled(load_table(table), sample, seed=own.seed)
-    one, two = (_loaded(spec, trust=trust_model) for spec in (a, b))
+    if is_url(a) or is_url(b):
+        raise OptionError(
+            "This command compares model files and your own code; for a model behind a URL, use fairfox.compare in "
+            "Python with a fairfox.Endpoint, which has its own limit of calls"
+        )
+    one, two = (load_model(spec, trust=trust_model) for spec in (a, b))
     with progress_bar(Console(stderr=True)) as progress:
         found = compare_models(
             one, two, people.to_native(), own, other, reference=reference, names=(a, b), progress=progress
@@ -150,13 +140,42 @@ def _compare_models(
     return replace(found, a=first, b=second)  # with the row numbers of TABLE
 
 
-def _loaded(spec: str, *, trust: bool) -> object:
-    from fairfox.models.http import is_url
-    from fairfox.models.loading import load_model
+@click.command(short_help="Say how many people an audit needs to detect an effect of a given size.")
+@click.argument("result", required=False, type=click.Path(path_type=Path))
+@once("--effect", FiniteRange(0, min_open=True), "E", "True mean |effect| to detect.  [default: that of RESULT]")
+@once("--limit", FiniteRange(0), "L", "Value that the mean |effect| must exceed.  [default: the delta of RESULT]")
+@once(
+    "--share", _SHARE, "SHARE", "With --max-flagged: true share of people over delta to detect.  [default: of RESULT]"
+)
+@once(
+    "--max-flagged",
+    _SHARE,
+    "SHARE",
+    "Plan for this limit on the share of people over delta, not for the mean |effect|.",
+)
+@once(
+    "--spread",
+    FiniteRange(0),
+    "S",
+    "Without RESULT: standard error of the mean times the root of the number of people.",
+)
+@once("--power", _POWER, "P", "Probability of detecting the effect.", default=0.8, show_default=True)
+@click.option("--people", multiple=True, type=click.IntRange(min=1), metavar="N", help="Also for N people; repeat.")
+def plan(result: Path | None, *, people: tuple[int, ...], **options: Any) -> None:
+    """Say how many people an audit needs to detect an effect of a given size.
 
-    if is_url(spec):
-        raise OptionError(
-            "This command compares model files and your own code; for a model behind a URL, use fairfox.compare in "
-            "Python with a fairfox.Endpoint, which has its own limit of calls"
-        )
-    return load_model(spec, trust=trust)
+    RESULT is the folder of a pilot: an audit of a few hundred people from the same population, with the same model. Its
+    people and refits say how much results vary. An effect is detected if the lower 95 % bound of the mean |effect|, or
+    of the share of people over delta, is above the limit.
+    """
+    from fairfox.comparison import plan as run
+
+    found = run(result, **options)
+    click.echo(found.sentence)
+    click.echo(
+        f"The spread is {found.spread:.3g}: the standard error of the {found.measure} times the square root of the "
+        "number of people."
+    )
+    sizes = people or sorted({max(1, round(share * found.people)) for share in _AROUND})
+    for size in sizes:
+        click.echo(f"{size:>10,} people detect it in {found.power(size):.0%} of audits")

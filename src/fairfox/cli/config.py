@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from fairfox.cli.options import Once
+from fairfox.cli.options import Once, once
 from fairfox.data.files import read_toml
 from fairfox.errors import OptionError, did_you_mean
 from fairfox.options import DATA, renamed
@@ -20,18 +20,12 @@ CONFIG = "fairfox.config"  # where a command finds the file of --config
 
 def config_option(command: Any) -> Any:
     """Return the command with --config: a file whose values hold where the command line says nothing."""
-    return click.option(
-        "--config",
-        cls=Once,
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        is_eager=True,  # before the options it has values for
-        expose_value=False,
-        callback=_take,
-        section=DATA,
-        help="TOML file with options by name, also model and table. The command line takes precedence. Not for "
-        "--out, --trust-model and --auth-env.",
-    )(command)
+    about = (
+        "TOML file with options by name, also model and table. The command line takes precedence. Not for --out, "
+        "--trust-model and --auth-env."
+    )
+    eager = {"is_eager": True, "expose_value": False, "callback": _take}  # before the options it has values for
+    return once("--config", click.Path(path_type=Path), "FILE", about, section=DATA, **eager)(command)
 
 
 def _take(ctx: click.Context, param: click.Parameter, files: tuple[Path, ...]) -> tuple[Path, ...]:
@@ -46,33 +40,27 @@ def config_values(command: click.Command, file: Path) -> dict[str, Any]:
 
     Keys are long names of options, with - or _, and the names of arguments; relative paths start from the file.
     """
-    known = _keys(command)
     out: dict[str, Any] = {}
+    known: dict[str, click.Parameter] = {}
+    for param in command.params:
+        long = [name for name in param.opts if not name.startswith("-") or name.startswith("--")]
+        if long and not param.is_eager:  # as --config itself is
+            known[long[0].removeprefix("--").replace("_", "-")] = param
     for key, value in read_toml(file).items():
-        param = known.get(key.replace("_", "-"))
-        if param is not None and param.name in _TYPED_ONLY:
+        found = known.get(key.replace("_", "-"))
+        if found is not None and found.name in _TYPED_ONLY:
             raise OptionError(
                 f"'{file}' has '{key}', which a file may not set, for safety; remove it, and give "
                 f"--{key.replace('_', '-')} on the command line"
             )
-        if param is None:
+        if found is None:
             new = renamed(key.replace("-", "_"))
             hint = f" It is now {new}." if new else did_you_mean(key, list(known))
             raise OptionError(f"'{file}' has {short(key)}, which is not an option.{hint}")
-        assert param.name is not None  # every parameter of a command has one
-        if param.name in out:
+        name = str(found.name)
+        if name in out:
             raise OptionError(f"'{file}' has '{key}' twice, with - and with _; keep one")
-        out[param.name] = _value(param, key, value, file)
-    return out
-
-
-def _keys(command: click.Command) -> dict[str, click.Parameter]:
-    """Return the parameters by the key they have in a file; --config itself, which is eager, has none."""
-    out = {}
-    for param in command.params:
-        long = [name for name in param.opts if not name.startswith("-") or name.startswith("--")]
-        if long and not param.is_eager:
-            out[long[0].removeprefix("--").replace("_", "-")] = param
+        out[name] = _value(found, key, value, file)
     return out
 
 
@@ -80,15 +68,13 @@ def _value(param: click.Parameter, key: str, value: Any, file: Path) -> Any:
     """Return a value as click takes it from a map of defaults; refuse what the command line could not say."""
     if isinstance(param, click.Option) and param.is_flag:
         if not isinstance(value, bool):
-            raise OptionError(
-                f"'{key}' in '{file}' is {short(value)}, but it is on or off; write {key} = true or {key} = false"
-            )
+            raise OptionError(f"'{key}' in '{file}' is {short(value)}; write {key} = true or {key} = false")
         return value
-    once = isinstance(param, Once) or not getattr(param, "multiple", False)
+    single = isinstance(param, Once) or not getattr(param, "multiple", False)
     if isinstance(value, dict) and param.name in ("delta", "max_flagged", "settings"):  # by group or name
         value = [f"{name}={_text(param, key, each, file)}" for name, each in value.items()]
     values = value if isinstance(value, list) else [value]
-    if once and isinstance(value, list):
+    if single and isinstance(value, list):
         raise OptionError(f"'{key}' in '{file}' takes one value, not a list")
     texts = [_text(param, key, each, file) for each in values]
     return texts[0] if isinstance(param, click.Argument) else texts
@@ -98,15 +84,8 @@ def _text(param: click.Parameter, key: str, value: Any, file: Path) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise OptionError(f"'{key}' in '{file}' is {short(value)}; expected a text or a number, as on the command line")
     if isinstance(value, str) and not value.isprintable():
-        raise OptionError(
-            f"'{key}' in '{file}' is {short(value)}, which has unprintable characters; give it on the command line"
-        )
+        raise OptionError(f"'{key}' in '{file}' is {short(value)}, not printable; give it on the command line")
     text = str(value)  # numbers too, so that 2.5 is refused where the command line refuses it
-    if isinstance(param.type, click.Path):
-        return str(file.parent / text)
-    return _model_beside(file, text) if param.name == "model" else text
-
-
-def _model_beside(file: Path, spec: str) -> str:
-    """Return a model's file, or the file of its code, as a path from the config; a URL or a module stays as it is."""
-    return str(file.parent / spec) if ":" not in spec or ".py:" in spec else spec
+    is_code = ":" in text and ".py:" not in text  # or a URL; a model's file, or that of its code, is beside the config
+    is_path = isinstance(param.type, click.Path) or (param.name == "model" and not is_code)
+    return str(file.parent / text) if is_path else text

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 from rich.console import Console
 
-from fairfox.cli.options import Once, audit_options
+from fairfox.cli.options import audit_options, once
 from fairfox.cli.progress import progress_bar, say
 
 if TYPE_CHECKING:  # the library is imported in the functions: `fairfox demo --help` must not wait for torch
@@ -21,22 +21,20 @@ if TYPE_CHECKING:  # the library is imported in the functions: `fairfox demo --h
     from fairfox.benchmark.scm import Population
     from fairfox.data.encoding import Encoding
     from fairfox.findings import AuditRecord
-    from fairfox.report.text import Table as Shown
 
 Progress = Callable[[str, float], None]  # what is being done, and which fraction of the whole is done
 
 
 @click.command(short_help="Audit a biased and a fair lending model on generated people.")
-@click.option(
+@once(
     "--out",
-    cls=Once,
-    type=click.Path(path_type=Path, file_okay=False),
+    click.Path(path_type=Path, file_okay=False),
+    "DIR",
+    "Folder for the two reports, summary.json and the applicants as people.csv.",
     default="fairfox-demo",
     show_default=True,
-    metavar="DIR",
-    help="Folder for the two reports, summary.json and the applicants as people.csv.",
 )
-@click.option("--people", cls=Once, type=click.IntRange(min=200), default=10_000, show_default=True, metavar="N")
+@once("--people", click.IntRange(min=200), "N", "How many applicants.", default=10_000, show_default=True)
 @audit_options("seed")
 def demo(out: Path, people: int, seed: int) -> None:
     """Audit a biased and a fair lending model.
@@ -49,23 +47,30 @@ def demo(out: Path, people: int, seed: int) -> None:
     from fairfox.cli.tables import rich_table
     from fairfox.data.files import write_text, written_whole
     from fairfox.report.files import write_outputs
-    from fairfox.report.text import strict_json
+    from fairfox.report.text import FORMAT, make_table, strict_json
 
     with progress_bar(Console(stderr=True)) as progress:
         *audits, applicants = run_demo(people=people, seed=seed, progress=progress)
-    about = (
+    models = {each.name: each.numbers() for each in audits}
+    sentences, rows = _sentences(models["biased"], models["fair"]), []
+    for name, n in models.items():
+        shares = (n["share_flagged"], n["confident"] / people, n["share_truly_over_delta"])
+        means = (n["mean_effect"], n["mean_truth"])
+        rows.append([name, *(f"{mean:.4f}" for mean in means), *(f"{share:.1%}" for share in shares)])
+    headings = ("Mean |effect|", "True mean", "Flagged", "Confident", "Truly above delta")
+    console = Console(highlight=False)
+    console.print(
         f"{people:,} loan applicants from a causal model in which sex acts on sector, contract, income, tenure and "
         "leave, and past approvals were biased. Neither model has sex as an input."
     )
-    sentences, shown = _findings(*audits), _shown(audits)
-    console = Console(highlight=False)
-    console.print(about)
-    console.print(rich_table(shown))
+    console.print(rich_table(make_table(["Model"], headings, rows)))
     for line in sentences:
         console.print(line)
     for each in audits:
         write_outputs(each.result, out / each.name, table=applicants.table)
-    write_text(strict_json(_summary(*audits)), out / "summary.json")
+    fields = {"kind": "demo", "format": FORMAT, "people": people, "models": models, "in_words": sentences}
+    fields["settings"] = {each.name: each.result.settings for each in audits}
+    write_text(strict_json(fields), out / "summary.json")
     with written_whole(out / "people.csv") as temporary:
         write_csv(applicants.table, temporary)
     paths = [out / each.name / "report.html" for each in audits] + [out / "summary.json", out / "people.csv"]
@@ -180,41 +185,12 @@ def audit_lending(
     ).record
 
 
-def _findings(biased: DemoAudit, fair: DemoAudit) -> list[str]:
-    """Return how the audits compare with the truth, in sentences."""
-    unfair, other = biased.numbers(), fair.numbers()
+def _sentences(unfair: dict[str, Any], fair: dict[str, Any]) -> list[str]:
+    """Return how the audits of the two models compare with the truth."""
     return [
         f"Biased model: mean |effect| is {unfair['mean_effect'] / unfair['mean_truth']:.2f} times the true mean "
         f"individual fairness score, Spearman correlation with it {unfair['rho']:.2f}; of the flagged people "
         f"{unfair['precision']:.0%} are truly above delta, and {unfair['recall']:.0%} of those are flagged.",
-        f"Fair model: mean |effect| is {other['mean_effect'] / unfair['mean_effect']:.3f} of the biased one's, "
-        f"{other['confident']} people confidently flagged.",
+        f"Fair model: mean |effect| is {fair['mean_effect'] / unfair['mean_effect']:.3f} of the biased one's, "
+        f"{fair['confident']} people confidently flagged.",
     ]
-
-
-def _summary(biased: DemoAudit, fair: DemoAudit) -> dict[str, Any]:
-    """Return the numbers behind the findings for the demo's summary.json, with seed, versions and settings."""
-    from fairfox.report.text import FORMAT
-
-    return {
-        "kind": "demo",
-        "format": FORMAT,
-        "people": len(biased.result),
-        "models": {each.name: each.numbers() for each in (biased, fair)},
-        "in_words": _findings(biased, fair),
-        "settings": {each.name: each.result.settings for each in (biased, fair)},
-    }
-
-
-def _shown(audits: Sequence[DemoAudit]) -> Shown:
-    """Return the two models and the truth, in ready words."""
-    from fairfox.report.text import make_table
-
-    rows = []
-    for each in audits:
-        n = each.numbers()
-        shares = (n["share_flagged"], n["confident"] / len(each.result), n["share_truly_over_delta"])
-        means = (n["mean_effect"], n["mean_truth"])
-        rows.append([each.name, *(f"{mean:.4f}" for mean in means), *(f"{share:.1%}" for share in shares)])
-    headings = ("Mean |effect|", "True mean", "Flagged", "Confident", "Truly above delta")
-    return make_table(["Model"], headings, rows)

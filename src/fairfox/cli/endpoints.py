@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from fairfox.cli.options import FiniteRange, Once
+from fairfox.cli.options import FiniteRange, once
 from fairfox.errors import OptionError
 from fairfox.options import MODEL
 
@@ -16,11 +16,7 @@ _OPTIONS: dict[str, tuple[Any, str | None, str]] = {  # type, metavar, help
     "max_calls": (_COUNT, "N", "make at most N calls, then stop."),
     "batch_rows": (_COUNT, "N", "rows per call.  [default: 1000]"),
     "timeout": (FiniteRange(min=0, min_open=True), "SECONDS", "longest wait for one answer.  [default: 30]"),
-    "retries": (
-        click.IntRange(min=0),
-        "N",
-        "how often to try again, with growing pauses, when the server is busy or down.  [default: 3]",
-    ),
+    "retries": (click.IntRange(min=0), "N", "how often to try again when the server is busy or down.  [default: 3]"),
     "auth_env": (str, "NAME", "environment variable that holds the Authorization header."),
 }
 
@@ -29,8 +25,7 @@ def endpoint_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Return the command with the options of models behind a URL."""
     for name, (kind, metavar, text) in reversed(_OPTIONS.items()):
         flag = f"--{name.replace('_', '-')}"
-        about: dict[str, Any] = {"help": f"For a URL: {text}", "section": MODEL, "common": False}
-        command = click.option(flag, cls=Once, type=kind, metavar=metavar, **about)(command)
+        command = once(flag, kind, metavar, f"For a URL: {text}", section=MODEL, common=False)(command)
     return command
 
 

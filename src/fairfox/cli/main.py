@@ -9,14 +9,13 @@ import signal
 import sys
 import traceback
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import click
 
 from fairfox.cli.options import TYPED
-from fairfox.errors import FairfoxError, printable, redacted
-from fairfox.options import RENAMED
+from fairfox.errors import FairfoxError, installed_versions, printable, redacted
+from fairfox.options import renamed
 
 # name -> (module, short help); the function has the name of the command
 COMMANDS = {
@@ -25,8 +24,8 @@ COMMANDS = {
     "compare": ("fairfox.cli.compare", "Compare two models on the same people, or two audits."),
     "datasets": ("fairfox.cli.datasets", "List the public datasets that fairfox can load, or download some."),
     "demo": ("fairfox.cli.demo", "Audit a biased and a fair lending model on generated people."),
-    "fit": ("fairfox.cli.fit", "Fit a fairness test on a table and save it to a file."),
-    "plan": ("fairfox.cli.plan", "Say how many people an audit needs to detect an effect of a given size."),
+    "fit": ("fairfox.cli.score", "Fit a fairness test on a table and save it to a file."),
+    "plan": ("fairfox.cli.compare", "Say how many people an audit needs to detect an effect of a given size."),
     "repair": ("fairfox.cli.remedies", "Repair a model without training, and save the repair to a file."),
     "report": ("fairfox.cli.report", "Write the page of a result again, or one page for two audits."),
     "score": ("fairfox.cli.score", "Score the people of a table with a saved fairness test."),
@@ -95,23 +94,13 @@ class LazyGroup(click.Group):
 
 def _old_name(typed: str) -> str:
     """Return a sentence with the new name of an option or command that was renamed, else ""."""
-    name = typed.removeprefix("--").replace("-", "_")
-    if name not in RENAMED:
-        return ""
-    new, _, more = RENAMED[name].partition(",")
-    option = f"--{new.replace('_', '-')}" if typed.startswith("--") else RENAMED[name]
-    return f"'{typed}' is now called {option}{', as GROUP=NUMBER' if more and typed.startswith('--') else ''}"
-
-
-def _installed_version() -> str:
-    try:
-        return version("fairfox")
-    except PackageNotFoundError:  # run from a checkout that was not installed
-        return "(not installed)"
+    new = renamed(typed.removeprefix("--").replace("-", "_"))
+    option = f"--{new.replace('_', '-')}" if typed.startswith("--") else new
+    return f"'{typed}' is now called {option}" if new else ""
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(_installed_version(), prog_name="fairfox")
+@click.version_option(installed_versions("fairfox")["fairfox"], prog_name="fairfox")
 def cli() -> None:
     """Find the people whose prediction depends on their sex, race, age or another protected variable."""
     logging.getLogger("fairfox").addHandler(logging.NullHandler())  # commands print warnings themselves

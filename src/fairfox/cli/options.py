@@ -97,6 +97,11 @@ class Once(Option):
         return values[0] if values else None
 
 
+def once(names: str, kind: Any, metavar: str | None, help: str, **more: Any) -> Callable[[Any], Any]:
+    """Return a decorator that gives a command an option that may be given once; `names` as they are typed."""
+    return click.option(*names.split(), cls=Once, type=kind, metavar=metavar, help=help, **more)
+
+
 class FiniteRange(click.FloatRange):
     """A range of numbers that NaN and infinity are not in; a `share` is of people."""
 

@@ -1,30 +1,63 @@
-"""`fairfox score test.fox MODEL TABLE...`: score people with a fitted test."""
+"""`fairfox fit TABLE` and `fairfox score test.fox MODEL TABLE...`: fit a fairness test once, score people with it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from fairfox.cli.audit import print_written
 from fairfox.cli.endpoints import endpoint_options, find_model, take_endpoint_options
-from fairfox.cli.options import Grouped, Once, Option, audit_options, given_options, trust_option, typed_command
+from fairfox.cli.options import (
+    DECLARED,
+    Grouped,
+    Option,
+    audit_options,
+    given_options,
+    once,
+    trust_option,
+    typed_command,
+)
+from fairfox.cli.progress import progress_bar, say
 from fairfox.errors import OptionError
-from fairfox.options import EVERYONE
+from fairfox.options import EVERYONE, AuditOptions, ModelOptions, ReportOptions
 
 if TYPE_CHECKING:
     from fairfox.findings import AuditRecord
-    from fairfox.streaming.files import Engine
 
 _STREAMED = ("workers", "part_rows", "overwrite", "device")  # options that mean nothing where all people are in memory
 _ENGINES = ("memory", "files", "spark", "dask")
-_Command = TypeVar("_Command", bound=Callable[..., Any])
+_NOT_OF_FIT = {  # options of an audit that say nothing about the fit
+    *(f.name for group in (ModelOptions, ReportOptions) for f in fields(group)),
+    *("delta", "max_flagged", "decision_threshold", "protected_from", "on", "folds", "max_minutes"),
+}
+_COUNT, _FILE = click.IntRange(min=1), click.Path(path_type=Path, dir_okay=False)
 
 
-def _option(name: str, help: str, **given: Any) -> Callable[[_Command], _Command]:
-    return click.option(*name.split(), cls=Once, help=help, **given)
+@click.command(cls=Grouped, short_help="Fit a fairness test on a table and save it to a file.")
+@click.argument("table", type=click.Path(path_type=Path))
+@audit_options(*(name for name in DECLARED if name not in _NOT_OF_FIT))
+@once("-o --out", _FILE, "FILE", "File to write.", default="test.fox", show_default=True)
+def fit(table: Path, *, out: Path, **values: Any) -> None:
+    """Fit a fairness test on the people of TABLE and save it to a file, for `fairfox score`.
+
+    The file holds numbers and names, and no code. It has the distinct values of each column of TABLE, but none of its
+    rows (except for transport).
+    """
+    from fairfox.data.files import keep_inputs
+    from fairfox.fairtests.storage import save_test
+    from fairfox.pipeline import fit_with
+
+    keep_inputs([out], table)
+    test = fit_with(table, AuditOptions(**given_options(values)))
+    save_test(test, out)
+    protected = ", ".join(p.name for p in test.known.protected)
+    what = f"{test.options.main} was fitted on {len(test.known):,} people, protected: {protected}."
+    say(what, f"Models take the columns {', '.join(test.encoding.columns)}.", err=False)
+    say(f"Written: {out}")
 
 
 @click.command(cls=Grouped, short_help="Score the people of a table with a saved fairness test.")
@@ -34,41 +67,24 @@ def _option(name: str, help: str, **given: Any) -> Callable[[_Command], _Command
 @audit_options("delta", "max_flagged", "positive", "output", "returns", "kind")
 @trust_option
 @endpoint_options
-@_option(
+@once(
     "--engine",
+    click.Choice(_ENGINES),
+    None,
     "What does the work: this process with everyone in memory, processes that stream files, Spark or Dask.  "
     "[default: files for Parquet, else memory]",
-    type=click.Choice(_ENGINES),
 )
-@_option(
-    "--workers",
-    "For Parquet: number of processes.  [default: one per core]",
-    type=click.IntRange(min=1),
-    metavar="N",
-    common=False,
-)
-@_option(
-    "--part-rows",
-    "For Parquet: smallest number of people in a part; parts are whole row groups.  [default: 500,000]",
-    type=click.IntRange(min=1),
-    metavar="N",
-    common=False,
-)
-@_option("--device", "For Parquet: score on a GPU, such as cuda.  [default: cpu]", metavar="DEVICE", common=False)
-@click.option(
-    "--overwrite",
-    cls=Option,
-    is_flag=True,
-    common=False,
-    help="For Parquet: start again in a folder that holds other scores.",
-)
-@_option(
+@once("--workers", _COUNT, "N", "For Parquet: number of processes.  [default: one per core]", common=False)
+@once("--part-rows", _COUNT, "N", "For Parquet: smallest number of people in a part.  [default: 500,000]", common=False)
+@once("--device", str, "DEVICE", "For Parquet: score on a GPU, such as cuda.  [default: cpu]", common=False)
+@click.option("--overwrite", cls=Option, is_flag=True, common=False, help="For Parquet: replace other scores.")
+@once(
     "-o --out",
+    click.Path(path_type=Path, file_okay=False),
+    "DIR",
     "Folder for report.html, report.json, summary.json, summary.md, junit.xml and scores.parquet.",
-    type=click.Path(path_type=Path, file_okay=False),
     default="fairfox-score",
     show_default=True,
-    metavar="DIR",
 )
 def score(test: Path, model: str, tables: tuple[str, ...], *, out: Path, trust_model: bool, **options: Any) -> None:
     """Score the people in TABLE with TEST, a file that `fairfox fit` wrote.
@@ -91,7 +107,6 @@ def score(test: Path, model: str, tables: tuple[str, ...], *, out: Path, trust_m
         return
     from rich.console import Console
 
-    from fairfox.cli.progress import progress_bar
     from fairfox.models.http import is_url
     from fairfox.streaming.files import files_in, score_files
     from fairfox.streaming.sources import ModelSource
@@ -103,16 +118,13 @@ def score(test: Path, model: str, tables: tuple[str, ...], *, out: Path, trust_m
             raise OptionError("--max-calls counts the calls of one process; omit it, or --engine")
         streamed["workers"] = 1
     source = ModelSource(model, trust_model, endpoint)
-    own = {name: read_as.pop(name) for name in ("delta", "max_flagged") if name in read_as}
-    if "delta" in own and set(own["delta"]) != {EVERYONE}:
+    delta = read_as.pop("delta", {EVERYONE: None})
+    if set(delta) != {EVERYONE}:
         raise OptionError("A delta by group needs everyone in memory, but Parquet is streamed; give one delta for all")
-    own |= {name: value[EVERYONE] for name, value in own.items() if name == "delta"}
-    recorded = {"command": typed_command()}
+    streamed |= {"delta": delta[EVERYONE], "max_flagged": read_as.pop("max_flagged", None), "options": read_as}
+    streamed |= {"engine": engine, "recorded": {"command": typed_command()}}
     with progress_bar(Console(stderr=True)) as progress:
-        result = score_files(
-            test, source, tables, out, **own, options=read_as, engine=cast("Engine", engine), **streamed,
-            progress=progress, recorded=recorded,
-        )  # fmt: skip
+        result = score_files(test, source, tables, out, progress=progress, **streamed)
     print_written(result.record, files_in(out))
 
 

@@ -83,8 +83,12 @@ def as_model(
         model = TorchModel(module, decoder=decoder, encoded=kind == "encoded")
     elif (described := describe(obj, wanted=output)) is not None:
         classes, returns = described.classes, returns or described.returns
-        if decoder is not None and kind != "encoded":
-            _check_width(described, decoder)
+        gets = None if decoder is None or kind == "encoded" else decoder.columns
+        if gets is not None and described.names is None and described.width not in (None, len(gets)):
+            raise ColumnError(  # some libraries would take more in silence
+                f"The model was trained on {described.width} columns without names, but gets {len(gets)}: "
+                f"{', '.join(gets)}; keep only its own columns, in its order (drop=[...], --drop)"
+            )
         model = BlackBoxModel(described.predict, decoder=decoder, kind=kind or described.kind)
     elif callable(obj) and not isinstance(obj, type):
         model = BlackBoxModel(obj, decoder=decoder, kind=kind or "table")
@@ -168,14 +172,10 @@ class BlackBoxModel:
         return base.index_add(0, owner, (values - base[owner]) * weights[:, None].double())
 
     def _call(self, x: Tensor) -> Tensor:
-        inputs: Any
-        if self.kind == "table" and self.decoder is not None:
-            inputs = self.decoder.table(x)
-        elif self.kind == "matrix" and self.decoder is not None:
-            inputs = self.decoder.matrix(x).numpy(force=True)
-        else:
-            inputs = x.numpy(force=True)
-        return self.ask(inputs, len(x))
+        if self.decoder is None or self.kind == "encoded":
+            return self.ask(x.numpy(force=True), len(x))
+        is_table = self.kind == "table"
+        return self.ask(self.decoder.table(x) if is_table else self.decoder.matrix(x).numpy(force=True), len(x))
 
     def ask(self, inputs: Any, people: int) -> Tensor:
         """Return what the function itself returns for so many people, who are a table or a matrix already."""
@@ -196,16 +196,6 @@ class BlackBoxModel:
             )
         check_rows(out, people)
         return torch.as_tensor(out.astype(np.float64)).reshape(people, -1)
-
-
-def _check_width(described: Description, decoder: Encoding) -> None:
-    """Raise unless the model gets as many columns as it was trained on; some libraries would take more in silence."""
-    found = len(decoder.columns)
-    if described.names is None and described.width not in (None, found):
-        raise ColumnError(
-            f"The model was trained on {described.width} columns without names, but gets {found}: "
-            f"{', '.join(decoder.columns)}; keep only its own columns, in its order (drop=[...], --drop)"
-        )
 
 
 def _column(positive: Any, classes: list[Any] | None) -> int | None:

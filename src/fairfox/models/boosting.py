@@ -23,7 +23,7 @@ import numpy as np
 
 from fairfox.data.frames import as_categories, as_pandas
 from fairfox.errors import DataError, FileError, OptionError, require
-from fairfox.models.protocol import Description, Returns, Wanted
+from fairfox.models.protocol import Description, Kind, Returns, Wanted
 
 MODELS = {"xgboost": ("Booster", "XGBModel"), "lightgbm": ("Booster", "LGBMModel"), "catboost": ("CatBoost",)}
 
@@ -72,7 +72,11 @@ def _describe_xgboost(obj: Any, wanted: Wanted) -> Description:
     stopped = not native and "best_iteration" in booster.attributes()
     rounds = (0, booster.best_iteration + 1) if stopped else (0, 0)
     missing = np.nan if native else obj.missing
-    levels = _xgboost_levels(booster) if coded else {}  # linear boosters cannot be asked
+    levels: dict[str, list[Any]] = {}
+    if coded and hasattr(booster, "get_categories"):  # models of XGBoost before 3.1 do not hold them
+        found = booster.get_categories(export_to_arrow=True)
+        known = [] if found.empty() else found.to_arrow()
+        levels = {name: each.to_pylist() for name, each in known if each is not None}
 
     def predict(rows: Any) -> Any:
         rows = _prepared(rows, levels, coded)
@@ -82,15 +86,8 @@ def _describe_xgboost(obj: Any, wanted: Wanted) -> Description:
         kind = "margin" if margin else "value"
         return booster.inplace_predict(rows, iteration_range=rounds, predict_type=kind, missing=missing)
 
-    return Description(
-        predict,
-        "table" if coded else "matrix",
-        returns,
-        numbered if classes is None else list(classes),
-        names,
-        frozenset(coded),
-        booster.num_features(),
-    )
+    own, width = numbered if classes is None else list(classes), booster.num_features()
+    return Description(predict, "table" if coded else "matrix", returns, own, names, frozenset(coded), width)
 
 
 def _xgboost_output(learner: Any, wanted: Wanted, *, wrapped_classes: bool) -> tuple[Returns, bool, list[Any] | None]:
@@ -111,16 +108,6 @@ def _xgboost_output(learner: Any, wanted: Wanted, *, wrapped_classes: bool) -> t
     if objective == "multi:softmax" or (objective in _PROBABILITY and wanted == "logit"):
         return "logit", True, classes
     return ("probability", False, classes) if objective in _PROBABILITY else ("value", False, None)
-
-
-def _xgboost_levels(booster: Any) -> dict[str, list[Any]]:
-    """Return the levels of every column of categories; models of XGBoost before 3.1 do not hold them."""
-    if not hasattr(booster, "get_categories"):
-        return {}
-    found = booster.get_categories(export_to_arrow=True)
-    if found.empty():
-        return {}
-    return {name: levels.to_pylist() for name, levels in found.to_arrow() if levels is not None}
 
 
 # --- LightGBM ------------------------------------------------------------------------------------------------------
@@ -154,15 +141,9 @@ def _describe_lightgbm(obj: Any, wanted: Wanted) -> Description:
     def predict(rows: Any) -> Any:
         return booster.predict(_prepared(rows, levels, coded if levels else ()), raw_score=raw)
 
-    return Description(
-        predict,
-        "table" if levels else "matrix",
-        returns,
-        None if classes is None else list(classes),
-        names,
-        frozenset(coded if names else ()),
-        booster.num_feature(),
-    )
+    own, as_category = None if classes is None else list(classes), frozenset(coded if names else ())
+    kind: Kind = "table" if levels else "matrix"
+    return Description(predict, kind, returns, own, names, as_category, booster.num_feature())
 
 
 def _line(pattern: str, text: str) -> str | None:
@@ -180,10 +161,7 @@ def _describe_catboost(obj: Any, wanted: Wanted) -> Description:
     if not obj.is_fitted():
         raise OptionError(f"This {type(obj).__name__} is not fitted; call its fit before the audit")
     if obj.get_text_feature_indices() or obj.get_embedding_feature_indices():
-        raise OptionError(
-            "This CatBoost model takes text or embeddings, which are neither numbers nor categories; "
-            "wrap it in a function from a table to predictions"
-        )
+        raise OptionError("This CatBoost model takes text or embeddings; wrap it in a function from a table")
     loss = str(obj.get_all_params().get("loss_function", "")).partition(":")[0]
     returns: Returns = "probability" if loss in _CLASSIFIES else "value"
     asked = "Probability" if loss in _CLASSIFIES else "Exponent" if loss in _EXPONENT else "RawFormulaVal"
@@ -196,15 +174,9 @@ def _describe_catboost(obj: Any, wanted: Wanted) -> Description:
         out = obj.predict(_prepared(rows, {}, ()), prediction_type=asked)
         return out[:, 0] if loss == "RMSEWithUncertainty" else out  # its second column says how sure it is
 
-    return Description(
-        predict,
-        "table" if coded else "matrix",
-        returns,
-        None if returns == "value" else list(obj.classes_) or [0, 1],
-        _own_names(names),
-        frozenset(coded if _own_names(names) else ()),
-        len(names),
-    )
+    classes, own = None if returns == "value" else list(obj.classes_) or [0, 1], _own_names(names)
+    as_category = frozenset(coded if own else ())
+    return Description(predict, "table" if coded else "matrix", returns, classes, own, as_category, len(names))
 
 
 # --- what they share -----------------------------------------------------------------------------------------------
@@ -215,9 +187,8 @@ def _prepared(rows: Any, levels: Mapping[str, Sequence[Any]], coded: Sequence[st
     if isinstance(rows, np.ndarray):
         return rows
     rows = as_pandas(rows)
-    unknown = [name for name in coded if name not in levels and rows[name].dtype.kind == "O"]
-    texts = [name for name in unknown if not hasattr(rows[name], "cat")]
-    if texts:
+    unknown = (rows[name] for name in coded if name not in levels and rows[name].dtype.kind == "O")
+    if texts := [column.name for column in unknown if not hasattr(column, "cat")]:
         raise DataError(
             f"The model has only category numbers for '{texts[0]}', but the table has text there; give a pandas table "
             "with the category dtype of the training data, or train again with a newer version of the library"
@@ -444,14 +415,9 @@ def read_apart(library: str, path: Path, form: str = "") -> bytes:
     with TemporaryDirectory() as folder:
         written = Path(folder) / "written"
         given = [library, os.fspath(path), form, str(_MEMORY + 64 * size), os.fspath(written)]
+        command, limit = [sys.executable, "-P", "-c", _TRIAL, *given], _SECONDS + size / 2**20
         try:
-            done = subprocess.run(
-                [sys.executable, "-P", "-c", _TRIAL, *given],
-                capture_output=True,
-                env=environment,
-                timeout=_SECONDS + size / 2**20,
-                check=False,
-            )
+            done = subprocess.run(command, capture_output=True, env=environment, timeout=limit, check=False)
         except subprocess.TimeoutExpired as error:
             raise _damaged(path, f"{library} does not finish reading it") from error
         if done.returncode == 0:

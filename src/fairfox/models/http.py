@@ -241,10 +241,7 @@ class _OpenInference:
         try:
             return np.reshape(chosen["data"], chosen.get("shape", -1))
         except (KeyError, ValueError, TypeError):
-            raise ModelError(
-                f"The endpoint {self.client.shown} returned an output whose data do not fit its shape; expected JSON "
-                "numbers"
-            ) from None
+            raise ModelError(f"The endpoint {self.client.shown} returned data that do not fit their shape") from None
 
     def _chosen(self, outputs: list[dict[str, Any]]) -> dict[str, Any]:
         """Return the named output, else the only one, the one named after probabilities, or the only real one."""
@@ -253,9 +250,8 @@ class _OpenInference:
         else:
             likely = [out for out in outputs if "prob" in str(out.get("name")).casefold()]
             candidates = [outputs, likely, [out for out in outputs if str(out.get("datatype")).startswith("FP")]]
-        for found in candidates:
-            if len(found) == 1:
-                return found[0]
+        if chosen := next((found[0] for found in candidates if len(found) == 1), None):
+            return chosen
         named = self.client.quoted(", ".join(str(out.get("name")) for out in outputs), LONGEST_QUOTE)
         raise ModelError(
             f"The endpoint {self.client.shown} returned the outputs {named}; choose one with "

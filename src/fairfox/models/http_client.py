@@ -125,17 +125,19 @@ class JsonClient:
         if status in _ABSENT and body is None:
             return None
         if 300 <= status < 400:
-            raise self._redirection(status, location)
+            there = urlsplit(urljoin(self.url, location))
+            host = self.quoted(f"{there.scheme}://{there.netloc.rpartition('@')[2]}", 100)
+            raise ModelError(
+                f"The endpoint {self.shown} redirects to {host} (HTTP {status}), but rows are sent only to the address "
+                "you gave; give the final one"
+            )
         if status >= 300:
             raise self._refusal(status, content, tries, sent)
         try:
             return json.loads(content)
         except (ValueError, RecursionError):
             begins = self.quoted(content.decode(errors="replace"), 60)
-            raise ModelError(
-                f"The endpoint {self.shown} answered with something that is not JSON ('{begins}'); "
-                "give the prediction URL"
-            ) from None
+            raise ModelError(f"The endpoint {self.shown} answered '{begins}', not JSON; check the URL") from None
 
     def _answer(self, method: str, url: str, body: bytes | None, count: Callable[[], None]) -> tuple[int, bytes, str]:
         """Return status, content and Location of an answer; broken connections and busy servers are tried again."""
@@ -186,14 +188,14 @@ class JsonClient:
                 f"No secure connection to {self.shown} ({getattr(cause, 'verify_message', cause)}); set the "
                 "environment variable SSL_CERT_FILE to your authority's certificate, or check that the port uses https"
             )
-        what = f"cannot be reached ({getattr(cause, 'strerror', None) or type(reason).__name__})"
         if isinstance(cause, ConnectionRefusedError):
-            what = "refused the connection"
-        elif isinstance(reason, TimeoutError) and not refused:
-            what = f"did not answer within {self.timeout:g} s (--timeout)"
-        elif isinstance(reason, ProtocolError):
-            what = "closed the connection, or does not use HTTP"
-        return self._given_up(what, tries)
+            return self._given_up("refused the connection", tries)
+        if isinstance(reason, TimeoutError) and not refused:
+            return self._given_up(f"did not answer within {self.timeout:g} s (--timeout)", tries)
+        if isinstance(reason, ProtocolError):
+            return self._given_up("closed the connection, or does not use HTTP", tries)
+        why = getattr(cause, "strerror", None) or type(reason).__name__
+        return self._given_up(f"cannot be reached ({why})", tries)
 
     def _refusal(self, status: int, content: bytes, tries: int, sent: str) -> ModelError:
         """Return the error for an answer with an error's status."""
@@ -213,17 +215,6 @@ class JsonClient:
         elif status == 413:
             what = "rejected the batch as too large (HTTP 413); lower --batch-rows (batch_rows=...)"
         return ModelError(f"The endpoint {self.shown} {what}")
-
-    def _redirection(self, status: int, location: str) -> ModelError:
-        """Return the error for an answer that names another address, which is never asked."""
-        here, there = (urlsplit(each) for each in (self.url, urljoin(self.url, location)))
-        host = f"to another host, {self.quoted(there.netloc.rpartition('@')[2], 100)}"
-        where = "elsewhere" if there.netloc == here.netloc else host
-        where = where if there.scheme == here.scheme else f"to another scheme, {self.quoted(there.scheme, 20)}"
-        return ModelError(
-            f"The endpoint {self.shown} redirects {where} (HTTP {status}), but rows are sent only to the address you "
-            "gave; give the final one"
-        )
 
     def _given_up(self, what: str, tries: int, words: str = "") -> ModelError:
         often = "" if tries == 1 else f" {tries} times in a row"
@@ -257,8 +248,8 @@ class JsonClient:
         except FairfoxError as error:
             raise type(error)(self.quoted(str(error), _LONGEST_ERROR)) from None
 
-    def _redacted(self, text: str) -> str:
-        """Return a text that may be a server's as one printable line without the credentials."""
+    def quoted(self, text: str, length: int) -> str:
+        """Return a text that may be a server's as one short printable line; credentials go before it is cut."""
         secret, query = self._credentials(), urlsplit(self.url).query
         words = [secret, secret.partition(" ")[2].strip(), query, *(value for _, value in parse_qsl(query))]
         with suppress(ValueError):
@@ -266,11 +257,7 @@ class JsonClient:
         for part in sorted(filter(None, words), key=len, reverse=True):
             text = text.replace(part, "***") if len(part) > 3 else text  # shorter ones are no keys
         text = redacted(text)
-        return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
-
-    def quoted(self, text: str, length: int) -> str:
-        """Return a server's message as one short line, redacted before it is cut."""
-        line = self._redacted(text)
+        line = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
         return line if len(line) <= length else f"{line[:length]}..."
 
 

@@ -65,13 +65,6 @@ def _load_json(path: Path) -> object:
 _NATIVE = ("sklearn", "xgboost", "lightgbm", "catboost", "pytorch")  # flavours of MLflow that fairfox takes as they are
 
 
-def _load_pickle(path: Path) -> object:
-    """Return what a pickle holds, written by pickle or by joblib."""
-    import joblib  # also reads plain pickles, and joblib's own are often named .pkl
-
-    return joblib.load(path)
-
-
 def _load_mlflow(path: Path) -> object:
     """Return the model in an MLflow folder: of a library that fairfox knows as it is, else a function on tables."""
     mlflow = require("mlflow", why="to load MLflow models")
@@ -85,7 +78,12 @@ def _load_mlflow(path: Path) -> object:
     return Description(model.predict, "table", names=tuple(schema.input_names()) if named else None)
 
 
-_PICKLE = FileKind("a pickle", (".pkl", ".pickle", ".joblib", ".sav"), _load_pickle, runs_code=True)
+_PICKLE = FileKind(  # joblib also reads plain pickles, and its own are often named .pkl
+    "a pickle",
+    (".pkl", ".pickle", ".joblib", ".sav"),
+    lambda path: importlib.import_module("joblib").load(path),
+    runs_code=True,
+)
 _MLFLOW = FileKind("an MLflow model", (), _load_mlflow, runs_code=True)
 FILES = (
     FileKind("safetensors with a declared network", (".safetensors",), _by("torch:load_mlp")),
@@ -195,7 +193,10 @@ def _from_code(spec: str) -> object:
     if not source or not name:
         raise OptionError(f"'{spec}' does not name a function; write module:function or file.py:function")
     try:
-        module = _module_from_file(Path(source)) if source.endswith(".py") else _module_by_name(source)
+        if str(Path.cwd()) not in sys.path:
+            sys.path.append(str(Path.cwd()))  # last: a file sklearn.py there must not take the place of the library
+        is_file = source.endswith(".py")
+        module = _module_from_file(Path(source)) if is_file else importlib.import_module(source)
     except FileError:
         raise
     except (Exception, SystemExit) as error:  # the user's code may raise anything
@@ -207,9 +208,7 @@ def _from_code(spec: str) -> object:
         public = [n for n in vars(module) if not n.startswith("_")]
         own = Path(f"{source}.py")
         if own.is_file() and str(own.resolve()) != getattr(module, "__file__", ""):
-            raise OptionError(
-                f"'{source}' is an installed module without '{name}'; for your own file write {own}:{name}"
-            )
+            raise OptionError(f"'{source}' is installed and has no '{name}'; for your own file write {own}:{name}")
         raise OptionError(f"'{source}' has no '{name}'.{did_you_mean(name, public)}")
     return getattr(module, name)
 
@@ -228,9 +227,3 @@ def _module_from_file(path: Path) -> Any:
         sys.path.append(folder)  # modules beside the file
     found.loader.exec_module(module)
     return module
-
-
-def _module_by_name(name: str) -> Any:
-    if str(Path.cwd()) not in sys.path:
-        sys.path.append(str(Path.cwd()))  # last: a file sklearn.py there must not take the place of the library
-    return importlib.import_module(name)

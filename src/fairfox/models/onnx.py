@@ -26,7 +26,6 @@ _DTYPES: dict[str, type[np.generic]] = {
 }
 _MAPS = "seq(map("  # of classes to probabilities, one for each row: what converters call a zip-map
 _FLOATS = ("tensor(float)", "tensor(double)", "tensor(float16)")
-_WHOLE = ("tensor(int64)", "tensor(int32)", "tensor(bool)")
 _LABELS = ("classlabels_strings", "classlabels_int64s", "classlabels_ints")
 _WRAP = "wrap it in a Python function and give that as file.py:function"
 
@@ -63,16 +62,6 @@ class OnnxModel:
         self.inputs: list[Any] = list(self.session.get_inputs())
         self.output = _audited(self.session.get_outputs(), output, self.path.name)
         self.classes = _classes(graph, self.session.get_outputs(), self.output)
-        self._check_inputs()
-
-    def describe(self) -> Description:
-        """Return how the model is called: with a matrix, or with the columns its inputs are named after."""
-        if len(self.inputs) == 1 and self.inputs[0].type != "tensor(string)":
-            return Description(self._on_matrix, "matrix", classes=self.classes, width=_width(self.inputs[0]))
-        names = tuple(str(i.name) for i in self.inputs)
-        return Description(self._on_table, "table", classes=self.classes, names=names)
-
-    def _check_inputs(self) -> None:
         for i in self.inputs:
             if i.type not in _DTYPES or not 1 <= len(i.shape) <= 2:
                 raise OptionError(
@@ -85,14 +74,18 @@ class OnnxModel:
                     f"expected one matrix of numbers, or inputs of one column each: {_WRAP}"
                 )
 
-    def _on_matrix(self, matrix: np.ndarray) -> np.ndarray:
-        only = self.inputs[0]
-        return self._ask({only.name: _as_numbers(matrix, only)}, len(matrix))
+    def describe(self) -> Description:
+        """Return how the model is called: with a matrix, or with the columns its inputs are named after."""
+        if len(self.inputs) == 1 and self.inputs[0].type != "tensor(string)":
+            return Description(self._predict, "matrix", classes=self.classes, width=_width(self.inputs[0]))
+        names = tuple(str(i.name) for i in self.inputs)
+        return Description(self._predict, "table", classes=self.classes, names=names)
 
-    def _on_table(self, frame: Any) -> np.ndarray:
-        table = nw.from_native(frame, eager_only=True)
-        feed = {i.name: _as_input(column(table, i.name), i) for i in self.inputs}
-        return self._ask(feed, len(table))
+    def _predict(self, people: Any) -> np.ndarray:
+        if isinstance(people, np.ndarray):
+            return self._ask({self.inputs[0].name: _as_numbers(people, self.inputs[0])}, len(people))
+        table = nw.from_native(people, eager_only=True)
+        return self._ask({i.name: _as_input(column(table, i.name), i) for i in self.inputs}, len(table))
 
     def _ask(self, feed: dict[str, np.ndarray], rows: int) -> np.ndarray:
         """Return the predictions for all rows; a file that takes a fixed number of rows gets batches."""
@@ -129,7 +122,7 @@ def _audited(outputs: list[Any], wanted: str | None, name: str) -> Any:
         if not found:
             raise OptionError(f"'{name}' has no output '{wanted}'.{did_you_mean(wanted, [o.name for o in outputs])}")
         outputs = found
-    readable = [o for o in outputs if o.type.startswith(_MAPS) or o.type in (*_FLOATS, *_WHOLE)]
+    readable = [o for o in outputs if o.type.startswith(_MAPS) or (o.type in _DTYPES and o.type != "tensor(string)")]
     if not readable:
         kinds = ", ".join(f"{o.name}: {o.type}" for o in outputs)
         raise OptionError(f"'{name}' returns no numbers ({kinds}); export the model with its probabilities")
@@ -159,7 +152,8 @@ def _classes(graph: Any, outputs: list[Any], audited: Any) -> list[Any] | None:
 def _as_input(series: Series, given: Any) -> np.ndarray:
     """Return a column as the input declares it."""
     if given.type == "tensor(string)":
-        values = _as_text(series)
+        texts = np.array([str(v) for v in objects(series)], dtype=object)
+        values = np.where(missing(series), "", texts)  # ONNX has no other mark for what is missing
     elif series.dtype.is_numeric() or series.dtype == nw.Boolean:
         values = _as_numbers(floats(series), given)
     else:  # categories or objects
@@ -176,17 +170,9 @@ def _as_numbers(values: np.ndarray, given: Any) -> np.ndarray:
     dtype = np.dtype(_DTYPES[given.type])
     if dtype.kind != "f":
         if np.isnan(values).any():
-            raise ModelError(
-                f"The model takes '{given.name}' as whole numbers ({given.type}), but some are missing; "
-                "fill them in or drop those rows"
-            )
+            raise ModelError(f"The model takes '{given.name}' as whole numbers, but some are missing; fill them in")
         values = np.rint(values)  # a moved value may lie between two whole numbers
     return np.ascontiguousarray(values, dtype=dtype)
-
-
-def _as_text(series: Series) -> np.ndarray:
-    """Return a column as text, empty where a value is missing: ONNX has no other mark for it."""
-    return np.where(missing(series), "", np.array([str(v) for v in objects(series)], dtype=object))
 
 
 def _reason(error: Exception) -> str:

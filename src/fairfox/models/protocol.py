@@ -112,21 +112,17 @@ class Output:
         raw = raw.reshape(len(raw), -1)
         if raw.shape[1] == 1:
             opposite = 1 - raw if self.returns == "probability" else -raw
-            return self._convert(opposite if self.column == 0 else raw)
-        if self.column is None:
+            raw = opposite if self.column == 0 else raw
+        elif self.column is None:
             raise OptionError(f"The model returned {raw.shape[1]} columns; choose one with positive=<column number>")
-        if self.returns == "logit":  # one logit per class: the audited class against all others
+        elif self.returns == "logit":  # one logit per class: the audited class against all others
             others = torch.cat([raw[:, : self.column], raw[:, self.column + 1 :]], dim=1)
-            odds = raw[:, self.column] - torch.logsumexp(others, dim=1)
-            return self._convert(odds[:, None])
-        return self._convert(raw[:, self.column, None])
-
-    def _convert(self, raw: Tensor) -> Tensor:
-        if self.returns == "logit" and self.wanted == "probability":
+            raw = (raw[:, self.column] - torch.logsumexp(others, dim=1))[:, None]
+        else:
+            raw = raw[:, self.column, None]
+        if (self.returns, self.wanted) == ("logit", "probability"):
             return torch.sigmoid(raw)
-        if self.returns == "probability" and self.wanted == "logit":
-            return torch.logit(raw, eps=_EDGE)
-        return raw
+        return torch.logit(raw, eps=_EDGE) if (self.returns, self.wanted) == ("probability", "logit") else raw
 
     @property
     def unit(self) -> Returns:

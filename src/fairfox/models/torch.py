@@ -154,12 +154,8 @@ def save_mlp(net: nn.Sequential, path: str | Path, *, returns: str = "logit") ->
         raise OptionError(f"The network is {kinds}; only Linear, ReLU, ..., Linear can be declared in a file")
     if returns not in _RETURNS:
         raise OptionError(f"returns is '{returns}'; expected one of {', '.join(_RETURNS)}")
-    declared = {
-        "kind": "mlp",
-        "sizes": [linear[0].in_features, *[layer.out_features for layer in linear]],
-        "activation": "relu",
-        "returns": returns,
-    }
+    sizes = [linear[0].in_features, *[layer.out_features for layer in linear]]
+    declared = {"kind": "mlp", "sizes": sizes, "activation": "relu", "returns": returns}
     with written_whole(path) as temporary:
         save_file({name: tensor.contiguous() for name, tensor in net.state_dict().items()}, temporary)
     write_text(json.dumps(declared, indent=2) + "\n", path.with_suffix(".json"))
@@ -172,40 +168,28 @@ def load_mlp(path: Path) -> nn.Module:
 
     beside = path.with_suffix(".json")
     if not beside.is_file():
+        raise FileError(f"'{path.name}' needs '{beside.name}' beside it, with its kind, sizes and returns")
+    try:
+        declared = json.loads(read_text(beside, most=2**24))
+        sizes = [int(size) for size in declared["sizes"]]
+        kind, returns = (declared["kind"], declared.get("activation", "relu")), declared.get("returns", "logit")
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise FileError(f"'{beside.name}' does not declare kind, sizes and returns ({error})") from error
+    if kind != ("mlp", "relu") or returns not in _RETURNS or not 2 <= len(sizes) <= _MOST or min(sizes) < 1:
         raise FileError(
-            f"'{path.name}' has no '{beside.name}' beside it; declare the architecture there: kind, sizes, returns"
+            f"'{beside.name}' declares an unknown architecture; fairfox knows kind 'mlp' with activation 'relu', 2 to "
+            f"{_MOST} sizes of at least 1, and returns {', '.join(_RETURNS)}"
         )
-    sizes, returns = _declaration(beside)
     try:
         with torch.device("meta"):  # no weights of its own, and no random numbers drawn for them
             layers = [layer for fans in pairwise(sizes) for layer in (nn.Linear(*fans), nn.ReLU())]
         net = nn.Sequential(*layers[:-1])
         net.load_state_dict(load_file(path), assign=True)
     except (SafetensorError, RuntimeError) as error:
-        raise FileError(
-            f"'{path.name}' does not hold the network declared in '{beside.name}': {first_line(error)}"
-        ) from error
+        raise FileError(f"'{path.name}' does not hold the network of '{beside.name}': {first_line(error)}") from error
     if returns == "logit":
         net.append(nn.Sigmoid() if sizes[-1] == 1 else nn.Softmax(dim=1))
     return net.eval()
-
-
-def _declaration(beside: Path) -> tuple[list[int], str]:
-    """Return the layer sizes that a file declares, and what the network returns."""
-    try:
-        declared = json.loads(read_text(beside, most=2**24))
-        sizes = [int(size) for size in declared["sizes"]]
-        kind, returns = (declared["kind"], declared.get("activation", "relu")), declared.get("returns", "logit")
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise FileError(
-            f"'{beside.name}' does not declare an architecture: expected kind, sizes, returns ({error})"
-        ) from error
-    if kind != ("mlp", "relu") or returns not in _RETURNS or not 2 <= len(sizes) <= _MOST or min(sizes) < 1:
-        raise FileError(
-            f"'{beside.name}' declares an unknown architecture; fairfox knows kind 'mlp' with activation 'relu', 2 to "
-            f"{_MOST} sizes of at least 1, and returns {', '.join(_RETURNS)}"
-        )
-    return sizes, returns
 
 
 # --- Keras ---------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Diagnostics of an audit: disagreement of refits, distance from real people, and warnings about data and fits."""
+"""Diagnostics of an audit: disagreement of refits, distance from real people, what chance gives, and warnings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import Tensor
 from fairfox.auxiliary.quality import AuxiliaryQuality, quality_warnings
 from fairfox.data.dataset import Dataset
 from fairfox.data.table import verb
-from fairfox.errors import OptionError, ShapeError
+from fairfox.fairtests.inputs import Inputs
 from fairfox.fairtests.protocol import Measurement
 from fairfox.fairtests.readings import Readings
 from fairfox.gradients.jacobian import jacobian
@@ -26,20 +26,12 @@ SAMPLED = 1000  # real people of a group that rows are held against; more cost t
 BLOCK = 4096  # rows at once
 FAR = 3.0  # a counterfactual row beyond this distance looks like nobody real
 DISAGREE = "the refits disagree"  # why the most doubtful are abstained from
+SHARE = 0.95  # of the people who stay below the delta that chance suggests
 _MANY_LACK = 0.1  # share of people without a given value
 _SMALL_GROUP = 0.05
 _DISAGREE = 0.5  # rank correlation of two refits
 _PEOPLE = 2000  # whose gradients are looked at
 _STEEP = 100.0  # times the usual gradient
-
-
-def spread(refits: Tensor) -> Tensor:
-    """Return the standard deviation over the refits (N,) of their values (N, M)."""
-    if refits.ndim != 2 or refits.shape[1] < 2:
-        raise ShapeError(
-            f"The refits have shape {tuple(refits.shape)}; expected at least two refits per person: set refits=5"
-        )
-    return refits.std(1)
 
 
 def doubt(refits: Tensor, delta: float, *, abstained: Tensor | None = None) -> Tensor:
@@ -53,9 +45,7 @@ def doubt(refits: Tensor, delta: float, *, abstained: Tensor | None = None) -> T
         >>> doubt(torch.tensor([[0.2, 0.2], [0.0, 0.1]]), delta=0.05)
         tensor([0.0000, 0.4142])
     """
-    if not delta > 0:
-        raise OptionError(f"delta is {delta}; expected a number above 0")
-    s = spread(refits)
+    s = refits.std(1)
     found = s / (s + refits.mean(1).abs() + delta)
     return found if abstained is None else torch.where(abstained.to(found.device), 1.0, found)
 
@@ -65,8 +55,6 @@ def most_doubtful(values: Tensor, share: float) -> Tensor:
 
     People of equal doubt are treated alike, so it can be fewer, never more.
     """
-    if not 0.0 <= share < 1.0:
-        raise OptionError(f"The share to abstain from is {share}; expected a number from 0 (nobody) to below 1")
     leave = int(share * len(values) + 1e-9)  # 0.3 * 10 is 2.999...
     if leave == 0:
         return torch.zeros_like(values, dtype=torch.bool)
@@ -101,11 +89,6 @@ def distance(
         block: rows at once; it changes only memory use.
         seed: of the draw.
     """
-    if rows.shape[1:] != people.shape[1:] or to.shape != rows.shape[:1] or groups.shape != people.shape[:1]:
-        shapes = ", ".join(str(tuple(each.shape)) for each in (rows, to, people, groups))
-        raise ShapeError(
-            f"Rows, their groups, people and theirs have shapes {shapes}; expected (N, D), (N,), (R, D), (R,)"
-        )
     out = rows.new_full((len(rows),), torch.nan)
     for group in to[~to.isnan()].unique():
         real = people[groups == group]
@@ -199,36 +182,75 @@ def _nearest(rows: Tensor, real: Tensor, count: int, block: int, *, but_oneself:
     return torch.cat(means)
 
 
+# --- chance: audits with shuffled protected values -----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Null:
+    """Scores and alignment shares of audits with shuffled protected values."""
+
+    scores: Tensor  # (R, N) of R shuffles; NaN for abstained people
+    alignment: Tensor  # (R, V) share of each protected variable
+
+    @property
+    def delta(self) -> float:
+        """The 95 % quantile of scores by chance; NaN where nobody was judged."""
+        known = self.scores[~self.scores.isnan()].double()
+        return float(known.sort().values[min(int(SHARE * len(known)), len(known) - 1)]) if len(known) else float("nan")
+
+    @property
+    def mean_score(self) -> float:
+        """The mean score by chance."""
+        return float(self.scores.double().nanmean())
+
+    def p_alignment(self, variable: int, share: float) -> float:
+        """Return the probability of an alignment share this large by chance, from the shuffles and the real order.
+
+        Example:
+            >>> Null(torch.zeros(3, 1), torch.tensor([[0.1], [0.3], [0.2]])).p_alignment(0, 0.25)
+            0.5
+        """
+        larger = int((self.alignment[:, variable] >= share).sum())
+        return (1 + larger) / (1 + len(self.alignment))
+
+
+def shuffled(c: Tensor, seed: int) -> Tensor:
+    """Return shuffled protected values (N, V); rows stay together, so variables stay related."""
+    return c[torch.randperm(len(c), generator=torch.Generator().manual_seed(seed)).to(c.device)]
+
+
+# --- warnings ------------------------------------------------------------------------------------------------------
+
+
 def find_warnings(
-    target: Model,
-    data: Dataset,
-    reference: Dataset | None,
-    predictions: Tensor,
-    readings: Readings,
-    options: AuditOptions,
-    *,
-    inferred: Sequence[int],
-    people: int,
-    distance: Tensor | None = None,
+    inputs: Inputs, readings: Readings, distance: Tensor | None, *, inferred: Sequence[int], people: int
 ) -> list[str]:
     """Return the warnings of an audit, a sentence each; with distances (N,) also about rows that resemble nobody.
 
     `inferred` counts the people, by protected variable, whose group is inferred.
     """
-    fitting = data if reference is None else reference
-    return [
+    data, predictions, options = inputs.data, inputs.predictions, inputs.options
+    fitting = data if inputs.protected_values is None else inputs.protected_values
+    found = [
         *(
             text
             for v, quality in enumerate(readings.quality)
             for text in group_warnings(fitting, v, quality, inferred[v], people)
         ),
-        *_model_warnings(target, data, predictions),
+        *_model_warnings(inputs.target, data, predictions),
         *(text for quality in readings.quality for text in quality_warnings(quality)),
         *readings.warnings,
         *_given_warnings(data, readings.main, options),
         *_score_warnings(readings, predictions, options.info),
         *([] if distance is None else distance_warnings(distance)),
     ]
+    if options.returns is None and inputs.described is None and inputs.target.unit == "value":
+        low, high = float(predictions.min()), float(predictions.max())
+        found.append(
+            f"The model's outputs, from {low:.3g} to {high:.3g}, are taken as values in their own units; if they are "
+            "log-odds, say returns='logit' (--returns logit)."
+        )
+    return found
 
 
 def _given_warnings(data: Dataset, main: Measurement, options: AuditOptions) -> Iterator[str]:

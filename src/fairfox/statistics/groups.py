@@ -138,20 +138,15 @@ class Certainty:
     def without(self, gone: Tensor) -> Certainty:
         """Return a copy with some people (N,) bool hidden."""
 
-        def off(marks: Tensor | None) -> Tensor | None:
-            return None if marks is None else marks & ~gone.to(marks.device)
-
-        return replace(
-            self,
-            flagged=self.flagged & ~gone.to(self.flagged.device),
-            interval=None if self.interval is None else torch.where(gone[:, None], 0.0, self.interval),
-            sampling=None if self.sampling is None else torch.where(gone[:, None], 0.0, self.sampling),
-            confident=off(self.confident),
-            possible=off(self.possible),
-            p_values=None if self.p_values is None else torch.where(gone, torch.nan, self.p_values),
-            significant=off(self.significant),
-            robust=off(self.robust),
-        )
+        hidden: dict[str, Any] = {}
+        for name in ("flagged", "confident", "possible", "significant", "robust"):
+            marks: Tensor | None = getattr(self, name)
+            hidden[name] = None if marks is None else marks & ~gone.to(marks.device)
+        for name in ("interval", "sampling"):
+            ends: Tensor | None = getattr(self, name)
+            hidden[name] = None if ends is None else torch.where(gone[:, None], 0.0, ends)
+        p_values = None if self.p_values is None else torch.where(gone, torch.nan, self.p_values)
+        return replace(self, p_values=p_values, **hidden)
 
 
 def certainty(
@@ -245,8 +240,6 @@ def towards_decision(measured: Measurement, no: Tensor, protected: Sequence[Prot
 
 def flag(scores: Tensor, delta: float | Tensor, *, abstained: Tensor | None = None) -> Tensor:
     """Return who is flagged (N,) bool: a score above delta, one for all or one each, not abstained."""
-    if not bool(torch.as_tensor(delta >= 0).all()):
-        raise OptionError(f"delta is {delta}; expected a number of at least 0")
     flags = scores > delta
     return flags if abstained is None else flags & ~abstained
 
@@ -304,9 +297,7 @@ def delta_for(options: AuditOptions, predictions: Tensor, unit: str) -> float:
         if delta > LARGEST:
             raise OptionError(f"delta is {delta:g}, but predictions are at most {LARGEST:g}; give a smaller delta")
         if delta >= 1 and unit == "probability" and options.info.of_prediction:
-            raise OptionError(
-                f"delta is {delta:g}, but a probability cannot change that much; did you mean {delta / 100:g}?"
-            )
+            raise OptionError(f"delta is {delta:g}, more than a probability can change; did you mean {delta / 100:g}?")
     if options.delta_for_all is not None:
         return options.delta_for_all
     return default_delta(options.info, predictions, unit=unit)

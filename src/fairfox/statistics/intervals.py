@@ -21,8 +21,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fairfox.errors import OptionError, ShapeError
-
 Values = NDArray[np.float64]
 DRAWS = 1_000  # of the bootstrap
 LEVEL = 0.95  # of intervals of means
@@ -60,8 +58,6 @@ def interval(refits: Tensor, *, level: float = 0.9, common: CommonVariance | Non
 
     `refits` (N, M) has the signed effect of each refit; the interval is mean ± t · standard error.
     """
-    if not 0 < level < 1:
-        raise OptionError(f"The level of an interval is {level}; expected a number between 0 and 1, such as 0.9")
     error, freedom = standard_errors(refits, common)
     half = error * float(scipy.stats.t.ppf((1 + level) / 2, freedom))
     mean = refits.mean(1)
@@ -112,10 +108,6 @@ def p_values(
     effect and widens its error; it never lowers a p-value.
     """
     limit = torch.as_tensor(delta, dtype=torch.float64)
-    if not bool((limit >= 0).all()):
-        raise OptionError(f"delta is {float(limit.min())}; expected a number of at least 0")
-    if limit.ndim and len(limit) != len(refits):
-        raise ShapeError(f"{len(limit)} values of delta for {len(refits)} people; give one for all, or one each")
     error, own = standard_errors(refits, common)
     effect, error, limit = refits.mean(1).double().cpu(), error.double().cpu(), limit.cpu().expand(len(refits))
     p = _p_values(effect, error, np.full(len(refits), own), limit)
@@ -145,8 +137,6 @@ def standard_errors(refits: Tensor, common: CommonVariance | None = None) -> tup
     shrunk towards a common value (Smyth 2004): see `moderated`. Where nobody's refits differ there is no error.
     `common` comes from these people unless given, as for a batch.
     """
-    if refits.ndim != 2 or refits.shape[1] < 2:
-        raise ShapeError(f"The refits have shape {tuple(refits.shape)}; expected (people, refits), at least two refits")
     fits = refits.shape[1]
     variance, freedom = moderated(_variances(refits), fits - 1, common)
     return (variance * (1 + 1 / fits)).sqrt().to(refits), freedom

@@ -1,4 +1,4 @@
-"""Two audits compared: which of two models is fairer to the same people, or whether a later audit is worse."""
+"""Two audits compared, and how many people an audit needs to find an effect of a given size."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
-from fairfox.errors import DataError, ShapeError
+from fairfox.data.table import LARGEST
+from fairfox.errors import DataError, OptionError, ShapeError
 from fairfox.statistics.intervals import (
     DRAWS,
     Estimate,
@@ -20,10 +22,12 @@ from fairfox.statistics.intervals import (
     mean_draws,
     refit_error,
     refit_error_of_share,
+    standard_error,
 )
 
 A, B, WORSE, NOT_WORSE, UNKNOWN = "A is fairer", "B is fairer", "worse", "not worse", "cannot tell"
 LEVEL = 0.05  # of the one-sided test, and of the bound that says "not worse"
+FEWEST = 50  # people: with fewer, the scatter of a mean is no normal one, and its error is hardly known
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,11 @@ class Scores:
     def share_error(self, weights: Values | None = None) -> float:
         """Return the standard error of the share of scores above delta from maps."""
         return refit_error_of_share(self.scores, math.sqrt(self.fraction) * self.errors, self.delta, weights)
+
+    def spread(self, *, by_share: bool) -> float:
+        """Return the standard error of the mean score, or of the share over delta, times the root of the number."""
+        values, error = (self.flagged, self.share_error()) if by_share else (self.scores, self.mean_error())
+        return standard_error(values, error) * math.sqrt(len(values))
 
 
 @dataclass(frozen=True)
@@ -179,19 +188,10 @@ def compare_scores(
 
 def same_audit(audit: Scores, *, margin: float, unit: str = "") -> Pair:
     """Return an audit compared with itself: nothing changed."""
-    mean, share, none = float(audit.scores.mean()), float(audit.flagged.mean()), Estimate(0.0, 0.0, 0.0, 0.0)
+    people, none = len(audit.scores), Estimate(0.0, 0.0, 0.0, 0.0)
+    means, shares = ((float(values.mean()),) * 2 for values in (audit.scores, audit.flagged))
     return Pair(
-        people=(len(audit.scores), len(audit.scores)),
-        means=(mean, mean),
-        shares=(share, share),
-        difference=none,
-        share_difference=none,
-        less=0.0,
-        more=0.0,
-        share_p_value=1.0,
-        margin=margin,
-        unit=unit,
-        itself=True,
+        (people, people), means, shares, none, none, 0.0, 0.0, share_p_value=1.0, margin=margin, unit=unit, itself=True
     )
 
 
@@ -225,3 +225,73 @@ def errors_of(refits: Values) -> Values:
 
 def _p_of_no_rise(draws: Values) -> float:
     return float(1 + (draws <= 0).sum()) / (1 + DRAWS)
+
+
+# --- how many people an audit needs --------------------------------------------------------------------------------
+# The test finds a mean m above a limit when m - z · error is above it, z the upper 5 % of a standard normal. The error
+# shrinks with the root of the number of people; the part from maps does too, since maps learn from people.
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How many people are needed, and the power of other numbers."""
+
+    measure: str  # "mean |effect|" or "share over delta"
+    size: float
+    limit: float
+    spread: float  # the standard error of the measure times the root of the number of people
+    level: float
+    wanted: float
+    people: int  # who are needed
+
+    def power(self, people: int) -> float:
+        """Return how often an audit of this many people detects the size above the limit."""
+        return power(self.size, self.limit, self.spread, people, level=self.level)
+
+    @property
+    def sentence(self) -> str:
+        """The plan in one sentence."""
+        return (
+            f"{self.people:,} people are needed to detect a {self.measure} of {self.size:.4g} above the limit of "
+            f"{self.limit:.4g} in {self.wanted:.0%} of audits."
+        )
+
+
+def power(size: float, limit: float, spread: float, people: int, *, level: float = LEVEL) -> float:
+    """Return how often the test detects a true mean of `size` above the limit, with `people` people.
+
+    `spread` is the standard error of the mean times the root of its number of people.
+
+    Example:
+        >>> round(power(0.08, 0.05, 0.3, 400), 3)  # the mean is two standard errors above the limit
+        0.639
+    """
+    if spread == 0:
+        return 1.0 if size > limit else 0.0
+    return float(scipy.stats.norm.cdf((size - limit) * math.sqrt(people) / spread - scipy.stats.norm.isf(level)))
+
+
+def people_needed(size: float, limit: float, spread: float, *, wanted: float = 0.8, level: float = LEVEL) -> int:
+    """Return how many people are needed to detect a true mean of `size` above the limit, at least 50.
+
+    Example:
+        >>> people_needed(0.08, 0.05, 0.3)
+        619
+    """
+    if not 0 <= spread < math.inf:
+        raise OptionError(f"The spread is {spread}; expected a number of at least 0")
+    if not 0 < level < wanted < 1:
+        raise OptionError(f"power is {wanted} and level {level}; expected 0 < level < power < 1, such as 0.05 and 0.8")
+    if not size > limit:
+        raise OptionError(
+            f"An effect of {size:g} is not above the limit of {limit:g}, so no number of people can show it; "
+            "give a larger effect or a lower limit"
+        )
+    errors = float(scipy.stats.norm.isf(level) + scipy.stats.norm.ppf(wanted))  # that the size must lie above the limit
+    root = errors * spread / (size - limit)
+    if root > LARGEST:
+        raise OptionError(
+            f"An effect of {size:g} above the limit of {limit:g} is too small beside a spread of {spread:g} for any "
+            "number of people to show it; give a larger effect or a smaller spread"
+        )
+    return max(FEWEST, math.ceil(root**2))

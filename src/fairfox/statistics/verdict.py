@@ -244,16 +244,13 @@ def _estimates(
     errors = errors * np.sqrt(left_over(refits.shape[1], folds))
     delta = np.broadcast_to(torch.as_tensor(limit).numpy(force=True).astype(np.float64), scores.shape)
     over = (scores > delta).astype(np.float64)
-    of_share = refit_error_of_share(scores, errors, delta, weights)
-    draws = (
-        mean_draws(size, refit_error(errors, weights), weights, seed=seed),
-        mean_draws(over, of_share, weights, seed=seed),
-    )
-    mean, share = (
-        estimate(float(np.average(values, weights=weights)), np.clip(drawn, 0.0, None))
-        for values, drawn in zip((size, over), draws, strict=True)
-    )
-    return mean, Estimate(share.value, share.error, share.lower, min(share.upper, 1.0))
+
+    def estimated(values: Values, error: float) -> Estimate:
+        draws = np.clip(mean_draws(values, error, weights, seed=seed), 0.0, None)
+        return estimate(float(np.average(values, weights=weights)), draws)
+
+    share = estimated(over, refit_error_of_share(scores, errors, delta, weights))
+    return estimated(size, refit_error(errors, weights)), replace(share, upper=min(share.upper, 1.0))
 
 
 def verdict_sentence(word: Word, counted: Counted, *, allowed: float, over: str, who: str) -> str:

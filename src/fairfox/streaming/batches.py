@@ -135,10 +135,6 @@ class Job:
         )
         return sha256(b"".join(sha256(part).digest() for part in parts)).hexdigest()
 
-    def shipped(self) -> Job:
-        """Return a copy that includes the model's file, for workers that may not see it."""
-        return replace(self, model=self.model.shipped())
-
 
 def model_options(fitted: FittedTest, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the checked options for reading the model; by default those of the fit."""
@@ -147,11 +143,6 @@ def model_options(fitted: FittedTest, given: Mapping[str, Any]) -> dict[str, Any
             raise OptionError(f"{name} is no option for streams; give {', '.join(MODEL_OPTIONS)}, or score in memory")
     chosen = fitted.options.scoring(dict(given))
     return {name: getattr(chosen, name) for name in MODEL_OPTIONS}
-
-
-def columns_of(fitted: FittedTest) -> tuple[str, ...]:
-    """Return the columns to read where a table has them."""
-    return fitted.encoding.needed
 
 
 def group_names(fitted: FittedTest) -> dict[str, tuple[str, ...]]:
@@ -193,9 +184,7 @@ def prepare_job(
     fitted, content = test
     if not pilot.column_names:
         first = fitted.encoding.columns[0]
-        raise ColumnError(
-            f"The table has none of the columns that the test was fitted on, such as '{first}'; give one that has them"
-        )
+        raise ColumnError(f"The table has none of the test's columns, such as '{first}'; give one that has them")
     if not len(pilot):
         raise DataError("The table has column names but no rows; give one row per individual")
     pilot, options = decoded(pilot), model_options(fitted, options)
@@ -245,7 +234,7 @@ def job_for(
         else ModelSource(type(model).__name__, pickled=dumps(model))
     )
     opened = open_test(test)
-    pilot = read_pilot(columns_of(opened[0])).slice(0, PILOT)
+    pilot = read_pilot(opened[0].encoding.needed).slice(0, PILOT)
     return prepare_job(opened, source, pilot, delta=delta, constants=constants, options=options)
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import pickle
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
 from fairfox.errors import first_line, require
 from fairfox.result import AuditResult
-from fairfox.streaming.batches import BATCH_ROWS, PILOT, BatchScorer, Job, columns_of, job_for, scorer_for
+from fairfox.streaming.batches import BATCH_ROWS, PILOT, BatchScorer, Job, job_for, scorer_for
 from fairfox.streaming.sources import spread_order
 from fairfox.streaming.summary import TOTALS, add_totals, summarise, totals_of
 from fairfox.streaming.workers import PartResult, PartTask, Tick, arrived, lost, run_task, stopped_engine, unfit_workers
@@ -33,7 +34,7 @@ def score_dask(df: Any, test: Any, model: object, **options: Any) -> Any:
 
     job = job_for(test, model, pilot, dumps=dumps, **options)
     scorer = BatchScorer(job)
-    people = df[[name for name in columns_of(scorer.fitted) if name in df.columns]]
+    people = df[[name for name in scorer.fitted.encoding.needed if name in df.columns]]
     meta = _frame(scorer.schema.empty_table())
     meta.index = people._meta.index[:0]
     return people.map_partitions(_score_partition, dask.delayed(job, traverse=False), meta, meta=meta)
@@ -48,11 +49,10 @@ def summarise_dask(scores: Any, df: Any, test: Any, model: object, **options: An
     dask = require("dask", extra="dask", why="to sum up a Dask DataFrame")
     added = add_totals(dask.compute(*(dask.delayed(_totals)(part) for part in scores.to_delayed())))
 
-    def sample(columns: Sequence[str], people: int) -> pa.Table:
-        share = min(1.0, 1.2 * PILOT / max(people, 1))  # a few too many, so that there are enough
+    def sample(columns: Sequence[str], share: float) -> pa.Table:
         own = df[[name for name in columns if name in df.columns]]
         drawn = own if share == 1 else own.sample(frac=share, random_state=0)
-        return pa.Table.from_pandas(drawn.compute(), preserve_index=False).slice(0, PILOT)
+        return pa.Table.from_pandas(drawn.compute(), preserve_index=False)
 
     return summarise(added, test, model, sample, **options)
 
@@ -105,7 +105,7 @@ def run_dask(job: Job, tasks: Sequence[PartTask], workers: int, tick: Tick) -> I
     """
     distributed = require("distributed", extra="dask", why="for --engine dask")
     with _client(distributed, workers) as client:
-        shared = client.submit(pickle.loads, pickle.dumps(job.shipped()), pure=False)
+        shared = client.submit(pickle.loads, pickle.dumps(replace(job, model=job.model.shipped())), pure=False)
         futures = client.map(run_task, [shared] * len(tasks), tasks, retries=_RETRIES, pure=False)
         task_of = {future.key: task for future, task in zip(futures, tasks, strict=True)}
         for future in distributed.as_completed(futures):

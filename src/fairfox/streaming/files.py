@@ -35,7 +35,6 @@ from fairfox.streaming.batches import (
     Job,
     PopulationConstants,
     check_table,
-    columns_of,
     model_options,
     open_test,
     prepare_job,
@@ -147,30 +146,25 @@ def score_files(
     folder, started = Path(out), monotonic()
     fitted, content = open_test(test)
     files = find_tables(tables)
-    written = None if isinstance(test, FittedTest) else test
+    written = None if isinstance(test, FittedTest) else Path(test)
     keep_inputs(files_in(folder), written, model.spec, *(file.path for file in files))
     people, failed = split_tables(files, part_rows)
-    if not people and failed:
+    if failed and not people:
         raise FileError(_failures(failed))
     if not people:
-        raise DataError(
-            "The tables have column names but no rows; give one row per individual, not scores that fairfox wrote"
-        )
-    read_as = model_options(fitted, options or {})
+        raise DataError("The tables have no rows; give one row per individual, and not scores that fairfox wrote")
+    read_as, there = model_options(fitted, options or {}), {} if device == "cpu" else {"device": device}
     settings = {
-        "test": {
-            "name": _HERE if isinstance(test, FittedTest) else Path(test).name,
-            "sha256": sha256(content).hexdigest(),
-        },
+        "test": {"name": _HERE if written is None else written.name, "sha256": sha256(content).hexdigest()},
         "model": model.identity,
         "delta": delta,
         **{name: None if value is None else str(value) for name, value in read_as.items()},
         "part_rows": part_rows,
-        **({} if device == "cpu" else {"device": device}),
+        **there,
         "version of fairfox": installed_versions("fairfox")["fairfox"],
     }
     before = None if overwrite else _resumable(folder, settings, anew=overwrite is None)
-    pilot = read_pilot(people, columns_of(fitted), PILOT, partial(check_table, fitted))
+    pilot = read_pilot(people, fitted.encoding.needed, PILOT, partial(check_table, fitted))
     constants = None if before is None else PopulationConstants.from_json(before.constants)
     limits: dict[str, Any] = {"delta": delta, "max_flagged": max_flagged}
     job = prepare_job((fitted, content), model, pilot, **limits, constants=constants, options=read_as, device=device)
@@ -182,45 +176,28 @@ def score_files(
         tick = _meter(sum(p.rows for p in people), sum(task.people.rows for task in tasks), progress)
         results = _run(job, tasks, engine, worker_count(workers, device), tick)
         manifest = _finish(folder, manifest, results, records, failed)
+        seconds = [records[entry["name"]].seconds for entry in manifest.parts]
         own = {
+            "fitted": settings["test"],
+            "model_source": model.identity["name"],
+            "model_sha256": model.identity.get("sha256"),
+            "parts": len(manifest.parts),
+            "seconds_of_workers": {name: sum(round(each[name], 3) for each in seconds) for name in seconds[0]},
             "table": ", ".join(map(redacted, tables)),
             "seconds_of_scoring": round(monotonic() - started, 3),
-            **({} if device == "cpu" else {"device": device}),
+            **there,
             **(recorded or {}),
         }
         chosen = fitted.options.scoring(read_as, delta=job.constants.delta, max_flagged=max_flagged)
+        totals = add_totals(pa.table(records[entry["name"]].totals, schema=TOTALS) for entry in manifest.parts)
         try:
-            return _conclude(folder, manifest, [records[e["name"]] for e in manifest.parts], job, pilot, chosen, own)
+            result = result_of(totals, from_bytes(job.test), model.load(), pilot, chosen, own)
+            write_files(folder, pages_of(result, table=pilot))
         except FairfoxError as error:  # the report asks the model about rows that no score needs
             scored = "Everyone is scored; fix that and run the same command again for the report"
             raise type(error)(f"{str(error).rstrip('.')}. {scored}") from error
-
-
-def _conclude(
-    folder: Path,
-    manifest: Manifest,
-    records: Sequence[PartRecord],
-    job: Job,
-    pilot: pa.Table,
-    options: AuditOptions,
-    settings: Mapping[str, Any],
-) -> AuditResult:
-    """Return the audit of everyone in a complete run, whose files are written with the manifest."""
-    totals = add_totals(pa.table(record.totals, schema=TOTALS) for record in records)
-    own = {
-        "fitted": manifest.settings["test"],
-        "model_source": job.model.identity["name"],
-        "model_sha256": job.model.identity.get("sha256"),
-        "parts": len(records),
-        "seconds_of_workers": {
-            name: sum(round(record.seconds[name], 3) for record in records) for name in ("read", "score", "write")
-        },
-        **settings,
-    }
-    result = result_of(totals, from_bytes(job.test), job.model.load(), pilot, options, own)
-    write_files(folder, pages_of(result, table=pilot))
-    with _writing_to(folder):
-        manifest.write(folder)
+        with _writing_to(folder):
+            manifest.write(folder)
     return AuditResult(result)
 
 
@@ -322,11 +299,11 @@ def _open_folder(
         if entry["name"] not in records
     ]
     with _writing_to(folder):
-        _remove_unfinished(scores)
+        _remove(*scores.glob(".part-*.tmp"))
         if anew:
             _remove_scores(folder)
         if tasks:
-            _remove_pages(folder)
+            _remove(*(folder / name for name in PAGES))
         scores.mkdir(parents=True, exist_ok=True)
         manifest.write(folder)
     return tasks, records
@@ -337,10 +314,10 @@ def files_in(folder: Path) -> tuple[Path, ...]:
     return tuple(folder / name for name in (SCORES, MANIFEST, *PAGES))
 
 
-def _remove_pages(folder: Path) -> None:
-    """Remove what a complete run has written about everyone."""
-    for name in PAGES:
-        (folder / name).unlink(missing_ok=True)
+def _remove(*paths: Path) -> None:
+    """Remove what a complete run has written about everyone, or the temporary files of workers that were killed."""
+    for path in paths:
+        path.unlink(missing_ok=True)
 
 
 def _remove_scores(folder: Path) -> None:
@@ -351,17 +328,8 @@ def _remove_scores(folder: Path) -> None:
     there = sorted(scores.iterdir()) if scores.is_dir() else [scores] if scores.exists() else []
     for path in there:
         if path not in named:
-            raise OptionError(
-                f"'{path}' is not listed in '{folder / MANIFEST}'; move it away, or choose another folder"
-            )
-    for path in there:
-        path.unlink()
-
-
-def _remove_unfinished(scores: Path) -> None:
-    """Remove the temporary files of workers that were killed."""
-    for left in scores.glob(".part-*.tmp"):
-        left.unlink()
+            raise OptionError(f"'{path}' is not in '{folder / MANIFEST}'; move it away, or choose another folder")
+    _remove(*there)
 
 
 def _finish(
@@ -382,7 +350,7 @@ def _finish(
                 else:
                     records[Path(result.task.path).name] = result.record
     finally:
-        _remove_unfinished(folder / SCORES)
+        _remove(*(folder / SCORES).glob(".part-*.tmp"))
     hashes = {name: record.sha256 for name, record in records.items()}
     parts = tuple({**entry, "sha256": hashes.get(entry["name"], entry["sha256"])} for entry in manifest.parts)
     complete = not failed and len(records) == len(parts)
@@ -390,7 +358,7 @@ def _finish(
     if complete:
         return manifest
     with _writing_to(folder):
-        _remove_pages(folder)
+        _remove(*(folder / name for name in PAGES))
         manifest.write(folder)
     raise FileError(
         f"{_failures(failed)}. {len(records)} of {len(parts)} parts are done; run the same command again for the rest"
@@ -466,9 +434,7 @@ class Manifest:
         for entry in self.parts:
             now = wanted.pop((entry["file"], tuple(entry["row_groups"])), None)
             if now is None and entry["file"] in failed:
-                raise FileError(
-                    f"'{folder}' holds scores of a file that is now damaged: {failed[entry['file']]}; {_ANEW}"
-                )
+                raise FileError(f"'{folder}' has scores of a file now damaged: {failed[entry['file']]}; {_ANEW}")
             if now != {name: entry[name] for name in _IDENTITY}:
                 why = "is no longer among the tables, or has other row groups" if now is None else "has changed since"
                 raise FileError(f"'{folder}' holds scores of '{entry['file']}', which {why}; {_ANEW}")

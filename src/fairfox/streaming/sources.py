@@ -103,23 +103,18 @@ def find_tables(tables: Sequence[str]) -> list[TableFile]:
     """Return the Parquet files of all tables, each once, those of a folder or a pattern in the order of their names."""
     files: dict[str, TableFile] = {}
     for table in tables:
-        for file in _files_of(table):
+        try:
+            infos = _listed(*file_system(table))
+        except (OSError, pa.ArrowException) as error:
+            raise FileError(f"'{table}' cannot be reached: {first_line(error)}; check the path") from error
+        if not infos:
+            raise FileError(f"There is no Parquet file at '{table}'; give a file, a folder, a pattern or a URL")
+        for info in infos:
+            stamp = None if info.mtime_ns is None else str(info.mtime_ns)
+            file = TableFile(table, info.path, info.size, stamp)
             files.setdefault(file.name, file)
     keys = _hive_keys([file.path for file in files.values()])
     return [replace(file, keys=own) for file, own in zip(files.values(), keys, strict=True)]
-
-
-def _files_of(table: str) -> list[TableFile]:
-    filesystem, path = file_system(table)
-    try:
-        infos = _listed(filesystem, path)
-    except (OSError, pa.ArrowException) as error:
-        raise FileError(f"'{table}' cannot be reached: {first_line(error)}; check the path") from error
-    if not infos:
-        raise FileError(f"There is no Parquet file at '{table}'; give a file, a folder, a pattern or a URL")
-    return [
-        TableFile(table, info.path, info.size, None if info.mtime_ns is None else str(info.mtime_ns)) for info in infos
-    ]
 
 
 def file_system(table: str) -> tuple[Any, str]:
@@ -136,7 +131,7 @@ def file_system(table: str) -> tuple[Any, str]:
         fsspec = require("fsspec", why=f"to reach '{table}'")
         try:
             filesystem, path = fsspec.core.url_to_fs(table)
-        except (ValueError, ImportError, OSError) as error:
+        except (ValueError, ImportError) as error:
             raise FileError(f"'{table}' cannot be reached: {first_line(error)}; check the URL") from error
         return pa.fs.PyFileSystem(pa.fs.FSSpecHandler(filesystem)), path
 
@@ -179,10 +174,7 @@ def _hive_keys(paths: Sequence[str]) -> list[tuple[tuple[str, int | str | None],
     """Return the columns that folders name, `year=2024/`, whole numbers where all of them are."""
     each = [dict(part.split("=", 1) for part in path.split("/")[:-1] if "=" in part) for path in paths]
     texts = {
-        name
-        for keys in each
-        for name, text in keys.items()
-        if text != _NO_VALUE and not re.fullmatch(r"-?\d{1,18}", text)
+        name for keys in each for name, text in keys.items() if not re.fullmatch(rf"{_NO_VALUE}|-?\d{{1,18}}", text)
     }
 
     def value(name: str, text: str) -> int | str | None:
@@ -198,19 +190,21 @@ def split_tables(files: Sequence[TableFile], part_rows: int) -> tuple[list[RowGr
     wrote have none.
     """
 
-    def runs_of(file: TableFile) -> list[RowGroups] | FileError:
+    failed: dict[str, str] = {}
+
+    def runs_of(file: TableFile) -> list[RowGroups]:
         try:
             with _open(file) as content:
                 footer = content.metadata
         except FileError as error:
-            return error
+            failed[file.name] = str(error)
+            return []
         rows = [footer.row_group(group).num_rows for group in range(footer.num_row_groups)]
         return [] if RECORD in (footer.metadata or {}) else list(_runs(file, rows, part_rows))
 
     with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
-        opened = list(zip(files, pool.map(runs_of, files), strict=True))
-    runs = [run for _, each in opened if not isinstance(each, FileError) for run in each]
-    return runs, {file.name: str(each) for file, each in opened if isinstance(each, FileError)}
+        runs = [run for each in pool.map(runs_of, files) for run in each]
+    return runs, {file.name: failed[file.name] for file in files if file.name in failed}
 
 
 def _runs(file: TableFile, row_counts: Sequence[int], part_rows: int) -> Iterator[RowGroups]:
@@ -240,9 +234,7 @@ def read_batches(groups: RowGroups, columns: Sequence[str] | None, rows: int) ->
         here = set(content.schema_arrow.names)
         read = None if columns is None else [name for name in columns if name in here]
         keys = {n: value for n, value in groups.file.keys if (columns is None or n in columns) and n not in here}
-        batches = content.iter_batches(
-            batch_size=rows, row_groups=range(*groups.groups), columns=read, use_threads=False
-        )
+        batches = content.iter_batches(rows, row_groups=range(*groups.groups), columns=read, use_threads=False)
         while True:
             try:
                 batch = next(batches, None)
@@ -346,10 +338,7 @@ def ids_of(table: pa.Table, column: str, kind: pa.DataType) -> pa.Array:
         return pa.string() if each == pa.large_string() else each
 
     if ids.type != pa.null() and family(ids.type) != family(kind):
-        raise DataError(
-            f"The ids '{column}' are {ids.type} here but {kind} in the tables read first; score them separately, or "
-            "give ids of one type"
-        )
+        raise DataError(f"The ids '{column}' are {ids.type} here and {kind} in tables read first; give ids of one type")
     return ids.cast(kind)
 
 

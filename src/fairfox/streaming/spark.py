@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from time import sleep
 from typing import Any
@@ -17,7 +18,7 @@ import pyarrow as pa
 
 from fairfox.errors import FileError, require
 from fairfox.result import AuditResult
-from fairfox.streaming.batches import PILOT, BatchScorer, Job, columns_of, job_for, scorer_for
+from fairfox.streaming.batches import PILOT, BatchScorer, Job, job_for, scorer_for
 from fairfox.streaming.summary import TOTALS, add_totals, summarise, totals_of
 from fairfox.streaming.workers import PartResult, PartTask, Tick, arrived, lost, run_task, stopped_engine, unfit_workers
 
@@ -59,7 +60,7 @@ def score_spark(df: Any, test: Any, model: object, **options: Any) -> Any:
                 yield worker.score(batch.drop_columns([_ROW]), row_numbers=batch[_ROW])
 
     number = functions.monotonically_increasing_id().alias(_ROW)
-    people = df.select(*_quoted(columns_of(scorer.fitted), df), number)
+    people = df.select(*_quoted(scorer.fitted.encoding.needed, df), number)
     return people.mapInArrow(scored, types.from_arrow_schema(scorer.schema))
 
 
@@ -81,8 +82,7 @@ def summarise_spark(scores: Any, df: Any, test: Any, model: object, **options: A
 
     added = add_totals([scores.mapInArrow(totals, types.from_arrow_schema(TOTALS)).toArrow()])
 
-    def sample(columns: Sequence[str], people: int) -> pa.Table:
-        share = min(1.0, 1.2 * PILOT / max(people, 1))  # a few too many, so that there are enough
+    def sample(columns: Sequence[str], share: float) -> pa.Table:
         return df.select(*_quoted(columns, df)).sample(share, seed=0).limit(PILOT).toArrow()
 
     return summarise(added, test, model, sample, **options)
@@ -98,7 +98,7 @@ def run_spark(job: Job, tasks: Sequence[PartTask], workers: int, tick: Tick) -> 
     Spark gives up ends all others; these are submitted again.
     """
     with _context(workers) as context:
-        shared = context.broadcast(job.shipped())
+        shared = context.broadcast(replace(job, model=job.model.shipped()))
         left = {task.path: task for task in tasks}
         try:
             while left:

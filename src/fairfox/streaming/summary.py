@@ -8,9 +8,9 @@ the exact one, and `Threshold` says how much shorter it can be.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import product, takewhile
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from fairfox.pipeline import run_score
 from fairfox.result import AuditResult
 from fairfox.statistics.multiplicity import Threshold, counted_threshold
 from fairfox.statistics.verdict import Counted
-from fairfox.streaming.batches import columns_of, group_names, model_options, open_test
+from fairfox.streaming.batches import PILOT, group_names, model_options, open_test
 from fairfox.streaming.sources import decoded
 
 GROWTH = 1.005
@@ -59,10 +59,20 @@ def totals_of(scores: pa.RecordBatch) -> pa.Table:
     weight = _floats(scores["weight"]) if "weight" in names else np.ones(len(scores))
     sums = _sums(scores, "", weight)
     keys = {"variable": scores["variable"], "reason": scores["reason"]}
-    tables = [_grouped(keys, sums, of="everyone"), _histogram(scores["p_value"], weight, of="p_value")]
-    for name in names:
-        if name.startswith("group["):
-            tables += _totals_of_variable(scores, name[len("group[") : -1], weight, sums)
+    tables = [_grouped(keys, sums, of="everyone"), _histogram({}, scores["p_value"], weight, of="p_value")]
+    for variable in (name[len("group[") : -1] for name in names if name.startswith("group[")):
+        own = f"[{variable}]" if f"score[{variable}]" in names else ""  # else the only columns are its own
+        group, rest = {"group": scores[f"group[{variable}]"]}, names[names.index(f"towards{own}") + 1 :]
+        keys = {**group, "towards": scores[f"towards{own}"]}
+        tables.append(_grouped(keys, _sums(scores, own, weight) if own else sums, of="variable", variable=variable))
+        p = scores[f"p_value{own}"]
+        tables.append(_histogram(group, p, weight, of="p_of_variable", variable=variable))
+        for column in takewhile(lambda name: name.startswith("effect["), rest):
+            values = _floats(scores[column])
+            known = ~np.isnan(values) & scores[f"score{own}"].is_valid().to_numpy(zero_copy_only=False)
+            effect = {"effect": np.where(known, values * weight, 0.0), "effect_weight": weight * known}
+            word = column[len("effect[") : -1].removeprefix(f"{variable}=")
+            tables.append(_grouped(group, effect, of="effect", variable=variable, towards=word))
     return pa.concat_tables([TOTALS.empty_table(), *tables], promote_options="default")
 
 
@@ -74,35 +84,13 @@ def add_totals(totals: Iterable[pa.Table]) -> pa.Table:
     return pa.table([summed[f"{name}_sum" if name in sums else name] for name in TOTALS.names], schema=TOTALS)
 
 
-def _totals_of_variable(
-    scores: pa.RecordBatch, variable: str, weight: np.ndarray, sums: Mapping[str, np.ndarray]
-) -> Iterator[pa.Table]:
-    """Yield the totals of one protected variable, from its own columns, or from the only ones there are."""
-    names = scores.schema.names
-    own = f"[{variable}]" if f"score[{variable}]" in names else ""
-    group, towards = scores[f"group[{variable}]"], scores[f"towards{own}"]
-    keys = {"group": group, "towards": towards}
-    yield _grouped(keys, _sums(scores, own, weight) if own else sums, of="variable", variable=variable)
-    coded = group.dictionary_encode() if not pa.types.is_dictionary(group.type) else group
-    for code, level in enumerate(coded.dictionary.to_pylist()):
-        own_people = np.flatnonzero(coded.indices.fill_null(-1).to_numpy(zero_copy_only=False) == code)
-        of_level = scores[f"p_value{own}"].take(pa.array(own_people))
-        yield _histogram(of_level, weight[own_people], of="p_of_variable", variable=variable, group=level)
-    for column in takewhile(lambda name: name.startswith("effect["), names[names.index(f"towards{own}") + 1 :]):
-        word = column[len("effect[") : -1].removeprefix(f"{variable}=")
-        values = _floats(scores[column])
-        known = ~np.isnan(values) & scores[f"score{own}"].is_valid().to_numpy(zero_copy_only=False)
-        effect = {"effect": np.where(known, values * weight, 0.0), "effect_weight": weight * known}
-        yield _grouped({"group": group}, effect, of="effect", variable=variable, towards=word)
-
-
 def _sums(scores: pa.RecordBatch, own: str, weight: np.ndarray) -> dict[str, np.ndarray]:
     """Return what is added up of everyone: counts, and weighted counts and numbers."""
     score, effect = _floats(scores[f"score{own}"]), _floats(scores[f"effect{own}"])
     columns = {name: scores[f"{name}{own}"] for name in ("flagged", "confident", "possible")}
+    marks = {name: each.fill_null(False).to_numpy(zero_copy_only=False) for name, each in columns.items()}
     judged = ~np.isnan(score)
-    marked = {name: judged & each.fill_null(False).to_numpy(zero_copy_only=False) for name, each in columns.items()}
-    marks = {"judged": judged, "flagged": marked.pop("flagged"), **marked}
+    marks = {"judged": judged, **{name: judged & mark for name, mark in marks.items()}}
     return {
         "people": np.ones(len(scores)),
         "inferred": scores[f"inferred{own}" if own else "group_inferred"].to_numpy(zero_copy_only=False),
@@ -123,32 +111,21 @@ def _floats(column: pa.Array) -> np.ndarray:
     return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
-def _histogram(column: pa.Array, weight: np.ndarray, **same: str) -> pa.Table:
-    """Return people and weight in each bucket of p-values; bucket k ends at `_SMALLEST * GROWTH**k`."""
-    p = _floats(column)
-    known = ~np.isnan(p)
-    level = np.ceil(np.log(np.maximum(p[known], _SMALLEST) / _SMALLEST) / math.log(GROWTH))
-    buckets = np.maximum(level, 0).astype(np.int64)
-    weights, people = (np.bincount(buckets, weights=each) for each in (weight[known], None))
-    rows = people.nonzero()[0]
-    counts = {"bucket": rows, "people": people[rows].astype(np.int64), "weight": weights[rows].astype(np.float64)}
-    return pa.table({**{name: [text] * len(rows) for name, text in same.items()}, **counts})
+def _histogram(keys: Mapping[str, pa.Array], p: pa.Array, weight: np.ndarray, **same: str) -> pa.Table:
+    """Return people and weight by key and bucket of p-values; bucket k ends at `_SMALLEST * GROWTH**k`."""
+    level = np.ceil(np.log(np.maximum(_floats(p), _SMALLEST) / _SMALLEST) / math.log(GROWTH))
+    bucket = pa.array(level, pa.int64(), mask=np.isnan(level))
+    sums = {"people": np.ones(len(weight)), "weight": weight}
+    return _grouped({**keys, "bucket": bucket}, sums, **same).drop_null()
 
 
 def _grouped(keys: Mapping[str, pa.Array], sums: Mapping[str, np.ndarray], **same: str) -> pa.Table:
     """Return sums by key, with keys that are the same for all of them."""
-    codes, names = np.zeros(1, dtype=np.int64), []
-    for column in keys.values():
-        coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-        words = [*coded.dictionary.to_pylist(), None]
-        codes = codes * len(words) + coded.indices.fill_null(len(words) - 1).to_numpy(zero_copy_only=False)
-        names.append(words)
-    groups = list(product(*names))
-    there = np.bincount(codes, minlength=len(groups)).nonzero()[0]
-    columns: dict[str, Any] = {name: [text] * len(there) for name, text in same.items()}
-    columns |= {name: [groups[n][k] for n in there] for k, name in enumerate(keys)}
-    columns |= {name: np.bincount(codes, values, len(groups))[there] for name, values in sums.items()}
-    return pa.table({name: pa.array(values).cast(TOTALS.field(name).type) for name, values in columns.items()})
+    people = decoded(pa.table({**keys, **sums}))
+    summed = people.group_by([*keys], use_threads=False).aggregate([(name, "sum") for name in sums])
+    columns = {name: pa.repeat(text, len(summed)) for name, text in same.items()}
+    columns |= {name: summed[name if name in keys else f"{name}_sum"] for name in people.column_names}
+    return pa.table(columns).cast(pa.schema([TOTALS.field(name) for name in columns]))
 
 
 # --- numbers -------------------------------------------------------------------------------------------------------
@@ -204,16 +181,18 @@ def summarise(
     totals: pa.Table,
     test: str | Path | FittedTest,
     model: object,
-    read_sample: Callable[[tuple[str, ...], int], pa.Table],
+    read_sample: Callable[[tuple[str, ...], float], pa.Table],
     *,
     delta: float | None = None,
     max_flagged: float | Mapping[str, float] | None = None,
     trust: bool = False,
     **options: Any,
 ) -> AuditResult:
-    """Return the audit of people whom an engine has scored, with a sample that it draws of these columns."""
+    """Return the audit of people whom an engine has scored, with a sample that it draws: these columns, this share."""
     fitted = open_test(test)[0]
-    sample = decoded(read_sample(columns_of(fitted), _total(_where(totals.to_pylist(), of="everyone"), "people")))
+    people = _total(_where(totals.to_pylist(), of="everyone"), "people")
+    share = min(1.0, 1.2 * PILOT / max(people, 1))  # a few too many, so that there are enough
+    sample = decoded(read_sample(fitted.encoding.needed, share).slice(0, PILOT))
     loaded = load_model(str(model), trust=trust) if isinstance(model, str | Path) else model
     chosen = fitted.options.scoring(model_options(fitted, options), delta=delta, max_flagged=max_flagged)
     return AuditResult(result_of(totals, fitted, loaded, sample, chosen))

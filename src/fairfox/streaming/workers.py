@@ -27,7 +27,7 @@ from joblib.externals.loky.process_executor import ShutdownExecutorError
 
 from fairfox.data.files import ENDING, file_sha256, written_whole
 from fairfox.errors import DataError, FairfoxError, FileError, MissingExtraError
-from fairfox.streaming.batches import BatchScorer, Job, columns_of, scorer_for
+from fairfox.streaming.batches import BatchScorer, Job, scorer_for
 from fairfox.streaming.sources import RECORD, RowGroups, decoded, read_batches
 from fairfox.streaming.summary import add_totals, totals_of
 
@@ -59,10 +59,6 @@ class PartRecord:
     totals: Mapping[str, Any] = field(default_factory=dict, repr=False)  # columns of `summary.TOTALS`
     seconds: Mapping[str, float] = field(default_factory=dict)  # that reading, scoring and writing took
     sha256: str = ""  # of the part file itself; not in its footer
-
-    def to_bytes(self) -> bytes:
-        """Return the bytes for the footer."""
-        return json.dumps({name: value for name, value in vars(self).items() if name != "sha256"}).encode()
 
 
 @dataclass(frozen=True)
@@ -100,7 +96,7 @@ def _write(job: Job, task: PartTask, tick: Tick) -> PartRecord:
     scorer, people = scorer_for(job), task.people
     schema = scorer.coded_schema.insert(0, pa.field("file", pa.dictionary(pa.int32(), pa.string())))
     texts = [f.name for f in schema if pa.types.is_string(f.type) or pa.types.is_dictionary(f.type)]
-    batches = read_batches(people, columns_of(scorer.fitted), scorer.batch_rows)
+    batches = read_batches(people, scorer.fitted.encoding.needed, scorer.batch_rows)
     seconds, totals, done, mark = {"read": 0.0, "score": 0.0, "write": 0.0}, [], 0, perf_counter()
 
     def lap(what: str) -> None:
@@ -122,7 +118,8 @@ def _write(job: Job, task: PartTask, tick: Tick) -> PartRecord:
                 tick(len(batch))
             record = PartRecord(people.identity, task.run, add_totals(totals).to_pydict(), seconds)
             words = b64encode(decoded(schema.empty_table()).schema.serialize())
-            writer.add_key_value_metadata({RECORD: record.to_bytes(), _SCHEMA: words})
+            footer = {name: value for name, value in vars(record).items() if name != "sha256"}
+            writer.add_key_value_metadata({RECORD: json.dumps(footer).encode(), _SCHEMA: words})
         finally:
             writer.close()
         handle.flush()
@@ -238,9 +235,7 @@ def arrived(result: PartResult) -> PartResult:
     path = result.task.path
     if result.record is None or os.path.exists(path):
         return result
-    error = (
-        f"A worker wrote '{path}', which is not visible here; choose a folder that this machine and all workers share"
-    )
+    error = f"A worker wrote '{path}', which is not visible here; choose a folder that all workers share with it"
     return replace(result, record=None, error=error, fatal=True)
 
 
