@@ -159,12 +159,7 @@ def gather(plan: Beyond, found: Found, about: dict[str, Any]) -> dict[str, Any]:
             each = [own[method] for own in of_draws]
             entry = {"world": world.name, "family": world.family, "bias": world.bias, "method": method}
             results.append(entry | {name: [rounded(one[name]) for one in each] for name in each[0]})
-    grounds = [
-        {"world": world.name, "bias": world.bias, **found[f"ground-{world.place}-{number}"]}
-        for world in plan.worlds
-        for number in range(plan.draws)
-    ]
-    return {"results": results, "grounds": grounds} | report(results, full=not about["quick"])
+    return {"results": results} | report(results, full=not about["quick"])
 
 
 def narrow(plan: Beyond, names: Sequence[str]) -> Beyond:

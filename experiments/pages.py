@@ -37,7 +37,7 @@ def section(name: str, results: Path = RESULTS) -> str:
         return about(found)
     if part:
         return str(script.SECTIONS[part](found))
-    picture = path.with_suffix(".png")
+    picture = path.with_suffix(".svg")
     figure = [f"![{path.stem}](../../experiments/results/{picture.name})"] if picture.is_file() else []
     return "\n\n".join([*figure, script.EXPERIMENT.show(found), about(found)])  # its results file in words
 

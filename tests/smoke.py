@@ -28,6 +28,7 @@ people = pd.read_csv("demo-report/people.csv")
 x, y = people[["income", "tenure_years", "debt_ratio"]], people["approved"]
 model = LogisticRegression(max_iter=1000).fit(x, y)
 def check(model, table=people, **options):
+    model = fairfox.load_model(model) if isinstance(model, str) else model
     result = fairfox.audit(model, table, protected="sex", label="approved", **options)
     assert result.verdict.passed is False, result.summary()
     return result

@@ -69,16 +69,6 @@ def test_rank_is_right_about_the_additive_world_and_says_almost_nothing_where_no
     assert none["mean"][0] > 0
 
 
-def test_a_ground_says_how_good_its_networks_are(quick):
-    own = {(ground["world"], ground["bias"]): ground for ground in quick["grounds"]}
-    assert len(own) == 7
-    assert own["lending", 1.0]["auxiliary_accuracy"] > 0.7
-    assert own["lending", 0.0]["mean_ifs"] == 0.0
-    assert own["lending", 1.0]["columns"] == 14
-    assert own["lending", 1.0]["threshold"] == 0.01
-    assert 0.0 < own["Synthetic-4", 1.0]["threshold"] != 0.01
-
-
 def test_the_full_run_has_all_worlds_four_draws_and_no_flip_tests(experiment):
     plan = experiment.FULL
     assert len(plan.worlds) == 8 + 4 + 6 + 10 * 4  # settings, at bias 0.25, with wdbc, causal at four levels

@@ -6,6 +6,7 @@ import pytest
 
 EXPERIMENT = "pages"
 ABOUT = {
+    "experiment": "bias_histograms",
     "quick": False,
     "only": None,
     "seed": 3,
@@ -103,9 +104,9 @@ def test_another_experiment_is_shown_in_its_own_words_with_its_picture(experimen
     found = ABOUT | {"results": [{"world": "here", "bias": 0.5, **numbers}], "bars": [bar]}
     (tmp_path / "bias_histograms.json").write_text(json.dumps(found))
     assert experiment.section("bias_histograms", tmp_path).startswith("| mean true score | bias 0.5 |")
-    (tmp_path / "bias_histograms.png").write_bytes(b"")
+    (tmp_path / "bias_histograms.svg").write_bytes(b"")
     picture, *lines = experiment.section("bias_histograms", tmp_path).splitlines()
-    assert picture == "![bias_histograms](../../experiments/results/bias_histograms.png)"
+    assert picture == "![bias_histograms](../../experiments/results/bias_histograms.svg)"
     assert "| here | 0.250 |" in lines
     assert "- **fails**: the mean grows" in lines
     assert lines[-1] == experiment.about(found)
