@@ -126,10 +126,7 @@ class Experiment(Generic[S]):
     narrow: Callable[[S, Sequence[str]], S]  # settings with what --only names
     draw: Callable[[Results], Mapping[str, Any]] = lambda found: {}  # charts, by what their file's name ends with
     on: Callable[[S, str], S] | None = None  # settings with another device; None: there is no choice
-    merge: Callable[[Results, Results], Results] | None = None  # a stored file, what was found
-    ground: Callable[[Results], object] = lambda about: None  # what results in one file must have in common
     parts_with: str | None = None  # another experiment that has jobs in common; None: an own folder of results
-    parts_of_a_whole: bool = False  # what is named by --only goes into the one results file, with all the rest
 
     def run(self, arguments: Sequence[str] | None = None) -> int:
         """Do what is missing, write the results file, print it; return 1 where a job failed."""
@@ -137,16 +134,9 @@ class Experiment(Generic[S]):
         settings = self.quick if options.quick else self.full
         settings = self.narrow(settings, options.only) if options.only else settings
         settings = self.on(settings, options.device) if self.on is not None else settings
-        partial = "-quick" * options.quick + "-only" * (bool(options.only) and not self.parts_of_a_whole)
+        partial = "-quick" * options.quick + "-only" * bool(options.only)
         out = options.out or RESULTS / f"{self.name}{partial}.json"
         about = self._about(settings, options)
-        stored = read_json(out) if out.is_file() and self.merge is not None else None
-        same = stored is not None and self._common(stored) == self._common(about)
-        if stored and options.only and self.parts_of_a_whole and not same:
-            raise SystemExit(
-                "The results file has another seed, other settings or other code than this run, and the two do not "
-                "belong together; name another file with --out, or run everything first"
-            )
         parts = Parts(out.parent / f"{self.parts_with or self.name}.parts")
         jobs = with_needed(self.jobs(settings, options.seed))
         clock = Clock(parts, jobs)
@@ -167,17 +157,11 @@ class Experiment(Generic[S]):
             "core_seconds": round(sum(part["seconds"] for part in done.values()), 1),
         }
         found = about | self.gather(settings, {name: part["result"] for name, part in done.items()}, about)
-        if stored and same and self.merge is not None:
-            found = self.merge(stored, found)
         write_results(out, found)
         for ending, chart in self.draw(found).items():
             write_chart(Path(f"{out.with_suffix('')}{ending}.svg"), chart)
         click.echo(self.show(found))
         return 0
-
-    def _common(self, about: Results) -> tuple[object, ...]:
-        """Return what results in one file must have in common."""
-        return about.get("defaults"), about.get("code"), self.ground(about)
 
     def _options(self, arguments: Sequence[str] | None) -> argparse.Namespace:
         parser = argparse.ArgumentParser(description=self.description)

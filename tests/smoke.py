@@ -42,7 +42,7 @@ nodes = [h.make_node("Gemm", ["x", "w", "b"], ["z"]), h.make_node("Sigmoid", ["z
 inputs, outputs = ([h.make_tensor_value_info(k, 1, [None, size])] for k, size in (("x", 3), ("p", 1)))
 graph = h.make_graph(nodes, "net", inputs, outputs, [n.from_array(kernel, "w"), n.from_array(bias, "b")])
 onnx.save(h.make_model(graph, opset_imports=[h.make_opsetid("", 18)], ir_version=9), "m.onnx")
-check("m.onnx", options={"columns": list(x)})
+check("m.onnx", columns=list(x))
 """,
     "xgboost": "import xgboost; xgboost.XGBClassifier(n_estimators=20).fit(x, y).save_model('m.ubj'); check('m.ubj')",
     "lightgbm": """
@@ -64,7 +64,7 @@ with h5py.File("m.h5", "w") as file:
     group = file.create_group("model_weights/d")
     group.attrs["weight_names"] = [b"d/kernel:0", b"d/bias:0"]
     group["d/kernel:0"], group["d/bias:0"] = model.coef_.T.astype("float32"), model.intercept_.astype("float32")
-check("m.h5", options={"columns": list(x)})
+check("m.h5", columns=list(x))
 """,
     "mlflow": """
 import mlflow
@@ -81,16 +81,19 @@ assert isinstance(check(model, pl.read_csv("demo-report/people.csv")).people, pl
 import fsspec
 from pathlib import Path
 from fairfox.streaming.files import score_files
+from fairfox.streaming.sources import ModelSource
 fairfox.save_test(fairfox.fit(people, protected="sex", label="approved"), "test.fox")
 people.to_parquet("people.parquet")
 fsspec.filesystem("memory").pipe("/people.parquet", Path("people.parquet").read_bytes())
-assert len(score_files("test.fox", "model.py:score", ["memory://people.parquet"], "scored", workers=1)) == len(people)
+source = ModelSource("model.py:score")
+result = score_files(Path("test.fox"), source, ["memory://people.parquet"], Path("from-memory"), workers=1)
+assert len(result) == len(people)
 """,
     "dask": """
 import dask.dataframe as dd
 from fairfox.streaming.dask import score_dask
 test = fairfox.fit(people, protected="sex", label="approved")
-scores = score_dask(test, lambda rows: model.predict_proba(rows[list(x)])[:, 1], dd.from_pandas(people))
+scores = score_dask(dd.from_pandas(people, npartitions=2), test, model)
 assert len(scores.compute()) == len(people)
 """,
 }
