@@ -14,8 +14,10 @@ PACKAGE := .venv/.package
 READY := .venv/.ready
 AXE := $(CURDIR)/.venv/npm/node_modules/axe-core/axe.min.js
 
-.PHONY: demo test fuzz test-research test-browser test-engines lint docs docs-linkcheck screenshots bench results \
+.PHONY: setup demo test fuzz test-research test-browser test-engines lint docs docs-linkcheck screenshots bench results \
 	package test-pythons test-lowest test-extras clean
+
+setup: $(READY)
 
 demo: $(PACKAGE)
 	$(BIN)/fairfox demo --out demo-report

@@ -92,7 +92,7 @@ assert len(result) == len(people)
     "dask": """
 import dask.dataframe as dd
 from fairfox.streaming.dask import score_dask
-test = fairfox.fit(people, protected="sex", label="approved")
+test = fairfox.fit(people, protected="sex", label="approved", columns=list(x))
 scores = score_dask(dd.from_pandas(people, npartitions=2), test, model)
 assert len(scores.compute()) == len(people)
 """,

@@ -153,7 +153,7 @@ def failing(reports, entries):
 
 def test_bars_hold_where_the_numbers_are_good(reports):
     found = reports.report(whole(), full=True)
-    assert len(found["bars"]) == 12
+    assert len(found["bars"]) == 10
     assert failing(reports, whole()) == []
     assert reports.report(whole(), full=False)["bars"] == []
     without = [one for one in whole() if one["method"] != "faux+ng"]
