@@ -85,5 +85,4 @@ def test_a_small_run_reports_every_method_and_says_what_was_not_run(experiment, 
     shown = capsys.readouterr().out
     assert "**Chicago SSL**: not run: file not available" in shown
     assert shown.count("above a random one") == 1
-    for kind in ("png", "svg"):
-        assert Path(tmp_path / f"transparency.{kind}").stat().st_size > 1_000
+    assert Path(tmp_path / "transparency.svg").stat().st_size > 1_000
