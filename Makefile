@@ -14,7 +14,10 @@ PACKAGE := .venv/.package
 READY := .venv/.ready
 AXE := $(CURDIR)/.venv/npm/node_modules/axe-core/axe.min.js
 
-.PHONY: demo test fuzz test-research test-browser test-engines lint docs docs-linkcheck screenshots bench clean
+.PHONY: setup demo test fuzz test-research test-browser test-engines lint docs docs-linkcheck screenshots bench results \
+	package test-pythons test-lowest test-extras clean
+
+setup: $(READY)
 
 demo: $(PACKAGE)
 	$(BIN)/fairfox demo --out demo-report
@@ -65,8 +68,32 @@ bench: $(READY) .venv/.engines .venv/.peers
 	@command -v java >/dev/null || { apt-get update -qq && apt-get install -y -qq default-jre-headless; }
 	$(BIN)/python benchmarks/run_all.py
 
+# Every experiment whose results are not those of the shipped defaults and code, then the pages and figures.
+results: $(READY)
+	$(BIN)/python experiments/run_all.py $(RESULTS_OPTIONS)
+
+# Sdist and wheel, checked and tried: installed into an empty environment, where the demo and the README's examples run.
+PYTHONS ?= python3.11 python3.12 python3.13 python3.14
+SMOKE = $(BIN)/python tests/smoke.py dist/fairfox-*.whl
+package: dist
+	$(SMOKE) --python $(PYTHON)
+# The same for each Python; one that is not installed is skipped. pip may choose a torch of several GB where it has no CPU build.
+test-pythons: dist
+	$(SMOKE) --python $(PYTHONS)
+test-lowest: dist
+	$(SMOKE) --python python3.11 --constraints constraints-lowest.txt
+# Each extra, installed alone; Spark is in test-engines.
+EXTRAS ?= skops onnx xgboost lightgbm catboost keras mlflow polars fsspec dask
+test-extras: dist
+	$(SMOKE) --python $(PYTHON) --extras $(EXTRAS)
+
+dist: $(READY) pyproject.toml README.md $(shell find src -type f -not -name '*.pyc')
+	rm -rf dist
+	$(BIN)/python -m build
+	$(BIN)/twine check --strict dist/*
+
 clean:
-	rm -rf .venv demo-report
+	rm -rf .venv demo-report dist
 
 $(PACKAGE): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

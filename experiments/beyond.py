@@ -2,13 +2,11 @@
 
 The eight settings of Table 1 and the same pairs of tables at bias 0.25, fusions with wdbc, and causal worlds. In each,
 several draws of people, targets and an auxiliary; what a test says of an unfair target is held against the truth, and
-against what it says of a target that cannot treat anyone unfairly. --only names batches of methods, which go into the
-same results file: `--only fliptest` for the one that a whole run leaves out, because its networks train for hours.
+against what it says of a target that cannot treat anyone unfairly. --only names batches of methods.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +14,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from beyond_methods import BATCHES, ON_ITS_OWN, Effort, scores_of
+from beyond_methods import BATCHES, Effort, scores_of
 from beyond_report import report, show
 from causal_worlds import WORLDS
 from runner import Experiment, Folders, Found, Job, named
@@ -28,7 +26,6 @@ from wording import rounded
 from worlds import Draw, Ground, World, ground_job, load_ground
 
 from fairfox.benchmark.truth import individual_fairness_score
-from fairfox.maps.gan import GanSettings
 
 WEAK = 0.25  # the bias at which the paper's tests lose their footing
 ADDITIVE = ("additive", "additive, skewed", "additive, long tails")
@@ -57,7 +54,7 @@ class Beyond:
     causal: tuple[str, ...] = tuple(WORLDS)
     biases: tuple[float, ...] = (0.0, WEAK, 0.5, 1.0)  # of causal worlds
     draws: int = 4
-    batches: tuple[str, ...] = tuple(batch for batch in BATCHES if batch not in ON_ITS_OWN)
+    batches: tuple[str, ...] = tuple(BATCHES)
     rows: Rows = Rows(10_000, 2_000, 2_500)  # noqa: RUF009
     wide_rows: Rows = Rows(4_000, 1_000, 1_500)  # noqa: RUF009  # of wdbc multiplied out: 2 400 columns
     causal_rows: Rows = Rows(5_000, 1_000, 3_000)  # noqa: RUF009
@@ -91,11 +88,10 @@ QUICK = Beyond(
     causal=("additive", "lending"),
     biases=(0.0, WEAK, 1.0),
     draws=1,
-    batches=(*FULL.batches, "fliptest"),
     rows=Rows(800, 200, 250),
     causal_rows=Rows(800, 200, 250),
     sources=Sources(rows=800, steps=100, pairs=200, models=1),
-    effort=Effort(attack_steps=10, paired=200, gan=GanSettings(steps=20, rate=1e-3, width=16)),
+    effort=Effort(attack_steps=10, paired=200),
 )
 
 
@@ -159,12 +155,7 @@ def gather(plan: Beyond, found: Found, about: dict[str, Any]) -> dict[str, Any]:
             each = [own[method] for own in of_draws]
             entry = {"world": world.name, "family": world.family, "bias": world.bias, "method": method}
             results.append(entry | {name: [rounded(one[name]) for one in each] for name in each[0]})
-    grounds = [
-        {"world": world.name, "bias": world.bias, **found[f"ground-{world.place}-{number}"]}
-        for world in plan.worlds
-        for number in range(plan.draws)
-    ]
-    return {"results": results, "grounds": grounds} | report(results, full=not about["quick"])
+    return {"results": results} | report(results, full=not about["quick"])
 
 
 def narrow(plan: Beyond, names: Sequence[str]) -> Beyond:
@@ -172,39 +163,17 @@ def narrow(plan: Beyond, names: Sequence[str]) -> Beyond:
     return replace(plan, batches=named("batch of methods", {batch: batch for batch in BATCHES}, names))
 
 
-def ground(about: dict[str, Any]) -> str:
-    """Return what two runs that judge their methods on the same grounds have in common."""
-    settings = {k: v for k, v in about["settings"].items() if k not in ("batches", "effort")}
-    return json.dumps([about["seed"], settings])
-
-
-def merge(earlier: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
-    """Return what was found with the methods of an earlier run on the same grounds that were not run again."""
-    if ground(earlier) != ground(found):
-        return found
-    again = {entry["method"] for entry in found["results"]}
-    kept = [entry for entry in earlier["results"] if entry["method"] not in again]
-    if not kept:
-        return found
-    results = [*kept, *found["results"]]
-    whole = earlier if found["only"] else found
-    return whole | {"results": results} | report(results, full=not found["quick"])
-
-
 EXPERIMENT: Experiment[Beyond] = Experiment(
     name="beyond",
     description="AP, rho and units of every fairness test and map on every world whose truth is known. --only names "
-    f"batches of methods ({', '.join(BATCHES)}), which go into the same results file.",
+    f"batches of methods ({', '.join(BATCHES)}).",
     full=FULL,
     quick=QUICK,
     jobs=jobs,
     gather=gather,
     show=show,
     narrow=narrow,
-    ground=ground,
-    merge=merge,
     parts_with="table1",
-    parts_of_a_whole=True,
 )
 
 

@@ -8,7 +8,7 @@ its own, so that nothing else is done again.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import cast
 
@@ -23,14 +23,11 @@ from fairfox.data.dataset import Dataset
 from fairfox.fairtests.protocol import FairnessTest
 from fairfox.fairtests.registry import make_test
 from fairfox.fairtests.unfair_map import UnfairMap
-from fairfox.maps.gan import GanMap, GanSettings
 from fairfox.maps.move import MoveMap
 from fairfox.maps.protocol import CounterfactualMap
 from fairfox.maps.rank import RankMap
 from fairfox.maps.transport import TransportMap
 from fairfox.models.protocol import Model, predict
-
-_REFERENCE_COLUMNS = 8  # of Black et al. 2020: what FlipTest pays for distance grows with the square of the columns
 
 
 @dataclass(frozen=True)
@@ -39,7 +36,6 @@ class Effort:
 
     attack_steps: int = 200
     paired: int = 1_500  # people of each group that transport pairs; it takes the cube of that
-    gan: GanSettings = GanSettings()  # noqa: RUF009
 
 
 Fitted = CounterfactualMap | FairnessTest
@@ -52,11 +48,6 @@ def _registered(name: str, on: Ground, effort: Effort) -> FairnessTest:
 
 def _unfair_map(on: Ground, effort: Effort) -> FairnessTest:
     return UnfairMap(auxiliary=LinearAuxiliary(), steps=effort.attack_steps).fit(on.fitting)
-
-
-def _fliptest(on: Ground, effort: Effort) -> CounterfactualMap:
-    weight = effort.gan.weight * (_REFERENCE_COLUMNS / on.fitting.x.shape[1]) ** 2
-    return GanMap(**asdict(effort.gan) | {"weight": weight}, seed=on.seed).fit(on.fitting)
 
 
 PAPER = ("faux", "faux+ng", "faux+ig")
@@ -76,12 +67,10 @@ BATCHES: dict[str, dict[str, Factory]] = {
         "transport": lambda on, effort: TransportMap(exact_up_to=effort.paired, seed=on.seed).fit(on.fitting)
     },
     "unfair_map": {"unfair_map": _unfair_map},
-    "fliptest": {"fliptest": _fliptest},
 }
 METHODS: dict[str, Factory] = {name: make for batch in BATCHES.values() for name, make in batch.items()}
 
 KNOWS_GENERATOR = ("lic",)  # only where dx/dc is known
-ON_ITS_OWN = ("fliptest",)  # its networks train for hours: run where asked for
 
 
 def scores_of(names: Sequence[str], on: Ground, effort: Effort) -> Scores:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from statistics import fmean, stdev
 from typing import Any
 
@@ -76,88 +76,34 @@ def nothing(results: Sequence[Entry]) -> dict[str, float | None]:
 
 def bars(strong: Sequence[Entry], found: dict[str, Any]) -> list[dict[str, Any]]:
     """Return what the default has to show, with the measured values; nothing where a method or family is missing."""
-    of, weak = (_by_name(found[part]) for part in ("summary", "weak"))
-    aligned = f"{DEFAULT}/a"
-    needed = [(family, method) for family in FAMILIES for method in (DEFAULT, aligned, "faux+ng")]
+    of, weak = ({(one["family"], one["method"]): one for one in found[part]} for part in ("summary", "weak"))
+    aligned, paper = f"{DEFAULT}/a", "faux+ng"
+    needed = [(family, method) for family in FAMILIES for method in (DEFAULT, aligned, paper)]
     if any(pair not in of for pair in [*needed, ("settings", KNOWS)]) or ("all", aligned) not in weak:
         return []
-    return [*_against_the_truth(strong, of), *_first(of), _weak(weak), *_units(strong, of)]
-
-
-Lines = dict[tuple[str, str], dict[str, Any]]
-
-
-def _by_name(lines: Sequence[dict[str, Any]]) -> Lines:
-    return {(line["family"], line["method"]): line for line in lines}
-
-
-def _against_the_truth(strong: Sequence[Entry], of: Lines) -> list[dict[str, Any]]:
-    aligned, settings = of["settings", f"{DEFAULT}/a"], of["settings", DEFAULT]
-    knows = of["settings", KNOWS]
-    rho = {(e["world"], e["method"]): _mean(e["rho"]) or 0.0 for e in strong if e["family"] == "settings"}
-    worlds = dict.fromkeys(world for world, _ in rho)
-    ahead = [world for world in worlds if rho[world, DEFAULT] > rho[world, KNOWS]]
-    value = {f"{DEFAULT}/a": aligned["ap"], KNOWS: knows["ap"]}
+    ap = {method: of["settings", method]["ap"] for method in (aligned, KNOWS)}
     out = [
-        bar(
-            f"{DEFAULT}/a: mean AP over the settings at most 0.005 below {KNOWS}",
-            value,
-            aligned["ap"] >= knows["ap"] - 0.005,
-        ),
-        bar(
-            f"{DEFAULT}: rho above {KNOWS} in at least six of the eight settings",
-            f"{len(ahead)} of {len(worlds)}",
-            len(ahead) >= 6,
-        ),
+        bar(f"{aligned}: mean AP over the settings at most 0.005 below {KNOWS}", ap, ap[aligned] >= ap[KNOWS] - 0.005)
     ]
     for family, least in (("settings", 0.64), ("additive", 0.97), ("mixed", 0.68)):
         own = of[family, DEFAULT]["rho"]
         out.append(bar(f"{DEFAULT}: mean rho at least {least} ({FAMILIES[family]})", own, own >= least))
-    aim = {"mean": settings["rho"], "worst": settings["rho_worst"]}
-    what = f"{DEFAULT}: the aim over the settings, mean rho at least 0.75 and the worst above 0.6"
-    return [*out, bar(what, aim, settings["rho"] >= 0.75 and settings["rho_worst"] > 0.6)]
-
-
-def _first(of: Lines) -> list[dict[str, Any]]:
-    out = []
-    for name, method in (("ap", f"{DEFAULT}/a"), ("rho", DEFAULT)):
-        own = of["all", method][name]
-        rivals = {m: line[name] for (f, m), line in of.items() if f == "all" and m not in (KNOWS, method)}
-        known = {m: value for m, value in rivals.items() if value is not None}
-        best = max(known, key=lambda m: known[m])
-        what = f"{method}: no mean {'AP' if name == 'ap' else name} over all worlds is higher, {KNOWS} apart"
-        out.append(bar(what, {method: own, best: known[best]}, own >= known[best]))
-    return out
-
-
-def _weak(weak: Lines) -> dict[str, Any]:
-    """At bias 0.25: ahead of the paper's best by 0.10 in all worlds, or as good as can be where that is known."""
-    own, paper = weak["all", f"{DEFAULT}/a"]["ap"], weak["all", "faux+ng"]["ap"]
-    value = {f"{DEFAULT}/a": own, "faux+ng": paper}
-    holds = own >= paper + 0.10
-    if ("settings", KNOWS) in weak:
-        ceiling, settings = weak["settings", KNOWS]["ap"], weak["settings", f"{DEFAULT}/a"]["ap"]
-        value |= {f"{DEFAULT}/a in the settings": settings, f"{KNOWS} there": ceiling}
-        holds = holds or settings >= ceiling - 0.005
-    what = f"{DEFAULT}/a at bias {WEAK}: mean AP at least 0.10 above faux+ng, or that of {KNOWS} in the settings"
-    return bar(what, value, holds)
-
-
-def _units(strong: Sequence[Entry], of: Lines) -> list[dict[str, Any]]:
-    fused = ("settings", "wdbc")
-    own = [entry for entry in strong if entry["method"] == DEFAULT]
-
-    def fair(chosen: Callable[[str], bool]) -> float:
-        return _mean(_mean(entry["fair"]) for entry in own if chosen(entry["family"])) or 0.0
-
-    causal, tables = fair(lambda f: f not in fused), fair(lambda f: f in fused)
+    for name, words, method in (("ap", "AP", aligned), ("rho", "rho", DEFAULT)):
+        others = {m: one[name] for (f, m), one in of.items() if f == "all" and m not in (KNOWS, method) and one[name]}
+        own, best = of["all", method][name], max(others, key=lambda m: others[m])
+        what = f"{method}: no mean {words} over all worlds is higher, {KNOWS} apart"
+        out.append(bar(what, {method: own, best: others[best]}, own >= others[best]))
+    ap = {method: weak["all", method]["ap"] for method in (aligned, paper)}
+    what = f"{aligned} at bias {WEAK}: mean AP at least 0.10 above {paper}"
+    out.append(bar(what, ap, ap[aligned] >= ap[paper] + 0.10))
     units = of["all", DEFAULT]["units"]
-    told = f"{DEFAULT}: mean score of fair targets over that of unfair ones at most"
-    return [
-        bar(f"{DEFAULT}: mean score over mean true score from 0.8 to 1.2", units, 0.8 <= units <= 1.2),
-        bar(f"{told} 0.10 in causal worlds", causal, causal <= 0.10),
-        bar(f"{told} 0.20 where tables are fused", tables, tables <= 0.20),
-    ]
+    out.append(bar(f"{DEFAULT}: mean score over mean true score from 0.8 to 1.2", units, 0.8 <= units <= 1.2))
+    for fused, most, words in ((False, 0.10, "in causal worlds"), (True, 0.20, "where tables are fused")):
+        own = [e for e in strong if e["method"] == DEFAULT and (e["family"] in ("settings", "wdbc")) == fused]
+        fair = _mean(_mean(entry["fair"]) for entry in own) or 0.0
+        told = f"{DEFAULT}: mean score of fair targets over that of unfair ones at most {most:.2f} {words}"
+        out.append(bar(told, fair, fair <= most))
+    return out
 
 
 def show(found: dict[str, Any]) -> str:

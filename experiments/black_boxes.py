@@ -271,30 +271,17 @@ def treatment(result: AuditRecord, c: torch.Tensor) -> dict[str, Any]:
     assert result.effect is not None
     assert result.features.effect is not None
     towards = torch.where(c == 1, -result.effect, result.effect)[known]
-    effect, share = float(result.scores[known].mean()), finding.alignment_share
     return {
-        **{
-            "people": len(result),
-            "judged": result.judged,
-            "delta": result.delta,
-            "seconds": result.settings["seconds"],
-        },
-        **{"effect": effect, "effect_towards": float(towards.mean())},
-        **{"alignment_share": share, "alignment_error": finding.alignment_error, "aligned_effect": effect * share},
-        **{
-            "flagged": result.share_flagged,
-            "confident": result.share_confident,
-            "auxiliary_auc": finding.quality.value,
-        },
+        **{"people": len(result), "judged": result.judged, "seconds": result.settings["seconds"]},
+        **{"effect": float(result.scores[known].mean()), "effect_towards": float(towards.mean())},
+        **{"flagged": result.share_flagged, "confident": result.share_confident},
         "through": dict(list(result.features.effect.total.items())[:SHOWN]),
-        "still": list(result.still),
         "readings": {
             name: {"mean_absolute": reading.mean_absolute}
             | {group: part.mean_effect for group, part in reading.groups.items()}
             for name, reading in finding.readings().items()
         },
         "map_checks": [{name: getattr(check, name) for name in CHECKED} for check in result.map_checks],
-        "warnings": list(result.warnings),
     }
 
 
@@ -330,29 +317,18 @@ def bars(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def show(found: dict[str, Any]) -> str:
-    """Return the results file as Markdown."""
+def table(found: dict[str, Any]) -> str:
+    """Return a line for each table and model, and what was not run."""
     heads = ["table", "model", "AUC", "group gap", "mean effect", "mean size", "at the same outcome", "flagged"]
     heads += ["confident", "gap accounted for", "people"]
     rows = []
     for one in found["results"]:
         cells = [SOURCES[one["table"]].title, MODELS[one["model"]].title, f"{one['auc']:.3f}"]
-        cells += [
-            f"{one['gap']:+.3f} ± {one['gap_error']:.3f}",
-            f"{one['effect_towards']:+.3f}",
-            f"{one['effect']:.3f}",
-        ]
-        cells += [f"{one['readings']['same outcome']['mean_absolute']:.3f}"]
-        cells += [
-            f"{one['flagged']:.0%}",
-            f"{one['confident']:.0%}",
-            _accounted(one["map_checks"]),
-            f"{one['people']:,}",
-        ]
-        rows.append(cells)
-    lines = [markdown_table(heads, rows), ""]
-    lines += [f"- {_title(name)}: {why}" for name, why in found["not_run"].items()]
-    return "\n".join([*lines, judged(found)])
+        cells += [f"{one['gap']:+.3f} ± {one['gap_error']:.3f}", f"{one['effect_towards']:+.3f}"]
+        cells += [f"{value:.3f}" for value in (one["effect"], one["readings"]["same outcome"]["mean_absolute"])]
+        cells += [f"{one[share]:.0%}" for share in ("flagged", "confident")]
+        rows.append([*cells, _accounted(one["map_checks"]), f"{one['people']:,}"])
+    return "\n".join([markdown_table(heads, rows), *(f"- {_title(n)}: {why}" for n, why in found["not_run"].items())])
 
 
 def chart(found: dict[str, Any]) -> Any:
@@ -385,7 +361,7 @@ def judged(found: dict[str, Any]) -> str:
     )
 
 
-SECTIONS = {"bars": judged}
+SECTIONS = {"table": table, "bars": judged}
 
 
 def _accounted(checks: Sequence[dict[str, Any]]) -> str:
@@ -409,7 +385,7 @@ EXPERIMENT = Experiment(
     quick=QUICK,
     jobs=jobs,
     gather=gather,
-    show=show,
+    show=lambda found: f"{table(found)}\n\n{judged(found)}",
     narrow=pick("tables", "table"),
     draw=lambda found: {"": chart(found)},
 )

@@ -1,7 +1,7 @@
 """Does a test tell a target that hides c from one that does not? Every test on real tables, for more and less hiding.
 
 The paper's box plots, and what they leave open: how often the plain target's scores are above the regularised one's
-(AUC), the same for each person (paired share and median), which way effects point, and at what hiding all this ends.
+(AUC), the same for each person (paired share), which way effects point, and at what hiding all this ends.
 On Adult with `relationship` a target hides sex by making up for it; the husband/wife swap is an independent look at it.
 """
 
@@ -175,15 +175,12 @@ class Setup:
         out = {
             "auc": auc_above(plain, scores),
             "paired_share": self.resampled(paired_share, plain - scores),
-            "paired_median": self.resampled(_median, plain - scores),
             "box": box(scores),
             "mean": self.resampled(_mean, scores),
-            "abstained": int(one.abstained.sum()),
         }
         if one.effect is None:
             return out
         signed, c = _known(one.effect, one), self.people.c[:, 0].numpy(force=True)
-        out |= {f"signed_median_{k}": self.resampled(_median, signed[c == k]) for k in (0, 1)}
         return out | {"towards_1": self.resampled(_mean, np.where(c == 0, signed, -signed))}
 
     def resampled(self, statistic: Callable[[Values], float], values: Values) -> Resampled:
@@ -285,10 +282,6 @@ def _known(values: Tensor, one: Measurement) -> Values:
     return np.asarray(torch.where(one.abstained, torch.nan, values.cpu().double()).numpy(force=True))
 
 
-def _median(values: Values) -> float:
-    return float(np.median(values))
-
-
 def _mean(values: Values) -> float:
     return float(values.mean())
 
@@ -374,9 +367,7 @@ def _entry(each: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     boxes = [one["box"] for one in each if one["box"] is not None]
     out: dict[str, Any] = {
         "auc": _spread([one["auc"] for one in each if one["auc"] is not None]),
-        "auc_each": [one["auc"] and rounded(one["auc"]) for one in each],
         "box": [rounded(fmean(values)) for values in zip(*boxes, strict=True)] or None,
-        "abstained": fmean(one["abstained"] for one in each),
     }
     names = [name for name, value in each[0].items() if isinstance(value, dict)]
     return out | {name: with_interval([one[name] for one in each]) for name in names}

@@ -50,7 +50,6 @@ TESTS = (*FAMILY, "rank", "rank/a", "rank given y", "rank/a given y", "fta", "li
 RECALLS = np.linspace(0.02, 1.0, 50)  # at which precision is read off
 LOW, MIDDLE = 0.25, 0.5  # biases up to which the paper's tests lose their use, and are less reliable
 ACCURACY, NORM = "auxiliary_balanced_accuracy", "mean_gradient_norm"  # of a cell
-THIRDS = ("lowest third", "middle third", "highest third")
 _FEWEST = 20  # cells for a claim
 
 
@@ -60,8 +59,6 @@ def summary(cells: list[Cell]) -> dict[str, Any]:
     return {
         "cells": [{key: value for key, value in cell.items() if key != "precisions"} for cell in cells],
         "by_bias": {test: _by_bias(cells, test) for test in TESTS},
-        "by_auxiliary_accuracy": by_thirds(biased, ACCURACY),
-        "by_gradient_norm": by_thirds(biased, NORM),
         "curves": {
             "recall": RECALLS.round(4).tolist(),
             "precision": {test: _curves(_parts_by_bias(cells), test) for test in TESTS},
@@ -102,14 +99,6 @@ def _parts_by_bias(cells: list[Cell]) -> dict[str, list[Cell]]:
     return {f"{bias:g}": [cell for cell in cells if cell["bias"] == bias] for bias in _biases(cells)}
 
 
-def _parts_by_thirds(cells: list[Cell], by: str) -> dict[str, list[Cell]]:
-    """Return the cells in thirds of a number: lowest, middle, highest."""
-    places = thirds([cell[by] for cell in cells])[1] if cells else np.empty(0, dtype=np.intp)
-    return {
-        name: [cell for cell, at in zip(cells, places, strict=True) if at == place] for place, name in enumerate(THIRDS)
-    }
-
-
 def _curves(parts: dict[str, list[Cell]], test: str) -> dict[str, Any]:
     """Return for each part the mean over its cells of the precision at each recall."""
     out: dict[str, Any] = {}
@@ -119,28 +108,14 @@ def _curves(parts: dict[str, list[Cell]], test: str) -> dict[str, Any]:
     return out
 
 
-def thirds(values: Sequence[float]) -> tuple[list[float], NDArray[np.intp]]:
-    """Return the edges of thirds (4,), and in which of them, 0 to 2, each value is."""
-    edges = np.quantile(values, [0.0, 1 / 3, 2 / 3, 1.0])
-    return edges.tolist(), np.searchsorted(edges[1:3], values, side="left")
-
-
-def by_thirds(cells: list[Cell], by: str) -> dict[str, Any]:
-    """Return the edges of the thirds of a number, and each test's means in each."""
-    if not cells:
-        return {"edges": [], "tests": {test: [] for test in TESTS}}
-    edges, _ = thirds([cell[by] for cell in cells])
-    parts = _parts_by_thirds(cells, by).values()
-    return {"edges": edges, "tests": {test: [_means(part, test) for part in parts] for test in TESTS}}
-
-
 def claims(cells: list[Cell], biased: list[Cell]) -> list[dict[str, Any]]:
     """Return what the paper says of its tests, with means or slopes and their standard errors; nothing of few cells."""
     own = [cell for cell in biased if cell["ap"]["faux"] is not None]
     if len(own) < _FEWEST:
         return []
     weak = [cell for cell in cells if cell["bias"] <= LOW and cell["ap"]["faux"] is not None]
-    large = thirds([cell[NORM] for cell in own])[1] == 2
+    norms = np.array([cell[NORM] for cell in own])
+    large = norms > np.quantile(norms, 2 / 3)
     aps = {test: np.array([cell["ap"][test] for cell in own]) for test in FAMILY}
     accuracy = np.array([cell[ACCURACY] for cell in own])
     lift = {test: _mean_and_error(np.array([c["ap"][test] - c["prevalence"] for c in weak])) for test in FAMILY}
@@ -393,12 +368,7 @@ def gather(plan: Range, found: Found, about: dict[str, Any]) -> dict[str, Any]:
         {"name": cell.name, "c": cell.c, "y": cell.y, "fusion": cell.fusion, "bias": cell.bias, **found[_name(cell)]}
         for cell in plan.cells
     ]
-    generators = {
-        name.removeprefix("generator-").rpartition("-")[0]: {table: one["model_score"] for table, one in result.items()}
-        for name, result in found.items()
-        if name.startswith("generator-")
-    }
-    return {**summary(cells), "model_scores": generators}
+    return summary(cells)
 
 
 def curves_of(labels: Tensor, scores: Tensor) -> list[float]:

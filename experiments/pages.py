@@ -15,29 +15,32 @@ from wording import about
 DOCS = Path(__file__).parents[1] / "docs"
 SECTION = re.compile(r"(<!-- results: ([\w-]+) -->\n).*?(<!-- /results -->)", re.DOTALL)
 PAGES = tuple(page for page in sorted((DOCS / "research").glob("*.md")) if SECTION.search(page.read_text("utf-8")))
+COUNTED = ("bars-code",)  # what is counted when the page is written
 NOT_YET = "There is no full run of this experiment yet."
 
 
-def page(text: str, results: Path = RESULTS) -> str:
-    """Return the page with every section as the results files give it."""
-    return SECTION.sub(lambda m: f"{m[1]}\n{section(m[2], results)}\n\n{m[3]}", text)
+def page(text: str, results: Path = RESULTS, *, kept: tuple[str, ...] = ()) -> str:
+    """Return the page with every section as the results files give it, but for those that are kept as they are."""
+    return SECTION.sub(lambda m: m[0] if m[2] in kept else f"{m[1]}\n{section(m[2], results)}\n\n{m[3]}", text)
 
 
 def section(name: str, results: Path = RESULTS) -> str:
-    """Return what the page shows of one experiment; a quick run does not count, nor mostly does one in parts."""
+    """Return what the page shows of one experiment; neither a quick run nor one of some parts counts."""
     experiment, _, part = name.partition("-")
+    if part in (of_all := getattr(import_module(experiment), "OF_ALL", {})):
+        return str(of_all[part](results))
     path = results / f"{experiment}.json"
     if not path.is_file():
         return NOT_YET
     found = read_json(path)
     script = import_module(experiment)
-    if found["quick"] or (found["only"] and set(found["only"]) != getattr(script, "ENOUGH", None)):
+    if found["quick"] or found["only"]:
         return NOT_YET
     if part == "about":
         return about(found)
     if part:
         return str(script.SECTIONS[part](found))
-    picture = path.with_suffix(".png")
+    picture = path.with_suffix(".svg")
     figure = [f"![{path.stem}](../../experiments/results/{picture.name})"] if picture.is_file() else []
     return "\n\n".join([*figure, script.EXPERIMENT.show(found), about(found)])  # its results file in words
 

@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import shutil
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +28,7 @@ import click
 import torch
 from joblib.externals.loky import get_reusable_executor
 from joblib.externals.loky.process_executor import TerminatedWorkerError
+from shipped import code_hash, defaults_hash
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from fairfox.data.files import written_whole
@@ -59,8 +61,9 @@ class Job:
 
     @cached_property
     def key(self) -> str:
-        """The name and a digest of the function's name, the arguments, the packages and the jobs before it."""
-        what = [self.function.__name__, repr(self.arguments), *_versions(), *[job.key for job in self.after]]
+        """The name, and a digest of the function's name, the arguments, packages, code and the jobs before it."""
+        what = [self.function.__name__, repr(self.arguments), *_versions(), code_hash()]
+        what += [job.key for job in self.after]
         return f"{self.name}.{_digest(what)}"
 
 
@@ -123,10 +126,7 @@ class Experiment(Generic[S]):
     narrow: Callable[[S, Sequence[str]], S]  # settings with what --only names
     draw: Callable[[Results], Mapping[str, Any]] = lambda found: {}  # charts, by what their file's name ends with
     on: Callable[[S, str], S] | None = None  # settings with another device; None: there is no choice
-    merge: Callable[[Results, Results], Results] | None = None  # a stored file, what was found
-    ground: Callable[[Results], object] = lambda about: None  # what results in one file must have in common
     parts_with: str | None = None  # another experiment that has jobs in common; None: an own folder of results
-    parts_of_a_whole: bool = False  # what is named by --only goes into the one results file, with all the rest
 
     def run(self, arguments: Sequence[str] | None = None) -> int:
         """Do what is missing, write the results file, print it; return 1 where a job failed."""
@@ -134,15 +134,9 @@ class Experiment(Generic[S]):
         settings = self.quick if options.quick else self.full
         settings = self.narrow(settings, options.only) if options.only else settings
         settings = self.on(settings, options.device) if self.on is not None else settings
-        partial = "-quick" * options.quick + "-only" * (bool(options.only) and not self.parts_of_a_whole)
+        partial = "-quick" * options.quick + "-only" * bool(options.only)
         out = options.out or RESULTS / f"{self.name}{partial}.json"
         about = self._about(settings, options)
-        stored = read_json(out) if out.is_file() and self.merge is not None else None
-        if stored and options.only and self.parts_of_a_whole and self.ground(stored) != self.ground(about):
-            raise SystemExit(
-                "The results file has another seed or other settings than this run, and the two do not belong "
-                "together; name another file with --out, or run everything with this seed first"
-            )
         parts = Parts(out.parent / f"{self.parts_with or self.name}.parts")
         jobs = with_needed(self.jobs(settings, options.seed))
         clock = Clock(parts, jobs)
@@ -163,12 +157,9 @@ class Experiment(Generic[S]):
             "core_seconds": round(sum(part["seconds"] for part in done.values()), 1),
         }
         found = about | self.gather(settings, {name: part["result"] for name, part in done.items()}, about)
-        if stored and self.merge is not None:
-            found = self.merge(stored, found)
-        write_json(out, found)
+        write_results(out, found)
         for ending, chart in self.draw(found).items():
-            for kind in ("png", "svg"):
-                chart.save(f"{out.with_suffix('')}{ending}.{kind}", scale_factor=2 if kind == "png" else 1)
+            write_chart(Path(f"{out.with_suffix('')}{ending}.svg"), chart)
         click.echo(self.show(found))
         return 0
 
@@ -196,6 +187,8 @@ class Experiment(Generic[S]):
             "quick": options.quick,
             "only": options.only,
             "settings": asdict(settings),  # type: ignore[call-overload]
+            "defaults": defaults_hash(),
+            "code": code_hash(),
             "versions": {"python": platform.python_version()} | dict(zip(PACKAGES, _versions(), strict=True)),
             "machine": {
                 "cores": os.cpu_count(),
@@ -305,6 +298,46 @@ def write_json(path: Path, found: object) -> None:
     """Write JSON, whole or not at all."""
     with written_whole(path) as temporary:
         temporary.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+def write_results(path: Path, found: Results) -> None:
+    """Write a results file: five digits of each number that count, and a line for each entry of a section."""
+    sections = [f"{json.dumps(name)}: {_lines(_short(value))}" for name, value in found.items()]
+    with written_whole(path) as temporary:
+        temporary.write_text("{\n" + ",\n".join(sections) + "\n}\n", encoding="utf-8")
+
+
+def _lines(value: object) -> str:
+    if not isinstance(value, list) or not any(isinstance(one, dict | list) for one in value):
+        return json.dumps(value, separators=(",", ":"))
+    return "[\n" + ",\n".join(json.dumps(one, separators=(",", ":")) for one in value) + "\n]"
+
+
+def _short(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _short(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_short(one) for one in value]
+    return float(f"{value:.5g}") if isinstance(value, float) else value
+
+
+def write_chart(path: Path, chart: Any) -> None:
+    """Write a chart as SVG, for a page that shows it as an image: one decimal, nothing that is invisible."""
+    chart.save(path)
+    path.write_text(slim(path.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+_UNSEEN = r' (?:(?:aria-[a-z]+|role|pointer-events|class|font-family)="[^"]*"|(?:opacity|stroke-width)="1")'
+
+
+def slim(svg: str) -> str:
+    """Return an SVG that looks the same without names of marks, empty elements and tenths of tenths of a point."""
+    svg = re.sub(_UNSEEN, "", svg).replace("<svg ", '<svg font-family="sans-serif" ', 1)
+    svg = re.sub(r'<path[^>]* d="(?:M0,0h0v0h0Z)?"[^>]*/>', "", svg)
+    while "<g></g>" in svg:
+        svg = svg.replace("<g></g>", "")
+    places = r'(?<= )(?:d|transform|[xy][12]?|width|height)="[^"]*"'
+    return re.sub(places, lambda place: re.sub(r"\d+\.\d\d+", lambda n: f"{float(n[0]):.1f}", place[0]), svg)
 
 
 def read_json(path: Path) -> dict[str, Any]:

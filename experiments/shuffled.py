@@ -77,7 +77,7 @@ def audit_shuffled(
     assert result.confident is not None
     assert result.verdict is not None
     counts = {"flagged": int(result.flagged.sum()), "confident": int(result.confident.sum())}
-    return {"people": len(result), **counts, "verdict": result.verdict.word, "still": list(result.still)}
+    return {"people": len(result), **counts, "verdict": result.verdict.word}
 
 
 def gather(plan: Shuffles, found: Found, about: dict[str, Any]) -> dict[str, Any]:

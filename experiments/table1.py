@@ -32,7 +32,7 @@ from scoring import (
     untrained_scores,
 )
 from settings import PAPER_TABLE1, SETTINGS, Rows, Setting, Shape, Target
-from table1_bars import bars, claims
+from table1_bars import bars
 from table1_plan import (
     FULL,
     KINDS,
@@ -55,7 +55,6 @@ from fairfox.maps.gan import GanMap, GanSettings
 
 __all__ = ["EXPERIMENT", "FULL", "QUICK", "SECTIONS"]
 
-ENOUGH = {part for part in FULL.parts if part != "fliptest"}  # that row needs a GPU; the others stand without it
 _REFERENCE_COLUMNS = 8  # of Black et al. 2020: the predictors of Chicago's list
 
 Retraining = dict[str, Any]  # of each test: how good it is
@@ -229,7 +228,7 @@ def gather(plan: Table1, found: Found, about: dict[str, Any]) -> dict[str, Any]:
         for draw in draws
     ]
     sections = {"results": results, "trials": trials, "generators": generators, "paper": paper}
-    return sections | {"bars": bars(sections), "claims": claims(sections)}
+    return sections | {"bars": bars(sections)}
 
 
 def _draw(plan: Table1, setting: Setting, seed: int, found: Found) -> dict[str, Any]:

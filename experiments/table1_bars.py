@@ -1,4 +1,4 @@
-"""What Table 1 has to show, each bar with its measured value; and the paper's claims, judged by the same numbers."""
+"""What Table 1 has to show, each bar with its measured value."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import Any
 
 from settings import SETTINGS, Setting
-from wording import bar, claim
+from wording import bar
 
 NAMES = [setting.name for setting in SETTINGS]
 OUTER = [setting for setting in SETTINGS if setting.fusion == "outer"]
@@ -30,11 +30,6 @@ class Entries:
     def whole(self) -> bool:
         """Whether all rows are there in all settings; FlipTest's may be missing, which takes a GPU."""
         return all((name, *row) in self.by_name for name in NAMES for row in ROWS if row != FLIPTEST)
-
-    @property
-    def has_fliptest(self) -> bool:
-        """Whether FlipTest's row is there."""
-        return all((name, *FLIPTEST) in self.by_name for name in NAMES)
 
     def means(self, test: str, auxiliary: str = "none", number: str = "ap") -> list[float]:
         """Return the mean AP or rho of a test, setting by setting."""
@@ -77,54 +72,6 @@ def bars(found: dict[str, Any]) -> list[dict[str, Any]]:
         bar(f"{told} 0.22, mean over the settings", fmean(fair.values()), fmean(fair.values()) <= 0.22),
         bar(f"{told} 0.05 in each concat setting", concat, max(concat) <= 0.05),
     ]
-
-
-def claims(found: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return what the paper says of its table, and whether it is so in every draw, in none, or in some."""
-    entries = Entries(found["results"])
-    if not entries.whole:
-        return []
-    aps = {test: entries.draws(test, "disentangled") for test in FAMILY}
-    aps["fta+linear"] = entries.draws("fta+linear")
-    accuracy = {trial["name"]: trial["auxiliaries"]["disentangled"] for trial in found["trials"]}
-    ordered = sorted(NAMES, key=lambda name: accuracy[name])
-    low, high = ordered[: len(NAMES) // 2], ordered[len(NAMES) // 2 :]
-
-    def over(test: str, other: str, settings: Sequence[str] = NAMES) -> list[float]:
-        """Return for each draw how far a test is ahead of another on average."""
-        return [fmean(a[s] - b[s] for s in settings) for a, b in zip(aps[test], aps[other], strict=True)]
-
-    lead = {test: over(test, "fta+linear") for test in FAMILY}
-    first = {test: over("faux+ng", test) for test in ("faux", "faux+ig")}
-    last = {test: over(test, "faux") for test in FAMILY[1:]}
-    gains = {"less accurate": over("faux+ig", "faux+ng", low), "more accurate": over("faux+ig", "faux+ng", high)}
-    judged = [
-        _claim("each of faux, faux+ng and faux+ig is ahead of fta+linear (lead in mean AP)", lead, _all(lead)),
-        _claim("faux+ng is the best of the three (lead in mean AP)", first, _all(first)),
-        _claim("faux is the weakest of the three (lead of the others in mean AP)", last, _all(last)),
-        _claim(
-            "faux+ig becomes the more reliable one as the auxiliary gets less accurate (its lead over faux+ng in the "
-            "four settings each)",
-            gains,
-            [worse > better for worse, better in zip(*gains.values(), strict=True)],
-        ),
-    ]
-    if entries.has_fliptest:
-        falls = [fmean(own[partner(s)] - own[s.name] for s in OUTER) for own in entries.draws("fliptest")]
-        fusion = {"fliptest": falls}
-        judged.append(_claim("FlipTest is worse on outer than on concat (mean AP lower by)", fusion, _all(fusion)))
-    return judged
-
-
-def _claim(what: str, value: dict[str, list[float]], holds: Sequence[bool]) -> dict[str, Any]:
-    """Return a claim with the means over the draws."""
-    verdict = "confirmed" if all(holds) else "undecided" if any(holds) else "refuted"
-    return claim(what, {name: fmean(each) for name, each in value.items()}, verdict)
-
-
-def _all(leads: dict[str, list[float]]) -> list[bool]:
-    """Return for each draw whether every lead is one."""
-    return [min(own) > 0 for own in zip(*leads.values(), strict=True)]
 
 
 def partner(outer: Setting) -> str:

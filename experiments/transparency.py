@@ -7,7 +7,6 @@ levels; ours is the mutual information of each original feature. A random order 
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +27,6 @@ from trials import seed_of
 from wording import bars as bars_in_words
 
 from fairfox.auxiliary.model import AuxiliaryModel, FixedAuxiliary
-from fairfox.benchmark.judge import spearman
 from fairfox.data.dataset import Dataset, Feature
 from fairfox.gradients.integrated import integrated_jacobian
 from fairfox.gradients.jacobian import jacobian
@@ -47,7 +45,7 @@ OWN = (*FAMILY, "rank", *MOVES)  # fairfox's; the others are peers' and yardstic
 GRADIENT: tuple[Levels, ...] = ("mean", "max")
 DISPLACEMENT: tuple[Levels, ...] = ("sum", "mean")  # the paper takes the mean
 WHOLE = "none"  # no columns to aggregate
-TRUTHS = ("paper", "counted", "own")
+TRUTHS = ("paper", "own")
 
 # NDCG and its standard deviation, as printed; with the mean over one-hot columns.
 PRINTED = {
@@ -163,28 +161,23 @@ def find_truths(folder: Path, needed: Folders, ground: Ground) -> dict[str, Any]
 
 
 def truths_of(people: Dataset, seed: int) -> dict[str, list[float]]:
-    """Return three ground truths, one number per original feature each.
+    """Return two ground truths, one number per original feature each.
 
     `paper`: Ross's estimator, by nearest neighbours, on every encoded column, as the paper names it and as
-    scikit-learn's function does by itself; the mean over a category's columns. `counted`: the same, but one-hot columns
-    are counted, which is exact for them. `own`: every original feature, categories counted as they are.
+    scikit-learn's function does by itself; the mean over a category's columns. `own`: every original feature,
+    categories counted as they are.
     """
     from sklearn.feature_selection import mutual_info_classif
 
     x, c = people.x.double().numpy(force=True), people.c[:, 0].numpy(force=True).astype(int)
     features = people.features
-    one_hot = np.concatenate([np.full(f.stop - f.start, f.kind == "categorical") for f in features])
     original = np.stack(
         [x[:, f.columns].argmax(1) if f.kind == "categorical" else x[:, f.start] for f in features], axis=1
     )
     categorical = np.array([f.kind == "categorical" for f in features])
-    encoded = {
-        name: torch.from_numpy(mutual_info_classif(x, c, discrete_features=discrete, random_state=seed))
-        for name, discrete in (("paper", False), ("counted", one_hot))
-    }
+    encoded = torch.from_numpy(mutual_info_classif(x, c, discrete_features=False, random_state=seed))
     own = mutual_info_classif(original, c, discrete_features=categorical, random_state=seed)
-    means = {name: strength_by_feature(each, features, "mean").tolist() for name, each in encoded.items()}
-    return means | {"own": own.tolist()}
+    return {"paper": strength_by_feature(encoded, features, "mean").tolist(), "own": own.tolist()}
 
 
 def read_auxiliary(
@@ -270,25 +263,17 @@ def together(parts: Sequence[Strengths]) -> dict[tuple[str, str], list[list[floa
 
 
 def agreement(each: Sequence[Sequence[float]], truth: Mapping[str, Any]) -> dict[str, Any]:
-    """Return mean and standard deviation over re-trainings of NDCG and Spearman with every truth."""
+    """Return mean and standard deviation over re-trainings of NDCG with every truth."""
     out: dict[str, Any] = {"retrainings": len(each)}
-    for measure, function in (("ndcg", ndcg), ("spearman", rank_agreement)):
-        for name in TRUTHS:
-            values = [function(truth[name], strengths) for strengths in each]
-            out[f"{measure}_{name}_mean"] = fmean(values)
-            out[f"{measure}_{name}_std"] = stdev(values) if len(values) > 1 else 0.0
+    for name in TRUTHS:
+        values = [ndcg(truth[name], strengths) for strengths in each]
+        out |= {f"ndcg_{name}_mean": fmean(values), f"ndcg_{name}_std": stdev(values) if len(values) > 1 else 0.0}
     return out
 
 
 def ndcg(truth: Sequence[float], strengths: ArrayLike) -> float:
     """Return the discounted gain of the strengths' order, relative to the best; equal ones share their discounts."""
     return float(ndcg_score([truth], [strengths]))
-
-
-def rank_agreement(truth: Sequence[float], strengths: Sequence[float]) -> float:
-    """Return Spearman's correlation; 0 where all strengths are equal, as those of an auxiliary that has died."""
-    value = spearman(truth, strengths)
-    return 0.0 if math.isnan(value) else value
 
 
 def random_ndcg(truth: Sequence[float]) -> float:

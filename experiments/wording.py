@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from shipped import provenance
+
 
 def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a Markdown table; a pipe in a cell stays a pipe."""
@@ -65,11 +67,11 @@ def number(value: float | None) -> str:
 
 
 def about(found: dict[str, Any]) -> str:
-    """Return where, how long and with what an experiment ran."""
+    """Return where, how long and with what an experiment ran, and with which defaults."""
     machine, versions = found["machine"], ", ".join(f"{name} {number}" for name, number in found["versions"].items())
     return (
         f"Seed {found['seed']}; {found['seconds'] / 60:.1f} minutes with {machine['workers']} workers on "
-        f"{machine['cores']} cores ({found['core_seconds'] / 3600:.1f} core hours); {versions}."
+        f"{machine['cores']} cores ({found['core_seconds'] / 3600:.1f} core hours); {versions}. {provenance(found)}"
     )
 
 

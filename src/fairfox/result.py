@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from importlib.util import find_spec
 from math import isnan
 from pathlib import Path
 from typing import Any
@@ -95,8 +94,7 @@ class AuditResult:
     def __init__(self, record: AuditRecord, table: object = None) -> None:
         self.record = record
         frame = nw.from_native(table, eager_only=True, pass_through=True)
-        usual = "pandas" if find_spec("pandas") else "pyarrow"
-        self._kind: Any = frame.implementation if isinstance(frame, nw.DataFrame) else usual
+        self._kind: Any = frame.implementation if isinstance(frame, nw.DataFrame) else "pandas"
 
     def __len__(self) -> int:
         return len(self.record)

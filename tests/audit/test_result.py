@@ -260,10 +260,8 @@ def test_tables_are_of_the_kind_that_was_audited(record: AuditRecord, kind: str)
         assert len(each) == rows
 
 
-def test_the_tables_of_a_file_are_pandas_where_it_is_installed_and_arrow_otherwise(monkeypatch: pytest.MonkeyPatch):
+def test_the_tables_of_a_file_are_pandas():
     assert type(AuditResult(example_result(), "people.csv").people) is pd.DataFrame
-    monkeypatch.setattr("fairfox.result.find_spec", lambda package: None)
-    assert type(AuditResult(example_result(), "people.csv").people) is pa.Table
 
 
 def test_a_person_has_a_row_with_what_was_found_about_them():

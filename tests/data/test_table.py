@@ -1,5 +1,4 @@
 import gzip
-import sys
 from decimal import Decimal
 from pathlib import Path
 
@@ -15,7 +14,7 @@ import torch
 
 from fairfox.data.frames import to_native_frame
 from fairfox.data.table import check_column, load_table
-from fairfox.errors import ColumnError, DataError, FairfoxError, FileError, MissingExtraError, ShapeError
+from fairfox.errors import ColumnError, DataError, FairfoxError, FileError, ShapeError
 
 ROWS = {"age": [41, 23], "job": ["clerk", None], "pay": [1.5, 2.0]}
 
@@ -327,9 +326,3 @@ def test_a_model_receives_what_pandas_would_have_read_from_the_file(tmp_path):
 def test_categories_stay_categories(tmp_path):
     pd.DataFrame({"job": pd.Categorical(["clerk", "cook"])}).to_parquet(tmp_path / "t.parquet")
     assert str(to_native_frame(load_table(tmp_path / "t.parquet"))["job"].dtype) == "category"
-
-
-def test_without_pandas_the_command_that_installs_it_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'fairfox\[pandas\]'"):
-        to_native_frame(load_table(pa.table({"a": [1]})))

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from fairfox.data.table import Table, level_key, same_text
-from fairfox.errors import DataError, require
+from fairfox.errors import DataError
 
 _TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 
@@ -26,7 +26,8 @@ def to_native_frame(table: Table) -> Any:
     native = table.to_native()
     if not isinstance(native, pa.Table):
         return native
-    pandas = require("pandas", why="to give the model its table")
+    import pandas  # where it is used: it is slow to import
+
     columns = zip(native.column_names, native.columns, strict=True)
     return pandas.DataFrame({name: _pandas_column(pandas, column) for name, column in columns})
 
@@ -100,7 +101,6 @@ class Template:
 
 def as_pandas(frame: Any) -> Any:
     """Return any kind of data frame as pandas, for libraries that take no other."""
-    require("pandas", why="to give the model its table")
     return nw.from_native(frame, eager_only=True).to_pandas()
 
 
@@ -111,7 +111,8 @@ def as_categories(frame: Any, levels: Mapping[str, Sequence[Any]]) -> Any:
     since a file does not say whether 3 was a number or text. A value that matches no level becomes one more category,
     which the model's library treats as unseen.
     """
-    pandas = require("pandas", why="to give the model its table")
+    import pandas
+
     frame = as_pandas(frame)
     plain = [name for name in levels if not isinstance(frame[name].dtype, pandas.CategoricalDtype)]
     known = {name: [level for level in levels[name] if not pandas.isna(level)] for name in plain}  # a gap is none

@@ -31,5 +31,4 @@ def test_with_more_bias_people_are_treated_more_differently(experiment, tmp_path
     assert [one["bias"] for one in (none, half, full)] == [0.0, 0.5, 1.0]
     assert all(sum(one["counts"]) == 300 and len(one["counts"]) == experiment.BINS for one in found["results"])
     assert full["mean"] > 2 * none["mean"]
-    for kind in ("png", "svg"):
-        assert Path(tmp_path / f"histograms.{kind}").stat().st_size > 1_000
+    assert Path(tmp_path / "histograms.svg").stat().st_size > 1_000

@@ -60,5 +60,4 @@ def test_targets_that_hide_treat_people_less_differently(experiment, tmp_path):
     (blind,) = found["blind"]
     assert blind["mean_ifs_mean"] < 1e-5  # its first layer removes what depends on c
     assert found["bars"][0]["holds"]
-    for kind in ("png", "svg"):
-        assert Path(tmp_path / f"fair.{kind}").stat().st_size > 1_000
+    assert Path(tmp_path / "fair.svg").stat().st_size > 1_000

@@ -52,8 +52,7 @@ def test_a_broken_pipeline_is_told_by_a_tiny_run(experiment, tmp_path, monkeypat
         assert 0 < one["ap"] <= 1
         assert one["device"] == "cpu"
     assert found["correlations"]["ks"]["trials"] == 2
-    for kind in ("png", "svg"):
-        assert Path(tmp_path / f"gan_metrics.{kind}").stat().st_size > 1_000
+    assert Path(tmp_path / "gan_metrics.svg").stat().st_size > 1_000
 
 
 def test_claims_of_the_paper_are_judged_by_the_numbers(experiment, found):

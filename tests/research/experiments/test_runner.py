@@ -184,3 +184,25 @@ def test_a_run_whose_process_dies_says_so_and_the_next_goes_on_from_there(tmp_pa
     assert printed == ["a job its process was ended; was there enough memory?\n", ""]
     assert [path.read_text() for path in done.glob("first*/calls")] == ["x"]
     assert len(list(done.glob("second*/result.json"))) == 1
+
+
+def test_a_results_file_has_five_digits_of_each_number_and_a_line_for_each_entry(experiment, tmp_path):
+    found = {"seed": 0, "results": [{"ap": 0.123456789, "n": 1234567}, {"ap": [1e-9 / 3, None]}], "edges": [0.5, 1.0]}
+    experiment.write_results(tmp_path / "a.json", found)
+    text = (tmp_path / "a.json").read_text()
+    assert json.loads(text) == {
+        "seed": 0,
+        "results": [{"ap": 0.12346, "n": 1234567}, {"ap": [3.3333e-10, None]}],
+        "edges": [0.5, 1.0],
+    }
+    assert len(text.splitlines()) == 8
+
+
+def test_a_chart_loses_nothing_that_is_seen(experiment):
+    svg = (
+        '<svg width="10.25"><g class="mark" role="none"></g><path d="M0,0h0v0h0Z" fill="red"/>'
+        '<path aria-label="a: 0.123" d="M1.2345,2h3.333" opacity="1"/><text font-family="sans-serif">0.05</text></svg>'
+    )
+    assert experiment.slim(svg) == (
+        '<svg font-family="sans-serif" width="10.2"><path d="M1.2,2h3.3"/><text>0.05</text></svg>'
+    )

@@ -22,7 +22,7 @@ ADULT = DATASETS["adult"].files
 EXPERIMENT = "transparency"
 FEATURES = (Feature("income", "continuous", 0, 1), Feature("job", "categorical", 1, 4, levels=("a", "b", "c")))
 WITH_AGE = (*FEATURES, Feature("age", "continuous", 4, 5))
-TRUTH = {"paper": [2.0, 1.0, 0.0], "counted": [2.0, 1.0, 0.0], "own": [0.0, 1.0, 2.0]}
+TRUTH = {"paper": [2.0, 1.0, 0.0], "own": [0.0, 1.0, 2.0]}
 
 
 class CallableOnRows:
@@ -61,10 +61,8 @@ def test_our_truth_is_of_the_whole_category_and_the_paper_s_a_mean_over_its_colu
     # columns b and c: 20 of 60 have it, all of c = 0, among whom it is every second
     other = sum(p * log(p / q) for p, q in ((1 / 3, 1 / 3 * 2 / 3), (1 / 3, 2 / 3 * 2 / 3), (1 / 3, 2 / 3 * 1 / 3)))
     assert found["own"][1] == pytest.approx(third)
-    assert found["counted"][1] == pytest.approx((third + 2 * other) / 3)
-    assert found["own"][0] == pytest.approx(found["counted"][0])  # a number is the same in both
-    assert found["paper"][1] == pytest.approx(found["counted"][1], rel=0.5)  # by neighbours, of few people
-    assert found["paper"][1] != found["counted"][1]
+    assert found["own"][0] == pytest.approx(found["paper"][0])  # a number is the same in both
+    assert found["paper"][1] == pytest.approx((third + 2 * other) / 3, rel=0.5)  # by neighbours, of few people
 
 
 def test_displacements_of_levels_are_summed_or_averaged_over_those_who_could_be_mapped(experiment):
@@ -104,8 +102,7 @@ def test_a_small_run_reports_every_method_and_says_what_was_not_run(experiment, 
     shown = capsys.readouterr().out
     assert "**Chicago SSL**: not run: file not available" in shown
     assert shown.count("above a random one") == 1
-    for kind in ("png", "svg"):
-        assert Path(tmp_path / f"transparency.{kind}").stat().st_size > 1_000
+    assert Path(tmp_path / "transparency.svg").stat().st_size > 1_000
 
 
 def test_mean_gradients_are_plain_of_length_one_and_integrated_from_the_zero_row(experiment):

@@ -1,0 +1,93 @@
+"""What is shipped now, in two hashes that every results file carries: of the defaults, and of the code of src/fairfox.
+
+A committed file whose defaults are others than the shipped ones fails a test. Files from before hashes were recorded
+are in `BEFORE`, each with what is known of it; a file that is run again leaves that table.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import fairfox
+from fairfox.fairtests.registry import make_test
+from fairfox.options import FAIR_TESTS, MODEL, OUTPUT, AuditOptions
+
+CODE = Path(fairfox.__file__).parent
+GRAPH = {"graph": {"income": ["sex"]}}  # a test that needs a graph is made with one, which is no default
+_SAME = "an earlier state of the code, with the options of 0.2"
+_COMMON = "rank still moved people by what their displacements have in common; its rows are not those of 0.2"
+BEFORE = {  # results made before 0.2 recorded hashes; no file may be added, and one that is run again is removed
+    "beyond": _COMMON,
+    "bias_histograms": "no fairness test is used, so that no default matters",
+    "black_boxes": "before intervals of ranks that persist in part",
+    "coverage": "the list is the one at persistence 0.9; that of the verdict, at persistence 1, is not measured",
+    "fair_training": _SAME,
+    "fair_vs_unfair": _COMMON,
+    "gan_metrics": "FlipTest alone is used, whose settings are the same",
+    "legitimate": _SAME,
+    "operating_range": _SAME,
+    "resources": "only parameters and seconds of fAux and FlipTest are measured, by an earlier engine",
+    "shuffled": _SAME,
+    "table1": _SAME,
+    "transparency": _SAME,
+    "use_cases": "the code of a few commits before hashes were recorded",
+    "verdicts": _SAME,
+}
+
+
+@cache
+def defaults_hash() -> str:
+    """Return the hash of every default that can change a number."""
+    return _hashed(json.dumps(defaults(), sort_keys=True))
+
+
+@cache
+def code_hash() -> str:
+    """Return the hash of the code of src/fairfox."""
+    files = sorted(CODE.rglob("*.py"), key=lambda path: path.relative_to(CODE).as_posix())
+    return _hashed(*(f"{path.relative_to(CODE).as_posix()}\n{path.read_text(encoding='utf-8')}" for path in files))
+
+
+def defaults() -> dict[str, Any]:
+    """Return the defaults of an audit's options, and of each test its delta and settings.
+
+    Options of how the model is called and of what is written are left out: they change no number.
+    """
+    options = [f for f in fields(AuditOptions) if f.metadata.get("section") not in (MODEL, OUTPUT)]
+    tests = {name: make_test(name, settings=GRAPH if info.needs_graph else None) for name, info in FAIR_TESTS.items()}
+    return {
+        "options": {f.name: {} if f.default is MISSING else described(f.default) for f in options},
+        "tests": {name: {"delta": FAIR_TESTS[name].delta} | described(test) for name, test in tests.items()},
+    }
+
+
+def described(value: Any) -> Any:
+    """Return settings as JSON holds them: those of a class by their names, functions and classes by their own."""
+    if is_dataclass(value) and not isinstance(value, type):
+        own = {f.name: described(getattr(value, f.name)) for f in fields(value) if f.init and hasattr(value, f.name)}
+        return {"class": type(value).__name__} | own
+    if isinstance(value, Mapping):
+        return {str(name): described(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [described(one) for one in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return getattr(value, "__qualname__", type(value).__name__)
+
+
+def provenance(found: Mapping[str, Any]) -> str:
+    """Return in words which defaults a results file was made with."""
+    if "defaults" not in found:
+        return f"Made before results recorded their defaults: {BEFORE[found['experiment']]}."
+    same = "the shipped ones" if found["defaults"] == defaults_hash() else "**not the shipped ones**"
+    return f"Defaults {found['defaults']} ({same}), code {found['code']}."
+
+
+def _hashed(*texts: str) -> str:
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:12]
