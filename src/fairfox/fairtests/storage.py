@@ -28,7 +28,7 @@ from fairfox.data.dataset import Dataset, Feature
 from fairfox.data.files import written_whole
 from fairfox.data.sources import Crossing, ProtectedSource
 from fairfox.errors import FairfoxError, FileError, OptionError, installed_versions
-from fairfox.fairtests.averaging import Averaging
+from fairfox.fairtests.correction import Correction
 from fairfox.fairtests.fitted import SAME_OUTCOME, FittedTest, Fold, measure_folds, readings_of
 from fairfox.models.adapters import as_model
 from fairfox.models.protocol import predict
@@ -41,7 +41,7 @@ FORMAT = 3  # files of other formats are refused
 _CLASSES: dict[str, tuple[str, ...]] = {
     "options": ("AuditOptions",),
     "fairtests.fitted": ("FittedTest",),
-    "fairtests.averaging": ("Averaging",),
+    "fairtests.correction": ("Correction",),
     "data.dataset": ("Dataset", "Feature", "Protected"),
     "data.encoding": ("Encoding",),
     "data.sources": ("ProtectedSource", "Values", "NumberColumn", "Cut", "Crossing"),
@@ -92,7 +92,7 @@ _PEOPLE, _UNKNOWN = 100, 5  # made-up people, and those of them whose protected 
 _FAR = 1e6  # standard deviations: farther than anybody
 
 
-def save_test(test: FittedTest | Averaging, path: str | Path) -> None:
+def save_test(test: FittedTest | Correction, path: str | Path) -> None:
     """Write a fitted test, or a repair with its test, to one file, atomically."""
     content = to_bytes(test)
     try:
@@ -108,9 +108,9 @@ def load_test(path: str | Path) -> FittedTest:
     return _loaded(Path(path), from_bytes, what="fitted test", command="fairfox fit")
 
 
-def load_averaging(path: str | Path) -> Averaging:
+def load_correction(path: str | Path) -> Correction:
     """Return the repair in a file, likewise."""
-    return _loaded(Path(path), averaging_from_bytes, what="repair", command="fairfox repair")
+    return _loaded(Path(path), correction_from_bytes, what="repair", command="fairfox repair")
 
 
 def _loaded(path: Path, read: Callable[[bytes], _Stored], *, what: str, command: str) -> _Stored:
@@ -122,11 +122,11 @@ def _loaded(path: Path, read: Callable[[bytes], _Stored], *, what: str, command:
         raise FileError(f"'{path.name}' is not a usable {what}: {error} (write it again with {command})") from error
 
 
-def to_bytes(test: FittedTest | Averaging) -> bytes:
+def to_bytes(test: FittedTest | Correction) -> bytes:
     """Return a fitted test, or a repair with its test, as the bytes of a file."""
     writer = Writer(_stored_classes())
     writer.put(test)
-    main = (test.test if isinstance(test, Averaging) else test).options.main
+    main = (test.test if isinstance(test, Correction) else test).options.main
     about = {"format": FORMAT, "fairfox": installed_versions("fairfox")["fairfox"], "test": main}
     text = json.dumps({**about, "nodes": writer.nodes}, allow_nan=False)
     content = save(writer.tensors, {_KEY: _checksum(text, writer.tensors) + text})
@@ -152,16 +152,16 @@ def from_bytes(content: bytes, *, device: str = "cpu") -> FittedTest:
     return replace(on_device, encoding=test.encoding)  # tables are encoded on the processor
 
 
-def averaging_from_bytes(content: bytes) -> Averaging:
+def correction_from_bytes(content: bytes) -> Correction:
     """Return the repair in the bytes of a file, likewise."""
     nodes, tensors = _read(content)
     objects = read_nodes(nodes, {k: tensor.clone() for k, tensor in tensors.items()}, _stored_classes())
-    averaging = objects[-1]
-    if not isinstance(averaging, Averaging):
+    correction = objects[-1]
+    if not isinstance(correction, Correction):
         raise FileError("it holds no repair")
-    check_consistent(averaging.test, objects)
-    try_out(averaging.test, averaging)
-    return averaging
+    check_consistent(correction.test, objects)
+    try_out(correction.test, correction)
+    return correction
 
 
 def _read(content: bytes) -> tuple[Any, dict[str, Tensor]]:
@@ -480,7 +480,7 @@ def _classes(source: ProtectedSource) -> set[int | None]:
     return {*getattr(source.reader, "classes", ()), getattr(source.reader, "rest", None)}
 
 
-def try_out(test: FittedTest, averaging: Averaging | None = None) -> None:
+def try_out(test: FittedTest, correction: Correction | None = None) -> None:
     """Raise where a test, or a repair, cannot do its work; it is tried on simulated people and a simulated model.
 
     A FairfoxError is ignored here: it would be raised again while scoring, and is not a fault of the file.
@@ -494,8 +494,8 @@ def try_out(test: FittedTest, averaging: Averaging | None = None) -> None:
         target = as_model(mean_of_columns, returns="probability")
         fold = Fold(torch.arange(len(data)), test)
         measure_folds([fold], target, data, predict(target, data.x), progress=lambda text, done: None)
-        if averaging is not None:
-            averaging.predict(target, data)
+        if correction is not None:
+            correction.predict(target, data)
     except FairfoxError:
         return
     except Exception as error:  # whatever parts that do not fit together make fail
