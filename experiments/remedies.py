@@ -35,7 +35,7 @@ from fairfox.fairtests.correction import CorrectedModel, fit_correction
 from fairfox.fairtests.fitted import FittedTest, fit_folds
 from fairfox.fairtests.inputs import Inputs, in_order, read_encoding
 from fairfox.models.adapters import as_model, describe
-from fairfox.models.protocol import Model, Output, predict
+from fairfox.models.protocol import Model, Output, TargetModel, predict
 from fairfox.models.torch import TorchModel
 from fairfox.options import AuditOptions
 from fairfox.pipeline import labelled_yes
@@ -44,7 +44,7 @@ from fairfox.statistics.performance import performance
 
 MAPS = ("rank", "transport", "move")  # the first is the repair's own
 OTHERS = MAPS[1:]
-STRENGTHS = (0.5, 0.75, 1.0)
+STRENGTHS = (0.25, 0.5, 0.75)  # beside full strength, for the frontier by the repair's own map
 FLOORS = (0.0, 1.0, 3.0)  # of train_fair
 REPAIRED, PROXY = "repaired, 1", "without the strongest proxy"
 MORE = 10  # candidates that a statement about a search speaks of
@@ -82,7 +82,8 @@ def jobs(plan: Remedies, seed: int) -> list[Job]:
     missing, size = lacking(plan), replace(plan, tables=(), searched=(), models=(), worlds=(), repeats=0)
     tables = [table for table in plan.tables if table not in missing]
     out = [
-        Job(_name("table", table, model), measure_table, (table, model, size, seed_of(seed, table)))
+        Job(_name(what, table, model), measure, (table, model, size, seed_of(seed, table)))
+        for what, measure in (("table", measure_table), ("strengths", measure_strengths))
         for table in tables
         for model in plan.models
     ]
@@ -119,35 +120,70 @@ def halves(table: str, rows: int, seed: int) -> tuple[Any, Any, list[str]]:
 
 
 def fit_maps(
-    table: object, model: object, protected: str | Sequence[str], inputs: Sequence[str], refits: int, seed: int
+    table: object,
+    model: object,
+    protected: str | Sequence[str],
+    inputs: Sequence[str],
+    refits: int,
+    seed: int,
+    others: Sequence[str] = OTHERS,
 ) -> FittedTest:
-    """Return the repair's map and the others, learnt from a table."""
+    """Return the repair's map, and others beside it, learnt from a table."""
     options = AuditOptions.of({"refits": refits}, protected=protected, columns=inputs, seed=seed)
     people = load_table(table)
     encoding = read_encoding(people, None, None if model is None else describe(model, wanted=options.output), options)
-    return FittedTest.fit(in_order(encoding.encode(people), options), encoding, options, others=OTHERS)
+    return FittedTest.fit(in_order(encoding.encode(people), options), encoding, options, others=others)
+
+
+@dataclass(frozen=True)
+class Ground:
+    """A model that learnt from one half of a table, the maps of that half, and the other half, who judge."""
+
+    fitting: Any
+    inputs: list[str]
+    trained: Any
+    test: FittedTest
+    target: TargetModel
+    learnt: Dataset
+    people: Dataset
+
+    @classmethod
+    def of(cls, table: str, model: str, size: Remedies, seed: int, others: Sequence[str] = OTHERS) -> Ground:
+        """Return the ground of a table and a kind of model."""
+        source = SOURCES[table]
+        fitting, judging, inputs = halves(table, size.rows, seed)
+        trained = train(model, fitting, inputs, source, Size(trees=size.trees), seed)
+        test = fit_maps(fitting, trained, source.protected, inputs, size.refits, seed, others)
+        learnt, people = (
+            replace(test.encoding.encode(load_table(part)), y=torch.tensor(part[source.label].to_numpy(float)))
+            for part in (fitting, judging)
+        )
+        target = as_model(trained, test.encoding, example=learnt.x)
+        return cls(fitting, inputs, trained, test, target, learnt, people)
+
+
+def measure_strengths(
+    folder: Path, needed: Folders, table: str, model: str, size: Remedies, seed: int
+) -> dict[str, Numbers]:
+    """Return the mean |effect| by the repair's own map and the AUC, of repairs that are not at full strength."""
+    ground, found = Ground.of(table, model, size, seed, ()), {}
+    for strength in STRENGTHS:
+        correction = fit_correction(ground.test, ground.target, ground.learnt, strength=strength)
+        one = CorrectedModel(ground.target, correction)
+        found[f"repaired, {strength:g}"] = numbers(one, ground.test, ground.people, MAPS[:1])
+    return found
 
 
 def measure_table(folder: Path, needed: Folders, table: str, model: str, size: Remedies, seed: int) -> dict[str, Any]:
-    """Return the mean |effect| by each map and the AUC of a model, its repairs and their rivals.
+    """Return the mean |effect| by each map and the AUC of a model, its repair and their rivals.
 
     `shuffled` is the model's for groups that mean nothing: what a map shows of any model.
     """
-    source, how = SOURCES[table], Size(trees=size.trees)
-    fitting, judging, inputs = halves(table, size.rows, seed)
-    trained = train(model, fitting, inputs, source, how, seed)
-    how_maps = (trained, source.protected, inputs, size.refits, seed)
-    test = fit_maps(fitting, *how_maps)
-    learnt, people = (
-        replace(test.encoding.encode(load_table(part)), y=torch.tensor(part[source.label].to_numpy(float)))
-        for part in (fitting, judging)
-    )
-    target = as_model(trained, test.encoding, example=learnt.x)
+    source, how, ground = SOURCES[table], Size(trees=size.trees), Ground.of(table, model, size, seed)
+    test, target, learnt, people = ground.test, ground.target, ground.learnt, ground.people
+    fitting, inputs = ground.fitting, ground.inputs
     candidates: dict[str, Model] = {"model": target}
-    for strength in STRENGTHS:
-        candidates[f"repaired, {strength:g}"] = CorrectedModel(
-            target, fit_correction(test, target, learnt, strength=strength)
-        )
+    candidates[REPAIRED] = CorrectedModel(target, fit_correction(test, target, learnt))
     nets = train_networks(learnt, floors=FLOORS, seeds=[seed] * len(FLOORS), settings=size.hiding)
     for floor, net in zip(FLOORS, nets, strict=True):
         candidates[f"train_fair, {floor:g}"] = TorchModel(net, output=Output("logit"))
@@ -157,15 +193,16 @@ def measure_table(folder: Path, needed: Folders, table: str, model: str, size: R
     found = {name: numbers(one, test, people) for name, one in candidates.items()}
     column = source.protected.split("=")[0].split(">")[0].split("<")[0]
     order = np.random.default_rng(seed).permutation(len(fitting))
-    mixed = fit_maps(fitting.assign(**{column: fitting[column].to_numpy()[order]}), *how_maps)
+    shuffled = fitting.assign(**{column: fitting[column].to_numpy()[order]})
+    mixed = fit_maps(shuffled, ground.trained, source.protected, inputs, size.refits, seed)
     sizes = {"fitting": len(learnt), "people": len(people)}
     return {**sizes, "proxy": proxy, "found": found, "shuffled": numbers(target, mixed, people)}
 
 
-def numbers(model: Model, test: FittedTest, people: Dataset) -> Numbers:
+def numbers(model: Model, test: FittedTest, people: Dataset, maps: Sequence[str] = MAPS) -> Numbers:
     """Return the mean |effect| of a model by each map, and its AUC."""
     out, found = predict(model, people.x), {}
-    for name in MAPS:
+    for name in maps:
         measured = test.measure_one(name, model, people, predictions=out)
         found[name] = float(measured.score[~measured.abstained].double().mean())
     return found | {"auc": auc(out, people)}
@@ -184,7 +221,7 @@ def measure_world(folder: Path, needed: Folders, world: str, size: Remedies, see
     A network that sees legitimate columns alone is repaired too; another draw of its weights is what refits differ by.
     """
     past, new = (WORLDS[world].sample(size.rows // 2, seed=2 * seed + k) for k in (0, 1))
-    test = fit_maps(past.table, None, past.protected, past.features, size.refits, seed)
+    test = fit_maps(past.table, None, past.protected, past.features, size.refits, seed, ())
     learnt, people = (
         replace(test.encoding.encode(load_table(one.table)), y=torch.tensor(one.y)) for one in (past, new)
     )
@@ -272,12 +309,11 @@ def search_world(folder: Path, needed: Folders, world: str, size: Remedies, seed
 def gather(plan: Remedies, found: Found, about: dict[str, Any]) -> dict[str, Any]:
     """Return what was measured of each table, world and search, and what had to be shown."""
     missing = lacking(plan)
-    tables = [
-        {"table": table, "model": model, **found[_name("table", table, model)]}
-        for table in plan.tables
-        for model in plan.models
-        if table not in missing
-    ]
+    tables = []
+    for table in plan.tables:
+        for model in plan.models if table not in missing else ():
+            one, weaker = (found[_name(what, table, model)] for what in ("table", "strengths"))
+            tables.append({"table": table, "model": model, **one, "found": one["found"] | weaker})
     worlds = [{"world": name, **found[_name("world", name)]} for name in plan.worlds]
     searched = [
         {"table": table, **found[_name("alternatives", table)]} for table in plan.searched if table not in missing
@@ -303,9 +339,8 @@ def loss(one: Mapping[str, Any], name: str) -> float:
 
 def advantage(one: Mapping[str, Any], rival: str) -> float:
     """Return how much less AUC repairs lose than a rival where they take away as much; -inf where they cannot."""
-    points = sorted(
-        [(0.0, 0.0), *((fall(one, f"repaired, {s:g}", MAPS[0]), loss(one, f"repaired, {s:g}")) for s in STRENGTHS)]
-    )
+    names = [name for name in one["found"] if name.startswith("repaired")]
+    points = sorted([(0.0, 0.0), *((fall(one, name, MAPS[0]), loss(one, name)) for name in names)])
     wanted = fall(one, rival, MAPS[0])
     falls, losses = zip(*points, strict=True)
     return -inf if wanted > falls[-1] else loss(one, rival) - float(np.interp(wanted, falls, losses))

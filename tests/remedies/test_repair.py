@@ -62,6 +62,7 @@ def test_less_strength_leaves_more_of_the_effect_and_none_leaves_the_model(repai
     half = fairfox.repair(chance, learnt, strength=0.3, **ABOUT)
     effects = [mean_effect(model, others) for model in (chance, half, repaired)]
     assert effects == sorted(effects, reverse=True)
+    assert 0.65 < effects[1] / effects[0] < 0.85  # 1 - 0.3 * 0.83 = 0.75
     same = fairfox.repair(chance, learnt, strength=0.0, **ABOUT).predict_proba(others)[:, 1]
     assert same == pytest.approx(chance(others).to_numpy(), abs=1e-12)
 

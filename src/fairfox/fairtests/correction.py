@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -19,6 +20,7 @@ from fairfox.fairtests.effect import Effect
 from fairfox.fairtests.fitted import FittedTest, measured_name
 from fairfox.models.protocol import Model, TargetModel, predict, predict_once
 
+_log = logging.getLogger("fairfox")
 _TAKEN = 0.83  # share of the mean |effect| that full strength takes away, of people the network does not learn from
 _CELLS, _ROWS = 20_000_000, 12  # of counterfactual rows in all, and rows for each person and contrast
 _HELD_OUT = 0.2  # of the people: they show when enough of the effect is gone
@@ -26,6 +28,7 @@ _WIDTH, _BATCH, _RATE = 32, 256, 3e-3
 _DECAY = 500.0  # of weights, over the number of people: fewer people need a smoother network
 _FIRST, _GROWTH, _STAGES, _STEPS = 0.5, 1.25, 20, 100  # how much the effect weighs against the change, by stage
 _FIRST_STEPS = 400  # fewer would lose more accuracy than they must
+_HALVINGS = 12  # of the share of a correction that lesser strengths take
 _NONE = 1e-6  # a smaller mean |effect| is none, in spreads of the predictions where these are no probabilities
 _EDGE = 1e-3  # predictions are taken to be so far from 0 and 1 before the log-odds
 
@@ -135,29 +138,90 @@ def fit_correction(
     if not all(sum(len(each.here) for each in part) for part in parts):
         return found
     fitting, rest = (_joined(part) for part in parts)
-    net = MLP(fitting.own.shape[1], width=_WIDTH, depth=1, seed=seed).to(fitting.own.device)
-    kept = nn.Parameter(torch.ones(1, device=fitting.own.device))
-    with torch.no_grad():
-        net.weights[-1].zero_()
-        net.biases[-1].zero_()
-    before = _size(rest, net, kept, found.scale)
+    learner = _Learner(fitting.own.shape[1], found.scale, seed).to(fitting.own.device)
+    before = learner.effect(rest)
     if strength == 0 or before <= _NONE * (1 if found.scale is None else found.scale[1]):
         return found
-    groups = [
-        {"params": [*net.parameters()], "weight_decay": _DECAY / len(people)},
-        {"params": [kept], "weight_decay": 0.0},
-    ]
-    adam = torch.optim.AdamW(groups, lr=_RATE)
-    weight = _FIRST
+    adam = torch.optim.AdamW(
+        [
+            {"params": [*learner.net.parameters()], "weight_decay": _DECAY / len(people)},
+            {"params": [learner.kept], "weight_decay": 0.0},
+        ],
+        lr=_RATE,
+    )
+    weight, goal = _FIRST, (1 - _TAKEN * strength) * before
     for stage in range(_STAGES):
         for rows in _batches(len(fitting.here), _STEPS if stage else _FIRST_STEPS, generator):
             adam.zero_grad()
-            _loss(fitting.taken(rows), net, kept, found.scale, weight).backward()
+            learner.loss(fitting.taken(rows), weight).backward()
             adam.step()
-        if _size(rest, net, kept, found.scale) <= (1 - _TAKEN * strength) * before:
+        if learner.effect(rest) <= goal:
             break
         weight *= _GROWTH
-    return replace(found, kept=float(kept.detach()), net=net.member(0).double().requires_grad_(False))
+    else:
+        _log.warning(
+            f"The repair takes away {1 - learner.effect(rest) / before:.0%} of the mean effect, and not "
+            f"{_TAKEN * strength:.0%} as it should; give more people to learn from."
+        )
+    if strength < 1:
+        learner.shrink(rest, goal)
+    net = learner.net.member(0).double().requires_grad_(False)
+    return replace(found, kept=float(learner.kept.detach()), net=net)
+
+
+class _Learner(nn.Module):
+    """What a correction is while it learns: at first it changes nothing."""
+
+    def __init__(self, inputs: int, scale: tuple[float, float] | None, seed: int) -> None:
+        super().__init__()
+        self.scale = scale
+        self.net = MLP(inputs, width=_WIDTH, depth=1, seed=seed)
+        self.kept = nn.Parameter(torch.ones(1))
+        with torch.no_grad():
+            self.net.weights[-1].zero_()
+            self.net.biases[-1].zero_()
+
+    def forward(self, people: _Compared) -> tuple[Tensor, Tensor]:
+        """Return the corrected predictions (P,) of people, and the mean of those of their counterfactual rows."""
+        seen = torch.cat([people.own[None], people.there])  # (1 + R, P, I)
+        added = self.net(seen.flatten(0, 1))[0, :, 0].view(seen.shape[:2])
+        out = _corrected(torch.cat([people.here[None], people.predictions]), self.kept, added, self.scale)
+        return out[0], out[1:].mean(0)
+
+    def loss(self, people: _Compared, weight: float) -> Tensor:
+        """Return how far predictions are from the model's own, and the mean |effect| with its weight."""
+        own, there = self(people)
+        apart = (there - own).abs()
+        if self.scale is None:
+            change = F.binary_cross_entropy(own, people.here, reduction="none")
+        else:
+            change, apart = ((own - people.here) / self.scale[1]).square() / 2, apart / self.scale[1]
+        return (people.weights * (change + weight * apart)).mean()
+
+    @torch.no_grad()
+    def effect(self, people: _Compared) -> float:
+        """Return the mean |effect|."""
+        own, there = self(people)
+        return float((people.weights * (there - own).abs()).mean())
+
+    @torch.no_grad()
+    def shrink(self, people: _Compared, goal: float) -> None:
+        """Take back what takes away more of the effect than the goal."""
+        parts = [
+            (part, part.clone(), start)
+            for part, start in ((self.net.weights[-1], 0), (self.net.biases[-1], 0), (self.kept, 1))
+        ]
+        low, high = 0.0, 1.0  # shares of the correction: too little, enough
+        for _ in range(_HALVINGS):
+            share = (low + high) / 2
+            self._set(parts, share)
+            low, high = (low, share) if self.effect(people) <= goal else (share, high)
+        self._set(parts, high)
+
+    @staticmethod
+    def _set(parts: list[tuple[Tensor, Tensor, int]], share: float) -> None:
+        for part, whole, start in parts:
+            part.copy_(start + share * (whole - start))
 
 
 def check_repairable(test: FittedTest, strength: float) -> None:
@@ -209,30 +273,6 @@ def _compared(
 
 def _joined(parts: list[_Compared]) -> _Compared:
     return _Compared(*(torch.cat(each, dim=1 if k in (1, 3) else 0) for k, each in enumerate(zip(*parts, strict=True))))
-
-
-def _both(people: _Compared, net: MLP, kept: Tensor, scale: tuple[float, float] | None) -> tuple[Tensor, Tensor]:
-    """Return the corrected predictions (P,) of people, and the mean of those of their counterfactual rows."""
-    added = net(torch.cat([people.own[None], people.there]).flatten(0, 1))[0, :, 0].view(1 + len(people.there), -1)
-    out = _corrected(torch.cat([people.here[None], people.predictions]), kept, added, scale)
-    return out[0], out[1:].mean(0)
-
-
-def _loss(people: _Compared, net: MLP, kept: Tensor, scale: tuple[float, float] | None, weight: float) -> Tensor:
-    own, there = _both(people, net, kept, scale)
-    apart = (there - own).abs()
-    if scale is None:
-        change = F.binary_cross_entropy(own, people.here, reduction="none")
-    else:
-        change, apart = ((own - people.here) / scale[1]).square() / 2, apart / scale[1]
-    return (people.weights * (change + weight * apart)).mean()
-
-
-def _size(people: _Compared, net: MLP, kept: Tensor, scale: tuple[float, float] | None) -> float:
-    """Return the mean |effect|."""
-    with torch.no_grad():
-        own, there = _both(people, net, kept, scale)
-    return float((people.weights * (there - own).abs()).mean())
 
 
 def _batches(count: int, steps: int, generator: torch.Generator) -> Iterator[Tensor]:

@@ -155,7 +155,7 @@ def repair(
         protected: the protected column, a cut through one such as "age<25", or several; no numbers.
         label: the column of true outcomes, which is no feature.
         given: columns that may make a difference: they are held equal, and with them what they explain of the others.
-        strength: 1 takes away about 85 % of the mean effect, 0 nothing; more strength costs more accuracy.
+        strength: 1 takes away about 80 % of the mean effect, 0 nothing; more strength costs more accuracy.
         use_protected: let the repaired model take the protected column. This may be unlawful in lending or hiring.
         keep_rate: set the threshold of `predict` anew, so that as many people of the table get a yes as before.
         columns: the columns that the model takes, in its order.
