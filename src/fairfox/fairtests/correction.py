@@ -181,7 +181,7 @@ class _Learner(nn.Module):
             self.net.weights[-1].zero_()
             self.net.biases[-1].zero_()
 
-    def forward(self, people: _Compared) -> tuple[Tensor, Tensor]:
+    def both(self, people: _Compared) -> tuple[Tensor, Tensor]:
         """Return the corrected predictions (P,) of people, and the mean of those of their counterfactual rows."""
         seen = torch.cat([people.own[None], people.there])  # (1 + R, P, I)
         added = self.net(seen.flatten(0, 1))[0, :, 0].view(seen.shape[:2])
@@ -190,7 +190,7 @@ class _Learner(nn.Module):
 
     def loss(self, people: _Compared, weight: float) -> Tensor:
         """Return how far predictions are from the model's own, and the mean |effect| with its weight."""
-        own, there = self(people)
+        own, there = self.both(people)
         apart = (there - own).abs()
         if self.scale is None:
             change = F.binary_cross_entropy(own, people.here, reduction="none")
@@ -201,7 +201,7 @@ class _Learner(nn.Module):
     @torch.no_grad()
     def effect(self, people: _Compared) -> float:
         """Return the mean |effect|."""
-        own, there = self(people)
+        own, there = self.both(people)
         return float((people.weights * (there - own).abs()).mean())
 
     @torch.no_grad()
