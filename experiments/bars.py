@@ -27,7 +27,7 @@ WHAT = {  # experiments by what they are about
     "shuffled": "groups that mean nothing",
     "black_boxes": "real tables, any model",
     "fair_vs_unfair": "real tables, fair and unfair",
-    "fair_training": "training that hides the group",
+    "remedies": "repairs and alternatives",
     "transparency": "order of features",
     "resources": "cost",
 }

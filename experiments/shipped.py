@@ -27,7 +27,6 @@ BEFORE = {  # results made before 0.2 recorded hashes; no file may be added, and
     "bias_histograms": "no fairness test is used, so that no default matters",
     "black_boxes": "before intervals of ranks that persist in part",
     "coverage": "the list is the one at persistence 0.9; that of the verdict, at persistence 1, is not measured",
-    "fair_training": _SAME,
     "fair_vs_unfair": _COMMON,
     "gan_metrics": "FlipTest alone is used, whose settings are the same",
     "legitimate": _SAME,

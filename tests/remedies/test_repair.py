@@ -63,6 +63,7 @@ def test_less_strength_leaves_more_of_the_effect_and_none_leaves_the_model(repai
     half = fairfox.repair(chance, learnt, strength=0.3, **ABOUT)
     effects = [mean_effect(model, others) for model in (chance, half, repaired)]
     assert effects == sorted(effects, reverse=True)
+    assert 0.65 < effects[1] / effects[0] < 0.85  # 1 - 0.3 * 0.83 = 0.75
     same = fairfox.repair(chance, learnt, strength=0.0, **ABOUT).predict_proba(others)[:, 1]
     assert same == pytest.approx(chance(others).to_numpy(), abs=1e-12)
 
@@ -136,7 +137,7 @@ def test_it_refuses_what_its_model_refuses(learnt, others, caplog):
 
 
 def test_numbers_and_strengths_that_cannot_be_are_refused(learnt):
-    with pytest.raises(OptionError, match="'skill' is a number, but a repair averages over groups"):
+    with pytest.raises(OptionError, match="'skill' is a number, but a repair compares groups"):
         fairfox.repair(chance, learnt, protected="skill", label="label")
     with pytest.raises(OptionError, match=r"strength is 1\.5; expected a number from 0 to 1"):
         fairfox.repair(chance, learnt, strength=1.5, **ABOUT)
@@ -150,7 +151,7 @@ def test_a_repair_comes_back_from_its_file_and_refuses_another_model(learnt, oth
     fair.save(tmp_path / "fair.fox", model=tmp_path / "a.joblib")
     sha256 = file_sha256(tmp_path / "a.joblib")
     again = load_repair(tmp_path / "fair.fox", models[0], model_sha256=sha256)
-    assert again.averaging.model_sha256 == sha256
+    assert again.correction.model_sha256 == sha256
     assert np.array_equal(again.predict_proba(others), fair.predict_proba(others))
     assert str(tmp_path).encode() not in (tmp_path / "fair.fox").read_bytes()
     other = file_sha256(tmp_path / "b.joblib")
@@ -158,7 +159,7 @@ def test_a_repair_comes_back_from_its_file_and_refuses_another_model(learnt, oth
         load_repair(tmp_path / "fair.fox", models[1], model_sha256=other)
     with pytest.raises(FileError, match="it holds no fitted test"):
         fairfox.load_test(tmp_path / "fair.fox")
-    fairfox.save_test(fair.averaging.test, tmp_path / "test.fox")
+    fairfox.save_test(fair.correction.test, tmp_path / "test.fox")
     with pytest.raises(FileError, match="it holds no repair"):
         load_repair(tmp_path / "test.fox", models[0], model_sha256=sha256)
 

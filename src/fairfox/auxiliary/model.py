@@ -315,12 +315,6 @@ def _crossed(c: Tensor, variable: int, fitting: Dataset) -> Tensor:
     return out
 
 
-def group_chances(x: Tensor, auxiliary: Auxiliary, protected: tuple[Protected, ...]) -> list[Tensor]:
-    """Return the probability of each group (n, K) for rows x (n, D), for each protected variable."""
-    heads = _mean_chances(x, auxiliary, protected)
-    return [torch.cat([1 - one, one], dim=1) if one.shape[1] == 1 else one for one in heads]
-
-
 def _mean_chances(x: Tensor, auxiliary: Auxiliary, protected: tuple[Protected, ...]) -> tuple[Tensor, ...]:
     """Return the members' mean outputs (n, K) for each protected variable, with probabilities in place of logits."""
     means = torch.stack([_chances(member, x, protected) for member in auxiliary.members]).mean(0)

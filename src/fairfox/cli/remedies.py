@@ -77,10 +77,10 @@ def repair(
     out: Path,
     **values: Any,
 ) -> None:
-    """Repair MODEL: average its prediction over each person and their counterfactual rows, which are learnt from TABLE.
+    """Repair MODEL: learn from TABLE a correction, so that people and their counterfactual rows get nearly the same.
 
-    MODEL is a model file. The repair needs no training. Its file holds the maps and the SHA-256 of MODEL, but not MODEL
-    itself. `fairfox audit MODEL TABLE --repair FILE` audits the two together; take other people for it.
+    MODEL is a model file, and is not trained again. The repair's file holds the maps and the SHA-256 of MODEL, but not
+    MODEL itself. `fairfox audit MODEL TABLE --repair FILE` audits the two together; take other people for it.
     """
     from fairfox.data.files import file_sha256, keep_inputs
     from fairfox.errors import FileError
@@ -100,15 +100,14 @@ def repair(
         keep_rate=keep_rate,
     )
     repaired.save(out, model=model)
-    averaging = repaired.averaging
+    correction = repaired.correction
     say(
-        f"The repair was learnt from {len(averaging.test.known):,} people, protected: "
-        f"{', '.join(p.name for p in averaging.test.known.protected)}.",
-        f"It averages over {averaging.strength * averaging.rounds:.3g} rounds of counterfactual rows.",
+        f"The repair was learnt from {len(correction.test.known):,} people, protected: "
+        f"{', '.join(p.name for p in correction.test.known.protected)}.",
         err=False,
     )
-    if averaging.threshold is not None:
-        say(f"A yes is now a prediction of {averaging.threshold:.4g} or more.", err=False)
+    if correction.threshold is not None:
+        say(f"A yes is now a prediction of {correction.threshold:.4g} or more.", err=False)
     say(f"Written: {out}")
 
 

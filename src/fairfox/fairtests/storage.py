@@ -28,7 +28,7 @@ from fairfox.data.dataset import Dataset, Feature
 from fairfox.data.files import written_whole
 from fairfox.data.sources import Crossing, ProtectedSource
 from fairfox.errors import FairfoxError, FileError, OptionError, installed_versions
-from fairfox.fairtests.averaging import Averaging
+from fairfox.fairtests.correction import Correction
 from fairfox.fairtests.fitted import SAME_OUTCOME, FittedTest, Fold, readings_of
 from fairfox.fairtests.readings import measure_folds
 from fairfox.models.adapters import as_model
@@ -42,7 +42,7 @@ FORMAT = 4  # files of other formats are refused
 _CLASSES: dict[str, tuple[str, ...]] = {
     "options": ("AuditOptions",),
     "fairtests.fitted": ("FittedTest",),
-    "fairtests.averaging": ("Averaging",),
+    "fairtests.correction": ("Correction",),
     "data.dataset": ("Dataset", "Feature", "Protected"),
     "data.encoding": ("Encoding",),
     "data.sources": ("ProtectedSource", "Values", "NumberColumn", "Cut", "Crossing"),
@@ -91,7 +91,7 @@ _PEOPLE, _UNKNOWN = 100, 5  # made-up people, and those of them whose protected 
 _FAR = 1e6  # standard deviations: farther than anybody
 
 
-def save_test(test: FittedTest | Averaging, path: str | Path) -> None:
+def save_test(test: FittedTest | Correction, path: str | Path) -> None:
     """Write a fitted test, or a repair with its test, to one file, atomically."""
     content = to_bytes(test)
     try:
@@ -107,9 +107,9 @@ def load_test(path: str | Path) -> FittedTest:
     return _loaded(Path(path), from_bytes, what="fitted test", command="fairfox fit")
 
 
-def load_averaging(path: str | Path) -> Averaging:
+def load_correction(path: str | Path) -> Correction:
     """Return the repair in a file, likewise."""
-    return _loaded(Path(path), averaging_from_bytes, what="repair", command="fairfox repair")
+    return _loaded(Path(path), correction_from_bytes, what="repair", command="fairfox repair")
 
 
 def _loaded(path: Path, read: Callable[[bytes], _Stored], *, what: str, command: str) -> _Stored:
@@ -121,11 +121,11 @@ def _loaded(path: Path, read: Callable[[bytes], _Stored], *, what: str, command:
         raise FileError(f"'{path.name}' is not a usable {what}: {error} (write it again with {command})") from error
 
 
-def to_bytes(test: FittedTest | Averaging) -> bytes:
+def to_bytes(test: FittedTest | Correction) -> bytes:
     """Return a fitted test, or a repair with its test, as the bytes of a file."""
     writer = Writer(_stored_classes())
     writer.put(test)
-    main = (test.test if isinstance(test, Averaging) else test).options.main
+    main = (test.test if isinstance(test, Correction) else test).options.main
     about = {"format": FORMAT, "fairfox": installed_versions("fairfox")["fairfox"], "test": main}
     text = json.dumps({**about, "nodes": writer.nodes}, allow_nan=False)
     content = save(writer.tensors, {_KEY: _checksum(text, writer.tensors) + text})
@@ -144,9 +144,9 @@ def from_bytes(content: bytes, *, device: str = "cpu") -> FittedTest:
     return replace(on_device, encoding=test.encoding)  # tables are encoded on the processor
 
 
-def averaging_from_bytes(content: bytes) -> Averaging:
+def correction_from_bytes(content: bytes) -> Correction:
     """Return the repair in the bytes of a file, likewise."""
-    return _restored(content, Averaging, "repair")[0]
+    return _restored(content, Correction, "repair")[0]
 
 
 def _restored(content: bytes, kind: type[_Stored], what: str) -> tuple[_Stored, Any, dict[str, Tensor]]:
@@ -157,7 +157,7 @@ def _restored(content: bytes, kind: type[_Stored], what: str) -> tuple[_Stored, 
     found = objects[-1]
     if not isinstance(found, kind):
         raise FileError(f"it holds no {what}")
-    repair = objects[-1] if isinstance(objects[-1], Averaging) else None
+    repair = objects[-1] if isinstance(objects[-1], Correction) else None
     test = objects[-1] if repair is None else repair.test
     check_consistent(test, objects)
     try_out(test, repair)
@@ -469,7 +469,7 @@ def _classes(source: ProtectedSource) -> set[int | None]:
     return {*getattr(source.reader, "classes", ()), getattr(source.reader, "rest", None)}
 
 
-def try_out(test: FittedTest, averaging: Averaging | None = None) -> None:
+def try_out(test: FittedTest, correction: Correction | None = None) -> None:
     """Raise where a test, or a repair, cannot do its work; it is tried on simulated people and a simulated model.
 
     A FairfoxError is ignored here: it would be raised again while scoring, and is not a fault of the file.
@@ -483,8 +483,8 @@ def try_out(test: FittedTest, averaging: Averaging | None = None) -> None:
         target = as_model(mean_of_columns, returns="probability")
         fold = Fold(torch.arange(len(data)), test)
         measure_folds([fold], target, data, predict(target, data.x), progress=lambda text, done: None)
-        if averaging is not None:
-            averaging.predict(target, data)
+        if correction is not None:
+            correction.predict(target, data)
     except FairfoxError:
         return
     except Exception as error:  # whatever parts that do not fit together make fail

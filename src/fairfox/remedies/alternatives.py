@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from io import BytesIO
 from pathlib import Path
 from time import perf_counter
@@ -21,7 +21,7 @@ from fairfox.data.dataset import Dataset
 from fairfox.data.table import Table, column, load_table
 from fairfox.errors import FairfoxError, OptionError, did_you_mean
 from fairfox.explain import explain
-from fairfox.fairtests.averaging import AveragedModel, Averaging
+from fairfox.fairtests.correction import CorrectedModel, fit_correction
 from fairfox.fairtests.fitted import SAME_OUTCOME, Fold, Progress, fit_folds, measured_name
 from fairfox.fairtests.inputs import Inputs
 from fairfox.fairtests.readings import measure_folds
@@ -305,7 +305,6 @@ class Measuring:
     data: Dataset
     folds: Sequence[Fold]
     y: np.ndarray
-    averagings: dict[tuple[int, str | None], Averaging] = field(default_factory=dict)  # by fold and feature
 
     @property
     def delta(self) -> float:
@@ -426,22 +425,10 @@ class Measuring:
 
     def _repaired(self, feature: str | None, strength: float) -> Make:
         def make(fold: Fold, fitting: Dataset) -> Model:
-            return AveragedModel(
-                self.inputs.target, replace(self._averaging(fold, fitting, feature), strength=strength)
-            )
+            correction = fit_correction(fold.test, self.inputs.target, fitting, strength=strength, only=feature)
+            return CorrectedModel(self.inputs.target, correction)
 
         return make
-
-    def _averaging(self, fold: Fold, fitting: Dataset, feature: str | None) -> Averaging:
-        """Return the repair of a fold, whose rounds are found once."""
-        encoding, options = self.inputs.encoding, self.inputs.options
-        if outside := [name for name in options.given if name not in encoding.columns]:
-            raise OptionError(f"a repair here needs given columns that the model takes, and not '{outside[0]}'")
-        key = id(fold), feature
-        if key not in self.averagings:
-            averaging = Averaging(test=fold.test, only=feature)
-            self.averagings[key] = averaging.with_rounds(self.inputs.target, fitting)
-        return self.averagings[key]
 
     def _dropped(self, feature: str) -> Make:
         def make(fold: Fold, fitting: Dataset) -> Model:

@@ -1,4 +1,4 @@
-"""repair(model, table, ...): a model whose predictions are averaged over each person and their counterfactual rows."""
+"""repair(model, table, ...): a model corrected so that people and their counterfactual rows get nearly the same."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from fairfox.data.files import file_sha256
 from fairfox.data.frames import to_native_frame
 from fairfox.data.table import Table, load_table
 from fairfox.errors import ColumnError, FileError, OptionError
-from fairfox.fairtests.averaging import Averaging
+from fairfox.fairtests.correction import Correction, check_repairable, fit_correction
+from fairfox.fairtests.fitted import FittedTest
 from fairfox.fairtests.inputs import check_columns
-from fairfox.fairtests.storage import load_averaging, save_test
+from fairfox.fairtests.storage import load_correction, save_test
 from fairfox.models.adapters import BlackBoxModel, as_model, describe
 from fairfox.models.protocol import Description, TargetModel, check_predictions, predict
 from fairfox.options import AuditOptions, refuse_outside
@@ -46,7 +47,7 @@ class RepairedModel:
     """
 
     model: object
-    averaging: Averaging
+    correction: Correction
 
     def predict_proba(self, table: object) -> np.ndarray:
         """Return the probabilities (N, 2) of a no and of a yes, for a pandas, polars or pyarrow table or a file."""
@@ -62,19 +63,20 @@ class RepairedModel:
             return scores
         classes = getattr(self.model, "classes_", None)
         classes = np.array([0, 1]) if classes is None or len(classes) != 2 else np.asarray(classes)
-        cut = 0.5 if self.averaging.threshold is None else self.averaging.threshold
+        cut = 0.5 if self.correction.threshold is None else self.correction.threshold
         return np.asarray(classes[(scores >= cut).astype(int)])
 
     def scores(self, table: object) -> tuple[np.ndarray, np.ndarray]:
         """Return the prediction (N,) for the rows of a table, and who (N,) bool gets the model's own: people with a
         category that the repair has not seen."""
         people = load_table(table)
-        target, data, here = _asked(self.model, self.averaging, people)
+        correction = self.correction
+        target, data, here = _asked(self.model, correction.test, people, use_protected=correction.use_protected)
         unseen = torch.zeros(len(data), dtype=torch.bool)
         for f in data.features:
             if f.kind == "categorical":
                 unseen |= data.x[:, f.columns].sum(1) < 0.5
-        out = torch.where(unseen, here, self.averaging.predict(target, data, here).to(here))
+        out = torch.where(unseen, here, correction.predict(target, data, here).to(here))
         return out.double().numpy(force=True), unseen.numpy(force=True)
 
     def _warned(self, table: object) -> np.ndarray:
@@ -88,9 +90,9 @@ class RepairedModel:
 
     def describe(self) -> Description:
         """Return how the model is called: with a table of its own columns, and the protected ones if it uses them."""
-        encoding = self.averaging.test.encoding
+        encoding = self.correction.test.encoding
         names = encoding.columns
-        if self.averaging.use_protected:
+        if self.correction.use_protected:
             names = tuple(dict.fromkeys([*names, *(n for source in encoding.sources for n in source.columns)]))
         categories = frozenset(f.name for f in encoding.features if f.kind == "categorical")
         return Description(
@@ -102,22 +104,22 @@ class RepairedModel:
         sha256 = file_sha256(model)
         if sha256 is None:
             raise FileError(f"'{model}' is not a file; a repair is written for a model that lies in a file")
-        save_test(replace(self.averaging, model_sha256=sha256), path)
+        save_test(replace(self.correction, model_sha256=sha256), path)
 
     @property
     def _unit(self) -> Any:
-        return self.averaging.test.options.returns
+        return self.correction.test.options.returns
 
 
 def load_repair(path: str | Path, model: object, *, model_sha256: str | None) -> RepairedModel:
     """Return a model with the repair from a file; that of another model's file is refused."""
-    averaging = load_averaging(path)
-    if averaging.model_sha256 is None or averaging.model_sha256 != model_sha256:
+    correction = load_correction(path)
+    if correction.model_sha256 is None or correction.model_sha256 != model_sha256:
         raise FileError(
-            f"'{Path(path).name}' repairs another model: that one has the SHA-256 {_start(averaging.model_sha256)}, "
+            f"'{Path(path).name}' repairs another model: that one has the SHA-256 {_start(correction.model_sha256)}, "
             f"yours {_start(model_sha256)}; give the model that was repaired, or repair yours"
         )
-    return RepairedModel(model, averaging)
+    return RepairedModel(model, correction)
 
 
 def _start(sha256: str | None) -> str:
@@ -141,9 +143,11 @@ def repair(
     options: object = None,
     **unknown: object,
 ) -> RepairedModel:
-    """Return a model that predicts the average over a person and their counterfactual rows, without training.
+    """Return a model with a correction: a person and their counterfactual rows get nearly the same prediction.
 
-    It asks the model about 32 rows for each person, in a few calls.
+    The model is not trained again. A small network learns from the table what to add to its predictions, on the scale
+    of log-odds, so that they change as little as they can. It asks the model about 12 rows for each person of the table
+    and contrast, and later about one row each.
 
     Args:
         model: as for `fairfox.audit`.
@@ -152,8 +156,7 @@ def repair(
         label: the column of true outcomes, which is no feature.
         given: columns that may make a difference: they are held equal, and with them what they explain of the others.
         strength: 1 takes away about 80 % of the mean effect, 0 nothing; more strength costs more accuracy.
-        use_protected: let the repaired model take the protected column. It then loses less accuracy, but this may be
-            unlawful in lending or hiring.
+        use_protected: let the repaired model take the protected column. This may be unlawful in lending or hiring.
         keep_rate: set the threshold of `predict` anew, so that as many people of the table get a yes as before.
         columns: the columns that the model takes, in its order.
         weights: the column that says how many people a row stands for.
@@ -187,21 +190,21 @@ def repair_with(
             "The model itself takes the protected column, so a repair needs it too; allow it with use_protected=True "
             "(--use-protected), or train the model without it"
         )
-    averaging = Averaging(test=test, strength=strength, use_protected=use_protected)
-    target, data, here = _asked(model, averaging, people)
+    check_repairable(test, strength)
+    target, data, here = _asked(model, test, people, use_protected=use_protected)
+    correction = fit_correction(test, target, data, strength=strength, use_protected=use_protected)
     test = replace(test, options=replace(options, returns=target.unit))
-    averaging = replace(averaging, test=test, threshold=options.decision_threshold).with_rounds(target, data)
+    correction = replace(correction, test=test, threshold=options.decision_threshold)
     if keep_rate:
         cut = 0.5 if options.decision_threshold is None else options.decision_threshold
         if options.decision_threshold is None and target.unit != "probability":
             raise OptionError("To keep the rate of yes, say from which prediction on it is a yes (decision_threshold)")
         counts = np.ones(len(data)) if data.weights is None else data.weights.numpy(force=True)
-        averaging = replace(
-            averaging, threshold=_cut_with_rate(averaging.predict(target, data, here), here >= cut, counts)
-        )
+        after = correction.predict(target, data, here)
+        correction = replace(correction, threshold=_cut_with_rate(after, here >= cut, counts))
     if use_protected:
         _log.warning(UNLAWFUL)
-    return RepairedModel(model, averaging)
+    return RepairedModel(model, correction)
 
 
 def _cut_with_rate(after: Tensor, yes: Tensor, counts: np.ndarray) -> float:
@@ -214,17 +217,18 @@ def _cut_with_rate(after: Tensor, yes: Tensor, counts: np.ndarray) -> float:
     return float(scores[order[enough]])
 
 
-def _asked(model: object, averaging: Averaging, people: Table) -> tuple[TargetModel, Dataset, Tensor]:
+def _asked(
+    model: object, test: FittedTest, people: Table, *, use_protected: bool
+) -> tuple[TargetModel, Dataset, Tensor]:
     """Return a model on encoded rows, the people of a table, and the model's own predictions for them.
 
     A model on tables sees the table itself first, so that it refuses what it would refuse alone.
     """
-    test = averaging.test
     options = test.options
     check_columns(test, describe(model, wanted=options.output), people)
     encoding = test.encoding.for_table(people)
     lacking = [n for s in encoding.sources for n in s.columns if n not in people.columns]
-    if averaging.use_protected and lacking:
+    if use_protected and lacking:
         raise ColumnError(f"The table has no column '{lacking[0]}', which the repaired model takes; give it")
     data = encoding.encode(people)
     target = as_model(

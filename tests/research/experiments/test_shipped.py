@@ -13,7 +13,7 @@ EXPERIMENT = "shipped"
 RESULTS = Path(__file__).parents[3] / "experiments" / "results"
 FILES = [path for path in sorted(RESULTS.glob("*.json")) if not path.stem.endswith(("-quick", "-only"))]
 MADE_BEFORE = {  # 0.2 recorded hashes: this list may only become shorter
-    *("beyond", "bias_histograms", "black_boxes", "coverage", "fair_training", "fair_vs_unfair", "gan_metrics"),
+    *("beyond", "bias_histograms", "black_boxes", "coverage", "fair_vs_unfair", "gan_metrics"),
     *("legitimate", "operating_range", "resources", "shuffled", "table1", "transparency", "use_cases", "verdicts"),
 }
 

@@ -1,0 +1,447 @@
+"""What to do about an unfair model: what a repair and its rivals take away and cost, and what a search promises.
+
+Models learn from one half of some people of a table without the protected column, and so do repairs. The others
+judge. In worlds whose truth is known the true effect is looked at too. How repairs learn was chosen on Adult and German
+credit; the other tables and the worlds had no say in it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf, sqrt
+from pathlib import Path
+from statistics import fmean, median
+from typing import Any
+
+import numpy as np
+import torch
+from black_boxes import MODELS, SOURCES, Size, read_people, train
+from causal_worlds import WORLDS
+from real_data import NOT_RUN
+from real_data import lacking as lacking_tables
+from runner import Experiment, Folders, Found, Job, pick
+from torch import Tensor
+from trials import seed_of
+from wording import bar, markdown_table
+from wording import bars as table_of_bars
+
+from fairfox.auxiliary.adversarial import HidingSettings, train_networks
+from fairfox.benchmark.truth import train_target
+from fairfox.data.dataset import Dataset
+from fairfox.data.table import load_table
+from fairfox.fairtests.correction import CorrectedModel, fit_correction
+from fairfox.fairtests.fitted import FittedTest, fit_folds
+from fairfox.fairtests.inputs import Inputs, in_order, read_encoding
+from fairfox.models.adapters import as_model, describe
+from fairfox.models.protocol import Model, Output, TargetModel, predict
+from fairfox.models.torch import TorchModel
+from fairfox.options import AuditOptions
+from fairfox.pipeline import labelled_yes
+from fairfox.remedies.alternatives import Measuring, alternatives, probability_of_improvement
+from fairfox.statistics.performance import performance
+
+MAPS = ("rank", "transport", "move")  # the first is the repair's own
+OTHERS = MAPS[1:]
+STRENGTHS = (0.25, 0.5, 0.75)  # beside full strength, for the frontier by the repair's own map
+FLOORS = (0.0, 1.0, 3.0)  # of train_fair
+REPAIRED, PROXY = "repaired, 1", "without the strongest proxy"
+MORE = 10  # candidates that a statement about a search speaks of
+BETTER, UNLIKELY, ALLOWED = 0.005, 0.1, 0.1
+
+Numbers = dict[str, float]
+
+
+@dataclass(frozen=True)
+class Remedies:
+    """Which tables and worlds take part, and how many people."""
+
+    tables: tuple[str, ...] = ("adult", "german", "compas", "law", "bank")
+    models: tuple[str, ...] = ("hist-gradient-boosting", "logistic-regression")
+    searched: tuple[str, ...] = ("adult", "compas", "law")  # tables that alternatives are looked for on
+    worlds: tuple[str, ...] = tuple(WORLDS)
+    rows: int = 4_000  # of a table or world, one half to learn from
+    repeats: int = 50  # of a search in a world
+    people: int = 300  # who judge its candidates
+    candidates: int = 40  # the last ten come after the statement
+    trees: int = 100
+    refits: int = 2
+    hiding: HidingSettings | None = None  # by default as the number of rows suggests
+
+
+FULL = Remedies()
+QUICK = Remedies(
+    *(("adult", "german"), ("logistic-regression",), ("german",), ("additive",)),
+    **{"rows": 450, "repeats": 1, "people": 150, "candidates": 14, "trees": 10, "hiding": HidingSettings(epochs=2)},
+)
+
+
+def jobs(plan: Remedies, seed: int) -> list[Job]:
+    """Return one job per table and model, per search on a table, per world and per repeat."""
+    missing, size = lacking(plan), replace(plan, tables=(), searched=(), models=(), worlds=(), repeats=0)
+    tables = [table for table in plan.tables if table not in missing]
+    out = [
+        Job(_name(what, table, model), measure, (table, model, size, seed_of(seed, table)))
+        for what, measure in (("table", measure_table), ("strengths", measure_strengths))
+        for table in tables
+        for model in plan.models
+    ]
+    out += [Job(_name("world", name), measure_world, (name, size, seed_of(seed, name))) for name in plan.worlds]
+    out += [
+        Job(_name("alternatives", table), search_table, (table, plan.models[0], size, seed_of(seed, table)))
+        for table in plan.searched
+        if table in tables
+    ]
+    names = [plan.worlds[number % len(plan.worlds)] for number in range(plan.repeats)]
+    out += [
+        Job(_name("search", number), search_world, (name, size, seed_of(seed, "search", number)))
+        for number, name in enumerate(names)
+    ]
+    return out
+
+
+def lacking(plan: Remedies) -> dict[str, str]:
+    """Return the tables whose file is not to be had, each with the words for it."""
+    return lacking_tables(plan.tables, {table: SOURCES[table].read for table in plan.tables})
+
+
+def _name(*parts: object) -> str:
+    return "-".join(str(part).replace(" ", "_") for part in parts)
+
+
+def halves(table: str, rows: int, seed: int) -> tuple[Any, Any, list[str]]:
+    """Return the people to learn from, those who judge, and the inputs of a model."""
+    from sklearn.model_selection import train_test_split
+
+    frame, data = read_people(SOURCES[table], rows, seed)
+    fitting, judging = train_test_split(frame, test_size=0.5, random_state=seed)
+    return fitting.reset_index(drop=True), judging.reset_index(drop=True), [f.name for f in data.features]
+
+
+def fit_maps(
+    table: object,
+    model: object,
+    protected: str | Sequence[str],
+    inputs: Sequence[str],
+    refits: int,
+    seed: int,
+    others: Sequence[str] = OTHERS,
+) -> FittedTest:
+    """Return the repair's map, and others beside it, learnt from a table."""
+    options = AuditOptions.of({"refits": refits}, protected=protected, columns=inputs, seed=seed)
+    people = load_table(table)
+    encoding = read_encoding(people, None, None if model is None else describe(model, wanted=options.output), options)
+    return FittedTest.fit(in_order(encoding.encode(people), options), encoding, options, others=others)
+
+
+@dataclass(frozen=True)
+class Ground:
+    """A model that learnt from one half of a table, the maps of that half, and the other half, who judge."""
+
+    fitting: Any
+    inputs: list[str]
+    trained: Any
+    test: FittedTest
+    target: TargetModel
+    learnt: Dataset
+    people: Dataset
+
+    @classmethod
+    def of(cls, table: str, model: str, size: Remedies, seed: int, others: Sequence[str] = OTHERS) -> Ground:
+        """Return the ground of a table and a kind of model."""
+        source = SOURCES[table]
+        fitting, judging, inputs = halves(table, size.rows, seed)
+        trained = train(model, fitting, inputs, source, Size(trees=size.trees), seed)
+        test = fit_maps(fitting, trained, source.protected, inputs, size.refits, seed, others)
+        learnt, people = (
+            replace(test.encoding.encode(load_table(part)), y=torch.tensor(part[source.label].to_numpy(float)))
+            for part in (fitting, judging)
+        )
+        target = as_model(trained, test.encoding, example=learnt.x)
+        return cls(fitting, inputs, trained, test, target, learnt, people)
+
+
+def measure_strengths(
+    folder: Path, needed: Folders, table: str, model: str, size: Remedies, seed: int
+) -> dict[str, Numbers]:
+    """Return the mean |effect| by the repair's own map and the AUC, of repairs that are not at full strength."""
+    ground, found = Ground.of(table, model, size, seed, ()), {}
+    for strength in STRENGTHS:
+        correction = fit_correction(ground.test, ground.target, ground.learnt, strength=strength)
+        one = CorrectedModel(ground.target, correction)
+        found[f"repaired, {strength:g}"] = numbers(one, ground.test, ground.people, MAPS[:1])
+    return found
+
+
+def measure_table(folder: Path, needed: Folders, table: str, model: str, size: Remedies, seed: int) -> dict[str, Any]:
+    """Return the mean |effect| by each map and the AUC of a model, its repair and their rivals.
+
+    `shuffled` is the model's for groups that mean nothing: what a map shows of any model.
+    """
+    source, how, ground = SOURCES[table], Size(trees=size.trees), Ground.of(table, model, size, seed)
+    test, target, learnt, people = ground.test, ground.target, ground.learnt, ground.people
+    fitting, inputs = ground.fitting, ground.inputs
+    candidates: dict[str, Model] = {"model": target}
+    candidates[REPAIRED] = CorrectedModel(target, fit_correction(test, target, learnt))
+    nets = train_networks(learnt, floors=FLOORS, seeds=[seed] * len(FLOORS), settings=size.hiding)
+    for floor, net in zip(FLOORS, nets, strict=True):
+        candidates[f"train_fair, {floor:g}"] = TorchModel(net, output=Output("logit"))
+    proxy = next(iter(test.proxy[0]))
+    left = [name for name in inputs if name != proxy]
+    candidates[PROXY] = as_model(train(model, fitting, left, source, how, seed), test.encoding.only(left))
+    found = {name: numbers(one, test, people) for name, one in candidates.items()}
+    column = source.protected.split("=")[0].split(">")[0].split("<")[0]
+    order = np.random.default_rng(seed).permutation(len(fitting))
+    shuffled = fitting.assign(**{column: fitting[column].to_numpy()[order]})
+    mixed = fit_maps(shuffled, ground.trained, source.protected, inputs, size.refits, seed)
+    sizes = {"fitting": len(learnt), "people": len(people)}
+    return {**sizes, "proxy": proxy, "found": found, "shuffled": numbers(target, mixed, people)}
+
+
+def numbers(model: Model, test: FittedTest, people: Dataset, maps: Sequence[str] = MAPS) -> Numbers:
+    """Return the mean |effect| of a model by each map, and its AUC."""
+    out, found = predict(model, people.x), {}
+    for name in maps:
+        measured = test.measure_one(name, model, people, predictions=out)
+        found[name] = float(measured.score[~measured.abstained].double().mean())
+    return found | {"auc": auc(out, people)}
+
+
+def auc(out: Tensor, people: Dataset) -> float:
+    """Return the AUC of predictions (N,)."""
+    assert people.y is not None
+    found = {one.metric: one.value for one in performance(out.numpy(force=True), people.y.numpy(force=True))}
+    return found["auc"]
+
+
+def measure_world(folder: Path, needed: Folders, world: str, size: Remedies, seed: int) -> dict[str, Any]:
+    """Return the true mean unfairness and the AUC of a network before and after its repair.
+
+    A network that sees legitimate columns alone is repaired too; another draw of its weights is what refits differ by.
+    """
+    past, new = (WORLDS[world].sample(size.rows // 2, seed=2 * seed + k) for k in (0, 1))
+    test = fit_maps(past.table, None, past.protected, past.features, size.refits, seed, ())
+    learnt, people = (
+        replace(test.encoding.encode(load_table(one.table)), y=torch.tensor(one.y)) for one in (past, new)
+    )
+    (protected,) = past.world.chosen(past.protected)
+    others = [test.encoding.encode(load_table(new.as_if({protected.name: level}))).x for level in protected.levels]
+    fair = _columns(people, past.legitimate)
+    networks = {
+        "unfair": train_target(learnt, seed=seed),
+        "fair": train_target(learnt, seed=seed, projection=fair),
+        "refit": train_target(learnt, seed=seed + 1, projection=fair),
+    }
+    out, found = {}, {}
+    for name, net in networks.items():
+        target = TorchModel(net.module, output=Output("probability"))
+        for when, one in (
+            ("before", target),
+            *([] if name == "refit" else [("after", CorrectedModel(target, fit_correction(test, target, learnt)))]),
+        ):
+            own = out[name, when] = predict(one, people.x)
+            apart = torch.stack([(predict(one, rows) - own).abs() for rows in others]).amax(0)
+            found[f"{name}, {when}"] = {"unfairness": float(apart.mean()), "auc": auc(own, people)}
+    changes = {what: float((out[pair] - out["fair", "before"]).abs().mean())
+               for what, pair in (("repair", ("fair", "after")), ("refit", ("refit", "before")))}  # fmt: skip
+    return {"found": found, "change of the fair network": changes}
+
+
+def _columns(people: Dataset, names: Sequence[str]) -> Tensor:
+    """Return the projection (D, P) onto the columns of some features."""
+    kept = [j for f in people.features if f.name in names for j in range(f.start, f.stop)]
+    return torch.eye(people.x.shape[1], dtype=people.x.dtype)[:, kept]
+
+
+def search_table(folder: Path, needed: Folders, table: str, model: str, size: Remedies, seed: int) -> dict[str, Any]:
+    """Return the model as it is and the best alternative within the usual loss."""
+    source = SOURCES[table]
+    fitting, judging, inputs = halves(table, size.rows, seed)
+    trained = train(model, fitting, inputs, source, Size(trees=size.trees), seed)
+    found = alternatives(
+        trained, judging, protected=source.protected, label=source.label, columns=inputs, seed=seed, max_minutes=60
+    )
+    first, best = found.tried[0], found.best
+    return {"people": found.people, "best": best.name, "tried": len(found.tried), "loss": best.loss,
+            "effect": [first.mean_effect, best.mean_effect]}  # fmt: skip
+
+
+def search_world(folder: Path, needed: Folders, world: str, size: Remedies, seed: int) -> dict[str, Any]:
+    """Return what is said after a search about ten more candidates, and by how much these improve on it."""
+    from sklearn.compose import make_column_selector, make_column_transformer
+    from sklearn.model_selection import ParameterSampler
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OrdinalEncoder
+    from sklearn.tree import DecisionTreeClassifier
+
+    past, new = (WORLDS[world].sample(n, seed=2 * seed + k) for k, n in enumerate((2 * size.people, size.people)))
+    codes = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1)
+    columns = make_column_transformer((codes, make_column_selector(dtype_exclude="number")), remainder="passthrough")
+    estimator = make_pipeline(columns, DecisionTreeClassifier(max_depth=6, random_state=0))
+    grid = {"max_depth": [2, 3, 4, 5, 6, 8], "min_samples_leaf": [5, 10, 20, 40, 80], "max_features": [0.3, 0.6, 1.0],
+            "random_state": [0, 1, 2]}  # fmt: skip
+    tree = {f"decisiontreeclassifier__{name}": values for name, values in grid.items()}
+    settings = list(ParameterSampler(tree, size.candidates, random_state=seed))
+    options = AuditOptions.of(
+        {"refits": size.refits, "folds": 2},
+        protected=past.protected,
+        label=past.label,
+        columns=past.features,
+        seed=seed,
+    )
+    known = past.table.to_pandas()
+    model = estimator.fit(known[list(past.features)], known[past.label])
+    inputs = Inputs.read(model, new.table, None, options)
+    y, data = labelled_yes(inputs), inputs.data.to(torch.float64)
+    assert y is not None
+    folds = fit_folds(data, None, inputs.encoding, inputs.options, progress=lambda text, done: None)
+    measuring = Measuring(inputs, data, folds, y.double().numpy())
+    first = measuring.measure("model", "model", lambda fold, fitting: inputs.target, None)
+    plan = measuring.searched(load_table(new.table), estimator, settings)
+    tried = [measuring.measure(*candidate, first) for candidate in plan]
+    effects = [each.mean_effect if each.loss <= 0.05 else inf for each in tried]  # trees on half of the people are poor
+    before, after = effects[:-MORE], effects[-MORE:]
+    said = probability_of_improvement(before) if min(before) < inf else None
+    return {"said": said, "gain": min(before) - min(after) if min(before) < inf > min(after) else None}
+
+
+def gather(plan: Remedies, found: Found, about: dict[str, Any]) -> dict[str, Any]:
+    """Return what was measured of each table, world and search, and what had to be shown."""
+    missing = lacking(plan)
+    tables = []
+    for table in plan.tables:
+        for model in plan.models if table not in missing else ():
+            one, weaker = (found[_name(what, table, model)] for what in ("table", "strengths"))
+            tables.append({"table": table, "model": model, **one, "found": one["found"] | weaker})
+    worlds = [{"world": name, **found[_name("world", name)]} for name in plan.worlds]
+    searched = [
+        {"table": table, **found[_name("alternatives", table)]} for table in plan.searched if table not in missing
+    ]
+    searches = [found[_name("search", number)] for number in range(plan.repeats)]
+    results = {"tables": tables, "worlds": worlds, "alternatives": searched, "searches": searches}
+    return {**results, "not_run": missing, "bars": bars(**results)}
+
+
+def fall(one: Mapping[str, Any], name: str, by: str) -> float:
+    """Return the share of the model's mean |effect| that a candidate takes away, by a map."""
+    return _less(one["found"]["model"][by], one["found"][name][by])
+
+
+def _less(before: float, after: float) -> float:
+    return 1 - after / before if before > 0 else 0.0
+
+
+def loss(one: Mapping[str, Any], name: str) -> float:
+    """Return the AUC that a candidate loses."""
+    return float(one["found"]["model"]["auc"] - one["found"][name]["auc"])
+
+
+def advantage(one: Mapping[str, Any], rival: str) -> float:
+    """Return how much less AUC repairs lose than a rival where they take away as much; -inf where they cannot."""
+    names = [name for name in one["found"] if name.startswith("repaired")]
+    points = sorted([(0.0, 0.0), *((fall(one, name, MAPS[0]), loss(one, name)) for name in names)])
+    wanted = fall(one, rival, MAPS[0])
+    falls, losses = zip(*points, strict=True)
+    return -inf if wanted > falls[-1] else loss(one, rival) - float(np.interp(wanted, falls, losses))
+
+
+def _rivals(one: Mapping[str, Any]) -> Iterator[str]:
+    yield from (name for name in one["found"] if name != "model" and not name.startswith("repaired"))
+
+
+def bars(
+    tables: Sequence[Mapping[str, Any]],
+    worlds: Sequence[Mapping[str, Any]],
+    alternatives: Sequence[Mapping[str, Any]],
+    searches: Sequence[Mapping[str, Any]],
+) -> list[dict[str, Any]]:
+    """Return what has to be shown."""
+    own = [fall(one, REPAIRED, MAPS[0]) for one in tables]
+    other = {by: [fall(one, REPAIRED, by) for one in tables] for by in OTHERS}
+    lost = [loss(one, REPAIRED) for one in tables]
+    names = dict.fromkeys(one["table"] for one in tables)
+    ahead = {
+        table: min(advantage(one, rival) for one in tables if one["table"] == table for rival in _rivals(one))
+        for table in names
+    }
+    better = [SOURCES[table].title for table, gain in ahead.items() if gain > 0]
+    true = [_less(_true(one, "before"), _true(one, "after")) for one in worlds]
+    changes = [one["change of the fair network"] for one in worlds]
+    halved = {SOURCES[one["table"]].title: [_less(*one["effect"]), one["loss"]] for one in alternatives}
+    return [
+        bar("repair by its own map: the mean effect falls by at least 80 % for every table and model (least, median)",
+            [min(own), median(own)], min(own) >= 0.8),
+        *(bar(f"by {by}: by at least 60 % for every table and model (least, median)", [min(each), median(each)],
+              min(each) >= 0.6) for by, each in other.items()),
+        bar("the median loss is at most 0.01 of an AUC (median, largest)", [median(lost), max(lost)],
+            median(lost) <= 0.01),
+        bar("on at least three tables it loses less AUC than every floor of train_fair and than a model without the "
+            "strongest proxy, for the same fall", ", ".join(better) or "none", len(better) >= 3),
+        bar("known truth: the mean true unfairness falls by at least 70 % (mean over worlds, least)",
+            [fmean(true), min(true)], fmean(true) >= 0.7),
+        bar("a fair network changes less by a repair than from refit to refit, in every world (largest ratio)",
+            max(one["repair"] / one["refit"] for one in changes),
+            all(one["repair"] < one["refit"] for one in changes)),
+        bar("alternatives: on every table one has at most half of the effect and loses at most 0.005 of the AUC "
+            "(fall, loss)", halved, all(gone >= 0.5 for gone, _ in halved.values())),
+        bar_of_searches(searches),
+    ]  # fmt: skip
+
+
+def bar_of_searches(searches: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return how often an improvement followed that was said to be unlikely."""
+    sure = [one for one in searches if one["said"] is not None and one["said"] <= UNLIKELY]
+    followed = sum(one["gain"] is not None and one["gain"] > BETTER for one in sure)
+    share, error = followed / max(len(sure), 1), sqrt(ALLOWED * (1 - ALLOWED) / max(len(sure), 1))
+    what = f"searches: statements of at most {UNLIKELY:g} are followed by an improvement in at most {ALLOWED:.0%}, "
+    what += "within two binomial errors (share, statements)"
+    return bar(what, [share, len(sure)], share <= ALLOWED + 2 * error)
+
+
+def _true(one: Mapping[str, Any], when: str) -> float:
+    return float(one["found"][f"unfair, {when}"]["unfairness"])
+
+
+def show(found: dict[str, Any]) -> str:
+    """Return the results file as Markdown."""
+    heads = [
+        "table",
+        "model",
+        "people",
+        "AUC",
+        *(f"effect, {by} (shuffled groups)" for by in MAPS),
+        "AUC lost",
+        "loses less than",
+    ]
+    rows = []
+    for one in found["tables"]:
+        before, after = one["found"]["model"], one["found"][REPAIRED]
+        effects = [f"{before[by]:.3f} to {after[by]:.3f} ({one['shuffled'][by]:.3f})" for by in MAPS]
+        beaten = [name for name in _rivals(one) if advantage(one, name) > 0]
+        names = [SOURCES[one["table"]].title, MODELS[one["model"]].title, str(one["people"]), f"{before['auc']:.3f}"]
+        rows.append([*names, *effects, f"{loss(one, REPAIRED):+.3f}", "; ".join(beaten) or "none"])
+    worlds = [
+        [one["world"], f"{_true(one, 'before'):.3f} to {_true(one, 'after'):.3f}",
+         *(f"{one['found'][f'unfair, {when}']['auc']:.3f}" for when in ("before", "after")),
+         *(f"{one['change of the fair network'][what]:.4f}" for what in ("repair", "refit"))]
+        for one in found["worlds"]
+    ]  # fmt: skip
+    of_worlds = ["world", "true unfairness", "AUC before", "after", "fair network: change by repair", "by a refit"]
+    missing = [f"{table}: {NOT_RUN}" for table in found["not_run"]]
+    return "\n\n".join([markdown_table(heads, rows), markdown_table(of_worlds, worlds), table_of_bars(found), *missing])
+
+
+EXPERIMENT = Experiment(
+    name="remedies",
+    description="What repairs, fair training and dropped proxies take away and cost. --only names tables.",
+    full=FULL,
+    quick=QUICK,
+    jobs=jobs,
+    gather=gather,
+    show=show,
+    narrow=pick("tables", "table"),
+)
+
+if __name__ == "__main__":
+    sys.exit(EXPERIMENT.run())

@@ -1,0 +1,72 @@
+"""What repairs and their rivals take away and cost."""
+
+from math import inf
+
+import pytest
+
+from fairfox.data.catalog import ADULT, GERMAN
+from fairfox.data.files import find_file
+
+EXPERIMENT = "remedies"
+
+
+@pytest.fixture(scope="module")
+def quick(experiment, quick_run):
+    if any(find_file(file) is None for file in (*ADULT, *GERMAN)):
+        pytest.skip("the tables are not on this machine; FAIRFOX_DATA names the folder with the real data sets")
+    return quick_run(experiment.EXPERIMENT)
+
+
+def test_every_remedy_is_measured_by_every_map_on_people_it_has_not_seen(experiment, quick):
+    assert [one["table"] for one in quick["tables"]] == ["adult", "german"]
+    for one in quick["tables"]:
+        assert one["fitting"] == one["people"] == experiment.QUICK.rows / 2
+        assert {"model", experiment.REPAIRED, experiment.PROXY, "train_fair, 3"} <= one["found"].keys()
+        for name, numbers in one["found"].items():
+            weaker = name.startswith("repaired") and name != experiment.REPAIRED
+            assert numbers.keys() == {*experiment.MAPS[: 1 if weaker else 3], "auc"}
+            assert 0 < numbers["auc"] < 1
+    adult = quick["tables"][0]
+    falls = [experiment.fall(adult, f"repaired, {strength}", "rank") for strength in ("0.25", "0.5", "0.75", "1")]
+    assert falls == sorted(falls)
+    assert falls[0] < 0.5 < falls[-1]
+
+
+def test_the_true_effect_falls_and_a_fair_network_stays(quick):
+    (world,) = quick["worlds"]
+    before, after = (world["found"][f"unfair, {when}"]["unfairness"] for when in ("before", "after"))
+    assert after < 0.5 * before
+    assert world["found"]["fair, before"]["unfairness"] < 1e-9
+    changes = world["change of the fair network"]
+    assert changes["repair"] < changes["refit"]
+
+
+def test_a_quick_run_is_shown_with_its_bars(experiment, quick):
+    shown = experiment.show(quick)
+    assert "| German credit | logistic regression | 225 |" in shown
+    assert "| additive |" in shown
+    assert len(quick["bars"]) == 9
+
+
+def remedies(**found):
+    """Return a table whose model has the effect .2 and the AUC .9; others are given with both."""
+    numbers = {"model": (0.2, 0.9), **found}
+    return {"found": {name: {"rank": effect, "auc": auc} for name, (effect, auc) in numbers.items()}}
+
+
+def test_a_rival_is_compared_where_it_takes_away_as_much(experiment):
+    repairs = {"repaired, 0.5": (0.1, 0.89), "repaired, 0.75": (0.08, 0.89), "repaired, 1": (0.04, 0.87)}
+    one = remedies(**repairs, better=(0.15, 0.9), worse=(0.15, 0.89), beyond=(0.02, 0.5))
+    assert experiment.fall(one, "better", "rank") == pytest.approx(0.25)
+    assert experiment.advantage(one, "better") == pytest.approx(-0.005)  # half way to the fall of .5, which costs .01
+    assert experiment.advantage(one, "worse") == pytest.approx(0.005)
+    assert experiment.advantage(one, "beyond") == -inf
+
+
+def test_only_unlikely_improvements_count_against_a_search(experiment):
+    searches = [{"said": 0.05, "gain": 0.02}, {"said": 0.5, "gain": 0.02}, {"said": None, "gain": None}]
+    searches += [{"said": 0.01, "gain": 0.004}, {"said": 0.0, "gain": None}]
+    last = experiment.bar_of_searches(searches)
+    assert last["value"] == [pytest.approx(1 / 3), 3]
+    assert last["holds"]  # .1 and two errors of .17
+    assert not experiment.bar_of_searches(searches * 5)["holds"]  # .1 and two errors of .077
