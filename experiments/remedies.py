@@ -1,8 +1,8 @@
 """What to do about an unfair model: what a repair and its rivals take away and cost, and what a search promises.
 
 Models learn from one half of some people of a table without the protected column, and so do repairs. The others
-judge. In worlds whose truth is known the true effect is looked at too. How repairs learn was chosen on Adult and German
-credit; the other tables and the worlds had no say in it.
+judge. In worlds whose truth is known the true effect is looked at too. How repairs learn was chosen on Adult and
+German credit; the worlds additive and lending were looked at while lesser strengths were made distinct.
 """
 
 from __future__ import annotations
