@@ -10,7 +10,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 import fairfox
-from fairfox.data.catalog import CHICAGO
+from fairfox.data.catalog import DATASETS
 from fairfox.data.datasets import (
     CHICAGO_HIGH,
     CHICAGO_PREDICTORS,
@@ -27,7 +27,7 @@ PLAIN, FLOORS = "without race", (1.0, 3.0)
 
 
 def people():
-    if find_file(CHICAGO[0]) is not None:
+    if find_file(DATASETS["chicago"].files[0]) is not None:
         table = chicago_ssl_table().to_pandas()
         table[CHICAGO_HIGH] = (table[CHICAGO_SCORE] >= 345).astype(int)
         columns = [*CHICAGO_PREDICTORS, CHICAGO_RACE, CHICAGO_HIGH]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from inspect import signature
 from typing import Any
@@ -32,6 +33,12 @@ BETWEEN = (  # mean effect from each race to each other
     (-0.01, -0.05, -0.03, -0.01, 0.0),
 )
 AGES = ("18 to 33", "34 to 52", "53 to 80")
+
+
+def header_of(content: bytes) -> dict[str, Any]:
+    """Return what the header of a `.fox` file says: the text behind a checksum of 64 digits."""
+    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+    return json.loads(header["__metadata__"]["fairfox test"][64:])
 
 
 def audited(model: object, table: object, **given: Any) -> AuditRecord:

@@ -76,7 +76,7 @@ def test_gradient_contributions_sum_to_each_persons_effect():
     people = table()
     people["income"] /= 1000
     result = audited(net, people, **QUICK, drop=["job"])
-    torch.testing.assert_close(result.features.effect.per_person.sum(1), result.effect, atol=1e-6, rtol=0)
+    torch.testing.assert_close(result.features.effect.per_person.sum(1), result.effect.double(), atol=1e-9, rtol=0)
     assert result.features.effect.method == "integrated gradients"
 
 
@@ -365,7 +365,7 @@ def test_aligned_scores_of_several_variables_are_scaled_one_by_one():
 
 def test_intersections_are_one_more_variable():
     asked = QUICK | {"protected": ["sex", "race"], "contrasts": "all"}
-    result = audited(by_income, mixed(900), **asked, intersections=True)
+    result = audited(by_income, mixed(1800), **asked, intersections=True)
     crossing = result.findings[2]
     assert crossing.name == "sex x race"
     assert crossing.parts == ("sex", "race")

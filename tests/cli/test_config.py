@@ -83,7 +83,7 @@ def test_owner_and_reason_are_recorded_and_the_hash_of_the_file_is_in_every_outp
         ("owner = 3\nreason = 'x'", None),  # as on the command line, a number is its text
         (f"owner = '{'x' * 201}'", "owner has 201 characters; expected at most 200 printable characters"),
         (f"reason = '{'x' * 2001}'", "reason has 2,001 characters; expected at most 2,000"),
-        ('reason = """a\nb"""', "which has unprintable characters"),
+        ('reason = """a\nb"""', "not printable"),
         ("owner = ['a', 'b']", "takes one value, not a list"),
     ],
 )

@@ -8,7 +8,7 @@ from fairfox.auxiliary.linear import LinearMember
 from fairfox.auxiliary.model import FixedAuxiliary, heads_of
 from fairfox.data.dataset import Dataset, Feature, Protected, project_blocks
 from fairfox.fairtests.effect import model_alignment
-from fairfox.gradients.alignment import alignment_share, covariance_metric
+from fairfox.gradients.alignment import alignment_parts, covariance_metric, ratio_of_sums
 from fairfox.gradients.jacobian import autograd_jacobian, jacobian
 from fairfox.models.torch import TorchModel
 
@@ -106,9 +106,8 @@ def test_share_by_gradients_follows_its_formula():
     data = people()
     metric = covariance_metric(data.x)
     target, member = Function(curve), Function(bend)
-    expected = alignment_share(
-        jacobian(target, data.x)[:, 0], jacobian(member, data.x), metric, heads=heads_of(data.protected)
-    )
+    grad_tar, jac_aux = jacobian(target, data.x)[:, 0], jacobian(member, data.x)
+    expected = ratio_of_sums(*alignment_parts(grad_tar, jac_aux, metric, heads=heads_of(data.protected)))
     assert share(target, data, member, metric=metric) == [pytest.approx(expected)]
     assert share(target, data, member, metric=metric, batch_size=77) == [pytest.approx(expected)]
 

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.torch import load, save
-from support import fitted_on
+from support import fitted_on, header_of
 from torch import Tensor, nn
 
 import fairfox
@@ -179,7 +179,7 @@ def test_a_file_has_no_rows_of_people(content: bytes):
 
 
 def _parts(content: bytes, kind: type) -> list[Any]:
-    nodes = json.loads(storage._header(content)[1])["nodes"]
+    nodes = header_of(content)["nodes"]
     return [one for one in read_nodes(nodes, load(content), storage._stored_classes()) if isinstance(one, kind)]
 
 
@@ -205,7 +205,7 @@ def test_a_file_with_one_changed_byte_is_refused_wherever_it_is(content: bytes, 
 
 def rewritten(content: bytes, change: Any, **tensors: torch.Tensor) -> bytes:
     """Return a file whose text or tensors are others, with a checksum that is right."""
-    about = json.loads(storage._header(content)[1])
+    about = header_of(content)
     change(about)
     text, kept = json.dumps(about), {**load(content), **tensors}
     return save(kept, {storage._KEY: storage._checksum(text, kept) + text})

@@ -12,6 +12,7 @@ import pytest
 from hostile.refusal import refused, refuses
 from populations import people
 from safetensors.torch import load, save
+from support import header_of
 from torch import nn
 
 import fairfox
@@ -127,7 +128,7 @@ TESTS = {
 def test_a_fitted_test_is_refused(
     folder: Path, capfd: pytest.CaptureFixture[str], content: bytes, change: Callable[[dict[str, Any]], None]
 ):
-    about, tensors = json.loads(storage._header(content)[1]), load(content)
+    about, tensors = header_of(content), load(content)
     change(about)
     text = json.dumps(about)
     Path("evil.fox").write_bytes(save(tensors, {storage._KEY: storage._checksum(text, tensors) + text}))

@@ -1,6 +1,7 @@
 """Doubt, whom to leave out, and distance from real people: by hand, against brute force, and what must not matter."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -161,8 +162,9 @@ def test_people_who_are_left_out_look_like_all_who_are_abstained_from():
     data = individuals(torch.arange(4.0)[:, None])
     values = torch.tensor([[0.1, 0.2, math.nan, -0.4], [0.3, 0.2, math.nan, -0.2]])[..., None]
     rows = torch.full((2, 4, 1), 9.0)
-    main = combine(
-        values, data, contrasts=moves(data.protected), signed=True, reasons="off the data", counterfactuals=rows
+    main = replace(
+        combine(values, data, contrasts=moves(data.protected), signed=True, reasons="off the data"),
+        counterfactuals=rows,
     )
     other = combine(values, data, contrasts=moves(data.protected), signed=True)
     runs = Readings(

@@ -380,7 +380,7 @@ def wilson(share: float, people: float) -> tuple[float, float]:
 
     Example:
         >>> wilson(0.0, 10.0)
-        (0.0, 0.2775401687666166)
+        (0.0, 0.2775327998628892)
     """
     if not people > 0:
         return math.nan, math.nan
