@@ -60,8 +60,8 @@ def test_the_verdict_comes_first_then_who_which_way_how_sure_and_how_many():
         "interval beyond 5 points).",
         *(f"{line}." for line in (*through_lines(result), *flip_lines(result, result.findings[0]))),
         "2 people not judged: no evidence about sex.",
-        "Next: unless a feature is a valid reason (--given), fairfox repair lowers the effect without training, and "
-        "fairfox alternatives finds what else does, and what it costs.",
+        "Next: unless a feature is a valid reason (--given), fairfox repair lowers the effect without training the "
+        "model again, and fairfox alternatives finds what else does, and what it costs.",
     ]
 
 

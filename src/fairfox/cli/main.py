@@ -26,7 +26,7 @@ COMMANDS = {
     "demo": ("fairfox.cli.demo", "Audit a biased and a fair lending model on generated people."),
     "fit": ("fairfox.cli.score", "Fit a fairness test on a table and save it to a file."),
     "plan": ("fairfox.cli.compare", "Say how many people an audit needs to detect an effect of a given size."),
-    "repair": ("fairfox.cli.remedies", "Repair a model without training, and save the repair to a file."),
+    "repair": ("fairfox.cli.remedies", "Repair a model without training it again, and save the repair."),
     "report": ("fairfox.cli.report", "Write the page of a result again, or one page for two audits."),
     "score": ("fairfox.cli.score", "Score the people of a table with a saved fairness test."),
 }

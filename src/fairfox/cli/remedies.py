@@ -29,7 +29,7 @@ _NOT_HERE = {  # options of an audit that say nothing about a repair
 _OPTIONS = tuple(name for name in DECLARED if name not in _NOT_HERE)
 
 
-@click.command(cls=Grouped, short_help="Repair a model without training, and save the repair to a file.")
+@click.command(cls=Grouped, short_help="Repair a model without training it again, and save the repair.")
 @click.argument("model")
 @click.argument("table", type=click.Path(path_type=Path))
 @audit_options(*_OPTIONS)

@@ -273,8 +273,8 @@ def next_lines(result: AuditRecord) -> list[str]:
     if result.verdict is None or result.verdict.word != "fails" or all(f.kind == "continuous" for f in result.findings):
         return []
     return [
-        "Next: unless a feature is a valid reason (--given), fairfox repair lowers the effect without training, and "
-        "fairfox alternatives finds what else does, and what it costs"
+        "Next: unless a feature is a valid reason (--given), fairfox repair lowers the effect without training the "
+        "model again, and fairfox alternatives finds what else does, and what it costs"
     ]
 
 
