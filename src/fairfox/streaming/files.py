@@ -152,7 +152,9 @@ def score_files(
     if failed and not people:
         raise FileError(_failures(failed))
     if not people:
-        raise DataError("The tables have no rows; give one row per individual, and not scores that fairfox wrote")
+        raise DataError(
+            "The tables have column names but no rows; give one row per individual, not scores that fairfox wrote"
+        )
     read_as, there = model_options(fitted, options or {}), {} if device == "cpu" else {"device": device}
     settings = {
         "test": {"name": _HERE if written is None else written.name, "sha256": sha256(content).hexdigest()},
