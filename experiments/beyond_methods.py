@@ -8,7 +8,6 @@ its own, so that nothing else is done again.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import cast
 
@@ -17,37 +16,22 @@ from scoring import Scores, known_scores
 from torch import Tensor
 from worlds import Ground
 
-from fairfox.auxiliary.linear import LinearAuxiliary
 from fairfox.data.contrasts import destinations, moves
 from fairfox.data.dataset import Dataset
 from fairfox.fairtests.protocol import FairnessTest
 from fairfox.fairtests.registry import make_test
-from fairfox.fairtests.unfair_map import UnfairMap
 from fairfox.maps.move import MoveMap
 from fairfox.maps.protocol import CounterfactualMap
 from fairfox.maps.rank import RankMap
 from fairfox.maps.transport import TransportMap
 from fairfox.models.protocol import Model, predict
 
-
-@dataclass(frozen=True)
-class Effort:
-    """How long the methods that search or train may take; steps are the references'."""
-
-    attack_steps: int = 200
-    paired: int = 1_500  # people of each group that transport pairs; it takes the cube of that
-
-
 Fitted = CounterfactualMap | FairnessTest
-Factory = Callable[[Ground, Effort], Fitted]
+Factory = Callable[[Ground, int], Fitted]  # of a ground and how many people of each group transport pairs
 
 
-def _registered(name: str, on: Ground, effort: Effort) -> FairnessTest:
+def _registered(name: str, on: Ground, paired: int) -> FairnessTest:
     return make_test(name, auxiliary=on.auxiliary, refits=1, seed=on.seed).fit(on.fitting)
-
-
-def _unfair_map(on: Ground, effort: Effort) -> FairnessTest:
-    return UnfairMap(auxiliary=LinearAuxiliary(), steps=effort.attack_steps).fit(on.fitting)
 
 
 PAPER = ("faux", "faux+ng", "faux+ig")
@@ -59,21 +43,18 @@ BATCHES: dict[str, dict[str, Factory]] = {
         "lic": partial(_registered, "lic"),
     },
     "maps": {
-        "rank": lambda on, effort: RankMap().fit(on.fitting),
-        "move": lambda on, effort: MoveMap(auxiliary=on.auxiliary).fit(on.fitting),
-        "move-direct": lambda on, effort: MoveMap(auxiliary=on.auxiliary, metric="identity").fit(on.fitting),
+        "rank": lambda on, paired: RankMap().fit(on.fitting),
+        "move": lambda on, paired: MoveMap(auxiliary=on.auxiliary).fit(on.fitting),
+        "move-direct": lambda on, paired: MoveMap(auxiliary=on.auxiliary, metric="identity").fit(on.fitting),
     },
-    "transport": {
-        "transport": lambda on, effort: TransportMap(exact_up_to=effort.paired, seed=on.seed).fit(on.fitting)
-    },
-    "unfair_map": {"unfair_map": _unfair_map},
+    "transport": {"transport": lambda on, paired: TransportMap(exact_up_to=paired, seed=on.seed).fit(on.fitting)},
 }
 METHODS: dict[str, Factory] = {name: make for batch in BATCHES.values() for name, make in batch.items()}
 
 KNOWS_GENERATOR = ("lic",)  # only where dx/dc is known
 
 
-def scores_of(names: Sequence[str], on: Ground, effort: Effort) -> Scores:
+def scores_of(names: Sequence[str], on: Ground, paired: int) -> Scores:
     """Return the scores of methods for each target (N,), NaN where one cannot say; none of those that lack the truth.
 
     Every map gives a second score, times the alignment share.
@@ -83,7 +64,7 @@ def scores_of(names: Sequence[str], on: Ground, effort: Effort) -> Scores:
     for name in names:
         if name in KNOWS_GENERATOR and on.people.truth.dx_dc is None:
             continue
-        fitted = METHODS[name](on, effort)
+        fitted = METHODS[name](on, paired)
         if hasattr(fitted, "score"):
             found[name] = [_scores(cast(FairnessTest, fitted), model, on.people) for model in on.models]
         else:

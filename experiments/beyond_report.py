@@ -85,6 +85,13 @@ def bars(strong: Sequence[Entry], found: dict[str, Any]) -> list[dict[str, Any]]
     out = [
         bar(f"{aligned}: mean AP over the settings at most 0.005 below {KNOWS}", ap, ap[aligned] >= ap[KNOWS] - 0.005)
     ]
+    rho = {(e["world"], e["method"]): _mean(e["rho"]) or 0.0 for e in strong if e["family"] == "settings"}
+    ahead = [rho[world, method] > rho[world, KNOWS] for world, method in rho if method == DEFAULT]
+    what = f"{DEFAULT}: rho above {KNOWS} in at least six of the eight settings"
+    out.append(bar(what, f"{sum(ahead)} of {len(ahead)}", sum(ahead) >= 6))
+    aim = {name: of["settings", DEFAULT][name] for name in ("rho", "rho_worst")}
+    what = f"{DEFAULT}: the aim over the settings, mean rho at least 0.75 and the worst above 0.6"
+    out.append(bar(what, aim, aim["rho"] >= 0.75 and aim["rho_worst"] > 0.6))
     for family, least in (("settings", 0.64), ("additive", 0.97), ("mixed", 0.68)):
         own = of[family, DEFAULT]["rho"]
         out.append(bar(f"{DEFAULT}: mean rho at least {least} ({FAMILIES[family]})", own, own >= least))
@@ -94,8 +101,10 @@ def bars(strong: Sequence[Entry], found: dict[str, Any]) -> list[dict[str, Any]]
         what = f"{method}: no mean {words} over all worlds is higher, {KNOWS} apart"
         out.append(bar(what, {method: own, best: others[best]}, own >= others[best]))
     ap = {method: weak["all", method]["ap"] for method in (aligned, paper)}
-    what = f"{aligned} at bias {WEAK}: mean AP at least 0.10 above {paper}"
-    out.append(bar(what, ap, ap[aligned] >= ap[paper] + 0.10))
+    within = {method: weak["settings", method]["ap"] for method in (aligned, KNOWS)}
+    what = f"{aligned} at bias {WEAK}: mean AP at least 0.10 above {paper}, or that of {KNOWS} in the settings"
+    holds = ap[aligned] >= ap[paper] + 0.10 or within[aligned] >= within[KNOWS] - 0.005
+    out.append(bar(what, ap | {"in the settings": within}, holds))
     units = of["all", DEFAULT]["units"]
     out.append(bar(f"{DEFAULT}: mean score over mean true score from 0.8 to 1.2", units, 0.8 <= units <= 1.2))
     for fused, most, words in ((False, 0.10, "in causal worlds"), (True, 0.20, "where tables are fused")):

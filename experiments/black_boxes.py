@@ -1,4 +1,4 @@
-"""Models that people really use, on raw tables: four ensembles of trees, a logistic regression, and a remedy.
+"""Models that people really use, on raw tables: boosted trees, a forest, a logistic regression, a network.
 
 Each learns from four fifths of a table without the protected column, as a Pipeline that takes the table as it is. Some
 of the other people are audited; all of them say how good the model is and what its output tells of their group.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -18,19 +19,15 @@ import numpy as np
 import torch
 from real_data import HELD_OUT
 from real_data import lacking as lacking_tables
-from runner import Experiment, Folders, Found, Job, installed, pick
+from runner import Experiment, Folders, Found, Job, pick
 from trials import seed_of
 from wording import markdown_table
 
-from fairfox.auxiliary.adversarial import HidingSettings
 from fairfox.data.dataset import Dataset
 from fairfox.data.datasets import adult_table, bank_table, compas_table, encode_people, german_table, law_school_table
-from fairfox.errors import MissingExtraError, require
 from fairfox.findings import AuditRecord
 from fairfox.pipeline import audit
-from fairfox.remedies.hiding import FairModel, measure, train_fair
-
-FAIR = "fair"
+from fairfox.remedies.hiding import measure
 
 
 @dataclass(frozen=True)
@@ -47,9 +44,6 @@ class Source:
 
 SOURCES = {
     "adult": Source("Adult", adult_table, "income-per-year", ">50K", "sex", ("fnlwgt",)),
-    "adult-without-relationship": Source(
-        "Adult without relationship", adult_table, "income-per-year", ">50K", "sex", ("fnlwgt", "relationship")
-    ),
     "bank": Source("Bank", bank_table, "y", "yes", "age>=25"),
     "compas": Source(
         *("COMPAS", compas_table, "two_year_recid", 1, "race=African-American"),
@@ -62,41 +56,36 @@ SOURCES = {
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of model: the classifier of a package, and its options; one thread each."""
+    """A kind of model: a classifier of scikit-learn, the option that says how many trees, and other options."""
 
     title: str
-    package: str
-    classifier: str = ""  # within the package
-    trees: str | None = None  # the option that says how many
+    module: str
+    classifier: str
+    trees: str | None = None
     options: tuple[tuple[str, object], ...] = ()
 
     def make(self, trees: int, seed: int) -> Any:
         """Return a new classifier."""
         counted = {} if self.trees is None else {self.trees: trees}
-        return getattr(require(self.package), self.classifier)(random_state=seed, **counted, **dict(self.options))
+        made = getattr(import_module(f"sklearn.{self.module}"), self.classifier)
+        return made(random_state=seed, **counted, **dict(self.options))
 
 
-ONE_THREAD = ("n_jobs", 1)
 MODELS = {
-    "hist-gradient-boosting": Kind(
-        "HistGradientBoosting", "sklearn.ensemble", "HistGradientBoostingClassifier", "max_iter"
-    ),
+    "hist-gradient-boosting": Kind("boosted trees", "ensemble", "HistGradientBoostingClassifier", "max_iter"),
     "random-forest": Kind(
-        *("random forest", "sklearn.ensemble", "RandomForestClassifier", "n_estimators"),
-        options=(ONE_THREAD, ("min_samples_leaf", 5)),
-    ),
-    "xgboost": Kind(
-        "XGBoost", "xgboost", "XGBClassifier", "n_estimators", options=(ONE_THREAD, ("learning_rate", 0.1))
-    ),
-    "lightgbm": Kind(
-        *("LightGBM", "lightgbm", "LGBMClassifier", "n_estimators"),
-        options=(ONE_THREAD, ("deterministic", True), ("verbose", -1)),
+        *("random forest", "ensemble", "RandomForestClassifier", "n_estimators"),
+        options=(("n_jobs", 1), ("min_samples_leaf", 5)),
     ),
     "logistic-regression": Kind(
-        "logistic regression", "sklearn.linear_model", "LogisticRegression", options=(("max_iter", 1000),)
+        "logistic regression", "linear_model", "LogisticRegression", options=(("max_iter", 1000),)
     ),
-    FAIR: Kind("train_fair", "fairfox"),  # by its own function
+    "network": Kind(
+        *("network", "neural_network", "MLPClassifier"),
+        options=(("hidden_layer_sizes", (64, 32)), ("early_stopping", True)),
+    ),
 }
+SCALED = ("logistic-regression", "network")  # the others take numbers as they are and categories as codes
 
 
 @dataclass(frozen=True)
@@ -107,16 +96,6 @@ class Size:
     people: int = 2_000  # who are scored, drawn from those the model has not seen; fewer where there are not so many
     trees: int = 200
     refits: int = 5
-    floor: float = 3.0  # of the remedy
-    hiding: HidingSettings | None = None  # how it trains; by default as the number of rows suggests
-
-
-def library_of(model: str) -> str:
-    """Return the name and version of the package a model is from, as the package itself says it."""
-    package = MODELS[model].package.partition(".")[0]
-    if package == "fairfox":
-        return installed(package)
-    return f"{'scikit-learn' if package == 'sklearn' else package} {require(package).__version__}"
 
 
 def read_people(source: Source, rows: int | None, seed: int) -> tuple[Any, Dataset]:
@@ -134,32 +113,18 @@ def read_people(source: Source, rows: int | None, seed: int) -> tuple[Any, Datas
 
 
 def train(model: str, fitting: Any, inputs: Sequence[str], source: Source, size: Size, seed: int) -> Any:
-    """Return a model of the label: a fitted Pipeline on the raw inputs, or the remedy on its own encoding of them."""
-    if model == FAIR:  # it holds out a fifth of these rows for measures of its own
-        return train_fair(
-            fitting,
-            label=source.label,
-            protected=source.protected,
-            floor=size.floor,
-            seed=seed,
-            settings=size.hiding,
-        )
+    """Return a model of the label: a fitted Pipeline on the raw inputs."""
     from sklearn.compose import make_column_transformer
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
     texts = list(fitting[inputs].select_dtypes(exclude="number"))
-    if model == "logistic-regression":
+    if model in SCALED:
         columns = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), texts), remainder=StandardScaler())
     else:
         codes = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1)
         columns = make_column_transformer((codes, texts), remainder="passthrough")
     return make_pipeline(columns, MODELS[model].make(size.trees, seed)).fit(fitting[inputs], fitting[source.label])
-
-
-def probabilities(model: Any, rows: Any) -> np.ndarray:
-    """Return the probability of the label 1 (N,)."""
-    return model.predict(rows) if isinstance(model, FairModel) else model.predict_proba(rows)[:, 1]
 
 
 SHOWN = 5  # features that the effect goes through
@@ -179,23 +144,19 @@ class BlackBoxes:
 FULL = BlackBoxes()
 QUICK = BlackBoxes(
     ("adult", "compas"),
-    ("hist-gradient-boosting", FAIR),
-    Size(rows=400, people=60, trees=20, refits=2, hiding=HidingSettings(epochs=2)),
+    ("hist-gradient-boosting", "network"),
+    Size(rows=400, people=60, trees=20, refits=2),
 )
 
 
 def jobs(plan: BlackBoxes, seed: int) -> list[Job]:
-    """Return one job per table and model; none for a table or a package that is not to be had."""
+    """Return one job per table and model; none for a table that is not to be had."""
     missing = lacking(plan)
     return [
-        Job(
-            _name(table, model),
-            audit_one,
-            (table, model, plan.size, seed_of(seed, table), library_of(model)),
-        )
+        Job(_name(table, model), audit_one, (table, model, plan.size, seed_of(seed, table)), seconds=40)
         for table in plan.tables
         for model in plan.models
-        if not {table, model} & missing.keys()
+        if table not in missing
     ]
 
 
@@ -204,19 +165,11 @@ def _name(table: str, model: str) -> str:
 
 
 def lacking(plan: BlackBoxes) -> dict[str, str]:
-    """Return the tables and models that cannot be had, each with the reason."""
-    out = lacking_tables(plan.tables, {table: source.read for table, source in SOURCES.items()})
-    for model in plan.models:
-        try:
-            require(MODELS[model].package, why=f"for {MODELS[model].title}")
-        except MissingExtraError as error:
-            out[model] = f"not run: {error}"
-    return out
+    """Return the tables that cannot be had, each with the reason."""
+    return lacking_tables(plan.tables, {table: source.read for table, source in SOURCES.items()})
 
 
-def audit_one(
-    folder: Path, needed: Folders, table: str, model: str, size: Size, seed: int, library: str
-) -> dict[str, Any]:
+def audit_one(folder: Path, needed: Folders, table: str, model: str, size: Size, seed: int) -> dict[str, Any]:
     """Train a model, audit it, and return how good it is, what its output tells of the group, and how it treats whom.
 
     Everything of one table has the same seed: all of its models learn from the same people and are judged by the same.
@@ -242,9 +195,9 @@ def audit_one(
         seed=seed,
         options={"refits": size.refits},
     ).record
-    predictions = torch.as_tensor(probabilities(trained, frame.iloc[unseen][inputs]), dtype=torch.float64)
+    predictions = torch.as_tensor(trained.predict_proba(frame.iloc[unseen][inputs])[:, 1], dtype=torch.float64)
     return {
-        **{"library": library, "training_rows": len(fitting), "training_seconds": training},
+        **{"training_rows": len(fitting), "training_seconds": training},
         **quality(predictions, data[torch.as_tensor(unseen)]),
         **treatment(result, data.c[torch.as_tensor(scored), 0]),
     }
@@ -253,7 +206,8 @@ def audit_one(
 def quality(predictions: torch.Tensor, unseen: Dataset) -> dict[str, Any]:
     """Return how good predictions are and what they tell of the group, on all people that the model has not seen.
 
-    The gap is the mean prediction of class 1 less that of class 0, and comes with its standard error.
+    Gaps are of class 1 less class 0: of mean predictions, with its standard error, of the share predicted above one
+    half (demographic parity), and of that share among those whose label is 1 (equal opportunity).
     """
     found = measure(predictions, unseen)
     (leak,) = found.leaks
@@ -262,19 +216,29 @@ def quality(predictions: torch.Tensor, unseen: Dataset) -> dict[str, Any]:
         **{"unseen": found.rows, "accuracy": found.accuracy, "auc": found.auc, "auc_c": leak.auc},
         **{"towards": unseen.protected[0].levels[1], "means": leak.means, "gap": float(second.mean() - first.mean())},
         "gap_error": float((second.var() / len(second) + first.var() / len(first)).sqrt()),
+        **{"parity_gap": _rate_gap(predictions, unseen), "opportunity_gap": _rate_gap(predictions, unseen, label=1)},
     }
+
+
+def _rate_gap(predictions: torch.Tensor, unseen: Dataset, *, label: int | None = None) -> float:
+    """Return the share predicted above one half in class 1 less that in class 0; among those with a label."""
+    assert unseen.y is not None
+    counted = torch.ones(len(unseen), dtype=torch.bool) if label is None else unseen.y == label
+    first, second = (predictions[counted & (unseen.c[:, 0] == code)] > 0.5 for code in (0, 1))
+    return float(second.double().mean() - first.double().mean())
 
 
 def treatment(result: AuditRecord, c: torch.Tensor) -> dict[str, Any]:
     """Return what an audit says of the people it scored; towards class 1 the effect of those in it counts reversed."""
     (finding,), known = result.findings, ~result.abstained
     assert result.effect is not None
+    assert result.verdict is not None
     assert result.features.effect is not None
     towards = torch.where(c == 1, -result.effect, result.effect)[known]
     return {
         **{"people": len(result), "judged": result.judged, "seconds": result.settings["seconds"]},
         **{"effect": float(result.scores[known].mean()), "effect_towards": float(towards.mean())},
-        **{"flagged": result.share_flagged, "confident": result.share_confident},
+        **{"flagged": result.share_flagged, "confident": result.share_confident, "verdict": result.verdict.word},
         "through": dict(list(result.features.effect.total.items())[:SHOWN]),
         "readings": {
             name: {"mean_absolute": reading.mean_absolute}
@@ -293,13 +257,7 @@ def gather(plan: BlackBoxes, found: Found, about: dict[str, Any]) -> dict[str, A
         for model in plan.models
         if _name(table, model) in found
     ]
-    libraries = dict(entry["library"].split(" ", 1) for entry in results)
-    return {
-        "versions": about["versions"] | libraries,
-        "results": results,
-        "not_run": lacking(plan),
-        "bars": bars(results),
-    }
+    return {"results": results, "not_run": lacking(plan), "bars": bars(results)}
 
 
 def bars(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -319,38 +277,18 @@ def bars(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def table(found: dict[str, Any]) -> str:
     """Return a line for each table and model, and what was not run."""
-    heads = ["table", "model", "AUC", "group gap", "mean effect", "mean size", "at the same outcome", "flagged"]
-    heads += ["confident", "gap accounted for", "people"]
+    heads = ["table", "model", "AUC", "verdict", "flagged", "confident", "mean size", "at the same outcome"]
+    heads += ["mean effect", "group gap", "parity gap", "opportunity gap", "gap accounted for", "people"]
     rows = []
     for one in found["results"]:
         cells = [SOURCES[one["table"]].title, MODELS[one["model"]].title, f"{one['auc']:.3f}"]
-        cells += [f"{one['gap']:+.3f} ± {one['gap_error']:.3f}", f"{one['effect_towards']:+.3f}"]
+        cells += [one.get("verdict", "-"), *(f"{one[share]:.0%}" for share in ("flagged", "confident"))]
         cells += [f"{value:.3f}" for value in (one["effect"], one["readings"]["same outcome"]["mean_absolute"])]
-        cells += [f"{one[share]:.0%}" for share in ("flagged", "confident")]
+        cells += [f"{one['effect_towards']:+.3f}", f"{one['gap']:+.3f} ± {one['gap_error']:.3f}"]
+        cells += [f"{one[gap]:+.3f}" if gap in one else "-" for gap in ("parity_gap", "opportunity_gap")]
         rows.append([*cells, _accounted(one["map_checks"]), f"{one['people']:,}"])
-    return "\n".join([markdown_table(heads, rows), *(f"- {_title(n)}: {why}" for n, why in found["not_run"].items())])
-
-
-def chart(found: dict[str, Any]) -> Any:
-    """Return a dot for each table and model: its effect towards class 1 beside the group gap."""
-    import altair as alt
-
-    values = [
-        {"table": SOURCES[one["table"]].title, "model": MODELS[one["model"]].title}
-        | {"gap": one["gap"], "effect": one["effect_towards"]}
-        for one in found["results"]
-    ]
-    ends = alt.Scale(domain=[-0.2, 0.2])
-    across = alt.X("gap:Q", title="gap between the groups' mean predictions", scale=ends)
-    up = alt.Y("effect:Q", title="mean effect towards class 1", scale=ends)
-    line = alt.Chart(alt.InlineData(values=[{"gap": end, "effect": end} for end in (-0.2, 0.2)]))
-    dots = (
-        alt.Chart(alt.InlineData(values=values))
-        .mark_point(size=70)
-        .encode(x=across, y=up, color=alt.Color("table:N", title=None), shape=alt.Shape("model:N", title=None))
-    )
-    return (line.mark_line(strokeDash=[4, 3], color="#888888").encode(x=across, y=up) + dots).properties(
-        width=420, height=420
+    return "\n".join(
+        [markdown_table(heads, rows), *(f"- {SOURCES[n].title}: {why}" for n, why in found["not_run"].items())]
     )
 
 
@@ -369,25 +307,19 @@ def _accounted(checks: Sequence[dict[str, Any]]) -> str:
     return ", ".join("-" if check["accounted"] is None else f"{check['accounted']:.0%}" for check in checks)
 
 
-def _title(name: str) -> str:
-    """Return a table or a model as it is called on the page."""
-    return SOURCES[name].title if name in SOURCES else MODELS[name].title
-
-
 def _exceptions(value: Sequence[dict[str, Any]]) -> str:
     return "; ".join(f"{SOURCES[one['table']].title}, {MODELS[one['model']].title}" for one in value) or "none"
 
 
 EXPERIMENT = Experiment(
     name="black_boxes",
-    description="Ensembles of trees on raw tables, audited for a column they do not see, beside a remedy.",
+    description="Four kinds of models on five raw tables, audited for a column they do not see.",
     full=FULL,
     quick=QUICK,
     jobs=jobs,
     gather=gather,
     show=lambda found: f"{table(found)}\n\n{judged(found)}",
     narrow=pick("tables", "table"),
-    draw=lambda found: {"": chart(found)},
 )
 
 if __name__ == "__main__":

@@ -195,7 +195,7 @@ def adds(results: Path) -> str:
         (mean, std), test = max((auc[table, test, FAIR], test) for test in tests)
         return f"`{test}` {mean:.2f} ± {std:.2f}"
 
-    words, held = verdicts["words"], [e["coverage"] for e in covered["results"] if e["barred"]]
+    n, words, held = verdicts["seeds"], verdicts["words"], [e["coverage"] for e in covered["results"] if e["barred"]]
     best = max(FAMILY, key=lambda test: fmean(entries.means(test, "plain")))
     right = f"{words['biased'].get('fails', 0)} fail, {words['fair'].get('passes', 0)} pass"
     rho = [
@@ -207,7 +207,7 @@ def adds(results: Path) -> str:
         ["mean rho in Table 1", *rho],
         *([f"{name}: AUC, unfair over fair", separates(t, *FAMILY), separates(t, *OWN)] for t, name in TABLES.items()),
         ["90 % intervals hold, mean over worlds (lowest)", "no intervals", f"{fmean(held):.1%} ({min(held):.1%})"],
-        ["verdicts on 100 biased and 100 fair models", "no verdicts", right],
+        [f"verdicts on {n} biased and {n} fair models", "no verdicts", right],
     ]
     return markdown_table(["on the same runs", "the best fAux test", "fairfox"], rows)
 

@@ -2,7 +2,8 @@
 
 In worlds whose truth is known the true signed effect is f(x_cf) - f(x). A robust 90 % interval allows for sampling and
 for ranks that carry over only with a correlation of .9. A list of people whose effect is more than delta, made at a
-level of false discoveries, should have no more than that share of people on it whose true effect is not.
+level of false discoveries, should have no more than that share of people on it whose true effect is not. There are two
+such lists: the verdict's, where ranks carry over as they are (`significant`), and one at the correlation of .9.
 """
 
 from __future__ import annotations
@@ -10,18 +11,19 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
 import torch
 from causal_worlds import WORLDS, draw_people
-from runner import Experiment, Folders, Found, Job, named
+from runner import Experiment, Folders, Found, Job, pick
 from settings import SETTINGS, Rows, Setting, Shape, Sources, Target
 from torch import Tensor
 from trials import generate, generator_job, seed_of, train_shape
 from unseen_worlds import UNSEEN
-from wording import bar, held, markdown_table
+from wording import bar, held, markdown_table, rounded
 from wording import bars as table_of_bars
 
 from fairfox.benchmark.truth import TargetTraining
@@ -38,6 +40,10 @@ from fairfox.statistics.multiplicity import benjamini_hochberg
 PERSISTENCE = EstimationOptions().persistence  # .9, fixed before any of these worlds was looked at
 LEAST = 0.85  # of the share of people whose interval holds
 LEVELS = (0.05, 0.1, 0.2)  # of false discoveries
+LISTS = {  # by name: the p-values that it is made of, and the words for it
+    "lists": ("p_robust", "a list"),
+    "significant": ("p_values", "the verdict's list"),
+}
 HIDDEN = {"confounded": "hometown"}  # what is a cause of the group and of the features, and not in the table
 ALL = WORLDS | UNSEEN
 CAUSAL = TargetTraining(batch_size=256, rate=5e-3, max_epochs=15)  # few people, who are drawn often
@@ -70,8 +76,8 @@ class Plan:
     causal: tuple[str, ...] = (*UNSEEN, *WORLDS)
     biases: tuple[float, ...] = (0.5, 1.0)
     fused: tuple[Setting, ...] = tuple(setting for setting in SETTINGS if setting.c == "australian")
-    draws: int = 16
-    fused_draws: int = 3
+    draws: int = 8
+    fused_draws: int = 2
     rows: Rows = Rows(1_600, 400, 1_000)  # noqa: RUF009
     fused_rows: Rows = Rows(10_000, 2_000, 1_000)  # noqa: RUF009
     refits: int = 5
@@ -99,6 +105,7 @@ def jobs(plan: Plan, seed: int) -> list[Job]:
             place.job,
             judge,
             (place, plan.fused_rows if place.fused else plan.rows, plan.refits, plan.deltas, plan.target, seed),
+            seconds=60 if place.fused else 15,
             after=() if place.fused is None else (generator_job(place.fused, plan.sources, seed),),
         )
         for place in plan.places()
@@ -170,11 +177,9 @@ def judged(measured: Measurement, truth: Tensor, deltas: Sequence[float]) -> dic
         assert ends is not None
         holds = ((ends[:, 0] <= truth) & (truth <= ends[:, 1])).double()
         out |= {f"{name}coverage": float(holds.mean()), f"{name}width": float((ends[:, 1] - ends[:, 0]).median())}
-    out["lists"] = {}
-    for delta in deltas:
-        p_values = certainty(measured, delta, None).p_robust
-        assert p_values is not None
-        out["lists"][f"{delta:g}"] = lists(p_values, truth.abs() > delta)
+    for name, (p_values, _) in LISTS.items():
+        of_deltas = {delta: getattr(certainty(measured, delta, None), p_values) for delta in deltas}
+        out[name] = {f"{delta:g}": lists(p, truth.abs() > delta) for delta, p in of_deltas.items()}
     return out
 
 
@@ -205,7 +210,7 @@ def over_draws(draws: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return means over draws."""
     out: dict[str, Any] = {}
     for name, first in draws[0].items():
-        if name == "lists":
+        if name in LISTS:
             out[name] = {delta: _mean_lists([one[name][delta] for one in draws]) for delta in first}
         else:
             out[name] = rounded(fmean(one[name] for one in draws))
@@ -222,11 +227,6 @@ def _mean_lists(draws: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return out
 
 
-def rounded(value: float) -> float:
-    """Return four digits."""
-    return float(f"{value:.4g}")
-
-
 def bars(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return what has to be shown, of worlds that nobody had looked at first."""
     out = []
@@ -236,9 +236,9 @@ def bars(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         holds = {_named(one): one["coverage"] for one in own}
         what = f"{which}: robust 90 % intervals hold for at least {LEAST:.0%} of people"
         out.append(bar(what, holds, all(value >= LEAST for value in holds.values())))
-        for level in LEVELS:
-            most = {_named(one): max(each[f"{level:g}"]["false"] for each in one["lists"].values()) for one in own}
-            what = f"{which}: at most {level:g} of a list made at that level is false (highest of the deltas)"
+        for (name, (_, words)), level in product(LISTS.items(), LEVELS):
+            most = {_named(one): max(each[f"{level:g}"]["false"] for each in one[name].values()) for one in own}
+            what = f"{which}: at most {level:g} of {words} made at that level is false (highest of the deltas)"
             out.append(bar(what, most, all(value <= level for value in most.values())))
     return out
 
@@ -257,13 +257,14 @@ def _intervals(results: Sequence[Mapping[str, Any]]) -> str:
     """Return a line per world and bias: how often intervals hold, how wide they are, and one list of people."""
     delta, level = "0.05", "0.1"
     heads = ["world", "holds", "median width", "mean true size", "sampling alone holds", "its median width"]
-    heads += [f"truly over {delta}", f"false at {level}", "power"]
+    heads += [f"truly over {delta}", *(f"{words}: false at {level}, power" for _, words in LISTS.values())]
     names = ("width", "size", "sampling alone: coverage", "sampling alone: width")
     rows = []
     for one in results:
-        own = one["lists"][delta]
-        cells = [f"{one[name]:.3f}" for name in names] + [f"{own['over']:.2f}", f"{own[level]['false']:.3f}"]
-        rows.append([_named(one), f"**{one['coverage']:.3f}**", *cells, _power(own[level]["power"])])
+        own = [one[name][delta][level] for name in LISTS]
+        cells = [f"{one[name]:.3f}" for name in names] + [f"{one['lists'][delta]['over']:.2f}"]
+        cells += [f"{each['false']:.3f}, {_power(each['power'])}" for each in own]
+        rows.append([_named(one), f"**{one['coverage']:.3f}**", *cells])
     return markdown_table(heads, rows)
 
 
@@ -297,14 +298,6 @@ def _power(value: float | None) -> str:
     return "nobody" if value is None else f"{value:.2f}"
 
 
-def narrow(plan: Plan, names: Sequence[str]) -> Plan:
-    """Return the plan for some worlds or settings."""
-    known: dict[str, str | Setting] = {name: name for name in plan.causal} | {s.name: s for s in plan.fused}
-    chosen = named("world", known, names)
-    causal = tuple(one for one in chosen if isinstance(one, str))
-    return replace(plan, causal=causal, fused=tuple(one for one in chosen if isinstance(one, Setting)))
-
-
 EXPERIMENT: Experiment[Plan] = Experiment(
     name="coverage",
     description="How often intervals hold the true effect, and how much of a list is false. --only names worlds.",
@@ -313,9 +306,8 @@ EXPERIMENT: Experiment[Plan] = Experiment(
     jobs=jobs,
     gather=gather,
     show=show,
-    narrow=narrow,
+    narrow=pick("causal", "world"),
     draw=lambda found: {"": chart(found)},
-    parts_with="table1",
 )
 
 

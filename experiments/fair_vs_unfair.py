@@ -1,14 +1,14 @@
 """Does a test tell a target that hides c from one that does not? Every test on real tables, for more and less hiding.
 
 The paper's box plots, and what they leave open: how often the plain target's scores are above the regularised one's
-(AUC), the same for each person (paired share), which way effects point, and at what hiding all this ends.
+(AUC), which way effects point, and at what hiding all this ends. Numbers have their spread over splits of a table.
 On Adult with `relationship` a target hides sex by making up for it; the husband/wife swap is an independent look at it.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
@@ -49,9 +49,6 @@ from fairfox.models.torch import TorchModel
 
 Values = NDArray[np.float64]
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)  # of a box: whiskers, box, median
-INTERVAL = (0.025, 0.975)
-
-Resampled = dict[str, Any]  # {"value": a number, "replicates": [numbers]}
 
 
 def auc_above(left: Values, right: Values) -> float | None:
@@ -68,39 +65,13 @@ def box(values: Values) -> list[float] | None:
     return [float(q) for q in np.quantile(known, QUANTILES)] if len(known) else None
 
 
-def paired_share(difference: Values) -> float:
-    """Return for which part of the people a difference is above zero, none counting half."""
-    return float((np.sign(difference).mean() + 1) / 2)
-
-
-def resampled(statistic: Callable[[Values], float], values: Values, *, draws: int, seed: int) -> Resampled:
-    """Return a number of the values (N,), NaN left out, and its replicates; null where nobody has a value."""
-    known = values[~np.isnan(values)]
-    if not len(known):
-        return {"value": None, "replicates": []}
-    generator = np.random.default_rng(seed)
-    drawn = [statistic(known[generator.integers(len(known), size=len(known))]) for _ in range(draws)]
-    return {"value": statistic(known), "replicates": drawn}
-
-
-def with_interval(runs: Sequence[Mapping[str, Any]]) -> list[float] | None:
-    """Return the mean over runs and the ends of its interval, from the means of their replicates; None without any."""
-    known = [run for run in runs if run["value"] is not None]
-    if not known:
-        return None
-    means = np.mean([run["replicates"] for run in known], axis=0)
-    ends = np.quantile(means, INTERVAL) if means.size else (np.nan, np.nan)
-    return [rounded(float(np.mean([run["value"] for run in known]))), *(rounded(float(end)) for end in ends)]
-
-
 def rounded(value: float) -> float:
     """Return five digits of a number: more were never measured."""
     return float(f"{value:.5g}")
 
 
 WITHOUT = ("fta", "fta+linear", "unfair_map")
-WITH = (*FAMILY, *(f"{name}/s" for name in FAMILY), "rank", "move", "move-direct")
-PAIRED = ("fliptest", "transport")
+WITH = (*FAMILY, "faux+ng/s", "rank", "move", "move-direct")
 
 
 @dataclass(frozen=True)
@@ -108,11 +79,11 @@ class Comparison:
     """Which targets and tests are compared, and on whom."""
 
     tables: tuple[str, ...] = tuple(TABLES)
-    numbers: int = 5  # targets of each floor, and everything else, are trained so many times
+    numbers: int = 3  # targets of each floor, and everything else, are trained so many times
     floors: tuple[Floor, ...] = FLOORS
     rows: int | None = None  # all
-    refits: int = 5  # of auxiliaries and of the maps; generators, transport and linear models are fitted once
-    draws: int = 200  # of people, for intervals
+    people: int = 2_000  # who are judged by tests, of those that nothing learned from
+    refits: int = 5  # of auxiliaries and of the maps; generators and linear models are fitted once
     hiding: HidingSettings | None = None
     gan: GanSettings = GanSettings()  # noqa: RUF009
 
@@ -124,7 +95,6 @@ QUICK = Comparison(
     floors=(None, 3.0),
     rows=900,
     refits=2,
-    draws=20,
     hiding=HidingSettings(epochs=3, batch_size=64),
     gan=GanSettings(steps=20),
 )
@@ -139,10 +109,10 @@ def jobs(plan: Comparison, seed: int) -> list[Job]:
     out = list(generators)  # the longest first
     for ground, generator in zip(grounds, generators, strict=True):
         targets = targets_job(ground, plan.floors, plan.hiding)
-        arguments = (ground, plan.floors, plan.refits, plan.draws)
-        out.append(Job(f"with-{ground.name}", score_with, arguments, after=(targets,)))
+        arguments = (ground, plan.floors, plan.refits, plan.people)
+        out.append(Job(f"with-{ground.name}", score_with, arguments, after=(targets,), seconds=90))
         out.append(Job(f"pairs-{ground.name}", score_pairs, arguments, after=(targets, generator)))
-        out.append(Job(f"without-{ground.name}", score_without, arguments, after=(targets,)))
+        out.append(Job(f"without-{ground.name}", score_without, arguments, after=(targets,), seconds=60))
     return out
 
 
@@ -153,15 +123,17 @@ class Setup:
     ground: Ground
     floors: Sequence[Floor]
     refits: int
-    draws: int
     models: list[TorchModel]
     fitting: Dataset
     people: Dataset
 
     @classmethod
-    def of(cls, needed: Folders, ground: Ground, floors: Sequence[Floor], refits: int, draws: int) -> Setup:
+    def of(cls, needed: Folders, ground: Ground, floors: Sequence[Floor], refits: int, people: int) -> Setup:
         """Return it from the folder of the job that trained the targets."""
-        return cls(ground, floors, refits, draws, load_targets(needed[0], floors), *ground.people())
+        fitting, judged = ground.people()
+        if people < len(judged):
+            judged = judged.split(people / len(judged), seed=ground.seed_for("judged"))[0]
+        return cls(ground, floors, refits, load_targets(needed[0], floors), fitting, judged)
 
     def readings(self, test: MeasuringTest, shares: Sequence[float] | None = None) -> list[dict[str, Any]]:
         """Return what a fitted test says of each target, in comparison with the first; effects times shares for /a."""
@@ -172,20 +144,11 @@ class Setup:
         return [self._reading(each[0], scores, one) for scores, one in zip(each, found, strict=True)]
 
     def _reading(self, plain: Values, scores: Values, one: Measurement) -> dict[str, Any]:
-        out = {
-            "auc": auc_above(plain, scores),
-            "paired_share": self.resampled(paired_share, plain - scores),
-            "box": box(scores),
-            "mean": self.resampled(_mean, scores),
-        }
+        out = {"auc": auc_above(plain, scores), "box": box(scores), "mean": _mean(scores)}
         if one.effect is None:
             return out
         signed, c = _known(one.effect, one), self.people.c[:, 0].numpy(force=True)
-        return out | {"towards_1": self.resampled(_mean, np.where(c == 0, signed, -signed))}
-
-    def resampled(self, statistic: Callable[[Values], float], values: Values) -> Resampled:
-        """Return a number of the people with its replicates, from the same draws for all."""
-        return resampled(statistic, values, draws=self.draws, seed=self.ground.seed_for("draws"))
+        return out | {"towards_1": _mean(np.where(c == 0, signed, -signed))}
 
     def auxiliary(self, *, adversarial: bool = False) -> FixedAuxiliary:
         """Return trained auxiliaries that several tests share."""
@@ -205,18 +168,18 @@ class Setup:
 
 
 def score_without(
-    folder: Path, needed: Folders, ground: Ground, floors: Sequence[Floor], refits: int, draws: int
+    folder: Path, needed: Folders, ground: Ground, floors: Sequence[Floor], refits: int, people: int
 ) -> dict[str, Any]:
     """Return what the tests without an auxiliary network say, and the husband/wife swap where there are such people."""
-    here = Setup.of(needed, ground, floors, refits, draws)
+    here = Setup.of(needed, ground, floors, refits, people)
     return {"tests": {name: here.readings(here.made(name)) for name in WITHOUT}, "swap": swapped(here)}
 
 
 def score_with(
-    folder: Path, needed: Folders, ground: Ground, floors: Sequence[Floor], refits: int, draws: int
+    folder: Path, needed: Folders, ground: Ground, floors: Sequence[Floor], refits: int, people: int
 ) -> dict[str, Any]:
     """Return what the tests with auxiliary networks say, with plain ones and with ones that hide y; and the shares."""
-    here = Setup.of(needed, ground, floors, refits, draws)
+    here = Setup.of(needed, ground, floors, refits, people)
     plain, hiding = here.auxiliary(), here.auxiliary(adversarial=True)
     shares = here.shares(plain)
     tests = {}
@@ -231,16 +194,13 @@ def score_with(
 
 
 def score_pairs(
-    folder: Path, needed: Folders, ground: Ground, floors: Sequence[Floor], refits: int, draws: int
+    folder: Path, needed: Folders, ground: Ground, floors: Sequence[Floor], refits: int, people: int
 ) -> dict[str, Any]:
-    """Return what FlipTest says with the generators of an earlier job, and transport."""
-    here = Setup.of(needed, ground, floors, refits, draws)
-    shares, generators = here.shares(here.auxiliary()), Effect()
+    """Return what FlipTest says with the generators of an earlier job."""
+    here = Setup.of(needed, ground, floors, refits, people)
+    generators = Effect()
     generators.fitted = [[load_gan(needed[1])]]
-    tests: dict[str, list[dict[str, Any]]] = {}
-    for name, test in zip(PAIRED, (generators, here.made("transport")), strict=True):
-        tests |= {name: here.readings(test), f"{name}/a": here.readings(test, shares)}
-    return {"tests": tests}
+    return {"tests": {"fliptest": here.readings(generators)}}
 
 
 def swapped(here: Setup) -> list[dict[str, Any]] | None:
@@ -260,7 +220,7 @@ def swapped(here: Setup) -> list[dict[str, Any]] | None:
         change = (predict(model, x) - predict(model, here.people.x)).double().numpy(force=True)
         was = {"husbands": husband, "wives": wife}
         own = {who: change[here.people.x[:, column].numpy(force=True) == 1] for who, column in was.items()}
-        out.append({who: here.resampled(_mean, values) for who, values in own.items()})
+        out.append({who: _mean(values) for who, values in own.items()})
     return out
 
 
@@ -282,8 +242,10 @@ def _known(values: Tensor, one: Measurement) -> Values:
     return np.asarray(torch.where(one.abstained, torch.nan, values.cpu().double()).numpy(force=True))
 
 
-def _mean(values: Values) -> float:
-    return float(values.mean())
+def _mean(values: Values) -> float | None:
+    """Return the mean of what is known; None of nobody."""
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else None
 
 
 def gather(plan: Comparison, found: Found, about: dict[str, Any]) -> dict[str, Any]:
@@ -306,11 +268,10 @@ def _runs(plan: Comparison, found: Found, kind: str, table: str) -> list[Any]:
     return [found[f"{kind}-{table}-{number}"] for number in range(plan.numbers)]
 
 
-def _spread(values: Sequence[float]) -> list[float] | None:
-    """Return the mean and the standard deviation (0 for a single value); None without any."""
-    if not values:
-        return None
-    return [rounded(fmean(values)), rounded(stdev(values) if len(values) > 1 else 0.0)]
+def _spread(values: Sequence[float | None]) -> list[float] | None:
+    """Return the mean and the standard deviation (0 for a single value) of what is known; None without any."""
+    known = [value for value in values if value is not None]
+    return [rounded(fmean(known)), rounded(stdev(known) if len(known) > 1 else 0.0)] if known else None
 
 
 def _targets(plan: Comparison, found: Found, table: str) -> list[dict[str, Any]]:
@@ -342,8 +303,8 @@ def _auxiliaries(plan: Comparison, found: Found, table: str) -> dict[str, list[f
 def _checks(plan: Comparison, found: Found, table: str) -> dict[str, list[float] | None]:
     """Return the checks of FlipTest's generators; those that diverged have none."""
     runs = _runs(plan, found, "gan", table)
-    known = {name: [run[name] for run in runs if run[name] is not None] for name in runs[0]}
-    return {name: _spread(values) for name, values in known.items() if values}
+    spreads = {name: _spread([run[name] for run in runs]) for name in runs[0]}
+    return {name: spread for name, spread in spreads.items() if spread is not None}
 
 
 def _results(plan: Comparison, found: Found, table: str) -> list[dict[str, Any]]:
@@ -360,17 +321,11 @@ def _results(plan: Comparison, found: Found, table: str) -> list[dict[str, Any]]
 
 
 def _entry(each: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the means over numbers, without those where a test had nothing to say (null where it never had).
-
-    What has replicates gets its interval.
-    """
+    """Return means and spreads over numbers, without those where a test had nothing to say (null: it never had)."""
     boxes = [one["box"] for one in each if one["box"] is not None]
-    out: dict[str, Any] = {
-        "auc": _spread([one["auc"] for one in each if one["auc"] is not None]),
-        "box": [rounded(fmean(values)) for values in zip(*boxes, strict=True)] or None,
-    }
-    names = [name for name, value in each[0].items() if isinstance(value, dict)]
-    return out | {name: with_interval([one[name] for one in each]) for name in names}
+    names = [name for name in each[0] if name != "box"]
+    out: dict[str, Any] = {name: _spread([one[name] for one in each]) for name in names}
+    return out | {"box": [rounded(fmean(values)) for values in zip(*boxes, strict=True)] or None}
 
 
 def _swaps(plan: Comparison, found: Found, table: str) -> list[dict[str, Any]] | None:
@@ -378,7 +333,7 @@ def _swaps(plan: Comparison, found: Found, table: str) -> list[dict[str, Any]] |
     if runs[0] is None:
         return None
     return [
-        {"target": floor_name(floor), **{who: with_interval([run[place][who] for run in runs]) for who in runs[0][0]}}
+        {"target": floor_name(floor), **{who: _spread([run[place][who] for run in runs]) for who in runs[0][0]}}
         for place, floor in enumerate(plan.floors)
     ]
 
@@ -393,7 +348,6 @@ EXPERIMENT = Experiment(
     show=show,
     narrow=pick("tables", "table"),
     draw=lambda found: {"": boxes(found), "-compensation": compensation(found)},
-    parts_with="real_data",
 )
 
 

@@ -145,7 +145,7 @@ COLOURS = {"plain": "#9a9a9a", FAIR: "#4c78a8"}
 
 def show(found: Results) -> str:
     """Return the results file as Markdown."""
-    parts = [section(found) for section in (targets, aucs, generators, swap, table_of_bars)]
+    parts = [section(found) for section in (targets, aucs, generators, table_of_bars)]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -174,19 +174,6 @@ def aucs(found: Results) -> str:
 def _auc(found: Results, table: str, test: str) -> str:
     value = entry(found, table, test, FAIR)["auc"] if test in _tests(found, table) else None
     return "-" if value is None else f"{value[0]:.2f} ± {value[1]:.2f}"
-
-
-def swap(found: Results) -> str:
-    """Return what the total and the direct reading say, and what happens to husbands and wives who are swapped."""
-    heads = ["table", "target", *STORY, "husbands called wives", "wives called husbands"]
-    rows = []
-    for table in [table for table in _tables(found) if table.startswith("adult")]:
-        for place, name in enumerate(floors(found, table)):
-            known = [f"{reading(found, table, name):+.3f}" for reading in STORY.values()]
-            own = found["swap"][table][place] if table in found["swap"] else None
-            cells = ["", ""] if own is None else [_with_ends(own[who]) for who in ("husbands", "wives")]
-            rows.append([TITLES[table], _hiding(name), *known, *cells])
-    return markdown_table(heads, rows)
 
 
 def generators(found: Results) -> str:
@@ -297,7 +284,3 @@ def _hiding(name: str) -> str:
 
 def _spread(value: Sequence[float] | None) -> str:
     return "-" if value is None else f"{value[0]:.3f} ± {value[1]:.3f}"
-
-
-def _with_ends(value: Sequence[float] | None) -> str:
-    return "-" if value is None else f"{value[0]:.2g} ({value[1]:.2g} to {value[2]:.2g})"

@@ -51,7 +51,7 @@ class Metrics:
 
     setting: Setting = setting_named("Synthetic-5")  # noqa: RUF009
     table: Table1 = TABLE
-    trials: int = 32
+    trials: int = 16
     steps: int = 20_000
     space: Space = Space()
     device: Device = Device()  # noqa: RUF009
@@ -81,7 +81,7 @@ def jobs(plan: Metrics, seed: int) -> list[Job]:
     people = (plan.setting, table.targets, table.rows, seed_of(seed, plan.setting.name))
     after, gpu = made_before(table, plan.setting, seed), plan.device.name != "cpu"
     return [
-        Job(_name(trial), try_generator, (*people, gan, seed_of(seed, "gan"), plan.device), after, gpu)
+        Job(_name(trial), try_generator, (*people, gan, seed_of(seed, "gan"), plan.device), after, gpu, 120)
         for trial, gan in enumerate(configurations(plan, seed))
     ]
 
@@ -224,7 +224,6 @@ EXPERIMENT = Experiment(
     narrow=narrow,
     draw=lambda found: {"": chart(found)},
     on=on,
-    parts_with="table1",
 )
 
 

@@ -44,7 +44,7 @@ class Falls:
     target: Shape = Shape(16, 1)  # noqa: RUF009
 
 
-FULL = Falls(tuple(PLACES), (1_000, 5_000, 20_000), seeds=10, size=5_000, people=2_000, refits=1)
+FULL = Falls(tuple(PLACES), (1_000, 5_000), seeds=5, size=5_000, people=2_000, refits=1)
 QUICK = Falls(("outside", "a number"), (400,), seeds=2, size=400, people=200, refits=1)
 
 

@@ -1,4 +1,4 @@
-"""The tables of the pages on experiments, made from the results files alone: python experiments/pages.py writes them.
+"""Charts and tables of the pages on experiments, from the results files alone: python experiments/pages.py makes them.
 
 What stands between `<!-- results: NAME -->` and `<!-- /results -->` on a page belongs to this script.
 """
@@ -45,6 +45,20 @@ def section(name: str, results: Path = RESULTS) -> str:
     return "\n\n".join([*figure, script.EXPERIMENT.show(found), about(found)])  # its results file in words
 
 
+def draw_charts(results: Path = RESULTS) -> None:
+    """Draw the charts of results files that are newer than theirs: a machine that runs experiments may lack altair."""
+    for path in sorted(results.glob("*.json")):
+        found, picture = read_json(path), path.with_suffix(".svg")
+        if not (found["quick"] or found["only"] or is_newer(picture, path)):
+            import_module(path.stem).EXPERIMENT.draw_charts(found, path)
+
+
+def is_newer(picture: Path, path: Path) -> bool:
+    """Return whether a picture was drawn after a results file was written."""
+    return picture.is_file() and picture.stat().st_mtime >= path.stat().st_mtime
+
+
 if __name__ == "__main__":
+    draw_charts()
     for path in PAGES:
         path.write_text(page(path.read_text(encoding="utf-8")), encoding="utf-8")

@@ -96,7 +96,7 @@ def floor_name(floor: Floor) -> str:
 
 def targets_job(ground: Ground, floors: Sequence[Floor], hiding: HidingSettings | None) -> Job:
     """Return the job that trains a target for each floor; `load_targets` reads its folder."""
-    return Job(f"targets-{ground.name}", train_targets, (ground, tuple(floors), hiding))
+    return Job(f"targets-{ground.name}", train_targets, (ground, tuple(floors), hiding), seconds=80)
 
 
 def train_targets(
@@ -134,7 +134,7 @@ def load_targets(folder: Path, floors: Sequence[Floor]) -> list[TorchModel]:
 
 def gan_job(ground: Ground, settings: GanSettings) -> Job:
     """Return the job that trains FlipTest's generators both ways; `load_gan` reads its folder."""
-    return Job(f"gan-{ground.name}", train_gan, (ground, settings))
+    return Job(f"gan-{ground.name}", train_gan, (ground, settings), seconds=180)
 
 
 def train_gan(folder: Path, needed: Folders, ground: Ground, settings: GanSettings) -> dict[str, float | None]:

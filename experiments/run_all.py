@@ -1,7 +1,8 @@
 """Every experiment on the shipped defaults, then the figures and the pages: what `make results` runs.
 
-An experiment whose results file has the hashes of the shipped defaults and code is skipped; one that was stopped goes
-on where it was. One that fails does not stop the others. With --quick everything runs in small, and no page is written.
+An experiment whose results file has the hashes of the shipped defaults and code is skipped. The jobs of all others run
+in one pool, the longest first, so that no core waits for the last job of an experiment. What was stopped goes on where
+it was; what fails does not stop the rest. With --quick everything runs in small, and no page is written.
 """
 
 from __future__ import annotations
@@ -12,20 +13,19 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
-import click
-from runner import RESULTS, read_json
+from runner import RESULTS, Experiment, read_json, run_together, say
 from shipped import code_hash, defaults_hash
 
 FOLDER = Path(__file__).parent
-FIRST = "table1"  # others go on with its generated tables
-ALONE = ("resources",)  # measures seconds, and wants one worker
 
 
-def experiments() -> list[str]:
-    """Return the names of all experiments, in the order in which they run."""
-    found = [path.stem for path in FOLDER.glob("*.py") if "\nEXPERIMENT" in path.read_text(encoding="utf-8")]
-    return sorted(found, key=lambda name: (name != FIRST, name in ALONE, name))
+def experiments() -> dict[str, Experiment[Any]]:
+    """Return all experiments by name; those that measure seconds come last."""
+    names = sorted(path.stem for path in FOLDER.glob("*.py") if "\nEXPERIMENT" in path.read_text(encoding="utf-8"))
+    found = {name: import_module(name).EXPERIMENT for name in names}
+    return dict(sorted(found.items(), key=lambda item: item[1].alone))
 
 
 def is_due(name: str, results: Path = RESULTS) -> bool:
@@ -36,39 +36,49 @@ def is_due(name: str, results: Path = RESULTS) -> bool:
     return not current or found["quick"] or bool(found["only"])
 
 
-def arguments(name: str, options: argparse.Namespace) -> list[str]:
+def arguments(experiment: Experiment[Any], options: argparse.Namespace) -> list[str]:
     """Return the options that one experiment runs with."""
-    out = ["--quick"] * options.quick
-    if options.workers or name in ALONE:
-        out += ["--jobs", str(1 if name in ALONE else options.workers)]
-    if options.device and import_module(name).EXPERIMENT.on is not None:
+    out = ["--quick"] * options.quick + ["--out", str(options.results / f"{experiment.name}{_ending(options)}.json")]
+    if options.workers or experiment.alone:
+        out += ["--jobs", str(1 if experiment.alone else options.workers)]
+    if options.device and experiment.on is not None:
         out += ["--device", options.device]
     return out
 
 
+def _ending(options: argparse.Namespace) -> str:
+    return "-quick" if options.quick else ""
+
+
 def main(given: Sequence[str] | None = None) -> int:
     """Run what is due; return 1 where something failed."""
+    known = experiments()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", metavar="EXPERIMENT", help="only these; default: all")
     parser.add_argument("--quick", action="store_true", help="a small version of everything, without pages")
     parser.add_argument("--jobs", dest="workers", type=int, help="at once; default: one for each core")
     parser.add_argument("--device", choices=("cpu", "cuda"), help="where large networks train, if there is a choice")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="where results and finished jobs are kept")
+    parser.add_argument("--no-pages", dest="pages", action="store_false", help="leave figures and pages as they are")
     parser.add_argument("--list", action="store_true", help="say what is due, and run nothing")
     options = parser.parse_args(given)
-    if unknown := set(options.names) - set(experiments()):
-        parser.error(f"there is no experiment {', '.join(sorted(unknown))}; there are {', '.join(experiments())}")
+    if unknown := set(options.names) - known.keys():
+        parser.error(f"there is no experiment {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+    due = [name for name in options.names or known if options.quick or is_due(name, options.results)]
+    for name in options.names or known:
+        say(f"{name}: {'due' if name in due else 'the results are current'}")
+    if options.list:
+        return 0
+    runs = [known[name].planned(arguments(known[name], options)) for name in due]
     failed = []
-    for name in options.names or experiments():
-        due = options.quick or is_due(name)
-        click.echo(f"{name}: {'due' if due else 'the results are current'}", err=True)
-        if due and not options.list:
-            done = subprocess.run([sys.executable, FOLDER / f"{name}.py", *arguments(name, options)])
-            failed += [name] * (done.returncode != 0)
-    if not options.quick and not options.list:
+    together = [run for run in runs if not run.experiment.alone]
+    for pool in [together, *([run] for run in runs if run.experiment.alone)]:
+        failed += run_together(pool, workers=pool[0].options.workers) if pool else []
+    if options.pages and not options.quick:
         for script in ("paper_figures", "pages"):
             failed += [script] * (subprocess.run([sys.executable, FOLDER / f"{script}.py"]).returncode != 0)
     if failed:
-        click.echo(f"Failed: {', '.join(failed)}; run it again to go on.", err=True)
+        say(f"Failed: {', '.join(failed)}; run it again to go on.")
     return int(bool(failed))
 
 

@@ -2,7 +2,8 @@
 
 A job is a function and its arguments; what it returns is written at once to a file of its own, under a digest of all
 that decides the result. Only what is missing is computed, and what changed counts as missing. Every job runs on one
-thread, so that the numbers do not depend on how many run at once.
+thread, so that the numbers do not depend on how many run at once. The jobs of several experiments run in one pool: what
+they have in common is done once.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import os
 import platform
 import re
 import shutil
+import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
@@ -21,10 +23,9 @@ from dataclasses import asdict, dataclass, replace
 from functools import cache, cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from time import perf_counter, time
+from time import perf_counter
 from typing import Any, Generic, TypeVar
 
-import click
 import torch
 from joblib.externals.loky import get_reusable_executor
 from joblib.externals.loky.process_executor import TerminatedWorkerError
@@ -58,11 +59,13 @@ class Job:
     arguments: tuple[Any, ...] = ()
     after: tuple[Job, ...] = ()
     on_gpu: bool = False
+    seconds: float = 5.0  # about how long it takes: the longest start first
 
     @cached_property
     def key(self) -> str:
-        """The name, and a digest of the function's name, the arguments, packages, code and the jobs before it."""
-        what = [self.function.__name__, repr(self.arguments), *_versions(), code_hash()]
+        """The name, and a digest of the function and its file, the arguments, packages, code and the jobs before it."""
+        file = Path(self.function.__code__.co_filename).stem
+        what = [file, self.function.__name__, repr(self.arguments), *_versions(), code_hash()]
         what += [job.key for job in self.after]
         return f"{self.name}.{_digest(what)}"
 
@@ -95,23 +98,6 @@ class Parts:
         return read_json(self.of(job) / "result.json")
 
 
-class Clock:
-    """How long the runs of the same jobs took together, stopped ones up to their last finished job."""
-
-    def __init__(self, parts: Parts, jobs: Sequence[Job]) -> None:
-        self.began = perf_counter()
-        self.folder = parts.folder / f"seconds.{_digest([job.key for job in jobs])}"
-        self.own = self.folder / f"{time():.3f}-{os.getpid()}.json"
-
-    def note(self) -> None:
-        """Write down how long this run has taken so far: it may be stopped at any moment."""
-        write_json(self.own, perf_counter() - self.began)
-
-    def seconds(self) -> float:
-        """Return the sum over all runs."""
-        return sum(float(path.read_text(encoding="utf-8")) for path in self.folder.glob("*.json"))
-
-
 @dataclass(frozen=True)
 class Experiment(Generic[S]):
     """A question with its jobs, and what is made of their results."""
@@ -126,42 +112,33 @@ class Experiment(Generic[S]):
     narrow: Callable[[S, Sequence[str]], S]  # settings with what --only names
     draw: Callable[[Results], Mapping[str, Any]] = lambda found: {}  # charts, by what their file's name ends with
     on: Callable[[S, str], S] | None = None  # settings with another device; None: there is no choice
-    parts_with: str | None = None  # another experiment that has jobs in common; None: an own folder of results
+    alone: bool = False  # it measures seconds: one job at a time, and nothing beside it
 
     def run(self, arguments: Sequence[str] | None = None) -> int:
         """Do what is missing, write the results file, print it; return 1 where a job failed."""
+        run = self.planned(arguments)
+        failed = run_together([run], workers=run.options.workers)
+        if not failed:
+            sys.stdout.write(f"{self.show(read_json(run.out))}\n")
+        return int(bool(failed))
+
+    def planned(self, arguments: Sequence[str] | None = None) -> Run:
+        """Return what the options of the command line ask for."""
         options = self._options(arguments)
         settings = self.quick if options.quick else self.full
         settings = self.narrow(settings, options.only) if options.only else settings
         settings = self.on(settings, options.device) if self.on is not None else settings
         partial = "-quick" * options.quick + "-only" * bool(options.only)
         out = options.out or RESULTS / f"{self.name}{partial}.json"
-        about = self._about(settings, options)
-        parts = Parts(out.parent / f"{self.parts_with or self.name}.parts")
-        jobs = with_needed(self.jobs(settings, options.seed))
-        clock = Clock(parts, jobs)
-        if options.fresh:
-            for folder in (clock.folder, *map(parts.of, jobs)):
-                shutil.rmtree(folder, ignore_errors=True)
-        failures = run_jobs(jobs, parts, workers=options.workers, finished=clock.note)
-        if failures:
-            causes = [failure for failure in failures if not failure.follows]
-            for failure in causes:
-                click.echo(f"{failure.job} failed: {failure.reason}", err=True)
-            click.echo(f"{len(failures)} of {len(jobs)} jobs have no result; the next run tries them again.", err=True)
-            return 1
-        clock.note()
-        done = {job.name: parts.read(job) for job in jobs}
-        about |= {
-            "seconds": round(clock.seconds(), 1),
-            "core_seconds": round(sum(part["seconds"] for part in done.values()), 1),
-        }
-        found = about | self.gather(settings, {name: part["result"] for name, part in done.items()}, about)
-        write_results(out, found)
-        for ending, chart in self.draw(found).items():
-            write_chart(Path(f"{out.with_suffix('')}{ending}.svg"), chart)
-        click.echo(self.show(found))
-        return 0
+        return Run(self, settings, options, out, with_needed(self.jobs(settings, options.seed)))
+
+    def draw_charts(self, found: Results, out: Path) -> None:
+        """Write the charts of a results file beside it; `pages.py` does so later where a package is missing."""
+        try:
+            for ending, chart in self.draw(found).items():
+                write_chart(Path(f"{out.with_suffix('')}{ending}.svg"), chart)
+        except ImportError as error:
+            say(f"{self.name}: no chart ({error}); `python experiments/pages.py` draws it where there is altair.")
 
     def _options(self, arguments: Sequence[str] | None) -> argparse.Namespace:
         parser = argparse.ArgumentParser(description=self.description)
@@ -198,12 +175,81 @@ class Experiment(Generic[S]):
         }
 
 
+@dataclass(frozen=True)
+class Run:
+    """An experiment with its settings and jobs, and where its results go."""
+
+    experiment: Experiment[Any]
+    settings: Any
+    options: argparse.Namespace
+    out: Path
+    jobs: list[Job]
+
+    @property
+    def parts(self) -> Parts:
+        """Where the results of single jobs are: one folder for all experiments."""
+        return Parts(self.out.parent / "jobs.parts")
+
+    def write(self) -> None:
+        """Write the results file and its charts."""
+        done = {job.name: self.parts.read(job) for job in self.jobs}
+        about = self.experiment._about(self.settings, self.options)
+        about["core_seconds"] = round(sum(part["seconds"] for part in done.values()), 1)
+        results = {name: part["result"] for name, part in done.items()}
+        found = about | self.experiment.gather(self.settings, results, about)
+        write_results(self.out, found)
+        self.experiment.draw_charts(found, self.out)
+
+
+def run_together(runs: Sequence[Run], *, workers: int) -> list[str]:
+    """Do the jobs of all runs in one pool and write each results file once it can be; return which have none."""
+    parts, waiting, failed = runs[0].parts, list(runs), []
+    for run in runs:
+        for job in run.jobs if run.options.fresh else ():
+            shutil.rmtree(parts.of(job), ignore_errors=True)
+
+    def finished() -> None:
+        for run in [run for run in waiting if all(map(parts.has, run.jobs))]:
+            waiting.remove(run)
+            try:
+                run.write()
+                say(f"{run.experiment.name}: {run.out.name} is written")
+            except Exception:  # whatever it is, the other experiments go on
+                failed.append(run.experiment.name)
+                traceback.print_exc()
+
+    failures = run_jobs([job for run in runs for job in run.jobs], parts, workers=workers, finished=finished)
+    finished()
+    for failure in failures:
+        if not failure.follows:
+            say(f"{failure.job} failed: {failure.reason}")
+    if failures:
+        say(f"{len(failures)} jobs have no result; the next run tries them again.")
+    return [*failed, *(run.experiment.name for run in waiting)]
+
+
+def say(text: str) -> None:
+    """Print a line about progress."""
+    sys.stderr.write(f"{text}\n")
+
+
 def with_needed(jobs: Sequence[Job]) -> list[Job]:
     """Return the jobs and all that they come after, each once and after those it needs."""
     ordered: dict[str, Job] = {}
     for job in jobs:
-        ordered |= {needed.name: needed for needed in with_needed(job.after)} | {job.name: job}
+        if job.key not in ordered:
+            ordered |= {needed.key: needed for needed in with_needed(job.after)} | {job.key: job}
     return list(ordered.values())
+
+
+def most_urgent_first(jobs: Sequence[Job]) -> list[Job]:
+    """Return the jobs by how long they and the longest chain of jobs that wait for them take."""
+    waits: dict[str, float] = {}
+    for job in reversed(with_needed(jobs)):
+        chain = waits.get(job.key, 0.0) + job.seconds
+        waits[job.key] = chain
+        waits |= {before.key: max(waits.get(before.key, 0.0), chain) for before in job.after}
+    return sorted(jobs, key=lambda job: -waits[job.key])
 
 
 def run_jobs(
@@ -211,12 +257,12 @@ def run_jobs(
 ) -> list[Failure]:
     """Do the jobs that have no result yet, each after those it needs; return the ones that failed.
 
-    Of those that can start the first one does. A job that fails takes down only those that need it; a process that dies
-    stops the run. `finished` is called after each job.
+    Of those that can start the one that takes longest does. A job that fails takes down only those that need it; a
+    process that dies stops the run. `finished` is called after each job.
     """
-    jobs = with_needed(jobs)
-    done = {job.name for job in jobs if parts.has(job)}
-    waiting = [job for job in jobs if job.name not in done]
+    jobs = most_urgent_first(with_needed(jobs))
+    done = {job.key for job in jobs if parts.has(job)}
+    waiting = [job for job in jobs if job.key not in done]
     running: dict[Future[str | None], Job] = {}
     failures: list[Failure] = []
     executor = _executor(workers)
@@ -226,7 +272,7 @@ def run_jobs(
             waiting.remove(job)
             running[executor.submit(_attempt, job, parts)] = job
         if not running:  # what is left needs a job that failed
-            lost = {job.name: next(b.name for b in job.after if b.name not in done) for job in waiting}
+            lost = {job.name: next(b.name for b in job.after if b.key not in done) for job in waiting}
             told = (Failure(name, f"it needs {why}, which failed", follows=True) for name, why in lost.items())
             return [*failures, *told]
         for future in wait(running, return_when=FIRST_COMPLETED).done:
@@ -236,13 +282,13 @@ def run_jobs(
             except TerminatedWorkerError:
                 return [*failures, Failure("a job", "its process was ended; was there enough memory?")]
             if reason is None:
-                done.add(job.name)
+                done.add(job.key)
             else:
                 failures.append(Failure(job.name, reason))
             finished()
         if perf_counter() - printed > QUIET:
             printed = perf_counter()
-            click.echo(f"{len(done)} of {len(jobs)} jobs done", err=True)
+            say(f"{len(done)} of {len(jobs)} jobs done")
     return failures
 
 
@@ -254,7 +300,7 @@ def _ready(waiting: Sequence[Job], done: set[str], running: Sequence[Job], worke
         if len(now) >= workers:
             break
         gpu_is_full = job.on_gpu and sum(other.on_gpu for other in now) >= GPU_JOBS
-        if not gpu_is_full and all(before.name in done for before in job.after):
+        if not gpu_is_full and all(before.key in done for before in job.after):
             chosen.append(job)
     return chosen
 
@@ -365,11 +411,6 @@ def pick(field: str, what: str) -> Callable[[S, Sequence[str]], S]:
         return replace(settings, **{field: named(what, known, names)})  # type: ignore[type-var]
 
     return narrow
-
-
-def installed(name: str) -> str:
-    """Return a package's name and version."""
-    return f"{name} {_version(name)}"
 
 
 @cache

@@ -21,7 +21,7 @@ from wording import markdown_table
 
 from fairfox.pipeline import audit
 
-SIZE = Size(rows=20_000, people=4_000)
+SIZE = Size(rows=10_000, people=2_000)
 LEAST = 0.95  # of all audits without anybody confidently flagged
 SMALL = ("german",)  # tables with too few people to pass each time
 
@@ -32,7 +32,7 @@ class Shuffles:
 
     tables: tuple[str, ...] = ("adult", "german", "bank")
     models: tuple[str, ...] = ("hist-gradient-boosting", "random-forest", "logistic-regression")
-    times: int = 20
+    times: int = 8
     size: Size = SIZE
 
 

@@ -40,7 +40,7 @@ class Table1:
 
     settings: tuple[Setting, ...] = SETTINGS
     parts: tuple[str, ...] = PARTS
-    draws: int = 3  # of generators, people and targets
+    draws: int = 2  # of generators, people and targets
     rows: Rows = ROWS
     targets: tuple[Target, ...] = TARGETS
     auxiliaries: tuple[Shape, ...] = AUXILIARIES  # one for each re-training

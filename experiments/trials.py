@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -36,8 +37,9 @@ def generator_job(setting: Setting, sources: Sources, seed: int) -> Job:
 
 def source_job(name: str, number: int, sources: Sources, seed: int) -> Job:
     """Return the job that models one table once."""
-    arguments = (name, PAPER_SETTINGS[name], sources, seed_of(seed, name, number))
-    return Job(f"source-{name}-{number}-{seed}", fit_source, arguments)
+    alone = replace(sources, models=1)  # how many there are changes none of them
+    arguments = (name, PAPER_SETTINGS[name], alone, seed_of(seed, name, number))
+    return Job(f"source-{name}-{number}-{seed}", fit_source, arguments, seconds=30)
 
 
 def threshold_job(generator: Job, setting: Setting, shape: Target, rows: Rows, seed: int) -> Job:

@@ -44,10 +44,10 @@ _RANK = {"passes": 0, "cannot tell": 1, "fails": 2}
 class Verdicts:
     """How many seeds, and how many people."""
 
-    seeds: int = 100
+    seeds: int = 30
     people: int = 10_000
     few: int = 50
-    tipping: int = 10  # seeds for tipping points
+    tipping: int = 5  # seeds for tipping points
     cases: tuple[str, ...] = tuple(CASES)
 
 
@@ -58,10 +58,10 @@ QUICK = Verdicts(seeds=1, people=1000, tipping=1)
 def jobs(plan: Verdicts, seed: int) -> list[Job]:
     """Return one job per seed."""
     each = [
-        Job(f"verdicts-{number}", judge_seed, (plan.people, plan.few, plan.cases, seed + number))
+        Job(f"verdicts-{number}", judge_seed, (plan.people, plan.few, plan.cases, seed + number), seconds=40)
         for number in range(plan.seeds)
     ]
-    return each + [Job(f"tipping-{n}", tip_seed, (plan.people, seed + n)) for n in range(plan.tipping)]
+    return each + [Job(f"tipping-{n}", tip_seed, (plan.people, seed + n), seconds=40) for n in range(plan.tipping)]
 
 
 def judge_seed(folder: Path, needed: Folders, people: int, few: int, cases: Sequence[str], seed: int) -> dict[str, Any]:

@@ -70,8 +70,8 @@ def about(found: dict[str, Any]) -> str:
     """Return where, how long and with what an experiment ran, and with which defaults."""
     machine, versions = found["machine"], ", ".join(f"{name} {number}" for name, number in found["versions"].items())
     return (
-        f"Seed {found['seed']}; {found['seconds'] / 60:.1f} minutes with {machine['workers']} workers on "
-        f"{machine['cores']} cores ({found['core_seconds'] / 3600:.1f} core hours); {versions}. {provenance(found)}"
+        f"Seed {found['seed']}; {found['core_seconds'] / 60:,.0f} core minutes with {machine['workers']} workers on "
+        f"{machine['cores']} cores; {versions}. {provenance(found)}"
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -56,6 +56,20 @@ def block(name: str, levels: Sequence[str], *, start: int = 0) -> Feature:
 def one_hot(places: Sequence[int] | Tensor, levels: int) -> Tensor:
     """Return one-hot rows (N, levels) in float64."""
     return torch.nn.functional.one_hot(torch.as_tensor(places), levels).double()
+
+
+class Function:
+    """A function of encoded rows, seen as a Model; notes how many rows it was asked about each time."""
+
+    def __init__(
+        self, function: Callable[[Tensor], Tensor], *, differentiable: bool = True, blocks: Sequence[slice] = ()
+    ) -> None:
+        self.function, self.differentiable, self.blocks = function, differentiable, blocks
+        self.calls: list[int] = []
+
+    def __call__(self, x: Tensor) -> Tensor:
+        self.calls.append(len(x))
+        return self.function(x if self.differentiable else x.detach())
 
 
 def linear(*weights: float, bias: float = 0.0) -> LinearMember:

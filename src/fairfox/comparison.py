@@ -52,8 +52,12 @@ class Compared:
     a: AuditResult | None  # of two models; None where two audits were given
     b: AuditResult | None
     pair: Pair
-    names: tuple[str, str]  # of the models or the audits
-    stored: tuple[Side, Side] | None = None  # where two audits were given instead of two models
+    sides: tuple[Side, Side]  # both as their files have them
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """The names of the models or the audits."""
+        return self.sides[0].name, self.sides[1].name
 
     @property
     def word(self) -> str:
@@ -68,23 +72,19 @@ class Compared:
     def summary(self) -> str:
         """Return the comparison as a few lines of plain text."""
         pair, (one, two) = self.pair, self.names
+        fields = self.sides[0].summary
+        variables = ", ".join(each["name"] for each in fields["variables"])
+        about = f"test '{fields['test']}', protected: {variables}"
         verdict = f"Verdict: {pair.word}. {pair.reason}"
         if self.a is None or self.b is None:
-            fields = self._sides()[0].summary
-            names = ", ".join(each["name"] for each in fields["variables"])
-            title = f"fairfox compare: before is {one}, now is {two}; test '{fields['test']}', protected: {names}"
-            return f"{title}\n{verdict}\n{share_sentence(pair)}"
+            return f"fairfox compare: before is {one}, now is {two}; {about}\n{verdict}\n{share_sentence(pair)}"
         assert pair.less is not None
         a, b = self.a.record, self.b.record
-        points, share = f"{100 * (pair.shares[1] - pair.shares[0]):+.1f} points", pair.share_difference
-        if share is not None:
-            points += f" ({100 * share.lower:+.1f} to {100 * share.upper:+.1f})"
         over = f"Over delta = {amount(a.delta, a.unit)}" if by_one_delta(a) else "Flagged"
         lines = [
-            f"fairfox compare: A is {one}, B is {two}; test '{a.test}', protected: {', '.join(a.variables)}",
+            f"fairfox compare: A is {one}, B is {two}; {about}",
             verdict,
-            f"{over}: {percent(pair.shares[0])} of the people with A, {percent(pair.shares[1])} "
-            f"with B; a difference of {points}.",
+            share_sentence(pair, over),
             f"With B the effect is smaller for {percent(pair.less)} of the people and larger for {percent(pair.more)}.",
             *self._performance_lines(),
         ]
@@ -100,7 +100,7 @@ class Compared:
 
     def to_json(self, path: str | Path | None = None) -> str:
         """Return the comparison without its people as JSON, and write it to `path` when given."""
-        return write_text(strict_json(pair_fields(self.pair, self._sides())), path)
+        return write_text(strict_json(pair_fields(self.pair, self.sides)), path)
 
     def to_html(self, path: str | Path | None = None) -> str:
         """Return the self-contained page that shows both audits, and write it to `path` when given."""
@@ -121,25 +121,12 @@ class Compared:
     def write(self, folder: str | Path) -> tuple[Path, ...]:
         """Write report.html, report.json, summary.json, summary.md, junit.xml and, of two models, people.parquet to a
         folder, all or none, and return their paths."""
-        contents = pair_files(self._view(), pair_fields(self.pair, self._sides()))
+        contents = pair_files(self._view(), pair_fields(self.pair, self.sides))
         if self.a is not None:
             people = BytesIO()
             pq.write_table(self.people_table(), people)
             contents["people.parquet"] = people.getvalue()
         return write_files(Path(folder), contents)
-
-    def _sides(self) -> tuple[Side, Side]:
-        if self.a is None or self.b is None:
-            assert self.stored is not None
-            return self.stored
-        records = self.a.record, self.b.record
-        both, weights = _judged(*records), records[0].weights
-        weights = None if weights is None else weights.numpy(force=True).astype(np.float64)[both]
-        one, two = (
-            Side(name, json.loads(summary_json(each)), each.scores.numpy(force=True).astype(np.float64)[both], weights)
-            for name, each in zip(self.names, records, strict=True)
-        )
-        return one, two
 
     def _performance_lines(self) -> list[str]:
         """Return a line for each metric of both models, with the interval of its difference on the same people."""
@@ -149,7 +136,7 @@ class Compared:
     def _view(self) -> dict[str, Any]:
         more = self.summary().splitlines()[2 : 4 + len(self._performance_lines())]
         people = None if self.a is None else changed_people(self.people_table(), self.pair.unit)
-        return pair_view(self.pair, self._sides(), more=more, people=people)
+        return pair_view(self.pair, self.sides, more=more, people=people)
 
 
 def compare(
@@ -202,10 +189,10 @@ def compare(
     reference = arguments.pop("reference", None)
     common = {"protected": protected, **further_options(arguments.pop("options", None)), **arguments}
     first, second = (AuditOptions.of({**common, **(own or {})}) for own in (only_a, only_b))
-    return compare_models(a, b, table, first, second, reference=reference, names=names, progress=progress)
+    return _compare_models(a, b, table, first, second, reference=reference, names=names, progress=progress)
 
 
-def compare_models(
+def _compare_models(
     model_a: object,
     model_b: object,
     table: object,
@@ -252,7 +239,11 @@ def compare_models(
     )
     pair = replace(pair, reason=pair_sentence(pair))
     names = names or (a.settings["model"], b.settings["model"])
-    return Compared(AuditResult(a, table), AuditResult(b, table), pair, names)
+    one, two = (
+        Side(name, json.loads(summary_json(each)), each.scores.numpy(force=True).astype(np.float64)[both], weights)
+        for name, each in zip(names, (a, b), strict=True)
+    )
+    return Compared(AuditResult(a, table), AuditResult(b, table), pair, (one, two))
 
 
 def performance_sentence(a: Performance, b: Performance) -> str:
@@ -343,7 +334,7 @@ def _compare_audits(before: object, now: object, *, margin: float | None, names:
         pair = compare_scores(a, b, **about)
     names = names or (one.name.strip("'"), two.name.strip("'"))
     sides = Side(names[0], one.summary, one.people.scores), Side(names[1], two.summary, two.people.scores)
-    return Compared(None, None, replace(pair, reason=pair_sentence(pair)), names, sides)
+    return Compared(None, None, replace(pair, reason=pair_sentence(pair)), sides)
 
 
 def _audit_of(given: object) -> StoredAudit:

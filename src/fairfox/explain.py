@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -13,7 +13,6 @@ from fairfox.fairtests.protocol import Measurement
 from fairfox.fairtests.readings import Readings
 from fairfox.findings import CommonCause, FeatureEffect, Features
 from fairfox.gradients.integrated import integrated_jacobian
-from fairfox.maps.check import transparency
 from fairfox.models.protocol import Model, predict, predict_once
 from fairfox.statistics.groups import people_weights
 
@@ -193,9 +192,8 @@ def explain(target: Model, readings: Readings, *, seed: int, batch_size: int, al
     """Return each feature's contribution to the effects, and its strength as a proxy."""
     strongest = {name: max(proxy[name] for proxy in readings.proxy) for name in readings.proxy[0]}
     return Features(
-        proxy=_largest_first(strongest),
+        proxy=dict(sorted(strongest.items(), key=lambda pair: -pair[1])),
         effect=_effect_through_features(target, readings, seed, batch_size, aligned=aligned),
-        displacement=_displacement(readings),
     )
 
 
@@ -234,21 +232,3 @@ def _directions(measured: Measurement, protected: Sequence[Protected]) -> Tensor
     """Return -1 for people whose number went down (N,), since signed values always point up, else +1."""
     down = [protected[c.variable].is_continuous and c.towards == LOWER for c in measured.contrasts]
     return torch.where(torch.tensor(down), -1.0, 1.0)[measured.worst.cpu()]
-
-
-def _displacement(readings: Readings) -> dict[str, float]:
-    """Return how far each feature of the first class's people moves on average when they are mapped, largest first.
-
-    Of the first protected variable, where it is a class: people who are judged, and mapped because of it.
-    """
-    people, moved = readings.people, readings.moved
-    among = (people.c[:, 0].cpu() == 0) & ~moved.abstained.cpu() & (moved.variable.cpu() == 0)
-    mapped = moved.counterfactual
-    if mapped is None or people.protected[0].is_continuous or not bool(among.any()):
-        return {}
-    strength = transparency(people, mapped.to(people.x), among=among.to(people.x.device)).strength.tolist()
-    return _largest_first(dict(zip([f.name for f in people.features], strength, strict=True)))
-
-
-def _largest_first(strengths: Mapping[str, float]) -> dict[str, float]:
-    return dict(sorted(strengths.items(), key=lambda pair: -pair[1]))

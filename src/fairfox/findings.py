@@ -87,9 +87,6 @@ class Features:
 
     proxy: dict[str, float]  # the paper's transparency report: |mean gradient of the auxiliary|, largest first
     effect: FeatureEffect | None
-    displacement: dict[str, float] = field(
-        default_factory=dict
-    )  # |mean change| of the first class's people when mapped
 
 
 @dataclass(frozen=True)
@@ -561,11 +558,6 @@ class AuditRecord:
             return {}
         means = [effect.by_group(f, self.worst == v, self.weights) for v, f in enumerate(self.findings)]
         return {name: of_features for each in means for name, of_features in each.items()}
-
-    @property
-    def readings(self) -> dict[str, dict[str, Reading]]:
-        """The direct and the total reading of each protected variable, over all judged people and per group."""
-        return {finding.name: finding.readings(self.weights) for finding in self.findings}
 
     def delta_of(self, group: str) -> float:
         """Return the delta of a group, by `Group.name`: its own where it has one."""

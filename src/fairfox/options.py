@@ -9,7 +9,8 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
+from hashlib import sha256
 from numbers import Integral, Real
 from typing import Any, Literal, cast
 
@@ -290,9 +291,7 @@ class Anything:
 Kind = Text | Names | Flag | Choice | Number | Settings | Anything
 
 
-def option(
-    kind: Kind, default: Any, *, section: str, help: str, metavar: str | None = None, common: bool = False
-) -> Any:
+def option(kind: Kind, default: Any, section: str, metavar: str | None, help: str, *, common: bool = False) -> Any:
     """Return the dataclass field of an option; `fairfox audit --help` has the common ones, by section."""
     made = {"default_factory": dict} if default == {} else {"default": default}
     about = {"kind": kind, "help": help, "metavar": metavar, "section": section, "common": common}
@@ -316,63 +315,42 @@ class TableOptions:
     """How the table is read."""
 
     id: str | None = option(
-        Text(), None, section=DATA, metavar="COL", common=True,
-        help="Column that identifies people. Without it, row numbers from 0 do.",
-    )  # fmt: skip
-    categorical: tuple[str, ...] = option(
-        Names(), (), section=DATA, metavar="COL,...",
-        help="Columns to read as categories.",
-    )  # fmt: skip
-    continuous: tuple[str, ...] = option(
-        Names(), (), section=DATA, metavar="COL,...",
-        help="Columns to read as numbers.",
-    )  # fmt: skip
-    drop: tuple[str, ...] = option(
-        Names(), (), section=DATA, metavar="COL,...",
-        help="Columns to ignore.",
-    )  # fmt: skip
+        Text(), None, DATA, "COL", "Column that identifies people. Without it, row numbers from 0 do.", common=True
+    )
+    categorical: tuple[str, ...] = option(Names(), (), DATA, "COL,...", "Columns to read as categories.")
+    continuous: tuple[str, ...] = option(Names(), (), DATA, "COL,...", "Columns to read as numbers.")
+    drop: tuple[str, ...] = option(Names(), (), DATA, "COL,...", "Columns to ignore.")
     intersections: bool = option(
-        Flag(), False, section=PROTECTED,
-        help="Also compare intersections of the protected groups, such as Female & Black.",
-    )  # fmt: skip
+        Flag(), False, PROTECTED, None, "Also compare intersections of the protected groups, such as Female & Black."
+    )
     merge_rare: float | None = option(
-        Number(0, 0.5, low_open=True, high_open=True), None, section=PROTECTED, metavar="SHARE",
-        help="Merge groups that hold a smaller share of the people than this.",
+        Number(0, 0.5, low_open=True, high_open=True), None, PROTECTED, "SHARE",
+        "Merge groups that hold a smaller share of the people than this.",
     )  # fmt: skip
     protected_from: Any = option(
-        Anything(is_table=True), None, section=PROTECTED, metavar="TABLE",
-        help="Another table that has the protected columns; needs on.",
-    )  # fmt: skip
+        Anything(is_table=True), None, PROTECTED, "TABLE", "Another table that has the protected columns; needs on."
+    )
     on: str | None = option(
-        Text(), None, section=PROTECTED, metavar="COL",
-        help="Column that identifies people in both tables. The model does not receive it.",
-    )  # fmt: skip
+        Text(), None, PROTECTED, "COL", "Column that identifies people in both tables. The model does not receive it."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions:
     """How the model is called, and what it returns."""
 
-    positive: Any = option(
-        Anything(), None, section=MODEL, metavar="CLASS",
-        help="Class whose prediction is audited.",
-    )  # fmt: skip
+    positive: Any = option(Anything(), None, MODEL, "CLASS", "Class whose prediction is audited.")
     output: Literal["probability", "logit"] = option(
-        Choice(("probability", "logit")), "probability", section=MODEL,
-        help="Audit the probability or its log-odds.",
-    )  # fmt: skip
+        Choice(("probability", "logit")), "probability", MODEL, None, "Audit the probability or its log-odds."
+    )
     returns: Literal["probability", "logit", "value"] | None = option(
-        Choice(("probability", "logit", "value")), None, section=MODEL,
-        help="What the model returns, if that is not clear.",
-    )  # fmt: skip
+        Choice(("probability", "logit", "value")), None, MODEL, None, "What the model returns, if that is not clear."
+    )
     kind: Literal["table", "matrix", "encoded"] | None = option(
-        Choice(("table", "matrix", "encoded")), None, section=MODEL,
-        help="What the model receives: a table, a matrix of numbers, or fairfox's own encoding.",
+        Choice(("table", "matrix", "encoded")), None, MODEL, None,
+        "What the model receives: a table, a matrix of numbers, or fairfox's own encoding.",
     )  # fmt: skip
-    batch_size: int = option(
-        Number(1, whole=True), 4096, section=MODEL, metavar="N",
-        help="Rows in one call of the model.",
-    )  # fmt: skip
+    batch_size: int = option(Number(1, whole=True), 4096, MODEL, "N", "Rows in one call of the model.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -380,47 +358,44 @@ class EstimationOptions:
     """How effects are estimated, and who is compared with whom."""
 
     refits: int = option(
-        Number(1, whole=True), 5, section=ESTIMATION, metavar="N",
-        help="How many times maps and auxiliary models are fitted. The spread of the refits gives the intervals.",
+        Number(1, whole=True), 5, ESTIMATION, "N",
+        "How many times maps and auxiliary models are fitted. The spread of the refits gives the intervals.",
     )  # fmt: skip
     folds: int = option(
-        Number(2, whole=True), 5, section=ESTIMATION, metavar="N",
-        help="Folds of the cross-fitting, if there is no reference.",
-    )  # fmt: skip
+        Number(2, whole=True), 5, ESTIMATION, "N", "Folds of the cross-fitting, if there is no reference."
+    )
     contrasts: Literal["largest", "all"] = option(
-        Choice(("largest", "all")), "largest", section=PROTECTED,
-        help="With more than two groups: compare everyone with the largest group (its members with the second "
+        Choice(("largest", "all")), "largest", PROTECTED, None,
+        "With more than two groups: compare everyone with the largest group (its members with the second "
         "largest), or with every other group.",
     )  # fmt: skip
     reference_group: tuple[str, ...] = option(
-        Names("a group such as 'White' or 'race=White'", commas=False), (), section=PROTECTED, metavar="GROUP",
-        help="Compare every group with this one only: White, or race=White. One per protected variable.",
+        Names("a group such as 'White' or 'race=White'", commas=False), (), PROTECTED, "GROUP",
+        "Compare every group with this one only: White, or race=White. One per protected variable.",
     )  # fmt: skip
     hold_others: bool = option(
-        Flag(), False, section=PROTECTED,
-        help="Compare with people who have the same values of the other protected variables.",
-    )  # fmt: skip
+        Flag(), False, PROTECTED, None, "Compare with people who have the same values of the other protected variables."
+    )
     persistence: float = option(
-        Number(0, 1), 0.9, section=ESTIMATION, metavar="R",
-        help="How well people's ranks carry over to the other group, as a correlation: intervals and significance "
+        Number(0, 1), 0.9, ESTIMATION, "R",
+        "How well people's ranks carry over to the other group, as a correlation: intervals and significance "
         "allow for it (rank, counterfactual). 1 means exactly.",
     )  # fmt: skip
     max_minutes: float = option(
-        Number(0, low_open=True), 5.0, section=ESTIMATION, metavar="M",
-        help="With test all: about how long it may take. Tests that would take longer are skipped and named.",
+        Number(0, low_open=True), 5.0, ESTIMATION, "M",
+        "With test all: about how long it may take. Tests that would take longer are skipped and named.",
     )  # fmt: skip
     gate: bool = option(
-        Flag(), True, section=ESTIMATION,
-        help="Change a feature only if the groups differ in it by more than chance (rank).",
-    )  # fmt: skip
+        Flag(), True, ESTIMATION, None, "Change a feature only if the groups differ in it by more than chance (rank)."
+    )
     direct: bool | None = option(
-        Flag(chosen=True), None, section=ESTIMATION,
-        help="Also measure the direct effect: the smallest edit of a person that changes the protected variable. On by"
+        Flag(chosen=True), None, ESTIMATION, None,
+        "Also measure the direct effect: the smallest edit of a person that changes the protected variable. On by"
         " default for models with gradients; for others it takes many predictions.",
     )  # fmt: skip
     balance: bool | None = option(
-        Flag(chosen=True), None, section=ESTIMATION,
-        help="Train auxiliary models on data in which label and protected variable are independent. By default only "
+        Flag(chosen=True), None, ESTIMATION, None,
+        "Train auxiliary models on data in which label and protected variable are independent. By default only "
         "those of the alignment share, and only with a label.",
     )  # fmt: skip
 
@@ -430,34 +405,32 @@ class ReportOptions:
     """What is reported."""
 
     fdr: float = option(
-        Number(0, 1, low_open=True, high_open=True, share=True), 0.1, section=RULE, metavar="SHARE",
-        help="False discovery rate of the list of significant people.",
+        Number(0, 1, low_open=True, high_open=True, share=True), 0.1, RULE, "SHARE",
+        "False discovery rate of the list of significant people.",
     )  # fmt: skip
     abstain: float | None = option(
-        Number(0, 1, high_open=True, share=True), None, section=RULE, metavar="SHARE",
-        help="Leave out this share of people: those on whom the refits disagree most. 0 reports the disagreement and "
+        Number(0, 1, high_open=True, share=True), None, RULE, "SHARE",
+        "Leave out this share of people: those on whom the refits disagree most. 0 reports the disagreement and "
         "leaves nobody out.",
     )  # fmt: skip
     null: int = option(
-        Number(0, whole=True), 0, section=RULE, metavar="N",
-        help="Repeat the audit this many times with shuffled protected values, to see what chance alone gives.",
+        Number(0, whole=True), 0, RULE, "N",
+        "Repeat the audit this many times with shuffled protected values, to see what chance alone gives.",
     )  # fmt: skip
     delta_from_null: bool = option(
-        Flag(), False, section=RULE,
-        help="Use as delta the 95th percentile of the effects under shuffled protected values.",
-    )  # fmt: skip
+        Flag(), False, RULE, None, "Use as delta the 95th percentile of the effects under shuffled protected values."
+    )
     certify: bool = option(
-        Flag(), False, section=OUTPUT,
-        help="Also prove bounds on the prediction between a person and their counterfactual row. For ReLU networks and"
+        Flag(), False, OUTPUT, None,
+        "Also prove bounds on the prediction between a person and their counterfactual row. For ReLU networks and"
         " tree ensembles.",
     )  # fmt: skip
     owner: str | None = option(
-        Text(most=200), None, section=OUTPUT, metavar="TEXT",
-        help="Who answers for the model and the limits. Shown on the page to sign.",
-    )  # fmt: skip
+        Text(most=200), None, OUTPUT, "TEXT", "Who answers for the model and the limits. Shown on the page to sign."
+    )
     reason: str | None = option(
-        Text(most=2_000), None, section=OUTPUT, metavar="TEXT",
-        help="What the model is for, and why these limits were chosen. Shown on the page to sign.",
+        Text(most=2_000), None, OUTPUT, "TEXT",
+        "What the model is for, and why these limits were chosen. Shown on the page to sign.",
     )  # fmt: skip
 
 
@@ -471,53 +444,47 @@ class AuditOptions(TableOptions, ModelOptions, EstimationOptions, ReportOptions)
     """
 
     protected: tuple[str, ...] = option(
-        Names("a column name, a cut such as 'age<25'", commas=False), (), section=PROTECTED, metavar="COL", common=True,
-        help="Protected column, or a cut such as 'age<25'; or several. The model does not receive it unless it is one "
-        "of its columns.",
+        Names("a column name, a cut such as 'age<25'", commas=False), (), PROTECTED, "COL",
+        "Protected column, or a cut such as 'age<25'; or several. The model does not receive it unless it is one "
+        "of its columns.", common=True,
     )  # fmt: skip
     label: str | None = option(
-        Text(), None, section=DATA, metavar="COL", common=True,
-        help="Column with the true outcome. The model does not receive it.",
-    )  # fmt: skip
+        Text(), None, DATA, "COL", "Column with the true outcome. The model does not receive it.", common=True
+    )
     test: str = option(
-        Text(), "rank", section=ESTIMATION, metavar="T",
-        help="Fairness test, see fairfox.FAIR_TESTS. all: rank, and every other test that applies and is not slow.",
+        Text(), "rank", ESTIMATION, "T",
+        "Fairness test, see fairfox.FAIR_TESTS. all: rank, and every other test that applies and is not slow.",
     )  # fmt: skip
     settings: dict[str, Any] = option(
-        Settings(), {}, section=ESTIMATION, metavar="NAME=VALUE",
-        help="Settings of the test, such as epsilon=0.5 for fta; with test all, fliptest.steps=5000.",
+        Settings(), {}, ESTIMATION, "NAME=VALUE",
+        "Settings of the test, such as epsilon=0.5 for fta; with test all, fliptest.steps=5000.",
     )  # fmt: skip
     delta: Any = option(
-        Number(0, by_group=True), None, section=RULE, metavar="[GROUP=]D", common=True,
-        help="Smallest effect that counts, 0.05 for 5 points; also by group. By default the test's own.",
+        Number(0, by_group=True), None, RULE, "[GROUP=]D",
+        "Smallest effect that counts, 0.05 for 5 points; also by group. By default the test's own.", common=True,
     )  # fmt: skip
     max_flagged: Any = option(
-        Number(0, 1, by_group=True, share=True), None, section=RULE, metavar="[GROUP=]SHARE", common=True,
-        help="Limit: the largest share of people that may be over delta, 0.1 for 10 %; also by group. By default 0.05.",
+        Number(0, 1, by_group=True, share=True), None, RULE, "[GROUP=]SHARE",
+        "Limit: the largest share of people that may be over delta, 0.1 for 10 %; also by group. By default 0.05.",
+        common=True,
     )  # fmt: skip
     given: tuple[str, ...] = option(
-        Names(), (), section=PROTECTED, metavar="COL,...", common=True,
-        help="Treats these columns as valid business reasons: people are compared with others who have the same "
-        "values.",
+        Names(), (), PROTECTED, "COL,...",
+        "Treats these columns as valid business reasons: people are compared with others who have the same "
+        "values.", common=True,
     )  # fmt: skip
     columns: tuple[str, ...] | None = option(
-        Names(), None, section=DATA, metavar="COL,...", common=True,
-        help="Columns the model takes, in its order. By default its own feature names, else every column without "
-        "another role.",
+        Names(), None, DATA, "COL,...",
+        "Columns the model takes, in its order. By default its own feature names, else every column without "
+        "another role.", common=True,
     )  # fmt: skip
-    weights: str | None = option(
-        Text(), None, section=DATA, metavar="COL",
-        help="Column with the number of people that a row stands for.",
-    )  # fmt: skip
+    weights: str | None = option(Text(), None, DATA, "COL", "Column with the number of people that a row stands for.")
     decision_threshold: float | None = option(
-        Number(), None, section=RULE, metavar="P", common=True,
-        help="Flag people whose decision would change, whatever the size of the effect. The decision is yes from this "
-        "prediction on.",
+        Number(), None, RULE, "P",
+        "Flag people whose decision would change, whatever the size of the effect. The decision is yes from this "
+        "prediction on.", common=True,
     )  # fmt: skip
-    seed: int = option(
-        Number(0, 2**32 - 1, whole=True), 0, section=ESTIMATION, metavar="N",
-        help="Seed of all random numbers.",
-    )  # fmt: skip
+    seed: int = option(Number(0, 2**32 - 1, whole=True), 0, ESTIMATION, "N", "Seed of all random numbers.")
 
     @classmethod
     def of(cls, options: object = None, **named: Any) -> AuditOptions:
@@ -655,14 +622,6 @@ class AuditOptions(TableOptions, ModelOptions, EstimationOptions, ReportOptions)
             )
 
 
-def defaults_sha256() -> str:
-    """Return the hash of all defaults, of options and of tests: results with the same one were made by the same."""
-    from hashlib import sha256
-
-    own = {f.name: repr(f.default) for f in fields(AuditOptions)}
-    return sha256(repr((sorted(own.items()), sorted(FAIR_TESTS.items()))).encode()).hexdigest()
-
-
 GROUPS = (TableOptions, ModelOptions, EstimationOptions, ReportOptions)
 RENAMED = {  # old name -> what to write now
     "legitimate": "given",
@@ -738,3 +697,9 @@ def further_options(options: object) -> dict[str, Any]:
         f"options is {options!r}; expected options by name, such as {{'refits': 10}}, or groups of options, such as "
         "fairfox.TableOptions(drop='zip')"
     )
+
+
+def defaults_sha256() -> str:
+    """Return the hash of all defaults, of options and of tests: results with the same one were made by the same."""
+    own = {f.name: repr(f.default) for f in fields(AuditOptions) if f.default is not MISSING}
+    return sha256(repr((sorted(own.items()), sorted(FAIR_TESTS.items()))).encode()).hexdigest()

@@ -315,17 +315,7 @@ def _result(
 ) -> AuditRecord:
     """Return what was found, with all that statistics say about it."""
     options, limits = inputs.options, _limits(inputs, readings.people, null)
-    before = readings.main
-    trust = Reliability(
-        refits=before.refits,
-        delta=limits.delta,
-        silent=before.abstained,
-        variable=before.variable,
-        klass=before.klass,
-        real=readings.people if inputs.protected_values is None else inputs.protected_values,
-        share=options.abstain,
-        seed=options.seed,
-    )
+    before, trust = readings.main, _reliability(inputs, readings, limits.delta)
     if options.abstain:
         readings = leave_out(readings, trust.left_out, test=measured_name(options))
     main = readings.main
@@ -362,10 +352,7 @@ def _result(
         test=options.main,
         meaning=options.info.meaning + (_HELD.format(", ".join(options.given)) if options.given else ""),
         unit=score_unit(options, inputs.target.unit),
-        warnings=(
-            *_warnings(inputs, readings, trust, streamed),
-            *(text for check in checks for text in check.warnings),
-        ),
+        warnings=_warnings(inputs, readings, trust, streamed, checks),
         weights=inputs.data.weights,
         checks=readings.checks.get(options.info.base if options.info.aligned else options.main, {}),
         comparison=_comparison(readings, skipped or {}) if options.runs_all else None,
@@ -558,12 +545,30 @@ def map_checks(inputs: Inputs, readings: Readings, support: Sequence[Support], d
     return tuple(found)
 
 
-def _warnings(inputs: Inputs, readings: Readings, trust: Reliability, streamed: Streamed | None) -> list[str]:
+def _reliability(inputs: Inputs, readings: Readings, delta: float) -> Reliability:
+    """Return what disagreement and distance are computed from, before anybody is left out."""
+    main = readings.main
+    return Reliability(
+        refits=main.refits,
+        delta=delta,
+        silent=main.abstained,
+        variable=main.variable,
+        klass=main.klass,
+        real=readings.people if inputs.protected_values is None else inputs.protected_values,
+        share=inputs.options.abstain,
+        seed=inputs.options.seed,
+    )
+
+
+def _warnings(
+    inputs: Inputs, readings: Readings, trust: Reliability, streamed: Streamed | None, checks: Sequence[MapCheck]
+) -> tuple[str, ...]:
     options, inferred, people = inputs.options, readings.inferred.sum(0).tolist(), len(inputs.data)
     if streamed is not None:
         inferred, people = [each.tally.inferred for each in streamed.variables.values()], streamed.tally.people
     distance = None if options.abstain is None else trust.distance  # it costs time
-    return find_warnings(inputs, readings, distance, inferred=inferred, people=people)
+    found = find_warnings(inputs, readings, distance, inferred=inferred, people=people)
+    return (*found, *(text for check in checks for text in check.warnings))
 
 
 def _settings(model: str, inputs: Inputs, limits: Mapping[str, float], *, seconds: float) -> dict[str, Any]:

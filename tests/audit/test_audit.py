@@ -592,7 +592,6 @@ def test_flips_are_the_people_whose_decision_changes_with_their_group(plain: Aud
     expected = (female & (result.predictions < 0.5) & (there >= 0.5)).nonzero()[:, 0]
     assert torch.equal(found.negative, expected)
     assert len(expected) > 10
-    assert next(iter(result.features.displacement)) == "income"
 
 
 def test_unawareness_tells_the_column_alone_from_its_proxies():
@@ -646,7 +645,6 @@ def test_what_hours_explain_is_no_effect_once_they_are_given():
     assert kept.meaning.startswith(plain.meaning)
     assert kept.meaning.endswith("and with them what they explain of the others: hours.")
     assert ", given hours; the limit is 5 %." in AuditResult(kept).summary()
-    assert kept.features.displacement["hours"] == 0.0
 
 
 def test_of_all_tests_those_run_that_take_given_columns():

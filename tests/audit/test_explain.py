@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from torch import Tensor, nn
+from populations import Function
+from torch import nn
 
 from fairfox.auxiliary.linear import LinearMember
 from fairfox.auxiliary.model import FixedAuxiliary
@@ -31,16 +32,6 @@ FEATURES = (
 )
 NUMBERS = (Feature("a", "continuous", 0, 1), Feature("b", "continuous", 1, 2))
 SEX, RACE = Protected("sex"), Protected("race", "categorical", ("a", "b", "c"))
-
-
-class Function:
-    """A function of encoded rows, seen as a Model."""
-
-    def __init__(self, function, *, differentiable: bool = True) -> None:
-        self.function, self.differentiable = function, differentiable
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return self.function(x)
 
 
 def rows(count=50, columns=5, *, seed=0):

@@ -2,6 +2,8 @@
 
 import inspect
 import json
+import subprocess
+import sys
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from fairfox.cli.main import cli
 from fairfox.cli.options import Option
 from fairfox.errors import OptionError
 from fairfox.fairtests.registry import settings_by_test
-from fairfox.options import GROUPS, SECTIONS, AuditOptions, Choice, Flag, TableOptions, split_names
+from fairfox.options import GROUPS, SECTIONS, AuditOptions, Choice, Flag, TableOptions, defaults_sha256, split_names
 
 DECLARED = {field.name for field in fields(AuditOptions)}
 
@@ -251,3 +253,8 @@ def test_a_percentage_is_guessed_for_a_share_of_people_and_not_for_a_correlation
     name, value = next(iter(given.items()))
     done = CliRunner().invoke(cli, ["audit", "m", "t", "-c", "sex", f"--{name.replace('_', '-')}", str(value)])
     assert ("did you mean" in done.stderr) == ("did you mean" in message)
+
+
+def test_the_hash_of_the_defaults_is_the_same_in_every_process():
+    command = [sys.executable, "-c", "from fairfox.options import defaults_sha256; print(defaults_sha256())"]
+    assert subprocess.run(command, capture_output=True, text=True).stdout.strip() == defaults_sha256()

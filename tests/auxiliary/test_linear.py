@@ -56,16 +56,6 @@ def test_a_continuous_variable_is_regressed_on_its_standardised_values():
     np.testing.assert_allclose(member(x)[:, 0], oracle.predict(x.numpy()))
 
 
-def test_several_variables_stand_one_after_the_other():
-    x, score = people()
-    race = torch.bucketize(score, torch.tensor([-1.0, 1.0], dtype=torch.float64)).double()
-    c = torch.stack([(score > 0).double(), race, score], dim=1)
-    member = LinearAuxiliary().fit(Dataset.from_arrays(x, c, protected=[SEX, RACE, AGE])).members[0]
-    assert member.weights.shape == (5, 4)
-    alone = LinearAuxiliary().fit(Dataset.from_arrays(x, race, protected=[RACE])).members[0]
-    torch.testing.assert_close(member.weights[1:4], alone.weights)
-
-
 def test_withheld_and_constant_columns_have_exactly_zero_weight():
     x, score = people()
     x[:, 1] = 3.0
@@ -74,15 +64,6 @@ def test_withheld_and_constant_columns_have_exactly_zero_weight():
     weights = LinearAuxiliary().fit(data).members[0].weights
     assert weights[0, :2].tolist() == [0.0, 0.0]
     assert (weights[0, 2:] != 0).all()
-
-
-def test_people_whose_protected_value_is_unknown_are_ignored():
-    x, score = people()
-    sex = (score > 0).double()
-    unknown = torch.cat([sex, torch.full((5,), torch.nan, dtype=torch.float64)])
-    wild = Dataset.from_arrays(torch.cat([x, 1e6 * x[:5]]), unknown, protected=[SEX])
-    found = LinearAuxiliary().fit(wild).members[0]
-    torch.testing.assert_close(found.weights, LinearAuxiliary().fit(Dataset.from_arrays(x, sex)).members[0].weights)
 
 
 def test_each_variable_is_fitted_on_the_rows_that_know_it():

@@ -90,7 +90,7 @@ def test_an_unknown_category_at_one_end_jumps_there_and_only_there():
     empty = torch.zeros(1, 3, dtype=torch.float64)
     nurse = torch.tensor([[0.0, 1.0, 0.0]], dtype=torch.float64)
     assert largest_on_path(net, empty, nurse, target=target).largest.tolist() == [2.0]
-    assert largest_on_path(net, nurse, empty, target=target).signed.tolist() == [-2.0]
+    assert largest_on_path(net, nurse, empty, target=target).largest.tolist() == [2.0]
 
 
 def test_trees_certify_only_those_whose_categories_stay():

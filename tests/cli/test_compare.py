@@ -69,7 +69,11 @@ def test_a_comparison_prints_the_verdict_and_writes_its_files(folder: Path):
         (("-c", "sex"), ("model.py:steep", "model.py:none"), "none"),
         (("-c", "race"), ("model.py:steep", "model.py:gentle"), "race"),
         ((), ("model.py:steep", "model.py:gentle"), "--protected"),
-        (("-c", "sex", "--margin", "1"), ("model.py:steep", "model.py:gentle"), "--margin is for two stored audits"),
+        (
+            ("-c", "sex", "--margin", "1"),
+            ("model.py:steep", "model.py:gentle"),
+            "margin is an option for two stored audits",
+        ),
     ],
 )
 def test_what_cannot_be_compared_is_refused_in_one_sentence(folder: Path, options, models, message: str):

@@ -42,11 +42,6 @@ def test_help_lists_every_command_with_its_short_help():
         assert f"{name} {short}" in shown
 
 
-def test_short_help_of_a_command_is_the_one_in_the_table():
-    command = cli.get_command(click.Context(cli), "audit")
-    assert command.short_help == COMMANDS["audit"][1]
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from populations import Function
 from torch import Tensor
 
 from fairfox.auxiliary.linear import LinearMember
@@ -14,17 +15,6 @@ from fairfox.models.torch import TorchModel
 
 RACE = Protected("race", "categorical", ("a", "b", "c"))
 METRIC = torch.diag(torch.tensor([4.0, 1.0], dtype=torch.float64))
-
-
-class Function:
-    """A function of encoded rows, seen as a Model; counts the rows it was asked about."""
-
-    def __init__(self, function, *, differentiable: bool = True, blocks=()) -> None:
-        self.function, self.differentiable, self.blocks, self.calls = function, differentiable, blocks, []
-
-    def __call__(self, x: Tensor) -> Tensor:
-        self.calls.append(len(x))
-        return self.function(x if self.differentiable else x.detach())
 
 
 def linear(*rows) -> LinearMember:
@@ -71,12 +61,6 @@ def test_share_is_one_along_the_auxiliary_and_zero_across_it(differentiable):
     across = Function(lambda x: x[:, :1] + 4 * x[:, 1:], differentiable=differentiable)  # 4 * 1 - 1 * 4
     assert share(along, data, linear([1.0, -1.0]))[0] == pytest.approx(1.0, abs=1e-9 if differentiable else 0.05)
     assert share(across, data, linear([1.0, -1.0]))[0] == pytest.approx(0.0, abs=1e-9)
-
-
-@pytest.mark.parametrize("differentiable", [True, False])
-def test_share_of_a_constant_target_is_zero(differentiable):
-    target = Function(lambda x: torch.ones(len(x), 1, dtype=x.dtype), differentiable=differentiable)
-    assert share(target, two_columns(), linear([1.0, -1.0])) == [0.0]
 
 
 def test_share_is_averaged_over_the_auxiliary_s_members():

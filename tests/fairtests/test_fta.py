@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from populations import Function
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
@@ -13,14 +14,6 @@ from fairfox.errors import OptionError
 from fairfox.fairtests.fta import FTA, FTALinear
 
 RACE = Protected("race", "categorical", ("a", "b", "c"))
-
-
-class Function:
-    def __init__(self, function, *, differentiable: bool = True) -> None:
-        self.function, self.differentiable = function, differentiable
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return self.function(x)
 
 
 def linear(*rows) -> LinearMember:
@@ -125,7 +118,7 @@ def test_epsilon_and_order_are_checked():
     with pytest.raises(OptionError, match="fta with epsilon needs a differentiable model; leave epsilon"):
         FTA(epsilon=0.5).score(box, data)
     for epsilon in (0.0, -1.0, float("nan"), float("inf"), "abc", True):
-        with pytest.raises(OptionError, match=f"epsilon is {epsilon!r}; expected a distance above 0, in standard dev"):
+        with pytest.raises(OptionError, match=f"epsilon is {epsilon!r}; expected a number above 0"):
             FTA(epsilon=epsilon)
     with pytest.raises(OptionError, match="order is 3; expected 1, 2 or inf"):
         FTA(order=3)

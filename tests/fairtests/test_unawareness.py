@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from populations import linear, people
 
 import fairfox
 from fairfox.data.dataset import Dataset
@@ -85,32 +84,12 @@ def test_a_crossing_is_changed_as_a_whole():
     assert verdict["changed by sex x colour"] == 1.0
 
 
-def test_the_effect_is_that_of_the_column_alone_although_proxies_exist():
-    table = load_table(people())
-    encoding = fit_encoding(table, protected=["sex"], columns=["sex", "income"], dtype=torch.float64)
-    data = encoding.encode(table)
-    target = linear(0.0, 0.2, 5.0)  # 0.2 for men, and a lot for income, which men have more of
-    measured = Unawareness().fit(data).measure(target, data)
-    torch.testing.assert_close(measured.effect, torch.where(data.c[:, 0] == 1, -0.2, 0.2).double())
-
-
 def test_weighted_people_count_as_many_as_they_are():
     model, data, _ = encoded(cars(24), male_and_red, ["sex"])
     red = torch.tensor((cars(24)["colour"] == "red").tolist())
     weighted = replace(data, weights=torch.where(red, 5.0, 1.0))  # 4 of 24 have a red car
     test = Unawareness().fit(data)
     assert test.verdict(test.measure(model, data), weighted)["changed by sex"] == pytest.approx(0.5)
-
-
-def test_people_who_do_not_know_their_own_value_are_left_out():
-    model, data, _ = encoded(cars(24), male_and_red, ["sex"])
-    c = data.c.clone()
-    c[:4] = float("nan")  # the first four have red cars
-    some = replace(data, c=c)
-    test = Unawareness().fit(data)
-    measured = test.measure(model, some)
-    assert measured.abstained[:4].all()
-    assert test.verdict(measured, some) == {"changed by sex": 0.0}
 
 
 def test_people_whose_sex_is_missing_are_not_judged_and_count_in_no_share():
@@ -128,12 +107,6 @@ def test_people_whose_sex_is_missing_are_not_judged_and_count_in_no_share():
 
 
 # --- doors ---------------------------------------------------------------------------------------------------------
-
-
-def test_a_target_that_does_not_take_the_protected_column_is_refused():
-    _, data, _ = encoded(cars(24), male_and_red, ["sex"], columns=["colour", "income"])
-    with pytest.raises(OptionError, match="the model does not take 'sex'; use rank to find proxies"):
-        Unawareness().fit(data)
 
 
 def test_what_cannot_be_asked_is_refused_in_a_sentence():

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from populations import linear
+from populations import Function, linear
 from scipy.stats import norm
 from torch import nn
 
@@ -236,20 +236,13 @@ def test_the_loss_by_hand():
 # --- doors ---------------------------------------------------------------------------------------------------------
 
 
-class Box:
-    differentiable = False
-
-    def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.full((len(x), 1), 0.5)
-
-
 def test_what_cannot_be_measured_is_refused_in_a_sentence():
     data = crowd(20)
     test = known(1.0, 0.0).fit(data)
     with pytest.raises(NotFittedError, match="call fit first"):
         UnfairMap().score(logistic(1.0, 1.0), data)
     with pytest.raises(OptionError, match="unfair_map needs a differentiable model; use rank or move"):
-        test.score(Box(), data)
+        test.score(Function(lambda x: torch.full((len(x), 1), 0.5), differentiable=False), data)
     with pytest.raises(DataError, match=r"these people have none; name the column \(label, --label\)"):
         test.score(logistic(1.0, 1.0), replace(data, y=None))
     with pytest.raises(DataError, match="needs labels 0 and 1, but one of them is 2; give a column of 0 and 1"):

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 from captum.attr import IntegratedGradients
-from torch import Tensor, nn
+from populations import Function
+from torch import nn
 
 from fairfox.auxiliary.model import AuxiliaryMember
 from fairfox.data.dataset import Protected
-from fairfox.errors import OptionError
 from fairfox.gradients.integrated import (
     choose_path,
     integrated_jacobian,
@@ -25,22 +25,6 @@ RACE = Protected("race", "categorical", ("a", "b", "c"))
 FEATURES = 6
 X = torch.randn(40, FEATURES, generator=torch.Generator().manual_seed(1))
 BASELINE = torch.linspace(-1, 1, FEATURES)
-
-
-class Unsplit:
-    """A model that hides that it starts with a linear layer."""
-
-    differentiable = True
-
-    def __init__(self, function) -> None:
-        self.function = function
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return self.function(x)
-
-
-class Opaque(Unsplit):
-    differentiable = False
 
 
 def network(outputs=1, *, activation=nn.ReLU, dtype=torch.float32) -> nn.Sequential:
@@ -71,7 +55,7 @@ MODELS = {
     "our auxiliary": member,
     "a torch module": lambda: TorchModel(network(), output=Output(returns="logit")),
     "a torch module of float64": lambda: TorchModel(network(dtype=torch.float64), output=Output(returns="logit")),
-    "a model without the split": lambda: Unsplit(TorchModel(network(activation=nn.Tanh))),
+    "a model without the split": lambda: Function(TorchModel(network(activation=nn.Tanh))),
 }
 
 
@@ -106,31 +90,12 @@ def test_the_first_layer_really_is_applied_once():
     assert calls == ["second"]  # the affine part is read off its weights
 
 
-def test_integrated_gradients_of_a_linear_model_by_hand():
-    weight = torch.tensor([[2.0], [-1.0]])
-    x, baseline = torch.tensor([[1.0, 5.0]]), torch.tensor([0.5, 1.0])
-    found = integrated_jacobian(Unsplit(lambda rows: rows @ weight), x, baseline=baseline)
-    torch.testing.assert_close(found, torch.tensor([[[1.0, -4.0]]]))  # (0.5, 4) times (2, -1)
-
-
 def test_everyone_may_have_a_baseline_of_their_own():
     model = TorchModel(network())
     path = choose_path(model, X)
     together = integrated_jacobian(model, X, baseline=X.flip(0))
     alone = [integrated_jacobian(model, X[i : i + 1], baseline=X.flip(0)[i], path=path) for i in range(len(X))]
     torch.testing.assert_close(together, torch.cat(alone), atol=1e-6, rtol=1e-5)
-
-
-def test_a_black_box_is_refused():
-    with pytest.raises(OptionError, match="differentiable"):
-        integrated_jacobian(Opaque(network()), X, baseline=BASELINE)
-
-
-def test_quadrature_is_exact_for_high_powers():
-    path = quadrature(4)
-    nodes, weights = np.array(path.nodes), np.array(path.weights)
-    assert weights.sum() == pytest.approx(1)
-    assert (weights * nodes**7).sum() == pytest.approx(1 / 8)  # degree 2 * 4 - 1
 
 
 def finely(model, x, baseline, points=20_000):
@@ -210,7 +175,7 @@ def test_the_choice_follows_the_network():
     assert len(choose_path(rectified, BASELINE, steps=7).nodes) == 8
     assert choose_path(smooth, BASELINE).weights != ()
     assert choose_path(smooth, BASELINE, steps=7) == quadrature(7)
-    assert choose_path(Unsplit(rectified), BASELINE) == quadrature(32)
+    assert choose_path(Function(rectified), BASELINE) == quadrature(32)
     assert choose_path(rectified, BASELINE) == choose_path(rectified, BASELINE)  # nothing is drawn anew
 
 

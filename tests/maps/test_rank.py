@@ -42,11 +42,6 @@ def test_a_counterfactual_number_is_always_one_that_the_other_group_shows():
                 assert set(rows[c == group, j].tolist()) <= set(x[c != group, j].tolist())
 
 
-def test_everyone_gets_the_value_of_their_rank_in_the_other_group():
-    data = column([3, 1, 2, 10, 30, 20], [0, 0, 0, 1, 1, 1])
-    assert mapped(data)[:, 0].tolist() == [30, 10, 20, 1, 3, 2]
-
-
 def test_groups_of_other_sizes_are_matched_by_mid_rank():
     # mid-ranks of two people: 1/4 and 3/4; of the four others the 2nd and the 4th begin there: places 1 and 3
     data = column([1, 2, 10, 20, 30, 40], [0, 0, 1, 1, 1, 1])

@@ -88,11 +88,16 @@ def test_every_rule_of_the_style_is_about_cards_only():
     assert not re.search(r"https?:|url\(|@import|src=|<script|<link", result_card(many_result()))
 
 
+def named(*names: str) -> tuple[Side, ...]:
+    fields = {"test": "rank", "variables": [{"name": "sex"}]}
+    return tuple(Side(name, fields, torch.ones(1).numpy()) for name in names)
+
+
 def test_a_comparison_shows_its_word_and_its_sentences():
     pair = Pair(
         (38, 38), (0.06, 0.03), (0.5, 0.25), Estimate(-0.03, 0.005, -0.04, -0.02), None, less=0.8, more=0.2, reason="So"
     )
-    compared = Compared(AuditResult(example_result()), AuditResult(example_result()), pair, ("<b>old</b>", "new"))
+    compared = Compared(AuditResult(example_result()), AuditResult(example_result()), pair, named("<b>old</b>", "new"))
     card = Page(compared._repr_html_())
     assert f"B is fairer{pair.reason}" in card.words
     assert "A is <b>old</b>, B is new" in card.words
@@ -103,8 +108,6 @@ def test_a_comparison_shows_its_word_and_its_sentences():
 def test_two_audits_show_their_word_and_their_share():
     pair = Pair((100, 120), (0.02, 0.06), (0.1, 0.4), Estimate(0.04, 0.005, 0.03, 0.05), None, paired=False)
     pair = replace(pair, p_value=0.001, bound=0.05, margin=0.005, reason="It rose.")
-    fields = {"test": "rank", "variables": [{"name": "sex"}]}
-    sides = tuple(Side(name, fields, torch.ones(1).numpy()) for name in ("may", "june"))
-    card = Page(Compared(None, None, pair, ("may", "june"), sides)._repr_html_())
+    card = Page(Compared(None, None, pair, named("may", "june"))._repr_html_())
     assert "worseIt rose." in card.words
     assert "Flagged: 10.0 % before, 40.0 % now" in card.words

@@ -14,7 +14,6 @@ import vl_convert
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairfox.errors import ColumnError
 from fairfox.findings import AuditRecord, FeatureEffect, Features
 from fairfox.report.charts import STYLES, Charts, scores_chart
 from fairfox.report.figures import (
@@ -75,15 +74,7 @@ def test_more_is_beyond_a_smaller_delta():
 def test_charts_of_several_variables_stand_below_each_other():
     charts = Charts(many_result())
     assert [part["title"] for part in charts.groups.to_dict()["vconcat"]] == ["sex", "race", "age"]
-    alone = charts.for_variable("race").groups
-    assert alone.to_dict()["title"] == "race"
-    assert {"race=Black", "race=White"} <= set(texts(alone))
-    assert "sex=Female" not in texts(alone)
-
-
-def test_a_variable_that_was_not_audited_is_refused():
-    with pytest.raises(ColumnError, match="'shoe' was not audited; the protected variables are 'sex'"):
-        Charts(example_result()).for_variable("shoe")
+    assert {"race=Black", "race=White", "sex=Female"} <= set(texts(charts.groups))
 
 
 def test_a_chart_that_an_audit_does_not_have_says_so():
@@ -93,7 +84,7 @@ def test_a_chart_that_an_audit_does_not_have_says_so():
 
 
 def test_groups_stay_in_their_order_whichever_side_they_are_on():
-    words = texts(Charts(many_result()).for_variable("race").groups)
+    words = texts(Charts(many_result()).groups)
     assert [word for word in words if word.startswith("race=")] == [
         f"race={race}" for race in ("Asian", "Black", "Latin", "Other", "White")
     ]

@@ -144,7 +144,11 @@ def test_groups_and_features_are_tables():
         ["sex=Female", "19", "0.42", "+8.2", "84.2 %", "78.9 %"],
         ["sex=Male", "19", "0.58", "-3.7", "36.8 %", "21.1 %"],
     ]
-    assert cells(example_result(), 1) == [["income", "4.4"], ["job", "1.9"], ["age", "0.0"]]
+    assert cells(example_result(), 1) == [
+        ["income", "4.4", "0.9"],
+        ["job", "1.9", "0.35"],
+        ["age", "0.0", "0.02"],
+    ]
     assert [row[0] for row in cells(many_result(), 0)][:3] == ["sex=Female", "sex=Male", "race=Asian"]
 
 

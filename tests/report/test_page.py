@@ -508,7 +508,6 @@ def test_checks_are_good_doubtful_or_bad_and_say_what_was_found():
     )
     assert checks["Map, sex=Male"]["level"] == "warn"  # it has a warning
     assert checks["Auxiliary model, sex"]["level"] == "good"
-    assert checks["Warning"]["found"] == "The group sex=Male has few people."
     good = with_map_checks(example_result(), (FEMALE,))
     assert {check["what"]: check["level"] for check in view(good)["checks"]}["Map, sex=Female"] == "good"
     near = with_finding(example_result(), quality=replace(example_result().findings[0].quality, value=0.5))

@@ -236,19 +236,14 @@ def test_other_scores_fall_back_on_the_total_reading():
         f"{float(result.predictions[place] + result.total[place]):.3g}"
     )
     unknown = replace(result.findings[0], total=torch.full((PEOPLE,), math.nan))
-    assert [each["label"] for each in opened(replace(result, findings=(unknown,)), place)["facts"]] == [
-        "Prediction",
-        "Direct reading",
-    ]
+    assert [each["label"] for each in opened(replace(result, findings=(unknown,)), place)["facts"]] == ["Prediction"]
 
 
-def test_what_is_proved_and_how_sure_it_is_are_shown():
+def test_what_is_proved_is_shown():
     result = example_result()
     proved = replace(result, certificates=example_certificates(result))
     words = fact(opened(proved, 2), "At most, anywhere on the path")
     assert words == f"{100 * (float(result.scores[2]) + 0.06):.1f} points: proved"
-    sure = int(result.confident.nonzero()[0])
-    assert fact(opened(result, sure), "Certainty") == "the whole interval lies beyond delta"
 
 
 NOT_EXPLAINED = "What each feature adds was not worked out for this person; result.person does so in Python."

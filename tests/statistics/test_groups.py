@@ -6,14 +6,12 @@ import math
 from dataclasses import replace
 from typing import Any
 
-import fairlearn.metrics as fairlearn
 import numpy as np
 import pytest
 import scipy
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.metrics import accuracy_score
 
 from fairfox.data.contrasts import moves
 from fairfox.data.dataset import Dataset, Protected
@@ -248,32 +246,6 @@ def test_intervals_of_probabilities_end_where_probabilities_do():
     found = certainty(drawn([-0.4, 0.4], [0.1, 0.1]), 0.05, 0.1, within=torch.tensor([0.1, 0.5, 0.8, 1.0]))
     expected = torch.tensor([[-0.1, 0.5], [-0.3, 0.5], [-0.3, 0.2], [-0.3, 0.0]])
     torch.testing.assert_close(found.interval, expected)
-
-
-def test_the_rates_of_groups_are_those_of_fairlearn():
-    rng = np.random.default_rng(0)
-    predictions, weights = torch.tensor(rng.random(300)), torch.tensor(rng.integers(1, 4, 300).astype(float))
-    truth = torch.tensor((rng.random(300) < 0.3).astype(float))
-    group = rng.choice(["a", "b", "c"], 300)
-    members = [torch.tensor(group == name) for name in "abc"]
-    metrics = {
-        "selection_rate": fairlearn.selection_rate,
-        "true_positive_rate": fairlearn.true_positive_rate,
-        "false_positive_rate": fairlearn.false_positive_rate,
-        "accuracy": accuracy_score,
-    }
-    expected = fairlearn.MetricFrame(
-        metrics=metrics,
-        y_true=truth,
-        y_pred=(predictions >= 0.6).long(),
-        sensitive_features=group,
-        sample_params={name: {"sample_weight": weights} for name in metrics},
-    ).by_group
-    found = Decisions(0.6, truth).rates(predictions, weights, members)
-    for own, (_, row) in zip(found, expected.iterrows(), strict=True):
-        assert {name: own[name] for name in metrics} == pytest.approx(row.to_dict(), rel=0, abs=1e-12)
-    ratios = expected["selection_rate"] / expected["selection_rate"].max()
-    assert [own["impact_ratio"] for own in found] == pytest.approx(ratios.tolist(), rel=0, abs=1e-12)
 
 
 def test_the_intervals_of_rates_and_ratios_are_those_of_scipy():

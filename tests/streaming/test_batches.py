@@ -127,7 +127,7 @@ def test_a_batch_that_lacks_a_column_is_refused(tmp_path: Path):
     scorer = BatchScorer(job_of(fitted, people, tmp_path))
     for name, kind, message in (
         ("income", ColumnError, "has no column 'income'"),
-        ("count", DataError, "no column 'count' with the weights"),
+        ("count", ColumnError, "has no column 'count'"),
     ):
         with pytest.raises(kind, match=message):
             scorer.score(people.drop_columns([name]).to_batches()[0])

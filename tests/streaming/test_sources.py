@@ -25,7 +25,6 @@ from fairfox.streaming.sources import (
     read_pilot,
     split_tables,
     spread_order,
-    weights_of,
 )
 from tests.streaming.world import MODEL
 
@@ -225,19 +224,6 @@ def test_ids_of_another_file_stay_what_they_are_or_are_refused(
         found = ids_of(table, "id", first.type)
         assert found.to_pylist() == kept
         assert found.type == first.type
-
-
-def test_weights_are_summary_numbers_at_least_0_for_everyone():
-    assert weights_of(pa.table({"w": [1, 0, 3]}), "w").to_pylist() == [1.0, 0.0, 3.0]
-    for values, said in (
-        ([1.0, None], "hold a missing value"),
-        ([1.0, -2.0], "hold -2;"),
-        (["much"], "are not numbers"),
-    ):
-        with pytest.raises(DataError, match=said):
-            weights_of(pa.table({"w": values}), "w")
-    with pytest.raises(DataError, match="There is no column 'w' with the weights"):
-        weights_of(pa.table({"v": [1]}), "w")
 
 
 def test_dictionaries_become_what_they_stand_for_and_views_what_rows_can_be_taken_from():

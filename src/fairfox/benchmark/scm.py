@@ -16,6 +16,7 @@ import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from fairfox.errors import OptionError, ShapeError
+from fairfox.options import Number
 
 Values = NDArray[np.float64]
 Noise = Callable[[np.random.Generator, int], Values]
@@ -157,7 +158,10 @@ class Population:
     @property
     def legitimate(self) -> tuple[str, ...]:
         """The features that no protected variable acts on: the same whatever the protected values."""
-        moved = self.world.moved()
+        moved = set(self.protected)
+        for v in self.world.variables:
+            if moved.intersection(v.parents):
+                moved.add(v.name)
         return tuple(name for name in self.features if name not in moved)
 
     @property
@@ -193,8 +197,7 @@ class World:
 
     def at(self, bias: float) -> World:
         """Return the world in which the effects of the carriers are multiplied by the bias."""
-        if not 0.0 <= bias <= 1.0:
-            raise OptionError(f"The bias is {bias}; expected a number from 0 (none) to 1 (all of it)")
+        Number(0, 1).check("bias", bias)
         carriers = self.carriers or self.protected
         variables = (
             replace(v, mechanism=_weakened(v.mechanism, carriers, bias)) if set(carriers) & set(v.parents) else v
@@ -218,14 +221,6 @@ class World:
     def chosen(self, names: tuple[str, ...]) -> tuple[Variable, ...]:
         """Return the variables with these names."""
         return tuple(v for v in self.variables if v.name in names)
-
-    def moved(self) -> set[str]:
-        """Return the protected variables and all that they act on, directly or through others."""
-        moved = set(self.protected)
-        for v in self.variables:
-            if moved.intersection(v.parents):
-                moved.add(v.name)
-        return moved
 
     def observed(self, values: Mapping[str, Values]) -> pa.Table:
         """Return the table of people's observed variables, with categories by name."""

@@ -60,19 +60,14 @@ class PathChange:
     """
 
     largest: Tensor  # (N,) the largest |f(x(t)) - f(x(0))| of all t from 0 to 1
-    signed: Tensor  # (N,) f(x(t)) - f(x(0)) there
     at: Tensor  # (N,) the t where it is; of several the first
     end: Tensor  # (N,) f(x(1)) - f(x(0)): the effect itself
     reasons: tuple[str | None, ...]  # why somebody has no certificate
 
     @property
-    def numbers(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def numbers(self) -> tuple[Tensor, Tensor, Tensor]:
         """All numeric fields, in order."""
-        return self.largest, self.signed, self.at, self.end
-
-    def worse_inside(self, slack: float = 1e-9) -> Tensor:
-        """Return for whom (N,) some point on the path is worse than its end, by more than `slack`."""
-        return self.largest > self.end.abs() + slack
+        return self.largest, self.at, self.end
 
 
 def point_at(here: Tensor, there: Tensor, t: Tensor) -> Tensor:
@@ -89,15 +84,13 @@ def worst_points(f_here: Tensor, f_there: Tensor, inside: Tensor, owner: Tensor,
     largest = torch.zeros_like(f_here).scatter_reduce(0, owner, change.abs(), "amax")
     worst = (change.abs() == largest[owner]) & (change != 0)
     at = torch.full_like(f_here, torch.inf).scatter_reduce(0, owner, torch.where(worst, t, torch.inf), "amin")
-    hit = (worst & (t == at[owner])).nonzero()[:, 0]
-    signed = torch.zeros_like(f_here).index_copy(0, owner[hit], change[hit])
-    return PathChange(largest, signed, torch.where(largest > 0, at, 0.0), f_there - f_here, (None,) * people)
+    return PathChange(largest, torch.where(largest > 0, at, 0.0), f_there - f_here, (None,) * people)
 
 
 def join_blocks(blocks: Sequence[PathChange]) -> PathChange:
     """Return the changes of all people, block after block."""
-    largest, signed, at, end = (torch.cat(each) for each in zip(*(block.numbers for block in blocks), strict=True))
-    return PathChange(largest, signed, at, end, tuple(reason for block in blocks for reason in block.reasons))
+    largest, at, end = (torch.cat(each) for each in zip(*(block.numbers for block in blocks), strict=True))
+    return PathChange(largest, at, end, tuple(reason for block in blocks for reason in block.reasons))
 
 
 def with_reasons(some: PathChange, rows: Tensor, reasons: Sequence[str | None]) -> PathChange:
@@ -105,8 +98,8 @@ def with_reasons(some: PathChange, rows: Tensor, reasons: Sequence[str | None]) 
     if len(rows) == len(reasons):
         return some
     gone = some.largest.new_full((len(reasons),), torch.nan)
-    largest, signed, at, end = (gone.index_copy(0, rows, each) for each in some.numbers)
-    return PathChange(largest, signed, at, end, tuple(reasons))
+    largest, at, end = (gone.index_copy(0, rows, each) for each in some.numbers)
+    return PathChange(largest, at, end, tuple(reasons))
 
 
 # --- The numbers a tree ensemble receives --------------------------------------------------------------------------

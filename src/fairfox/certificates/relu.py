@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -13,7 +13,7 @@ from fairfox.certificates.path import PathChange, point_at, worst_points
 from fairfox.data.encoding import Encoding
 from fairfox.errors import OptionError
 from fairfox.models.protocol import Output, predict
-from fairfox.models.torch import TorchModel
+from fairfox.models.torch import TorchModel, chained_layers
 
 _IDLE = (nn.Identity, nn.Dropout, nn.Flatten)  # layers that change no number once a network is trained
 _LAYERS = "Linear, ReLU, BatchNorm1d, Dropout, and a Sigmoid (or a Softmax of two) at the end"
@@ -39,7 +39,10 @@ def read_network(model: TorchModel) -> ExactNetwork:
             "give the network itself"
         )
     module = copy.deepcopy(model.module).double().eval()
-    parts = [part for part in _parts(module) if type(part) not in _IDLE]
+    parts = chained_layers(module)
+    if any(part._forward_hooks or part._forward_pre_hooks for part in parts):
+        raise OptionError("This network has hooks, which may change its numbers; remove them first")
+    parts = [part for part in parts if type(part) not in _IDLE]
     last = parts.pop() if parts and type(parts[-1]) in (nn.Sigmoid, nn.Softmax) else None
     layers = tuple(_layer(part) for part in parts)
     widths = [len(layer[1]) for layer in layers if layer is not None]
@@ -64,17 +67,6 @@ def network_on_path(network: ExactNetwork, here: Tensor, there: Tensor) -> PathC
     owner, t = owner.to(here.device)[kept], t.to(here)[kept]
     f_here, f_there, inside = (predict(model, x) for x in (here, there, point_at(start[owner], end[owner], t)))
     return worst_points(f_here, f_there, inside, owner, t)
-
-
-def _parts(module: nn.Module) -> Iterator[nn.Module]:
-    """Yield the layers of a network in the order they work, through Sequentials in Sequentials."""
-    if module._forward_hooks or module._forward_pre_hooks:
-        raise OptionError("This network has hooks, which may change its numbers; remove them first")
-    if type(module) is nn.Sequential:
-        for part in module:
-            yield from _parts(part)
-    else:
-        yield module
 
 
 def _layer(part: nn.Module) -> Layer:

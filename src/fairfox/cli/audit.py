@@ -11,15 +11,20 @@ import click
 from rich.console import Console
 
 from fairfox.cli.config import CONFIG, config_option
-from fairfox.cli.endpoints import endpoint_options, find_model, take_endpoint_options
 from fairfox.cli.options import (
+    AUDIT_FILES,
     DECLARED,
+    FILE,
+    FOLDER,
     Grouped,
-    Once,
     Option,
     audit_options,
+    endpoint_options,
+    find_model,
     given_options,
+    once,
     reference_option,
+    take_endpoint_options,
     trust_option,
     typed_command,
 )
@@ -29,70 +34,34 @@ from fairfox.options import DATA, ESTIMATION, MODEL, RULE, AuditOptions
 
 if TYPE_CHECKING:
     from fairfox.findings import AuditRecord
-    from fairfox.streaming.sources import ModelSource
 
 _CANNOT_TELL = 3  # the exit code
+_GRAPH = "TOML file with the causes of each column, for --test counterfactual."
+_REPAIR = "Audit MODEL together with the repair that `fairfox repair` wrote for it."
+_ALTERNATIVES = "Show the alternatives.json that `fairfox alternatives` wrote in the sign-off."
 
 
-@click.command(cls=Grouped, short_help="Find the people whose prediction depends on a protected column.")
+@click.command(cls=Grouped)
 @click.argument("model")
 @click.argument("table", type=click.Path(path_type=Path))
 @audit_options(*DECLARED)
-@click.option(
-    "--sample",
-    cls=Once,
-    type=click.IntRange(min=1),
-    metavar="N",
-    section=DATA,
-    help="Audit N random people of TABLE.",
-)
+@once("--sample", click.IntRange(min=1), "N", "Audit N random people of TABLE.", section=DATA)
 @trust_option
 @config_option
-@click.option(
+@once(
     "--cannot-tell",
-    cls=Once,
-    type=click.Choice(("pass", "fail")),
+    click.Choice(("pass", "fail")),
+    None,
+    "Exit with 0 (pass) or 1 (fail) instead of 3 if the verdict is cannot tell.",
     section=RULE,
-    help="Exit with 0 (pass) or 1 (fail) instead of 3 if the verdict is cannot tell.",
 )
-@click.option(
-    "--graph",
-    cls=Once,
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    section=ESTIMATION,
-    common=False,
-    help="TOML file with the causes of each column, for --test counterfactual.",
-)
-@click.option(
-    "--repair",
-    cls=Once,
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    section=MODEL,
-    common=False,
-    help="Audit MODEL together with the repair that `fairfox repair` wrote for it.",
-)
-@click.option(
-    "--alternatives",
-    cls=Once,
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    common=False,
-    help="Show the alternatives.json that `fairfox alternatives` wrote in the sign-off.",
-)
+@once("--graph", FILE, "FILE", _GRAPH, section=ESTIMATION, common=False)
+@once("--repair", FILE, "FILE", _REPAIR, section=MODEL, common=False)
+@once("--alternatives", FILE, "FILE", _ALTERNATIVES, common=False)
 @reference_option
 @endpoint_options
 @click.option("--include-rows", cls=Option, is_flag=True, help="Also write the raw rows of flagged people.")
-@click.option(
-    "--out",
-    cls=Once,
-    type=click.Path(path_type=Path, file_okay=False),
-    default="fairfox-audit",
-    show_default=True,
-    metavar="DIR",
-    help="Folder for report.html, report.json, summary.json, summary.md, junit.xml and scores.parquet.",
-)
+@once("--out", FOLDER, "DIR", f"Folder for {AUDIT_FILES}.", default="fairfox-audit", show_default=True)
 def audit(
     model: str,
     table: Path,
@@ -119,9 +88,9 @@ def audit(
     from fairfox.data.files import file_sha256, keep_inputs
     from fairfox.data.table import load_table
     from fairfox.models.http import Endpoint
-    from fairfox.models.loading import needs_trust
     from fairfox.pipeline import run_audit
     from fairfox.report.files import OUTPUTS, read_alternatives, write_outputs
+    from fairfox.streaming.files import audit_files, files_in
     from fairfox.streaming.sources import ModelSource, must_stream
 
     endpoint = take_endpoint_options(values)
@@ -145,26 +114,17 @@ def audit(
         from fairfox.remedies.repair import load_repair
 
         target = load_repair(repair, target, model_sha256=file_sha256(model))
-    recorded: dict[str, Any] = {
-        "model_source": model,
-        "table": redacted(str(table)),
-        "model_sha256": file_sha256(model),
-        "repair_sha256": None if repair is None else file_sha256(repair),
-        "config_sha256": None if config is None else file_sha256(config),
-        "command": typed_command(),
-        "sample": sample,
-        "cannot_tell": cannot_tell,
-        "protected_from": None if chosen.protected_from is None else str(chosen.protected_from),
-        "trusted": trust_model and not isinstance(target, Endpoint) and needs_trust(model),
-    }
-    if isinstance(target, Endpoint):  # its URL without what may be secret
-        recorded |= {"model_source": target.shown, "batch_rows": target.batch_rows}
+    recorded = _recorded(target)
     if streamed:
         source = ModelSource(model, trust_model, endpoint)
-        result, paths = _in_a_stream(source, table, chosen, out, reference=reference, recorded=recorded)
+        with progress_bar() as progress:
+            result = audit_files(
+                source, [str(table)], out, chosen, reference=reference, recorded=recorded, progress=progress
+            ).record
+        paths = files_in(out)
     else:
         people, rows = sampled(load_table(table), sample, seed=chosen.seed)
-        with progress_bar(Console(stderr=True)) as progress:
+        with progress_bar() as progress:
             result = run_audit(target, people.to_native(), chosen, reference=reference, progress=progress)
         recorded |= {"calls": target.calls} if isinstance(target, Endpoint) else {}
         ids = rows if result.ids is None and rows is not None else result.ids  # the row numbers of TABLE
@@ -177,15 +137,29 @@ def audit(
     click.get_current_context().exit(code)
 
 
-def _in_a_stream(
-    model: ModelSource, table: Path, options: AuditOptions, out: Path, **given: Any
-) -> tuple[AuditRecord, tuple[Path, ...]]:
-    """Return the audit of people who do not fit into memory, and the files it was written to."""
-    from fairfox.streaming.files import audit_files, files_in
+def _recorded(target: object) -> dict[str, Any]:
+    """Return what the settings of a result say about the command and its files."""
+    from fairfox.data.files import file_sha256
+    from fairfox.models.http import Endpoint
+    from fairfox.models.loading import needs_trust
 
-    with progress_bar(Console(stderr=True)) as progress:
-        found = audit_files(model, [str(table)], out, options, progress=progress, **given)
-        return found.record, files_in(out)
+    context = click.get_current_context()
+    given, config = context.params, context.meta.get(CONFIG)
+    recorded = {
+        "model_source": given["model"],
+        "table": redacted(str(given["table"])),
+        "model_sha256": file_sha256(given["model"]),
+        "repair_sha256": None if given["repair"] is None else file_sha256(given["repair"]),
+        "config_sha256": None if config is None else file_sha256(config),
+        "command": typed_command(),
+        "sample": given["sample"],
+        "cannot_tell": given["cannot_tell"],
+        "protected_from": None if given["protected_from"] is None else str(given["protected_from"]),
+        "trusted": given["trust_model"] and not isinstance(target, Endpoint) and needs_trust(given["model"]),
+    }
+    if isinstance(target, Endpoint):  # its URL without what may be secret
+        recorded |= {"model_source": target.shown, "batch_rows": target.batch_rows}
+    return recorded
 
 
 def print_written(result: AuditRecord, paths: Sequence[Path]) -> None:

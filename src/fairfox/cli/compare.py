@@ -1,4 +1,4 @@
-"""`fairfox compare A B [TABLE]` and `fairfox plan [RESULT]`: which of two is fairer, and how many people show it."""
+"""What stored audits are for: `fairfox compare A B [TABLE]`, `fairfox plan [RESULT]` and `fairfox report RESULT`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import Any
 
 import click
 from click.core import ParameterSource
-from rich.console import Console
 
 from fairfox.cli.audit import sampled
 from fairfox.cli.options import (
+    COUNT,
     DECLARED,
+    FILE,
+    FOLDER,
     FiniteRange,
     Grouped,
     audit_options,
@@ -22,8 +24,8 @@ from fairfox.cli.options import (
     trust_option,
 )
 from fairfox.cli.progress import progress_bar, say
-from fairfox.errors import OptionError
-from fairfox.options import DATA, RULE, AuditOptions, split_names
+from fairfox.errors import FileError, OptionError
+from fairfox.options import DATA, RULE, split_names
 
 _NOT_HERE = ("max_flagged", "abstain", "certify", "folds", "batch_size", "null", "delta_from_null", "owner", "reason")
 _OPTIONS = tuple(name for name in DECLARED if name not in _NOT_HERE)
@@ -32,14 +34,14 @@ _OF_AUDITS = ("a", "b", "table", "margin", "out")  # parameters that two stored 
 _SHARE, _POWER = FiniteRange(0, 1, share=True), FiniteRange(0, 1, min_open=True, max_open=True)
 
 
-@click.command(cls=Grouped, short_help="Compare two models on the same people, or two audits.")
+@click.command(cls=Grouped)
 @click.argument("a")
 @click.argument("b")
-@click.argument("table", required=False, type=click.Path(path_type=Path))
+@click.argument("table", required=False, type=FILE)
 @audit_options(*_OPTIONS, required=False)
 @once("--columns-b", str, "COL,...", "Columns that model B takes, if they differ from those of A.", section=DATA)
 @reference_option
-@once("--sample", click.IntRange(min=1), "N", "Compare on N random people of TABLE.", section=DATA)
+@once("--sample", COUNT, "N", "Compare on N random people of TABLE.", section=DATA)
 @trust_option
 @once(
     "--margin",
@@ -50,7 +52,7 @@ _SHARE, _POWER = FiniteRange(0, 1, share=True), FiniteRange(0, 1, min_open=True,
 )
 @once(
     "--out",
-    click.Path(path_type=Path, file_okay=False),
+    FOLDER,
     "DIR",
     "Folder for report.html, report.json, summary.json, summary.md, junit.xml and, for two models, people.parquet.  "
     "[default: fairfox-compare with TABLE, otherwise no files]",
@@ -88,9 +90,7 @@ def compare(a: str, b: str, table: Path | None, *, margin: float | None, out: Pa
                 )
         found = run(Path(a), Path(b), margin=margin)
     else:
-        if margin is not None:
-            raise OptionError("--margin is for two stored audits; omit it to compare two models on a table")
-        found = _compare_models(a, b, table, **values)
+        found = _compare_models(a, b, table, margin=margin, **values)
     paths = () if out is None else found.write(out)
     say(*found.summary().splitlines(), err=False)
     for side, result in (("A", found.a), ("B", found.b)):
@@ -106,33 +106,39 @@ def _compare_models(
     b: str,
     table: Path,
     *,
+    margin: float | None,
     columns_b: str | None,
     reference: Path | None,
     sample: int | None,
     trust_model: bool,
     **values: Any,
 ) -> Any:
-    from fairfox.comparison import compare_models
+    from fairfox.comparison import compare as run
     from fairfox.data.table import load_table
     from fairfox.models.http import is_url
     from fairfox.models.loading import load_model
     from fairfox.result import AuditResult
 
     given = given_options(values)
-    if "protected" not in given:
-        raise OptionError("To compare two models, name a protected column with --protected")
-    own = AuditOptions(**given)
-    other = own if columns_b is None else replace(own, columns=tuple(split_names(columns_b)))
-    people, rows = sampled(load_table(table), sample, seed=own.seed)
+    people, rows = sampled(load_table(table), sample, seed=given["seed"])
     if is_url(a) or is_url(b):
         raise OptionError(
             "This command compares model files and your own code; for a model behind a URL, use fairfox.compare in "
             "Python with a fairfox.Endpoint, which has its own limit of calls"
         )
     one, two = (load_model(spec, trust=trust_model) for spec in (a, b))
-    with progress_bar(Console(stderr=True)) as progress:
-        found = compare_models(
-            one, two, people.to_native(), own, other, reference=reference, names=(a, b), progress=progress
+    with progress_bar() as progress:
+        found = run(
+            one,
+            two,
+            people.to_native(),
+            protected=given.pop("protected", None),
+            options=given,
+            only_b=None if columns_b is None else {"columns": split_names(columns_b)},
+            reference=reference,
+            names=(a, b),
+            margin=margin,
+            progress=progress,
         )
     if found.a is None or found.b is None or found.a.record.ids is not None or rows is None:
         return found
@@ -140,8 +146,8 @@ def _compare_models(
     return replace(found, a=first, b=second)  # with the row numbers of TABLE
 
 
-@click.command(short_help="Say how many people an audit needs to detect an effect of a given size.")
-@click.argument("result", required=False, type=click.Path(path_type=Path))
+@click.command()
+@click.argument("result", required=False, type=FILE)
 @once("--effect", FiniteRange(0, min_open=True), "E", "True mean |effect| to detect.  [default: that of RESULT]")
 @once("--limit", FiniteRange(0), "L", "Value that the mean |effect| must exceed.  [default: the delta of RESULT]")
 @once(
@@ -160,7 +166,7 @@ def _compare_models(
     "Without RESULT: standard error of the mean times the root of the number of people.",
 )
 @once("--power", _POWER, "P", "Probability of detecting the effect.", default=0.8, show_default=True)
-@click.option("--people", multiple=True, type=click.IntRange(min=1), metavar="N", help="Also for N people; repeat.")
+@click.option("--people", multiple=True, type=COUNT, metavar="N", help="Also for N people; repeat.")
 def plan(result: Path | None, *, people: tuple[int, ...], **options: Any) -> None:
     """Say how many people an audit needs to detect an effect of a given size.
 
@@ -179,3 +185,31 @@ def plan(result: Path | None, *, people: tuple[int, ...], **options: Any) -> Non
     sizes = people or sorted({max(1, round(share * found.people)) for share in _AROUND})
     for size in sizes:
         click.echo(f"{size:>10,} people detect it in {found.power(size):.0%} of audits")
+
+
+@click.command()
+@click.argument("result", type=FILE)
+@once(
+    "-o --out",
+    FILE,
+    "FILE",
+    "File for the page; its folder is created if needed.  [default: report.html in the folder RESULT]",
+)
+def report(result: Path, *, out: Path | None) -> None:
+    """Write the page of the folder RESULT again from its report.json, without the model and the table.
+
+    RESULT is a folder that `fairfox audit` or `compare` wrote, or that of one of the demo's models.
+    """
+    from fairfox.data.files import keep_inputs, write_text
+    from fairfox.report.files import OUTPUTS, stored_page
+
+    path = result / "report.html" if out is None else out
+    keep_inputs([path], *(result / name for name in OUTPUTS if name != "report.html"))
+    page = stored_page(result)
+    if path.is_dir():
+        raise FileError(f"'{path}' is a folder; give a file name with -o")
+    try:
+        write_text(page, path)
+    except OSError as error:
+        raise FileError(f"The page cannot be written to '{path}' ({error.strerror or error})") from error
+    say(f"Written: {path}")

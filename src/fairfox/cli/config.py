@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from fairfox.cli.options import Once, once
+from fairfox.cli.options import FILE, Once, once
 from fairfox.data.files import read_toml
 from fairfox.errors import OptionError, did_you_mean
 from fairfox.options import DATA, renamed
@@ -25,7 +25,7 @@ def config_option(command: Any) -> Any:
         "--trust-model and --auth-env."
     )
     eager = {"is_eager": True, "expose_value": False, "callback": _take}  # before the options it has values for
-    return once("--config", click.Path(path_type=Path), "FILE", about, section=DATA, **eager)(command)
+    return once("--config", FILE, "FILE", about, section=DATA, **eager)(command)
 
 
 def _take(ctx: click.Context, param: click.Parameter, files: tuple[Path, ...]) -> tuple[Path, ...]:

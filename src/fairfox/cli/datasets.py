@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 
-@click.command(short_help="List the public datasets that fairfox can load, or download some.")
+@click.command()
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 def datasets(names: tuple[str, ...]) -> None:
     """List the public datasets that fairfox can load, or download those with a NAME.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 from rich.console import Console
 
-from fairfox.cli.options import audit_options, once
+from fairfox.cli.options import FOLDER, audit_options, once
 from fairfox.cli.progress import progress_bar, say
 
 if TYPE_CHECKING:  # the library is imported in the functions: `fairfox demo --help` must not wait for torch
@@ -22,18 +22,12 @@ if TYPE_CHECKING:  # the library is imported in the functions: `fairfox demo --h
     from fairfox.data.encoding import Encoding
     from fairfox.findings import AuditRecord
 
+_OUT = "Folder for the two reports, summary.json and the applicants as people.csv."
 Progress = Callable[[str, float], None]  # what is being done, and which fraction of the whole is done
 
 
-@click.command(short_help="Audit a biased and a fair lending model on generated people.")
-@once(
-    "--out",
-    click.Path(path_type=Path, file_okay=False),
-    "DIR",
-    "Folder for the two reports, summary.json and the applicants as people.csv.",
-    default="fairfox-demo",
-    show_default=True,
-)
+@click.command()
+@once("--out", FOLDER, "DIR", _OUT, default="fairfox-demo", show_default=True)
 @once("--people", click.IntRange(min=200), "N", "How many applicants.", default=10_000, show_default=True)
 @audit_options("seed")
 def demo(out: Path, people: int, seed: int) -> None:
@@ -49,7 +43,7 @@ def demo(out: Path, people: int, seed: int) -> None:
     from fairfox.report.files import write_outputs
     from fairfox.report.text import FORMAT, make_table, strict_json
 
-    with progress_bar(Console(stderr=True)) as progress:
+    with progress_bar() as progress:
         *audits, applicants = run_demo(people=people, seed=seed, progress=progress)
     models = {each.name: each.numbers() for each in audits}
     sentences, rows = _sentences(models["biased"], models["fair"]), []

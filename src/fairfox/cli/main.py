@@ -27,7 +27,7 @@ COMMANDS = {
     "fit": ("fairfox.cli.score", "Fit a fairness test on a table and save it to a file."),
     "plan": ("fairfox.cli.compare", "Say how many people an audit needs to detect an effect of a given size."),
     "repair": ("fairfox.cli.remedies", "Repair a model without training it again, and save the repair."),
-    "report": ("fairfox.cli.report", "Write the page of a result again, or one page for two audits."),
+    "report": ("fairfox.cli.compare", "Write the page of a result again."),
     "score": ("fairfox.cli.score", "Score the people of a table with a saved fairness test."),
 }
 _SIGNALLED = 128  # plus the signal: what shells report after it; 1 would read as "fails"

@@ -11,10 +11,11 @@ from typing import Any
 
 import click
 
-from fairfox.errors import redacted
+from fairfox.errors import OptionError, redacted
 from fairfox.options import (
     DATA,
     ESTIMATION,
+    MODEL,
     OUTPUT,
     SECTIONS,
     Anything,
@@ -31,6 +32,9 @@ from fairfox.options import (
 TYPED = "fairfox.typed"  # where a command finds the words as they were typed
 _EVERYTHING = "fairfox.help"  # whether the help shows every option
 DECLARED = {f.name: f for f in fields(AuditOptions)}
+AUDIT_FILES = "report.html, report.json, summary.json, summary.md, junit.xml and scores.parquet"
+COUNT, FILE = click.IntRange(min=1), click.Path(path_type=Path)
+FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
 def typed_command() -> str:
@@ -151,15 +155,44 @@ def trust_option(command: Any) -> Any:
 
 def reference_option(command: Any) -> Any:
     """Return the command with --reference."""
-    return click.option(
-        "--reference",
-        cls=Once,
-        type=click.Path(path_type=Path),
-        metavar="TABLE",
-        section=ESTIMATION,
-        common=False,
-        help="Fit on the people of this table, which has the protected columns. Without it, TABLE is cross-fitted.",
-    )(command)
+    about = "Fit on the people of this table, which has the protected columns. Without it, TABLE is cross-fitted."
+    return once("--reference", FILE, "TABLE", about, section=ESTIMATION, common=False)(command)
+
+
+_ENDPOINT: dict[str, tuple[Any, str | None, str]] = {  # type, metavar, help
+    "max_calls": (COUNT, "N", "make at most N calls, then stop."),
+    "batch_rows": (COUNT, "N", "rows per call.  [default: 1000]"),
+    "timeout": (FiniteRange(min=0, min_open=True), "SECONDS", "longest wait for one answer.  [default: 30]"),
+    "retries": (click.IntRange(min=0), "N", "how often to try again when the server is busy or down.  [default: 3]"),
+    "auth_env": (str, "NAME", "environment variable that holds the Authorization header."),
+}
+
+
+def endpoint_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the command with the options of models behind a URL."""
+    for name, (kind, metavar, text) in reversed(_ENDPOINT.items()):
+        flag = f"--{name.replace('_', '-')}"
+        command = once(flag, kind, metavar, f"For a URL: {text}", section=MODEL, common=False)(command)
+    return command
+
+
+def take_endpoint_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of an endpoint that were given, and take all of them out of the others."""
+    taken = {name: options.pop(name) for name in _ENDPOINT}
+    return {name: value for name, value in taken.items() if value is not None}
+
+
+def find_model(spec: str, *, trust: bool, endpoint: dict[str, Any]) -> object:
+    """Return the model that was named: behind a URL with its options, or from a file or code without any."""
+    from fairfox.models.http import is_url, load_endpoint  # help must not wait for torch
+    from fairfox.models.loading import load_model
+
+    if is_url(spec):
+        return load_endpoint(spec, **endpoint)
+    if endpoint:
+        name = next(iter(endpoint)).replace("_", "-")
+        raise OptionError(f"--{name} is for a model behind a URL, and '{spec}' is not a URL; omit it")
+    return load_model(spec, trust=trust)
 
 
 def given_options(values: dict[str, Any], names: Iterable[str] = tuple(DECLARED)) -> dict[str, Any]:

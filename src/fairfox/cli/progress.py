@@ -23,8 +23,9 @@ def say(*lines: str, err: bool = True) -> None:
 
 
 @contextmanager
-def progress_bar(console: Console) -> Iterator[Report | None]:
+def progress_bar(console: Console | None = None) -> Iterator[Report | None]:
     """Yield a function that moves the bar; None where nobody watches: not a terminal."""
+    console = console or Console(stderr=True)
     if not console.is_interactive:
         yield None
         return

@@ -10,14 +10,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fairfox.cli.audit import print_written
-from fairfox.cli.endpoints import endpoint_options, find_model, take_endpoint_options
 from fairfox.cli.options import (
+    AUDIT_FILES,
+    COUNT,
     DECLARED,
+    FOLDER,
     Grouped,
     Option,
     audit_options,
+    endpoint_options,
+    find_model,
     given_options,
     once,
+    take_endpoint_options,
     trust_option,
     typed_command,
 )
@@ -34,10 +39,10 @@ _NOT_OF_FIT = {  # options of an audit that say nothing about the fit
     *(f.name for group in (ModelOptions, ReportOptions) for f in fields(group)),
     *("delta", "max_flagged", "decision_threshold", "protected_from", "on", "folds", "max_minutes"),
 }
-_COUNT, _FILE = click.IntRange(min=1), click.Path(path_type=Path, dir_okay=False)
+_FILE = click.Path(path_type=Path, dir_okay=False)
 
 
-@click.command(cls=Grouped, short_help="Fit a fairness test on a table and save it to a file.")
+@click.command(cls=Grouped)
 @click.argument("table", type=click.Path(path_type=Path))
 @audit_options(*(name for name in DECLARED if name not in _NOT_OF_FIT))
 @once("-o --out", _FILE, "FILE", "File to write.", default="test.fox", show_default=True)
@@ -60,7 +65,7 @@ def fit(table: Path, *, out: Path, **values: Any) -> None:
     say(f"Written: {out}")
 
 
-@click.command(cls=Grouped, short_help="Score the people of a table with a saved fairness test.")
+@click.command(cls=Grouped)
 @click.argument("test", type=click.Path(path_type=Path))
 @click.argument("model")
 @click.argument("tables", metavar="TABLE...", nargs=-1, required=True)
@@ -74,18 +79,11 @@ def fit(table: Path, *, out: Path, **values: Any) -> None:
     "What does the work: this process with everyone in memory, processes that stream files, Spark or Dask.  "
     "[default: files for Parquet, else memory]",
 )
-@once("--workers", _COUNT, "N", "For Parquet: number of processes.  [default: one per core]", common=False)
-@once("--part-rows", _COUNT, "N", "For Parquet: smallest number of people in a part.  [default: 500,000]", common=False)
+@once("--workers", COUNT, "N", "For Parquet: number of processes.  [default: one per core]", common=False)
+@once("--part-rows", COUNT, "N", "For Parquet: smallest number of people in a part.  [default: 500,000]", common=False)
 @once("--device", str, "DEVICE", "For Parquet: score on a GPU, such as cuda.  [default: cpu]", common=False)
 @click.option("--overwrite", cls=Option, is_flag=True, common=False, help="For Parquet: replace other scores.")
-@once(
-    "-o --out",
-    click.Path(path_type=Path, file_okay=False),
-    "DIR",
-    "Folder for report.html, report.json, summary.json, summary.md, junit.xml and scores.parquet.",
-    default="fairfox-score",
-    show_default=True,
-)
+@once("-o --out", FOLDER, "DIR", f"Folder for {AUDIT_FILES}.", default="fairfox-score", show_default=True)
 def score(test: Path, model: str, tables: tuple[str, ...], *, out: Path, trust_model: bool, **options: Any) -> None:
     """Score the people in TABLE with TEST, a file that `fairfox fit` wrote.
 
@@ -105,8 +103,6 @@ def score(test: Path, model: str, tables: tuple[str, ...], *, out: Path, trust_m
         loaded = find_model(model, trust=trust_model, endpoint=endpoint)
         print_written(*_score_table(test, loaded, model, tables[0], out, read_as))
         return
-    from rich.console import Console
-
     from fairfox.models.http import is_url
     from fairfox.streaming.files import files_in, score_files
     from fairfox.streaming.sources import ModelSource
@@ -123,7 +119,7 @@ def score(test: Path, model: str, tables: tuple[str, ...], *, out: Path, trust_m
         raise OptionError("A delta by group needs everyone in memory, but Parquet is streamed; give one delta for all")
     streamed |= {"delta": delta[EVERYONE], "max_flagged": read_as.pop("max_flagged", None), "options": read_as}
     streamed |= {"engine": engine, "recorded": {"command": typed_command()}}
-    with progress_bar(Console(stderr=True)) as progress:
+    with progress_bar() as progress:
         result = score_files(test, source, tables, out, progress=progress, **streamed)
     print_written(result.record, files_in(out))
 

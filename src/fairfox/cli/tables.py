@@ -8,12 +8,10 @@ from rich.text import Text
 
 from fairfox.errors import printable
 from fairfox.findings import AuditRecord
-from fairfox.report.figures import groups_table
+from fairfox.report.figures import features_table, groups_table
 from fairfox.report.sentences import check_lines, comparison_notes, title_line, verdict_lines
 from fairfox.report.text import Table as Shown
-from fairfox.report.text import cell, ended, heading_unit, make_table, number
-
-MOST_FEATURES = 8
+from fairfox.report.text import ended, make_table, number
 
 
 def print_result(result: AuditRecord, console: Console) -> None:
@@ -21,24 +19,13 @@ def print_result(result: AuditRecord, console: Console) -> None:
     console.print(_text(title_line(result), style="bold"))
     _print(verdict_lines(result), console)
     console.print(rich_table(groups_table(result, result.findings)))
-    console.print(_features(result))
+    console.print(rich_table(features_table(result)))
     _print(check_lines(result), console)
     if (compared := result.comparison) is not None:
         own = compared.agreement[:, compared.tests.index(result.test)].tolist()
         rows = [[n, number(rho), f"{s:.1f}"] for (n, s), rho in zip(compared.seconds.items(), own, strict=True)]
         console.print(rich_table(make_table(["Test"], [f"Rank correlation with {result.test}", "Seconds"], rows)))
         _print(comparison_notes(result), console)
-
-
-def _features(result: AuditRecord) -> Table:
-    """Return one line per feature, those that carry the effect first."""
-    effect = {} if result.features.effect is None else result.features.effect.total
-    proxy, unit = result.features.proxy, result.effect_unit
-    names = list(dict.fromkeys([*effect, *proxy]))
-    rows = [[name, cell(effect.get(name), unit), cell(proxy.get(name), "")] for name in names[:MOST_FEATURES]]
-    rows += [[f"and {len(names) - MOST_FEATURES} more", "", ""]] if len(names) > MOST_FEATURES else []
-    size = f"Mean size of its part of the effect{heading_unit(unit)}"
-    return rich_table(make_table(["Feature"], [size, "Strength as a proxy"], rows))
 
 
 def rich_table(shown: Shown) -> Table:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b, sha256
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -172,11 +172,7 @@ class Dataset:
         """Return the chosen individuals."""
         index = torch.as_tensor(rows) if isinstance(rows, np.ndarray) else rows
         ids = None if self.ids is None else self.ids[index if isinstance(index, slice) else index.numpy(force=True)]
-        truth = self.truth and self.truth.each(lambda tensor: tensor[index])
-        y = None if self.y is None else self.y[index]
-        weights = None if self.weights is None else self.weights[index]
-        w = None if self.w is None else self.w[index]
-        return replace(self, x=self.x[index], c=self.c[index], y=y, ids=ids, truth=truth, weights=weights, w=w)
+        return self._with(lambda tensor: tensor[index], "x", "c", "y", "weights", "w", ids=ids)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -191,13 +187,14 @@ class Dataset:
 
     def to(self, target: torch.dtype | torch.device | str) -> Dataset:
         """Return the same individuals with another dtype or on another device."""
-        truth = self.truth and self.truth.each(lambda tensor: tensor.to(target))
-        withheld = self.withheld if isinstance(target, torch.dtype) else self.withheld.to(target)
-        y = self.y if self.y is None or isinstance(target, torch.dtype) else self.y.to(target)
-        weights, w = (None if part is None else part.to(target) for part in (self.weights, self.w))
-        return replace(
-            self, x=self.x.to(target), c=self.c.to(target), y=y, withheld=withheld, truth=truth, weights=weights, w=w
-        )
+        kept = () if isinstance(target, torch.dtype) else ("y", "withheld")  # labels and marks have their own dtypes
+        return self._with(lambda tensor: tensor.to(target), "x", "c", "weights", "w", *kept)
+
+    def _with(self, change: Callable[[Tensor], Tensor], *names: str, **more: Any) -> Dataset:
+        """Return a copy with a function applied to some of its tensors, and to the truth."""
+        held = {name: getattr(self, name) for name in names}
+        parts: dict[str, Any] = {name: None if each is None else change(each) for name, each in held.items()}
+        return replace(self, **parts, truth=self.truth and self.truth.each(change), **more)
 
     def split(self, fraction: float, *, seed: int = 0) -> tuple[Dataset, Dataset]:
         """Return two random parts, the first with `fraction` of each protected class."""

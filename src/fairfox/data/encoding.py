@@ -9,7 +9,6 @@ missing). Constant columns stay (the model needs them) and carry no information.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
@@ -44,7 +43,6 @@ from fairfox.errors import DataError, OptionError
 
 _FEW_LEVELS = 50  # that many categories are always allowed
 _FARTHEST = 1e15  # standard deviations: squares of larger numbers are infinite in float32
-_LARGE = 1 << 21  # values, from which on threads are worth their start
 
 
 @dataclass(frozen=True)
@@ -114,7 +112,9 @@ class Encoding:
         """
         c = np.stack([source.encode(table) for source in self.sources], axis=1)
         label, ids = (None if n is None or n not in table.columns else n for n in (self.label, self.id_column))
-        weights = None if self.weights is None else _read_weights(table, self.weights)
+        weights = None if self.weights is None else read_weights(table, self.weights)
+        if weights is not None and not weights.any():
+            raise DataError(f"The weights '{self.weights}' are 0 for everyone; at least one person must count")
         return Dataset(
             x=self._x(table, device).to(self.dtype).T.contiguous(),
             c=torch.as_tensor(c).to(self.dtype),
@@ -149,30 +149,17 @@ class Encoding:
         """Return the features in double precision, one after the other (D, N): they are written one by one."""
         here = np.zeros((self.width, len(table)))
         if device == "cpu":
-            self._write(table, self.features, here)
+            for f in self.features:
+                encode_feature(f, column(table, f.name), here.T)
             return torch.as_tensor(here)
         x = torch.zeros(here.shape, dtype=torch.float64, device=device)
         sent = [_send(f, column(table, f.name), x) for f in self.features]
         finite = (x.abs() <= _FARTHEST).all(1).tolist()
         rest = [f for f, there in zip(self.features, sent, strict=True) if not (there and finite[f.start])]
-        self._write(table, rest, here)
         for f in rest:
+            encode_feature(f, column(table, f.name), here.T)
             x[f.start : f.stop] = torch.as_tensor(here[f.start : f.stop])
         return x
-
-    def _write(self, table: Table, features: Sequence[Feature], x: np.ndarray) -> None:
-        """Write features into their places in x (D, N); large tables with as many threads as torch may use."""
-
-        def write(f: Feature) -> None:
-            encode_feature(f, column(table, f.name), x.T)
-
-        threads = torch.get_num_threads() if x.size > _LARGE else 1
-        if threads == 1:
-            for f in features:
-                write(f)
-            return
-        with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(write, features))  # in order, so that the first column that is wrong is named
 
     def project(self, x: Tensor) -> Tensor:
         """Return x with every one-hot block clipped at 0 and renormalised; blocks without mass stay empty."""
@@ -271,7 +258,7 @@ def fit_encoding(
         continuous=continuous,
     )
     if contrasts == "largest":
-        counts = None if weights is None else _read_weights(table, weights)
+        counts = None if weights is None else read_weights(table, weights)
         sources = tuple(compare_with_largest(source, table, counts) for source in sources)
     read = [name for s in sources for name in s.columns]
     _check_roles(label, id_column, weights, drop, read, columns)
@@ -385,7 +372,7 @@ def _encode_label(series: Series, values: tuple[Level, ...] | None) -> np.ndarra
     return np.where(place < 0, np.nan, place)
 
 
-def _read_weights(table: Table, name: str) -> np.ndarray:
+def read_weights(table: Table, name: str) -> np.ndarray:
     """Return how many people each row stands for (N,), or say which row says none."""
     series = column(table, name)
     if not series.dtype.is_numeric():
@@ -398,8 +385,6 @@ def _read_weights(table: Table, name: str) -> np.ndarray:
             f"The weights '{name}' hold {found} in row {bad[0]} (counted from 0); give a finite number of at least 0 "
             "for everyone"
         )
-    if not values.any():
-        raise DataError(f"The weights '{name}' are 0 for everyone; at least one person must count")
     return values
 
 

@@ -67,13 +67,13 @@ class Template:
         frame = nw.from_native(self.empty, eager_only=True)
         if frame.implementation.is_pandas():
             pandas: Any = nw.get_native_namespace(frame)
-            series = {name: self._pandas(pandas, name, values) for name, values in columns.items()}
+            dtypes = self.empty.dtypes.to_dict()  # once: a look-up in a frame takes longer than a column
+            series = {name: self._pandas(pandas, name, dtypes[name], values) for name, values in columns.items()}
             return type(self.empty)(series, copy=False)
         kept = {name: self._series(name, values, frame) for name, values in columns.items()}
         return nw.from_dict(kept, backend=frame.implementation).to_native()
 
-    def _pandas(self, pandas: Any, name: str, values: np.ndarray) -> Any:
-        dtype = self.empty.dtypes[name]
+    def _pandas(self, pandas: Any, name: str, dtype: Any, values: np.ndarray) -> Any:
         if not isinstance(dtype, np.dtype):  # these have a missing value of their own
             given = pandas.Series(values, dtype=values.dtype)
             return given.astype("Float64" if dtype.kind in "iu" and _fractional(values) else dtype)

@@ -57,8 +57,6 @@ def read_variables(
     """Return the protected variables that `specs` name; with `intersections`, their intersection last."""
     if not specs:
         raise OptionError("No protected variable given; name a column, or a cut such as 'age<25'")
-    if merge_rare is not None and not 0 < merge_rare < 0.5:
-        raise OptionError(f"merge_rare is {merge_rare}; expected a share of the people above 0 and below 0.5")
     sources = [
         read_protected(spec, table, merge_rare=merge_rare, categorical=categorical, continuous=continuous)
         for spec in specs

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from numbers import Integral
 from typing import ClassVar, Literal, Protocol, Self, runtime_checkable
 
 import torch
@@ -31,6 +30,7 @@ from fairfox.gradients.jacobian import jacobian, slope, suited_step
 from fairfox.gradients.relu import BlockProducts, Pairing, pairing_of, whole_products
 from fairfox.maps.protocol import FLAT
 from fairfox.models.protocol import Model
+from fairfox.options import Number
 
 _BLOCK_ON_GPU = 1 << 19  # rows: with fewer a GPU is idle most of the time
 
@@ -66,9 +66,7 @@ class FAux:
     protected: tuple[Protected, ...] = field(default=(), init=False, repr=False)
 
     def __post_init__(self) -> None:
-        whole = isinstance(self.steps, Integral) and not isinstance(self.steps, bool)
-        if self.steps is not None and not (whole and self.steps >= 1):
-            raise OptionError(f"steps is {self.steps!r}; expected a whole number of at least 1, or None to choose it")
+        Number(1, whole=True).check("steps", self.steps)
 
     def fit(self, data: Dataset) -> Self:
         """Train the auxiliary on x and c, never y."""
@@ -278,20 +276,13 @@ class GradientTest(Protocol):
         ...
 
 
-def measure_gradients(
-    test: GradientTest, model: Model, data: Dataset, *, batch_size: int = 4096, step: float | None = None
-) -> Measurement:
-    """Return the Measurement of a test, from gradients that are formed block by block.
-
-    `step` is for finite differences of a black box, by default `suited_step` on these people.
-    """
-    return measurement(test, *gradient_values(test, model, data, batch_size=batch_size, step=step), data)
-
-
 def gradient_values(
     test: GradientTest, model: Model, data: Dataset, *, batch_size: int, step: float | None
 ) -> tuple[Tensor, Tensor]:
-    """Return values (M, N, Q), and for which protected variables an auxiliary is dead (N, V)."""
+    """Return values (M, N, Q), and for which protected variables an auxiliary is dead (N, V), block by block.
+
+    `step` is for finite differences of a black box, by default `suited_step` on these people.
+    """
     if step is None and not model.differentiable:
         step = suited_step(model, data.x)
     heads = heads_of(data.protected)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from numbers import Real
 from typing import ClassVar, Literal, Self
 
 import torch
@@ -15,11 +14,12 @@ from fairfox.auxiliary.model import Auxiliary, heads_of
 from fairfox.data.contrasts import Contrast, derivatives
 from fairfox.data.dataset import Dataset, Protected
 from fairfox.errors import NotFittedError, OptionError
-from fairfox.fairtests.faux import measure_gradients
+from fairfox.fairtests.faux import gradient_values, measurement
 from fairfox.fairtests.protocol import Measurement, combine
 from fairfox.gradients.alignment import Head, gradient_norm, sensitive_subspace
 from fairfox.gradients.jacobian import ORDERS, largest_change
 from fairfox.models.protocol import Model
+from fairfox.options import Number
 
 
 @dataclass(kw_only=True)
@@ -51,12 +51,9 @@ class FTA:
     def __post_init__(self) -> None:
         if self.order not in ORDERS:
             raise OptionError(f"order is {self.order!r}; expected 1, 2 or inf")
-        number = isinstance(self.epsilon, Real) and not isinstance(self.epsilon, bool)
-        if self.epsilon is not None and not (number and 0 < self.epsilon < float("inf")):
-            raise OptionError(f"epsilon is {self.epsilon!r}; expected a distance above 0, in standard deviations")
-        for name, least in (("steps", 1), ("restarts", 0)):
-            if getattr(self, name) < least:
-                raise OptionError(f"{name} is {getattr(self, name)!r}; expected a whole number of at least {least}")
+        Number(0, low_open=True).check("epsilon", self.epsilon)
+        Number(1, whole=True).check("steps", self.steps)
+        Number(0, whole=True).check("restarts", self.restarts)
 
     def fit(self, data: Dataset) -> Self:
         """Return self: there is nothing to learn."""
@@ -69,7 +66,7 @@ class FTA:
     def measure(self, model: Model, data: Dataset, *, step: float | None = None) -> Measurement:
         """Return the score; there are no refits. `step` is for finite differences of a black box."""
         if self.epsilon is None:
-            return measure_gradients(self, model, data, batch_size=self.batch_size, step=step)
+            return measurement(self, *gradient_values(self, model, data, batch_size=self.batch_size, step=step), data)
         if not model.differentiable:
             raise OptionError("fta with epsilon needs a differentiable model; leave epsilon out for a black box")
         change = largest_change(
@@ -126,7 +123,7 @@ class FTALinear:
         """Return the score and the value of each refitted auxiliary; `step` as for FTA."""
         if not self.auxiliary.members:
             raise NotFittedError("This fairness test is not fitted; call fit first")
-        return measure_gradients(self, model, data, batch_size=self.batch_size, step=step)
+        return measurement(self, *gradient_values(self, model, data, batch_size=self.batch_size, step=step), data)
 
     def contrasts(self, protected: Sequence[Protected]) -> tuple[Contrast, ...]:
         """Return one contrast per protected variable for `projection`, one per protected output for `weighted`."""

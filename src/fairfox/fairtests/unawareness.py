@@ -14,6 +14,7 @@ from fairfox.fairtests.effect import Effect
 from fairfox.fairtests.protocol import Measurement
 from fairfox.maps.rank import SwapMap, own_columns
 from fairfox.models.protocol import Model
+from fairfox.options import Number
 
 
 @dataclass(kw_only=True)
@@ -43,8 +44,7 @@ class Unawareness:
     effect: Effect | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if not 0 <= self.tolerance < float("inf"):
-            raise OptionError(f"tolerance is {self.tolerance!r}; expected a number of at least 0")
+        Number(0).check("tolerance", self.tolerance)
 
     def fit(self, data: Dataset) -> Self:
         """Learn which values of the protected columns mean which group."""

@@ -20,6 +20,7 @@ from fairfox.gradients.alignment import sensitive_subspace
 from fairfox.gradients.jacobian import gradient_flow, jacobian
 from fairfox.models.protocol import Model, Output, predict
 from fairfox.models.torch import TorchModel
+from fairfox.options import Number
 
 NOT_FINITE = "the loss is 0 or infinite here, so its growth is undefined"
 UNLABELLED = "label unknown"
@@ -54,10 +55,8 @@ class UnfairMap:
 
     def __post_init__(self) -> None:
         for name in ("weight", "rate", "tolerated"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise OptionError(f"{name} is {getattr(self, name)!r}; expected a number above 0")
-        if self.steps < 1:
-            raise OptionError(f"steps is {self.steps!r}; expected a whole number of at least 1")
+            Number(0, low_open=True).check(name, getattr(self, name))
+        Number(1, whole=True).check("steps", self.steps)
         if self.weight * self.rate > 1:  # each step would overshoot the person it is to be pulled back to
             raise OptionError(
                 f"weight x rate is {self.weight * self.rate:g}, but the attack diverges above 1; give a smaller rate"

@@ -45,7 +45,8 @@ def closed_features(
     codes = group.numpy(force=True)
     for g, h in combinations(range(classes), 2):
         both = np.isin(codes, (g, h))
-        among, second = rows[torch.as_tensor(both, device=rows.device)], codes[both] == h
+        # one column after the other: they are read one by one
+        among, second = rows.T[:, torch.as_tensor(both, device=rows.device)].T, codes[both] == h
         own = [_between(among, second, f, place[both], given, counts[both]) for f in features]
         out[g, h] = out[h, g] = torch.tensor(~rejected(own))
     return out
@@ -118,7 +119,8 @@ def two_samples(here: np.ndarray, there: np.ndarray, own: np.ndarray, other: np.
     place = np.argsort(order, kind="stable")
     order, counts = order[place], np.concatenate([own, other])[place]
     second = place >= len(here)
-    steps = np.where(second, -counts / other.sum(), counts / own.sum()).cumsum()
+    shares = (counts / own.sum()) * ~second, (counts / other.sum()) * second
+    steps = (shares[0] - shares[1]).cumsum()
     last = np.append(order[1:] != order[:-1], True)
     n, m = effective(own), effective(other)
     size = np.sqrt(n * m / (n + m))
@@ -127,9 +129,9 @@ def two_samples(here: np.ndarray, there: np.ndarray, own: np.ndarray, other: np.
     ends = np.flatnonzero(last) + 1
     ties = np.diff(ends, prepend=0)
     ranks = np.repeat(ends - (ties - 1) / 2, ties)  # equal values have the mean of theirs
-    apart = np.average(ranks, weights=counts * ~second) - np.average(ranks, weights=counts * second)
-    centre = np.average(ranks, weights=counts)
-    spread = np.sqrt(np.average((ranks - centre) ** 2, weights=counts) * (1 / n + 1 / m))
+    apart = ranks @ shares[0] - ranks @ shares[1]
+    ranks -= ranks @ counts / counts.sum()
+    spread = np.sqrt((ranks**2 @ counts) / counts.sum() * (1 / n + 1 / m))
     shifted = 2 * scipy.stats.norm.sf(abs(apart) / spread) if spread > 0 else 1.0
     return float(min(1.0, 2 * min(anywhere, shifted)))
 

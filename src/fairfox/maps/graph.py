@@ -186,7 +186,7 @@ class GraphMap:
             raise NotFittedError("This GraphMap is not fitted; call fit first")
         to = where_to(data, self.variable, to)
         if draws is not None:
-            data, to, draws = repeated(data, draws.times), to.repeat(draws.times), draws.one_each()
+            data, to, draws = repeated(data, to, draws)
         there, lost = self.shift.taken(data.c, to)  # (N, V)
         still = data.c[:, self.needed].isnan().any(1) | to.isnan() | (there == data.c)[:, self.variable]
         going = (~(still | there[:, self.needed].isnan().any(1))).nonzero()[:, 0]

@@ -86,9 +86,12 @@ class RankMap:
         if plan.classes and not plan.given:
             groups = [(data.c[:, self.variable] == code).nonzero()[:, 0] for code in range(plan.classes)]
             self.grids, self.codes = [[] for _ in groups], []
+            closed = plan.closed[~torch.eye(plan.classes, dtype=torch.bool, device=data.x.device)].all(0).tolist()
+            stays = {f.name for f, still in zip(plan.explained, closed, strict=True) if still}
             for f in numbers_among(plan.explained):
                 there, code = present_rows(data.x, f), torch.zeros(len(data), dtype=torch.int32, device=data.x.device)
-                for grids, own in zip(self.grids, groups, strict=True):
+                for grids, group in zip(self.grids, groups, strict=True):
+                    own = group[:0] if f.name in stays else group  # nobody's values are needed of what never moves
                     values, shown = data.x[own, f.start], there[own]
                     grids.append(grid := Grid.thin(values if bool(shown.all()) else values[shown]))
                     if grid is not None:
@@ -157,7 +160,7 @@ class RankMap:
             raise NotFittedError("This RankMap is not fitted; call fit first")
         plan, to = self.plan, where_to(data, self.variable, to)
         if draws is not None and not isinstance(self.ranks, ClassRanks):
-            data, to, draws = repeated(data, draws.times), to.repeat(draws.times), draws.one_each()
+            data, to, draws = repeated(data, to, draws)
         here = plan.group(data.c[:, self.variable])
         there = number_reached(here, to.to(here), self.values) if self.values is not None else to.to(here)
         asked = ~(here.isnan() | to.isnan()) & ((here != there) | plan.number)
@@ -215,9 +218,10 @@ class RankMap:
         return out, found, lent & found
 
 
-def repeated(data: Dataset, times: int) -> Dataset:
-    """Return everyone repeated, one after the other."""
-    return data if times == 1 else data[torch.arange(len(data), device=data.x.device).repeat(times)]
+def repeated(data: Dataset, to: Tensor, draws: Draws) -> tuple[Dataset, Tensor, Draws]:
+    """Return people, where they go, and their draws, with everyone repeated so that each draw has its own row."""
+    rows = torch.arange(len(data), device=data.x.device).repeat(draws.times)
+    return data if draws.times == 1 else data[rows], to.repeat(draws.times), replace(draws, times=1)
 
 
 @dataclass(frozen=True)
@@ -425,25 +429,27 @@ class ClassRanks:
         columns, moved = x.T.contiguous(), ~(c.isnan() | to.isnan())  # (D, N): one column after the other
         both = torch.where(moved, c * classes + to, -1).long()
         keys = (torch.bincount(both + 1, minlength=1) > 0).nonzero()[:, 0] - 1
-        together, written = len(keys) == 1, torch.zeros(len(columns), dtype=torch.bool)
-        out = columns.new_empty(len(columns), times, len(x)) if together else columns[:, None].repeat(1, times, 1)
-        for key in keys[keys >= 0].tolist():
+        out = columns.new_empty(len(columns), times, len(x))
+        for key in keys.tolist():
             g, h = divmod(key, classes)
-            own, other = self.groups[g], self.groups[h]
-            people = (both == key).nonzero()[:, 0]
-            if own is None or other is None or own is other:
-                moved.index_fill_(0, people, False)
-                continue
-            still = [False] * len(self.features) if closed is None else closed[g, h].tolist()
-            known = None if places is None else places.setdefault(key, {})
+            own, other = (None, None) if key < 0 else (self.groups[g], self.groups[h])
+            people, written = (both == key).nonzero()[:, 0], torch.zeros(len(columns), dtype=torch.bool)
             first, last = int(people[0]), int(people[-1]) + 1
             who = slice(first, last) if len(people) == last - first else people
-            draw = None if draws is None else draws.taken(who)
-            for where, values in own.mapped(columns[:, who], other, self.features, still, known, draw):
-                out[where][..., who] = values
-                written[where] = True
-        if together:  # who moves alike leaves only the columns that stay to be copied
-            out[~written] = columns[~written, None]
+            here, part = columns[:, who], out[..., who]  # a view of a slice, else a copy
+            if own is None or other is None or own is other:
+                moved.index_fill_(0, people, False)
+            else:
+                still = [False] * len(self.features) if closed is None else closed[g, h].tolist()
+                known = None if places is None else places.setdefault(key, {})
+                draw = None if draws is None else draws.taken(who)
+                for where, values in own.mapped(here, other, self.features, still, known, draw):
+                    part[where] = values
+                    written[where] = True
+            for column in (~written).nonzero()[:, 0].tolist():
+                part[column] = here[column]
+            if who is people:
+                out[..., who] = part
         return out.flatten(1).T, moved
 
 
@@ -469,7 +475,7 @@ class ClassValues:
         ranks: list[Ranks | None] = []
         for grid, code in zip(grids, codes, strict=True):
             size = 1 if grid is None else len(grid.distinct)  # with one for those who lack a value
-            counts = torch.bincount(code.index_select(0, own), minlength=size)[:-1]
+            counts = torch.bincount(code[:0] if grid is None else code.index_select(0, own), minlength=size)[:-1]
             ranks.append(Ranks.counted(grid, counts) if grid is not None and bool(counts.any()) else None)
         shares = [x[:, f.columns].index_select(0, own).mean(0) for f in categories_among(features)]
         return cls(ranks, shares) if len(own) else None

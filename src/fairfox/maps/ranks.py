@@ -48,26 +48,21 @@ class ColumnDraw:
         return found
 
     def category(self, shares: Tensor, other: Tensor) -> Tensor:
-        """Return one category each, of a block (n, L) of shares that persist in part and else are the group's."""
-        return drawn_levels(shares, other, self.persistence, self.uniform).T
+        """Return one category for each draw of people (K n, L): shares (n, L) persist in part, else are the group's.
 
-
-def drawn_levels(shares: Tensor, other: Tensor, persistence: Tensor, uniform: Tensor) -> Tensor:
-    """Return one category for each draw of people (L, K n): shares (n, L) persist in part, else they are the group's.
-
-    `persistence` is (K n,) or (1,), `uniform` (K n,).
-    """
-    kept, drawn = persistence.view(-1, 1, 1), uniform.view(-1, len(shares))  # (K, n)
-    kept = kept if len(kept) == 1 else kept.view(*drawn.shape, 1)
-    total = shares.sum(1)
-    mixed = kept * shares + (1 - kept) * total[:, None] * other  # (1, n, L) or (K, n, L)
-    ends, bar, level = mixed.cumsum(2), drawn * mixed.sum(2), torch.zeros_like(drawn, dtype=torch.int16)
-    for end in ends[..., :-1].unbind(2):
-        level += end <= bar
-    one = torch.stack([level == k for k in range(shares.shape[1])]).to(shares)  # (L, K, n)
-    if not bool((total.round() == 1).all()):  # who lacks a category goes on lacking it
-        one = torch.where(total > 0, one * total.round(), shares.T[:, None])
-    return one.flatten(1)
+        Persistence is (K n,) or (1,), `uniform` (K n,).
+        """
+        kept, drawn = self.persistence.view(-1, 1, 1), self.uniform.view(-1, len(shares))  # (K, n)
+        kept = kept if len(kept) == 1 else kept.view(*drawn.shape, 1)
+        total = shares.sum(1)
+        mixed = kept * shares + (1 - kept) * total[:, None] * other  # (1, n, L) or (K, n, L)
+        ends, bar, level = mixed.cumsum(2), drawn * mixed.sum(2), torch.zeros_like(drawn, dtype=torch.int16)
+        for end in ends[..., :-1].unbind(2):
+            level += end <= bar
+        one = torch.stack([level == k for k in range(shares.shape[1])]).to(shares)  # (L, K, n)
+        if not bool((total.round() == 1).all()):  # who lacks a category goes on lacking it
+            one = torch.where(total > 0, one * total.round(), shares.T[:, None])
+        return one.flatten(1).T
 
 
 @dataclass(frozen=True)
@@ -85,38 +80,35 @@ class Draws:
 
     def __getitem__(self, column: int) -> ColumnDraw:
         """Return what they make of one column."""
-        kept = self.persistence[:1] if self.is_single else self.persistence[self.which]
-        return ColumnDraw(kept, self.of(self.normal, column).flatten(), self.of(self.uniform, column).flatten())
+        return ColumnDraw(
+            self.kept.flatten(), *(self.of(each[:, column]).flatten() for each in (self.normal, self.uniform))
+        )
+
+    @cached_property
+    def kept(self) -> Tensor:
+        """How far everyone's ranks persist (times, n); (1, 1) where it is the same for all."""
+        return self.persistence[:1, None] if self.is_single else self.persistence[self.which].view(self.times, -1)
 
     @cached_property
     def is_single(self) -> bool:
         """Whether ranks persist as far in all draws."""
         return bool((self.persistence == self.persistence[0]).all())
 
-    def of(self, numbers: Tensor, column: int) -> Tensor:
-        """Return what everyone's draws (times, n) take of a column of numbers (K, D)."""
-        return numbers[:, column].contiguous().index_select(0, self.which).view(self.times, -1)
+    def of(self, numbers: Tensor) -> Tensor:
+        """Return what everyone's draws (times, n) take of the numbers (K,) of a column."""
+        return numbers.contiguous().index_select(0, self.which).view(self.times, -1)
 
     @cached_property
-    def shifts(self) -> Tensor:
-        """By how much draws shift places in `Ranks.by_score` (K, D)."""
+    def shifts(self) -> list[Tensor]:
+        """By how much draws shift places in `Ranks.by_score`: (K,) for each column."""
         spread = (1 - self.persistence**2).sqrt()[:, None]
-        return ((spread * self.normal + _REACH) * _FINE + 0.5).float()
-
-    def scores(self, z: Tensor, column: int) -> Tensor:
-        """Return the places in `Ranks.by_score` (times, n) of what draws make of ranks with normal scores z."""
-        kept = self.persistence[:1] if self.is_single else self.persistence[self.which].view(self.times, -1)
-        return torch.addcmul(self.of(self.shifts, column), z, (kept * _FINE).float()).int()
+        return list(((spread * self.normal + _REACH) * _FINE + 0.5).float().T.contiguous())
 
     def taken(self, rows: Tensor | slice) -> Draws:
         """Return the draws of some people (k,)."""
         if isinstance(rows, Tensor):
             rows = rows.to(self.which.device)
         return replace(self, which=self.which.view(self.times, -1)[:, rows].flatten())
-
-    def one_each(self) -> Draws:
-        """Return the same for people who are repeated, so that each has one row."""
-        return replace(self, times=1)
 
 
 @dataclass(frozen=True)
@@ -259,14 +251,13 @@ class Ranks:
         """
         values, whole = other.ordered, draws.is_single and float(draws.persistence[0]) == 1
         if whole or self.is_tied:
-            u = self._ranks(place, draws.of(draws.uniform, column))
-        else:
-            u = self.twice.index_select(0, place).double().div_(2 * len(self.ordered))
+            u = self._ranks(place, draws.of(draws.uniform[:, column]))
         if whole:
             at = (u * len(values)).int().clamp_(max=len(values) - 1)
         else:
-            z = _scores().to(u.device).index_select(0, (u * _SCORES).int().clamp_(max=_SCORES - 1).flatten())
-            values, at = other.by_score, draws.scores(z.view(u.shape), column)
+            z = _normal_scores(u) if self.is_tied else self.scores.index_select(0, place)
+            kept, shift = draws.kept.float(), draws.of(draws.shifts[column])
+            values, at = other.by_score, torch.addcmul(shift, z, kept, value=_FINE).int()
         return values.index_select(0, at.flatten()).view(at.shape)
 
     def _ranks(self, place: Tensor, inside: Tensor) -> Tensor:
@@ -282,11 +273,22 @@ class Ranks:
         return int(counts.max()) > 2 * _TIED * len(self.ordered)
 
     @cached_property
+    def scores(self) -> Tensor:
+        """The normal score of the mid-rank at each place of the grid (2 U + 1,)."""
+        return _normal_scores(self.twice.double().div_(2 * len(self.ordered)))
+
+    @cached_property
     def by_score(self) -> Tensor:
         """The value at each normal score from -_REACH standard deviations up."""
         score = torch.arange(2 * _REACH * _FINE, dtype=torch.float64, device=self.ordered.device) / _FINE - _REACH
         at = (torch.special.ndtr(score) * len(self.ordered)).long().clamp_(max=len(self.ordered) - 1)
         return self.ordered[at]
+
+
+def _normal_scores(ranks: Tensor) -> Tensor:
+    """Return the normal scores of ranks between 0 and 1, of any shape, from a table."""
+    at = (ranks * _SCORES).int().clamp_(max=_SCORES - 1)
+    return _scores().to(ranks.device).index_select(0, at.flatten()).view(at.shape)
 
 
 @cache

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from fairfox.data.table import objects
 from fairfox.errors import DataError, ModelError, OptionError
 from fairfox.models.http_client import LONGEST_QUOTE, JsonClient
 from fairfox.models.protocol import Description, check_rows, row_blocks
+from fairfox.options import Number
 
 _DATATYPES = "BOOL|BYTES|U?INT(8|16|32|64)|FP(16|32|64)"
 _PROTOCOLS = (
@@ -68,10 +68,9 @@ class Endpoint:
         pause: float = 0.5,
     ) -> None:
         for name, least, value in (("batch_rows", 1, batch_rows), ("retries", 0, retries), ("max_calls", 1, max_calls)):
-            if value is not None and value < least:
-                raise OptionError(f"{name} is {value}; expected at least {least}")
-        if not (0 < timeout < math.inf and 0 <= pause < math.inf):
-            raise OptionError(f"timeout is {timeout} and pause is {pause}; expected finite seconds above 0")
+            Number(least, whole=True).check(name, value)
+        Number(0, low_open=True).check("timeout", timeout)
+        Number(0).check("pause", pause)
         self._client = JsonClient(url, timeout, retries, max_calls, auth_env, pause)
         self.batch_rows = batch_rows
         self.columns = None if columns is None else tuple(columns)

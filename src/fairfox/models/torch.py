@@ -47,11 +47,11 @@ class Tail:
         return out if self.finish is None else self.finish(out)
 
 
-def _layers(module: nn.Module) -> list[nn.Module]:
+def chained_layers(module: nn.Module) -> list[nn.Module]:
     """Return the layers that are called one after the other, with chains within chains taken apart."""
     if type(module) is not nn.Sequential or module._forward_hooks or module._forward_pre_hooks:
         return [module]
-    return [layer for part in module for layer in _layers(part)]
+    return [layer for part in module for layer in chained_layers(part)]
 
 
 class TorchModel:
@@ -120,7 +120,7 @@ class TorchModel:
     @property
     def first_affine(self) -> Affine | None:
         """The first linear layer on encoded x and the rest of the network, where the model starts with one."""
-        layers = _layers(self.module) if isinstance(self.module, nn.Sequential) else []
+        layers = chained_layers(self.module) if isinstance(self.module, nn.Sequential) else []
         if not layers or type(layers[0]) is not nn.Linear:
             return None  # subclasses may do more than their kind
         linear, rest = layers[0], nn.Sequential(*layers[1:])

@@ -21,7 +21,7 @@ from fairfox.data.dataset import Dataset
 from fairfox.data.table import Table, column, load_table
 from fairfox.errors import FairfoxError, OptionError, did_you_mean
 from fairfox.explain import explain
-from fairfox.fairtests.correction import CorrectedModel, fit_correction
+from fairfox.fairtests.correction import CorrectedModel
 from fairfox.fairtests.fitted import SAME_OUTCOME, Fold, Progress, fit_folds, measured_name
 from fairfox.fairtests.inputs import Inputs
 from fairfox.fairtests.readings import measure_folds
@@ -30,6 +30,7 @@ from fairfox.models.protocol import Model, Output, predict
 from fairfox.models.torch import TorchModel
 from fairfox.options import AuditOptions, refuse_outside
 from fairfox.pipeline import labelled_yes
+from fairfox.remedies.learning import fit_correction
 from fairfox.report.charts import frontier_chart
 from fairfox.report.files import write_files
 from fairfox.report.text import amount, percent, strict_json

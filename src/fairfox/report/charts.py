@@ -9,7 +9,6 @@ from typing import Any
 import altair as alt
 from altair.utils.schemapi import debug_mode
 
-from fairfox.errors import ColumnError
 from fairfox.findings import AuditRecord
 from fairfox.report.figures import Figure, figures
 
@@ -22,20 +21,10 @@ STYLES = {name: {"color": colour} for name, colour in _COLOURS.items()}
 
 
 class Charts:
-    """The charts of an audit, to show in a notebook or to save: of all protected variables, or of one.
+    """The charts of an audit, to show in a notebook or to save: `result.charts.scores`."""
 
-    `result.charts.scores`, `result.charts.for_variable("sex").readings`.
-    """
-
-    def __init__(self, result: AuditRecord, variable: str | None = None) -> None:
-        self.result, self.variable = result, variable
-
-    def for_variable(self, name: str) -> Charts:
-        """Return the charts of one protected variable."""
-        if name not in self.result.variables:
-            audited = ", ".join(f"'{variable}'" for variable in self.result.variables)
-            raise ColumnError(f"'{name}' was not audited; the protected variables are {audited}")
-        return Charts(self.result, name)
+    def __init__(self, result: AuditRecord) -> None:
+        self.result = result
 
     scores = property(lambda self: self._drawn("scores"), doc="How the effects are spread in each group.")
     groups = property(lambda self: self._drawn("groups"), doc="Where the effects of each group lie, and their mean.")
@@ -53,8 +42,8 @@ class Charts:
         return figures(self.result)
 
     def _drawn(self, what: str) -> Any:
-        """Return one kind of chart: of all variables together, or of those asked for, one below the other."""
-        titles = {f"{what}-{v}": n for v, n in enumerate(self.result.variables) if self.variable in (None, n)}
+        """Return one kind of chart: of all variables together, or one below the other."""
+        titles = {f"{what}-{v}": name for v, name in enumerate(self.result.variables)}
         drawn = [draw_figure(self._figures[what])] if what in self._figures else []
         drawn += [
             draw_figure(self._figures[name]).properties(title=title)
@@ -156,7 +145,8 @@ def groups_chart(data: dict[str, Any]) -> Any:
     ]
     dots = base.mark_point(style="words", filled=True, size=70, opacity=1)
     words = base.mark_text(style="words", dy=-15, fontSize=13, fontWeight="bold").encode(text="text:N")
-    layers = [*([band] if within else []), zero_line(), *lines, dots, words]
+    zero = alt.Chart(inline([{"at": 0}])).mark_rule(style="zero").encode(x="at:Q")
+    layers = [*([band] if within else []), zero, *lines, dots, words]
     return alt.layer(*layers).properties(width=WIDTH, height=46 * len(bars))
 
 
@@ -165,8 +155,10 @@ def features_chart(data: dict[str, Any]) -> Any:
     bars = data["bars"]
     base = bars_by_name(bars, data["title"], values=[bar["high"] for bar in bars])
     errors = base.mark_rule(style="error").encode(x=alt.X("low:Q", title=data["title"]), x2="high:Q")
-    layers = [base.mark_bar(style="first", height=14), errors, *bar_labels(base, at="high")]
-    return alt.layer(*layers).properties(width=WIDTH, height=24 * len(bars))
+    words = base.mark_text(style="words", align="left", dx=5, fontSize=12).encode(text="text:N", x=alt.X("high:Q"))
+    return alt.layer(base.mark_bar(style="first", height=14), errors, words).properties(
+        width=WIDTH, height=24 * len(bars)
+    )
 
 
 def persistence_chart(data: dict[str, Any]) -> Any:
@@ -219,32 +211,12 @@ def bars_by_name(rows: list[dict[str, Any]], title: str, *, values: list[float],
     low, high = min([*values, 0.0]), max([*values, 0.0])
     room = (0.22 if at == "value" else 0.03) * (high - low or 1.0)
     domain = [low - room if low < 0 else 0.0, high + room if high > 0 else 0.0 if low < 0 else room]
+    # all names from top to bottom: layers that leave some out must not change their order
+    names = alt.Scale(domain=list(dict.fromkeys(row["name"] for row in rows)))
     return alt.Chart(inline(rows)).encode(
-        y=name_axis([row["name"] for row in rows]),
+        y=alt.Y("name:N", title=None, sort=None, scale=names, axis=alt.Axis(ticks=False, domain=False)),
         x=alt.X(f"{at}:Q", title=title, axis=alt.Axis(tickCount=5), scale=alt.Scale(domain=domain, nice=False)),
     )
-
-
-def name_axis(names: list[str]) -> Any:
-    """Return an axis with these names from top to bottom: layers that leave some out must not change their order."""
-    domain = alt.Scale(domain=list(dict.fromkeys(names)))
-    return alt.Y("name:N", title=None, sort=None, scale=domain, axis=alt.Axis(ticks=False, domain=False))
-
-
-def bar_labels(base: Any, *, at: str = "value") -> list[Any]:
-    """Return the numbers at the ends of bars: right of those above zero, left of the others."""
-    where = {} if at == "value" else {"x": alt.X(f"{at}:Q")}
-    return [
-        base.mark_text(style="words", align=align, dx=dx, fontSize=12)
-        .encode(text="text:N", **where)
-        .transform_filter(f"datum.value {sign} 0")
-        for align, dx, sign in (("left", 5, ">="), ("right", -5, "<"))
-    ]
-
-
-def zero_line() -> Any:
-    """Return a line at zero."""
-    return alt.Chart(inline([{"at": 0}])).mark_rule(style="zero").encode(x="at:Q")
 
 
 def inline(rows: list[dict[str, Any]]) -> Any:

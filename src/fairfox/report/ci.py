@@ -11,18 +11,11 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 from fairfox.findings import AuditRecord, Finding
-from fairfox.report.figures import groups_table
-from fairfox.report.sentences import (
-    OUTCOMES,
-    CaseOutcome,
-    map_lines,
-    proxy_lines,
-    verdict_lines,
-)
-from fairfox.report.text import Table, amount, cell, heading_unit, make_table, people
+from fairfox.report.figures import features_table, groups_table
+from fairfox.report.sentences import OUTCOMES, CaseOutcome, map_lines, verdict_lines
+from fairfox.report.text import Table, amount, people
 from fairfox.statistics.verdict import HEADLINES
 
-MOST_FEATURES = 8
 _CHOSEN: dict[str, CaseOutcome] = {"pass": "passed", "fail": "failure"}  # where nobody can tell
 _NO_XML = re.compile(r"[^\t\n\r\x20-\uD7FF\uE000-\uFFFD\U00010000-\U0010FFFF]")  # characters XML 1.0 does not have
 _MARKUP = re.compile(r"[\\`*_\[\]<>|~#$]|&(?=#?\w+;)|!(?=\[)")
@@ -38,7 +31,8 @@ def junit_xml(result: AuditRecord) -> str:
     That a variable fails by itself is not enough where there are several: the verdict on the model must fail too.
     """
     group = f"fairfox.audit.{result.test}"  # build servers group cases by it
-    cases = [_variable_case(result, finding, group) for finding in result.findings]
+    why = verdict_lines(result)
+    cases = [_testcase(group, f.name, *_variable_outcome(result, f), why) for f in result.findings]
     properties = {
         "verdict": "none" if result.verdict is None else result.verdict.word,
         "delta": f"{result.delta:g}",
@@ -47,7 +41,7 @@ def junit_xml(result: AuditRecord) -> str:
         "flagged": people(result.tally.flagged),
         **({"config_sha256": digest} if (digest := result.settings.get("config_sha256")) else {}),
     }
-    lines = [*verdict_lines(result), *map_lines(result), *(f"Warning: {warning}" for warning in result.warnings)]
+    lines = [*why, *map_lines(result), *(f"Warning: {warning}" for warning in result.warnings)]
     return _document(
         f"fairfox audit, test {result.test}", cases, properties, lines, result.settings.get("seconds", 0.0)
     )
@@ -57,11 +51,6 @@ def pair_junit(case: str, outcome: CaseOutcome, why: str, properties: Mapping[st
     """Return a comparison as JUnit's XML: one case, a sentence that holds where it passes, and why it ends so."""
     cases = [_testcase("fairfox.compare", case, outcome, why, [why])]
     return _document("fairfox compare", cases, properties, [why], 0.0)
-
-
-def _variable_case(result: AuditRecord, finding: Finding, group: str) -> ET.Element:
-    outcome, why = _variable_outcome(result, finding)
-    return _testcase(group, finding.name, outcome, why, verdict_lines(result))
 
 
 def _variable_outcome(result: AuditRecord, finding: Finding) -> tuple[CaseOutcome, str]:
@@ -116,8 +105,7 @@ def summary_markdown(result: AuditRecord) -> str:
         f"## fairfox: {word}",
         *map(as_text, verdict_lines(result)),
         _markdown_table(groups_table(result, result.findings)),
-        *_features(result),
-        _bullets([line for finding in result.findings for line in proxy_lines(finding)]),
+        _markdown_table(features_table(result)),
         _bullets(map_lines(result)),
         _bullets([f"Warning: {warning}" for warning in result.warnings]),
         _settings(result),
@@ -151,15 +139,6 @@ def as_text(words: str) -> str:
     line = _CONTROL.sub("", " ".join(words.split()))
     line = _LIST.sub(r"\1" + "\\\\", _MARKUP.sub(r"\\\g<0>", line))
     return _LINKS.sub(r"\g<0><!-- -->", line)
-
-
-def _features(result: AuditRecord) -> list[str]:
-    effect, unit = result.features.effect, result.effect_unit
-    if effect is None:
-        return []
-    rows = [[name, cell(value, unit)] for name, value in list(effect.total.items())[:MOST_FEATURES]]
-    table = make_table(["Feature"], [f"Mean size{heading_unit(unit)}"], rows)
-    return ["Through which features the effect goes:", _markdown_table(table)]
 
 
 def _settings(result: AuditRecord) -> str:

@@ -18,6 +18,7 @@ from fairfox.statistics.groups import flag, people_weights
 from fairfox.statistics.performance import Z95
 
 MOST_GROUPS, MOST_FEATURES = 6, 12
+_MOST_LISTED = 8  # features on a terminal and in a comment
 _MOST_LETTERS = 60  # of a group's name
 _PERCENTILES = (5, 25, 50, 75, 95)
 _POSITIONS = 200  # about, of the slider, in equal steps
@@ -183,7 +184,13 @@ def groups_table(result: AuditRecord, findings: Sequence[Finding]) -> text.Table
         row += [text.number(group.mean_prediction)]
         row += [text.cell(group.mean_effect, result.unit, sign=True)] if signed else []
         row += [text.cell(result.delta_of(group.name), result.unit)] if own_deltas else []
-        rows.append([*row, text.percent(group.share_flagged), text.percent_or_dash(group.share_confident)])
+        rows.append(
+            [
+                *row,
+                text.percent(group.share_flagged),
+                "-" if group.share_confident is None else text.percent(group.share_confident),
+            ]
+        )
     return text.make_table(["Group"], [*numbers, "Flagged", "Confident"], rows)
 
 
@@ -255,6 +262,17 @@ def readings_table(result: AuditRecord, finding: Finding) -> text.Table | None:
         for name, each in {"all judged": readings, **shared}.items()
     ]
     return text.make_table(["People"], [f"{word}{text.heading_unit(unit)}" for word in words], rows)
+
+
+def features_table(result: AuditRecord) -> text.Table:
+    """Return a row per feature, those that carry the effect first: its part of it, and its strength as a proxy."""
+    effect = {} if result.features.effect is None else result.features.effect.total
+    proxy, unit = result.features.proxy, result.effect_unit
+    names, most = list(dict.fromkeys([*effect, *proxy])), _MOST_LISTED
+    rows = [[name, text.cell(effect.get(name), unit), text.cell(proxy.get(name), "")] for name in names[:most]]
+    rows += [[f"and {len(names) - most} more", "", ""]] if len(names) > most else []
+    size = f"Mean size of its part of the effect{text.heading_unit(unit)}"
+    return text.make_table(["Feature"], [size, "Strength as a proxy"], rows)
 
 
 def features_figure(result: AuditRecord) -> Figure | None:

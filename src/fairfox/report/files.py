@@ -190,7 +190,7 @@ def summary_json(result: AuditRecord) -> str:
         "verdict": None if result.verdict is None else asdict(result.verdict),
         "variables": [_variable(result, finding) for finding in result.findings],
         "intersections": [asdict(group) for group in result.intersections],
-        "features": {"effect": None, "displacement": result.features.displacement},
+        "features": {"effect": None},
         "performance": [each.as_dict() for each in result.performance],
         "checks": result.checks,
         "still": list(result.still),

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from tempfile import TemporaryDirectory
 from time import time
-from typing import Protocol
+from typing import Any
 
 from fairfox.errors import OptionError, require
 from fairfox.findings import AuditRecord
@@ -19,13 +19,7 @@ _LONGEST = 250  # characters of a name
 _AT_ONCE = 1000  # metrics that MLflow takes in one call
 
 
-class HasRecord(Protocol):
-    """A result of `fairfox.audit` or `fairfox.score`."""
-
-    record: AuditRecord
-
-
-def log_audit(result: HasRecord, *, prefix: str = "fairfox", rows: object = None, run_id: str | None = None) -> str:
+def log_audit(result: Any, *, prefix: str = "fairfox", rows: object = None, run_id: str | None = None) -> str:
     """Log an audit to the active run and return the run's id.
 
     Metrics are `fairfox/share_flagged`, `fairfox/mean_score.sex`, `fairfox/mean_effect.sex_Female` and others (MLflow
@@ -35,7 +29,7 @@ def log_audit(result: HasRecord, *, prefix: str = "fairfox", rows: object = None
     No run is started: it would stay open, and hold the audit apart from its model.
 
     Args:
-        result: the audit.
+        result: what `fairfox.audit` or `fairfox.score` returned.
         prefix: the first part of all names; a run with several audits needs one for each.
         rows: the audited table; with it the page and the scores also hold the raw rows of flagged people.
         run_id: a run to log to instead of the active one; it may be finished.

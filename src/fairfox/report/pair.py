@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import pairwise
 from typing import Any
 
@@ -23,48 +23,30 @@ from fairfox.report.ci import pair_junit, pair_markdown
 from fairfox.report.figures import MOST_FEATURES, Figure, bar_heights, bin_edges
 from fairfox.report.html import render_page
 from fairfox.report.sentences import OUTCOMES
-from fairfox.statistics.paired import Pair, Side
+from fairfox.statistics.paired import UNKNOWN, Pair, Side
 
 MOST_PEOPLE = 20  # for whom most changed
 
 
-@dataclass(frozen=True)
-class _Words:
-    """The words for a comparison: its title, its sides, their difference, and how to read it."""
-
-    title: str
-    sides: tuple[str, str]
-    difference: str
-    headings: Mapping[str, str]  # by the verdict's word
-    claim: str  # what holds where it passes
-    reading: str
-
-
-_WORDS = {  # by what is compared
-    "models": _Words(
-        "two models on the same people",
-        ("A", "B"),
-        "B less A",
-        {
-            "A is fairer": "A is fairer",
-            "B is fairer": "B is fairer",
-            "cannot tell": "Cannot tell which model is fairer",
-        },
-        "B treats people no more unequally than A",
-        "Fairer means here: a smaller mean score by this test. It says nothing about how good the predictions are.",
-    ),
-    "audits": _Words(
-        "two audits, one after the other",
-        ("before", "now"),
-        "now less before",
-        {
-            "worse": "The second audit is worse than the first",
-            "not worse": "The second audit is not worse than the first",
-            "cannot tell": "Cannot tell whether the second audit is worse",
-        },
-        "people are treated no more unequally than before",
-        "Worse means here: the mean score rose by more than chance explains; a rise within the margin does not count.",
-    ),
+_WORDS: dict[str, dict[str, Any]] = {  # by what is compared
+    "models": {
+        "title": "two models on the same people",
+        "sides": ("A", "B"),
+        "difference": "B less A",
+        "unknown": "Cannot tell which model is fairer",
+        "claim": "B treats people no more unequally than A",  # what holds where it passes
+        "reading": "Fairer means here: a smaller mean score by this test. It says nothing about how good the "
+        "predictions are.",
+    },
+    "audits": {
+        "title": "two audits, one after the other",
+        "sides": ("before", "now"),
+        "difference": "now less before",
+        "unknown": "Cannot tell whether the second audit is worse",
+        "claim": "people are treated no more unequally than before",
+        "reading": "Worse means here: the mean score rose by more than chance explains; a rise within the margin does "
+        "not count.",
+    },
 }
 
 
@@ -86,22 +68,28 @@ def pair_view(
             "kind": "compare",
             "of": of,
             "format": text.FORMAT,
-            "title": words.title,
-            "heading": words.headings[pair.word],
+            "title": words["title"],
+            "heading": _heading(pair, words["unknown"]),
             "outcome": OUTCOMES[pair.word],
             "verdict": [pair.reason, *more],
             "sides": [
                 {"label": label, "name": side.name, "warnings": list(side.summary["warnings"])}
-                for label, side in zip(words.sides, sides, strict=True)
+                for label, side in zip(words["sides"], sides, strict=True)
             ],
             "numbers": _numbers(pair, sides, words),
             "groups": _groups(sides, words),
-            "scores": _scores_figure(sides, words.sides),
-            "features": _features(sides, words.sides),
+            "scores": _scores_figure(sides, words["sides"]),
+            "features": _features(sides, words["sides"]),
             "people": people,
             "settings": _settings(sides, words),
             "method": _method(sides[1].summary, words),
         }
+
+
+def _heading(pair: Pair, unknown: str) -> str:
+    if pair.word == UNKNOWN:
+        return unknown
+    return pair.word if pair.margin is None else f"The second audit is {pair.word} than the first"
 
 
 def pair_fields(pair: Pair, sides: tuple[Side, Side]) -> dict[str, Any]:
@@ -164,7 +152,7 @@ def pair_files(view: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, 
     """Return the files by name, from what the page shows and the fields of summary.json."""
     properties = {"verdict": fields["word"], "test": fields["test"], "unit": fields["unit"]}
     properties["delta"] = f"{fields['delta']:g}"
-    junit = pair_junit(_WORDS[view["of"]].claim, view["outcome"], fields["reason"], properties)
+    junit = pair_junit(_WORDS[view["of"]]["claim"], view["outcome"], fields["reason"], properties)
     return {
         "summary.json": text.strict_json(fields),
         "report.html": render_pair(view),
@@ -174,14 +162,15 @@ def pair_files(view: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, 
     }
 
 
-def share_sentence(pair: Pair) -> str:
-    """Return how many were flagged before and are now, in a sentence."""
+def share_sentence(pair: Pair, what: str = "Flagged") -> str:
+    """Return how many are flagged on each side, in a sentence."""
     points, interval = _share_difference(pair)
-    if interval:
-        points += f" ({interval.removesuffix(' points')}), p = {pair.share_p_value:.2g}"
-    return (
-        f"Flagged: {text.percent(pair.shares[0])} before, {text.percent(pair.shares[1])} now; a difference of {points}."
-    )
+    points += f" ({interval.removesuffix(' points')})" if interval else ""
+    one, two = map(text.percent, pair.shares)
+    if pair.margin is None:
+        return f"{what}: {one} of the people with A, {two} with B; a difference of {points}."
+    points += f", p = {pair.share_p_value:.2g}" if interval else ""
+    return f"{what}: {one} before, {two} now; a difference of {points}."
 
 
 def _share_difference(pair: Pair) -> tuple[str, str]:
@@ -214,7 +203,7 @@ def changed_people(people: pa.Table, unit: str) -> text.Table:
     return text.make_table(["Person"], [*names, "Flagged, A", "Flagged, B"], rows)
 
 
-def _numbers(pair: Pair, sides: tuple[Side, Side], words: _Words) -> text.Table:
+def _numbers(pair: Pair, sides: tuple[Side, Side], words: Mapping[str, Any]) -> text.Table:
     both, difference = [side.summary for side in sides], pair.difference
     unit = both[0]["unit"]
     value, lower, upper = (
@@ -233,10 +222,10 @@ def _numbers(pair: Pair, sides: tuple[Side, Side], words: _Words) -> text.Table:
         [f"Alignment share with {name}", *(text.percent(each.get(name)) for each in aligned), "", ""]
         for name in aligned[0]
     ]
-    return text.make_table(["What"], [*words.sides, words.difference, "95 % interval"], rows)
+    return text.make_table(["What"], [*words["sides"], words["difference"], "95 % interval"], rows)
 
 
-def _groups(sides: tuple[Side, Side], words: _Words) -> text.Table:
+def _groups(sides: tuple[Side, Side], words: Mapping[str, Any]) -> text.Table:
     """Return every group of either audit: how many they are, their mean signed effect, how many are flagged."""
     unit = sides[0].summary["unit"]
     own = [
@@ -259,7 +248,7 @@ def _groups(sides: tuple[Side, Side], words: _Words) -> text.Table:
     for key in dict.fromkeys([*own[0], *own[1]]):
         both = [cells(each.get(key)) for each in own]
         rows.append([group_name(*key), *(side[k] for k in range(len(labels)) for side in both)])
-    return text.make_table(["Group"], [f"{label}, {side}" for label in labels for side in words.sides], rows)
+    return text.make_table(["Group"], [f"{label}, {side}" for label in labels for side in words["sides"]], rows)
 
 
 def _scores_figure(sides: tuple[Side, Side], labels: tuple[str, str]) -> Figure:
@@ -297,17 +286,17 @@ def _features(sides: tuple[Side, Side], labels: tuple[str, str]) -> text.Table |
     return text.make_table(["Feature"], headings, rows) if rows else None
 
 
-def _settings(sides: tuple[Side, Side], words: _Words) -> text.Table:
+def _settings(sides: tuple[Side, Side], words: Mapping[str, Any]) -> text.Table:
     """Return the settings of both audits; those that differ are marked."""
     own = [{name: text.as_json(value) for name, value in side.summary["settings"].items()} for side in sides]
     rows = [[name, *(each.get(name, "-") for each in own)] for name in dict.fromkeys([*own[0], *own[1]])]
     differ = [[k, column] for k, row in enumerate(rows) if row[1] != row[2] for column in (1, 2)]
-    return text.make_table(["Setting", *words.sides], [], rows, marked=differ)
+    return text.make_table(["Setting", *words["sides"]], [], rows, marked=differ)
 
 
-def _method(summary: Mapping[str, Any], words: _Words) -> list[str]:
+def _method(summary: Mapping[str, Any], words: Mapping[str, Any]) -> list[str]:
     threshold = summary["settings"].get("decision_threshold")
     flagged = f"their score is above delta, {text.amount(summary['delta'], summary['unit'])}"
     if threshold is not None:
         flagged = f"a decision at {text.number(threshold)} would change"
-    return [f"Test {summary['test']}: {summary['meaning']}", f"People are flagged where {flagged}.", words.reading]
+    return [f"Test {summary['test']}: {summary['meaning']}", f"People are flagged where {flagged}.", words["reading"]]

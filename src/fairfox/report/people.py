@@ -205,11 +205,6 @@ def comparators(result: AuditRecord, positions: Sequence[int]) -> list[list[int]
     return [out.get(n, []) for n in positions]
 
 
-def names_variables(result: AuditRecord) -> bool:
-    """Return whether the table says because of what people are flagged: where there is a choice."""
-    return result.tells_variables_apart and not result.two_groups
-
-
 def flagged_because(finding: Finding, towards: str | None, *, named: bool) -> str:
     """Return because of what a person is flagged; unless `named`, nothing that gives their own group away."""
     return because(finding, towards) if named or not _gives_group_away(finding, towards) else finding.name
@@ -275,7 +270,7 @@ def _columns(result: AuditRecord) -> dict[str, tuple[str, bool]]:
         "significant": ("Significant", False, result.significant is not None),
         "confident": ("Confident", False, has_interval),
         "direct": (f"Direct{effect_points}", True, result.direct is not None),
-        "because": ("Because of", False, names_variables(result)),
+        "because": ("Because of", False, result.tells_variables_apart and not result.two_groups),
         "through": (f"Mostly through{effect_points}", False, result.features.effect is not None),
     }
     return {key: (label, numeric) for key, (label, numeric, shown) in columns.items() if shown}
@@ -361,16 +356,10 @@ def _change_of_prediction(result: AuditRecord, person: FlaggedPerson) -> float |
 
 
 def _more_facts(result: AuditRecord, person: FlaggedPerson) -> list[dict[str, str]]:
-    words = amount(person.direct, result.effect_unit, sign=True)
-    facts = [] if result.direct is None else [{"label": "Direct reading", "words": words}]
+    """Return what no column of the table shows."""
+    facts = []
     if person.comparators:
         facts.append({"label": "Most alike there, real people", "words": person.comparators})
-    if names_variables(result):
-        facts.append({"label": "Because of", "words": ", ".join(person.because)})
-    if person.confident is not None:
-        certainty = "the whole interval lies beyond" if person.confident else "the interval reaches below"
-        limit = "delta" if result.decision_threshold is None else "what would change the decision"
-        facts.append({"label": "Certainty", "words": f"{certainty} {limit}"})
     if result.certificates is not None and math.isfinite(most := float(result.certificates.largest[person.position])):
         facts.append(
             {"label": "At most, anywhere on the path", "words": f"{amount(most, certificate_unit(result))}: proved"}

@@ -115,7 +115,9 @@ def direction_lines(result: AuditRecord, finding: Finding) -> list[str]:
     more = f" and {len(known) - MOST_GROUPS} more groups" if len(known) > MOST_GROUPS else ""
     where = "as members of the other group"
     if finding.kind == "continuous":
-        where = f"with {finding.name} one standard deviation{_step_in_brackets(finding)} higher"
+        up = f"{finding.name} + "
+        step = next((f" ({words.removeprefix(up)})" for words in finding.contrasts if words.startswith(up)), "")
+        where = f"with {finding.name} one standard deviation{step} higher"
     elif len(finding.levels) > 2:
         where = "as members of the group that changes their prediction most"
     words = joined(each, "and") if not more else ", ".join(each) + more
@@ -282,18 +284,10 @@ def because(finding: Finding, towards: str | None) -> str:
     """Return one contrast of a variable in words: "race (towards White)", "age + 13.6"."""
     if towards is None or towards == finding.name:
         return finding.name
-    return towards if finding.kind == "continuous" else f"{finding.name} ({direction(finding, towards)})"
-
-
-def direction(finding: Finding, towards: str) -> str:
-    """Return the direction of a contrast; derivatives also lead away from the own class, and say so themselves."""
-    return f"towards {towards}" if towards in finding.levels else towards
-
-
-def _step_in_brackets(finding: Finding) -> str:
-    """Return " (13.6)" where the contrasts of a number say how far they go."""
-    up = f"{finding.name} + "
-    return next((f" ({words.removeprefix(up)})" for words in finding.contrasts if words.startswith(up)), "")
+    if finding.kind == "continuous":
+        return towards
+    # derivatives also lead away from the own class, and say so themselves
+    return f"{finding.name} ({f'towards {towards}' if towards in finding.levels else towards})"
 
 
 def variable_notes(result: AuditRecord, finding: Finding) -> list[str]:

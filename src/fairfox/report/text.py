@@ -76,11 +76,6 @@ def percent(share: float | None) -> str:
     return "unknown" if share is None or not math.isfinite(share) else f"{100 * share:z.1f} %"
 
 
-def percent_or_dash(share: float | None) -> str:
-    """Return a share as a percentage with one digit; a dash where a test has no such share."""
-    return "-" if share is None else percent(share)
-
-
 def people(count: int) -> str:
     """Return "1 person" or "1,234 people"."""
     return "1 person" if count == 1 else f"{count:,} people"

@@ -43,7 +43,6 @@ def view(result: AuditRecord, rows: object = None, *, table: object = None) -> d
         table: the same table, only to say which features of people would be higher or lower.
     """
     slider, settings = make_slider(result), result.settings
-    own = [[sentences.CHECKS.get(name, name), text.number(value)] for name, value in result.checks.items()]
     shown = {
         "kind": "audit",
         "format": FORMAT,
@@ -68,7 +67,7 @@ def view(result: AuditRecord, rows: object = None, *, table: object = None) -> d
         "readings": sentences.reading_words(result),
         "people": people_table(result, slider, rows=rows, table=table),
         "checks": _checks(result),
-        "own_checks": make_table(["Number"], ["Value"], own) if own else None,
+        "own_checks": [text.ended(line) for line in sentences.check_lines(result)],
         "still": [line for line in sentences.map_lines(result) if "not move" in line],
         "comparison": _comparison(result),
         "sign_off": _sign_off(result),
@@ -174,7 +173,6 @@ def _checks(result: AuditRecord) -> list[dict[str, str]]:
         for line in sentences.common_cause_lines(finding):
             shift = finding.common_cause.shift if finding.common_cause is not None else None
             add(_WARN if finding.common_cause is None or (shift or 3.0) < 1 else _GOOD, "Common causes", line)
-    covered: list[str] = []
     for name, check in zip(sentences.map_check_names(result), result.map_checks, strict=True):
         gap = f"accounts for {100 * check.accounted:z.0f} % of the gap between the groups. " if check.accounted else ""
         apart = 1.0 if check.accounted is None or result.settings.get("given") else check.accounted
@@ -182,13 +180,9 @@ def _checks(result: AuditRecord) -> list[dict[str, str]]:
         pairs = f"{text.percent(check.unseen)} (by chance {text.percent(check.unseen_real)})"
         found = f"{text.capitalised(gap)}Outside the other group's range: {text.percent(check.outside)} of people. "
         add(level, f"Map, {name}", f"{found}With two categories that nobody has together: {pairs}")
-        covered += check.warnings
     for finding in result.findings:
-        doubts = quality_warnings(finding.quality)
-        covered += doubts
-        add(_WARN if doubts else _GOOD, f"Auxiliary model, {finding.name}", sentences.quality_line(finding.quality))
-    for warning in (warning for warning in result.warnings if warning not in covered):
-        add(_WARN, "Warning", warning)
+        level = _WARN if quality_warnings(finding.quality) else _GOOD
+        add(level, f"Auxiliary model, {finding.name}", sentences.quality_line(finding.quality))
     return out
 
 
@@ -234,7 +228,7 @@ def _comparison(result: AuditRecord) -> dict[str, Any] | None:
     ]
     return {
         "table": make_table(["Test"], ["Seconds", *compared.tests], rows),
-        "lines": [text.ended(line) for line in (*sentences.check_lines(result), *sentences.comparison_notes(result))],
+        "lines": [text.ended(line) for line in sentences.comparison_notes(result)],
     }
 
 

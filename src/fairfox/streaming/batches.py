@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from threading import Lock
@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from fairfox.auxiliary.model import infer_groups
 from fairfox.auxiliary.training import centre_and_spread
 from fairfox.data.dataset import Dataset, group_name
+from fairfox.data.encoding import read_weights
 from fairfox.data.protected import NumberGroups
 from fairfox.data.table import load_table
 from fairfox.errors import ColumnError, DataError, OptionError
@@ -39,7 +40,7 @@ from fairfox.report.files import booleans_column, numbers_column
 from fairfox.result import contrast_effects, contrast_words
 from fairfox.statistics.groups import certainty, delta_for, is_bounded, score_unit
 from fairfox.statistics.intervals import CommonVariance, common_variance
-from fairfox.streaming.sources import ModelSource, decoded, ids_of, weights_of
+from fairfox.streaming.sources import ModelSource, decoded, ids_of
 
 PILOT = 20_000  # people; a table of no more has the constants of all of them
 BATCH_ROWS = 16_384  # people at a time: enough for tree ensembles to be quick, few enough for tens of megabytes
@@ -282,25 +283,17 @@ class BatchScorer:
         return max(BATCH_ROWS, min(GPU_ROWS, fitting))
 
     @cached_property
-    def coded_schema(self) -> pa.Schema:
-        """The columns of what `score` returns with `coded=True`."""
-        return self.score(self.example.combine_chunks().to_batches()[0], coded=True).schema
-
-    @property
     def schema(self) -> pa.Schema:
         """The columns of what `score` returns."""
-        return decoded(self.coded_schema.empty_table()).schema
+        return self.score(self.example.combine_chunks().to_batches()[0]).schema
 
-    def score(
-        self, batch: pa.RecordBatch, *, row_numbers: pa.Array | None = None, coded: bool = False
-    ) -> pa.RecordBatch:
+    def score(self, batch: pa.RecordBatch, *, row_numbers: pa.Array | None = None) -> pa.RecordBatch:
         """Return one row per person, in order.
 
         The columns are those of `fairfox.report.files.scores_table` without the direct reading and the list.
         Added is what the verdict and the groups need: the prediction, the group, the weight, the p-value where ranks
         carry over exactly, and whose interval then reaches beyond delta. `row_numbers` become row_id where there is no
-        id column; by default they count from 0. With `coded`, columns of few words are dictionaries, which are quicker
-        to write.
+        id column; by default they count from 0.
         """
         table = decoded(pa.Table.from_batches([batch]))
         if self.id_column in table.column_names:
@@ -313,10 +306,7 @@ class BatchScorer:
         if self.device != "cpu":  # features stay, as nothing needs them any more
             encoded = _on_cpu(replace(encoded, people=replace(encoded.people, c=encoded.people.c.cpu())))
             measured = _on_cpu(measured)
-        columns = {"row_id": ids, **self._columns(table, encoded, measured)}
-        if not coded:
-            columns = {n: c.dictionary_decode() if pa.types.is_dictionary(c.type) else c for n, c in columns.items()}
-        return pa.RecordBatch.from_pydict(columns)
+        return pa.RecordBatch.from_pydict({"row_id": ids, **self._columns(table, encoded, measured)})
 
     def _encode(self, table: pa.Table) -> Encoded:
         frame = load_table(table)
@@ -333,17 +323,16 @@ class BatchScorer:
         towards = [self._towards(v, encoded.people, own) for v, own in enumerate(each)]
         away, worst = measured.abstained.numpy(), measured.variable.numpy()
         numbers = self._numbers(measured, common[0], encoded.predictions)
-        if len(variables) > 1:
-            texts = [column.dictionary_decode() for column in towards]
-            attained = pc.choose(pa.array(worst, pa.int64(), mask=away), *texts)
         columns = {
             **numbers,
             "variable": _words(
                 [p.name for p in self.protected], worst, away if measured.contrasts else np.ones_like(away)
             ),
-            "towards": towards[0] if len(variables) == 1 else attained,
+            "towards": towards[0]
+            if len(variables) == 1
+            else pc.choose(pa.array(worst, pa.int64(), mask=away), *towards),
             "prediction": pa.array(encoded.predictions.double().numpy()),
-            **({} if self.weights is None else {"weight": weights_of(table, self.weights)}),
+            **({} if self.weights is None else {"weight": pa.array(read_weights(load_table(table), self.weights))}),
             "group_inferred": pa.array(encoded.inferred.any(1).numpy()),
             "abstained": pa.array(away),
             "reason": pa.array(measured.reasons, pa.string()),
@@ -388,7 +377,7 @@ class BatchScorer:
             "possible": booleans_column(sure.possible, away),
         }
 
-    def _towards(self, v: int, people: Dataset, measured: Measurement) -> pa.DictionaryArray:
+    def _towards(self, v: int, people: Dataset, measured: Measurement) -> pa.Array:
         """Return the contrast that attained everyone's score, in words."""
         p, away = self.protected[v], measured.abstained.numpy()
         words = contrast_words(measured, p, self.spreads[v])
@@ -399,9 +388,7 @@ class BatchScorer:
         return _words(both, positions.numpy(), away if words else np.ones_like(away))
 
 
-@lru_cache(maxsize=4)
-def _scorers(digest: str) -> list[BatchScorer]:
-    return []
+_SCORERS: dict[str, BatchScorer] = {}  # the last job's, of a worker process
 
 
 def scorer_for(job: Job) -> BatchScorer:
@@ -409,11 +396,13 @@ def scorer_for(job: Job) -> BatchScorer:
 
     There is a worker per core, so more threads would only slow the others down.
     """
-    made = _scorers(job.digest)
-    if not made:
+    made = _SCORERS.get(job.digest)
+    if made is None:
         torch.set_num_threads(1)
-        made.append(BatchScorer(job))
-    return made[0]
+        made = BatchScorer(job)
+        _SCORERS.clear()
+        _SCORERS[job.digest] = made
+    return made
 
 
 def _on_cpu(record: _Record) -> _Record:
@@ -423,7 +412,6 @@ def _on_cpu(record: _Record) -> _Record:
     return replace(record, **moved)
 
 
-def _words(names: Sequence[str], positions: np.ndarray, hidden: np.ndarray) -> pa.DictionaryArray:
+def _words(names: Sequence[str], positions: np.ndarray, hidden: np.ndarray) -> pa.Array:
     """Return the name at each position (N,), null where hidden."""
-    indices = pa.array(np.where(hidden, 0, positions), pa.int32(), mask=hidden)
-    return pa.DictionaryArray.from_arrays(indices, pa.array(names, pa.string()))
+    return pa.array(names, pa.string()).take(pa.array(np.where(hidden, 0, positions), pa.int32(), mask=hidden))

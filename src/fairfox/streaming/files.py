@@ -81,17 +81,10 @@ def audit_files(
     Maps are learnt from `LEARNT` people drawn at random, or from the reference; of so many, that one is the person
     being scored makes no difference. A folder with scores of other settings is started over.
     """
-    for name, value in (
-        ("null", options.null),
-        ("certify", options.certify),
-        ("abstain", options.abstain),
-        ("protected_from", options.protected_from),
-        ("decision_threshold", options.decision_threshold),
-        ("delta", options.delta_by_group),
-        ("test", options.runs_all),
-    ):
+    names = ("null", "certify", "abstain", "protected_from", "decision_threshold")
+    given = {f"--{name.replace('_', '-')}": getattr(options, name) for name in names}
+    for option, value in {**given, "A delta per group": options.delta_by_group, "--test all": options.runs_all}.items():
         if value:
-            option = {"delta": "A delta per group", "test": "--test all"}.get(name, f"--{name.replace('_', '-')}")
             raise OptionError(f"{option} needs everyone in memory, but the table is streamed; audit a --sample of it")
     people, failed = split_tables(find_tables(tables), PART_ROWS)
     if failed:

@@ -19,12 +19,11 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.fs
 import pyarrow.parquet as pq
 
 from fairfox.data.files import file_sha256
-from fairfox.data.table import LARGEST, VIEWS
+from fairfox.data.table import VIEWS
 from fairfox.errors import DataError, FairfoxError, FileError, first_line, redacted, require, url_digest
 from fairfox.models.http import is_url, load_endpoint
 from fairfox.models.loading import load_model
@@ -325,9 +324,6 @@ def _scheme(table: str) -> str:
     return table.partition("://")[0] if "://" in table else "file"
 
 
-# --- ids and weights -----------------------------------------------------------------------------------------------
-
-
 def ids_of(table: pa.Table, column: str, kind: pa.DataType) -> pa.Array:
     """Return everyone's id in the type of those read first; raise where the cast would change an id."""
     ids = table[column].combine_chunks()
@@ -340,24 +336,6 @@ def ids_of(table: pa.Table, column: str, kind: pa.DataType) -> pa.Array:
     if ids.type != pa.null() and family(ids.type) != family(kind):
         raise DataError(f"The ids '{column}' are {ids.type} here and {kind} in tables read first; give ids of one type")
     return ids.cast(kind)
-
-
-def weights_of(table: pa.Table, column: str) -> pa.Array:
-    """Return how many people each row stands for; raise where a weight is missing or not valid."""
-    if column not in table.column_names:
-        raise DataError(f"There is no column '{column}' with the weights that the test was fitted with")
-    try:
-        weights = table[column].combine_chunks().cast(pa.float64())
-    except pa.ArrowInvalid as error:
-        raise DataError(f"The weights '{column}' are not numbers ({error}); give numbers of at least 0") from error
-    good = pc.fill_null(pc.and_(pc.less_equal(weights, LARGEST), pc.greater_equal(weights, 0.0)), False)
-    if not pc.all(good).as_py():
-        bad = weights[good.index(False).as_py()].as_py()
-        raise DataError(
-            f"The weights '{column}' hold {'a missing value' if bad is None else f'{bad:g}'}; give a finite number "
-            "of at least 0 for everyone"
-        )
-    return weights
 
 
 # --- models --------------------------------------------------------------------------------------------------------

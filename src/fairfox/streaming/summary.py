@@ -121,7 +121,7 @@ def _histogram(keys: Mapping[str, pa.Array], p: pa.Array, weight: np.ndarray, **
 
 def _grouped(keys: Mapping[str, pa.Array], sums: Mapping[str, np.ndarray], **same: str) -> pa.Table:
     """Return sums by key, with keys that are the same for all of them."""
-    people = decoded(pa.table({**keys, **sums}))
+    people = pa.table({**keys, **sums})
     summed = people.group_by([*keys], use_threads=False).aggregate([(name, "sum") for name in sums])
     columns = {name: pa.repeat(text, len(summed)) for name, text in same.items()}
     columns |= {name: summed[name if name in keys else f"{name}_sum"] for name in people.column_names}

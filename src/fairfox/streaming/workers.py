@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
@@ -28,10 +27,9 @@ from joblib.externals.loky.process_executor import ShutdownExecutorError
 from fairfox.data.files import ENDING, file_sha256, written_whole
 from fairfox.errors import DataError, FairfoxError, FileError, MissingExtraError
 from fairfox.streaming.batches import BatchScorer, Job, scorer_for
-from fairfox.streaming.sources import RECORD, RowGroups, decoded, read_batches
+from fairfox.streaming.sources import RECORD, RowGroups, read_batches
 from fairfox.streaming.summary import add_totals, totals_of
 
-_SCHEMA = "ARROW:schema"  # where readers look for types: words, not the dictionaries they were written from
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 _POLL = 0.5  # seconds between two looks at whether the parent is alive
 Tick = Callable[[int], None]  # called with how many more people are scored
@@ -94,8 +92,8 @@ def run_task(job: Job, task: PartTask, tick: Tick = lambda rows: None) -> PartRe
 
 def _write(job: Job, task: PartTask, tick: Tick) -> PartRecord:
     scorer, people = scorer_for(job), task.people
-    schema = scorer.coded_schema.insert(0, pa.field("file", pa.dictionary(pa.int32(), pa.string())))
-    texts = [f.name for f in schema if pa.types.is_string(f.type) or pa.types.is_dictionary(f.type)]
+    schema = scorer.schema.insert(0, pa.field("file", pa.string()))
+    texts = [f.name for f in schema if pa.types.is_string(f.type)]
     batches = read_batches(people, scorer.fitted.encoding.needed, scorer.batch_rows)
     seconds, totals, done, mark = {"read": 0.0, "score": 0.0, "write": 0.0}, [], 0, perf_counter()
 
@@ -105,7 +103,7 @@ def _write(job: Job, task: PartTask, tick: Tick) -> PartRecord:
         seconds[what] += mark - before
 
     with written_whole(Path(task.path)) as temporary, temporary.open("wb") as handle:
-        writer = pq.ParquetWriter(handle, schema, use_dictionary=texts, store_schema=False)
+        writer = pq.ParquetWriter(handle, schema, use_dictionary=texts)
         try:
             for batch in batches:
                 lap("read")
@@ -117,9 +115,8 @@ def _write(job: Job, task: PartTask, tick: Tick) -> PartRecord:
                 done += len(batch)
                 tick(len(batch))
             record = PartRecord(people.identity, task.run, add_totals(totals).to_pydict(), seconds)
-            words = b64encode(decoded(schema.empty_table()).schema.serialize())
             footer = {name: value for name, value in vars(record).items() if name != "sha256"}
-            writer.add_key_value_metadata({RECORD: json.dumps(footer).encode(), _SCHEMA: words})
+            writer.add_key_value_metadata({RECORD: json.dumps(footer).encode()})
         finally:
             writer.close()
         handle.flush()
@@ -135,11 +132,10 @@ def _score(scorer: BatchScorer, people: RowGroups, done: int, batch: pa.RecordBa
         raise DataError(f"The table {has} column '{name}' of ids, unlike the tables read first; score it separately")
     rows = people.first_row + done + np.arange(len(batch))
     try:
-        scores = scorer.score(batch, row_numbers=pa.array(rows), coded=True)
+        scores = scorer.score(batch, row_numbers=pa.array(rows))
     except DataError as error:  # which counts the rows of the batch
         raise DataError(f"'{people.file.name}', rows from {rows[0]}: {error}") from error
-    files = pa.DictionaryArray.from_arrays(np.zeros(len(batch), np.int32), pa.array([people.file.name], pa.string()))
-    return scores.add_column(0, "file", files)
+    return scores.add_column(0, "file", pa.repeat(people.file.name, len(batch)))
 
 
 # --- processes of this machine -------------------------------------------------------------------------------------

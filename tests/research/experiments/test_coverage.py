@@ -54,6 +54,8 @@ def test_intervals_that_hold_are_counted(experiment):
     assert found["width"] == pytest.approx(2 * (1 - 1.15 * 2 / 41))  # to the 2.15th of 42 from either end
     assert found["lists"]["2.5"]["over"] == pytest.approx(0.8)
     assert found["lists"]["2.5"]["0.05"]["false"] == 0
+    # The two whose truth is far away have effects of 9 and 10: over delta as well, so that no list is false.
+    assert found["significant"]["2.5"]["0.05"] == {"false": 0, "power": 1}
 
 
 def test_a_list_has_its_false_entries_and_its_power(experiment):
@@ -70,7 +72,7 @@ def test_a_quick_run_has_every_world_with_and_without_what_hides(experiment, qui
     assert places == [("lending", "", True), ("confounded", "", False), ("confounded", "hometown", True)]
     for one in quick["results"]:
         assert one["sampling alone: coverage"] < one["coverage"] <= 1
-        assert set(one["lists"]) == {"0.05", "0.1"}
+        assert set(one["lists"]) == set(one["significant"]) == {"0.05", "0.1"}
     hidden, given = (one["coverage"] for one in quick["results"][1:])
     assert hidden < given
     assert quick["bars"] == []
@@ -79,10 +81,11 @@ def test_a_quick_run_has_every_world_with_and_without_what_hides(experiment, qui
 
 def test_bars_are_about_worlds_whose_causes_are_all_there_those_made_last_first(experiment):
     lists = {"0.05": {f"{level:g}": {"false": 0.01, "power": 0.5} for level in experiment.LEVELS}}
-    one = {"bias": 1.0, "given": "", "barred": True, "unseen": False, "coverage": 0.9, "lists": lists}
+    one = {"bias": 1.0, "given": "", "barred": True, "unseen": False, "coverage": 0.9}
+    one |= {"lists": lists, "significant": lists}
     results = [one | {"world": "a", "unseen": True, "coverage": 0.8}, one | {"world": "b"}]
     found = experiment.bars([*results, one | {"world": "c", "barred": False, "coverage": 0.1}])
-    assert [each["holds"] for each in found] == [False, True, True, True, True, True, True, True]
+    assert [each["holds"] for each in found] == [False, *[True] * 13]
     assert found[0]["value"] == {"a 1": 0.8}
 
 

@@ -10,7 +10,6 @@ ABOUT = {
     "quick": False,
     "only": None,
     "seed": 3,
-    "seconds": 90.0,
     "core_seconds": 7200.0,
     "machine": {"workers": 2, "cores": 4},
     "versions": {"python": "3.12"},

@@ -93,6 +93,14 @@ def test_jobs_run_on_one_thread_and_leave_the_number_of_threads_alone(experiment
         torch.set_num_threads(before)
 
 
+def test_a_job_that_a_long_one_waits_for_comes_before_one_of_middle_length(experiment):
+    first = experiment.Job("first", double, (1,), seconds=1)
+    long = experiment.Job("long", double, (2,), after=(first,), seconds=9)
+    middle = experiment.Job("middle", double, (3,), seconds=5)
+    ordered = experiment.most_urgent_first([middle, first, long])
+    assert [job.name for job in ordered] == ["first", "long", "middle"]
+
+
 @pytest.fixture
 def example(experiment):
     def jobs(plan, seed):
@@ -118,7 +126,7 @@ def test_a_run_writes_results_with_all_that_is_needed_to_judge_them(example, tmp
     assert (found["seed"], found["quick"], found["settings"]) == (5, False, {"values": ["1", "2", "3"]})
     assert set(found["versions"]) == {"python", "torch", "numpy", "scikit-learn", "fairfox"}
     assert found["machine"]["workers"] == 1
-    assert found["seconds"] >= 0
+    assert found["core_seconds"] >= 0
     assert "doubled: [12, 14, 16]" in capsys.readouterr().out
 
 
@@ -139,7 +147,7 @@ def test_a_fresh_run_forgets_what_is_done(example, tmp_path):
     out = tmp_path / "example.json"
     for options in ([], [], ["--fresh"]):
         assert example.run(["--workers", "1", "--out", str(out), *options]) == 0
-    assert {path.read_text() for path in tmp_path.glob("example.parts/*/calls")} == {"x"}
+    assert {path.read_text() for path in tmp_path.glob("jobs.parts/*/calls")} == {"x"}
 
 
 def test_a_failure_is_told_and_nothing_is_written(example, experiment, tmp_path, capsys):
@@ -148,6 +156,30 @@ def test_a_failure_is_told_and_nothing_is_written(example, experiment, tmp_path,
     assert failing.run(["--workers", "1", "--out", str(out)]) == 1
     assert not out.exists()
     assert "bad failed: ValueError: 1 is no good" in capsys.readouterr().err
+
+
+def test_experiments_in_one_pool_share_jobs_and_one_that_fails_leaves_the_others(example, experiment, tmp_path):
+    def bad(plan, seed):
+        return [*example.jobs(plan, seed), experiment.Job("bad", fail, (1,))]
+
+    def broken(plan, found, about):
+        raise ValueError("no sum")
+
+    others = [replace(example, name="bad", jobs=bad), replace(example, name="broken", gather=broken)]
+    runs = [one.planned(["--out", str(tmp_path / f"{one.name}.json")]) for one in (*others, example)]
+    assert sorted(experiment.run_together(runs, workers=1)) == ["bad", "broken"]
+    assert [path.name for path in tmp_path.glob("*.json")] == ["example.json"]
+    assert [path.read_text() for path in tmp_path.glob("jobs.parts/*/calls")] == ["x"] * 3
+
+
+def test_results_are_written_where_charts_cannot_be_drawn(example, tmp_path, capsys):
+    def draw(found):
+        raise ImportError("no altair")
+
+    out = tmp_path / "example.json"
+    assert replace(example, draw=draw).run(["--workers", "1", "--out", str(out)]) == 0
+    assert json.loads(out.read_text())["results"] == [2, 4, 6]
+    assert "example: no chart (no altair); `python experiments/pages.py` draws it" in capsys.readouterr().err
 
 
 SCRIPT = """
