@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from beyond_methods import BATCHES, scores_of
-from beyond_report import report, show
+from beyond_report import report, show  # noqa: F401  # the runner wants to show results
 from causal_worlds import WORLDS
 from runner import Experiment, Folders, Found, Job, pick
 from scoring import fair_over_unfair, judge_known
@@ -159,17 +159,8 @@ def gather(plan: Beyond, found: Found, about: dict[str, Any]) -> dict[str, Any]:
     return {"results": results} | report(results, full=not about["quick"])
 
 
-EXPERIMENT: Experiment[Beyond] = Experiment(
-    name="beyond",
-    description="AP, rho and units of every fairness test and map on every world whose truth is known. --only names "
-    f"batches of methods ({', '.join(BATCHES)}).",
-    full=FULL,
-    quick=QUICK,
-    jobs=jobs,
-    gather=gather,
-    show=show,
-    narrow=pick("batches", "batch of methods"),
-)
+narrow = pick("batches", "batch of methods")
+EXPERIMENT = Experiment.of(sys.modules[__name__])
 
 
 if __name__ == "__main__":

@@ -120,17 +120,10 @@ def chart(found: dict[str, Any]) -> Any:
     )
 
 
-EXPERIMENT = Experiment(
-    name="bias_histograms",
-    description="Histograms of the true individual fairness score at bias 0, 0.5 and 1.",
-    full=FULL,
-    quick=QUICK,
-    jobs=jobs,
-    gather=gather,
-    show=show,
-    narrow=pick("worlds", "world"),
-    draw=lambda found: {"": chart(found)},
-)
+narrow = pick("worlds", "world")
+CHARTS = {"": chart}
+EXPERIMENT = Experiment.of(sys.modules[__name__])
+
 
 if __name__ == "__main__":
     sys.exit(EXPERIMENT.run())

@@ -311,16 +311,14 @@ def _exceptions(value: Sequence[dict[str, Any]]) -> str:
     return "; ".join(f"{SOURCES[one['table']].title}, {MODELS[one['model']].title}" for one in value) or "none"
 
 
-EXPERIMENT = Experiment(
-    name="black_boxes",
-    description="Four kinds of models on five raw tables, audited for a column they do not see.",
-    full=FULL,
-    quick=QUICK,
-    jobs=jobs,
-    gather=gather,
-    show=lambda found: f"{table(found)}\n\n{judged(found)}",
-    narrow=pick("tables", "table"),
-)
+def show(found: dict[str, Any]) -> str:
+    """Return the results file as Markdown."""
+    return f"{table(found)}\n\n{judged(found)}"
+
+
+narrow = pick("tables", "table")
+EXPERIMENT = Experiment.of(sys.modules[__name__])
+
 
 if __name__ == "__main__":
     sys.exit(EXPERIMENT.run())

@@ -298,17 +298,9 @@ def _power(value: float | None) -> str:
     return "nobody" if value is None else f"{value:.2f}"
 
 
-EXPERIMENT: Experiment[Plan] = Experiment(
-    name="coverage",
-    description="How often intervals hold the true effect, and how much of a list is false. --only names worlds.",
-    full=FULL,
-    quick=QUICK,
-    jobs=jobs,
-    gather=gather,
-    show=show,
-    narrow=pick("causal", "world"),
-    draw=lambda found: {"": chart(found)},
-)
+narrow = pick("causal", "world")
+CHARTS = {"": chart}
+EXPERIMENT = Experiment.of(sys.modules[__name__])
 
 
 if __name__ == "__main__":

@@ -338,17 +338,9 @@ def _swaps(plan: Comparison, found: Found, table: str) -> list[dict[str, Any]] |
     ]
 
 
-EXPERIMENT = Experiment(
-    name="fair_vs_unfair",
-    description="Every test on real tables, for plain targets and for those that hide c; --only names tables.",
-    full=FULL,
-    quick=QUICK,
-    jobs=jobs,
-    gather=gather,
-    show=show,
-    narrow=pick("tables", "table"),
-    draw=lambda found: {"": boxes(found), "-compensation": compensation(found)},
-)
+narrow = pick("tables", "table")
+CHARTS = {"": boxes, "-compensation": compensation}
+EXPERIMENT = Experiment.of(sys.modules[__name__])
 
 
 if __name__ == "__main__":

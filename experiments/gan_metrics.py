@@ -16,12 +16,12 @@ from time import perf_counter
 from typing import Any, cast
 
 import numpy as np
-from runner import Experiment, Folders, Found, Job, named
+from runner import Device, Experiment, Folders, Found, Job, named
 from scoring import effects
 from settings import Rows, Setting, Target, setting_named
 from table1_plan import FULL as TABLE
 from table1_plan import QUICK as QUICK_TABLE
-from table1_plan import Device, Table1, load_setup, made_before, moved
+from table1_plan import Table1, load_setup, made_before, moved
 from trials import seed_of
 from wording import claim, markdown_table, number
 from wording import claims as claims_in_words
@@ -208,23 +208,8 @@ def narrow(plan: Metrics, names: Sequence[str]) -> Metrics:
     return replace(plan, setting=settings[0])
 
 
-def on(plan: Metrics, device: str) -> Metrics:
-    """Return the plan on a device."""
-    return replace(plan, device=Device(device))
-
-
-EXPERIMENT = Experiment(
-    name="gan_metrics",
-    description="KS and MSE of FlipTest's generator against average precision; --only names another setting.",
-    full=FULL,
-    quick=QUICK,
-    jobs=jobs,
-    gather=gather,
-    show=show,
-    narrow=narrow,
-    draw=lambda found: {"": chart(found)},
-    on=on,
-)
+CHARTS = {"": chart}
+EXPERIMENT = Experiment.of(sys.modules[__name__])
 
 
 if __name__ == "__main__":

@@ -173,16 +173,8 @@ def _table(results: Sequence[Mapping[str, Any]]) -> str:
     return markdown_table(heads, rows)
 
 
-EXPERIMENT: Experiment[Falls] = Experiment(
-    name="legitimate",
-    description="How far the score falls once what carries the effect is legitimate. --only names worlds.",
-    full=FULL,
-    quick=QUICK,
-    jobs=jobs,
-    gather=gather,
-    show=show,
-    narrow=pick("worlds", "world"),
-)
+narrow = pick("worlds", "world")
+EXPERIMENT = Experiment.of(sys.modules[__name__])
 
 
 if __name__ == "__main__":

@@ -369,17 +369,8 @@ def narrow(plan: Range, names: Sequence[str]) -> Range:
     return replace(plan, pairs=named("pair", {f"{c}-{y}": (c, y) for c, y in plan.pairs}, names))
 
 
-EXPERIMENT = Experiment(
-    name="operating_range",
-    description="Average precision by bias, by the auxiliary's accuracy and by the target's gradient norm.",
-    full=FULL,
-    quick=QUICK,
-    jobs=jobs,
-    gather=gather,
-    show=show,
-    narrow=narrow,
-    draw=lambda found: {"": chart(found)},
-)
+CHARTS = {"": chart}
+EXPERIMENT = Experiment.of(sys.modules[__name__])
 
 
 if __name__ == "__main__":

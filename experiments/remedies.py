@@ -443,16 +443,9 @@ def show(found: dict[str, Any]) -> str:
     return "\n\n".join([markdown_table(heads, rows), markdown_table(of_worlds, worlds), table_of_bars(found), *missing])
 
 
-EXPERIMENT = Experiment(
-    name="remedies",
-    description="What repairs, fair training and dropped proxies take away and cost. --only names tables.",
-    full=FULL,
-    quick=QUICK,
-    jobs=jobs,
-    gather=gather,
-    show=show,
-    narrow=pick("tables", "table"),
-)
+narrow = pick("tables", "table")
+EXPERIMENT = Experiment.of(sys.modules[__name__])
+
 
 if __name__ == "__main__":
     sys.exit(EXPERIMENT.run())

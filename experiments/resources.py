@@ -204,18 +204,10 @@ def _cell(value: float | None) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-EXPERIMENT = Experiment(
-    name="resources",
-    description="Parameters, training seconds and scoring speed of fAux and FlipTest on real tables; run it "
-    "with --workers 1 and nothing beside it.",
-    full=FULL,
-    quick=QUICK,
-    jobs=jobs,
-    gather=gather,
-    show=show,
-    narrow=pick("tables", "table"),
-    alone=True,
-)
+narrow = pick("tables", "table")
+ALONE = True
+EXPERIMENT = Experiment.of(sys.modules[__name__])
+
 
 if __name__ == "__main__":
     sys.exit(EXPERIMENT.run())

@@ -41,7 +41,7 @@ def arguments(experiment: Experiment[Any], options: argparse.Namespace) -> list[
     out = ["--quick"] * options.quick + ["--out", str(options.results / f"{experiment.name}{_ending(options)}.json")]
     if options.workers or experiment.alone:
         out += ["--jobs", str(1 if experiment.alone else options.workers)]
-    if options.device and experiment.on is not None:
+    if options.device and experiment.has_device:
         out += ["--device", options.device]
     return out
 

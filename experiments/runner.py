@@ -19,11 +19,12 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache, cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from time import perf_counter
+from types import ModuleType
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -44,6 +45,13 @@ Entry = TypeVar("Entry")
 Folders = tuple[Path, ...]
 Found = dict[str, Any]  # what jobs returned, by their names
 Results = dict[str, Any]  # a results file
+
+
+@dataclass(frozen=True)
+class Device:
+    """Where tensors are. It changes rounding alone, so that no job's digest has it: what is done is not done again."""
+
+    name: str = field(default="cpu", repr=False)
 
 
 @dataclass(frozen=True)
@@ -110,9 +118,24 @@ class Experiment(Generic[S]):
     gather: Callable[[S, Found, Results], Results]  # settings, results, circumstances -> sections
     show: Callable[[Results], str]  # the results file in words
     narrow: Callable[[S, Sequence[str]], S]  # settings with what --only names
-    draw: Callable[[Results], Mapping[str, Any]] = lambda found: {}  # charts, by what their file's name ends with
-    on: Callable[[S, str], S] | None = None  # settings with another device; None: there is no choice
+    charts: Mapping[str, Callable[[Results], Any]] = field(default_factory=dict)  # by what their file's name ends with
     alone: bool = False  # it measures seconds: one job at a time, and nothing beside it
+
+    @classmethod
+    def of(cls, module: ModuleType) -> Experiment[Any]:
+        """Return the experiment that a module describes: its settings FULL and QUICK, and the functions above by name.
+
+        It may have CHARTS, and ALONE.
+        """
+        own = {name: getattr(module, name) for name in ("jobs", "gather", "show", "narrow")}
+        optional = {name.lower(): getattr(module, name) for name in ("CHARTS", "ALONE") if hasattr(module, name)}
+        about = (Path(str(module.__file__)).stem, str(module.__doc__))
+        return Experiment(*about, module.FULL, module.QUICK, **own, **optional)
+
+    @property
+    def has_device(self) -> bool:
+        """Whether there is a choice where large networks train."""
+        return hasattr(self.full, "device")
 
     def run(self, arguments: Sequence[str] | None = None) -> int:
         """Do what is missing, write the results file, print it; return 1 where a job failed."""
@@ -127,7 +150,8 @@ class Experiment(Generic[S]):
         options = self._options(arguments)
         settings = self.quick if options.quick else self.full
         settings = self.narrow(settings, options.only) if options.only else settings
-        settings = self.on(settings, options.device) if self.on is not None else settings
+        if self.has_device:
+            settings = replace(settings, device=Device(options.device))  # type: ignore[type-var]
         partial = "-quick" * options.quick + "-only" * bool(options.only)
         out = options.out or RESULTS / f"{self.name}{partial}.json"
         return Run(self, settings, options, out, with_needed(self.jobs(settings, options.seed)))
@@ -135,8 +159,8 @@ class Experiment(Generic[S]):
     def draw_charts(self, found: Results, out: Path) -> None:
         """Write the charts of a results file beside it; `pages.py` does so later where a package is missing."""
         try:
-            for ending, chart in self.draw(found).items():
-                write_chart(Path(f"{out.with_suffix('')}{ending}.svg"), chart)
+            for ending, chart in self.charts.items():
+                write_chart(Path(f"{out.with_suffix('')}{ending}.svg"), chart(found))
         except ImportError as error:
             say(f"{self.name}: no chart ({error}); `python experiments/pages.py` draws it where there is altair.")
 
@@ -153,7 +177,7 @@ class Experiment(Generic[S]):
         )
         parser.add_argument("--fresh", action="store_true", help="do again what earlier runs have finished")
         parser.add_argument("--out", type=Path, help=f"results file; default: results/{self.name}.json")
-        if self.on is not None:
+        if self.has_device:
             parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where large networks train")
         return parser.parse_args(arguments)
 

@@ -124,16 +124,9 @@ def _counts(own: Sequence[dict[str, Any]]) -> list[str]:
     return [*map(str, words), str(clean), f"{own[0]['people']:,}"]
 
 
-EXPERIMENT = Experiment(
-    name="shuffled",
-    description="Audits of groups that mean nothing: shuffled protected values on real tables.",
-    full=FULL,
-    quick=QUICK,
-    jobs=jobs,
-    gather=gather,
-    show=show,
-    narrow=pick("tables", "table"),
-)
+narrow = pick("tables", "table")
+EXPERIMENT = Experiment.of(sys.modules[__name__])
+
 
 if __name__ == "__main__":
     sys.exit(EXPERIMENT.run())

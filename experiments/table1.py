@@ -16,7 +16,7 @@ from time import perf_counter
 from typing import Any, cast
 
 import torch
-from runner import Experiment, Folders, Found, Job, named
+from runner import Device, Experiment, Folders, Found, Job, named
 from scoring import (
     ALIGNED,
     RANKS,
@@ -36,7 +36,6 @@ from table1_plan import (
     FULL,
     KINDS,
     QUICK,
-    Device,
     Table1,
     load_setup,
     made_before,
@@ -44,7 +43,7 @@ from table1_plan import (
     summaries,
     trained,
 )
-from table1_report import SECTIONS, table1_text
+from table1_report import SECTIONS, show
 from trials import balanced_accuracy, seed_of
 from wording import rounded
 
@@ -52,7 +51,7 @@ from fairfox.auxiliary.linear import LinearAuxiliary
 from fairfox.fairtests.unfair_map import UnfairMap
 from fairfox.maps.gan import GanMap, GanSettings
 
-__all__ = ["EXPERIMENT", "FULL", "QUICK", "SECTIONS"]
+__all__ = ["EXPERIMENT", "FULL", "QUICK", "SECTIONS", "show"]
 
 _REFERENCE_COLUMNS = 8  # of Black et al. 2020: the predictors of Chicago's list
 
@@ -249,23 +248,7 @@ def narrow(plan: Table1, names: Sequence[str]) -> Table1:
     return replace(plan, settings=settings or plan.settings, parts=parts or plan.parts)
 
 
-def on(plan: Table1, device: str) -> Table1:
-    """Return the plan with the peers' tests on a device."""
-    return replace(plan, device=Device(device))
-
-
-EXPERIMENT = Experiment(
-    name="table1",
-    description="Table 1 of the paper: average precision of every fairness test on eight synthetic settings. --only "
-    f"names settings, or parts of the work: {', '.join(FULL.parts)}.",
-    full=FULL,
-    quick=QUICK,
-    jobs=jobs,
-    gather=gather,
-    show=table1_text,
-    narrow=narrow,
-    on=on,
-)
+EXPERIMENT = Experiment.of(sys.modules[__name__])
 
 
 if __name__ == "__main__":

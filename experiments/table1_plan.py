@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, cast
 
-from runner import Folders, Job
+from runner import Device, Folders, Job
 from scoring import Scores, fair_over_unfair, judge_known
 from settings import AUXILIARIES, ROWS, SETTINGS, TARGETS, Rows, Setting, Shape, Sources, Target
 from torch import Tensor, nn
@@ -28,13 +28,6 @@ NUMBERS = ("ap", "rho")
 
 
 @dataclass(frozen=True)
-class Device:
-    """Where tensors are. It changes rounding alone, so that no job's digest has it: what is done is not done again."""
-
-    name: str = field(default="cpu", repr=False)
-
-
-@dataclass(frozen=True)
 class Table1:
     """How large the table is, and how the peers' tests are set; their values are the references'."""
 
@@ -47,7 +40,7 @@ class Table1:
     sources: Sources = Sources()  # noqa: RUF009
     gan: GanSettings = GanSettings()  # noqa: RUF009
     attack_steps: int = 200
-    device: Device = Device()
+    device: Device = Device()  # noqa: RUF009
 
     def seeds(self, seed: int) -> range:
         """Return a seed for each draw; those of another seed of the whole table are others."""

@@ -14,7 +14,7 @@ from wording import about, bars, markdown_table, number
 Row = tuple[str, str]  # a test and its auxiliary
 
 
-def table1_text(found: Results) -> str:
+def show(found: Results) -> str:
     """Return the results file as Markdown: AP beside the paper's, means and bars."""
     parts = ["Average precision over both targets:", average_precisions(found)]
     return "\n\n".join([*parts, summary(found), bars(found), about(found)])

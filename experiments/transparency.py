@@ -350,17 +350,10 @@ def chart(found: Results) -> Any:
     return alt.layer(dots, rule).properties(width=220).facet(column=alt.Column("table:N", title=None))
 
 
-EXPERIMENT = Experiment(
-    name="transparency",
-    description="Which features give c away: NDCG of every method's order of the features on real tables.",
-    full=FULL,
-    quick=QUICK,
-    jobs=jobs,
-    gather=gather,
-    show=show,
-    narrow=pick("tables", "table"),
-    draw=lambda found: {"": chart(found)},
-)
+narrow = pick("tables", "table")
+CHARTS = {"": chart}
+EXPERIMENT = Experiment.of(sys.modules[__name__])
+
 
 if __name__ == "__main__":
     sys.exit(EXPERIMENT.run())

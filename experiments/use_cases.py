@@ -132,16 +132,9 @@ def _beside(models: Mapping[str, Mapping[str, float]]) -> str:
     return markdown_table(["", *names], rows)
 
 
-EXPERIMENT = Experiment(
-    name="use_cases",
-    description="The paper's two use cases, policing and credit, as worked examples.",
-    full=FULL,
-    quick=QUICK,
-    jobs=jobs,
-    gather=gather,
-    show=show,
-    narrow=pick("cases", "use case"),
-)
+narrow = pick("cases", "use case")
+EXPERIMENT = Experiment.of(sys.modules[__name__])
+
 
 if __name__ == "__main__":
     sys.exit(EXPERIMENT.run())

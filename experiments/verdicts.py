@@ -180,16 +180,8 @@ def _words(steps: Sequence[Sequence[Any]]) -> list[str]:
     return [*(str(counts[word]) for word in WORDS), f"{points[0]:g} to {points[-1]:g}" if points else ""]
 
 
-EXPERIMENT: Experiment[Verdicts] = Experiment(
-    name="verdicts",
-    description="How often an audit says that a model passes, fails, or that one cannot tell, where it is known.",
-    full=FULL,
-    quick=QUICK,
-    jobs=jobs,
-    gather=gather,
-    show=show,
-    narrow=pick("cases", "case"),
-)
+narrow = pick("cases", "case")
+EXPERIMENT = Experiment.of(sys.modules[__name__])
 
 
 if __name__ == "__main__":

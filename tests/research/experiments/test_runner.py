@@ -177,7 +177,7 @@ def test_results_are_written_where_charts_cannot_be_drawn(example, tmp_path, cap
         raise ImportError("no altair")
 
     out = tmp_path / "example.json"
-    assert replace(example, draw=draw).run(["--workers", "1", "--out", str(out)]) == 0
+    assert replace(example, charts={"": draw}).run(["--workers", "1", "--out", str(out)]) == 0
     assert json.loads(out.read_text())["results"] == [2, 4, 6]
     assert "example: no chart (no altair); `python experiments/pages.py` draws it" in capsys.readouterr().err
 
