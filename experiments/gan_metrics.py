@@ -18,10 +18,10 @@ from typing import Any, cast
 import numpy as np
 from runner import Device, Experiment, Folders, Found, Job, named
 from scoring import effects
-from settings import Rows, Setting, Target, setting_named
+from settings import Setting, setting_named
 from table1_plan import FULL as TABLE
 from table1_plan import QUICK as QUICK_TABLE
-from table1_plan import Table1, load_setup, made_before, moved
+from table1_plan import Audience, Table1, load_setup, made_before, moved
 from trials import seed_of
 from wording import claim, markdown_table, number
 from wording import claims as claims_in_words
@@ -78,10 +78,16 @@ def configurations(plan: Metrics, seed: int) -> list[GanSettings]:
 def jobs(plan: Metrics, seed: int) -> list[Job]:
     """Return one job per configuration; all of them start from the same seed."""
     table = plan.table
-    people = (plan.setting, table.targets, table.rows, seed_of(seed, plan.setting.name))
     after, gpu = made_before(table, plan.setting, seed), plan.device.name != "cpu"
     return [
-        Job(_name(trial), try_generator, (*people, gan, seed_of(seed, "gan"), plan.device), after, gpu, 120)
+        Job(
+            _name(trial),
+            try_generator,
+            (table.audience(plan.setting, seed), gan, seed_of(seed, "gan"), plan.device),
+            after,
+            gpu,
+            120,
+        )
         for trial, gan in enumerate(configurations(plan, seed))
     ]
 
@@ -91,18 +97,10 @@ def _name(trial: int) -> str:
 
 
 def try_generator(
-    folder: Path,
-    needed: Folders,
-    setting: Setting,
-    targets: Sequence[Target],
-    rows: Rows,
-    people_seed: int,
-    gan: GanSettings,
-    seed: int,
-    device: Device,
+    folder: Path, needed: Folders, who: Audience, gan: GanSettings, seed: int, device: Device
 ) -> dict[str, Any]:
     """Return the checks of one generator each way, and how good FlipTest is with them."""
-    here = load_setup(needed, setting, targets, rows, people_seed)
+    here = load_setup(needed, who)
     began = perf_counter()
     ((one,),) = GanMap(**asdict(gan)).fit_many(here.fitting.to(device.name), 1, seed=seed)
     seconds = perf_counter() - began

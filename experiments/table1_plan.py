@@ -13,7 +13,7 @@ from runner import Device, Folders, Job
 from scoring import Scores, fair_over_unfair, judge_known
 from settings import AUXILIARIES, ROWS, SETTINGS, TARGETS, Rows, Setting, Shape, Sources, Target
 from torch import Tensor, nn
-from trials import generate, generator_job, load_generator, load_trial, targets_job, threshold_job
+from trials import generate, generator_job, load_generator, load_trial, seed_of, targets_job, threshold_job
 from wording import rounded
 
 from fairfox.auxiliary.model import AuxiliaryModel, FixedAuxiliary, ProjectedAuxiliary
@@ -25,6 +25,16 @@ from fairfox.models.torch import TorchModel
 KINDS = ("plain", "disentangled", "balanced")  # of auxiliaries
 PARTS = ("fliptest", "maps", "unfair_map", *KINDS)  # what is run in jobs of its own, the longest first
 NUMBERS = ("ap", "rho")
+
+
+@dataclass(frozen=True)
+class Audience:
+    """Who is judged by which targets: all that decides a `Setup` beside the jobs before it."""
+
+    setting: Setting
+    targets: tuple[Target, ...]
+    rows: Rows
+    seed: int
 
 
 @dataclass(frozen=True)
@@ -45,6 +55,10 @@ class Table1:
     def seeds(self, seed: int) -> range:
         """Return a seed for each draw; those of another seed of the whole table are others."""
         return range(seed * self.draws, (seed + 1) * self.draws)
+
+    def audience(self, setting: Setting, seed: int) -> Audience:
+        """Return who is judged in a setting and draw."""
+        return Audience(setting, self.targets, self.rows, seed_of(seed, setting.name))
 
     @property
     def longest_first(self) -> list[Setting]:
@@ -101,10 +115,11 @@ class Setup:
         }
 
 
-def load_setup(needed: Folders, setting: Setting, targets: Sequence[Target], rows: Rows, people_seed: int) -> Setup:
-    """Return a setting's people and targets from the folders of the jobs `made_before`."""
-    fitting, people = generate(needed[0], setting.fusion, setting.bias, rows, people_seed)
-    thresholds, places = needed[1 : 1 + len(targets)], needed[1 + len(targets) : 1 + 2 * len(targets)]
+def load_setup(needed: Folders, who: Audience) -> Setup:
+    """Return people and targets from the folders of the jobs `made_before`."""
+    fitting, people = generate(needed[0], who.setting.fusion, who.setting.bias, who.rows, who.seed)
+    count = len(who.targets)
+    thresholds, places = needed[1 : 1 + count], needed[1 + count : 1 + 2 * count]
     both = zip(places, thresholds, strict=True)
     return Setup(fitting, people, [load_trial(fitting, people, *each) for each in both])
 
