@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import cast
 
 import torch
 from scoring import Scores, known_scores
@@ -18,7 +17,7 @@ from worlds import Ground
 
 from fairfox.data.contrasts import destinations, moves
 from fairfox.data.dataset import Dataset
-from fairfox.fairtests.protocol import FairnessTest
+from fairfox.fairtests.protocol import MeasuringTest
 from fairfox.fairtests.registry import make_test
 from fairfox.maps.move import MoveMap
 from fairfox.maps.protocol import CounterfactualMap
@@ -26,11 +25,11 @@ from fairfox.maps.rank import RankMap
 from fairfox.maps.transport import TransportMap
 from fairfox.models.protocol import Model, predict
 
-Fitted = CounterfactualMap | FairnessTest
+Fitted = CounterfactualMap | MeasuringTest
 Factory = Callable[[Ground, int], Fitted]  # of a ground and how many people of each group transport pairs
 
 
-def _registered(name: str, on: Ground, paired: int) -> FairnessTest:
+def _registered(name: str, on: Ground, paired: int) -> MeasuringTest:
     return make_test(name, auxiliary=on.auxiliary, refits=1, seed=on.seed).fit(on.fitting)
 
 
@@ -65,18 +64,12 @@ def scores_of(names: Sequence[str], on: Ground, paired: int) -> Scores:
         if name in KNOWS_GENERATOR and on.people.truth.dx_dc is None:
             continue
         fitted = METHODS[name](on, paired)
-        if hasattr(fitted, "score"):
-            found[name] = [_scores(cast(FairnessTest, fitted), model, on.people) for model in on.models]
+        if hasattr(fitted, "measure"):
+            found[name] = [known_scores(fitted.measure(model, on.people)) for model in on.models]
         else:
             found[name] = worst_effects(fitted, on.models, on.people)
             found[f"{name}/a"] = [share * each for share, each in zip(on.shares, found[name], strict=True)]
     return found
-
-
-def _scores(test: FairnessTest, model: Model, people: Dataset) -> Tensor:
-    """Return a test's scores (N,), NaN for those whom one that measures abstains from."""
-    measure = getattr(test, "measure", None)
-    return test.score(model, people) if measure is None else known_scores(measure(model, people))
 
 
 def worst_effects(one: CounterfactualMap, targets: Sequence[Model], people: Dataset) -> list[Tensor]:

@@ -17,12 +17,11 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 import torch
-from causal_worlds import WORLDS, draw_people
+from causal_worlds import UNSEEN, WORLDS, draw_people
 from runner import Experiment, Folders, Found, Job, pick
 from settings import SETTINGS, Rows, Setting, Shape, Sources, Target
 from torch import Tensor
 from trials import generate, generator_job, seed_of, train_shape
-from unseen_worlds import UNSEEN
 from wording import bar, held, markdown_table, rounded
 from wording import bars as table_of_bars
 
@@ -100,11 +99,12 @@ QUICK = Plan(("lending", "confounded"), (1.0,), (), 2, 0, Rows(240, 60, 200), re
 
 def jobs(plan: Plan, seed: int) -> list[Job]:
     """Return one job per world and bias; of fused tables it comes after their generator."""
+    size = replace(plan, causal=(), fused=(), draws=0, fused_draws=0)  # all that decides a job's result
     return [
         Job(
             place.job,
             judge,
-            (place, plan.fused_rows if place.fused else plan.rows, plan.refits, plan.deltas, plan.target, seed),
+            (place, size, seed),
             seconds=60 if place.fused else 15,
             after=() if place.fused is None else (generator_job(place.fused, plan.sources, seed),),
         )
@@ -112,25 +112,16 @@ def jobs(plan: Plan, seed: int) -> list[Job]:
     ]
 
 
-def judge(
-    folder: Path,
-    needed: Folders,
-    place: Place,
-    rows: Rows,
-    refits: int,
-    deltas: Sequence[float],
-    target: Shape,
-    seed: int,
-) -> list[dict[str, Any]]:
+def judge(folder: Path, needed: Folders, place: Place, size: Plan, seed: int) -> list[dict[str, Any]]:
     """Return for every draw what holds."""
-    found = []
+    found, rows = [], size.fused_rows if place.fused else size.rows
     for number in range(place.draws):
         own = seed_of(seed, place.world, number)
         fitting, people = _people(needed, place, rows, own)
-        shape = Target(target.width, target.depth, *(() if place.fused else (CAUSAL,)))
+        shape = Target(size.target.width, size.target.depth, *(() if place.fused else (CAUSAL,)))
         model = train_shape(fitting, shape, rows, own)
-        measured = measure(model, fitting, people, place.given, refits, own)
-        found.append(judged(measured, true_effect(model, people, measured.klass), deltas))
+        measured = measure(model, fitting, people, place.given, size.refits, own)
+        found.append(judged(measured, true_effect(model, people, measured.klass), size.deltas))
     return found
 
 

@@ -34,15 +34,15 @@ from real_data import (
 )
 from runner import Experiment, Folders, Found, Job, pick
 from scipy.stats import mannwhitneyu
+from scoring import alignment_shares
 from torch import Tensor
 
 from fairfox.auxiliary.adversarial import HidingSettings
 from fairfox.auxiliary.model import AuxiliaryModel, FixedAuxiliary
 from fairfox.data.dataset import Dataset
-from fairfox.fairtests.effect import Effect, model_alignment
+from fairfox.fairtests.effect import Effect
 from fairfox.fairtests.protocol import CounterfactualTest, Measurement, MeasuringTest
 from fairfox.fairtests.registry import make_test
-from fairfox.gradients.alignment import covariance_metric
 from fairfox.maps.gan import GanSettings
 from fairfox.models.protocol import predict
 from fairfox.models.torch import TorchModel
@@ -63,11 +63,6 @@ def box(values: Values) -> list[float] | None:
     """Return the quantiles of a box plot; NaN is left out; None where nothing else is there."""
     known = values[~np.isnan(values)]
     return [float(q) for q in np.quantile(known, QUANTILES)] if len(known) else None
-
-
-def rounded(value: float) -> float:
-    """Return five digits of a number: more were never measured."""
-    return float(f"{value:.5g}")
 
 
 WITHOUT = ("fta", "fta+linear", "unfair_map")
@@ -161,11 +156,6 @@ class Setup:
         seed = self.ground.seed_for("tests")
         return make_test(name, auxiliary=auxiliary, refits=refits, seed=seed).fit(self.fitting)
 
-    def shares(self, auxiliary: FixedAuxiliary) -> list[float]:
-        """Return the alignment share of each target."""
-        metric = covariance_metric(self.fitting.x)
-        return [model_alignment(model, self.people, auxiliary, metric)[0].value for model in self.models]
-
 
 def score_without(
     folder: Path, needed: Folders, ground: Ground, floors: Sequence[Floor], refits: int, people: int
@@ -181,7 +171,7 @@ def score_with(
     """Return what the tests with auxiliary networks say, with plain ones and with ones that hide y; and the shares."""
     here = Setup.of(needed, ground, floors, refits, people)
     plain, hiding = here.auxiliary(), here.auxiliary(adversarial=True)
-    shares = here.shares(plain)
+    shares = alignment_shares(plain, here.models, here.fitting, here.people)
     tests = {}
     for name in WITH:
         test = here.made(name, plain, refits=refits)
@@ -271,7 +261,7 @@ def _runs(plan: Comparison, found: Found, kind: str, table: str) -> list[Any]:
 def _spread(values: Sequence[float | None]) -> list[float] | None:
     """Return the mean and the standard deviation (0 for a single value) of what is known; None without any."""
     known = [value for value in values if value is not None]
-    return [rounded(fmean(known)), rounded(stdev(known) if len(known) > 1 else 0.0)] if known else None
+    return [fmean(known), stdev(known) if len(known) > 1 else 0.0] if known else None
 
 
 def _targets(plan: Comparison, found: Found, table: str) -> list[dict[str, Any]]:
@@ -325,7 +315,7 @@ def _entry(each: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     boxes = [one["box"] for one in each if one["box"] is not None]
     names = [name for name in each[0] if name != "box"]
     out: dict[str, Any] = {name: _spread([one[name] for one in each]) for name in names}
-    return out | {"box": [rounded(fmean(values)) for values in zip(*boxes, strict=True)] or None}
+    return out | {"box": [fmean(values) for values in zip(*boxes, strict=True)] or None}
 
 
 def _swaps(plan: Comparison, found: Found, table: str) -> list[dict[str, Any]] | None:

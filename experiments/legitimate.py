@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -50,9 +50,9 @@ QUICK = Falls(("outside", "a number"), (400,), seeds=2, size=400, people=200, re
 
 def jobs(plan: Falls, seed: int) -> list[Job]:
     """Return one job per world, part of the effect and draw."""
-    settings = (plan.sizes, plan.size, plan.people, plan.refits, plan.target)
+    size = replace(plan, worlds=(), seeds=0)  # all that decides a job's result
     return [
-        Job(_name(world, grade, draw), falls_of, (world, grade, *settings, seed_of(seed, world, draw)))
+        Job(_name(world, grade, draw), falls_of, (world, grade, size, seed_of(seed, world, draw)))
         for world, grade, draw in _places(plan)
     ]
 
@@ -65,26 +65,15 @@ def _name(world: str, grade: str, draw: int) -> str:
     return f"legitimate-{world.replace(' ', '_')}-{grade}-{draw}"
 
 
-def falls_of(
-    folder: Path,
-    needed: Folders,
-    world: str,
-    grade: str,
-    sizes: Sequence[int],
-    size: int,
-    people: int,
-    refits: int,
-    target: Shape,
-    seed: int,
-) -> dict[str, Any]:
+def falls_of(folder: Path, needed: Folders, world: str, grade: str, size: Falls, seed: int) -> dict[str, Any]:
     """Return the mean score without and with legitimate columns, as `rank` and as the causal model has it."""
     place = PLACES[world]
-    known = SampledWorld.of(place, grade, max(size, *sizes), people, seed=seed)
-    model = train_target(known.fitting[:size], width=target.width, depth=target.depth, seed=seed)
+    known = SampledWorld.of(place, grade, max(size.size, *size.sizes), size.people, seed=seed)
+    model = train_target(known.fitting[: size.size], width=size.target.width, depth=size.target.depth, seed=seed)
     truth, left = known.true_score(model), known.true_score(model, place.legitimate)
     found: dict[str, Any] = {"truth": _means(truth, left, ~truth.isnan())}
-    for n in sizes:
-        found[str(n)] = _scored(model, known.fitting[:n], known.people, place.legitimate, refits, seed)
+    for n in size.sizes:
+        found[str(n)] = _scored(model, known.fitting[:n], known.people, place.legitimate, size.refits, seed)
     return found
 
 

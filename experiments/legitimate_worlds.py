@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from causal_worlds import encoded
 from torch import Tensor
 
 from fairfox.benchmark.scm import (
@@ -27,7 +28,7 @@ from fairfox.benchmark.scm import (
 )
 from fairfox.data.contrasts import destinations, moves
 from fairfox.data.dataset import Dataset
-from fairfox.data.encoding import Encoding, fit_encoding, with_covariates
+from fairfox.data.encoding import Encoding
 from fairfox.data.table import load_table
 from fairfox.maps.protocol import number_reached
 from fairfox.models.protocol import Model, predict
@@ -96,14 +97,14 @@ def _leaning(noise: Values, lean: Values) -> Values:
     return choose(noise, np.exp(-lean), 1.0, np.exp(lean))
 
 
+def _education(lean: float) -> Variable:
+    """Return a level of education that leans to one sex."""
+    levels = ("low", "middle", "high")
+    return Variable("education", lambda sex, noise: _leaning(noise, lean * (sex - 0.5)), uniform, levels)
+
+
 def _categories(through: float, past: float) -> World:
     """Both the legitimate column and the other one are categories."""
-    education = Variable(
-        "education",
-        lambda sex, noise: _leaning(noise, 2.4 * through * (sex - 0.5)),
-        uniform,
-        ("low", "middle", "high"),
-    )
     job = Variable(
         "job",
         lambda sex, education, noise: _leaning(noise, 1.2 * (education - 1) + 4.0 * past * (sex - 0.5)),
@@ -111,17 +112,11 @@ def _categories(through: float, past: float) -> World:
         ("clerk", "nurse", "smith"),
     )
     label = lambda education, job, noise: happens(noise, 0.6 * (education - 1) + 1.2 * (job - 1))  # noqa: E731
-    return _world("categories", SEX, {"education": education, "job": job}, label)
+    return _world("categories", SEX, {"education": _education(2.4 * through), "job": job}, label)
 
 
 def _several(through: float, past: float) -> World:
     """A category and a number are legitimate and act on income together; income is skewed, days off are counted."""
-    education = Variable(
-        "education",
-        lambda sex, noise: _leaning(noise, 1.6 * through * (sex - 0.5)),
-        uniform,
-        ("low", "middle", "high"),
-    )
 
     def hours(sex: Values, education: Values, noise: Values) -> Values:
         return 1.0 * through * sex + 0.4 * (education - 1) + noise
@@ -135,7 +130,7 @@ def _several(through: float, past: float) -> World:
     def label(education: Values, income: Values, days: Values, noise: Values) -> Values:
         return happens(noise, 2.0 * (income - 1.4) - 0.5 * (days - 1.5) + 0.4 * (education - 1))
 
-    columns: Columns = {"education": education, "hours": hours, "income": income, "days": days}
+    columns: Columns = {"education": _education(1.6 * through), "hours": hours, "income": income, "days": days}
     return _world("several", SEX, columns, label)
 
 
@@ -187,20 +182,9 @@ class SampledWorld:
     def of(cls, place: Place, grade: str, fitting: int, people: int, *, seed: int) -> SampledWorld:
         """Return people of a world with one protected variable."""
         world = place.at(grade)
-        past, new = (world.sample(n, seed=2 * seed + place) for place, n in enumerate((fitting, people)))
-        tables = [load_table(one.table) for one in (past, new)]
-        encoding = fit_encoding(
-            tables[0],
-            protected=past.protected,
-            label=past.label,
-            columns=[name for name in past.features if name not in place.outside],
-            contrasts="all",
-            also=tables[1],
-        )
-        if place.outside:
-            encoding = with_covariates(encoding, tables[0], place.outside, also=tables[1])
+        past, new = (world.sample(n, seed=2 * seed + index) for index, n in enumerate((fitting, people)))
+        encoding, fit, judged = encoded(past, new, place.outside)
         own = torch.as_tensor(past.values[past.protected[0]])
-        fit, judged = (encoding.encode(table) for table in tables)
         return cls(new, encoding, fit, judged, float(own.std(correction=0)), own.unique())
 
     def true_score(self, model: Model, held: Sequence[str] = ()) -> Tensor:

@@ -14,8 +14,7 @@ from typing import Any
 
 import torch
 from runner import Folders, Job
-from torch import nn
-from trials import seed_of
+from trials import save_target, seed_of
 
 from fairfox.auxiliary.adversarial import HidingSettings, train_networks
 from fairfox.benchmark.truth import train_target
@@ -111,14 +110,12 @@ def train_targets(
     seed, shape = ground.seed_for("targets"), hiding or HidingSettings()
     hide = [floor for floor in floors if floor is not None]
     nets = train_networks(fitting, floors=hide, seeds=[seed] * len(hide), settings=hiding) if hide else []
-    trained: dict[Floor, nn.Sequential] = dict(zip(hide, nets, strict=True))
     if None in floors:
         # It stops when people it does not learn from say so. Trained for all the epochs of a hiding one it would learn
         # its people by heart: less accurate on others, and its gradients are noise.
-        module = train_target(fitting, width=shape.width, depth=shape.depth, seed=seed).module
-        assert isinstance(module, nn.Sequential)
-        trained[None] = nn.Sequential(*list(module)[:-1])  # the sigmoid is declared, not stored
-    for floor, net in trained.items():
+        plain = train_target(fitting, width=shape.width, depth=shape.depth, seed=seed)
+        save_target(plain, folder / f"{floor_name(None)}.safetensors")
+    for floor, net in zip(hide, nets, strict=True):
         save_mlp(net, folder / f"{floor_name(floor)}.safetensors")
     models = load_targets(folder, floors)
     return [

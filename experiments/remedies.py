@@ -17,12 +17,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from black_boxes import MODELS, SOURCES, Size, read_people, train
-from causal_worlds import WORLDS
+from black_boxes import MODELS, SOURCES, Size, lacking, read_people, train
+from causal_worlds import WORLDS, columns_of
 from real_data import NOT_RUN
-from real_data import lacking as lacking_tables
 from runner import Experiment, Folders, Found, Job, pick
 from scipy.stats import rankdata
+from sklearn.compose import make_column_selector, make_column_transformer
+from sklearn.model_selection import ParameterSampler, train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OrdinalEncoder
+from sklearn.tree import DecisionTreeClassifier
 from torch import Tensor
 from trials import seed_of
 from wording import bar, markdown_table
@@ -81,7 +85,7 @@ QUICK = Remedies(
 
 def jobs(plan: Remedies, seed: int) -> list[Job]:
     """Return one job per table and model, per search on a table, per world and per repeat."""
-    missing, size = lacking(plan), replace(plan, tables=(), searched=(), models=(), worlds=(), repeats=0)
+    missing, size = lacking(plan.tables), replace(plan, tables=(), searched=(), models=(), worlds=(), repeats=0)
     tables = [table for table in plan.tables if table not in missing]
     out = [
         Job(_name("table", table, model), measure_table, (table, model, size, seed_of(seed, table)))
@@ -102,19 +106,12 @@ def jobs(plan: Remedies, seed: int) -> list[Job]:
     return out
 
 
-def lacking(plan: Remedies) -> dict[str, str]:
-    """Return the tables whose file is not to be had, each with the words for it."""
-    return lacking_tables(plan.tables, {table: SOURCES[table].read for table in plan.tables})
-
-
 def _name(*parts: object) -> str:
     return "-".join(str(part).replace(" ", "_") for part in parts)
 
 
 def halves(table: str, rows: int, seed: int) -> tuple[Any, Any, list[str]]:
     """Return the people to learn from, those who judge, and the inputs of a model."""
-    from sklearn.model_selection import train_test_split
-
     frame, data = read_people(SOURCES[table], rows, seed)
     fitting, judging = train_test_split(frame, test_size=0.5, random_state=seed)
     return fitting.reset_index(drop=True), judging.reset_index(drop=True), [f.name for f in data.features]
@@ -183,10 +180,7 @@ def measure_table(folder: Path, needed: Folders, table: str, model: str, size: R
     for strength in STRENGTHS:
         weaker = CorrectedModel(target, fit_correction(test, target, learnt, strength=strength))
         found[f"repaired, {strength:g}"] = numbers(weaker, test, people, MAPS[:1])
-    column = source.protected.split("=")[0].split(">")[0].split("<")[0]
-    order = np.random.default_rng(seed).permutation(len(fitting))
-    shuffled = fitting.assign(**{column: fitting[column].to_numpy()[order]})
-    mixed = fit_maps(shuffled, ground.trained, source.protected, inputs, size.refits, seed)
+    mixed = fit_maps(source.shuffled(fitting, seed), ground.trained, source.protected, inputs, size.refits, seed)
     sizes = {"fitting": len(learnt), "people": len(people)}
     equal = auc(ranks_in_groups(predict(target, people.x), people.c[:, 0]), people)
     return {**sizes, "proxy": proxy, "found": found, "shuffled": numbers(target, mixed, people), "equal": equal}
@@ -230,7 +224,7 @@ def measure_world(folder: Path, needed: Folders, world: str, size: Remedies, see
     )
     (protected,) = past.world.chosen(past.protected)
     others = [test.encoding.encode(load_table(new.as_if({protected.name: level}))).x for level in protected.levels]
-    fair = _columns(people, past.legitimate)
+    fair = columns_of(people, past.legitimate)
     networks = {
         "unfair": train_target(learnt, seed=seed),
         "fair": train_target(learnt, seed=seed, projection=fair),
@@ -251,12 +245,6 @@ def measure_world(folder: Path, needed: Folders, world: str, size: Remedies, see
     return {"found": found, "change of the fair network": changes}
 
 
-def _columns(people: Dataset, names: Sequence[str]) -> Tensor:
-    """Return the projection (D, P) onto the columns of some features."""
-    kept = [j for f in people.features if f.name in names for j in range(f.start, f.stop)]
-    return torch.eye(people.x.shape[1], dtype=people.x.dtype)[:, kept]
-
-
 def search_table(folder: Path, needed: Folders, table: str, model: str, size: Remedies, seed: int) -> dict[str, Any]:
     """Return the model as it is and the best alternative within the usual loss."""
     source = SOURCES[table]
@@ -272,12 +260,6 @@ def search_table(folder: Path, needed: Folders, table: str, model: str, size: Re
 
 def search_world(folder: Path, needed: Folders, world: str, size: Remedies, seed: int) -> dict[str, Any]:
     """Return what is said after a search about ten more candidates, and by how much these improve on it."""
-    from sklearn.compose import make_column_selector, make_column_transformer
-    from sklearn.model_selection import ParameterSampler
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import OrdinalEncoder
-    from sklearn.tree import DecisionTreeClassifier
-
     past, new = (WORLDS[world].sample(n, seed=2 * seed + k) for k, n in enumerate((2 * size.people, size.people)))
     codes = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1)
     columns = make_column_transformer((codes, make_column_selector(dtype_exclude="number")), remainder="passthrough")
@@ -311,7 +293,7 @@ def search_world(folder: Path, needed: Folders, world: str, size: Remedies, seed
 
 def gather(plan: Remedies, found: Found, about: dict[str, Any]) -> dict[str, Any]:
     """Return what was measured of each table, world and search, and what had to be shown."""
-    missing = lacking(plan)
+    missing = lacking(plan.tables)
     tables = []
     for table in plan.tables:
         for model in plan.models if table not in missing else ():

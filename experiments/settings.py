@@ -36,9 +36,6 @@ class Target(Shape):
 
     training: TargetTraining = TargetTraining()  # noqa: RUF009
 
-    def __str__(self) -> str:
-        return super().__str__()
-
 
 @dataclass(frozen=True)
 class Setting:

@@ -16,6 +16,7 @@ import numpy as np
 from black_boxes import MODELS, SOURCES, Size, read_people, train
 from real_data import HELD_OUT
 from runner import Experiment, Folders, Found, Job, pick
+from sklearn.model_selection import train_test_split
 from trials import seed_of
 from wording import markdown_table
 
@@ -54,16 +55,12 @@ def audit_shuffled(
     folder: Path, needed: Folders, table: str, model: str, size: Size, seed: int, number: int
 ) -> dict[str, Any]:
     """Return how many people are flagged, and confidently, and the verdict."""
-    from sklearn.model_selection import train_test_split
-
     source = SOURCES[table]
     frame, data = read_people(source, size.rows, seed)
     inputs = [f.name for f in data.features]
     fitting, unseen = train_test_split(np.arange(len(frame)), test_size=HELD_OUT, random_state=seed)
     trained = train(model, frame.iloc[fitting], inputs, source, size, seed)
-    column = source.protected.split("=")[0].split(">")[0].split("<")[0]
-    order = np.random.default_rng(seed + number).permutation(len(frame))
-    frame[column] = frame[column].to_numpy()[order]
+    frame = source.shuffled(frame, seed + number)
     result = audit(
         trained,
         frame.iloc[unseen[: size.people]],

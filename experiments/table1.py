@@ -56,8 +56,6 @@ __all__ = ["EXPERIMENT", "FULL", "QUICK", "SECTIONS", "show"]
 
 _REFERENCE_COLUMNS = 8  # of Black et al. 2020: the predictors of Chicago's list
 
-Retraining = dict[str, Any]  # of each test: how good it is
-
 
 def jobs(plan: Table1, seed: int) -> list[Job]:
     """Return the jobs that score people, the longest first; they come after those that make people and targets."""

@@ -22,6 +22,8 @@ from fairfox.data.dataset import Dataset
 from fairfox.models.protocol import Model, predict
 from fairfox.models.torch import TorchModel, load_mlp, save_mlp
 
+TARGETS = ("unfair", "fair")
+
 
 def seed_of(seed: int, *names: object) -> int:
     """Return a seed of its own for whatever has these names."""
@@ -72,11 +74,11 @@ def join_sources(folder: Path, needed: Folders, pair: tuple[str, str], models: i
     halves = [sorted(part, key=_model_score) for part in (needed[:models], needed[models:])]
     chosen = [half[models // 2] for half in halves]
     SyntheticBias.of(*map(_load_source, chosen)).save(folder / "generator.pt")
-    return {name: _result(place) for name, place in zip(pair, chosen, strict=True)}
+    return {name: result_of(place) for name, place in zip(pair, chosen, strict=True)}
 
 
 def _model_score(place: Path) -> float:
-    score: float = _result(place)["model_score"]
+    score: float = result_of(place)["model_score"]
     return score
 
 
@@ -84,7 +86,7 @@ def _load_source(place: Path) -> SourceModel:
     return SourceModel.restored(torch.load(place / "source.pt", weights_only=True))
 
 
-def _result(place: Path) -> dict[str, Any]:
+def result_of(place: Path) -> dict[str, Any]:
     """Return what the job with this folder returned."""
     found: dict[str, Any] = read_json(place / "result.json")["result"]
     return found
@@ -112,15 +114,18 @@ def train_targets(
     found: dict[str, Any] = {}
     for name, projection in projections.items():
         model = train_shape(fitting, shape, rows, seed, projection=projection)
-        assert isinstance(model.module, nn.Sequential)
-        save_mlp(
-            nn.Sequential(*list(model.module)[:-1]), folder / f"{name}.safetensors"
-        )  # the sigmoid is declared, not stored
+        save_target(model, folder / f"{name}.safetensors")
         found[name] = {
             "balanced_accuracy": balanced_accuracy(model, people.x, people.y),
             "mean_ifs": float(individual_fairness_score(model, people).mean()),
         }
     return found
+
+
+def save_target(model: TorchModel, path: Path) -> None:
+    """Save a target; its last layer, the sigmoid, is declared and not stored."""
+    assert isinstance(model.module, nn.Sequential)
+    save_mlp(nn.Sequential(*list(model.module)[:-1]), path)
 
 
 def train_shape(
@@ -153,8 +158,8 @@ def generate(folder: Path, fusion: Fusion, bias: float, rows: Rows, seed: int) -
 
 def load_trial(fitting: Dataset, people: Dataset, targets: Path, threshold: Path) -> Trial:
     """Return the trial of two targets by a threshold, from the folders of the jobs that found them."""
-    unfair, fair = (TorchModel(load_mlp(targets / f"{name}.safetensors")) for name in ("unfair", "fair"))
-    return Trial(fitting, people, unfair, fair, _result(threshold)["threshold"])
+    unfair, fair = (TorchModel(load_mlp(targets / f"{name}.safetensors")) for name in TARGETS)
+    return Trial(fitting, people, unfair, fair, result_of(threshold)["threshold"])
 
 
 def balanced_accuracy(model: Model, x: Tensor, labels: Tensor | None, *, cut: float = 0.5) -> float:

@@ -24,6 +24,7 @@ from wording import bars, markdown_table
 from fairfox.benchmark.scm import Population
 from fairfox.benchmark.worlds import LENDING
 from fairfox.cli.demo import audit_lending, lending_model
+from fairfox.findings import AuditRecord
 from fairfox.report.sentences import verdict_lines
 
 WORDS = ("passes", "fails", "cannot tell")
@@ -77,19 +78,21 @@ def judge_seed(folder: Path, needed: Folders, people: int, few: int, cases: Sequ
         }
         for case in [case for case in tables if case in cases]:
             table, reference = tables[case]
-            result = audit_lending(net, new, table, reference, columns, seed=seed)
-            assert result.verdict is not None
-            counts = {"surely": result.verdict.significant, "perhaps": result.verdict.possible}
-            found[case] = {"word": result.verdict.word, "judged": result.verdict.judged, **counts}
+            found[case] = _counts(audit_lending(net, new, table, reference, columns, seed=seed))
     if "confounded" in cases:
         past, new = CONFOUNDED.sample(people, seed=2 * seed), CONFOUNDED.sample(people, seed=2 * seed + 1)
         net, _ = lending_model(past, new, past.features, seed=seed)
         result = audit_lending(net, new, new.table, past.table, past.features, seed=seed)
-        assert result.verdict is not None
         told = any("common cause" in line for line in verdict_lines(result))
-        counts = {"surely": result.verdict.significant, "perhaps": result.verdict.possible, "told": told}
-        found["confounded"] = {"word": result.verdict.word, "judged": result.verdict.judged, **counts}
+        found["confounded"] = _counts(result) | {"told": told}
     return found
+
+
+def _counts(result: AuditRecord) -> dict[str, Any]:
+    verdict = result.verdict
+    assert verdict is not None
+    counts = {"judged": verdict.judged, "surely": verdict.significant, "perhaps": verdict.possible}
+    return {"word": verdict.word, **counts}
 
 
 def tip_seed(folder: Path, needed: Folders, people: int, seed: int) -> list[list[Any]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from statistics import fmean
 from typing import Any
 
 from shipped import provenance
@@ -59,6 +60,12 @@ def in_words(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(in_words, value))
     return f"{round(value, 4):g}" if isinstance(value, float) else str(value)
+
+
+def mean(values: Iterable[float | None]) -> float | None:
+    """Return the mean of those that are known; None of none."""
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None
 
 
 def number(value: float | None) -> str:

@@ -10,29 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from causal_worlds import DELTA, WORLDS, draw_people
-from runner import Folders, Job, read_json, write_json
+from runner import Folders, Job
+from scoring import alignment_shares
 from settings import Rows, Setting, Shape, Sources, Target
 from torch import Tensor, nn
-from trials import (
-    balanced_accuracy,
-    find_threshold,
-    generate,
-    generator_job,
-    load_generator,
-    seed_of,
-    train_shape,
-)
+from trials import TARGETS, generate, generator_job, load_generator, result_of, save_target, threshold_job, train_shape
 
 from fairfox.auxiliary.model import AuxiliaryMember, AuxiliaryModel, FixedAuxiliary
 from fairfox.auxiliary.training import usable_columns
 from fairfox.benchmark.judge import Trial
-from fairfox.benchmark.truth import individual_fairness_score
 from fairfox.data.dataset import Dataset
-from fairfox.fairtests.effect import model_alignment
-from fairfox.gradients.alignment import covariance_metric
 from fairfox.models.torch import TorchModel, load_mlp, save_mlp
-
-TARGETS = ("unfair", "fair")
 
 
 @dataclass(frozen=True)
@@ -84,49 +72,33 @@ def ground_job(world: World, how: Draw, sources: Sources, seed: int) -> Job:
     after: tuple[Job, ...] = ()
     if world.fused is not None:
         generator = generator_job(world.fused, sources, seed)
-        after = (generator, _threshold_job(generator, world.fused, how, seed))
+        after = (generator, threshold_job(generator, world.fused, how.target, how.rows, seed))
     return Job(f"ground-{world.place}-{how.number}", make_ground, (world, how), after=after)
 
 
-def _threshold_job(generator: Job, setting: Setting, how: Draw, seed: int) -> Job:
-    """Return the job that finds the threshold of a pair and fusion; all levels of bias share it."""
-    name = f"variance-{setting.c}-{setting.y}-{setting.fusion}-{how.number}"
-    arguments = (setting.fusion, how.target, how.rows, seed_of(seed, name))
-    return Job(name, find_threshold, arguments, after=(generator,))
-
-
 def make_ground(folder: Path, needed: Folders, world: World, how: Draw) -> dict[str, Any]:
-    """Train and save both targets and the auxiliary; return how good they are and what they do to people."""
+    """Train and save both targets and the auxiliary; return the alignment shares of the targets and the threshold."""
     fitting, people, legitimate = _people(needed[:1], world, how)
     models = {
         "unfair": train_shape(fitting, how.target, how.rows, how.seed),
         "fair": train_shape(fitting, how.target, how.rows, how.seed, projection=legitimate),
     }
     for name, model in models.items():
-        assert isinstance(model.module, nn.Sequential)
-        save_mlp(nn.Sequential(*list(model.module)[:-1]), folder / f"{name}.safetensors")
-    auxiliary = _network(how).fit(fitting)
+        save_target(model, folder / f"{name}.safetensors")
+    auxiliary = AuxiliaryModel(refits=1, width=how.auxiliary.width, depth=how.auxiliary.depth, seed=how.seed).fit(
+        fitting
+    )
     (member,) = auxiliary.members
     assert isinstance(member, AuxiliaryMember)
     save_mlp(member.net, folder / "auxiliary.safetensors", returns="value")
-    metric = covariance_metric(fitting.x)
-    shares = [model_alignment(model, people, auxiliary, metric)[0].value for model in models.values()]
-    threshold = read_json(needed[1] / "result.json")["result"]["threshold"] if world.fused is not None else DELTA
-    write_json(folder / "ground.json", {"shares": shares, "threshold": threshold})
-    return {
-        "columns": people.x.shape[1],
-        "threshold": threshold,
-        "target_balanced_accuracy": balanced_accuracy(models["unfair"], people.x, people.y),
-        "auxiliary_accuracy": _accuracy(member, people),
-        "shares": shares,
-        "mean_ifs": float(individual_fairness_score(models["unfair"], people).double().mean()),
-    }
+    shares = alignment_shares(auxiliary, [*models.values()], fitting, people)
+    return {"shares": shares, "threshold": DELTA if world.fused is None else result_of(needed[1])["threshold"]}
 
 
 def load_ground(needed: Folders, world: World, how: Draw) -> Ground:
     """Return what `make_ground` left in the first folder; the second is that of the generator of fused tables."""
     fitting, people, _ = _people(needed[1:], world, how)
-    known = read_json(needed[0] / "ground.json")
+    known = result_of(needed[0])
     unfair, fair = (TorchModel(load_mlp(needed[0] / f"{name}.safetensors")) for name in TARGETS)
     learned, held_out = fitting.split(0.8, seed=how.seed)  # as the auxiliary splits them
     net = load_mlp(needed[0] / "auxiliary.safetensors")
@@ -144,14 +116,3 @@ def _people(generator: Folders, world: World, how: Draw) -> tuple[Dataset, Datas
     fusion = world.fused.fusion
     fitting, people = generate(generator[0], fusion, world.bias, how.rows, how.seed)
     return fitting, people, load_generator(generator[0]).keep_y(fusion)
-
-
-def _network(how: Draw) -> AuxiliaryModel:
-    return AuxiliaryModel(refits=1, width=how.auxiliary.width, depth=how.auxiliary.depth, seed=how.seed)
-
-
-def _accuracy(member: AuxiliaryMember, people: Dataset) -> float:
-    """Return the share of people whose class the auxiliary tells."""
-    outputs = member(people.x)
-    told = outputs.argmax(1) if outputs.shape[1] > 1 else outputs[:, 0] > 0
-    return float((told == people.c[:, 0]).double().mean())
