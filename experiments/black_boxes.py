@@ -28,7 +28,8 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 from trials import seed_of
-from wording import markdown_table
+from wording import bar, markdown_table
+from wording import bars as table_of_bars
 
 from fairfox.data.dataset import Dataset
 from fairfox.data.datasets import adult_table, bank_table, compas_table, encode_people, german_table, law_school_table
@@ -260,14 +261,17 @@ def bars(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
     Of few people a small gap has its sign by chance, so the same is said of those gaps alone that are clear.
     """
-    numbers = ("table", "model", "gap", "gap_error", "effect_towards")
-    against = [{name: one[name] for name in numbers} for one in results if one["gap"] * one["effect_towards"] <= 0]
+    against = [one for one in results if one["gap"] * one["effect_towards"] <= 0]
     clear = [one for one in against if abs(one["gap"]) > CLEAR * one["gap_error"]]
     what = "the mean signed rank effect has the sign of the group gap for every model on every table"
     return [
-        {"bar": f"{what}; exceptions", "value": against, "holds": not against},
-        {"bar": f"{what} where the gap is clear; exceptions", "value": clear, "holds": not clear},
+        bar(f"{what}; exceptions", _exceptions(against), not against),
+        bar(f"{what} where the gap is clear; exceptions", _exceptions(clear), not clear),
     ]
+
+
+def _exceptions(found: Sequence[dict[str, Any]]) -> str:
+    return "; ".join(f"{SOURCES[one['table']].title}, {MODELS[one['model']].title}" for one in found) or "none"
 
 
 def table(found: dict[str, Any]) -> str:
@@ -287,14 +291,7 @@ def table(found: dict[str, Any]) -> str:
     )
 
 
-def judged(found: dict[str, Any]) -> str:
-    """Return what has to be shown, with its exceptions."""
-    return "\n".join(
-        f"- {'holds' if b['holds'] else '**fails**'}: {b['bar']}: {_exceptions(b['value'])}" for b in found["bars"]
-    )
-
-
-SECTIONS = {"table": table, "bars": judged}
+SECTIONS = {"table": table, "bars": table_of_bars}
 
 
 def _accounted(checks: Sequence[dict[str, Any]]) -> str:
@@ -302,13 +299,9 @@ def _accounted(checks: Sequence[dict[str, Any]]) -> str:
     return ", ".join("-" if check["accounted"] is None else f"{check['accounted']:.0%}" for check in checks)
 
 
-def _exceptions(value: Sequence[dict[str, Any]]) -> str:
-    return "; ".join(f"{SOURCES[one['table']].title}, {MODELS[one['model']].title}" for one in value) or "none"
-
-
 def show(found: dict[str, Any]) -> str:
     """Return the results file as Markdown."""
-    return f"{table(found)}\n\n{judged(found)}"
+    return f"{table(found)}\n\n{table_of_bars(found)}"
 
 
 narrow = pick("tables", "table")

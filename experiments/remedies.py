@@ -40,7 +40,7 @@ from fairfox.fairtests.correction import CorrectedModel
 from fairfox.fairtests.fitted import FittedTest, fit_folds
 from fairfox.fairtests.inputs import Inputs, in_order, read_encoding
 from fairfox.models.adapters import as_model, describe
-from fairfox.models.protocol import Model, Output, TargetModel, predict
+from fairfox.models.protocol import Model, Output, predict
 from fairfox.models.torch import TorchModel
 from fairfox.options import AuditOptions
 from fairfox.pipeline import labelled_yes
@@ -133,41 +133,20 @@ def fit_maps(
     return FittedTest.fit(in_order(encoding.encode(people), options), encoding, options, others=others)
 
 
-@dataclass(frozen=True)
-class Ground:
-    """A model that learnt from one half of a table, the maps of that half, and the other half, who judge."""
-
-    fitting: Any
-    inputs: list[str]
-    trained: Any
-    test: FittedTest
-    target: TargetModel
-    learnt: Dataset
-    people: Dataset
-
-    @classmethod
-    def of(cls, table: str, model: str, size: Remedies, seed: int, others: Sequence[str] = OTHERS) -> Ground:
-        """Return the ground of a table and a kind of model."""
-        source = SOURCES[table]
-        fitting, judging, inputs = halves(table, size.rows, seed)
-        trained = train(model, fitting, inputs, source, Size(trees=size.trees), seed)
-        test = fit_maps(fitting, trained, source.protected, inputs, size.refits, seed, others)
-        learnt, people = (
-            replace(test.encoding.encode(load_table(part)), y=torch.tensor(part[source.label].to_numpy(float)))
-            for part in (fitting, judging)
-        )
-        target = as_model(trained, test.encoding, example=learnt.x)
-        return cls(fitting, inputs, trained, test, target, learnt, people)
-
-
 def measure_table(folder: Path, needed: Folders, table: str, model: str, size: Remedies, seed: int) -> dict[str, Any]:
     """Return the mean |effect| by each map and the AUC of a model, its repair and their rivals.
 
     `shuffled` is the model's for groups that mean nothing: what a map shows of any model.
     """
-    source, how, ground = SOURCES[table], Size(trees=size.trees), Ground.of(table, model, size, seed)
-    test, target, learnt, people = ground.test, ground.target, ground.learnt, ground.people
-    fitting, inputs = ground.fitting, ground.inputs
+    source, how = SOURCES[table], Size(trees=size.trees)
+    fitting, judging, inputs = halves(table, size.rows, seed)
+    trained = train(model, fitting, inputs, source, how, seed)
+    test = fit_maps(fitting, trained, source.protected, inputs, size.refits, seed)
+    learnt, people = (
+        replace(test.encoding.encode(load_table(part)), y=torch.tensor(part[source.label].to_numpy(float)))
+        for part in (fitting, judging)
+    )
+    target = as_model(trained, test.encoding, example=learnt.x)
     candidates: dict[str, Model] = {"model": target}
     candidates[REPAIRED] = CorrectedModel(target, fit_correction(test, target, learnt))
     nets = train_networks(learnt, floors=FLOORS, seeds=[seed] * len(FLOORS), settings=size.hiding)
@@ -180,7 +159,7 @@ def measure_table(folder: Path, needed: Folders, table: str, model: str, size: R
     for strength in STRENGTHS:
         weaker = CorrectedModel(target, fit_correction(test, target, learnt, strength=strength))
         found[f"repaired, {strength:g}"] = numbers(weaker, test, people, MAPS[:1])
-    mixed = fit_maps(source.shuffled(fitting, seed), ground.trained, source.protected, inputs, size.refits, seed)
+    mixed = fit_maps(source.shuffled(fitting, seed), trained, source.protected, inputs, size.refits, seed)
     sizes = {"fitting": len(learnt), "people": len(people)}
     equal = auc(ranks_in_groups(predict(target, people.x), people.c[:, 0]), people)
     return {**sizes, "proxy": proxy, "found": found, "shuffled": numbers(target, mixed, people), "equal": equal}

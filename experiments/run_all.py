@@ -1,8 +1,9 @@
 """Every experiment on the shipped defaults, then the figures and the pages: what `make results` runs.
 
 An experiment whose results file has the hashes of the shipped defaults and code is skipped. The jobs of all others run
-in one pool, the longest first, so that no core waits for the last job of an experiment. What was stopped goes on where
-it was; what fails does not stop the rest. With --quick everything runs in small, and no page is written.
+in one pool, experiment after experiment, so that whole results are there early and no core waits for the last job of
+one; those with the longest jobs come first. What was stopped goes on where it was; what fails does not stop the rest.
+With --quick everything runs in small, and no page is written.
 """
 
 from __future__ import annotations

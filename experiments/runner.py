@@ -67,7 +67,7 @@ class Job:
     arguments: tuple[Any, ...] = ()
     after: tuple[Job, ...] = ()
     on_gpu: bool = False
-    seconds: float = 5.0  # about how long it takes: the longest start first
+    seconds: float = 5.0  # about how long it takes: of an experiment the longest start first
 
     @cached_property
     def key(self) -> str:
@@ -242,7 +242,8 @@ def run_together(runs: Sequence[Run], *, workers: int) -> list[str]:
                 failed.append(run.experiment.name)
                 traceback.print_exc()
 
-    failures = run_jobs([job for run in runs for job in run.jobs], parts, workers=workers, finished=finished)
+    jobs = most_urgent_first([run.jobs for run in runs])
+    failures = run_jobs(jobs, parts, workers=workers, finished=finished)
     finished()
     for failure in failures:
         if not failure.follows:
@@ -266,25 +267,31 @@ def with_needed(jobs: Sequence[Job]) -> list[Job]:
     return list(ordered.values())
 
 
-def most_urgent_first(jobs: Sequence[Job]) -> list[Job]:
-    """Return the jobs by how long they and the longest chain of jobs that wait for them take."""
+def chains(jobs: Sequence[Job]) -> dict[str, float]:
+    """Return by key how many seconds each job and the longest chain of jobs that wait for it take."""
     waits: dict[str, float] = {}
     for job in reversed(with_needed(jobs)):
-        chain = waits.get(job.key, 0.0) + job.seconds
-        waits[job.key] = chain
+        waits[job.key] = chain = waits.get(job.key, 0.0) + job.seconds
         waits |= {before.key: max(waits.get(before.key, 0.0), chain) for before in job.after}
-    return sorted(jobs, key=lambda job: -waits[job.key])
+    return waits
+
+
+def most_urgent_first(batches: Sequence[Sequence[Job]]) -> list[Job]:
+    """Return all jobs, batch after batch, so that the first batches are done early: the longest chains come first."""
+    waits = [chains(jobs) for jobs in batches]
+    ordered = sorted(zip(batches, waits, strict=True), key=lambda batch: -max(batch[1].values(), default=0.0))
+    return [job for jobs, own in ordered for job in sorted(jobs, key=lambda job: -own[job.key])]
 
 
 def run_jobs(
     jobs: Sequence[Job], parts: Parts, *, workers: int, finished: Callable[[], None] = lambda: None
 ) -> list[Failure]:
-    """Do the jobs that have no result yet, each after those it needs; return the ones that failed.
+    """Do the jobs that have no result yet, in their order but each after those it needs; return the ones that failed.
 
-    Of those that can start the one that takes longest does. A job that fails takes down only those that need it; a
-    process that dies stops the run. `finished` is called after each job.
+    A job that fails takes down only those that need it; a process that dies stops the run. `finished` is called after
+    each job.
     """
-    jobs = most_urgent_first(with_needed(jobs))
+    jobs = with_needed(jobs)
     done = {job.key for job in jobs if parts.has(job)}
     waiting = [job for job in jobs if job.key not in done]
     running: dict[Future[str | None], Job] = {}

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from causal_worlds import CONFOUNDED
 from runner import Experiment, Folders, Found, Job, pick
-from wording import bars, markdown_table
+from wording import bar, bars, markdown_table
 
 from fairfox.benchmark.scm import Population
 from fairfox.benchmark.worlds import LENDING
@@ -144,15 +144,14 @@ def shown(plan: Verdicts, found: dict[str, Any]) -> list[dict[str, Any]]:
             said = found["words"][case].get(word, 0)
             what = f"at least {least:.0%}" if least else f"at most {most:.0%}"
             holds = least * plan.seeds <= said <= (most if not least else 1) * plan.seeds
-            out.append({"bar": f"{CASES[case]} {word}: {what} of {plan.seeds}", "value": said, "holds": holds})
+            out.append(bar(f"{CASES[case]} {word}: {what} of {plan.seeds}", said, holds))
     if "confounded" in plan.cases:
         what = f"{CASES['confounded']}: the report says how strong it would have to be, each time"
-        out.append({"bar": what, "value": found["told"], "holds": found["told"] == plan.seeds})
+        out.append(bar(what, found["told"], found["told"] == plan.seeds))
     rising = [_rises(one[1:]) for one in found["tipping"]]
     fair = [one[0][1] == "passes" and one[0][2] == 0 for one in found["tipping"]]
-    out.append({"bar": "more bias never makes a verdict milder", "value": sum(rising), "holds": all(rising)})
-    out.append({"bar": "a model that is exactly fair tips nowhere", "value": sum(fair), "holds": all(fair)})
-    return out
+    out.append(bar("more bias never makes a verdict milder", sum(rising), all(rising)))
+    return [*out, bar("a model that is exactly fair tips nowhere", sum(fair), all(fair))]
 
 
 def _rises(steps: Sequence[Sequence[Any]]) -> bool:

@@ -97,8 +97,11 @@ def test_a_job_that_a_long_one_waits_for_comes_before_one_of_middle_length(exper
     first = experiment.Job("first", double, (1,), seconds=1)
     long = experiment.Job("long", double, (2,), after=(first,), seconds=9)
     middle = experiment.Job("middle", double, (3,), seconds=5)
-    ordered = experiment.most_urgent_first([middle, first, long])
+    ordered = experiment.most_urgent_first([[middle, first, long]])
     assert [job.name for job in ordered] == ["first", "long", "middle"]
+    short = experiment.Job("short", double, (4,), seconds=2)
+    ordered = experiment.most_urgent_first([[short], [middle, first, long]])
+    assert [job.name for job in ordered] == ["first", "long", "middle", "short"]  # one experiment after the other
 
 
 @pytest.fixture
