@@ -3,29 +3,104 @@
 The eight settings of Table 1, the same pairs of tables at bias 0.25, fusions with wdbc, and causal worlds. In each,
 several draws of people, targets and an auxiliary; what a test says of an unfair target is held against the truth, and
 against what it says of a target that cannot treat anyone unfairly. --only names batches of methods.
+
+A method is a fairness test or a counterfactual map. A map gives two scores: its effect under its own name and, under
+the name with /a, the effect times the alignment share. Methods of one batch run in one job.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import isfinite
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from beyond_methods import BATCHES, scores_of
+import torch
 from beyond_report import report, show  # noqa: F401  # the runner wants to show results
 from causal_worlds import WORLDS
 from runner import Experiment, Folders, Found, Job, pick
-from scoring import fair_over_unfair, judge_known
+from scoring import Scores, fair_over_unfair, judge_known, known_scores
 from settings import SETTINGS, TARGETS, Rows, Setting, Shape, Sources, Target
 from torch import Tensor
 from trials import seed_of
-from wording import rounded
+from wording import finite, rounded
 from worlds import Draw, Ground, World, ground_job, load_ground
 
 from fairfox.benchmark.truth import individual_fairness_score
+from fairfox.data.contrasts import destinations, moves
+from fairfox.data.dataset import Dataset
+from fairfox.fairtests.protocol import MeasuringTest
+from fairfox.fairtests.registry import make_test
+from fairfox.maps.move import MoveMap
+from fairfox.maps.protocol import CounterfactualMap
+from fairfox.maps.rank import RankMap
+from fairfox.maps.transport import TransportMap
+from fairfox.models.protocol import Model, predict
+
+Fitted = CounterfactualMap | MeasuringTest
+Factory = Callable[[Ground, int], Fitted]  # of a ground and how many people of each group transport pairs
+
+
+def _registered(name: str, on: Ground, paired: int) -> MeasuringTest:
+    return make_test(name, auxiliary=on.auxiliary, refits=1, seed=on.seed).fit(on.fitting)
+
+
+PAPER = ("faux", "faux+ng", "faux+ig")
+BATCHES: dict[str, dict[str, Factory]] = {
+    "gradients": {
+        **{name: partial(_registered, name) for base in PAPER for name in (base, f"{base}/s")},
+        "fta": partial(_registered, "fta"),
+        "fta+linear": partial(_registered, "fta+linear"),
+        "lic": partial(_registered, "lic"),
+    },
+    "maps": {
+        "rank": lambda on, paired: RankMap().fit(on.fitting),
+        "move": lambda on, paired: MoveMap(auxiliary=on.auxiliary).fit(on.fitting),
+        "move-direct": lambda on, paired: MoveMap(auxiliary=on.auxiliary, metric="identity").fit(on.fitting),
+    },
+    "transport": {"transport": lambda on, paired: TransportMap(exact_up_to=paired, seed=on.seed).fit(on.fitting)},
+}
+METHODS: dict[str, Factory] = {name: make for batch in BATCHES.values() for name, make in batch.items()}
+
+KNOWS_GENERATOR = ("lic",)  # only where dx/dc is known
+
+
+def scores_of(names: Sequence[str], on: Ground, paired: int) -> Scores:
+    """Return the scores of methods for each target (N,), NaN where one cannot say; none of those that lack the truth.
+
+    Every map gives a second score, times the alignment share.
+    """
+    assert on.people.truth is not None
+    found: Scores = {}
+    for name in names:
+        if name in KNOWS_GENERATOR and on.people.truth.dx_dc is None:
+            continue
+        fitted = METHODS[name](on, paired)
+        if hasattr(fitted, "measure"):
+            found[name] = [known_scores(fitted.measure(model, on.people)) for model in on.models]
+        else:
+            found[name] = worst_effects(fitted, on.models, on.people)
+            found[f"{name}/a"] = [share * each for share, each in zip(on.shares, found[name], strict=True)]
+    return found
+
+
+def worst_effects(one: CounterfactualMap, targets: Sequence[Model], people: Dataset) -> list[Tensor]:
+    """Return the largest |f(T(x)) - f(x)| over the other groups, for each target (N,): people are mapped once."""
+    here = [predict(target, people.x) for target in targets]
+    worst = [torch.full_like(each, torch.nan) for each in here]
+    for contrast in moves(people.protected):
+        to = destinations(people, contrast)
+        rows = (~to.isnan()).nonzero()[:, 0]
+        part = people[rows]
+        mapped = one.map(part, to[rows])
+        for place, target in enumerate(targets):
+            effect = (predict(target, mapped.rows) - here[place][rows]).abs()
+            known = torch.where(mapped.abstained, torch.nan, effect)
+            worst[place][rows] = torch.fmax(worst[place][rows], known)
+    return worst
+
 
 WEAK = 0.25  # the bias at which the paper's tests lose their footing
 ADDITIVE = ("additive", "additive, skewed", "additive, long tails")
@@ -131,17 +206,16 @@ def numbers(on: Ground, scores: Sequence[Tensor]) -> dict[str, float | None]:
     AP over both targets' people, rho inside the unfair one, the mean score over the mean true score (units), the fair
     target's mean score over the unfair one's (fair), and the unfair one's mean score itself.
     """
-    judged = judge_known(on.models, scores, on.trial)
+    judged = judge_known(scores, on.trial)
     unfair = float(scores[0][scores[0].isfinite()].double().mean())
     truth = float(individual_fairness_score(on.models[0], on.people).double().mean())
     found = {
-        "ap": judged.ap,
-        "rho": judged.rho,
+        **{name: judged[name] for name in ("ap", "rho")},
         "units": unfair / truth if truth else None,
         "fair": fair_over_unfair(*scores),
         "mean": unfair,
     }
-    return {name: value if value is not None and isfinite(value) else None for name, value in found.items()}
+    return {name: finite(value) for name, value in found.items()}
 
 
 def gather(plan: Beyond, found: Found, about: dict[str, Any]) -> dict[str, Any]:

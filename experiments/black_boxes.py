@@ -141,9 +141,7 @@ class BlackBoxes:
 
 FULL = BlackBoxes()
 QUICK = BlackBoxes(
-    ("adult", "compas"),
-    ("hist-gradient-boosting", "network"),
-    Size(rows=400, people=60, trees=20, refits=2),
+    ("adult", "compas"), ("hist-gradient-boosting", "network"), Size(rows=400, people=60, trees=20, refits=2)
 )
 
 

@@ -421,11 +421,7 @@ INSURANCE = World(
             uniform,
             ("centre", "suburb", "village"),
         ),
-        Variable(
-            "claims",
-            lambda sex, care, noise: np.floor(noise * np.exp(0.4 * sex - 0.4 * care)),
-            exponential,
-        ),
+        Variable("claims", lambda sex, care, noise: np.floor(noise * np.exp(0.4 * sex - 0.4 * care)), exponential),
         Variable("mileage", lambda sex, care, noise: (9 + 3 * sex - care) * np.exp(0.3 * noise)),
         Variable(
             "accepted",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -101,13 +101,12 @@ def jobs(plan: Comparison, seed: int) -> list[Job]:
     tables = [table for table in plan.tables if table not in missing]
     grounds = [Ground(table, number, seed, plan.rows) for table in tables for number in range(plan.numbers)]
     generators = [gan_job(ground, plan.gan) for ground in grounds]
-    out = list(generators)  # the longest first
+    size, out = replace(plan, tables=(), numbers=0), list(generators)  # all that decides a job's result
     for ground, generator in zip(grounds, generators, strict=True):
         targets = targets_job(ground, plan.floors, plan.hiding)
-        arguments = (ground, plan.floors, plan.refits, plan.people)
-        out.append(Job(f"with-{ground.name}", score_with, arguments, after=(targets,), seconds=90))
-        out.append(Job(f"pairs-{ground.name}", score_pairs, arguments, after=(targets, generator)))
-        out.append(Job(f"without-{ground.name}", score_without, arguments, after=(targets,), seconds=60))
+        out.append(Job(f"with-{ground.name}", score_with, (ground, size), after=(targets,), seconds=90))
+        out.append(Job(f"pairs-{ground.name}", score_pairs, (ground, size), after=(targets, generator)))
+        out.append(Job(f"without-{ground.name}", score_without, (ground, size), after=(targets,), seconds=60))
     return out
 
 
@@ -116,19 +115,18 @@ class Setup:
     """The targets of one ground, and the people they judge."""
 
     ground: Ground
-    floors: Sequence[Floor]
-    refits: int
+    size: Comparison
     models: list[TorchModel]
     fitting: Dataset
     people: Dataset
 
     @classmethod
-    def of(cls, needed: Folders, ground: Ground, floors: Sequence[Floor], refits: int, people: int) -> Setup:
+    def of(cls, needed: Folders, ground: Ground, size: Comparison) -> Setup:
         """Return it from the folder of the job that trained the targets."""
         fitting, judged = ground.people()
-        if people < len(judged):
-            judged = judged.split(people / len(judged), seed=ground.seed_for("judged"))[0]
-        return cls(ground, floors, refits, load_targets(needed[0], floors), fitting, judged)
+        if size.people < len(judged):
+            judged = judged.split(size.people / len(judged), seed=ground.seed_for("judged"))[0]
+        return cls(ground, size, load_targets(needed[0], size.floors), fitting, judged)
 
     def readings(self, test: MeasuringTest, shares: Sequence[float] | None = None) -> list[dict[str, Any]]:
         """Return what a fitted test says of each target, in comparison with the first; effects times shares for /a."""
@@ -148,7 +146,7 @@ class Setup:
     def auxiliary(self, *, adversarial: bool = False) -> FixedAuxiliary:
         """Return trained auxiliaries that several tests share."""
         seed = self.ground.seed_for("auxiliary")
-        fitted = AuxiliaryModel(refits=self.refits, seed=seed, adversarial=adversarial).fit(self.fitting)
+        fitted = AuxiliaryModel(refits=self.size.refits, seed=seed, adversarial=adversarial).fit(self.fitting)
         return FixedAuxiliary(fitted.members, fitted.held_out)
 
     def made(self, name: str, auxiliary: FixedAuxiliary | None = None, *, refits: int = 1) -> MeasuringTest:
@@ -157,24 +155,20 @@ class Setup:
         return make_test(name, auxiliary=auxiliary, refits=refits, seed=seed).fit(self.fitting)
 
 
-def score_without(
-    folder: Path, needed: Folders, ground: Ground, floors: Sequence[Floor], refits: int, people: int
-) -> dict[str, Any]:
+def score_without(folder: Path, needed: Folders, ground: Ground, size: Comparison) -> dict[str, Any]:
     """Return what the tests without an auxiliary network say, and the husband/wife swap where there are such people."""
-    here = Setup.of(needed, ground, floors, refits, people)
+    here = Setup.of(needed, ground, size)
     return {"tests": {name: here.readings(here.made(name)) for name in WITHOUT}, "swap": swapped(here)}
 
 
-def score_with(
-    folder: Path, needed: Folders, ground: Ground, floors: Sequence[Floor], refits: int, people: int
-) -> dict[str, Any]:
+def score_with(folder: Path, needed: Folders, ground: Ground, size: Comparison) -> dict[str, Any]:
     """Return what the tests with auxiliary networks say, with plain ones and with ones that hide y; and the shares."""
-    here = Setup.of(needed, ground, floors, refits, people)
+    here = Setup.of(needed, ground, size)
     plain, hiding = here.auxiliary(), here.auxiliary(adversarial=True)
     shares = alignment_shares(plain, here.models, here.fitting, here.people)
     tests = {}
     for name in WITH:
-        test = here.made(name, plain, refits=refits)
+        test = here.made(name, plain, refits=size.refits)
         tests[name] = here.readings(test)
         if isinstance(test, Effect):
             tests[f"{name}/a"] = here.readings(test, shares)
@@ -183,11 +177,9 @@ def score_with(
     return {"tests": tests, "alignment_share": shares, "auxiliary_auc": aucs}
 
 
-def score_pairs(
-    folder: Path, needed: Folders, ground: Ground, floors: Sequence[Floor], refits: int, people: int
-) -> dict[str, Any]:
+def score_pairs(folder: Path, needed: Folders, ground: Ground, size: Comparison) -> dict[str, Any]:
     """Return what FlipTest says with the generators of an earlier job."""
-    here = Setup.of(needed, ground, floors, refits, people)
+    here = Setup.of(needed, ground, size)
     generators = Effect()
     generators.fitted = [[load_gan(needed[1])]]
     return {"tests": {"fliptest": here.readings(generators)}}

@@ -22,6 +22,7 @@ from scoring import (
     FAMILY,
     RANKS,
     Scores,
+    agreement,
     aligned_name,
     alignment_shares,
     effects,
@@ -34,11 +35,10 @@ from table1_plan import trained
 from torch import Tensor
 from trials import balanced_accuracy, find_threshold, generate, generator_job, load_generator, seed_of
 from trials import train_shape as train_target_of
-from wording import claim, mean, verdict
+from wording import claim, finite, mean, verdict
 from wording import claims as claims_in_words
 
 from fairfox.auxiliary.model import FixedAuxiliary
-from fairfox.benchmark.judge import average_precision, spearman
 from fairfox.benchmark.truth import biased_labels, individual_fairness_score
 from fairfox.data.dataset import Dataset
 from fairfox.maps.rank import RankMap
@@ -241,14 +241,13 @@ QUICK = Range(
 
 def jobs(plan: Range, seed: int) -> list[Job]:
     """Return one job per cell."""
-    return [_cell_job(plan, cell, seed) for cell in plan.cells]
-
-
-def _cell_job(plan: Range, cell: Setting, seed: int) -> Job:
-    own = seed_of(seed, cell.name)
-    arguments = (cell, *_shapes(plan, own), plan.rows, plan.steps, own)
-    after = (generator_job(cell, plan.sources, seed),)
-    return Job(_name(cell), judge_cell, arguments, after, seconds=60 if cell.fusion == "outer" else 10)
+    out = []
+    for cell in plan.cells:
+        own = seed_of(seed, cell.name)
+        arguments = (cell, *_shapes(plan, own), plan.rows, plan.steps, own)
+        after, seconds = (generator_job(cell, plan.sources, seed),), 60 if cell.fusion == "outer" else 10
+        out.append(Job(_name(cell), judge_cell, arguments, after, seconds=seconds))
+    return out
 
 
 def _name(cell: Setting) -> str:
@@ -292,11 +291,7 @@ def judge_cell(
 
 
 def all_scores(
-    auxiliaries: Mapping[str, FixedAuxiliary],
-    targets: Sequence[Model],
-    fitting: Dataset,
-    people: Dataset,
-    steps: int,
+    auxiliaries: Mapping[str, FixedAuxiliary], targets: Sequence[Model], fitting: Dataset, people: Dataset, steps: int
 ) -> Scores:
     """Return the scores of every test for each target (N,), integrated gradients in so many steps; NaN: none."""
     found = family_scores(auxiliaries["plain"], targets, fitting, people, steps=steps)
@@ -315,13 +310,10 @@ def judged(scores: Scores, ifs: Sequence[Tensor], threshold: float) -> dict[str,
     """
     labels = torch.cat([biased_labels(one, threshold) for one in ifs])
     out: dict[str, Any] = {"prevalence": float(labels.double().mean()), "ap": {}, "rho": {}, "precisions": {}}
-    mixed = 0.0 < out["prevalence"] < 1.0
     for test, each in scores.items():
-        values = torch.cat(list(each))
-        rho = spearman(each[0].nan_to_num(nan=-torch.inf, posinf=torch.inf), ifs[0])
-        out["rho"][test] = rho if rho == rho else None  # NaN: a constant
-        out["ap"][test] = average_precision(labels, torch.where(values.isnan(), -torch.inf, values)) if mixed else None
-        out["precisions"][test] = curves_of(labels, values) if mixed else None
+        found = agreement(each, ifs, threshold)
+        out |= {name: out[name] | {test: finite(found[name])} for name in ("ap", "rho")}
+        out["precisions"][test] = None if out["ap"][test] is None else curves_of(labels, torch.cat(list(each)))
     return out
 
 

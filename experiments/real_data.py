@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from runner import Folders, Job
 from trials import save_target, seed_of
+from wording import finite
 
 from fairfox.auxiliary.adversarial import HidingSettings, train_networks
 from fairfox.benchmark.truth import train_target
@@ -32,13 +33,7 @@ TABLES: dict[str, Callable[[], Dataset]] = {
     "bank-without-duration": partial(load_bank, duration=False),
     "chicago": load_chicago_ssl,
 }
-TITLES = {
-    "adult": "Adult",
-    "adult-without-relationship": "Adult without relationship",
-    "bank": "Bank",
-    "bank-without-duration": "Bank without duration",
-    "chicago": "Chicago SSL",
-}
+TITLES = {name: name.capitalize().replace("-", " ") for name in TABLES} | {"chicago": "Chicago SSL"}
 NOT_RUN = "not run: file not available"
 HELD_OUT = 0.2  # of the people: they are judged
 
@@ -99,11 +94,7 @@ def targets_job(ground: Ground, floors: Sequence[Floor], hiding: HidingSettings 
 
 
 def train_targets(
-    folder: Path,
-    needed: Folders,
-    ground: Ground,
-    floors: Sequence[Floor],
-    hiding: HidingSettings | None,
+    folder: Path, needed: Folders, ground: Ground, floors: Sequence[Floor], hiding: HidingSettings | None
 ) -> list[dict[str, Any]]:
     """Train the targets, those that hide c at once, and save them; return what each tells to people it never saw."""
     fitting, people = ground.people()
@@ -138,7 +129,7 @@ def train_gan(folder: Path, needed: Folders, ground: Ground, settings: GanSettin
     """Train FlipTest's generators and save them; return its checks, null where a generator diverged."""
     one = GanMap(**asdict(settings), seed=ground.seed_for("gan")).fit(ground.people()[0])
     torch.save(one, folder / "gan.pt")
-    return {name: value if torch.tensor(value).isfinite() else None for name, value in one.checks().items()}
+    return {name: finite(value) for name, value in one.checks().items()}
 
 
 def load_gan(folder: Path) -> GanMap:

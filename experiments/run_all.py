@@ -39,16 +39,15 @@ def is_due(name: str, results: Path = RESULTS) -> bool:
 
 def arguments(experiment: Experiment[Any], options: argparse.Namespace) -> list[str]:
     """Return the options that one experiment runs with."""
-    out = ["--quick"] * options.quick + ["--out", str(options.results / f"{experiment.name}{_ending(options)}.json")]
+    out = ["--quick"] * options.quick + [
+        "--out",
+        str(options.results / f"{experiment.name}{'-quick' * options.quick}.json"),
+    ]
     if options.workers or experiment.alone:
         out += ["--jobs", str(1 if experiment.alone else options.workers)]
     if options.device and experiment.has_device:
         out += ["--device", options.device]
     return out
-
-
-def _ending(options: argparse.Namespace) -> str:
-    return "-quick" if options.quick else ""
 
 
 def main(given: Sequence[str] | None = None) -> int:

@@ -32,18 +32,7 @@ from scoring import (
 )
 from settings import PAPER_TABLE1, SETTINGS, Setting, Shape
 from table1_bars import bars
-from table1_plan import (
-    FULL,
-    KINDS,
-    QUICK,
-    Audience,
-    Table1,
-    load_setup,
-    made_before,
-    moved,
-    summaries,
-    trained,
-)
+from table1_plan import FULL, KINDS, QUICK, Audience, Table1, load_setup, made_before, moved, summaries, trained
 from table1_report import SECTIONS, show
 from trials import balanced_accuracy, seed_of
 from wording import rounded
@@ -63,7 +52,7 @@ def jobs(plan: Table1, seed: int) -> list[Job]:
         job
         for part in plan.parts
         for draw in plan.seeds(seed)
-        for setting in plan.longest_first
+        for setting in plan.settings
         for job in part_jobs(plan, part, setting, draw)
     ]
 

@@ -60,11 +60,6 @@ class Table1:
         """Return who is judged in a setting and draw."""
         return Audience(setting, self.targets, self.rows, seed_of(seed, setting.name))
 
-    @property
-    def longest_first(self) -> list[Setting]:
-        """The settings, those with the most columns first."""
-        return sorted(self.settings, key=lambda s: (s.fusion == "concat", s.c == "magic"))
-
 
 FULL = Table1()
 QUICK = Table1(
@@ -105,12 +100,11 @@ class Setup:
         return {test: self._judged(each) for test, each in scores.items()}
 
     def _judged(self, scores: Sequence[Tensor]) -> dict[str, float | None]:
-        each = [judge_known(self.models, scores, trial) for trial in self.trials]
-        fair = [fair_over_unfair(*pair) for pair in zip(scores[::2], scores[1::2], strict=True)]
+        pairs = list(zip(scores[::2], scores[1::2], strict=True))
+        each = [judge_known(pair, trial) for pair, trial in zip(pairs, self.trials, strict=True)]
+        fair = [fair_over_unfair(*pair) for pair in pairs]
         return {
-            "ap": fmean(one.ap for one in each),
-            "rho": fmean(one.rho for one in each),
-            "prevalence": fmean(one.prevalence for one in each),
+            **{name: fmean(one[name] for one in each) for name in (*NUMBERS, "prevalence")},
             "fair": None if None in fair else fmean(cast(list[float], fair)),
         }
 

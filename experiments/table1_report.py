@@ -28,7 +28,8 @@ def average_precisions(found: Results) -> str:
         if test in found["paper"]:
             means = [found["paper"][test][trial["name"]] for trial in found["trials"]]
             rows.append([f"`{test}`", "*the paper*", *(f"*{m:.3f}*" for m in [*means, fmean(means)]), "", ""])
-    return markdown_table(_heads(found), rows)
+    names = [trial["name"].removeprefix("Synthetic-") for trial in found["trials"]]
+    return markdown_table(["test", "auxiliary", *names, "mean", "± of the mean", "largest ±"], rows)
 
 
 def summary(found: Results) -> str:
@@ -131,11 +132,6 @@ def _draw_means(own: list[dict[str, Any]]) -> list[float]:
 
 def _shown(row: Row) -> str:
     return "" if row[1] == "none" else row[1]
-
-
-def _heads(found: Results) -> list[str]:
-    names = [trial["name"].removeprefix("Synthetic-") for trial in found["trials"]]
-    return ["test", "auxiliary", *names, "mean", "± of the mean", "largest ±"]
 
 
 SECTIONS: dict[str, Callable[[Results], str]] = {  # of the page on the benchmark

@@ -63,7 +63,8 @@ def fit_source(
     folder: Path, needed: Folders, name: str, how: SourceSettings, sources: Sources, seed: int
 ) -> dict[str, Any]:
     """Model a table, save it, and return how well the model reproduces it."""
-    table = _some_rows(SOURCES[name](), sources.rows, seed)
+    table = SOURCES[name]()
+    table = table[torch.randperm(len(table), generator=torch.Generator().manual_seed(seed))[: sources.rows]]
     model = SourceModel.fit(table, how, seed=seed, training=Training(max_steps=sources.steps))
     torch.save(model.state(), folder / "source.pt")
     return {"spread": model.spread, "model_score": generator_score(model, pairs=sources.pairs)}
@@ -71,30 +72,20 @@ def fit_source(
 
 def join_sources(folder: Path, needed: Folders, pair: tuple[str, str], models: int) -> dict[str, Any]:
     """Save the generator of the two tables' median models; return how they reproduce their tables."""
-    halves = [sorted(part, key=_model_score) for part in (needed[:models], needed[models:])]
-    chosen = [half[models // 2] for half in halves]
-    SyntheticBias.of(*map(_load_source, chosen)).save(folder / "generator.pt")
+
+    def score(place: Path) -> float:
+        return float(result_of(place)["model_score"])
+
+    chosen = [sorted(part, key=score)[models // 2] for part in (needed[:models], needed[models:])]
+    sources = [SourceModel.restored(torch.load(place / "source.pt", weights_only=True)) for place in chosen]
+    SyntheticBias.of(*sources).save(folder / "generator.pt")
     return {name: result_of(place) for name, place in zip(pair, chosen, strict=True)}
-
-
-def _model_score(place: Path) -> float:
-    score: float = result_of(place)["model_score"]
-    return score
-
-
-def _load_source(place: Path) -> SourceModel:
-    return SourceModel.restored(torch.load(place / "source.pt", weights_only=True))
 
 
 def result_of(place: Path) -> dict[str, Any]:
     """Return what the job with this folder returned."""
     found: dict[str, Any] = read_json(place / "result.json")["result"]
     return found
-
-
-def _some_rows(table: Dataset, rows: int | None, seed: int) -> Dataset:
-    """Return a random part of a table; all of it for None."""
-    return table[torch.randperm(len(table), generator=torch.Generator().manual_seed(seed))[:rows]]
 
 
 def find_threshold(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import isfinite
 from statistics import fmean
 from typing import Any
 
@@ -66,6 +67,11 @@ def mean(values: Iterable[float | None]) -> float | None:
     """Return the mean of those that are known; None of none."""
     known = [value for value in values if value is not None]
     return fmean(known) if known else None
+
+
+def finite(value: float | None) -> float | None:
+    """Return a number, or None where there is none."""
+    return value if value is not None and isfinite(value) else None
 
 
 def number(value: float | None) -> str:

@@ -124,7 +124,9 @@ def test_a_table_without_its_file_has_no_number(found):
 
 
 def standing(experiment, models, people):
-    return experiment.Setup(experiment.Ground("made", 0, 0), (None, 3.0), 1, models, people, people)
+    return experiment.Setup(
+        experiment.Ground("made", 0, 0), experiment.replace(experiment.QUICK, refits=1), models, people, people
+    )
 
 
 @pytest.fixture
