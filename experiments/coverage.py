@@ -22,7 +22,7 @@ from runner import Experiment, Folders, Found, Job, pick
 from settings import SETTINGS, Rows, Setting, Shape, Sources, Target
 from torch import Tensor
 from trials import generate, generator_job, seed_of, train_shape
-from wording import bar, held, markdown_table, rounded
+from wording import bar, held, markdown_table, mean, number
 from wording import bars as table_of_bars
 
 from fairfox.benchmark.truth import TargetTraining
@@ -115,8 +115,8 @@ def jobs(plan: Plan, seed: int) -> list[Job]:
 def judge(folder: Path, needed: Folders, place: Place, size: Plan, seed: int) -> list[dict[str, Any]]:
     """Return for every draw what holds."""
     found, rows = [], size.fused_rows if place.fused else size.rows
-    for number in range(place.draws):
-        own = seed_of(seed, place.world, number)
+    for draw in range(place.draws):
+        own = seed_of(seed, place.world, draw)
         fitting, people = _people(needed, place, rows, own)
         shape = Target(size.target.width, size.target.depth, *(() if place.fused else (CAUSAL,)))
         model = train_shape(fitting, shape, rows, own)
@@ -204,17 +204,16 @@ def over_draws(draws: Sequence[dict[str, Any]]) -> dict[str, Any]:
         if name in LISTS:
             out[name] = {delta: _mean_lists([one[name][delta] for one in draws]) for delta in first}
         else:
-            out[name] = rounded(fmean(one[name] for one in draws))
+            out[name] = fmean(one[name] for one in draws)
     return out
 
 
 def _mean_lists(draws: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return means over draws; the power over those where there is somebody to be found."""
-    out: dict[str, Any] = {"over": rounded(fmean(one["over"] for one in draws))}
+    out: dict[str, Any] = {"over": fmean(one["over"] for one in draws)}
     for level in map("{:g}".format, LEVELS):
-        power = [one[level]["power"] for one in draws if one[level]["power"] is not None]
-        false = rounded(fmean(one[level]["false"] for one in draws))
-        out[level] = {"false": false, "power": rounded(fmean(power)) if power else None}
+        false, power = ([one[level][name] for one in draws] for name in ("false", "power"))
+        out[level] = {"false": fmean(false), "power": mean(power)}
     return out
 
 
@@ -254,7 +253,7 @@ def _intervals(results: Sequence[Mapping[str, Any]]) -> str:
     for one in results:
         own = [one[name][delta][level] for name in LISTS]
         cells = [f"{one[name]:.3f}" for name in names] + [f"{one['lists'][delta]['over']:.2f}"]
-        cells += [f"{each['false']:.3f}, {_power(each['power'])}" for each in own]
+        cells += [f"{each['false']:.3f}, {number(each['power'])}" for each in own]
         rows.append([_named(one), f"**{one['coverage']:.3f}**", *cells])
     return markdown_table(heads, rows)
 
@@ -283,10 +282,6 @@ def chart(found: Mapping[str, Any]) -> Any:
 
 
 SECTIONS = {"bars": held}
-
-
-def _power(value: float | None) -> str:
-    return "nobody" if value is None else f"{value:.2f}"
 
 
 narrow = pick("causal", "world")

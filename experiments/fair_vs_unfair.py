@@ -130,7 +130,8 @@ class Setup:
 
     def readings(self, test: MeasuringTest, shares: Sequence[float] | None = None) -> list[dict[str, Any]]:
         """Return what a fitted test says of each target, in comparison with the first; effects times shares for /a."""
-        found = [_measured(test, model, self.people) for model in self.models]
+        options = {"rows": False} if isinstance(test, CounterfactualTest) else {}
+        found = [test.measure(model, self.people, **options) for model in self.models]
         if shares is not None:
             found = [one.scaled([share], self.people) for one, share in zip(found, shares, strict=True)]
         each = [_known(one.score, one) for one in found]
@@ -213,12 +214,6 @@ def auxiliary_auc(auxiliary: FixedAuxiliary, people: Dataset) -> float:
     return fmean(auc for out in outputs if (auc := auc_above(out[c == 1], out[c == 0])) is not None)
 
 
-def _measured(test: MeasuringTest, model: TorchModel, people: Dataset) -> Measurement:
-    return (
-        test.measure(model, people, rows=False) if isinstance(test, CounterfactualTest) else test.measure(model, people)
-    )
-
-
 def _known(values: Tensor, one: Measurement) -> Values:
     """Return values (N,) with NaN for those whom the test abstains from."""
     return np.asarray(torch.where(one.abstained, torch.nan, values.cpu().double()).numpy(force=True))
@@ -237,8 +232,10 @@ def gather(plan: Comparison, found: Found, about: dict[str, Any]) -> dict[str, A
     sections: dict[str, Any] = {
         "not_run": missing,
         "targets": [one for table in tables for one in _targets(plan, found, table)],
-        "auxiliary_auc": {table: _auxiliaries(plan, found, table) for table in tables},
-        "generators": {table: _checks(plan, found, table) for table in tables},
+        "auxiliary_auc": {
+            table: _spreads([run["auxiliary_auc"] for run in _runs(plan, found, "with", table)]) for table in tables
+        },
+        "generators": {table: _spreads(_runs(plan, found, "gan", table)) for table in tables},
         "results": [one for table in tables for one in _results(plan, found, table)],
         "swap": {table: swaps for table in tables if (swaps := _swaps(plan, found, table)) is not None},
     }
@@ -277,16 +274,9 @@ def _targets(plan: Comparison, found: Found, table: str) -> list[dict[str, Any]]
     return out
 
 
-def _auxiliaries(plan: Comparison, found: Found, table: str) -> dict[str, list[float] | None]:
-    runs = [run["auxiliary_auc"] for run in _runs(plan, found, "with", table)]
-    return {kind: _spread([run[kind] for run in runs]) for kind in runs[0]}
-
-
-def _checks(plan: Comparison, found: Found, table: str) -> dict[str, list[float] | None]:
-    """Return the checks of FlipTest's generators; those that diverged have none."""
-    runs = _runs(plan, found, "gan", table)
-    spreads = {name: _spread([run[name] for run in runs]) for name in runs[0]}
-    return {name: spread for name, spread in spreads.items() if spread is not None}
+def _spreads(runs: Sequence[Mapping[str, Any]]) -> dict[str, list[float] | None]:
+    """Return the mean and the standard deviation over runs of each of their numbers."""
+    return {name: _spread([run[name] for run in runs]) for name in runs[0]}
 
 
 def _results(plan: Comparison, found: Found, table: str) -> list[dict[str, Any]]:
@@ -305,9 +295,8 @@ def _results(plan: Comparison, found: Found, table: str) -> list[dict[str, Any]]
 def _entry(each: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return means and spreads over numbers, without those where a test had nothing to say (null: it never had)."""
     boxes = [one["box"] for one in each if one["box"] is not None]
-    names = [name for name in each[0] if name != "box"]
-    out: dict[str, Any] = {name: _spread([one[name] for one in each]) for name in names}
-    return out | {"box": [fmean(values) for values in zip(*boxes, strict=True)] or None}
+    others = [{name: value for name, value in one.items() if name != "box"} for one in each]
+    return _spreads(others) | {"box": [fmean(values) for values in zip(*boxes, strict=True)] or None}
 
 
 def _swaps(plan: Comparison, found: Found, table: str) -> list[dict[str, Any]] | None:
@@ -315,7 +304,7 @@ def _swaps(plan: Comparison, found: Found, table: str) -> list[dict[str, Any]] |
     if runs[0] is None:
         return None
     return [
-        {"target": floor_name(floor), **{who: _spread([run[place][who] for run in runs]) for who in runs[0][0]}}
+        {"target": floor_name(floor), **_spreads([run[place] for run in runs])}
         for place, floor in enumerate(plan.floors)
     ]
 

@@ -9,7 +9,7 @@ strongly, from 0 to 1. The other columns follow from the legitimate ones in any 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, stdev
@@ -234,7 +234,11 @@ class SampledWorld:
 
 
 EXPECTED = {"whole": 1.0, "half": 0.5, "none": 0.0}  # the fall
-LIMITS = {"whole": (0.95, 1.0), "half": (0.45, 0.55), "none": (-0.1, 0.1)}  # what it has to lie between
+BARS = {  # what it has to lie between, and the words for it
+    "whole": (0.95, 1.0, "the whole effect is legitimate: the score falls by at least 95 %"),
+    "half": (0.45, 0.55, "half of the effect is: by 45 to 55 %"),
+    "none": (-0.1, 0.1, "none of it is: by less than 10 % either way"),
+}
 
 
 @dataclass(frozen=True)
@@ -259,12 +263,10 @@ def jobs(plan: Falls, seed: int) -> list[Job]:
     size = replace(plan, worlds=(), seeds=0)  # all that decides a job's result
     return [
         Job(_name(world, grade, draw), falls_of, (world, grade, size, seed_of(seed, world, draw)))
-        for world, grade, draw in _places(plan)
+        for world in plan.worlds
+        for grade in STRENGTHS
+        for draw in range(plan.seeds)
     ]
-
-
-def _places(plan: Falls) -> Iterator[tuple[str, str, int]]:
-    yield from ((world, grade, draw) for world in plan.worlds for grade in STRENGTHS for draw in range(plan.seeds))
 
 
 def _name(world: str, grade: str, draw: int) -> str:
@@ -332,15 +334,9 @@ def over_draws(
 
 def bars(results: Sequence[Mapping[str, Any]], size: int) -> list[dict[str, Any]]:
     """Return what has to be shown with so many people to learn from."""
-    words = {
-        "whole": "the whole effect is legitimate: the score falls by at least 95 %",
-        "half": "half of the effect is: by 45 to 55 %",
-        "none": "none of it is: by less than 10 % either way",
-    }
     out = []
-    for grade, what in words.items():
+    for grade, (low, high, what) in BARS.items():
         own = {one["world"]: one for one in results if (one["legitimate"], one["people"]) == (grade, size)}
-        low, high = LIMITS[grade]
         value = {world: [one["fall"], one["worst"]] for world, one in own.items()}
         holds = all(low <= one["fall"] <= high for one in own.values())
         out.append(bar(f"{what} (mean and worst seed, each world)", value, holds))

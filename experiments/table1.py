@@ -35,7 +35,6 @@ from table1_bars import bars
 from table1_plan import FULL, KINDS, QUICK, Audience, Table1, load_setup, made_before, moved, summaries, trained
 from table1_report import SECTIONS, show
 from trials import balanced_accuracy, seed_of
-from wording import rounded
 
 from fairfox.auxiliary.linear import LinearAuxiliary
 from fairfox.fairtests.unfair_map import UnfairMap
@@ -170,7 +169,7 @@ def gather(plan: Table1, found: Found, about: dict[str, Any]) -> dict[str, Any]:
         trial["draws"] = [_draw(plan, setting, draw, found) for draw in draws]
         for kind in (part for part in plan.parts if part in KINDS):
             each = [job["auxiliary_balanced_accuracy"] for jobs in parts(kind, setting) for job in jobs]
-            trial.setdefault("auxiliaries", {})[kind] = rounded(fmean(each))
+            trial.setdefault("auxiliaries", {})[kind] = fmean(each)
         if "fliptest" in plan.parts:
             trial["fliptest"] = [job["checks"] | job["training"] for (job,) in parts("fliptest", setting)]
         trials.append(trial)

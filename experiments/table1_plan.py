@@ -14,7 +14,7 @@ from scoring import Scores, fair_over_unfair, judge_known
 from settings import AUXILIARIES, ROWS, SETTINGS, TARGETS, Rows, Setting, Shape, Sources, Target
 from torch import Tensor, nn
 from trials import generate, generator_job, load_generator, load_trial, seed_of, targets_job, threshold_job
-from wording import rounded
+from wording import mean
 
 from fairfox.auxiliary.model import AuxiliaryModel, FixedAuxiliary, ProjectedAuxiliary
 from fairfox.benchmark.judge import Trial
@@ -146,12 +146,9 @@ def summaries(setting: str, auxiliary: str, draws: Sequence[Sequence[dict[str, A
         each = [[one[test] for one in draw if test in one] for draw in draws]
         for name in NUMBERS:
             means = [fmean(one[name] for one in draw) for draw in each]
-            entry |= {f"{name}_mean": rounded(fmean(means)), f"{name}_std": rounded(deviation(means))}
-            entry[f"{name}_draws"] = [rounded(mean) for mean in means]
-            entry[f"{name}_retrainings"] = rounded(fmean(deviation([one[name] for one in draw]) for draw in each))
-        for name in ("prevalence", "fair"):
-            known = [one[name] for draw in each for one in draw if one[name] is not None]
-            entry[name] = rounded(fmean(known)) if known else None
+            entry |= {f"{name}_mean": fmean(means), f"{name}_std": deviation(means), f"{name}_draws": means}
+            entry[f"{name}_retrainings"] = fmean(deviation([one[name] for one in draw]) for draw in each)
+        entry |= {name: mean(one[name] for draw in each for one in draw) for name in ("prevalence", "fair")}
         out.append(entry)
     return out
 

@@ -22,8 +22,6 @@ from fairfox.data.dataset import Dataset
 from fairfox.models.protocol import Model, predict
 from fairfox.models.torch import TorchModel, load_mlp, save_mlp
 
-TARGETS = ("unfair", "fair")
-
 
 def seed_of(seed: int, *names: object) -> int:
     """Return a seed of its own for whatever has these names."""
@@ -147,10 +145,14 @@ def generate(folder: Path, fusion: Fusion, bias: float, rows: Rows, seed: int) -
     return fitting, generator.sample(rows.test, bias=bias, fusion=fusion, seed=seed_of(seed, "people"), derivative=True)
 
 
+def load_targets(folder: Path) -> list[TorchModel]:
+    """Return the unfair and the fair target of a folder."""
+    return [TorchModel(load_mlp(folder / f"{name}.safetensors")) for name in ("unfair", "fair")]
+
+
 def load_trial(fitting: Dataset, people: Dataset, targets: Path, threshold: Path) -> Trial:
     """Return the trial of two targets by a threshold, from the folders of the jobs that found them."""
-    unfair, fair = (TorchModel(load_mlp(targets / f"{name}.safetensors")) for name in TARGETS)
-    return Trial(fitting, people, unfair, fair, result_of(threshold)["threshold"])
+    return Trial(fitting, people, *load_targets(targets), result_of(threshold)["threshold"])
 
 
 def balanced_accuracy(model: Model, x: Tensor, labels: Tensor | None, *, cut: float = 0.5) -> float:

@@ -86,8 +86,3 @@ def about(found: dict[str, Any]) -> str:
         f"Seed {found['seed']}; {found['core_seconds'] / 60:,.0f} core minutes with {machine['workers']} workers on "
         f"{machine['cores']} cores; {versions}. {provenance(found)}"
     )
-
-
-def rounded(value: float | None, digits: int = 4) -> float | None:
-    """Return so many digits of a number that count; None stays None."""
-    return None if value is None else float(f"{value:.{digits}g}")
