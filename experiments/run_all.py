@@ -14,7 +14,6 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 from runner import RESULTS, Experiment, read_json, run_together, say
 from shipped import code_hash, defaults_hash
@@ -22,7 +21,7 @@ from shipped import code_hash, defaults_hash
 FOLDER = Path(__file__).parent
 
 
-def experiments() -> dict[str, Experiment[Any]]:
+def experiments() -> dict[str, Experiment]:
     """Return all experiments by name; those that measure seconds come last."""
     names = sorted(path.stem for path in FOLDER.glob("*.py") if "\nEXPERIMENT" in path.read_text(encoding="utf-8"))
     found = {name: import_module(name).EXPERIMENT for name in names}
@@ -37,7 +36,7 @@ def is_due(name: str, results: Path = RESULTS) -> bool:
     return not current or found["quick"] or bool(found["only"])
 
 
-def arguments(experiment: Experiment[Any], options: argparse.Namespace) -> list[str]:
+def arguments(experiment: Experiment, options: argparse.Namespace) -> list[str]:
     """Return the options that one experiment runs with."""
     out = ["--quick"] * options.quick + [
         "--out",

@@ -21,11 +21,10 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, cached_property
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from time import perf_counter
 from types import ModuleType
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from joblib.externals.loky import get_reusable_executor
@@ -34,13 +33,12 @@ from shipped import code_hash, defaults_hash
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from fairfox.data.files import written_whole
+from fairfox.errors import installed_versions
 
 RESULTS = Path(__file__).parent / "results"
-PACKAGES = ("torch", "numpy", "scikit-learn", "fairfox")
 QUIET = 15.0  # seconds between two lines about progress
 GPU_JOBS = 8  # at once on a GPU: more would wait for each other there while cores stand idle
 
-S = TypeVar("S")
 Entry = TypeVar("Entry")
 Folders = tuple[Path, ...]
 Found = dict[str, Any]  # what jobs returned, by their names
@@ -73,7 +71,7 @@ class Job:
     def key(self) -> str:
         """The name, and a digest of the function and its file, the arguments, packages, code and the jobs before it."""
         file = Path(self.function.__code__.co_filename).stem
-        what = [file, self.function.__name__, repr(self.arguments), *_versions(), code_hash()]
+        what = [file, self.function.__name__, repr(self.arguments), *versions().values(), code_hash()]
         what += [job.key for job in self.after]
         return f"{self.name}.{_digest(what)}"
 
@@ -107,22 +105,22 @@ class Parts:
 
 
 @dataclass(frozen=True)
-class Experiment(Generic[S]):
+class Experiment:
     """A question with its jobs, and what is made of their results."""
 
     name: str
     description: str
-    full: S  # settings
-    quick: S
-    jobs: Callable[[S, int], list[Job]]  # settings, seed
-    gather: Callable[[S, Found, Results], Results]  # settings, results, circumstances -> sections
+    full: Any  # settings
+    quick: Any
+    jobs: Callable[[Any, int], list[Job]]  # settings, seed
+    gather: Callable[[Any, Found, Results], Results]  # settings, results, circumstances -> sections
     show: Callable[[Results], str]  # the results file in words
-    narrow: Callable[[S, Sequence[str]], S]  # settings with what --only names
+    narrow: Callable[[Any, Sequence[str]], Any]  # settings with what --only names
     charts: Mapping[str, Callable[[Results], Any]] = field(default_factory=dict)  # by what their file's name ends with
     alone: bool = False  # it measures seconds: one job at a time, and nothing beside it
 
     @classmethod
-    def of(cls, module: ModuleType) -> Experiment[Any]:
+    def of(cls, module: ModuleType) -> Experiment:
         """Return the experiment that a module describes: its settings FULL and QUICK, and the functions above by name.
 
         It may have CHARTS, and ALONE.
@@ -151,7 +149,7 @@ class Experiment(Generic[S]):
         settings = self.quick if options.quick else self.full
         settings = self.narrow(settings, options.only) if options.only else settings
         if self.has_device:
-            settings = replace(settings, device=Device(options.device))  # type: ignore[type-var]
+            settings = replace(settings, device=Device(options.device))
         partial = "-quick" * options.quick + "-only" * bool(options.only)
         out = options.out or RESULTS / f"{self.name}{partial}.json"
         return Run(self, settings, options, out, with_needed(self.jobs(settings, options.seed)))
@@ -181,16 +179,16 @@ class Experiment(Generic[S]):
             parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where large networks train")
         return parser.parse_args(arguments)
 
-    def _about(self, settings: S, options: argparse.Namespace) -> Results:
+    def _about(self, settings: Any, options: argparse.Namespace) -> Results:
         return {
             "experiment": self.name,
             "seed": options.seed,
             "quick": options.quick,
             "only": options.only,
-            "settings": asdict(settings),  # type: ignore[call-overload]
+            "settings": asdict(settings),
             "defaults": defaults_hash(),
             "code": code_hash(),
-            "versions": {"python": platform.python_version()} | dict(zip(PACKAGES, _versions(), strict=True)),
+            "versions": {"python": platform.python_version()} | versions(),
             "machine": {
                 "cores": os.cpu_count(),
                 "workers": options.workers,
@@ -203,7 +201,7 @@ class Experiment(Generic[S]):
 class Run:
     """An experiment with its settings and jobs, and where its results go."""
 
-    experiment: Experiment[Any]
+    experiment: Experiment
     settings: Any
     options: argparse.Namespace
     out: Path
@@ -434,23 +432,17 @@ def named(what: str, known: Mapping[str, Entry], names: Sequence[str]) -> tuple[
     return tuple(entry for name, entry in known.items() if name in names)
 
 
-def pick(field: str, what: str) -> Callable[[S, Sequence[str]], S]:
+def pick(field: str, what: str) -> Callable[[Any, Sequence[str]], Any]:
     """Return what narrows settings to the entries of one of their fields that have the given names."""
 
-    def narrow(settings: S, names: Sequence[str]) -> S:
+    def narrow(settings: Any, names: Sequence[str]) -> Any:
         known = {getattr(entry, "name", entry): entry for entry in getattr(settings, field)}
-        return replace(settings, **{field: named(what, known, names)})  # type: ignore[type-var]
+        return replace(settings, **{field: named(what, known, names)})
 
     return narrow
 
 
 @cache
-def _versions() -> tuple[str, ...]:
-    return tuple(map(_version, PACKAGES))
-
-
-def _version(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:  # fairfox may be run from its sources
-        return "of unknown version"
+def versions() -> dict[str, str]:
+    """Return the versions of the packages that decide numbers."""
+    return installed_versions("torch", "numpy", "scikit-learn", "fairfox")

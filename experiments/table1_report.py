@@ -76,15 +76,13 @@ def generators(found: Results) -> str:
     rows = [
         [
             name,
-            *(", ".join(f"{one[number]:.{digits}f}" for one in own) for number, digits in _MODELLED),
+            ", ".join(f"{one['model_score']:.3f}" for one in own),
+            ", ".join(f"{one['spread']:.2f}" for one in own),
             f"{PAPER_MODEL_SCORES[name]:.3f}",
         ]
         for name, own in tables.items()
     ]
     return markdown_table(["table", "model score, by draw", "spread, of the real one", "the paper's score"], rows)
-
-
-_MODELLED = (("model_score", 3), ("spread", 2))
 
 
 def fliptest(found: Results) -> str:

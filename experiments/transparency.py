@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from real_data import ADVERSARIAL, FAMILY, TABLES, TITLES, Ground, gan_job, lacking, load_gan
-from runner import Experiment, Folders, Found, Job, pick
+from runner import Experiment, Folders, Found, Job, Results, pick
 from settings import AUXILIARIES, Shape
 from sklearn.metrics import ndcg_score
 from torch import Tensor
@@ -60,7 +60,6 @@ LEAST = {"adult": 0.97, "bank": 0.90}  # NDCG with our truth of the best order
 ABOVE_RANDOM = 0.2
 
 Strengths = dict[str, dict[str, list[float]]]  # (F,) of each method, by how its columns were put together
-Results = dict[str, Any]
 
 
 @dataclass(frozen=True)
