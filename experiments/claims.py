@@ -82,7 +82,7 @@ def of_table1(found: Results) -> Iterator[Row]:
 
 
 def of_operating_range(found: Results) -> Iterator[Row]:
-    """Yield the claims about where fAux works: means over 200 cells, ± their standard error."""
+    """Yield the claims about where fAux works: means over cells, ± their standard error."""
     places = ("4.4, sensitivity", "4.4, sensitivity", "4.4, auxiliary", "4.2", "4.4, target")
     for claim, place in zip(found["claims"], places, strict=True):
         yield claim["claim"], f"section {place}", in_words(claim["value"]), _stored(claim)
@@ -96,7 +96,7 @@ def of_histograms(found: Results) -> Iterator[Row]:
 
 
 def of_real_tables(found: Results) -> Iterator[Row]:
-    """Yield the claims about fair and unfair targets on real tables: means of five splits, ± standard deviation."""
+    """Yield the claims about fair and unfair targets on real tables: means over splits, ± standard deviation."""
     auc = {(e["table"], e["test"]): e["auc"] for e in found["results"] if e["target"] == FAIR}
     for test in FAMILY:
         told = "; ".join(f"{title} {auc[t, test][0]:.2f} ± {auc[t, test][1]:.2f}" for t, title in TABLES.items())
