@@ -88,13 +88,13 @@ def jobs(plan: Remedies, seed: int) -> list[Job]:
     missing, size = lacking(plan.tables), replace(plan, tables=(), searched=(), models=(), worlds=(), repeats=0)
     tables = [table for table in plan.tables if table not in missing]
     out = [
-        Job(_name("table", table, model), measure_table, (table, model, size, seed_of(seed, table)))
+        Job(_name("table", table, model), measure_table, (table, model, size, seed_of(seed, table)), seconds=30)
         for table in tables
         for model in plan.models
     ]
     out += [Job(_name("world", name), measure_world, (name, size, seed_of(seed, name))) for name in plan.worlds]
     out += [
-        Job(_name("alternatives", table), search_table, (table, plan.models[0], size, seed_of(seed, table)))
+        Job(_name("alternatives", table), search_table, (table, plan.models[0], size, seed_of(seed, table)), seconds=50)
         for table in plan.searched
         if table in tables
     ]
