@@ -41,7 +41,7 @@ QUICK = UseCases((Case("policing", 200, 2), Case("credit", 180, 2)))
 def jobs(plan: UseCases, seed: int) -> list[Job]:
     """Return one job per example; none where its table is not to be had."""
     missing = lacking(plan)
-    return [Job(case.name, run_case, (case, seed)) for case in plan.cases if case.name not in missing]
+    return [Job(case.name, run_case, (case, seed), seconds=60) for case in plan.cases if case.name not in missing]
 
 
 def lacking(plan: UseCases) -> dict[str, str]:
