@@ -93,7 +93,7 @@ def test_only_names_settings_and_parts_of_the_work(experiment):
 
 
 def test_a_device_changes_no_job_and_only_the_peers_are_on_it(experiment):
-    on_gpu = experiment.jobs(experiment.on(experiment.FULL, "cuda"), 0)
+    on_gpu = experiment.jobs(experiment.replace(experiment.FULL, device=experiment.Device("cuda")), 0)
     assert [job.key for job in on_gpu] == [job.key for job in experiment.jobs(experiment.FULL, 0)]
     assert {job.name.split("-")[0] for job in on_gpu if job.on_gpu} == {"fliptest", "unfair_map"}
     small = replace(experiment.FULL, parts=("maps",))
