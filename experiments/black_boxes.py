@@ -149,7 +149,7 @@ def jobs(plan: BlackBoxes, seed: int) -> list[Job]:
     """Return one job per table and model; none for a table that is not to be had."""
     missing = lacking(plan.tables)
     return [
-        Job(_name(table, model), audit_one, (table, model, plan.size, seed_of(seed, table)), seconds=90)
+        Job(_name(table, model), audit_one, (table, model, plan.size, seed_of(seed, table)), seconds=40)
         for table in plan.tables
         for model in plan.models
         if table not in missing
