@@ -1,8 +1,8 @@
 """What to do about an unfair model: what a repair and its rivals take away and cost, and what a search promises.
 
 Models learn from one half of some people of a table without the protected column, and so do repairs. The others
-judge. In worlds whose truth is known the true effect is looked at too. How repairs learn was chosen on Adult and
-law school, and first on German credit; the worlds additive and lending were looked at too.
+judge. In worlds whose truth is known the true effect is looked at too. How repairs learn was chosen on Adult, law
+school and German credit; the worlds additive and lending were looked at too.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Remedies:
     rows: int = 4_000  # of a table or world, one half to learn from
     repeats: int = 50  # of a search in a world
     people: int = 300  # who judge its candidates
-    candidates: int = 40  # the last ten come after the statement
+    candidates: int = 50  # the last ten come after the statement
     trees: int = 100
     refits: int = 2
     hiding: HidingSettings | None = None  # by default as the number of rows suggests
