@@ -62,11 +62,10 @@ def fit_correction(
 ) -> Correction:
     """Return the correction of a model that takes away most of its mean |effect|, or as much of it as `strength` says.
 
-    At full strength predictions stay close to the mean of a person's own and that of their counterfactual rows, while
-    two numbers fall by the same share. The first is the mean |effect| of people who are held out, the second the
-    Wasserstein distance between the predictions of the groups' real people. Without the second the network learns to
-    please counterfactual rows that nobody has. With given columns groups may differ, and with `only` the effect is that
-    of one feature; then the first number counts alone.
+    Predictions change as little as they can while two numbers fall by the same share. The first is the mean |effect| of
+    people who are held out, the second the Wasserstein distance between the predictions of the groups' real people.
+    Without the second the network learns to please counterfactual rows that nobody has. With given columns
+    groups may differ, and with `only` the effect is that of one feature; then the first number counts alone.
     """
     check_repairable(test, strength)
     found = Correction(test=test, use_protected=use_protected)
@@ -83,7 +82,7 @@ def fit_correction(
     if not all(sum(len(each.here) for each in part) for part in parts):
         return found
     fitting, rest = (_joined(part) for part in parts)
-    learner = _Learner(fitting.own.shape[1], found.scale, strength, seed).to(fitting.own.device)
+    learner = _Learner(fitting.own.shape[1], found.scale, seed).to(fitting.own.device)
     rows = (~last).nonzero()[:_REAL, 0].to(people.x.device)
     real = _Real.of(people[rows], here[rows], use_protected)
     with torch.no_grad():
@@ -163,9 +162,8 @@ def _distance(out: Tensor, sides: Tensor) -> Tensor:
 class _Learner(nn.Module):
     """What a correction is while it learns: at first it changes nothing. Effects and gaps are in units of `spread`."""
 
-    def __init__(self, inputs: int, scale: tuple[float, float] | None, strength: float, seed: int) -> None:
+    def __init__(self, inputs: int, scale: tuple[float, float] | None, seed: int) -> None:
         super().__init__()
-        self.strength = strength
         self.scale, self.spread = scale, 1.0 if scale is None else scale[1]
         self.net = MLP(inputs, width=_WIDTH, depth=1, seed=seed)
         self.kept = nn.Parameter(torch.ones(1))
@@ -179,14 +177,13 @@ class _Learner(nn.Module):
         return corrected(here, self.kept, added, self.scale)
 
     def change_and_effect(self, people: _Compared) -> tuple[Tensor, Tensor]:
-        """Return how far predictions are from what they are drawn to, and the mean |effect|."""
+        """Return how far predictions are from the model's own, and the mean |effect|."""
         out = self(torch.cat([people.own[None], people.there]), torch.cat([people.here[None], people.predictions]))
         own, apart = out[0], (out[1:].mean(0) - out[0]).abs() / self.spread
-        wanted = people.here.lerp(people.predictions.mean(0), self.strength / 2)
         if self.scale is None:
-            change = F.binary_cross_entropy(own, wanted, reduction="none")
+            change = F.binary_cross_entropy(own, people.here, reduction="none")
         else:
-            change = ((own - wanted) / self.spread).square() / 2
+            change = ((own - people.here) / self.spread).square() / 2
         return (people.weights * change).mean(), (people.weights * apart).mean()
 
     def gap(self, real: _Real) -> Tensor:

@@ -146,10 +146,9 @@ def repair(
     """Return a model with a correction: a person and their counterfactual rows get nearly the same prediction.
 
     The model is not trained again. A small network learns from the table what to add to its predictions, on the scale
-    of log-odds. They stay close to the mean of a person's own prediction and that of their counterfactual rows, while
-    the mean effect and, without `given`, the distance between the predictions of the groups' real people fall. It asks
-    the model about 12 rows for each person of the table and contrast, and later about one row each. Where the label
-    depends on the group, any repair costs accuracy.
+    of log-odds. They change as little as they can while the mean effect and, without `given`, the distance between the
+    predictions of the groups' real people fall. It asks the model about 12 rows for each person of the table and
+    contrast, and later about one row each. Where the label depends on the group, any repair costs accuracy.
 
     Args:
         model: as for `fairfox.audit`.
