@@ -172,12 +172,7 @@ class AuxiliaryModel:
         """Return networks that predict c, each with the weights that predicted the held-out rows best."""
         task = protected_task(fitting, known)
         net = MLP(
-            known.x.shape[1],
-            task.outputs,
-            width=self.width,
-            depth=self.depth,
-            members=self.refits,
-            seed=self.seed,
+            known.x.shape[1], task.outputs, width=self.width, depth=self.depth, members=self.refits, seed=self.seed
         ).to(known.x.device)
         train(
             net,

@@ -204,13 +204,7 @@ class Effect:
         return getattr(self.map, "persists", False)
 
     def deviations(
-        self,
-        model: Model,
-        data: Dataset,
-        measured: Measurement,
-        here: Tensor,
-        persistence: Sequence[float],
-        draws: int,
+        self, model: Model, data: Dataset, measured: Measurement, here: Tensor, persistence: Sequence[float], draws: int
     ) -> list[Tensor]:
         """Return what draws add to each contrast (K, N, Q) where ranks persist with these correlations.
 

@@ -15,15 +15,7 @@ from fairfox.data.dataset import Dataset, resample
 from fairfox.data.files import read_toml
 from fairfox.errors import ColumnError, FileError, NotFittedError, OptionError, did_you_mean
 from fairfox.maps.conditional import Columns, Regressed
-from fairfox.maps.protocol import (
-    OFF_RANGE,
-    UNKNOWN,
-    Mapped,
-    check_groups_present,
-    number_reached,
-    where_to,
-    who_counts,
-)
+from fairfox.maps.protocol import OFF_RANGE, UNKNOWN, Mapped, check_groups_present, number_reached, where_to, who_counts
 from fairfox.maps.rank import RankMap, own_columns, ranks_of, repeated, with_ranks
 from fairfox.maps.ranks import Draws, Scale
 
