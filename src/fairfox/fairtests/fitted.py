@@ -214,16 +214,8 @@ class FittedTest:
         A black box is called on about `rows` rows.
         """
         some = people if most is None or len(people) <= most else _drawn(people, most, self.options.seed)
-        found = model_alignment(
-            model,
-            some,
-            self.aligned_by,
-            self.metric,
-            seed=self.options.seed,
-            batch_size=self.options.batch_size,
-            rows=rows,
-        )
-        return tuple(found)
+        how = {"seed": self.options.seed, "batch_size": self.options.batch_size, "rows": rows}
+        return tuple(model_alignment(model, some, self.aligned_by, self.metric, **how))
 
 
 def _fit_tests(
@@ -455,13 +447,8 @@ def _without_features(data: Dataset) -> Dataset:
     order = torch.arange(len(c))
     for values in [*([] if weights is None else [weights]), *c.unbind(1)]:
         order = order[values[order].argsort(stable=True)]
-    return Dataset(
-        x=data.x[:, :0].clone(),
-        c=c[order],
-        protected=data.protected,
-        features=(),
-        weights=None if weights is None else weights[order],
-    )
+    kept = None if weights is None else weights[order]
+    return Dataset(x=data.x[:, :0].clone(), c=c[order], protected=data.protected, features=(), weights=kept)
 
 
 def _proxies(auxiliary: Auxiliary, data: Dataset, variable: int, batch_size: int) -> dict[str, float]:

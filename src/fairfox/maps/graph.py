@@ -40,11 +40,8 @@ def read_graph(source: GraphSource | None) -> Graph:
         raise OptionError(f"The graph is {source!r}; expected parents of each column, or a TOML file (--graph FILE)")
     found = source if isinstance(source, Mapping) else _read_parents(Path(source))
     for child, parents in found.items():
-        if (
-            isinstance(parents, str)
-            or not isinstance(parents, Sequence)
-            or not all(isinstance(p, str) for p in parents)
-        ):
+        listed = isinstance(parents, Sequence) and not isinstance(parents, str)
+        if not listed or not all(isinstance(p, str) for p in parents):
             raise OptionError(
                 f"The graph gives '{child}' the parents {parents!r}; expected a list of names, {_EXAMPLE}"
             )
@@ -185,9 +182,8 @@ class GraphMap:
         stay = torch.ones_like(still).index_fill_(0, going, False)
         rows = data.x.clone()
         if len(going):
-            rows[going] = self.followed(data[going], there[going], None if draws is None else draws.taken(going)).to(
-                rows
-            )
+            own = None if draws is None else draws.taken(going)
+            rows[going] = self.followed(data[going], there[going], own).to(rows)
         reason = lost if bool((stay & ~still).any()) else UNKNOWN if bool(stay.any()) else ""
         return with_ranks(Mapped(rows, stay, reason), self.withheld_map, data, to)
 
