@@ -234,9 +234,8 @@ def _compare_models(
             )
     both = _judged(a, b)
     weights = None if a.weights is None else a.weights.numpy(force=True).astype(np.float64)[both]
-    pair = compare_scores(
-        _scores_of(a, both), _scores_of(b, both), weights=weights, unit=a.unit, seed=a.settings["seed"]
-    )
+    about: dict[str, Any] = {"weights": weights, "unit": a.unit, "seed": a.settings["seed"]}
+    pair = compare_scores(_scores_of(a, both), _scores_of(b, both), **about)
     pair = replace(pair, reason=pair_sentence(pair))
     names = names or (a.settings["model"], b.settings["model"])
     one, two = (

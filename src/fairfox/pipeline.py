@@ -143,14 +143,11 @@ def run_audit(
     others, skipped = (
         applicable(options, inputs.data, gradient=inputs.target.differentiable) if options.runs_all else ([], {})
     )
-    folds = fit_folds(
-        inputs.data,
-        inputs.fitting,
-        inputs.encoding,
-        options,
-        others=others,
-        progress=lambda text, done: say(text, 0.05 + 0.5 * done),
-    )
+
+    def fitting(text: str, done: float) -> None:
+        say(text, 0.05 + 0.5 * done)
+
+    folds = fit_folds(inputs.data, inputs.fitting, inputs.encoding, options, others=others, progress=fitting)
     readings = _measured(inputs, folds, others, say)
     result = _result(
         model,
@@ -479,9 +476,8 @@ def labelled_yes(inputs: Inputs) -> Tensor | None:
 
 def _comparison(readings: Readings, skipped: Mapping[str, str]) -> TestComparison:
     """Return what several tests measured on the same people, side by side."""
-    scores = torch.stack(
-        [torch.where(m.abstained, torch.nan, m.score.cpu().double()) for m in readings.others.values()], dim=1
-    )
+    each = [torch.where(m.abstained, torch.nan, m.score.cpu().double()) for m in readings.others.values()]
+    scores = torch.stack(each, dim=1)
     return TestComparison(
         tests=tuple(readings.others),
         scores=scores,

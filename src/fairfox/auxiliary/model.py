@@ -175,9 +175,9 @@ class AuxiliaryModel:
             known.x.shape[1], task.outputs, width=self.width, depth=self.depth, members=self.refits, seed=self.seed
         ).to(known.x.device)
         x, valid_x = (torch.where(mask, rows.x, 0.0).float() for rows in (fitting, held_out))
-        valid = {"valid_x": valid_x, "valid_targets": protected_task(held_out, known).targets}
+        targets = protected_task(held_out, known).targets
         how = {name: getattr(self, name) for name in ("batch_size", "rate", "max_epochs", "patience", "seed")}
-        train(net, x, task.targets, loss=task.loss, **valid, **how)
+        train(net, x, task.targets, loss=task.loss, valid_x=valid_x, valid_targets=targets, **how)
         return net
 
     def _hiding(self, fitting: Dataset, mask: Tensor) -> MLP:

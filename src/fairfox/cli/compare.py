@@ -124,19 +124,10 @@ def _compare_models(
             "Python with a fairfox.Endpoint, which has its own limit of calls"
         )
     one, two = (load_model(spec, trust=trust_model) for spec in (a, b))
+    own: dict[str, Any] = {"protected": given.pop("protected", None), "reference": reference}
+    own["only_b"] = None if columns_b is None else {"columns": split_names(columns_b)}
     with progress_bar() as progress:
-        found = run(
-            one,
-            two,
-            people.to_native(),
-            protected=given.pop("protected", None),
-            options=given,
-            only_b=None if columns_b is None else {"columns": split_names(columns_b)},
-            reference=reference,
-            names=(a, b),
-            margin=margin,
-            progress=progress,
-        )
+        found = run(one, two, people.to_native(), **own, options=given, names=(a, b), margin=margin, progress=progress)
     if found.a is None or found.b is None or found.a.record.ids is not None or rows is None:
         return found
     first, second = (AuditResult(replace(each.record, ids=rows)) for each in (found.a, found.b))

@@ -72,22 +72,13 @@ def repair(
     keep_inputs([out], table, model)
     if file_sha256(model) is None:
         raise FileError(f"'{model}' is not a file; a repair is written for a model that lies in a file")
-    options = AuditOptions(**given_options(values))
-    repaired = repair_with(
-        load_model(model, trust=trust_model),
-        table,
-        options,
-        strength=1.0 if strength is None else strength,
-        use_protected=use_protected,
-        keep_rate=keep_rate,
-    )
+    options, target = AuditOptions(**given_options(values)), load_model(model, trust=trust_model)
+    much = 1.0 if strength is None else strength
+    repaired = repair_with(target, table, options, strength=much, use_protected=use_protected, keep_rate=keep_rate)
     repaired.save(out, model=model)
-    correction = repaired.correction
-    say(
-        f"The repair was learnt from {len(correction.test.known):,} people, protected: "
-        f"{', '.join(p.name for p in correction.test.known.protected)}.",
-        err=False,
-    )
+    correction, known = repaired.correction, repaired.correction.test.known
+    protected = ", ".join(p.name for p in known.protected)
+    say(f"The repair was learnt from {len(known):,} people, protected: {protected}.", err=False)
     if correction.threshold is not None:
         say(f"A yes is now a prediction of {correction.threshold:.4g} or more.", err=False)
     say(f"Written: {out}")
@@ -124,16 +115,11 @@ def alternatives(
 
     keep_inputs([out / name for name in FILES], table, model, *candidate)
     chosen = AuditOptions(**given_options(values))
+    limits: dict[str, Any] = {"max_loss": max_loss, "max_minutes": max_minutes}
     with progress_bar(Console(stderr=True)) as progress:
-        found = find_alternatives(
-            load_model(model, trust=trust_model),
-            table,
-            chosen,
-            candidates={spec: load_model(spec, trust=trust_model) for spec in candidate},
-            max_loss=max_loss,
-            max_minutes=max_minutes,
-            progress=progress,
-        )
+        target, *others = (load_model(spec, trust=trust_model) for spec in (model, *candidate))
+        named = dict(zip(candidate, others, strict=True))
+        found = find_alternatives(target, table, chosen, candidates=named, **limits, progress=progress)
     found = replace(found, settings={**found.settings, "model_sha256": file_sha256(model)})
     paths = found.write(out)
     say(*found.summary().splitlines(), err=False)

@@ -293,13 +293,14 @@ def proxies_figure(finding: Finding) -> Figure | None:
     if not largest:
         return None
     title = "Mean gradient of the auxiliary model"
+    rows = [[name, text.number(value)] for name, value in largest]
     bars = [{"name": k, "value": v, "text": text.number(v), "low": v, "high": v} for k, v in largest]
     return {
         "kind": "features",
         "alt": f"Bars: how strongly an auxiliary model of {finding.name} relies on each feature.",
         "caption": f"How strongly an auxiliary model that predicts {finding.name} relies on each feature, whatever the "
         "audited model does with it.",
-        "table": text.make_table(["Feature"], [title], [[bar["name"], bar["text"]] for bar in bars]),
+        "table": text.make_table(["Feature"], [title], rows),
         "data": {"title": title, "bars": bars},
     }
 
