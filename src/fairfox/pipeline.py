@@ -520,24 +520,17 @@ def _certificates(
 
 def map_checks(inputs: Inputs, readings: Readings, support: Sequence[Support], delta: float) -> tuple[MapCheck, ...]:
     """Return for each group and contrast whether the map accounts for the gap between groups and stays on the data."""
-    moved, info = readings.moved, inputs.options.info
+    data, moved, info = readings.people, readings.moved, inputs.options.info
     if moved.counterfactuals is None or moved.effect is None:
         return ()
     found: list[MapCheck] = []
+    points, total = inputs.target.unit == "probability", not inputs.options.given and not info.needs_graph
+    about: dict[str, Any] = {"delta": delta, "points": points, "total": total}
     for q, contrast in enumerate(moved.contrasts):
         share = readings.alignment[contrast.variable].value if info.aligned else 1.0
-        found += check_map(
-            readings.people,
-            contrast,
-            inputs.predictions,
-            moved.values[:, q] / (share or 1.0),
-            moved.counterfactuals,
-            shown=moved.worst == q,
-            support=support[contrast.variable],
-            delta=delta,
-            points=inputs.target.unit == "probability",
-            total=not inputs.options.given and not info.needs_graph,
-        )
+        effects, own = moved.values[:, q] / (share or 1.0), support[contrast.variable]
+        rows, shown = moved.counterfactuals, moved.worst == q
+        found += check_map(data, contrast, inputs.predictions, effects, rows, shown=shown, support=own, **about)
     return tuple(found)
 
 

@@ -87,12 +87,8 @@ def _verdict(result: AuditRecord) -> dict[str, Any]:
     finding = result.findings[first]
     known = [g for g in finding.groups if g.mean_effect is not None and math.isfinite(g.mean_effect)]
     directions = [
-        {
-            "group": group.name,
-            "effect": text.amount(group.mean_effect, result.unit, sign=True),
-            "people": text.people(group.people),
-        }
-        for group in known[:MOST_GROUPS]
+        {"group": g.name, "effect": text.amount(g.mean_effect, result.unit, sign=True), "people": text.people(g.people)}
+        for g in known[:MOST_GROUPS]
     ]
     lines = sentences.direction_lines(result, finding)
     tips = [tipping_sentence(verdict)] if verdict is not None and verdict.tipping is not None else []
