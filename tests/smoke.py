@@ -1,7 +1,7 @@
 """The built package in an empty environment, without the repository: what `make package` and its neighbours run.
 
-The wheel is installed, `pip check` is asked, and the demo and the README's examples run. With --extras, so does a
-check of each extra: installed alone beside the core dependencies, and removed again.
+The wheel is installed, `pip check` is asked, the demo and the README's examples run, and mypy checks a user's file.
+With --extras, so does a check of each extra: installed alone beside the core dependencies, and removed again.
 """
 
 from __future__ import annotations
@@ -33,6 +33,19 @@ def check(model, table=people, **options):
     assert result.verdict.passed is False, result.summary()
     return result
 """
+TYPED = """
+import fairfox
+from fairfox.testing import assert_individually_fair
+
+def affected(model: object, people: str) -> int:
+    result = fairfox.audit(model, people, protected="sex", label="approved", max_flagged={"": 0.1})
+    reason: str = result.verdict.reason
+    print(result.summary(), reason, result.person(0).flagged)
+    return int(result.significant.sum())
+
+fairfox.audit(len, "people.csv", protected=5)  # type: ignore[arg-type]
+number: int = assert_individually_fair(len, "people.csv", protected="sex").summary()  # type: ignore[assignment]
+"""  # mypy --strict also complains of an ignored error that is none, so the last two lines show that the types arrive
 EXTRAS = {  # what a user of each extra does; every model is unfair to the demo's people
     "skops": "import skops.io; skops.io.dump(model, 'm.skops'); check('m.skops')",
     "onnx": """
@@ -135,6 +148,13 @@ def examples(env: Path, folder: Path) -> None:
     print(f"  README on the command line, fit and score: all in {perf_counter() - began:.1f} s")
 
 
+def typed(env: Path, folder: Path) -> None:
+    """Check a user's file, which imports the installed package, with mypy --strict."""
+    (folder / "typed.py").write_text(TYPED)
+    checker = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--python-executable", env / "python"]
+    print(f"  mypy --strict of a user's file: {run(*checker, 'typed.py', cwd=folder).strip()}", flush=True)
+
+
 def extra(name: str, wheel: Path, env: Path, folder: Path, constraints: Path) -> None:
     """Install an extra beside the core dependencies, check it, and remove what it brought."""
     before = set(run(env / "python", "-m", "pip", "freeze", cwd=folder).splitlines())
@@ -160,6 +180,7 @@ def smoke(python: str, wheel: Path, constraints: Path, extras: list[str]) -> Non
         run(env / "python", "-m", "pip", "check", cwd=folder)
         print(f"  installed in {perf_counter() - began:.0f} s; pip check is clean", flush=True)
         examples(env, folder)
+        typed(env, folder)
         for name in extras:
             extra(name, wheel, env, folder, constraints)
 
