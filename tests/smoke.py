@@ -1,7 +1,8 @@
 """The built package in an empty environment, without the repository: what `make package` and its neighbours run.
 
-The wheel is installed, `pip check` is asked, and the demo and the README's examples run. With --extras, so does a
-check of each extra: installed alone beside the core dependencies, and removed again.
+The wheel is installed, `pip check` is asked, the demo and the README's examples run, and mypy checks a user's file.
+With --extras, the demo is followed by a check of each extra instead: installed alone beside the core dependencies, and
+removed again.
 """
 
 from __future__ import annotations
@@ -33,6 +34,19 @@ def check(model, table=people, **options):
     assert result.verdict.passed is False, result.summary()
     return result
 """
+TYPED = """
+import fairfox
+from fairfox.testing import assert_individually_fair
+
+def affected(model: object, people: str) -> int:
+    result = fairfox.audit(model, people, protected="sex", label="approved", max_flagged={"": 0.1})
+    reason: str = result.verdict.reason
+    print(result.summary(), reason, result.person(0).flagged)
+    return int(result.significant.sum())
+
+fairfox.audit(len, "people.csv", protected=5)  # type: ignore[arg-type]
+number: int = assert_individually_fair(len, "people.csv", protected="sex").summary()  # type: ignore[assignment]
+"""  # mypy --strict also complains of an ignored error that is none, so the last two lines show that the types arrive
 EXTRAS = {  # what a user of each extra does; every model is unfair to the demo's people
     "skops": "import skops.io; skops.io.dump(model, 'm.skops'); check('m.skops')",
     "onnx": """
@@ -115,12 +129,17 @@ def readme(name: str) -> str:
     return found[1]
 
 
-def examples(env: Path, folder: Path) -> None:
-    """Run the demo, the README's examples, and a test that is fitted once and used on a file."""
+def demo(env: Path, folder: Path) -> None:
+    """Run the demo, and write the README's model, which audits of the demo's people use."""
     began = perf_counter()
     run(env / "fairfox", "demo", "--people", "500", "--out", "demo-report", cwd=folder)
-    print(f"  fairfox demo: {perf_counter() - began:.1f} s")
+    print(f"  fairfox demo: {perf_counter() - began:.1f} s", flush=True)
     (folder / "model.py").write_text(readme("model.py"))
+
+
+def examples(env: Path, folder: Path) -> None:
+    """Run the README's examples, and a test that is fitted once and used on a file."""
+    began = perf_counter()
     (folder / "example.py").write_text(readme("python"))
     said = run(env / "python", "example.py", cwd=folder).splitlines()[1]
     assert said.startswith("FAIL: "), said
@@ -132,7 +151,14 @@ def examples(env: Path, folder: Path) -> None:
     fit = ["fit", "demo-report/people.csv", "--protected", "sex", "--label", "approved", "-o", "test.fox"]
     run(env / "fairfox", *fit, cwd=folder)
     run(env / "fairfox", "score", "test.fox", "model.py:score", "demo-report/people.csv", "--out", "scored", cwd=folder)
-    print(f"  README on the command line, fit and score: all in {perf_counter() - began:.1f} s")
+    print(f"  README in Python and on the command line, fit and score: {perf_counter() - began:.1f} s", flush=True)
+
+
+def typed(env: Path, folder: Path) -> None:
+    """Check a user's file, which imports the installed package, with mypy --strict."""
+    (folder / "typed.py").write_text(TYPED)
+    checker = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--python-executable", env / "python"]
+    print(f"  mypy --strict of a user's file: {run(*checker, 'typed.py', cwd=folder).strip()}", flush=True)
 
 
 def extra(name: str, wheel: Path, env: Path, folder: Path, constraints: Path) -> None:
@@ -158,8 +184,16 @@ def smoke(python: str, wheel: Path, constraints: Path, extras: list[str]) -> Non
         env = folder / "env" / "bin"
         run(env / "python", "-m", "pip", "install", "-q", "-c", constraints, wheel, cwd=folder)
         run(env / "python", "-m", "pip", "check", cwd=folder)
-        print(f"  installed in {perf_counter() - began:.0f} s; pip check is clean", flush=True)
-        examples(env, folder)
+        took = perf_counter() - began
+        size = sum(file.lstat().st_size for file in (folder / "env").rglob("*"))
+        print(f"  installed in {took:.0f} s, {size / 1e9:.1f} GB; pip check is clean", flush=True)
+        names = "|".join(re.findall(r"^\w[\w-]*(?===)", (ROOT / "constraints-lowest.txt").read_text(), re.M))
+        versions = run(env / "python", "-m", "pip", "freeze", cwd=folder)
+        print("  " + ", ".join(re.findall(rf"^(?:{names})==\S+", versions, re.M | re.I)), flush=True)
+        demo(env, folder)
+        if not extras:
+            examples(env, folder)
+            typed(env, folder)
         for name in extras:
             extra(name, wheel, env, folder, constraints)
 
