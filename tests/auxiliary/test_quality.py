@@ -102,23 +102,26 @@ def test_a_useful_auxiliary_needs_no_warning():
     assert quality_warnings(replace(GOOD, metric="r2", value=0.06)) == []
 
 
-def test_an_auxiliary_that_is_too_good_is_warned_about():
-    (warning,) = quality_warnings(replace(GOOD, value=0.9951))
-    assert warning == (
-        "The features almost determine 'sex' (auxiliary AUC 0.995): people of one group have no counterpart "
-        "in the other, so gradient and move scores are extrapolations."
-    )
+ALMOST = (
+    "The features almost determine 'sex' (auxiliary AUC 0.995): people of one group have no counterpart "
+    "in the other, so gradient and move scores are extrapolations."
+)
+HARDLY = (
+    "The features hardly predict 'sex' (auxiliary AUC {}, chance 0.5): gradient and move tests have "
+    "no direction to follow."
+)
 
 
-@pytest.mark.parametrize("value", [0.54, 0.5, 0.31])
-def test_an_auxiliary_no_better_than_chance_is_warned_about(value):
-    (warning,) = quality_warnings(replace(GOOD, value=value))
-    assert warning == (
-        f"The features hardly predict 'sex' (auxiliary AUC {value:.3f}, chance 0.5): gradient and move tests have "
-        "no direction to follow."
-    )
-
-
-def test_a_regression_no_better_than_the_mean_is_warned_about():
-    (warning,) = quality_warnings(replace(GOOD, variable="age", metric="r2", value=-0.02))
-    assert warning == "The features hardly predict 'age' (auxiliary R2 -0.020): there is no direction to follow."
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"value": 0.9951}, ALMOST),
+        *(({"value": value}, HARDLY.format(f"{value:.3f}")) for value in (0.54, 0.5, 0.31)),
+        (
+            {"variable": "age", "metric": "r2", "value": -0.02},
+            "The features hardly predict 'age' (auxiliary R2 -0.020): there is no direction to follow.",
+        ),
+    ],
+)
+def test_an_auxiliary_that_is_too_good_or_no_better_than_chance_is_warned_about(changes, sentence):
+    assert quality_warnings(replace(GOOD, **changes)) == [sentence]

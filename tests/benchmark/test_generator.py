@@ -124,12 +124,6 @@ def test_fit_models_both_tables_with_their_own_settings():
     assert fitted.settings[1] == replace(SMALL, modes=4, width=24)
 
 
-def test_fit_refuses_a_collapsed_latent():
-    heavy = replace(SMALL, kl_weight=50.0)
-    with pytest.raises(DataError, match="collapsed"):
-        SyntheticBias(settings=(heavy, heavy)).fit(table(100), table(100))
-
-
 def test_what_is_not_fitted_cannot_be_sampled():
     with pytest.raises(NotFittedError, match="call fit"):
         SyntheticBias().sample(5, bias=0.5)
