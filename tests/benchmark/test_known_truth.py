@@ -15,7 +15,6 @@ from fairfox.auxiliary.model import AuxiliaryModel, FixedAuxiliary
 from fairfox.benchmark.judge import spearman
 from fairfox.benchmark.scm import World
 from fairfox.benchmark.truth import train_target
-from fairfox.benchmark.worlds import LENDING
 from fairfox.data.contrasts import Contrast
 from fairfox.data.dataset import Dataset, Protected
 from fairfox.data.encoding import fit_encoding
@@ -164,17 +163,3 @@ def test_two_classes_and_two_groups_score_alike(name: str):
     expected = scores(name, "binary")
     assert float(expected.max()) > 0.01
     torch.testing.assert_close(scores(name, "categorical"), expected, rtol=0, atol=1e-3)
-
-
-def as_number(data: Dataset) -> Dataset:
-    return replace(data, protected=(Protected("sex", "continuous", (), "sex"),))
-
-
-@pytest.mark.parametrize("world", [ADDITIVE, LENDING, CATEGORICAL_PROXIES, HEAVY_TAILS], ids=lambda world: world.name)
-def test_a_number_of_two_values_ranks_people_as_two_groups_do(world: World):
-    found = audited(world)
-    groups, number = (
-        make_test("rank").fit(read(found.fitting)).score(found.model, read(found.people))
-        for read in (lambda data: data, as_number)
-    )
-    assert spearman(number, groups) >= 0.95

@@ -1,12 +1,11 @@
 from dataclasses import dataclass, replace
 
-import numpy as np
 import pytest
 import torch
 from populations import individuals, linear
 
 from fairfox.auxiliary.model import FixedAuxiliary
-from fairfox.data.dataset import Dataset, Protected, resample
+from fairfox.data.dataset import Dataset, Protected
 from fairfox.errors import DataError, OptionError, ShapeError
 from fairfox.maps.move import MoveMap
 from fairfox.maps.protocol import (
@@ -37,14 +36,6 @@ class Noted:
 
 
 DATA = individuals(torch.arange(20.0)[:, None], c=[0.0] * 15 + [1.0] * 4 + [float("nan")])
-
-
-def test_resampling_draws_with_replacement_within_each_group():
-    drawn = resample(DATA, generator=torch.Generator().manual_seed(0))
-    np.testing.assert_array_equal(drawn.c, DATA.c)
-    assert set(drawn.x[:15, 0].tolist()) < set(range(15))
-    assert set(drawn.x[15:19, 0].tolist()) <= set(range(15, 19))
-    assert drawn.x[19, 0] == 19
 
 
 def test_one_fit_uses_the_rows_as_they_are_and_leaves_the_prototype_alone():

@@ -176,21 +176,6 @@ def test_between_many_groups_everyone_goes_to_their_destination():
     torch.testing.assert_close(mixed.rows, torch.cat([data.x[20:], data.x[:20]]))
 
 
-def test_a_pair_of_groups_is_solved_once_for_both_directions(monkeypatch: pytest.MonkeyPatch):
-    solved = []
-    one_by_one = TransportMap._solve
-    monkeypatch.setattr(TransportMap, "_solve", lambda self, a, b: solved.append(1) or one_by_one(self, a, b))
-    data = replace(three_groups(), protected=(RACE,))
-    fitted = TransportMap().fit(data)
-    fitted.map(data, (data.c[:, 0] + 1) % 3)
-    fitted.map(data, (data.c[:, 0] + 2) % 3)
-    assert len(solved) == 3
-    fitted = TransportMap().fit(replace(data, protected=(replace(RACE, reference=1),)))
-    assert len(solved) == 5  # a with b, and b with c
-    fitted.map(data, (data.c[:, 0] + 2) % 3)
-    assert len(solved) == 6
-
-
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_large_groups_are_sampled_by_seed(solver: str):
     x = random_rows(300, 2)
