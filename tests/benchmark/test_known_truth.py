@@ -14,14 +14,10 @@ from torch import Tensor
 from fairfox.auxiliary.model import AuxiliaryModel, FixedAuxiliary
 from fairfox.benchmark.judge import spearman
 from fairfox.benchmark.scm import World
-from fairfox.benchmark.truth import train_target
 from fairfox.data.contrasts import Contrast
 from fairfox.data.dataset import Dataset, Protected
-from fairfox.data.encoding import fit_encoding
-from fairfox.data.table import load_table
 from fairfox.fairtests.protocol import Measurement
 from fairfox.fairtests.registry import make_test
-from fairfox.models.protocol import predict
 from fairfox.options import FAIR_TESTS
 from tests.benchmark.truths import Audited, audited
 
@@ -31,21 +27,14 @@ GRADIENT_TESTS = ["faux", "faux/s", "faux+ng", "faux+ng/s", "faux+ig", "faux+ig/
 @cache
 def measured(world: World) -> tuple[Tensor, dict[str, Tensor]]:
     """Return the true score of everyone, and what each test says, fitted on other people of the same world."""
-    past, new = world.sample(6000, seed=0), world.sample(6000, seed=1)
-    encoding = fit_encoding(
-        load_table(past.table), protected=past.protected, label=past.label, columns=past.features,
-        also=load_table(new.table),
-    )  # fmt: skip
-    fitting, people, others = (encoding.encode(load_table(t)) for t in (past.table, new.table, new.counterfactual))
-    model = train_target(fitting)
-    truth = (predict(model, people.x) - predict(model, others.x)).abs()
-    auxiliary = AuxiliaryModel(refits=2).fit(fitting)
+    found = audited(world)
+    auxiliary = AuxiliaryModel(refits=2).fit(found.fitting)
     fixed = FixedAuxiliary(auxiliary.members, auxiliary.held_out)
     scores = {
-        name: make_test(name, auxiliary=fixed, refits=2).fit(fitting).score(model, people)
+        name: make_test(name, auxiliary=fixed, refits=2).fit(found.fitting).score(found.model, found.people)
         for name in ["rank", *GRADIENT_TESTS]
     }
-    return truth, scores
+    return found.effect(Contrast(0)).abs(), scores
 
 
 @pytest.mark.parametrize("world", [CATEGORICAL_PROXIES, HEAVY_TAILS], ids=lambda world: world.name)

@@ -44,48 +44,11 @@ def test_everyone_changes_group_and_keeps_what_sex_does_not_act_on(world):
         assert people.counterfactual[name].equals(people.table[name])
 
 
-@every_world
-def test_the_table_holds_the_observed_columns_with_valid_levels(world):
-    people = world.sample(2000)
-    assert people.table.column_names[0] == "sex"
-    assert "ability" not in people.table.column_names
-    assert set(column(people.table, "sex")) == {"Female", "Male"}
-    assert set(people.y) == {0.0, 1.0}
-    for variable in world.variables:
-        if variable.levels:
-            assert set(column(people.table, variable.name)) == set(variable.levels)
-        elif not variable.latent:
-            assert np.isfinite(column(people.table, variable.name)).all()
-
-
 def test_choose_takes_the_category_whose_share_holds_the_noise():
     noise = np.array([0.0, 0.24, 0.25, 0.74, 0.75, 0.99])
     np.testing.assert_array_equal(choose(noise, 1.0, 2.0, 1.0), [0, 0, 1, 1, 2, 2])
     # one weight per person: the first category has all of the last person's share
     np.testing.assert_array_equal(choose(noise, np.array([1, 1, 1, 1, 1, 1e9]), 2.0, 1.0), [0, 0, 1, 1, 2, 0])
-
-
-def test_a_world_of_ones_own_needs_functions_only():
-    def sex(noise):
-        return (noise < 0.2).astype(float)
-
-    def height(sex, noise):
-        return 165.0 + 13.0 * sex + 7.0 * noise
-
-    def picked(height, noise):
-        return (noise < (height > 175.0)).astype(float)
-
-    variables = (
-        Variable("sex", sex, uniform, ("Female", "Male")),
-        Variable("height", height),
-        Variable("picked", picked, uniform),
-    )
-    people = World("team", variables, label="picked").sample(5000)
-    assert len(people) == 5000
-    assert people.legitimate == ()
-    assert male(people.table).mean() == pytest.approx(0.2, abs=0.03)
-    np.testing.assert_array_equal(people.y == 1.0, column(people.table, "height") > 175.0)
-    assert variables[2].parents == ("height",)
 
 
 def family():

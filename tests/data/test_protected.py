@@ -278,14 +278,6 @@ SEX = ProtectedSource(Protected("sex", "binary", ("F", "M"), "sex"), Values("sex
 AGE = ProtectedSource(Protected("age<30", "binary", ("not age<30", "age<30"), "age"), Cut("age", "<", "30"))
 
 
-def test_a_crossing_reads_its_parts():
-    crossing = Crossing((SEX, AGE), ((0, 0), (0, 1), (1, 1)), (0, 1, 2))
-    table = table_of(sex=["F", "F", "M", "M", None, "F"], age=[40.0, 20.0, 20.0, 40.0, 20.0, NAN])
-    np.testing.assert_array_equal(crossing.read(table), [0, 1, 2, NAN, NAN, NAN])  # nobody was M and 30 or older
-    merged = Crossing((SEX, AGE), ((0, 0), (0, 1), (1, 1)), (0, 1, 1), rest=1)
-    np.testing.assert_array_equal(merged.read(table), [0, 1, 1, 1, NAN, NAN])
-
-
 # --- groups by name
 
 VARIABLES = (

@@ -118,14 +118,6 @@ def test_a_model_of_ones_own_is_called_as_it_is_and_has_a_unit_and_a_kind():
     assert as_model(adapted) is adapted
 
 
-def test_a_pipeline_gives_the_probability_of_its_second_class():
-    fitted = classifier(RICH)
-    torch.testing.assert_close(predict(wrapped(fitted), X), torch.tensor(fitted.predict_proba(COLUMNS)[:, 1]))
-    torch.testing.assert_close(
-        predict(wrapped(fitted, positive=False), X), torch.tensor(fitted.predict_proba(COLUMNS)[:, 0])
-    )
-
-
 def test_a_class_of_several_is_chosen_by_its_name():
     fitted = classifier(CLASS)
     for place, name in enumerate(("high", "low", "middle")):
