@@ -28,15 +28,6 @@ def test_every_member_may_be_given_rows_of_its_own():
         torch.testing.assert_close(out[m], net(x[m])[m])
 
 
-def test_weights_start_as_those_of_a_linear_layer_and_differ_between_members():
-    net = MLP(16, members=2, width=100, depth=1)
-    first = net.weights[0].detach()
-    assert first.shape == (2, 16, 100)
-    assert first.abs().max() <= 0.25  # 1 / sqrt(16)
-    assert first.std() == pytest.approx(0.25 / 3**0.5, rel=0.05)  # uniform
-    assert not torch.equal(first[0], first[1])
-
-
 @pytest.mark.parametrize("depth", [0, 2])
 def test_members_of_several_seeds_are_those_that_each_seed_gives_alone(depth):
     seeds, x = [7, 3, 7], rows(4, 5)

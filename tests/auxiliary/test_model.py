@@ -8,7 +8,7 @@ import torch
 
 from fairfox.auxiliary import model as module
 from fairfox.auxiliary.mlp import MLP
-from fairfox.auxiliary.model import AuxiliaryMember, AuxiliaryModel, FixedAuxiliary, combine_outputs, heads_of
+from fairfox.auxiliary.model import AuxiliaryMember, AuxiliaryModel, heads_of
 from fairfox.auxiliary.training import centre_and_spread, protected_loss
 from fairfox.data.dataset import Dataset, Protected
 from fairfox.errors import DataError
@@ -74,19 +74,6 @@ def test_the_jacobian_by_layers_is_that_of_the_member_itself(depth):
     oracle = torch.func.vmap(torch.func.jacrev(lambda row: member(row[None])[0]))(x)
     assert oracle.shape == (20, 7, 4)
     torch.testing.assert_close(autograd_jacobian(member, x), oracle, atol=1e-6, rtol=1e-5)
-
-
-def test_combined_outputs_are_those_of_the_member_combined():
-    member = AuxiliaryMember.of(MLP(4, 4, width=8).member(0), torch.ones(4, dtype=torch.bool), [SEX, RACE])
-    x, matrix = people(20)[0], torch.tensor([[0.0, -1.0, 0.0, 1.0], [1.0, 0.0, 0.0, 0.0]])
-    for model in (member, lambda x: member(x)):
-        combined = combine_outputs(model, matrix)
-        torch.testing.assert_close(combined(x), member(x) @ matrix.T)
-        torch.testing.assert_close(
-            autograd_jacobian(combined, x), torch.einsum("rk,nkd->nrd", matrix, autograd_jacobian(member, x))
-        )
-    single = FixedAuxiliary([lambda x: x]).members[0]
-    assert combine_outputs(single, torch.ones(1, 1)) is single
 
 
 # What it learns from

@@ -2,10 +2,8 @@
 
 import pytest
 import torch
-from populations import individuals
 from torch import nn
 
-from fairfox.auxiliary import training
 from fairfox.auxiliary.mlp import MLP
 from fairfox.auxiliary.training import binary_loss, train
 
@@ -86,21 +84,6 @@ def test_networks_train_on_one_thread_and_leave_the_number_of_threads_as_it_was(
     try:
         fit(network(), loss=loss, max_epochs=1)
         assert set(inside) == {1}
-        assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(before)
-
-
-@pytest.mark.parametrize(("people", "threads"), [(100, 1), (101, 2)])
-def test_few_people_take_one_thread_and_many_those_of_the_machine(
-    monkeypatch: pytest.MonkeyPatch, people: int, threads: int
-):
-    monkeypatch.setattr(training, "_FEW_CELLS", 200)
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        counted = training.on_threads_by_size(lambda data: torch.get_num_threads())
-        assert counted(individuals(torch.zeros(people, 2), torch.arange(people) % 2)) == threads
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)

@@ -120,27 +120,6 @@ def test_every_step_changes_some_leaf_and_nothing_changes_between():
     assert (found[1:] != last).any(axis=1).all()
 
 
-def test_missing_numbers_go_where_the_model_sends_them():
-    x, y = training()
-    x = np.where(np.random.default_rng(1).random(x.shape) < 0.2, np.nan, x)
-    model = HistGradientBoostingClassifier(max_iter=20).fit(x, y)
-    here, there = (torch.tensor(x[rows]) for rows in (range(40), range(40, 80)))
-    gone = here.isnan()
-    there = torch.where(gone, torch.nan, torch.where(there.isnan(), here, there))
-    there[0, 0] = torch.where(gone[0, 0], 1.0, torch.nan)  # missing at one end only
-    path = largest_on_path(model, here, there)
-    assert (~path.largest.isnan()).tolist() == [False] + [True] * 39
-    assert path.reasons[0] == "a value is missing at only one end of the path"
-    t = GRID[::10]
-    torch.testing.assert_close(
-        path.largest[1:6],
-        at_points(as_model(model), here[1:6], there[1:6], torch.cat([t, path.at[1:6]])),
-        atol=1e-3,
-        rtol=0,
-    )
-    assert bool((path.largest[1:6] >= at_points(as_model(model), here[1:6], there[1:6], t)).all())
-
-
 def test_trees_that_are_not_the_models_are_noticed():
     model, other = small_forest(), RandomForestClassifier(10, max_depth=4, random_state=5).fit(*training())
     here, there = paths(20)

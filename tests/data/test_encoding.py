@@ -180,15 +180,6 @@ def test_source_columns_that_the_model_uses_are_withheld():
     assert not fitted(table).withheld.any()
 
 
-def test_expansion_projects_first_and_follows_the_seed_of_the_encoding():
-    table = table_of(job=["a", "b", "a"])
-    encoding = fit_encoding(table, protected=["c"])
-    rows, weights, owner = encoding.expand(torch.tensor([[3.0, 1.0], [1.0, -1.0]]))  # 3/4, 1/4; the second is whole
-    assert rows.tolist() == [[1, 0], [0, 1], [1, 0]]
-    assert weights.tolist() == [0.75, 0.25, 1.0]
-    assert owner.tolist() == [0, 0, 1]
-
-
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [

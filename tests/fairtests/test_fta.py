@@ -40,12 +40,6 @@ def test_score_is_the_norm_of_the_gradient(order, expected):
     assert not measured.abstained.any()
 
 
-def test_fta_needs_no_protected_variable():
-    data = Dataset.from_arrays(torch.zeros(2, 2), c=[0, 1])
-    data.c[:] = torch.nan
-    assert FTA().score(linear([3.0, -4.0]), data).tolist() == [5.0, 5.0]
-
-
 @pytest.mark.parametrize("test", [FTA(), FTALinear()], ids=["fta", "fta+linear"])
 def test_a_black_box_scores_as_the_same_function_seen_through(test):
     data = people()

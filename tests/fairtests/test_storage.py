@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +20,6 @@ from support import fitted_on, header_of
 from torch import Tensor
 
 import fairfox
-from fairfox.auxiliary.model import AuxiliaryModel
 from fairfox.errors import FairfoxError, FileError, OptionError
 from fairfox.fairtests import storage
 from fairfox.fairtests.fitted import FittedTest
@@ -37,6 +34,8 @@ from fairfox.fairtests.storage import (
     try_out,
 )
 from fairfox.maps.ranks import Ranks
+
+pytestmark = pytest.mark.brief
 
 ALL = ("sex", "race", "age")
 CASES: dict[str, dict[str, Any]] = {
@@ -96,14 +95,6 @@ def fitted(**options: Any) -> FittedTest:
     unused = [] if "columns" in options else [name for name in ALL if name not in read]
     unused += [] if "weights" in options or "columns" in options else ["weight"]
     return fitted_on(people(160, 0), refits=2, drop=unused, gate=False, **options)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _short_training() -> Iterator[None]:
-    """Auxiliaries that train for two epochs: how good they are matters nothing here."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fairfox.fairtests.fitted.AuxiliaryModel", partial(AuxiliaryModel, max_epochs=2))
-        yield
 
 
 @pytest.fixture(scope="module")

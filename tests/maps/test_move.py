@@ -12,7 +12,7 @@ from sklearn.linear_model import LinearRegression
 from torch import Tensor, nn
 
 from fairfox.auxiliary.linear import LinearMember
-from fairfox.auxiliary.model import AuxiliaryModel, FixedAuxiliary, combine_outputs
+from fairfox.auxiliary.model import FixedAuxiliary, combine_outputs
 from fairfox.data.dataset import Dataset, Protected
 from fairfox.errors import OptionError, ShapeError
 from fairfox.maps.move import GroupLogits, MoveMap, OutputLine
@@ -318,19 +318,6 @@ def test_classes_that_unseen_rows_lack_are_judged_by_the_others():
         out = random_member(3)(rows.x)
         means = [(out[:, pair[1]] - out[:, pair[0]])[rows.c[:, 0] == k].mean() for k in pair]
         torch.testing.assert_close(fitted.logits[pair].mean, torch.stack(means))
-
-
-def test_the_auxiliary_is_trained_once_for_all_variables():
-    data = many(150, [Protected("sex"), RACE, AGE]).to(torch.float32)
-    maps = MoveMap(auxiliary=AuxiliaryModel(width=8, depth=1, max_epochs=3)).fit_many(data, 2, seed=0)
-    assert [[one.variable for one in each] for each in maps] == [[0, 0], [1, 1], [2, 2]]
-    for each in maps[1:]:
-        assert [one.model for one in each] == [one.model for one in maps[0]]
-    prototype = MoveMap(auxiliary=AuxiliaryModel(width=8, depth=1, max_epochs=3), variable=1)
-    to = torch.where(data.c[:, 1] == 0, 1.0, NAN)
-    rows = prototype.fit_many(data, 1, seed=0)[1][0].map(data, to).rows
-    assert torch.equal(prototype.fit(data).map(data, to).rows, rows)
-    assert not torch.equal(rows, data.x)
 
 
 def test_people_who_know_one_value_only_count_for_that_variable():

@@ -2,15 +2,12 @@ from dataclasses import dataclass, replace
 
 import pytest
 import torch
-from populations import individuals, linear
+from populations import individuals
 
-from fairfox.auxiliary.model import FixedAuxiliary
 from fairfox.data.dataset import Dataset, Protected
 from fairfox.errors import DataError, OptionError, ShapeError
-from fairfox.maps.move import MoveMap
 from fairfox.maps.protocol import (
     Mapped,
-    RefittableMap,
     check_groups_present,
     compared_pairs,
     fit_maps,
@@ -51,16 +48,6 @@ def test_several_fits_use_resampled_rows_decided_by_the_seed():
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
     assert not torch.equal(first[0], first[1])
     assert not torch.equal(first[0], fit_maps(Noted(), DATA, 3, seed=8)[0][0].seen)
-
-
-def test_a_map_that_can_be_fitted_many_times_at_once_is():
-    auxiliary = FixedAuxiliary([linear(1.0), linear(2.0)])
-    assert isinstance(MoveMap(auxiliary=auxiliary), RefittableMap)
-    assert not isinstance(RankMap(), RefittableMap)
-    data = individuals(torch.randn(20, 1, generator=torch.Generator().manual_seed(0)).double())
-    for refits, members in ((5, 2), (1, 1)):
-        fitted = fit_maps(MoveMap(auxiliary=auxiliary), data, refits, seed=0)
-        assert [len(maps) for maps in fitted] == [members]
 
 
 SEX, RACE, AGE = Protected("sex"), Protected("race", "categorical", ("a", "b", "c")), Protected("age", "continuous", ())
