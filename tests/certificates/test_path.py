@@ -10,14 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.tree import DecisionTreeRegressor
 
-from fairfox.certificates.path import (
-    MISSING,
-    MIXES,
-    check_numbers,
-    path_numbers,
-    reasons_against,
-    worst_points,
-)
+from fairfox.certificates.path import MISSING, MIXES, check_numbers, path_numbers, reasons_against, worst_points
 from fairfox.data.encoding import Encoding, fit_encoding
 from fairfox.data.table import load_table
 from fairfox.errors import OptionError

@@ -16,11 +16,7 @@ from torch import Tensor
 
 from fairfox.certificates.certify import largest_on_path
 from fairfox.certificates.path import path_numbers
-from fairfox.certificates.trees import (
-    leaf_stretches,
-    read_trees,
-    rounded_to_float32,
-)
+from fairfox.certificates.trees import leaf_stretches, read_trees, rounded_to_float32
 from fairfox.errors import ModelError
 from fairfox.models.adapters import BlackBoxModel, as_model
 from fairfox.models.protocol import Output

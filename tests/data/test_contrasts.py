@@ -65,10 +65,7 @@ def test_each_variable_is_read_from_its_own_column():
 
 
 @settings(deadline=None)
-@given(
-    codes=st.lists(st.integers(0, 3), min_size=1, max_size=20),
-    reference=st.one_of(st.none(), st.integers(0, 3)),
-)
+@given(codes=st.lists(st.integers(0, 3), min_size=1, max_size=20), reference=st.one_of(st.none(), st.integers(0, 3)))
 def test_who_knows_their_class_meets_every_other_one_or_the_reference_group_once(
     codes: list[int], reference: int | None
 ):

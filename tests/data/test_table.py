@@ -191,12 +191,7 @@ def test_real_files_become_the_frame_that_pandas_reads(data_file, name):
         ("t.csv", "größe,b\n1,2\n".encode("latin-1"), DataError, "is not UTF-8 text on line 1; save it again as UTF-8"),
         ("t.csv", b"a,b\n" + b"1,2\n" * 99_999 + b"3,\xe9\n", DataError, "is not UTF-8 text on line 100001; save it"),
         ("t.csv", "a,b\n1,2\n".encode("utf-16"), DataError, "is not UTF-8 text on line 1; save it again as UTF-8"),
-        (
-            "t.csv",
-            "a,b,c\n1,2,3\n1,2\n",
-            DataError,
-            "has 2 field(s) on line 3 but 3 in its header; give every line",
-        ),
+        ("t.csv", "a,b,c\n1,2,3\n1,2\n", DataError, "has 2 field(s) on line 3 but 3 in its header; give every line"),
         ("t.csv", 'a,b\n1,"x\ny"\n\n1,2\n1,2,3\n', DataError, "has 3 field(s) on line 6 but 2 in its header; give"),
     ],
 )

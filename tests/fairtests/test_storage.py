@@ -343,10 +343,7 @@ class Sorted:
         return cls(values.sort().values, len(values))
 
 
-CLASSES = {
-    "Pair": StoredClass(Pair, ("low", "high")),
-    "Sorted": StoredClass(Sorted, ("ordered",), rebuilt=True),
-}
+CLASSES = {"Pair": StoredClass(Pair, ("low", "high")), "Sorted": StoredClass(Sorted, ("ordered",), rebuilt=True)}
 
 
 def refused_nodes(nodes: object, message: str, **tensors: Tensor) -> None:

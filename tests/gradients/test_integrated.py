@@ -8,12 +8,7 @@ from torch import nn
 
 from fairfox.auxiliary.model import AuxiliaryMember
 from fairfox.data.dataset import Protected
-from fairfox.gradients.integrated import (
-    choose_path,
-    integrated_jacobian,
-    quadrature,
-    secant_slope,
-)
+from fairfox.gradients.integrated import choose_path, integrated_jacobian, quadrature, secant_slope
 from fairfox.gradients.relu import relu_network
 from fairfox.models.protocol import Output
 from fairfox.models.torch import TorchModel

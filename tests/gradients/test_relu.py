@@ -9,14 +9,7 @@ from torch import nn
 from fairfox.auxiliary.mlp import MLP
 from fairfox.gradients.alignment import products
 from fairfox.gradients.jacobian import autograd_jacobian
-from fairfox.gradients.relu import (
-    ReluNetwork,
-    block_jacobian,
-    pairing_of,
-    relu_network,
-    short_factors,
-    whole_products,
-)
+from fairfox.gradients.relu import ReluNetwork, block_jacobian, pairing_of, relu_network, short_factors, whole_products
 from fairfox.models.protocol import Output
 from fairfox.models.torch import TorchModel
 

@@ -341,10 +341,7 @@ def test_a_file_that_holds_no_graph_is_refused(tmp_path: Path):
 @pytest.mark.parametrize(
     ("graph", "message"),
     [
-        (
-            {"incom": ["sex"]},
-            r"names 'incom', which is neither a column nor protected. Did you mean 'income'\?",
-        ),
+        ({"incom": ["sex"]}, r"names 'incom', which is neither a column nor protected. Did you mean 'income'\?"),
         ({"income": ["gender"]}, "names 'gender', .* Choose from: sex, income, age, debt, job"),
     ],
 )

@@ -6,14 +6,7 @@ from populations import individuals
 
 from fairfox.data.dataset import Dataset, Protected
 from fairfox.errors import DataError, OptionError, ShapeError
-from fairfox.maps.protocol import (
-    Mapped,
-    check_groups_present,
-    compared_pairs,
-    fit_maps,
-    number_reached,
-    where_to,
-)
+from fairfox.maps.protocol import Mapped, check_groups_present, compared_pairs, fit_maps, number_reached, where_to
 from fairfox.maps.rank import RankMap
 
 

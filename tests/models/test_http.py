@@ -231,10 +231,7 @@ def test_a_table_with_other_columns_than_the_server_takes_is_refused(inputs: Any
 @pytest.mark.parametrize(
     ("metadata", "message"),
     [
-        (
-            {"inputs": [{"name": "x", "datatype": "IMAGE", "shape": [-1, 3]}]},
-            "fairfox cannot send, .*IMAGE",
-        ),
+        ({"inputs": [{"name": "x", "datatype": "IMAGE", "shape": [-1, 3]}]}, "fairfox cannot send, .*IMAGE"),
         ({"inputs": [{"name": "x", "datatype": "FP32", "shape": [-1, 3, 3]}]}, "expected .* one matrix"),
         ({"inputs": [{"name": n, "datatype": "FP32", "shape": [-1, 3]} for n in "xy"]}, "one input per column"),
         ({"inputs": [{"name": "x"}]}, "expected name, datatype and shape"),
@@ -550,9 +547,6 @@ def test_a_variable_that_holds_no_header_is_refused_without_its_value(
 
 
 def test_https_where_http_is_spoken_is_one_sentence():
-    with (
-        serving(first(GOOD)) as server,
-        pytest.raises(ModelError, match=r"^No secure .* to your authority"),
-    ):
+    with serving(first(GOOD)) as server, pytest.raises(ModelError, match=r"^No secure .* to your authority"):
         endpoint(server.root.replace("http:", "https:")).predict(ONE)
     assert server.asked == []
