@@ -24,11 +24,6 @@ def rows(count, *, seed=0):
     return x, task, secret
 
 
-def class_loss(outputs, targets):
-    """Return each member's log-loss of K logits (M, N, K) against classes (M, N)."""
-    return F.cross_entropy(outputs.movedim(-1, 1), targets.long(), reduction="none").mean(1)
-
-
 def hide(x, task, secret, *, settings=QUICK, **options):
     both = (LearningTask(task, binary_loss), LearningTask(secret, binary_loss))
     return train_hiding(x, *both, settings=settings, **options)
@@ -53,17 +48,6 @@ def test_the_higher_the_floor_the_less_of_the_secret_is_left_while_the_task_can_
     assert told[0] > 0.7
     assert abs(told[2] - 0.5) < 0.08
     assert roc_auc_score(task, outputs[2]) > 0.75
-
-
-def test_classes_can_be_hidden():
-    x, task, _ = rows(2000)
-    classes = torch.bucketize(x[:, 1].contiguous(), torch.tensor([-0.5, 0.5])).float()
-    secret = LearningTask(classes, class_loss, outputs=3)
-    net = train_hiding(x, LearningTask(task, binary_loss), secret, floors=[None, 3.0], seeds=[0, 0], settings=QUICK)
-    plain, hiding = outputs_of(net, x)
-    assert roc_auc_score(classes == 2, plain) > 0.7
-    assert abs(roc_auc_score(classes == 2, hiding) - 0.5) < 0.1
-    assert roc_auc_score(task, hiding) > 0.8
 
 
 def test_members_are_the_same_trained_together_or_alone():

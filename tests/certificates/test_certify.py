@@ -8,17 +8,16 @@ import pytest
 import torch
 from populations import people
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
-from sklearn.linear_model import LogisticRegression
 from torch import Tensor, nn
 
 from fairfox.auxiliary.adversarial import HidingSettings
 from fairfox.auxiliary.mlp import MLP
-from fairfox.certificates.certify import certifier, largest_on_path
+from fairfox.certificates.certify import largest_on_path
 from fairfox.certificates.path import MIXES
 from fairfox.data.dataset import Dataset
 from fairfox.data.encoding import Encoding, fit_encoding
 from fairfox.data.table import Table, load_table
-from fairfox.errors import DataError, OptionError, ShapeError
+from fairfox.errors import DataError, ShapeError
 from fairfox.maps.rank import RankMap
 from fairfox.models.adapters import as_model
 from fairfox.models.protocol import Model
@@ -122,16 +121,6 @@ def test_a_fair_model_is_certified_on_its_own_rows_and_on_tables(tmp_path):
     assert torch.equal(~path.largest.isnan(), stays)
     some = stays.nonzero()[:4, 0]
     check(fair, target, data.x[some], there[some])
-
-
-def test_what_cannot_be_read_is_refused():
-    rule = as_model(lambda table: table["income"], returns="value")
-    for model in (rule, lambda table: table["income"]):
-        with pytest.raises(OptionError, match="certificates along the path"):
-            certifier(model)
-    logistic = LogisticRegression().fit(PEOPLE[["age"]].to_numpy(), GRANTED)
-    with pytest.raises(OptionError, match="This is a LogisticRegression"):
-        certifier(logistic, as_model(logistic))
 
 
 def test_rows_that_do_not_fit_are_refused():

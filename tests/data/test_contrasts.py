@@ -41,21 +41,6 @@ def test_a_number_goes_one_standard_deviation_up_and_down():
     same(destinations(data, Contrast(0, LOWER)), [-1, -1, -1, NAN])
 
 
-def test_with_a_reference_group_all_others_go_to_it_and_it_goes_to_all_others():
-    data = people([0.0, 1.0, 2.0, NAN], protected=(Protected("race", "categorical", ("a", "b", "c"), reference=2),))
-    same(destinations(data, Contrast(0, 0)), [NAN, NAN, 0, NAN])
-    same(destinations(data, Contrast(0, 1)), [NAN, NAN, 1, NAN])
-    same(destinations(data, Contrast(0, 2)), [2, 2, NAN, NAN])
-
-
-def test_by_size_all_go_to_the_largest_group_and_that_one_to_the_second_largest():
-    race = Protected("race", "categorical", ("a", "b", "c"), reference=2, second=0)
-    data = people([0.0, 1.0, 2.0, NAN], protected=(race,))
-    same(destinations(data, Contrast(0, 0)), [NAN, NAN, 0, NAN])
-    same(destinations(data, Contrast(0, 1)), [NAN, NAN, NAN, NAN])
-    same(destinations(data, Contrast(0, 2)), [2, 2, NAN, NAN])
-
-
 def test_each_variable_is_read_from_its_own_column():
     data = people([0.0, 1.0, 0.0], [2.0, NAN, 0.0], [30.0, 40.0, NAN], protected=(SEX, RACE, AGE))
     same(destinations(data, Contrast(0)), [1, 0, 1])

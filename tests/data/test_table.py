@@ -167,15 +167,6 @@ def test_decimals_and_half_floats_are_numbers_and_a_column_of_nulls_too(tmp_path
     assert set(loaded.schema.values()) == {nw.Float64}
 
 
-@pytest.mark.parametrize("name", ["adult.csv.gz", "bank-additional-full.csv.gz", "pmlb_credit_g.tsv.gz"])
-def test_real_files_become_the_frame_that_pandas_reads(data_file, name):
-    path = data_file(name)
-    expected = pd.read_csv(path, sep=None, engine="python")
-    texts = expected.select_dtypes(exclude="number").columns
-    expected[texts] = expected[texts].astype(object)
-    pd.testing.assert_frame_equal(to_native_frame(load_table(path)), expected)
-
-
 # --- what is refused, each with one sentence
 
 

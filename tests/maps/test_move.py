@@ -12,7 +12,7 @@ from sklearn.linear_model import LinearRegression
 from torch import Tensor, nn
 
 from fairfox.auxiliary.linear import LinearMember
-from fairfox.auxiliary.model import FixedAuxiliary, combine_outputs
+from fairfox.auxiliary.model import FixedAuxiliary
 from fairfox.data.dataset import Dataset, Protected
 from fairfox.errors import OptionError, ShapeError
 from fairfox.maps.move import GroupLogits, MoveMap, OutputLine
@@ -163,16 +163,6 @@ def test_every_pair_of_classes_is_a_world_of_its_own(metric: Any, carry: Any):
         after = (auxiliary(rows)[:, other] - auxiliary(rows)[:, own])[pair]
         torch.testing.assert_close(after[own_class == 0], target[own_class == 0], atol=1e-9, rtol=0)
         assert torch.equal(rows[c != own], data.x[c != own])
-
-
-@pytest.mark.parametrize("metric", ["identity", "covariance", "between"])
-def test_two_classes_are_moved_as_two_groups_are(metric: Any):
-    data = world()
-    pair = replace(data, protected=(Protected("sex", "categorical", ("female", "male")),))
-    half = torch.tensor([[-0.5], [0.5]]).double()
-    binary = moved(data, Bent(3), metric=metric)
-    torch.testing.assert_close(moved(pair, combine_outputs(Bent(3), half), metric=metric), binary, atol=1e-12, rtol=0)
-    assert not torch.equal(binary, data.x)
 
 
 def test_the_outputs_of_the_own_head_are_moved():
