@@ -30,15 +30,19 @@ def test_quality_of_a_binary_variable_is_scikit_learn_s():
     assert quality.chance_log_loss == pytest.approx(log_loss(c, [rate] * 300))
 
 
-def test_quality_of_a_categorical_variable_is_scikit_learn_s_one_against_the_rest():
-    logits = draw(300, 3)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_quality_of_a_categorical_variable_is_scikit_learn_s_one_against_the_rest(weighted):
+    logits, weights = draw(300, 3), draw(300, seed=2).square() if weighted else None
     c = (logits + draw(300, 3, seed=1)).argmax(1).double()
-    quality = measure_quality(logits - logits.mean(1, keepdim=True), c, RACE)
+    quality = measure_quality(logits - logits.mean(1, keepdim=True), c, RACE, weights)
     shares = logits.softmax(1).numpy()
-    assert quality.value == pytest.approx(roc_auc_score(c, shares, multi_class="ovr"))
-    assert quality.log_loss == pytest.approx(log_loss(c, shares))
-    rates = torch.bincount(c.long()).double() / 300
+    oracle = [roc_auc_score(c == k, shares[:, k], sample_weight=weights) for k in range(3)]
+    assert quality.value == pytest.approx(sum(oracle) / 3)
+    assert quality.log_loss == pytest.approx(log_loss(c, shares, sample_weight=weights))
+    rates = torch.bincount(c.long(), weights=weights).double()
+    rates /= rates.sum()
     assert quality.chance_log_loss == pytest.approx(float(-(rates * rates.log()).sum()))
+    assert quality.rows == 300
 
 
 def test_quality_of_a_number_is_r2_of_its_predictions():
@@ -48,19 +52,6 @@ def test_quality_of_a_number_is_r2_of_its_predictions():
     assert (quality.metric, quality.chance, quality.chance_log_loss) == ("r2", 0.0, 1.0)
     assert quality.value == pytest.approx(r2_score(c, out))
     assert quality.log_loss == pytest.approx(float((out - c).square().mean() / c.var(correction=0)))
-
-
-def test_weights_are_scikit_learn_s_sample_weights():
-    logits, weights = draw(300, 3), draw(300, seed=2).square()
-    c = (logits + draw(300, 3, seed=1)).argmax(1).double()
-    shares = logits.softmax(1).numpy()
-    quality = measure_quality(logits, c, RACE, weights)
-    oracle = [roc_auc_score(c == k, shares[:, k], sample_weight=weights) for k in range(3)]
-    assert quality.value == pytest.approx(sum(oracle) / 3)
-    assert quality.log_loss == pytest.approx(log_loss(c, shares, sample_weight=weights))
-    rates = torch.bincount(c.long(), weights=weights) / weights.sum()
-    assert quality.chance_log_loss == pytest.approx(float(-(rates * rates.log()).sum()))
-    assert quality.rows == 300
 
 
 def test_confident_logits_do_not_overflow():

@@ -93,12 +93,3 @@ def test_where_columns_say_little_about_the_group_only_people_taken_for_what_the
     assert 0.5 < float(seen.told_right[seen.unknown].double().mean()) < 0.8
     assert right == pytest.approx(known, abs=0.05)
     assert seen.rho(seen.unknown) > 0.6
-
-
-def test_how_well_unknown_groups_are_told_is_said():
-    seen = hidden(ADDITIVE)
-    quality = seen.result.findings[0].quality
-    assert quality.rows == PEOPLE - UNKNOWN  # those whose group is known
-    told = [text for text in seen.result.warnings if f"is unknown for {UNKNOWN:,} of {PEOPLE:,} people" in text]
-    assert len(told) == 1
-    assert f"(AUC {quality.value:.2f})" in told[0]

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from fairfox.auxiliary.adversarial import HidingSettings
 from fairfox.auxiliary.mlp import MLP
 from fairfox.certificates.certify import largest_on_path
-from fairfox.certificates.path import MIXES
 from fairfox.data.dataset import Dataset
 from fairfox.data.encoding import Encoding, fit_encoding
 from fairfox.data.table import Table, load_table
@@ -90,21 +89,6 @@ def test_an_unknown_category_at_one_end_jumps_there_and_only_there():
     nurse = torch.tensor([[0.0, 1.0, 0.0]], dtype=torch.float64)
     assert largest_on_path(net, empty, nurse, target=target).largest.tolist() == [2.0]
     assert largest_on_path(net, nurse, empty, target=target).largest.tolist() == [2.0]
-
-
-def test_trees_certify_only_those_whose_categories_stay():
-    frame = PEOPLE.assign(nurse=(PEOPLE["job"] == "nurse").astype(int))
-    columns = [*NUMBERS, "nurse"]
-    model = RandomForestClassifier(10, random_state=0).fit(frame[columns], GRANTED)
-    encoding, data, there = mapped(frame, columns)
-    target = as_model(model, encoding, example=data.x)
-    path = largest_on_path(model, data.x, there, target=target)
-    stays = ((there - data.x)[:, encoding.blocks[0]].abs() < 1e-9).all(1)
-    assert torch.equal(~path.largest.isnan(), stays)
-    assert 0 < int(stays.sum()) < 200
-    assert {path.reasons[row] for row in (~stays).nonzero()[:, 0].tolist()} == {MIXES}
-    some = stays.nonzero()[:4, 0]
-    check(model, target, data.x[some], there[some])
 
 
 def test_a_fair_model_is_certified_on_its_own_rows_and_on_tables(tmp_path):

@@ -214,16 +214,8 @@ def test_a_device_gets_what_the_processor_gets_gaps_included():
     rng = np.random.default_rng(0)
     numbers = {f"x{j}": rng.normal(3, 2, 40).astype(dtype) for j, dtype in enumerate(("float32", "float64", "int32"))}
     gaps = [None if i % 7 == 0 else float(i) for i in range(40)]
-    table = load_table(
-        pa.table(
-            {
-                **numbers,
-                "gaps": gaps,
-                "nan": np.where(np.arange(40) % 5, 1.5 * np.arange(40), np.nan),
-                "c": ["a", "b"] * 20,
-            }
-        )
-    )
+    nan = np.where(np.arange(40) % 5, 1.5 * np.arange(40), np.nan)
+    table = load_table(pa.table({**numbers, "gaps": gaps, "nan": nan, "c": ["a", "b"] * 20}))
     encoding = fit_encoding(table, protected="c")
     elsewhere = encoding.encode(table, device="cpu:0")  # this processor, by the way to a GPU
     assert torch.equal(elsewhere.x, encoding.encode(table).x)

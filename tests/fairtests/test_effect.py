@@ -51,18 +51,6 @@ def test_who_is_not_mapped_is_abstained_with_the_reason():
     assert found.score.tolist() == [2.0, 2.0, 0.0, 2.0]
 
 
-def test_refits_are_averaged_with_their_sign():
-    generator = torch.Generator().manual_seed(0)
-    data = individuals(torch.randn(40, 1, generator=generator).double())
-    found = measured(linear(1.0), data, refits=4)
-    assert found.refits.shape == (40, 4)
-    torch.testing.assert_close(found.effect, found.refits.mean(1))
-    torch.testing.assert_close(found.score, found.refits.mean(1).abs())
-    assert found.counterfactuals.shape == (4, 40, 1)
-    torch.testing.assert_close(found.counterfactuals[..., 0].T - data.x, found.refits)
-    assert (found.refits.std(1) > 0).any()
-
-
 def test_one_extra_prediction_is_asked_for_per_person_and_refit():
     model = Function(lambda x: 0.5 * x[:, :1], differentiable=False)
     test = Effect(refits=3).fit(DATA)

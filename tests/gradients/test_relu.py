@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from fairfox.auxiliary.mlp import MLP
-from fairfox.gradients.alignment import products
 from fairfox.gradients.jacobian import autograd_jacobian
-from fairfox.gradients.relu import ReluNetwork, block_jacobian, pairing_of, relu_network, short_factors, whole_products
+from fairfox.gradients.relu import ReluNetwork, block_jacobian, relu_network, short_factors
 from fairfox.models.protocol import Output
 from fairfox.models.torch import TorchModel
 
@@ -140,21 +139,3 @@ def test_inner_products_stay_what_they_are(features, own, other, with_metric):
     torch.testing.assert_close(short @ short.T, first @ inner @ first.T, **close)
     torch.testing.assert_close(long @ long.T, second @ inner @ second.T, **close)
     torch.testing.assert_close(padded @ long.T, first @ inner @ second.T, **close)
-
-
-def small(features, width, seed, outputs=1):
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        return nn.Sequential(nn.Linear(features, width), nn.ReLU(), nn.Linear(width, outputs)).double().eval()
-
-
-@pytest.mark.parametrize("features", [3, 8, 20])
-def test_products_of_a_pair_are_those_of_their_gradients(features):
-    x = normal(25, features, seed=3)
-    target = TorchModel(small(features, 6, 0), output=Output("logit"))
-    other = TorchModel(small(features, 5, 1), output=Output("logit"))
-    pairing = pairing_of(target, [other], x)
-    found = whole_products([pairing.pieces(pairing.gradient(few), pairing.jacobian(0, few)) for few in x.split(10)])
-    expected = products(autograd_jacobian(target, x)[:, 0], autograd_jacobian(other, x)[:, 0])
-    for one, two in zip(found, expected, strict=True):
-        torch.testing.assert_close(one, two, rtol=1e-9, atol=1e-14)

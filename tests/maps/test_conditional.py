@@ -122,38 +122,6 @@ def test_nothing_leaves_what_the_other_group_shows(seed: int, kind: str, groups:
             assert not (found[:, 4:] > 1e-9)[:, shown[:, 4:].sum(0) == 0].any()
 
 
-def hired(n: int) -> tuple[Dataset, dict[str, Tensor]]:
-    """Return people with a region outside the model, a count of posts and a pay, and the truth with the other sex.
-
-    Posts are the Poisson count at everyone's rank, their rate by sex and region; pay goes with posts and region, its
-    noise three times as wide for men.
-    """
-    gen = torch.Generator().manual_seed(1)
-    c, region = (torch.arange(n) % 2).double(), torch.randn(n, generator=gen, dtype=torch.float64)
-    rank = torch.rand(n, generator=gen, dtype=torch.float64)
-    noise = torch.randn(n, generator=gen, dtype=torch.float64)
-
-    def as_if(own: Tensor) -> dict[str, Tensor]:
-        rate = torch.exp(1.2 + 0.8 * own + 0.3 * region)
-        ends = torch.exp(torch.distributions.Poisson(rate[:, None]).log_prob(torch.arange(80.0))).cumsum(1)
-        posts = (ends < rank[:, None]).sum(1).double()
-        return {"posts": posts, "pay": 0.3 * posts + region + 2 * own + (0.5 + own) * noise}
-
-    here = as_if(c)
-    names = tuple(Feature(name, "continuous", j, j + 1) for j, name in enumerate(here))
-    data = individuals(torch.stack(list(here.values()), dim=1), c=c, features=names)
-    return replace(data, w=region[:, None], covariates=(Feature("region", "continuous", 0, 1),)), as_if(1 - c)
-
-
-def test_a_graph_with_a_count_unequal_spreads_and_an_outside_covariate_is_followed():
-    data, truth = hired(6000)
-    graph = {"posts": ["sex", "region"], "pay": ["sex", "region", "posts"]}
-    out = GraphMap(graph).fit(data).map(data)
-    assert not out.abstained.any()
-    for j, name in enumerate(("posts", "pay")):
-        assert float((out.rows[:, j] - truth[name]).abs().median()) <= 0.15 * float(truth[name].std())
-
-
 @pytest.mark.parametrize("apart", [0.0, 2.0], ids=["shares that add up", "shares that do not"])
 def test_products_that_cannot_pay_are_not_fitted_and_all_others_are(apart: float, monkeypatch: pytest.MonkeyPatch):
     c, w, e = drawn(400)

@@ -234,17 +234,6 @@ def test_missing_numbers_stay_missing_and_a_missing_given_one_is_one_more_value(
     assert float((moved - (1.0 - 2 * own[~lacks_income])).abs().mean()) < 0.1
 
 
-def test_the_protected_column_itself_is_set_to_the_other_group_and_not_explained():
-    sex = one_hot(torch.arange(200) % 2, 2)
-    numbers = torch.randn(200, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    features = (block("sex", "fm"), Feature("a", "continuous", 2, 3), Feature("b", "continuous", 3, 4))
-    withheld = torch.tensor([True, True, False, False])
-    data = individuals(torch.cat([sex, numbers], dim=1), features=features, withheld=withheld)
-    rows = RankMap(given=("a",)).fit(data).map(data).rows
-    assert torch.equal(rows[:, :2], sex.flip(1))
-    assert torch.equal(rows[:, 2], numbers[:, 0])
-
-
 @settings(max_examples=10, deadline=None)
 @given(scale=st.floats(0.01, 100), shift=st.floats(-10, 10), seed=st.integers(0, 100))
 def test_units_of_columns_and_the_order_of_rows_do_not_matter(scale: float, shift: float, seed: int):

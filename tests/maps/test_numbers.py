@@ -103,24 +103,6 @@ def test_nobody_goes_where_nobody_is():
     assert alone.reason == "protected value unknown"
 
 
-def test_the_protected_number_itself_becomes_what_it_is_there():
-    c, e = normal(500)
-    whole = c.round()  # many people share an age
-    for column in (c, whole):
-        x = torch.stack([(column - 40) / 10, e], dim=1).float()
-        features = tuple(Feature(f"x{j}", "continuous", j, j + 1) for j in range(2))
-        data = aged(x, column, features=features)
-        sd = column.std(correction=0)
-        out = RankMap().fit(data).map(data, everyone_to(data, -1.0))
-        kept = ~out.abstained
-        expected, shown = ((column - sd - 40) / 10).float(), x[:, 0].unique()
-        nearest = (expected[:, None] - shown).abs().amin(1)
-        gap = (shown[1:] - shown[:-1]).max()
-        assert set(out.rows[kept, 0].tolist()) <= set(shown.tolist())
-        assert float((out.rows[:, 0] - expected).abs()[kept].median()) < 0.05
-        assert float((out.rows[:, 0] - expected).abs()[kept].max()) < gap + nearest.max()
-
-
 def test_missing_numbers_stay_missing_and_teach_nothing():
     c, e = normal(2000)
     x = torch.stack([0.1 * c + 0.01 * e, (e > 1).double()], dim=1)

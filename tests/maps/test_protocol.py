@@ -6,7 +6,7 @@ from populations import individuals
 
 from fairfox.data.dataset import Dataset, Protected
 from fairfox.errors import DataError, OptionError, ShapeError
-from fairfox.maps.protocol import Mapped, check_groups_present, compared_pairs, fit_maps, number_reached, where_to
+from fairfox.maps.protocol import Mapped, check_groups_present, fit_maps, number_reached, where_to
 from fairfox.maps.rank import RankMap
 
 
@@ -116,9 +116,3 @@ def test_where_there_is_no_one_other_group_destinations_are_needed(protected: Pr
     data = replace(individuals(torch.zeros(6, 1)), protected=(protected,))
     with pytest.raises(OptionError, match=f"{found}; give destinations in `to`"):
         where_to(data, 0, None)
-
-
-def test_every_class_is_compared_with_every_other_or_with_the_reference_group():
-    assert compared_pairs(Protected("sex")) == [(0, 1), (1, 0)]
-    assert compared_pairs(RACE) == [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)]
-    assert compared_pairs(replace(RACE, reference=1)) == [(0, 1), (1, 0), (1, 2), (2, 1)]
