@@ -72,10 +72,7 @@ def hidden(world: World) -> Hidden:
     return Hidden(result, torch.tensor(unknown), torch.tensor(right), effects.amax(1))
 
 
-every_told = pytest.mark.parametrize("world", [AGE, LENDING, THREE_TOLD], ids=lambda world: world.name)
-
-
-@every_told
+@pytest.mark.parametrize("world", [AGE, LENDING, THREE_TOLD], ids=lambda world: world.name)
 def test_people_of_unknown_groups_are_ordered_almost_as_well_as_the_others(world: World):
     seen = hidden(world)
     assert seen.result.inferred.tolist() == seen.unknown.tolist()

@@ -2,7 +2,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairfox.data.contrasts import HIGHER, LOWER, Contrast, concerned, derivatives, destinations, moves
+from fairfox.data.contrasts import HIGHER, LOWER, Contrast, concerned, destinations, moves
 from fairfox.data.dataset import Dataset, Feature, Protected
 
 NAN = float("nan")
@@ -27,12 +27,6 @@ def test_a_map_goes_to_the_other_group_to_every_class_and_both_ways_along_a_numb
         Contrast(2, HIGHER),
         Contrast(2, LOWER),
     )
-
-
-def test_a_derivative_has_one_contrast_per_output_of_the_auxiliary():
-    found = derivatives([SEX, RACE, AGE])
-    assert found == (Contrast(0), Contrast(1, 0), Contrast(1, 1), Contrast(1, 2), Contrast(2))
-    assert len(found) == SEX.outputs + RACE.outputs + AGE.outputs
 
 
 def test_a_number_goes_one_standard_deviation_up_and_down():

@@ -1,7 +1,6 @@
 from pathlib import Path
 from typing import Any
 
-import narwhals as nw
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -227,8 +226,6 @@ def test_a_column_missing_from_the_second_table_is_named():
     encoding = fitted(load_table(people()))
     with pytest.raises(ColumnError, match="has no column 'debt'"):
         encoding.encode(load_table(people().drop(columns=["debt"])))
-    with pytest.raises(ColumnError, match="has no column 'debt'"):
-        fitted(load_table(people()), also=nw.from_native(people().drop(columns=["debt"]), eager_only=True))
 
 
 def test_rows_come_back_in_the_users_own_kind_of_table():

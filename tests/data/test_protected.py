@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from decimal import Decimal
 
 import numpy as np
@@ -9,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from populations import table_of
 
-from fairfox.data.dataset import Protected
+from fairfox.data.dataset import Feature, Protected
 from fairfox.data.protected import (
     NumberGroups,
     column_of,
@@ -18,6 +19,7 @@ from fairfox.data.protected import (
     read_protected,
     read_variables,
 )
+from fairfox.data.sources import Crossing, Cut, ProtectedSource, Values
 from fairfox.data.table import load_table
 from fairfox.errors import ColumnError, DataError, OptionError
 
@@ -270,9 +272,6 @@ def test_a_crossing_needs_two_groups_and_at_most_fifty():
         read_variables(["d", "e"], many, intersections=True)
 
 
-# --- reading classes off a table
-
-
 # --- groups by name
 
 VARIABLES = (
@@ -350,6 +349,25 @@ def test_the_largest_class_by_weight_is_what_many_are_compared_with(weights, exp
     counts = None if weights is None else np.array(weights, dtype=float)
     variable = compare_with_largest(read_protected("race", table), table, counts).variable
     assert (variable.reference, variable.second) == expected
+
+
+SEX = ProtectedSource(Protected("sex", "binary", ("F", "M"), "sex"), Values("sex", ("F", "M"), (0, 1)))
+AGE = ProtectedSource(Protected("age<30", "binary", ("not age<30", "age<30"), "age"), Cut("age", "<", "30"))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Values("v", ("a", "b"), (0,)),
+        lambda: Cut("age", "<", "young"),
+        lambda: Crossing((SEX, AGE), ((0, 0), (0, 1)), (0,)),
+        lambda: Crossing((SEX, AGE), ((0, 0), (0,)), (0, 1)),
+        lambda: Feature("age", "continuous", 0, 1, decimals=10**9),
+    ],
+)
+def test_parts_that_contradict_themselves_are_not_made(make: Callable[[], object]):
+    with pytest.raises((DataError, OptionError)):  # such as a file of a fitted test might hold
+        make()
 
 
 def test_two_groups_numbers_and_variables_with_a_reference_are_not_compared_by_size():
