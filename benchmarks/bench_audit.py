@@ -25,7 +25,7 @@ import pyarrow as pa
 import torch
 from baselines import forward_pass
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
-from timing import Benchmark, Ratio, places
+from timing import Benchmark, Ratio
 from torch import Tensor, nn
 
 import fairfox
@@ -315,15 +315,7 @@ def sizes(s: dict[str, Any]) -> str:
     )
 
 
-BENCHMARK = Benchmark(
-    description="What a default audit of many people costs.",
-    measure=measure,
-    settings=Settings(),
-    quick=QUICK,
-    seed=SEED,
-    sizes=sizes,
-    **places(__file__),
-)
+BENCHMARK = Benchmark.of(sys.modules[__name__])
 
 if __name__ == "__main__":
     sys.exit(BENCHMARK.run())

@@ -18,7 +18,7 @@ import crowds
 import torch
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from threadpoolctl import threadpool_limits
-from timing import Benchmark, Ratio, compare, places
+from timing import Benchmark, Ratio, compare
 from torch import Tensor
 
 from fairfox.benchmark.truth import TargetTraining, train_target
@@ -116,15 +116,7 @@ def sizes(s: dict[str, Any]) -> str:
     )
 
 
-BENCHMARK = Benchmark(
-    description="What certificates along the way cost, as ratios to one prediction.",
-    measure=measure,
-    settings=Settings(),
-    quick=QUICK,
-    seed=SEED,
-    sizes=sizes,
-    **places(__file__),
-)
+BENCHMARK = Benchmark.of(sys.modules[__name__])
 
 if __name__ == "__main__":
     sys.exit(BENCHMARK.run())

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from timing import Benchmark, Ratio, compare, places
+from timing import Benchmark, Ratio, compare
 from torch import Tensor, nn
 
 from fairfox.auxiliary.mlp import MLP
@@ -111,15 +111,7 @@ def sizes(s: dict[str, Any]) -> str:
     )
 
 
-BENCHMARK = Benchmark(
-    description="What ten classes cost over two, as ratios in one run.",
-    measure=measure,
-    settings=Settings(),
-    quick=QUICK,
-    seed=SEED,
-    sizes=sizes,
-    **places(__file__),
-)
+BENCHMARK = Benchmark.of(sys.modules[__name__])
 
 if __name__ == "__main__":
     sys.exit(BENCHMARK.run())

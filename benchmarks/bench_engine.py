@@ -21,7 +21,7 @@ import torch
 from baselines import forward_pass, trained_alone
 from captum.attr import IntegratedGradients
 from crowds import population
-from timing import Benchmark, Ratio, compare, places
+from timing import Benchmark, Ratio, compare
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -260,16 +260,8 @@ def sizes(s: dict[str, Any]) -> str:
     )
 
 
-BENCHMARK = Benchmark(
-    description="What the engine costs, as ratios in one run.",
-    measure=measure,
-    settings=Settings(),
-    quick=QUICK,
-    seed=SEED,
-    sizes=sizes,
-    packages=("captum", "inFairness"),
-    **places(__file__),
-)
+PACKAGES = ("captum", "inFairness")
+BENCHMARK = Benchmark.of(sys.modules[__name__])
 
 if __name__ == "__main__":
     sys.exit(BENCHMARK.run())

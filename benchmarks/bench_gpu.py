@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import torch
 from crowds import people
-from timing import Benchmark, Ratio, compare, places
+from timing import Benchmark, Ratio, compare
 from torch import Tensor
 
 from fairfox.auxiliary.mlp import MLP
@@ -190,16 +190,8 @@ def sizes(s: dict[str, Any]) -> str:
     )
 
 
-BENCHMARK = Benchmark(
-    description="What one GPU does.",
-    measure=measure,
-    settings=Settings(),
-    quick=QUICK,
-    seed=SEED,
-    sizes=sizes,
-    packages=("pyarrow",),
-    **places(__file__),
-)
+PACKAGES = ("pyarrow",)
+BENCHMARK = Benchmark.of(sys.modules[__name__])
 
 if __name__ == "__main__":
     sys.exit(BENCHMARK.run())

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from crowds import population
-from timing import Benchmark, Ratio, compare, places
+from timing import Benchmark, Ratio, compare
 from torch import nn
 
 from fairfox.auxiliary.linear import LinearAuxiliary
@@ -120,15 +120,7 @@ def sizes(s: dict[str, Any]) -> str:
     )
 
 
-BENCHMARK = Benchmark(
-    description="What the peers' tests cost over fairfox's, as ratios in one run.",
-    measure=measure,
-    settings=Settings(),
-    quick=QUICK,
-    seed=SEED,
-    sizes=sizes,
-    **places(__file__),
-)
+BENCHMARK = Benchmark.of(sys.modules[__name__])
 
 if __name__ == "__main__":
     sys.exit(BENCHMARK.run())

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any
 
-from timing import Benchmark, Ratio, places
+from timing import Benchmark, Ratio
 
 SEED = 0
 ALLOWED = 0.05  # seconds
@@ -72,15 +72,8 @@ def sizes(s: dict[str, Any]) -> str:
     return f"One empty test, beside the plugins of a developer's environment; {s['laps']} laps of two runs."
 
 
-BENCHMARK = Benchmark(
-    description="What the pytest plugin adds to the start of pytest, over what it may add.",
-    measure=measure,
-    settings=Settings(),
-    quick=Settings(laps=1, warm_up=0),
-    seed=SEED,
-    sizes=sizes,
-    **places(__file__),
-)
+QUICK = Settings(laps=1, warm_up=0)
+BENCHMARK = Benchmark.of(sys.modules[__name__])
 
 if __name__ == "__main__":
     sys.exit(BENCHMARK.run())

@@ -18,7 +18,7 @@ import altair as alt
 import numpy as np
 import torch
 from baselines import forward_pass
-from timing import Benchmark, Ratio, places
+from timing import Benchmark, Ratio
 from torch import Tensor
 
 from fairfox.auxiliary.mlp import MLP
@@ -152,7 +152,7 @@ def measure(settings: Settings) -> list[Ratio]:
     return [curve(axis, settings) for axis in AXES]
 
 
-def tables(found: dict[str, Any]) -> list[str]:
+def more(found: dict[str, Any]) -> list[str]:
     """Return the lines of the picture and of a small table for each axis, where the curves are among the results."""
     curves = {r["name"]: r["details"]["points"] for r in found["ratios"] if "details" in r}
     lines = ["![Milliseconds of faux and of a forward pass along each axis](results/scaling.png)"] if curves else []
@@ -203,17 +203,7 @@ def sizes(s: dict[str, Any]) -> str:
     )
 
 
-BENCHMARK = Benchmark(
-    description="How the cost of a score grows, as slopes.",
-    measure=measure,
-    settings=Settings(),
-    quick=QUICK,
-    seed=SEED,
-    sizes=sizes,
-    more=tables,
-    chart=chart,
-    **places(__file__),
-)
+BENCHMARK = Benchmark.of(sys.modules[__name__])
 
 if __name__ == "__main__":
     sys.exit(BENCHMARK.run())

@@ -17,7 +17,7 @@ import torch
 from baselines import forward_pass, trained_alone
 from crowds import population
 from sklearn.ensemble import HistGradientBoostingClassifier
-from timing import Benchmark, Ratio, compare, places
+from timing import Benchmark, Ratio, compare
 from torch import Tensor, nn
 
 from fairfox.auxiliary.mlp import MLP
@@ -157,15 +157,7 @@ def sizes(s: dict[str, Any]) -> str:
     )
 
 
-BENCHMARK = Benchmark(
-    description="What scoring and training cost, as ratios in one run.",
-    measure=measure,
-    settings=Settings(),
-    quick=QUICK,
-    seed=SEED,
-    sizes=sizes,
-    **places(__file__),
-)
+BENCHMARK = Benchmark.of(sys.modules[__name__])
 
 if __name__ == "__main__":
     sys.exit(BENCHMARK.run())

@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from crowds import people
-from timing import Benchmark, Ratio, places
+from timing import Benchmark, Ratio
 
 from fairfox.fairtests.storage import save_test
 from fairfox.pipeline import fit
@@ -263,16 +263,9 @@ def sizes(s: dict[str, Any]) -> str:
     )
 
 
-BENCHMARK = Benchmark(
-    description="What streaming costs.",
-    measure=measure,
-    settings=Settings(),
-    quick=QUICK,
-    seed=SEED,
-    sizes=sizes,
-    packages=("pyarrow", "pyspark", "dask"),
-    **places(__file__, readme="docs/research/speed.md"),
-)
+PACKAGES = ("pyarrow", "pyspark", "dask")
+README = "docs/research/speed.md"
+BENCHMARK = Benchmark.of(sys.modules[__name__])
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--run"]:

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
 from time import perf_counter
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -68,6 +69,27 @@ class Benchmark:
     more: Callable[[dict[str, Any]], Sequence[str]] = lambda found: ()  # lines between the table and the sizes
     chart: Callable[[dict[str, Any]], Any] | None = None  # a picture of the results, drawn beside them
 
+    @classmethod
+    def of(cls, module: ModuleType) -> Benchmark:
+        """Return the benchmark that a script describes by these names, some of them in capitals.
+
+        Its numbers go to the page that README names, by default that of this folder, between marks of its own.
+        """
+        name = Path(str(module.__file__)).name
+        optional = {"packages": "PACKAGES", "more": "more", "chart": "chart"}
+        return cls(
+            description=str(module.__doc__),
+            measure=module.measure,
+            settings=module.Settings(),
+            quick=module.QUICK,
+            seed=module.SEED,
+            sizes=module.sizes,
+            results=HERE / "results" / f"{Path(name).stem.removeprefix('bench_')}.json",
+            readme=HERE.parent / getattr(module, "README", "benchmarks/README.md"),
+            marks=(f"<!-- numbers of {name}: begin -->", f"<!-- numbers of {name}: end -->"),
+            **{field: getattr(module, own) for field, own in optional.items() if hasattr(module, own)},
+        )
+
     def table(self, found: dict[str, Any]) -> str:
         """Return the ratios as a Markdown table, with the machine and sizes below."""
         parts = [table_of(found["ratios"]), self.more(found), [self.sizes(found["settings"])], [circumstances(found)]]
@@ -118,16 +140,6 @@ class Benchmark:
             if out.resolve() == self.results:
                 self.show(found)
         return 0 if options.quick or all(r["holds"] for r in found["ratios"]) else 1
-
-
-def places(script: str, *, readme: str = "benchmarks/README.md") -> dict[str, Any]:
-    """Return where the results of a script go, and the page of the project that shows them between its marks."""
-    name = Path(script).name
-    return {
-        "results": HERE / "results" / f"{Path(name).stem.removeprefix('bench_')}.json",
-        "readme": HERE.parent / readme,
-        "marks": (f"<!-- numbers of {name}: begin -->", f"<!-- numbers of {name}: end -->"),
-    }
 
 
 def put_between(page: Path, marks: tuple[str, str], text: str) -> None:

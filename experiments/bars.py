@@ -17,20 +17,6 @@ from wording import in_words, markdown_table
 ROOT = Path(__file__).parents[1]
 BENCHMARKS = ROOT / "benchmarks" / "results" / "bench.json"
 MOST = {"src": 21_500, "tests": 26_000, "experiments": 5_000, "benchmarks": 1_700}  # lines of code
-WHAT = {  # experiments by what they are about
-    "table1": "the paper's Table 1",
-    "beyond": "worlds with a known truth",
-    "bias_histograms": "bias and true effects",
-    "coverage": "intervals and lists",
-    "verdicts": "verdicts",
-    "legitimate": "given columns",
-    "shuffled": "groups that mean nothing",
-    "black_boxes": "real tables, any model",
-    "fair_vs_unfair": "real tables, fair and unfair",
-    "remedies": "repairs and alternatives",
-    "transparency": "order of features",
-    "resources": "cost",
-}
 
 Bar = tuple[str, str, str, bool]  # of what, what has to be shown, the measured value, whether it holds
 
@@ -40,7 +26,7 @@ def measured(results: Path) -> list[Bar]:
     found = {path.stem: read_json(path) for path in sorted(results.glob("*.json"))}
     whole = {name: one for name, one in found.items() if not one["quick"] and not one["only"]}
     out = [
-        (WHAT.get(name, name.replace("_", " ")), bar["bar"], in_words(bar["value"]), bool(bar["holds"]))
+        (name.replace("_", " "), bar["bar"], in_words(bar["value"]), bool(bar["holds"]))
         for name, one in whole.items()
         for bar in one.get("bars", [])
     ]

@@ -3,29 +3,214 @@
 The eight settings of Table 1, the same pairs of tables at bias 0.25, fusions with wdbc, and causal worlds. In each,
 several draws of people, targets and an auxiliary; what a test says of an unfair target is held against the truth, and
 against what it says of a target that cannot treat anyone unfairly. --only names batches of methods.
+
+A *ground* is one draw of people, an unfair and a fair target and an auxiliary: jobs make it once, and every method is
+judged on it. A method is a fairness test or a counterfactual map. A map gives two scores: its effect under its own name
+and, under the name with /a, the effect times the alignment share. Methods of one batch run in one job.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import isfinite
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from beyond_methods import BATCHES, scores_of
-from beyond_report import report, show
-from causal_worlds import WORLDS
+import torch
+from beyond_report import report, show  # noqa: F401  # the runner wants to show results
+from causal_worlds import DELTA, WORLDS, draw_people
 from runner import Experiment, Folders, Found, Job, pick
-from scoring import fair_over_unfair, judge_known
+from scoring import Scores, alignment_shares, fair_over_unfair, judge_known, known_scores
 from settings import SETTINGS, TARGETS, Rows, Setting, Shape, Sources, Target
-from torch import Tensor
-from trials import seed_of
-from wording import rounded
-from worlds import Draw, Ground, World, ground_job, load_ground
+from torch import Tensor, nn
+from trials import (
+    generate,
+    generator_job,
+    load_generator,
+    load_targets,
+    result_of,
+    save_target,
+    seed_of,
+    threshold_job,
+    train_shape,
+)
+from wording import finite
 
+from fairfox.auxiliary.model import AuxiliaryMember, AuxiliaryModel, FixedAuxiliary
+from fairfox.auxiliary.training import usable_columns
+from fairfox.benchmark.judge import Trial
 from fairfox.benchmark.truth import individual_fairness_score
+from fairfox.data.contrasts import destinations, moves
+from fairfox.data.dataset import Dataset
+from fairfox.fairtests.protocol import MeasuringTest
+from fairfox.fairtests.registry import make_test
+from fairfox.maps.move import MoveMap
+from fairfox.maps.protocol import CounterfactualMap
+from fairfox.maps.rank import RankMap
+from fairfox.maps.transport import TransportMap
+from fairfox.models.protocol import Model, predict
+from fairfox.models.torch import TorchModel, load_mlp, save_mlp
+
+
+@dataclass(frozen=True)
+class World:
+    """One world at one level of bias: two fused tables, or a causal model by its name."""
+
+    name: str
+    family: str
+    bias: float
+    fused: Setting | None = None
+
+    @property
+    def place(self) -> str:
+        """The name with the bias, as jobs have it."""
+        return f"{self.name}-{self.bias:g}".replace(" ", "_").replace(",", "")
+
+
+@dataclass(frozen=True)
+class Draw:
+    """What decides a ground: how many people, which networks, and the seeds."""
+
+    rows: Rows
+    target: Target
+    auxiliary: Shape
+    number: int  # of the draw
+    seed: int
+
+
+@dataclass(frozen=True)
+class Ground:
+    """People, targets and an auxiliary, and what the ground job measured of them."""
+
+    fitting: Dataset
+    people: Dataset
+    models: tuple[TorchModel, TorchModel]  # unfair, fair
+    auxiliary: FixedAuxiliary
+    threshold: float
+    shares: list[float]  # alignment share of each target
+    seed: int
+
+    @property
+    def trial(self) -> Trial:
+        """Both targets before the people."""
+        return Trial(self.fitting, self.people, *self.models, self.threshold)
+
+
+def ground_job(world: World, how: Draw, sources: Sources, seed: int) -> Job:
+    """Return the job that makes a ground; of fused tables it comes after their generator and the threshold."""
+    after: tuple[Job, ...] = ()
+    if world.fused is not None:
+        generator = generator_job(world.fused, sources, seed)
+        after = (generator, threshold_job(generator, world.fused, how.target, how.rows, seed))
+    return Job(f"ground-{world.place}-{how.number}", make_ground, (world, how), after=after)
+
+
+def make_ground(folder: Path, needed: Folders, world: World, how: Draw) -> dict[str, Any]:
+    """Train and save both targets and the auxiliary; return the alignment shares of the targets and the threshold."""
+    fitting, people, legitimate = _people(needed[:1], world, how)
+    models = {
+        "unfair": train_shape(fitting, how.target, how.rows, how.seed),
+        "fair": train_shape(fitting, how.target, how.rows, how.seed, projection=legitimate),
+    }
+    for name, model in models.items():
+        save_target(model, folder / f"{name}.safetensors")
+    auxiliary = AuxiliaryModel(refits=1, width=how.auxiliary.width, depth=how.auxiliary.depth, seed=how.seed).fit(
+        fitting
+    )
+    (member,) = auxiliary.members
+    assert isinstance(member, AuxiliaryMember)
+    save_mlp(member.net, folder / "auxiliary.safetensors", returns="value")
+    shares = alignment_shares(auxiliary, [*models.values()], fitting, people)
+    return {"shares": shares, "threshold": DELTA if world.fused is None else result_of(needed[1])["threshold"]}
+
+
+def load_ground(needed: Folders, world: World, how: Draw) -> Ground:
+    """Return what `make_ground` left in the first folder; the second is that of the generator of fused tables."""
+    fitting, people, _ = _people(needed[1:], world, how)
+    known = result_of(needed[0])
+    unfair, fair = load_targets(needed[0])
+    learned, held_out = fitting.split(0.8, seed=how.seed)  # as the auxiliary splits them
+    net = load_mlp(needed[0] / "auxiliary.safetensors")
+    assert isinstance(net, nn.Sequential)
+    member = AuxiliaryMember(net, usable_columns(learned))
+    auxiliary = FixedAuxiliary([member], held_out)
+    return Ground(fitting, people, (unfair, fair), auxiliary, known["threshold"], known["shares"], how.seed)
+
+
+def _people(generator: Folders, world: World, how: Draw) -> tuple[Dataset, Dataset, Tensor]:
+    """Return people to learn from, people to be judged by, and the projection onto what c does not act on."""
+    if world.fused is None:
+        drawn = draw_people(WORLDS[world.name].at(world.bias), how.rows.fitting, how.rows.test, seed=how.seed)
+        return drawn.fitting, drawn.people, drawn.legitimate
+    fusion = world.fused.fusion
+    fitting, people = generate(generator[0], fusion, world.bias, how.rows, how.seed)
+    return fitting, people, load_generator(generator[0]).keep_y(fusion)
+
+
+Fitted = CounterfactualMap | MeasuringTest
+Factory = Callable[[Ground, int], Fitted]  # of a ground and how many people of each group transport pairs
+
+
+def _registered(name: str, on: Ground, paired: int) -> MeasuringTest:
+    return make_test(name, auxiliary=on.auxiliary, refits=1, seed=on.seed).fit(on.fitting)
+
+
+PAPER = ("faux", "faux+ng", "faux+ig")
+BATCHES: dict[str, dict[str, Factory]] = {
+    "gradients": {
+        **{name: partial(_registered, name) for base in PAPER for name in (base, f"{base}/s")},
+        "fta": partial(_registered, "fta"),
+        "fta+linear": partial(_registered, "fta+linear"),
+        "lic": partial(_registered, "lic"),
+    },
+    "maps": {
+        "rank": lambda on, paired: RankMap().fit(on.fitting),
+        "move": lambda on, paired: MoveMap(auxiliary=on.auxiliary).fit(on.fitting),
+        "move-direct": lambda on, paired: MoveMap(auxiliary=on.auxiliary, metric="identity").fit(on.fitting),
+    },
+    "transport": {"transport": lambda on, paired: TransportMap(exact_up_to=paired, seed=on.seed).fit(on.fitting)},
+}
+METHODS: dict[str, Factory] = {name: make for batch in BATCHES.values() for name, make in batch.items()}
+
+KNOWS_GENERATOR = ("lic",)  # only where dx/dc is known
+
+
+def scores_of(names: Sequence[str], on: Ground, paired: int) -> Scores:
+    """Return the scores of methods for each target (N,), NaN where one cannot say; none of those that lack the truth.
+
+    Every map gives a second score, times the alignment share.
+    """
+    assert on.people.truth is not None
+    found: Scores = {}
+    for name in names:
+        if name in KNOWS_GENERATOR and on.people.truth.dx_dc is None:
+            continue
+        fitted = METHODS[name](on, paired)
+        if hasattr(fitted, "measure"):
+            found[name] = [known_scores(fitted.measure(model, on.people)) for model in on.models]
+        else:
+            found[name] = worst_effects(fitted, on.models, on.people)
+            found[f"{name}/a"] = [share * each for share, each in zip(on.shares, found[name], strict=True)]
+    return found
+
+
+def worst_effects(one: CounterfactualMap, targets: Sequence[Model], people: Dataset) -> list[Tensor]:
+    """Return the largest |f(T(x)) - f(x)| over the other groups, for each target (N,): people are mapped once."""
+    here = [predict(target, people.x) for target in targets]
+    worst = [torch.full_like(each, torch.nan) for each in here]
+    for contrast in moves(people.protected):
+        to = destinations(people, contrast)
+        rows = (~to.isnan()).nonzero()[:, 0]
+        part = people[rows]
+        mapped = one.map(part, to[rows])
+        for place, target in enumerate(targets):
+            effect = (predict(target, mapped.rows) - here[place][rows]).abs()
+            known = torch.where(mapped.abstained, torch.nan, effect)
+            worst[place][rows] = torch.fmax(worst[place][rows], known)
+    return worst
+
 
 WEAK = 0.25  # the bias at which the paper's tests lose their footing
 ADDITIVE = ("additive", "additive, skewed", "additive, long tails")
@@ -131,17 +316,16 @@ def numbers(on: Ground, scores: Sequence[Tensor]) -> dict[str, float | None]:
     AP over both targets' people, rho inside the unfair one, the mean score over the mean true score (units), the fair
     target's mean score over the unfair one's (fair), and the unfair one's mean score itself.
     """
-    judged = judge_known(on.models, scores, on.trial)
+    judged = judge_known(scores, on.trial)
     unfair = float(scores[0][scores[0].isfinite()].double().mean())
     truth = float(individual_fairness_score(on.models[0], on.people).double().mean())
     found = {
-        "ap": judged.ap,
-        "rho": judged.rho,
+        **{name: judged[name] for name in ("ap", "rho")},
         "units": unfair / truth if truth else None,
         "fair": fair_over_unfair(*scores),
         "mean": unfair,
     }
-    return {name: value if value is not None and isfinite(value) else None for name, value in found.items()}
+    return {name: finite(value) for name, value in found.items()}
 
 
 def gather(plan: Beyond, found: Found, about: dict[str, Any]) -> dict[str, Any]:
@@ -155,21 +339,12 @@ def gather(plan: Beyond, found: Found, about: dict[str, Any]) -> dict[str, Any]:
         for method in of_draws[0]:
             each = [own[method] for own in of_draws]
             entry = {"world": world.name, "family": world.family, "bias": world.bias, "method": method}
-            results.append(entry | {name: [rounded(one[name]) for one in each] for name in each[0]})
+            results.append(entry | {name: [one[name] for one in each] for name in each[0]})
     return {"results": results} | report(results, full=not about["quick"])
 
 
-EXPERIMENT: Experiment[Beyond] = Experiment(
-    name="beyond",
-    description="AP, rho and units of every fairness test and map on every world whose truth is known. --only names "
-    f"batches of methods ({', '.join(BATCHES)}).",
-    full=FULL,
-    quick=QUICK,
-    jobs=jobs,
-    gather=gather,
-    show=show,
-    narrow=pick("batches", "batch of methods"),
-)
+narrow = pick("batches", "batch of methods")
+EXPERIMENT = Experiment.of(sys.modules[__name__])
 
 
 if __name__ == "__main__":

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from statistics import fmean, stdev
+from collections.abc import Sequence
+from statistics import stdev
 from typing import Any
 
-from wording import bar, markdown_table, number
+from wording import bar, markdown_table, mean, number
 from wording import bars as bars_in_words
 
 Entry = dict[str, Any]  # of one world and method: lists with a number (or none) for each draw
@@ -45,33 +45,28 @@ def summaries(entries: Sequence[Entry]) -> list[dict[str, Any]]:
 def _line(own: Sequence[Entry]) -> dict[str, Any]:
     line: dict[str, Any] = {"worlds": len(own)}
     for name in ("ap", "rho"):
-        of_worlds = [mean for mean in (_mean(entry[name]) for entry in own) if mean is not None]
-        line |= {name: _mean(of_worlds), f"{name}_se": _standard_error([entry[name] for entry in own])}
+        of_worlds = [each for each in (mean(entry[name]) for entry in own) if each is not None]
+        line |= {name: mean(of_worlds), f"{name}_se": _standard_error([entry[name] for entry in own])}
         line[f"{name}_worst"] = min(of_worlds, default=None)
-    return line | {name: _mean(_mean(entry[name]) for entry in own) for name in ("units", "fair")}
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return fmean(known) if known else None
+    return line | {name: mean(mean(entry[name]) for entry in own) for name in ("units", "fair")}
 
 
 def _standard_error(of_worlds: Sequence[Sequence[float | None]]) -> float | None:
     """Return the standard error over draws of the mean over worlds."""
-    of_draws = [_mean(each) for each in zip(*of_worlds, strict=True)]
-    known = [mean for mean in of_draws if mean is not None]
+    of_draws = [mean(each) for each in zip(*of_worlds, strict=True)]
+    known = [each for each in of_draws if each is not None]
     return float(stdev(known) / len(known) ** 0.5) if len(known) > 1 else None
 
 
 def nothing(results: Sequence[Entry]) -> dict[str, float | None]:
     """Return each method's mean score where c acts on nothing, over what it is in the same world at full bias."""
-    full = {(e["world"], e["method"]): _mean(e["mean"]) for e in results if e["bias"] == 1.0}
+    full = {(e["world"], e["method"]): mean(e["mean"]) for e in results if e["bias"] == 1.0}
     shares: dict[str, list[float]] = {}
     for entry in results:
-        whole, none = full.get((entry["world"], entry["method"])), _mean(entry["mean"])
+        whole, none = full.get((entry["world"], entry["method"])), mean(entry["mean"])
         if entry["bias"] == 0.0 and whole and none is not None:
             shares.setdefault(entry["method"], []).append(none / whole)
-    return {method: _mean(each) for method, each in shares.items()}
+    return {method: mean(each) for method, each in shares.items()}
 
 
 def bars(strong: Sequence[Entry], found: dict[str, Any]) -> list[dict[str, Any]]:
@@ -85,7 +80,7 @@ def bars(strong: Sequence[Entry], found: dict[str, Any]) -> list[dict[str, Any]]
     out = [
         bar(f"{aligned}: mean AP over the settings at most 0.005 below {KNOWS}", ap, ap[aligned] >= ap[KNOWS] - 0.005)
     ]
-    rho = {(e["world"], e["method"]): _mean(e["rho"]) or 0.0 for e in strong if e["family"] == "settings"}
+    rho = {(e["world"], e["method"]): mean(e["rho"]) or 0.0 for e in strong if e["family"] == "settings"}
     ahead = [rho[world, method] > rho[world, KNOWS] for world, method in rho if method == DEFAULT]
     what = f"{DEFAULT}: rho above {KNOWS} in at least six of the eight settings"
     out.append(bar(what, f"{sum(ahead)} of {len(ahead)}", sum(ahead) >= 6))
@@ -109,7 +104,7 @@ def bars(strong: Sequence[Entry], found: dict[str, Any]) -> list[dict[str, Any]]
     out.append(bar(f"{DEFAULT}: mean score over mean true score from 0.8 to 1.2", units, 0.8 <= units <= 1.2))
     for fused, most, words in ((False, 0.10, "in causal worlds"), (True, 0.20, "where tables are fused")):
         own = [e for e in strong if e["method"] == DEFAULT and (e["family"] in ("settings", "wdbc")) == fused]
-        fair = _mean(_mean(entry["fair"]) for entry in own) or 0.0
+        fair = mean(mean(entry["fair"]) for entry in own) or 0.0
         told = f"{DEFAULT}: mean score of fair targets over that of unfair ones at most {most:.2f} {words}"
         out.append(bar(told, fair, fair <= most))
     return out

@@ -32,14 +32,11 @@ class Histograms:
     sources: Sources = Sources()  # noqa: RUF009
 
 
-def _worlds() -> tuple[Setting, ...]:
-    """Return the pairs of tables and fusions of Table 1, whatever their bias."""
-    return tuple(replace(s, name=f"{s.c}-{s.y}-{s.fusion}") for s in SETTINGS if s.bias == 1.0)
-
-
-FULL = Histograms(_worlds())
+# The pairs of tables and fusions of Table 1, whatever their bias.
+WORLDS = tuple(replace(s, name=f"{s.c}-{s.y}-{s.fusion}") for s in SETTINGS if s.bias == 1.0)
+FULL = Histograms(WORLDS)
 QUICK = Histograms(
-    _worlds()[:2], rows=Rows(2_000, 500, 1_000), sources=Sources(rows=3_000, steps=600, pairs=2_000, models=1)
+    WORLDS[:2], rows=Rows(2_000, 500, 1_000), sources=Sources(rows=3_000, steps=600, pairs=2_000, models=1)
 )
 
 
@@ -120,17 +117,10 @@ def chart(found: dict[str, Any]) -> Any:
     )
 
 
-EXPERIMENT = Experiment(
-    name="bias_histograms",
-    description="Histograms of the true individual fairness score at bias 0, 0.5 and 1.",
-    full=FULL,
-    quick=QUICK,
-    jobs=jobs,
-    gather=gather,
-    show=show,
-    narrow=pick("worlds", "world"),
-    draw=lambda found: {"": chart(found)},
-)
+narrow = pick("worlds", "world")
+CHARTS = {"": chart}
+EXPERIMENT = Experiment.of(sys.modules[__name__])
+
 
 if __name__ == "__main__":
     sys.exit(EXPERIMENT.run())

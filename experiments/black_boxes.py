@@ -6,13 +6,13 @@ of the other people are audited; all of them say how good the model is and what 
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import narwhals as nw
 import numpy as np
@@ -20,8 +20,16 @@ import torch
 from real_data import HELD_OUT
 from real_data import lacking as lacking_tables
 from runner import Experiment, Folders, Found, Job, pick
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import train_test_split
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 from trials import seed_of
-from wording import markdown_table
+from wording import bar, markdown_table
+from wording import bars as table_of_bars
 
 from fairfox.data.dataset import Dataset
 from fairfox.data.datasets import adult_table, bank_table, compas_table, encode_people, german_table, law_school_table
@@ -41,6 +49,12 @@ class Source:
     protected: str
     unused: tuple[str, ...] = ()
 
+    def shuffled(self, frame: Any, seed: int) -> Any:
+        """Return a table (pandas) in which everyone has the protected value of somebody else."""
+        column = re.split("[=<>]", self.protected)[0]
+        order = np.random.default_rng(seed).permutation(len(frame))
+        return frame.assign(**{column: frame[column].to_numpy()[order]})
+
 
 SOURCES = {
     "adult": Source("Adult", adult_table, "income-per-year", ">50K", "sex", ("fnlwgt",)),
@@ -54,36 +68,24 @@ SOURCES = {
 }
 
 
-@dataclass(frozen=True)
-class Kind:
-    """A kind of model: a classifier of scikit-learn, the option that says how many trees, and other options."""
+class Kind(NamedTuple):
+    """A kind of model: a classifier of scikit-learn, from the number of trees (where it has any) and a seed."""
 
     title: str
-    module: str
-    classifier: str
-    trees: str | None = None
-    options: tuple[tuple[str, object], ...] = ()
-
-    def make(self, trees: int, seed: int) -> Any:
-        """Return a new classifier."""
-        counted = {} if self.trees is None else {self.trees: trees}
-        made = getattr(import_module(f"sklearn.{self.module}"), self.classifier)
-        return made(random_state=seed, **counted, **dict(self.options))
+    make: Callable[[int, int], Any]
 
 
 MODELS = {
-    "hist-gradient-boosting": Kind("boosted trees", "ensemble", "HistGradientBoostingClassifier", "max_iter"),
+    "hist-gradient-boosting": Kind(
+        "boosted trees", lambda trees, seed: HistGradientBoostingClassifier(max_iter=trees, random_state=seed)
+    ),
     "random-forest": Kind(
-        *("random forest", "ensemble", "RandomForestClassifier", "n_estimators"),
-        options=(("n_jobs", 1), ("min_samples_leaf", 5)),
+        "random forest", lambda trees, seed: RandomForestClassifier(trees, min_samples_leaf=5, random_state=seed)
     ),
     "logistic-regression": Kind(
-        "logistic regression", "linear_model", "LogisticRegression", options=(("max_iter", 1000),)
+        "logistic regression", lambda trees, seed: LogisticRegression(max_iter=1000, random_state=seed)
     ),
-    "network": Kind(
-        *("network", "neural_network", "MLPClassifier"),
-        options=(("hidden_layer_sizes", (64, 32)), ("early_stopping", True)),
-    ),
+    "network": Kind("network", lambda trees, seed: MLPClassifier((64, 32), early_stopping=True, random_state=seed)),
 }
 SCALED = ("logistic-regression", "network")  # the others take numbers as they are and categories as codes
 
@@ -114,10 +116,6 @@ def read_people(source: Source, rows: int | None, seed: int) -> tuple[Any, Datas
 
 def train(model: str, fitting: Any, inputs: Sequence[str], source: Source, size: Size, seed: int) -> Any:
     """Return a model of the label: a fitted Pipeline on the raw inputs."""
-    from sklearn.compose import make_column_transformer
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
-
     texts = list(fitting[inputs].select_dtypes(exclude="number"))
     if model in SCALED:
         columns = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), texts), remainder=StandardScaler())
@@ -143,15 +141,13 @@ class BlackBoxes:
 
 FULL = BlackBoxes()
 QUICK = BlackBoxes(
-    ("adult", "compas"),
-    ("hist-gradient-boosting", "network"),
-    Size(rows=400, people=60, trees=20, refits=2),
+    ("adult", "compas"), ("hist-gradient-boosting", "network"), Size(rows=400, people=60, trees=20, refits=2)
 )
 
 
 def jobs(plan: BlackBoxes, seed: int) -> list[Job]:
     """Return one job per table and model; none for a table that is not to be had."""
-    missing = lacking(plan)
+    missing = lacking(plan.tables)
     return [
         Job(_name(table, model), audit_one, (table, model, plan.size, seed_of(seed, table)), seconds=40)
         for table in plan.tables
@@ -164,9 +160,9 @@ def _name(table: str, model: str) -> str:
     return f"{table}-{model}"
 
 
-def lacking(plan: BlackBoxes) -> dict[str, str]:
+def lacking(tables: Sequence[str]) -> dict[str, str]:
     """Return the tables that cannot be had, each with the reason."""
-    return lacking_tables(plan.tables, {table: source.read for table, source in SOURCES.items()})
+    return lacking_tables(tables, {table: source.read for table, source in SOURCES.items()})
 
 
 def audit_one(folder: Path, needed: Folders, table: str, model: str, size: Size, seed: int) -> dict[str, Any]:
@@ -174,8 +170,6 @@ def audit_one(folder: Path, needed: Folders, table: str, model: str, size: Size,
 
     Everything of one table has the same seed: all of its models learn from the same people and are judged by the same.
     """
-    from sklearn.model_selection import train_test_split
-
     source = SOURCES[table]
     frame, data = read_people(source, size.rows, seed)
     inputs, c = [f.name for f in data.features], data.c[:, 0].numpy(force=True)
@@ -257,7 +251,7 @@ def gather(plan: BlackBoxes, found: Found, about: dict[str, Any]) -> dict[str, A
         for model in plan.models
         if _name(table, model) in found
     ]
-    return {"results": results, "not_run": lacking(plan), "bars": bars(results)}
+    return {"results": results, "not_run": lacking(plan.tables), "bars": bars(results)}
 
 
 def bars(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -265,14 +259,17 @@ def bars(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
     Of few people a small gap has its sign by chance, so the same is said of those gaps alone that are clear.
     """
-    numbers = ("table", "model", "gap", "gap_error", "effect_towards")
-    against = [{name: one[name] for name in numbers} for one in results if one["gap"] * one["effect_towards"] <= 0]
+    against = [one for one in results if one["gap"] * one["effect_towards"] <= 0]
     clear = [one for one in against if abs(one["gap"]) > CLEAR * one["gap_error"]]
     what = "the mean signed rank effect has the sign of the group gap for every model on every table"
     return [
-        {"bar": f"{what}; exceptions", "value": against, "holds": not against},
-        {"bar": f"{what} where the gap is clear; exceptions", "value": clear, "holds": not clear},
+        bar(f"{what}; exceptions", _exceptions(against), not against),
+        bar(f"{what} where the gap is clear; exceptions", _exceptions(clear), not clear),
     ]
+
+
+def _exceptions(found: Sequence[dict[str, Any]]) -> str:
+    return "; ".join(f"{SOURCES[one['table']].title}, {MODELS[one['model']].title}" for one in found) or "none"
 
 
 def table(found: dict[str, Any]) -> str:
@@ -292,14 +289,7 @@ def table(found: dict[str, Any]) -> str:
     )
 
 
-def judged(found: dict[str, Any]) -> str:
-    """Return what has to be shown, with its exceptions."""
-    return "\n".join(
-        f"- {'holds' if b['holds'] else '**fails**'}: {b['bar']}: {_exceptions(b['value'])}" for b in found["bars"]
-    )
-
-
-SECTIONS = {"table": table, "bars": judged}
+SECTIONS = {"table": table, "bars": table_of_bars}
 
 
 def _accounted(checks: Sequence[dict[str, Any]]) -> str:
@@ -307,20 +297,14 @@ def _accounted(checks: Sequence[dict[str, Any]]) -> str:
     return ", ".join("-" if check["accounted"] is None else f"{check['accounted']:.0%}" for check in checks)
 
 
-def _exceptions(value: Sequence[dict[str, Any]]) -> str:
-    return "; ".join(f"{SOURCES[one['table']].title}, {MODELS[one['model']].title}" for one in value) or "none"
+def show(found: dict[str, Any]) -> str:
+    """Return the results file as Markdown."""
+    return f"{table(found)}\n\n{table_of_bars(found)}"
 
 
-EXPERIMENT = Experiment(
-    name="black_boxes",
-    description="Four kinds of models on five raw tables, audited for a column they do not see.",
-    full=FULL,
-    quick=QUICK,
-    jobs=jobs,
-    gather=gather,
-    show=lambda found: f"{table(found)}\n\n{judged(found)}",
-    narrow=pick("tables", "table"),
-)
+narrow = pick("tables", "table")
+EXPERIMENT = Experiment.of(sys.modules[__name__])
+
 
 if __name__ == "__main__":
     sys.exit(EXPERIMENT.run())

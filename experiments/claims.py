@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from paper_figures import four_points
 from runner import Results, read_json
@@ -41,16 +40,16 @@ def judged(holds: Iterable[bool]) -> str:
 
 def of_table1(found: Results) -> Iterator[Row]:
     """Yield the claims about Table 1: means over settings, ± their standard deviation over draws."""
-    rows, place = Table1(found), "section 4.2, Table 1"
+    rows, place = Entries(found["results"]), "section 4.2, Table 1"
     chance = fmean(trial["prevalence"] for trial in found["trials"])
-    fta = {test: rows.ap(test) for test in ("fta", "fta+linear")}
+    fta = {test: rows.draws(test) for test in ("fta", "fta+linear")}
     low = judged(ap < chance for ap in fta["fta"])
     yield "tests by awareness (FTA) can have low precision", "section 1", f"{_named(fta)}; by chance {chance:.3f}", low
     lic = {test: rows.lead("lic", test) for test in (*FAMILY, *PEERS)}
-    told = f"AP {_spread(rows.ap('lic'))}, ahead of the next by {_spread(_least(lic))}"
+    told = f"AP {_spread(rows.draws('lic'))}, ahead of the next by {_spread(_least(lic))}"
     yield "the true derivative (LIC) is the upper bound", place, told, _each(lic)
-    lead, linears = {test: rows.lead(test, "fta+linear") for test in FAMILY}, rows.by_setting("fta+linear")
-    won = [own > linear for test in FAMILY for own, linear in zip(rows.by_setting(test), linears, strict=True)]
+    lead, linears = {test: rows.lead(test, "fta+linear") for test in FAMILY}, rows.means("fta+linear")
+    won = [own > linear for test in FAMILY for own, linear in zip(rows.means(test), linears, strict=True)]
     told = f"lead in mean AP: {_named(lead)}; ahead in {sum(won)} of {len(won)} rows and settings"
     yield "every fAux test beats the weighted norm (`fta+linear`) in all settings", place, told, judged(won)
     peers = {test: _least({peer: rows.lead(test, peer) for peer in PEERS}) for test in FAMILY}
@@ -67,44 +66,23 @@ def of_table1(found: Results) -> Iterator[Row]:
     more = judged(worse > better for worse, better in zip(*gains.values(), strict=True))
     told = f"its lead over `faux+ng` in four settings each: {_named(gains)}"
     yield "`faux+ig` is the more reliable one as auxiliaries get less accurate (Table 1)", place, told, more
-    spread = {test: fmean(rows.of(test, s, "ap_retrainings") for s in NAMES) for test in ("fliptest", *FAMILY)}
+    spread = {test: fmean(rows.of(test, "ap_retrainings")) for test in ("fliptest", *FAMILY)}
     told = f"standard deviation of AP over re-trainings: {in_words(spread)}"
     yield "FlipTest varies more than fAux", place, told, judged(spread["fliptest"] > spread[test] for test in FAMILY)
-    best = [max(each) for each in zip(*map(rows.by_setting, FAMILY), strict=True)]
-    close = [own - flip < CLOSE for own, flip in zip(best, rows.by_setting("fliptest"), strict=True)]
+    best = [max(each) for each in zip(*map(rows.means, FAMILY), strict=True)]
+    close = [own - flip < CLOSE for own, flip in zip(best, rows.means("fliptest"), strict=True)]
     told = f"within {CLOSE:g} of the best fAux test in {sum(close)} of {len(close)} settings"
     yield "FlipTest is competitive in some settings", place, told, judged([any(close)])
-    by_fusion = [rows.ap("fliptest", names) for names in ([partner(s) for s in OUTER], [s.name for s in OUTER])]
+    by_fusion = [
+        rows.draws("fliptest", settings=names) for names in ([partner(s) for s in OUTER], [s.name for s in OUTER])
+    ]
     falls = [concat - outer for concat, outer in zip(*by_fusion, strict=True)]
     told = f"mean AP lower by {_spread(falls)}"
     yield "FlipTest is worse on outer products than on concatenations", place, told, judged(f > 0 for f in falls)
 
 
-class Table1:
-    """AP of tests by draw and setting; the fAux tests have disentangled auxiliaries."""
-
-    def __init__(self, found: Results) -> None:
-        self.entries = Entries(found["results"])
-
-    def of(self, test: str, setting: str, field: str) -> Any:
-        """Return a field of one entry."""
-        return self.entries.by_name[setting, test, "disentangled" if test in FAMILY else "none"][field]
-
-    def by_setting(self, test: str) -> list[float]:
-        """Return the mean AP over draws in each setting."""
-        return [self.of(test, setting, "ap_mean") for setting in NAMES]
-
-    def ap(self, test: str, settings: Sequence[str] = NAMES) -> list[float]:
-        """Return the mean AP over settings of each draw."""
-        return [fmean(each) for each in zip(*(self.of(test, s, "ap_draws") for s in settings), strict=True)]
-
-    def lead(self, test: str, other: str, settings: Sequence[str] = NAMES) -> list[float]:
-        """Return how far a test is ahead of another in each draw."""
-        return [a - b for a, b in zip(self.ap(test, settings), self.ap(other, settings), strict=True)]
-
-
 def of_operating_range(found: Results) -> Iterator[Row]:
-    """Yield the claims about where fAux works: means over 200 cells, ± their standard error."""
+    """Yield the claims about where fAux works: means over cells, ± their standard error."""
     places = ("4.4, sensitivity", "4.4, sensitivity", "4.4, auxiliary", "4.2", "4.4, target")
     for claim, place in zip(found["claims"], places, strict=True):
         yield claim["claim"], f"section {place}", in_words(claim["value"]), _stored(claim)
@@ -118,7 +96,7 @@ def of_histograms(found: Results) -> Iterator[Row]:
 
 
 def of_real_tables(found: Results) -> Iterator[Row]:
-    """Yield the claims about fair and unfair targets on real tables: means of five splits, ± standard deviation."""
+    """Yield the claims about fair and unfair targets on real tables: means over splits, ± standard deviation."""
     auc = {(e["table"], e["test"]): e["auc"] for e in found["results"] if e["target"] == FAIR}
     for test in FAMILY:
         told = "; ".join(f"{title} {auc[t, test][0]:.2f} ± {auc[t, test][1]:.2f}" for t, title in TABLES.items())
@@ -189,7 +167,7 @@ def adds(results: Path) -> str:
     entries, auc = Entries(table1["results"]), {(e["table"], e["test"], e["target"]): e["auc"] for e in real["results"]}
 
     def ap(*row: str) -> str:
-        return f"`{row[0]}` {_spread([fmean(draw.values()) for draw in entries.draws(*row)])}"
+        return f"`{row[0]}` {_spread(entries.draws(*row))}"
 
     def separates(table: str, *tests: str) -> str:
         (mean, std), test = max((auc[table, test, FAIR], test) for test in tests)

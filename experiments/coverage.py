@@ -17,13 +17,12 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 import torch
-from causal_worlds import WORLDS, draw_people
+from causal_worlds import UNSEEN, WORLDS, draw_people
 from runner import Experiment, Folders, Found, Job, pick
 from settings import SETTINGS, Rows, Setting, Shape, Sources, Target
 from torch import Tensor
 from trials import generate, generator_job, seed_of, train_shape
-from unseen_worlds import UNSEEN
-from wording import bar, held, markdown_table, rounded
+from wording import bar, held, markdown_table, mean, number
 from wording import bars as table_of_bars
 
 from fairfox.benchmark.truth import TargetTraining
@@ -100,11 +99,12 @@ QUICK = Plan(("lending", "confounded"), (1.0,), (), 2, 0, Rows(240, 60, 200), re
 
 def jobs(plan: Plan, seed: int) -> list[Job]:
     """Return one job per world and bias; of fused tables it comes after their generator."""
+    size = replace(plan, causal=(), fused=(), draws=0, fused_draws=0)  # all that decides a job's result
     return [
         Job(
             place.job,
             judge,
-            (place, plan.fused_rows if place.fused else plan.rows, plan.refits, plan.deltas, plan.target, seed),
+            (place, size, seed),
             seconds=60 if place.fused else 15,
             after=() if place.fused is None else (generator_job(place.fused, plan.sources, seed),),
         )
@@ -112,25 +112,16 @@ def jobs(plan: Plan, seed: int) -> list[Job]:
     ]
 
 
-def judge(
-    folder: Path,
-    needed: Folders,
-    place: Place,
-    rows: Rows,
-    refits: int,
-    deltas: Sequence[float],
-    target: Shape,
-    seed: int,
-) -> list[dict[str, Any]]:
+def judge(folder: Path, needed: Folders, place: Place, size: Plan, seed: int) -> list[dict[str, Any]]:
     """Return for every draw what holds."""
-    found = []
-    for number in range(place.draws):
-        own = seed_of(seed, place.world, number)
+    found, rows = [], size.fused_rows if place.fused else size.rows
+    for draw in range(place.draws):
+        own = seed_of(seed, place.world, draw)
         fitting, people = _people(needed, place, rows, own)
-        shape = Target(target.width, target.depth, *(() if place.fused else (CAUSAL,)))
+        shape = Target(size.target.width, size.target.depth, *(() if place.fused else (CAUSAL,)))
         model = train_shape(fitting, shape, rows, own)
-        measured = measure(model, fitting, people, place.given, refits, own)
-        found.append(judged(measured, true_effect(model, people, measured.klass), deltas))
+        measured = measure(model, fitting, people, place.given, size.refits, own)
+        found.append(judged(measured, true_effect(model, people, measured.klass), size.deltas))
     return found
 
 
@@ -213,17 +204,16 @@ def over_draws(draws: Sequence[dict[str, Any]]) -> dict[str, Any]:
         if name in LISTS:
             out[name] = {delta: _mean_lists([one[name][delta] for one in draws]) for delta in first}
         else:
-            out[name] = rounded(fmean(one[name] for one in draws))
+            out[name] = fmean(one[name] for one in draws)
     return out
 
 
 def _mean_lists(draws: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return means over draws; the power over those where there is somebody to be found."""
-    out: dict[str, Any] = {"over": rounded(fmean(one["over"] for one in draws))}
+    out: dict[str, Any] = {"over": fmean(one["over"] for one in draws)}
     for level in map("{:g}".format, LEVELS):
-        power = [one[level]["power"] for one in draws if one[level]["power"] is not None]
-        false = rounded(fmean(one[level]["false"] for one in draws))
-        out[level] = {"false": false, "power": rounded(fmean(power)) if power else None}
+        false, power = ([one[level][name] for one in draws] for name in ("false", "power"))
+        out[level] = {"false": fmean(false), "power": mean(power)}
     return out
 
 
@@ -263,7 +253,7 @@ def _intervals(results: Sequence[Mapping[str, Any]]) -> str:
     for one in results:
         own = [one[name][delta][level] for name in LISTS]
         cells = [f"{one[name]:.3f}" for name in names] + [f"{one['lists'][delta]['over']:.2f}"]
-        cells += [f"{each['false']:.3f}, {_power(each['power'])}" for each in own]
+        cells += [f"{each['false']:.3f}, {number(each['power'])}" for each in own]
         rows.append([_named(one), f"**{one['coverage']:.3f}**", *cells])
     return markdown_table(heads, rows)
 
@@ -294,21 +284,9 @@ def chart(found: Mapping[str, Any]) -> Any:
 SECTIONS = {"bars": held}
 
 
-def _power(value: float | None) -> str:
-    return "nobody" if value is None else f"{value:.2f}"
-
-
-EXPERIMENT: Experiment[Plan] = Experiment(
-    name="coverage",
-    description="How often intervals hold the true effect, and how much of a list is false. --only names worlds.",
-    full=FULL,
-    quick=QUICK,
-    jobs=jobs,
-    gather=gather,
-    show=show,
-    narrow=pick("causal", "world"),
-    draw=lambda found: {"": chart(found)},
-)
+narrow = pick("causal", "world")
+CHARTS = {"": chart}
+EXPERIMENT = Experiment.of(sys.modules[__name__])
 
 
 if __name__ == "__main__":

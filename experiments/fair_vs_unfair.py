@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -34,15 +34,15 @@ from real_data import (
 )
 from runner import Experiment, Folders, Found, Job, pick
 from scipy.stats import mannwhitneyu
+from scoring import alignment_shares
 from torch import Tensor
 
 from fairfox.auxiliary.adversarial import HidingSettings
 from fairfox.auxiliary.model import AuxiliaryModel, FixedAuxiliary
 from fairfox.data.dataset import Dataset
-from fairfox.fairtests.effect import Effect, model_alignment
+from fairfox.fairtests.effect import Effect
 from fairfox.fairtests.protocol import CounterfactualTest, Measurement, MeasuringTest
 from fairfox.fairtests.registry import make_test
-from fairfox.gradients.alignment import covariance_metric
 from fairfox.maps.gan import GanSettings
 from fairfox.models.protocol import predict
 from fairfox.models.torch import TorchModel
@@ -63,11 +63,6 @@ def box(values: Values) -> list[float] | None:
     """Return the quantiles of a box plot; NaN is left out; None where nothing else is there."""
     known = values[~np.isnan(values)]
     return [float(q) for q in np.quantile(known, QUANTILES)] if len(known) else None
-
-
-def rounded(value: float) -> float:
-    """Return five digits of a number: more were never measured."""
-    return float(f"{value:.5g}")
 
 
 WITHOUT = ("fta", "fta+linear", "unfair_map")
@@ -106,13 +101,12 @@ def jobs(plan: Comparison, seed: int) -> list[Job]:
     tables = [table for table in plan.tables if table not in missing]
     grounds = [Ground(table, number, seed, plan.rows) for table in tables for number in range(plan.numbers)]
     generators = [gan_job(ground, plan.gan) for ground in grounds]
-    out = list(generators)  # the longest first
+    size, out = replace(plan, tables=(), numbers=0), list(generators)  # all that decides a job's result
     for ground, generator in zip(grounds, generators, strict=True):
         targets = targets_job(ground, plan.floors, plan.hiding)
-        arguments = (ground, plan.floors, plan.refits, plan.people)
-        out.append(Job(f"with-{ground.name}", score_with, arguments, after=(targets,), seconds=90))
-        out.append(Job(f"pairs-{ground.name}", score_pairs, arguments, after=(targets, generator)))
-        out.append(Job(f"without-{ground.name}", score_without, arguments, after=(targets,), seconds=60))
+        out.append(Job(f"with-{ground.name}", score_with, (ground, size), after=(targets,), seconds=90))
+        out.append(Job(f"pairs-{ground.name}", score_pairs, (ground, size), after=(targets, generator)))
+        out.append(Job(f"without-{ground.name}", score_without, (ground, size), after=(targets,), seconds=60))
     return out
 
 
@@ -121,23 +115,23 @@ class Setup:
     """The targets of one ground, and the people they judge."""
 
     ground: Ground
-    floors: Sequence[Floor]
-    refits: int
+    size: Comparison
     models: list[TorchModel]
     fitting: Dataset
     people: Dataset
 
     @classmethod
-    def of(cls, needed: Folders, ground: Ground, floors: Sequence[Floor], refits: int, people: int) -> Setup:
+    def of(cls, needed: Folders, ground: Ground, size: Comparison) -> Setup:
         """Return it from the folder of the job that trained the targets."""
         fitting, judged = ground.people()
-        if people < len(judged):
-            judged = judged.split(people / len(judged), seed=ground.seed_for("judged"))[0]
-        return cls(ground, floors, refits, load_targets(needed[0], floors), fitting, judged)
+        if size.people < len(judged):
+            judged = judged.split(size.people / len(judged), seed=ground.seed_for("judged"))[0]
+        return cls(ground, size, load_targets(needed[0], size.floors), fitting, judged)
 
     def readings(self, test: MeasuringTest, shares: Sequence[float] | None = None) -> list[dict[str, Any]]:
         """Return what a fitted test says of each target, in comparison with the first; effects times shares for /a."""
-        found = [_measured(test, model, self.people) for model in self.models]
+        options = {"rows": False} if isinstance(test, CounterfactualTest) else {}
+        found = [test.measure(model, self.people, **options) for model in self.models]
         if shares is not None:
             found = [one.scaled([share], self.people) for one, share in zip(found, shares, strict=True)]
         each = [_known(one.score, one) for one in found]
@@ -153,7 +147,7 @@ class Setup:
     def auxiliary(self, *, adversarial: bool = False) -> FixedAuxiliary:
         """Return trained auxiliaries that several tests share."""
         seed = self.ground.seed_for("auxiliary")
-        fitted = AuxiliaryModel(refits=self.refits, seed=seed, adversarial=adversarial).fit(self.fitting)
+        fitted = AuxiliaryModel(refits=self.size.refits, seed=seed, adversarial=adversarial).fit(self.fitting)
         return FixedAuxiliary(fitted.members, fitted.held_out)
 
     def made(self, name: str, auxiliary: FixedAuxiliary | None = None, *, refits: int = 1) -> MeasuringTest:
@@ -161,30 +155,21 @@ class Setup:
         seed = self.ground.seed_for("tests")
         return make_test(name, auxiliary=auxiliary, refits=refits, seed=seed).fit(self.fitting)
 
-    def shares(self, auxiliary: FixedAuxiliary) -> list[float]:
-        """Return the alignment share of each target."""
-        metric = covariance_metric(self.fitting.x)
-        return [model_alignment(model, self.people, auxiliary, metric)[0].value for model in self.models]
 
-
-def score_without(
-    folder: Path, needed: Folders, ground: Ground, floors: Sequence[Floor], refits: int, people: int
-) -> dict[str, Any]:
+def score_without(folder: Path, needed: Folders, ground: Ground, size: Comparison) -> dict[str, Any]:
     """Return what the tests without an auxiliary network say, and the husband/wife swap where there are such people."""
-    here = Setup.of(needed, ground, floors, refits, people)
+    here = Setup.of(needed, ground, size)
     return {"tests": {name: here.readings(here.made(name)) for name in WITHOUT}, "swap": swapped(here)}
 
 
-def score_with(
-    folder: Path, needed: Folders, ground: Ground, floors: Sequence[Floor], refits: int, people: int
-) -> dict[str, Any]:
+def score_with(folder: Path, needed: Folders, ground: Ground, size: Comparison) -> dict[str, Any]:
     """Return what the tests with auxiliary networks say, with plain ones and with ones that hide y; and the shares."""
-    here = Setup.of(needed, ground, floors, refits, people)
+    here = Setup.of(needed, ground, size)
     plain, hiding = here.auxiliary(), here.auxiliary(adversarial=True)
-    shares = here.shares(plain)
+    shares = alignment_shares(plain, here.models, here.fitting, here.people)
     tests = {}
     for name in WITH:
-        test = here.made(name, plain, refits=refits)
+        test = here.made(name, plain, refits=size.refits)
         tests[name] = here.readings(test)
         if isinstance(test, Effect):
             tests[f"{name}/a"] = here.readings(test, shares)
@@ -193,11 +178,9 @@ def score_with(
     return {"tests": tests, "alignment_share": shares, "auxiliary_auc": aucs}
 
 
-def score_pairs(
-    folder: Path, needed: Folders, ground: Ground, floors: Sequence[Floor], refits: int, people: int
-) -> dict[str, Any]:
+def score_pairs(folder: Path, needed: Folders, ground: Ground, size: Comparison) -> dict[str, Any]:
     """Return what FlipTest says with the generators of an earlier job."""
-    here = Setup.of(needed, ground, floors, refits, people)
+    here = Setup.of(needed, ground, size)
     generators = Effect()
     generators.fitted = [[load_gan(needed[1])]]
     return {"tests": {"fliptest": here.readings(generators)}}
@@ -231,12 +214,6 @@ def auxiliary_auc(auxiliary: FixedAuxiliary, people: Dataset) -> float:
     return fmean(auc for out in outputs if (auc := auc_above(out[c == 1], out[c == 0])) is not None)
 
 
-def _measured(test: MeasuringTest, model: TorchModel, people: Dataset) -> Measurement:
-    return (
-        test.measure(model, people, rows=False) if isinstance(test, CounterfactualTest) else test.measure(model, people)
-    )
-
-
 def _known(values: Tensor, one: Measurement) -> Values:
     """Return values (N,) with NaN for those whom the test abstains from."""
     return np.asarray(torch.where(one.abstained, torch.nan, values.cpu().double()).numpy(force=True))
@@ -255,8 +232,10 @@ def gather(plan: Comparison, found: Found, about: dict[str, Any]) -> dict[str, A
     sections: dict[str, Any] = {
         "not_run": missing,
         "targets": [one for table in tables for one in _targets(plan, found, table)],
-        "auxiliary_auc": {table: _auxiliaries(plan, found, table) for table in tables},
-        "generators": {table: _checks(plan, found, table) for table in tables},
+        "auxiliary_auc": {
+            table: _spreads([run["auxiliary_auc"] for run in _runs(plan, found, "with", table)]) for table in tables
+        },
+        "generators": {table: _spreads(_runs(plan, found, "gan", table)) for table in tables},
         "results": [one for table in tables for one in _results(plan, found, table)],
         "swap": {table: swaps for table in tables if (swaps := _swaps(plan, found, table)) is not None},
     }
@@ -271,7 +250,7 @@ def _runs(plan: Comparison, found: Found, kind: str, table: str) -> list[Any]:
 def _spread(values: Sequence[float | None]) -> list[float] | None:
     """Return the mean and the standard deviation (0 for a single value) of what is known; None without any."""
     known = [value for value in values if value is not None]
-    return [rounded(fmean(known)), rounded(stdev(known) if len(known) > 1 else 0.0)] if known else None
+    return [fmean(known), stdev(known) if len(known) > 1 else 0.0] if known else None
 
 
 def _targets(plan: Comparison, found: Found, table: str) -> list[dict[str, Any]]:
@@ -295,16 +274,9 @@ def _targets(plan: Comparison, found: Found, table: str) -> list[dict[str, Any]]
     return out
 
 
-def _auxiliaries(plan: Comparison, found: Found, table: str) -> dict[str, list[float] | None]:
-    runs = [run["auxiliary_auc"] for run in _runs(plan, found, "with", table)]
-    return {kind: _spread([run[kind] for run in runs]) for kind in runs[0]}
-
-
-def _checks(plan: Comparison, found: Found, table: str) -> dict[str, list[float] | None]:
-    """Return the checks of FlipTest's generators; those that diverged have none."""
-    runs = _runs(plan, found, "gan", table)
-    spreads = {name: _spread([run[name] for run in runs]) for name in runs[0]}
-    return {name: spread for name, spread in spreads.items() if spread is not None}
+def _spreads(runs: Sequence[Mapping[str, Any]]) -> dict[str, list[float] | None]:
+    """Return the mean and the standard deviation over runs of each of their numbers."""
+    return {name: _spread([run[name] for run in runs]) for name in runs[0]}
 
 
 def _results(plan: Comparison, found: Found, table: str) -> list[dict[str, Any]]:
@@ -323,9 +295,8 @@ def _results(plan: Comparison, found: Found, table: str) -> list[dict[str, Any]]
 def _entry(each: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return means and spreads over numbers, without those where a test had nothing to say (null: it never had)."""
     boxes = [one["box"] for one in each if one["box"] is not None]
-    names = [name for name in each[0] if name != "box"]
-    out: dict[str, Any] = {name: _spread([one[name] for one in each]) for name in names}
-    return out | {"box": [rounded(fmean(values)) for values in zip(*boxes, strict=True)] or None}
+    others = [{name: value for name, value in one.items() if name != "box"} for one in each]
+    return _spreads(others) | {"box": [fmean(values) for values in zip(*boxes, strict=True)] or None}
 
 
 def _swaps(plan: Comparison, found: Found, table: str) -> list[dict[str, Any]] | None:
@@ -333,22 +304,14 @@ def _swaps(plan: Comparison, found: Found, table: str) -> list[dict[str, Any]] |
     if runs[0] is None:
         return None
     return [
-        {"target": floor_name(floor), **{who: _spread([run[place][who] for run in runs]) for who in runs[0][0]}}
+        {"target": floor_name(floor), **_spreads([run[place] for run in runs])}
         for place, floor in enumerate(plan.floors)
     ]
 
 
-EXPERIMENT = Experiment(
-    name="fair_vs_unfair",
-    description="Every test on real tables, for plain targets and for those that hide c; --only names tables.",
-    full=FULL,
-    quick=QUICK,
-    jobs=jobs,
-    gather=gather,
-    show=show,
-    narrow=pick("tables", "table"),
-    draw=lambda found: {"": boxes(found), "-compensation": compensation(found)},
-)
+narrow = pick("tables", "table")
+CHARTS = {"": boxes, "-compensation": compensation}
+EXPERIMENT = Experiment.of(sys.modules[__name__])
 
 
 if __name__ == "__main__":

@@ -44,8 +44,6 @@ def floors(found: Sections, table: str) -> list[str]:
 
 def _hides(found: Sections, table: str) -> Bar | None:
     """Return whether targets hide c at a small cost."""
-    if FAIR not in floors(found, table):
-        return None
     numbers = {kind: target(found, table, kind) for kind in ("plain", FAIR)}
     value = {kind: {name: one[name][0] for name in ("accuracy", "c_auc", "gap")} for kind, one in numbers.items()}
     fair, plain = value[FAIR], value["plain"]
@@ -58,10 +56,8 @@ def _hides(found: Sections, table: str) -> Bar | None:
     return None
 
 
-def _separates(found: Sections, table: str) -> Bar | None:
+def _separates(found: Sections, table: str) -> Bar:
     """Return whether the best test tells the plain target from the one of floor 3."""
-    if FAIR not in floors(found, table):
-        return None
     least = 0.75 if table.startswith("bank") else 0.85
     aucs = {test: entry(found, table, test, FAIR)["auc"][0] for test in BEST_OF}
     return bar(
@@ -71,7 +67,7 @@ def _separates(found: Sections, table: str) -> Bar | None:
     )
 
 
-def _falls(found: Sections, table: str) -> Bar | None:
+def _falls(found: Sections, table: str) -> Bar:
     """Return whether both the alignment share and the mean |rank effect| fall with the floor."""
     names = floors(found, table)
     value = {
@@ -88,7 +84,7 @@ def falls(values: Sequence[float]) -> bool:
     return len(rises) <= 1 and all(rise <= NEAR * values[0] for rise in rises)
 
 
-def _points(found: Sections, table: str) -> Bar | None:
+def _points(found: Sections, table: str) -> Bar:
     """Return whether the mean signed rank effect has the sign of the gap."""
     value = {
         name: {
@@ -121,7 +117,7 @@ def _reproduces(found: Sections, table: str) -> Bar | None:
 
 def _compensates(found: Sections, table: str) -> Bar | None:
     """Return whether the direct reading changes its sign where a target can make up for sex, and the swap beside it."""
-    if table != "adult" or FAIR not in floors(found, table):
+    if table != "adult":
         return None
     names = ("plain", FAIR)
     direct = {name: entry(found, table, "move-direct", name)["towards_1"][0] for name in names}
@@ -164,7 +160,7 @@ def targets(found: Results) -> str:
 
 def aucs(found: Results) -> str:
     """Return how often each test of the picture scores the plain target above the one of floor 3, by table."""
-    tables = [table for table in _tables(found) if FAIR in floors(found, table)]
+    tables = _tables(found)
     known = {test for table in tables for test in _tests(found, table)}
     tests = [test for test in (*PANELS, *OWN_PANELS) if test in known]
     rows = [[f"`{test}`", *(_auc(found, table, test) for table in tables)] for test in tests]
@@ -219,7 +215,7 @@ def _panel(found: Results, table: str, test: str) -> Any:
 
     values = []
     for kind in COLOURS:
-        if kind in floors(found, table) and entry(found, table, test, kind)["box"] is not None:
+        if entry(found, table, test, kind)["box"] is not None:
             quantiles = dict(
                 zip(("low", "q1", "median", "q3", "high"), entry(found, table, test, kind)["box"], strict=True)
             )

@@ -16,14 +16,14 @@ from time import perf_counter
 from typing import Any, cast
 
 import numpy as np
-from runner import Experiment, Folders, Found, Job, named
+from runner import Device, Experiment, Folders, Found, Job, named
 from scoring import effects
-from settings import Rows, Setting, Target, setting_named
+from settings import SETTINGS, Setting
 from table1_plan import FULL as TABLE
 from table1_plan import QUICK as QUICK_TABLE
-from table1_plan import Device, Table1, load_setup, made_before, moved
+from table1_plan import Audience, Table1, load_setup, made_before, moved
 from trials import seed_of
-from wording import claim, markdown_table, number
+from wording import claim, finite, markdown_table, number
 from wording import claims as claims_in_words
 
 from fairfox.benchmark.judge import spearman
@@ -49,7 +49,7 @@ class Space:
 class Metrics:
     """How many generators are trained, for how long, and on whose people."""
 
-    setting: Setting = setting_named("Synthetic-5")  # noqa: RUF009
+    setting: Setting = SETTINGS[4]  # Synthetic-5
     table: Table1 = TABLE
     trials: int = 16
     steps: int = 20_000
@@ -58,9 +58,7 @@ class Metrics:
 
 
 FULL = Metrics()
-QUICK = Metrics(
-    setting_named("Synthetic-4"), QUICK_TABLE, 3, 100, Space(n_critic=(1, 2), depth=(1, 2), width=(16, 32), batch=(32,))
-)
+QUICK = Metrics(SETTINGS[3], QUICK_TABLE, 3, 100, Space(n_critic=(1, 2), depth=(1, 2), width=(16, 32), batch=(32,)))
 
 
 def configurations(plan: Metrics, seed: int) -> list[GanSettings]:
@@ -78,10 +76,16 @@ def configurations(plan: Metrics, seed: int) -> list[GanSettings]:
 def jobs(plan: Metrics, seed: int) -> list[Job]:
     """Return one job per configuration; all of them start from the same seed."""
     table = plan.table
-    people = (plan.setting, table.targets, table.rows, seed_of(seed, plan.setting.name))
     after, gpu = made_before(table, plan.setting, seed), plan.device.name != "cpu"
     return [
-        Job(_name(trial), try_generator, (*people, gan, seed_of(seed, "gan"), plan.device), after, gpu, 120)
+        Job(
+            _name(trial),
+            try_generator,
+            (table.audience(plan.setting, seed), gan, seed_of(seed, "gan"), plan.device),
+            after,
+            gpu,
+            120,
+        )
         for trial, gan in enumerate(configurations(plan, seed))
     ]
 
@@ -91,18 +95,10 @@ def _name(trial: int) -> str:
 
 
 def try_generator(
-    folder: Path,
-    needed: Folders,
-    setting: Setting,
-    targets: Sequence[Target],
-    rows: Rows,
-    people_seed: int,
-    gan: GanSettings,
-    seed: int,
-    device: Device,
+    folder: Path, needed: Folders, who: Audience, gan: GanSettings, seed: int, device: Device
 ) -> dict[str, Any]:
     """Return the checks of one generator each way, and how good FlipTest is with them."""
-    here = load_setup(needed, setting, targets, rows, people_seed)
+    here = load_setup(needed, who)
     began = perf_counter()
     ((one,),) = GanMap(**asdict(gan)).fit_many(here.fitting.to(device.name), 1, seed=seed)
     seconds = perf_counter() - began
@@ -111,7 +107,7 @@ def try_generator(
     checks = cast(GanMap, one).checks()
     return {
         **{name: getattr(gan, name) for name in TUNED},
-        **{name: value if math.isfinite(value) else None for name, value in checks.items()},
+        **{name: finite(value) for name, value in checks.items()},
         **{name: judged[name] for name in ("ap", "rho", "prevalence")},
         **{"seconds": seconds, "device": device.name},
     }
@@ -138,26 +134,17 @@ def correlation(trials: Sequence[dict[str, Any]], name: str) -> dict[str, Any]:
 
 
 def claims(found: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return what the paper says, and whether it is so here."""
-    ks, mse = (_signed(found[name]) for name in CHECKS)
-    sizes = {name: abs(_signed(found[name])[0]) for name in TUNED}
+    """Return what the paper says, and whether it is so here; a number that is the same in all trials shows nothing."""
+    values = {name: one["spearman"] for name, one in found.items()}
+    below = {name: value is not None and value < -found[name]["clear"] for name, value in values.items()}
+    sizes = {name: abs(values[name] or 0.0) for name in TUNED}
     largest = max(sizes, key=lambda name: sizes[name])
     return [
-        claim("a smaller KS goes with a higher AP", found["ks"]["spearman"], _so(ks[0] < -ks[1])),
-        claim("a smaller MSE does not go with a higher AP", found["mse"]["spearman"], _so(mse[0] > -mse[1])),
+        claim("a smaller KS goes with a higher AP", values["ks"], _so(below["ks"])),
+        claim("a smaller MSE does not go with a higher AP", values["mse"], _so(not below["mse"])),
         claim("of the settings lambda (weight) matters most", sizes, _so(largest == "weight")),
-        claim("a smaller lambda gives a higher AP", found["weight"]["spearman"], _so(_below(found["weight"]))),
+        claim("a smaller lambda gives a higher AP", values["weight"], _so(below["weight"])),
     ]
-
-
-def _signed(one: dict[str, Any]) -> tuple[float, float]:
-    """Return a correlation and what is clear; nothing can be said of a number that is the same in all trials."""
-    return (0.0, math.inf) if one["spearman"] is None else (one["spearman"], one["clear"])
-
-
-def _below(one: dict[str, Any]) -> bool:
-    value, clear = _signed(one)
-    return value < -clear
 
 
 def _so(holds: bool) -> str:
@@ -202,29 +189,12 @@ def chart(found: dict[str, Any]) -> Any:
 
 def narrow(plan: Metrics, names: Sequence[str]) -> Metrics:
     """Return the plan for another setting of Table 1."""
-    settings = named("setting", {setting.name: setting for setting in TABLE.settings}, names)
-    if len(settings) > 1:
-        raise SystemExit("Generators are tried on the people of one setting; name one")
-    return replace(plan, setting=settings[0])
+    (setting,) = named("setting", {setting.name: setting for setting in TABLE.settings}, names[:1])
+    return replace(plan, setting=setting)
 
 
-def on(plan: Metrics, device: str) -> Metrics:
-    """Return the plan on a device."""
-    return replace(plan, device=Device(device))
-
-
-EXPERIMENT = Experiment(
-    name="gan_metrics",
-    description="KS and MSE of FlipTest's generator against average precision; --only names another setting.",
-    full=FULL,
-    quick=QUICK,
-    jobs=jobs,
-    gather=gather,
-    show=show,
-    narrow=narrow,
-    draw=lambda found: {"": chart(found)},
-    on=on,
-)
+CHARTS = {"": chart}
+EXPERIMENT = Experiment.of(sys.modules[__name__])
 
 
 if __name__ == "__main__":

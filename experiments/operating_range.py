@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from runner import Experiment, Folders, Found, Job, named
+from runner import Experiment, Folders, Found, Job, pick
 from scipy.stats import linregress
 from scoring import (
     ALIGNED,
     FAMILY,
     RANKS,
     Scores,
+    agreement,
     aligned_name,
     alignment_shares,
     effects,
@@ -34,11 +35,10 @@ from table1_plan import trained
 from torch import Tensor
 from trials import balanced_accuracy, find_threshold, generate, generator_job, load_generator, seed_of
 from trials import train_shape as train_target_of
-from wording import claim, verdict
+from wording import claim, finite, mean, verdict
 from wording import claims as claims_in_words
 
 from fairfox.auxiliary.model import FixedAuxiliary
-from fairfox.benchmark.judge import average_precision, spearman
 from fairfox.benchmark.truth import biased_labels, individual_fairness_score
 from fairfox.data.dataset import Dataset
 from fairfox.maps.rank import RankMap
@@ -56,19 +56,17 @@ _FEWEST = 20  # cells for a claim
 def summary(cells: list[Cell]) -> dict[str, Any]:
     """Return the cells without their curves, all means, and what the paper says about them."""
     biased = [cell for cell in cells if cell["bias"] > 0]  # without bias, who is treated unfairly is noise
+    levels = sorted({cell["bias"] for cell in cells})
+    parts = {f"{bias:g}": [cell for cell in cells if cell["bias"] == bias] for bias in levels}
     return {
         "cells": [{key: value for key, value in cell.items() if key != "precisions"} for cell in cells],
-        "by_bias": {test: _by_bias(cells, test) for test in TESTS},
+        "by_bias": {test: {bias: _means(part, test) for bias, part in parts.items()} for test in TESTS},
         "curves": {
             "recall": RECALLS.round(4).tolist(),
-            "precision": {test: _curves(_parts_by_bias(cells), test) for test in TESTS},
+            "precision": {test: {bias: _curve(part, test) for bias, part in parts.items()} for test in TESTS},
         },
         "claims": claims(cells, biased),
     }
-
-
-def _biases(cells: list[Cell]) -> list[float]:
-    return sorted({cell["bias"] for cell in cells})
 
 
 def _with(cells: list[Cell], test: str) -> list[Cell]:
@@ -76,36 +74,17 @@ def _with(cells: list[Cell], test: str) -> list[Cell]:
     return [cell for cell in cells if cell["ap"].get(test) is not None]
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return float(np.mean(known)) if known else None
-
-
 def _means(cells: list[Cell], test: str) -> dict[str, Any]:
     own = _with(cells, test)
-    return {
-        "ap": _mean([cell["ap"][test] for cell in own]),
-        "rho": _mean([cell["rho"][test] for cell in own]),
-        "prevalence": _mean([cell["prevalence"] for cell in own]),
-        "n": len(own),
-    }
+    of = {name: [cell[name][test] for cell in own] for name in ("ap", "rho")}
+    of["prevalence"] = [cell["prevalence"] for cell in own]
+    return {name: mean(values) for name, values in of.items()} | {"n": len(own)}
 
 
-def _by_bias(cells: list[Cell], test: str) -> dict[str, Any]:
-    return {bias: _means(part, test) for bias, part in _parts_by_bias(cells).items()}
-
-
-def _parts_by_bias(cells: list[Cell]) -> dict[str, list[Cell]]:
-    return {f"{bias:g}": [cell for cell in cells if cell["bias"] == bias] for bias in _biases(cells)}
-
-
-def _curves(parts: dict[str, list[Cell]], test: str) -> dict[str, Any]:
-    """Return for each part the mean over its cells of the precision at each recall."""
-    out: dict[str, Any] = {}
-    for name, cells in parts.items():
-        own = [cell["precisions"][test] for cell in _with(cells, test)]
-        out[name] = np.mean(own, axis=0).round(4).tolist() if own else None
-    return out
+def _curve(cells: list[Cell], test: str) -> list[float] | None:
+    """Return the mean over cells of the precision at each recall."""
+    own = [cell["precisions"][test] for cell in _with(cells, test)]
+    return np.mean(own, axis=0).round(4).tolist() if own else None
 
 
 def claims(cells: list[Cell], biased: list[Cell]) -> list[dict[str, Any]]:
@@ -230,9 +209,9 @@ def chart(found: dict[str, Any]) -> Any:
 
 @dataclass(frozen=True)
 class Range:
-    """Which cells there are: pairs of tables (c, y) x fusions x biases."""
+    """Which cells there are: pairs of tables (c-y) x fusions x biases."""
 
-    pairs: tuple[tuple[str, str], ...] = tuple(permutations((name for name in SOURCES if name != "wdbc"), 2))
+    pairs: tuple[str, ...] = tuple(map("-".join, permutations((name for name in SOURCES if name != "wdbc"), 2)))
     biases: tuple[float, ...] = (0.0, 0.25, 0.5, 1.0)
     widths: tuple[int, int] = (8, 128)  # of targets and auxiliaries, both ends included
     depths: tuple[int, int] = (1, 4)
@@ -244,16 +223,16 @@ class Range:
     def cells(self) -> list[Setting]:
         """The cells, those of one pair and fusion together."""
         return [
-            Setting(f"{c}-{y}-{fusion}-{bias:g}", c, y, fusion, bias)
+            Setting(f"{pair}-{fusion}-{bias:g}", *pair.split("-"), fusion, bias)
             for fusion in ("outer", "concat")
-            for c, y in self.pairs
+            for pair in self.pairs
             for bias in self.biases
         ]
 
 
 FULL = Range()
 QUICK = Range(
-    pairs=(("magic", "backache"),),
+    pairs=("magic-backache",),
     biases=(0.25, 1.0),
     rows=Rows(1_000, 250, 400),
     sources=Sources(rows=1_000, steps=300, pairs=500, models=1),
@@ -262,14 +241,13 @@ QUICK = Range(
 
 def jobs(plan: Range, seed: int) -> list[Job]:
     """Return one job per cell."""
-    return [_cell_job(plan, cell, seed) for cell in plan.cells]
-
-
-def _cell_job(plan: Range, cell: Setting, seed: int) -> Job:
-    own = seed_of(seed, cell.name)
-    arguments = (cell, *_shapes(plan, own), plan.rows, plan.steps, own)
-    after = (generator_job(cell, plan.sources, seed),)
-    return Job(_name(cell), judge_cell, arguments, after, seconds=60 if cell.fusion == "outer" else 10)
+    out = []
+    for cell in plan.cells:
+        own = seed_of(seed, cell.name)
+        arguments = (cell, *_shapes(plan, own), plan.rows, plan.steps, own)
+        after, seconds = (generator_job(cell, plan.sources, seed),), 60 if cell.fusion == "outer" else 10
+        out.append(Job(_name(cell), judge_cell, arguments, after, seconds=seconds))
+    return out
 
 
 def _name(cell: Setting) -> str:
@@ -313,11 +291,7 @@ def judge_cell(
 
 
 def all_scores(
-    auxiliaries: Mapping[str, FixedAuxiliary],
-    targets: Sequence[Model],
-    fitting: Dataset,
-    people: Dataset,
-    steps: int,
+    auxiliaries: Mapping[str, FixedAuxiliary], targets: Sequence[Model], fitting: Dataset, people: Dataset, steps: int
 ) -> Scores:
     """Return the scores of every test for each target (N,), integrated gradients in so many steps; NaN: none."""
     found = family_scores(auxiliaries["plain"], targets, fitting, people, steps=steps)
@@ -336,13 +310,10 @@ def judged(scores: Scores, ifs: Sequence[Tensor], threshold: float) -> dict[str,
     """
     labels = torch.cat([biased_labels(one, threshold) for one in ifs])
     out: dict[str, Any] = {"prevalence": float(labels.double().mean()), "ap": {}, "rho": {}, "precisions": {}}
-    mixed = 0.0 < out["prevalence"] < 1.0
     for test, each in scores.items():
-        values = torch.cat(list(each))
-        rho = spearman(each[0].nan_to_num(nan=-torch.inf, posinf=torch.inf), ifs[0])
-        out["rho"][test] = rho if rho == rho else None  # NaN: a constant
-        out["ap"][test] = average_precision(labels, torch.where(values.isnan(), -torch.inf, values)) if mixed else None
-        out["precisions"][test] = curves_of(labels, values) if mixed else None
+        found = agreement(each, ifs, threshold)
+        out |= {name: out[name] | {test: finite(found[name])} for name in ("ap", "rho")}
+        out["precisions"][test] = None if out["ap"][test] is None else curves_of(labels, torch.cat(list(each)))
     return out
 
 
@@ -364,22 +335,10 @@ def curves_of(labels: Tensor, scores: Tensor) -> list[float]:
     return [round(float(one), 4) for one in precision[places]]
 
 
-def narrow(plan: Range, names: Sequence[str]) -> Range:
-    """Return the plan for some pairs of tables, each named as c-y."""
-    return replace(plan, pairs=named("pair", {f"{c}-{y}": (c, y) for c, y in plan.pairs}, names))
+narrow = pick("pairs", "pair")
 
-
-EXPERIMENT = Experiment(
-    name="operating_range",
-    description="Average precision by bias, by the auxiliary's accuracy and by the target's gradient norm.",
-    full=FULL,
-    quick=QUICK,
-    jobs=jobs,
-    gather=gather,
-    show=show,
-    narrow=narrow,
-    draw=lambda found: {"": chart(found)},
-)
+CHARTS = {"": chart}
+EXPERIMENT = Experiment.of(sys.modules[__name__])
 
 
 if __name__ == "__main__":

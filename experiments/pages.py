@@ -49,13 +49,9 @@ def draw_charts(results: Path = RESULTS) -> None:
     """Draw the charts of results files that are newer than theirs: a machine that runs experiments may lack altair."""
     for path in sorted(results.glob("*.json")):
         found, picture = read_json(path), path.with_suffix(".svg")
-        if not (found["quick"] or found["only"] or is_newer(picture, path)):
+        drawn = picture.is_file() and picture.stat().st_mtime >= path.stat().st_mtime
+        if not (found["quick"] or found["only"] or drawn):
             import_module(path.stem).EXPERIMENT.draw_charts(found, path)
-
-
-def is_newer(picture: Path, path: Path) -> bool:
-    """Return whether a picture was drawn after a results file was written."""
-    return picture.is_file() and picture.stat().st_mtime >= path.stat().st_mtime
 
 
 if __name__ == "__main__":

@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 from runner import Folders, Job
-from torch import nn
-from trials import seed_of
+from trials import save_target, seed_of
+from wording import finite
 
 from fairfox.auxiliary.adversarial import HidingSettings, train_networks
 from fairfox.benchmark.truth import train_target
@@ -33,13 +33,7 @@ TABLES: dict[str, Callable[[], Dataset]] = {
     "bank-without-duration": partial(load_bank, duration=False),
     "chicago": load_chicago_ssl,
 }
-TITLES = {
-    "adult": "Adult",
-    "adult-without-relationship": "Adult without relationship",
-    "bank": "Bank",
-    "bank-without-duration": "Bank without duration",
-    "chicago": "Chicago SSL",
-}
+TITLES = {name: name.capitalize().replace("-", " ") for name in TABLES} | {"chicago": "Chicago SSL"}
 NOT_RUN = "not run: file not available"
 HELD_OUT = 0.2  # of the people: they are judged
 
@@ -100,25 +94,19 @@ def targets_job(ground: Ground, floors: Sequence[Floor], hiding: HidingSettings 
 
 
 def train_targets(
-    folder: Path,
-    needed: Folders,
-    ground: Ground,
-    floors: Sequence[Floor],
-    hiding: HidingSettings | None,
+    folder: Path, needed: Folders, ground: Ground, floors: Sequence[Floor], hiding: HidingSettings | None
 ) -> list[dict[str, Any]]:
     """Train the targets, those that hide c at once, and save them; return what each tells to people it never saw."""
     fitting, people = ground.people()
     seed, shape = ground.seed_for("targets"), hiding or HidingSettings()
     hide = [floor for floor in floors if floor is not None]
     nets = train_networks(fitting, floors=hide, seeds=[seed] * len(hide), settings=hiding) if hide else []
-    trained: dict[Floor, nn.Sequential] = dict(zip(hide, nets, strict=True))
     if None in floors:
         # It stops when people it does not learn from say so. Trained for all the epochs of a hiding one it would learn
         # its people by heart: less accurate on others, and its gradients are noise.
-        module = train_target(fitting, width=shape.width, depth=shape.depth, seed=seed).module
-        assert isinstance(module, nn.Sequential)
-        trained[None] = nn.Sequential(*list(module)[:-1])  # the sigmoid is declared, not stored
-    for floor, net in trained.items():
+        plain = train_target(fitting, width=shape.width, depth=shape.depth, seed=seed)
+        save_target(plain, folder / f"{floor_name(None)}.safetensors")
+    for floor, net in zip(hide, nets, strict=True):
         save_mlp(net, folder / f"{floor_name(floor)}.safetensors")
     models = load_targets(folder, floors)
     return [
@@ -141,7 +129,7 @@ def train_gan(folder: Path, needed: Folders, ground: Ground, settings: GanSettin
     """Train FlipTest's generators and save them; return its checks, null where a generator diverged."""
     one = GanMap(**asdict(settings), seed=ground.seed_for("gan")).fit(ground.people()[0])
     torch.save(one, folder / "gan.pt")
-    return {name: value if torch.tensor(value).isfinite() else None for name, value in one.checks().items()}
+    return {name: finite(value) for name, value in one.checks().items()}
 
 
 def load_gan(folder: Path) -> GanMap:

@@ -1,8 +1,8 @@
 """What to do about an unfair model: what a repair and its rivals take away and cost, and what a search promises.
 
 Models learn from one half of some people of a table without the protected column, and so do repairs. The others
-judge. In worlds whose truth is known the true effect is looked at too. How repairs learn was chosen on Adult and
-law school, and first on German credit; the worlds additive and lending were looked at too.
+judge. In worlds whose truth is known the true effect is looked at too. How repairs learn was chosen on Adult, law
+school and German credit; the worlds additive and lending were looked at too.
 """
 
 from __future__ import annotations
@@ -17,12 +17,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from black_boxes import MODELS, SOURCES, Size, read_people, train
-from causal_worlds import WORLDS
+from black_boxes import MODELS, SOURCES, Size, lacking, read_people, train
+from causal_worlds import WORLDS, columns_of
 from real_data import NOT_RUN
-from real_data import lacking as lacking_tables
 from runner import Experiment, Folders, Found, Job, pick
 from scipy.stats import rankdata
+from sklearn.compose import make_column_selector, make_column_transformer
+from sklearn.model_selection import ParameterSampler, train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OrdinalEncoder
+from sklearn.tree import DecisionTreeClassifier
 from torch import Tensor
 from trials import seed_of
 from wording import bar, markdown_table
@@ -36,7 +40,7 @@ from fairfox.fairtests.correction import CorrectedModel
 from fairfox.fairtests.fitted import FittedTest, fit_folds
 from fairfox.fairtests.inputs import Inputs, in_order, read_encoding
 from fairfox.models.adapters import as_model, describe
-from fairfox.models.protocol import Model, Output, TargetModel, predict
+from fairfox.models.protocol import Model, Output, predict
 from fairfox.models.torch import TorchModel
 from fairfox.options import AuditOptions
 from fairfox.pipeline import labelled_yes
@@ -66,7 +70,7 @@ class Remedies:
     rows: int = 4_000  # of a table or world, one half to learn from
     repeats: int = 50  # of a search in a world
     people: int = 300  # who judge its candidates
-    candidates: int = 40  # the last ten come after the statement
+    candidates: int = 50  # the last ten come after the statement
     trees: int = 100
     refits: int = 2
     hiding: HidingSettings | None = None  # by default as the number of rows suggests
@@ -81,16 +85,16 @@ QUICK = Remedies(
 
 def jobs(plan: Remedies, seed: int) -> list[Job]:
     """Return one job per table and model, per search on a table, per world and per repeat."""
-    missing, size = lacking(plan), replace(plan, tables=(), searched=(), models=(), worlds=(), repeats=0)
+    missing, size = lacking(plan.tables), replace(plan, tables=(), searched=(), models=(), worlds=(), repeats=0)
     tables = [table for table in plan.tables if table not in missing]
     out = [
-        Job(_name("table", table, model), measure_table, (table, model, size, seed_of(seed, table)))
+        Job(_name("table", table, model), measure_table, (table, model, size, seed_of(seed, table)), seconds=30)
         for table in tables
         for model in plan.models
     ]
     out += [Job(_name("world", name), measure_world, (name, size, seed_of(seed, name))) for name in plan.worlds]
     out += [
-        Job(_name("alternatives", table), search_table, (table, plan.models[0], size, seed_of(seed, table)))
+        Job(_name("alternatives", table), search_table, (table, plan.models[0], size, seed_of(seed, table)), seconds=50)
         for table in plan.searched
         if table in tables
     ]
@@ -102,19 +106,12 @@ def jobs(plan: Remedies, seed: int) -> list[Job]:
     return out
 
 
-def lacking(plan: Remedies) -> dict[str, str]:
-    """Return the tables whose file is not to be had, each with the words for it."""
-    return lacking_tables(plan.tables, {table: SOURCES[table].read for table in plan.tables})
-
-
 def _name(*parts: object) -> str:
     return "-".join(str(part).replace(" ", "_") for part in parts)
 
 
 def halves(table: str, rows: int, seed: int) -> tuple[Any, Any, list[str]]:
     """Return the people to learn from, those who judge, and the inputs of a model."""
-    from sklearn.model_selection import train_test_split
-
     frame, data = read_people(SOURCES[table], rows, seed)
     fitting, judging = train_test_split(frame, test_size=0.5, random_state=seed)
     return fitting.reset_index(drop=True), judging.reset_index(drop=True), [f.name for f in data.features]
@@ -136,41 +133,20 @@ def fit_maps(
     return FittedTest.fit(in_order(encoding.encode(people), options), encoding, options, others=others)
 
 
-@dataclass(frozen=True)
-class Ground:
-    """A model that learnt from one half of a table, the maps of that half, and the other half, who judge."""
-
-    fitting: Any
-    inputs: list[str]
-    trained: Any
-    test: FittedTest
-    target: TargetModel
-    learnt: Dataset
-    people: Dataset
-
-    @classmethod
-    def of(cls, table: str, model: str, size: Remedies, seed: int, others: Sequence[str] = OTHERS) -> Ground:
-        """Return the ground of a table and a kind of model."""
-        source = SOURCES[table]
-        fitting, judging, inputs = halves(table, size.rows, seed)
-        trained = train(model, fitting, inputs, source, Size(trees=size.trees), seed)
-        test = fit_maps(fitting, trained, source.protected, inputs, size.refits, seed, others)
-        learnt, people = (
-            replace(test.encoding.encode(load_table(part)), y=torch.tensor(part[source.label].to_numpy(float)))
-            for part in (fitting, judging)
-        )
-        target = as_model(trained, test.encoding, example=learnt.x)
-        return cls(fitting, inputs, trained, test, target, learnt, people)
-
-
 def measure_table(folder: Path, needed: Folders, table: str, model: str, size: Remedies, seed: int) -> dict[str, Any]:
     """Return the mean |effect| by each map and the AUC of a model, its repair and their rivals.
 
     `shuffled` is the model's for groups that mean nothing: what a map shows of any model.
     """
-    source, how, ground = SOURCES[table], Size(trees=size.trees), Ground.of(table, model, size, seed)
-    test, target, learnt, people = ground.test, ground.target, ground.learnt, ground.people
-    fitting, inputs = ground.fitting, ground.inputs
+    source, how = SOURCES[table], Size(trees=size.trees)
+    fitting, judging, inputs = halves(table, size.rows, seed)
+    trained = train(model, fitting, inputs, source, how, seed)
+    test = fit_maps(fitting, trained, source.protected, inputs, size.refits, seed)
+    learnt, people = (
+        replace(test.encoding.encode(load_table(part)), y=torch.tensor(part[source.label].to_numpy(float)))
+        for part in (fitting, judging)
+    )
+    target = as_model(trained, test.encoding, example=learnt.x)
     candidates: dict[str, Model] = {"model": target}
     candidates[REPAIRED] = CorrectedModel(target, fit_correction(test, target, learnt))
     nets = train_networks(learnt, floors=FLOORS, seeds=[seed] * len(FLOORS), settings=size.hiding)
@@ -183,10 +159,7 @@ def measure_table(folder: Path, needed: Folders, table: str, model: str, size: R
     for strength in STRENGTHS:
         weaker = CorrectedModel(target, fit_correction(test, target, learnt, strength=strength))
         found[f"repaired, {strength:g}"] = numbers(weaker, test, people, MAPS[:1])
-    column = source.protected.split("=")[0].split(">")[0].split("<")[0]
-    order = np.random.default_rng(seed).permutation(len(fitting))
-    shuffled = fitting.assign(**{column: fitting[column].to_numpy()[order]})
-    mixed = fit_maps(shuffled, ground.trained, source.protected, inputs, size.refits, seed)
+    mixed = fit_maps(source.shuffled(fitting, seed), trained, source.protected, inputs, size.refits, seed)
     sizes = {"fitting": len(learnt), "people": len(people)}
     equal = auc(ranks_in_groups(predict(target, people.x), people.c[:, 0]), people)
     return {**sizes, "proxy": proxy, "found": found, "shuffled": numbers(target, mixed, people), "equal": equal}
@@ -230,7 +203,7 @@ def measure_world(folder: Path, needed: Folders, world: str, size: Remedies, see
     )
     (protected,) = past.world.chosen(past.protected)
     others = [test.encoding.encode(load_table(new.as_if({protected.name: level}))).x for level in protected.levels]
-    fair = _columns(people, past.legitimate)
+    fair = columns_of(people, past.legitimate)
     networks = {
         "unfair": train_target(learnt, seed=seed),
         "fair": train_target(learnt, seed=seed, projection=fair),
@@ -251,12 +224,6 @@ def measure_world(folder: Path, needed: Folders, world: str, size: Remedies, see
     return {"found": found, "change of the fair network": changes}
 
 
-def _columns(people: Dataset, names: Sequence[str]) -> Tensor:
-    """Return the projection (D, P) onto the columns of some features."""
-    kept = [j for f in people.features if f.name in names for j in range(f.start, f.stop)]
-    return torch.eye(people.x.shape[1], dtype=people.x.dtype)[:, kept]
-
-
 def search_table(folder: Path, needed: Folders, table: str, model: str, size: Remedies, seed: int) -> dict[str, Any]:
     """Return the model as it is and the best alternative within the usual loss."""
     source = SOURCES[table]
@@ -272,12 +239,6 @@ def search_table(folder: Path, needed: Folders, table: str, model: str, size: Re
 
 def search_world(folder: Path, needed: Folders, world: str, size: Remedies, seed: int) -> dict[str, Any]:
     """Return what is said after a search about ten more candidates, and by how much these improve on it."""
-    from sklearn.compose import make_column_selector, make_column_transformer
-    from sklearn.model_selection import ParameterSampler
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import OrdinalEncoder
-    from sklearn.tree import DecisionTreeClassifier
-
     past, new = (WORLDS[world].sample(n, seed=2 * seed + k) for k, n in enumerate((2 * size.people, size.people)))
     codes = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1)
     columns = make_column_transformer((codes, make_column_selector(dtype_exclude="number")), remainder="passthrough")
@@ -311,7 +272,7 @@ def search_world(folder: Path, needed: Folders, world: str, size: Remedies, seed
 
 def gather(plan: Remedies, found: Found, about: dict[str, Any]) -> dict[str, Any]:
     """Return what was measured of each table, world and search, and what had to be shown."""
-    missing = lacking(plan)
+    missing = lacking(plan.tables)
     tables = []
     for table in plan.tables:
         for model in plan.models if table not in missing else ():
@@ -443,16 +404,9 @@ def show(found: dict[str, Any]) -> str:
     return "\n\n".join([markdown_table(heads, rows), markdown_table(of_worlds, worlds), table_of_bars(found), *missing])
 
 
-EXPERIMENT = Experiment(
-    name="remedies",
-    description="What repairs, fair training and dropped proxies take away and cost. --only names tables.",
-    full=FULL,
-    quick=QUICK,
-    jobs=jobs,
-    gather=gather,
-    show=show,
-    narrow=pick("tables", "table"),
-)
+narrow = pick("tables", "table")
+EXPERIMENT = Experiment.of(sys.modules[__name__])
+
 
 if __name__ == "__main__":
     sys.exit(EXPERIMENT.run())

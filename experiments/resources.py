@@ -30,20 +30,16 @@ from fairfox.maps.gan import GanMap, GanSettings
 TESTS = {"faux": "fAux", "fliptest": "FlipTest"}
 FASTER, SMALLER = 20.0, 10.0  # how many times fAux has to be
 
-# On a V100: seconds of training and parameters.
-PAPER: dict[str, dict[str, dict[str, int]]] = {
-    "adult": {
-        "faux": {"training_seconds": 12, "parameters": 13_000},
-        "fliptest": {"training_seconds": 1012, "parameters": 220_000},
-    },
-    "chicago": {
-        "faux": {"training_seconds": 90, "parameters": 7_000},
-        "fliptest": {"training_seconds": 1086, "parameters": 154_000},
-    },
-    "bank": {
-        "faux": {"training_seconds": 15, "parameters": 13_000},
-        "fliptest": {"training_seconds": 444, "parameters": 206_000},
-    },
+
+# On a V100.
+def _printed(seconds: int, parameters: int) -> dict[str, int]:
+    return {"training_seconds": seconds, "parameters": parameters}
+
+
+PAPER = {
+    "adult": {"faux": _printed(12, 13_000), "fliptest": _printed(1012, 220_000)},
+    "chicago": {"faux": _printed(90, 7_000), "fliptest": _printed(1086, 154_000)},
+    "bank": {"faux": _printed(15, 13_000), "fliptest": _printed(444, 206_000)},
 }
 
 
@@ -204,18 +200,10 @@ def _cell(value: float | None) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-EXPERIMENT = Experiment(
-    name="resources",
-    description="Parameters, training seconds and scoring speed of fAux and FlipTest on real tables; run it "
-    "with --workers 1 and nothing beside it.",
-    full=FULL,
-    quick=QUICK,
-    jobs=jobs,
-    gather=gather,
-    show=show,
-    narrow=pick("tables", "table"),
-    alone=True,
-)
+narrow = pick("tables", "table")
+ALONE = True
+EXPERIMENT = Experiment.of(sys.modules[__name__])
+
 
 if __name__ == "__main__":
     sys.exit(EXPERIMENT.run())

@@ -1,8 +1,9 @@
 """Every experiment on the shipped defaults, then the figures and the pages: what `make results` runs.
 
 An experiment whose results file has the hashes of the shipped defaults and code is skipped. The jobs of all others run
-in one pool, the longest first, so that no core waits for the last job of an experiment. What was stopped goes on where
-it was; what fails does not stop the rest. With --quick everything runs in small, and no page is written.
+in one pool, experiment after experiment, so that whole results are there early and no core waits for the last job of
+one; those with the longest jobs come first. What was stopped goes on where it was; what fails does not stop the rest.
+With --quick everything runs in small, and no page is written.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 from runner import RESULTS, Experiment, read_json, run_together, say
 from shipped import code_hash, defaults_hash
@@ -21,7 +21,7 @@ from shipped import code_hash, defaults_hash
 FOLDER = Path(__file__).parent
 
 
-def experiments() -> dict[str, Experiment[Any]]:
+def experiments() -> dict[str, Experiment]:
     """Return all experiments by name; those that measure seconds come last."""
     names = sorted(path.stem for path in FOLDER.glob("*.py") if "\nEXPERIMENT" in path.read_text(encoding="utf-8"))
     found = {name: import_module(name).EXPERIMENT for name in names}
@@ -36,18 +36,17 @@ def is_due(name: str, results: Path = RESULTS) -> bool:
     return not current or found["quick"] or bool(found["only"])
 
 
-def arguments(experiment: Experiment[Any], options: argparse.Namespace) -> list[str]:
+def arguments(experiment: Experiment, options: argparse.Namespace) -> list[str]:
     """Return the options that one experiment runs with."""
-    out = ["--quick"] * options.quick + ["--out", str(options.results / f"{experiment.name}{_ending(options)}.json")]
+    out = ["--quick"] * options.quick + [
+        "--out",
+        str(options.results / f"{experiment.name}{'-quick' * options.quick}.json"),
+    ]
     if options.workers or experiment.alone:
         out += ["--jobs", str(1 if experiment.alone else options.workers)]
-    if options.device and experiment.on is not None:
+    if options.device and experiment.has_device:
         out += ["--device", options.device]
     return out
-
-
-def _ending(options: argparse.Namespace) -> str:
-    return "-quick" if options.quick else ""
 
 
 def main(given: Sequence[str] | None = None) -> int:

@@ -19,12 +19,12 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache, cached_property
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Generic, TypeVar
+from types import ModuleType
+from typing import Any, TypeVar
 
 import torch
 from joblib.externals.loky import get_reusable_executor
@@ -33,17 +33,23 @@ from shipped import code_hash, defaults_hash
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from fairfox.data.files import written_whole
+from fairfox.errors import installed_versions
 
 RESULTS = Path(__file__).parent / "results"
-PACKAGES = ("torch", "numpy", "scikit-learn", "fairfox")
 QUIET = 15.0  # seconds between two lines about progress
 GPU_JOBS = 8  # at once on a GPU: more would wait for each other there while cores stand idle
 
-S = TypeVar("S")
 Entry = TypeVar("Entry")
 Folders = tuple[Path, ...]
 Found = dict[str, Any]  # what jobs returned, by their names
 Results = dict[str, Any]  # a results file
+
+
+@dataclass(frozen=True)
+class Device:
+    """Where tensors are. It changes rounding alone, so that no job's digest has it: what is done is not done again."""
+
+    name: str = field(default="cpu", repr=False)
 
 
 @dataclass(frozen=True)
@@ -59,13 +65,13 @@ class Job:
     arguments: tuple[Any, ...] = ()
     after: tuple[Job, ...] = ()
     on_gpu: bool = False
-    seconds: float = 5.0  # about how long it takes: the longest start first
+    seconds: float = 5.0  # about how long it takes: of an experiment the longest start first
 
     @cached_property
     def key(self) -> str:
         """The name, and a digest of the function and its file, the arguments, packages, code and the jobs before it."""
         file = Path(self.function.__code__.co_filename).stem
-        what = [file, self.function.__name__, repr(self.arguments), *_versions(), code_hash()]
+        what = [file, self.function.__name__, repr(self.arguments), *versions().values(), code_hash()]
         what += [job.key for job in self.after]
         return f"{self.name}.{_digest(what)}"
 
@@ -99,20 +105,35 @@ class Parts:
 
 
 @dataclass(frozen=True)
-class Experiment(Generic[S]):
+class Experiment:
     """A question with its jobs, and what is made of their results."""
 
     name: str
     description: str
-    full: S  # settings
-    quick: S
-    jobs: Callable[[S, int], list[Job]]  # settings, seed
-    gather: Callable[[S, Found, Results], Results]  # settings, results, circumstances -> sections
+    full: Any  # settings
+    quick: Any
+    jobs: Callable[[Any, int], list[Job]]  # settings, seed
+    gather: Callable[[Any, Found, Results], Results]  # settings, results, circumstances -> sections
     show: Callable[[Results], str]  # the results file in words
-    narrow: Callable[[S, Sequence[str]], S]  # settings with what --only names
-    draw: Callable[[Results], Mapping[str, Any]] = lambda found: {}  # charts, by what their file's name ends with
-    on: Callable[[S, str], S] | None = None  # settings with another device; None: there is no choice
+    narrow: Callable[[Any, Sequence[str]], Any]  # settings with what --only names
+    charts: Mapping[str, Callable[[Results], Any]] = field(default_factory=dict)  # by what their file's name ends with
     alone: bool = False  # it measures seconds: one job at a time, and nothing beside it
+
+    @classmethod
+    def of(cls, module: ModuleType) -> Experiment:
+        """Return the experiment that a module describes: its settings FULL and QUICK, and the functions above by name.
+
+        It may have CHARTS, and ALONE.
+        """
+        own = {name: getattr(module, name) for name in ("jobs", "gather", "show", "narrow")}
+        optional = {name.lower(): getattr(module, name) for name in ("CHARTS", "ALONE") if hasattr(module, name)}
+        about = (Path(str(module.__file__)).stem, str(module.__doc__))
+        return Experiment(*about, module.FULL, module.QUICK, **own, **optional)
+
+    @property
+    def has_device(self) -> bool:
+        """Whether there is a choice where large networks train."""
+        return hasattr(self.full, "device")
 
     def run(self, arguments: Sequence[str] | None = None) -> int:
         """Do what is missing, write the results file, print it; return 1 where a job failed."""
@@ -127,7 +148,8 @@ class Experiment(Generic[S]):
         options = self._options(arguments)
         settings = self.quick if options.quick else self.full
         settings = self.narrow(settings, options.only) if options.only else settings
-        settings = self.on(settings, options.device) if self.on is not None else settings
+        if self.has_device:
+            settings = replace(settings, device=Device(options.device))
         partial = "-quick" * options.quick + "-only" * bool(options.only)
         out = options.out or RESULTS / f"{self.name}{partial}.json"
         return Run(self, settings, options, out, with_needed(self.jobs(settings, options.seed)))
@@ -135,8 +157,8 @@ class Experiment(Generic[S]):
     def draw_charts(self, found: Results, out: Path) -> None:
         """Write the charts of a results file beside it; `pages.py` does so later where a package is missing."""
         try:
-            for ending, chart in self.draw(found).items():
-                write_chart(Path(f"{out.with_suffix('')}{ending}.svg"), chart)
+            for ending, chart in self.charts.items():
+                write_chart(Path(f"{out.with_suffix('')}{ending}.svg"), chart(found))
         except ImportError as error:
             say(f"{self.name}: no chart ({error}); `python experiments/pages.py` draws it where there is altair.")
 
@@ -153,20 +175,20 @@ class Experiment(Generic[S]):
         )
         parser.add_argument("--fresh", action="store_true", help="do again what earlier runs have finished")
         parser.add_argument("--out", type=Path, help=f"results file; default: results/{self.name}.json")
-        if self.on is not None:
+        if self.has_device:
             parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where large networks train")
         return parser.parse_args(arguments)
 
-    def _about(self, settings: S, options: argparse.Namespace) -> Results:
+    def _about(self, settings: Any, options: argparse.Namespace) -> Results:
         return {
             "experiment": self.name,
             "seed": options.seed,
             "quick": options.quick,
             "only": options.only,
-            "settings": asdict(settings),  # type: ignore[call-overload]
+            "settings": asdict(settings),
             "defaults": defaults_hash(),
             "code": code_hash(),
-            "versions": {"python": platform.python_version()} | dict(zip(PACKAGES, _versions(), strict=True)),
+            "versions": {"python": platform.python_version()} | versions(),
             "machine": {
                 "cores": os.cpu_count(),
                 "workers": options.workers,
@@ -179,7 +201,7 @@ class Experiment(Generic[S]):
 class Run:
     """An experiment with its settings and jobs, and where its results go."""
 
-    experiment: Experiment[Any]
+    experiment: Experiment
     settings: Any
     options: argparse.Namespace
     out: Path
@@ -218,7 +240,8 @@ def run_together(runs: Sequence[Run], *, workers: int) -> list[str]:
                 failed.append(run.experiment.name)
                 traceback.print_exc()
 
-    failures = run_jobs([job for run in runs for job in run.jobs], parts, workers=workers, finished=finished)
+    jobs = most_urgent_first([run.jobs for run in runs])
+    failures = run_jobs(jobs, parts, workers=workers, finished=finished)
     finished()
     for failure in failures:
         if not failure.follows:
@@ -242,25 +265,31 @@ def with_needed(jobs: Sequence[Job]) -> list[Job]:
     return list(ordered.values())
 
 
-def most_urgent_first(jobs: Sequence[Job]) -> list[Job]:
-    """Return the jobs by how long they and the longest chain of jobs that wait for them take."""
+def chains(jobs: Sequence[Job]) -> dict[str, float]:
+    """Return by key how many seconds each job and the longest chain of jobs that wait for it take."""
     waits: dict[str, float] = {}
     for job in reversed(with_needed(jobs)):
-        chain = waits.get(job.key, 0.0) + job.seconds
-        waits[job.key] = chain
+        waits[job.key] = chain = waits.get(job.key, 0.0) + job.seconds
         waits |= {before.key: max(waits.get(before.key, 0.0), chain) for before in job.after}
-    return sorted(jobs, key=lambda job: -waits[job.key])
+    return waits
+
+
+def most_urgent_first(batches: Sequence[Sequence[Job]]) -> list[Job]:
+    """Return all jobs, batch after batch, so that the first batches are done early: the longest chains come first."""
+    waits = [chains(jobs) for jobs in batches]
+    ordered = sorted(zip(batches, waits, strict=True), key=lambda batch: -max(batch[1].values(), default=0.0))
+    return [job for jobs, own in ordered for job in sorted(jobs, key=lambda job: -own[job.key])]
 
 
 def run_jobs(
     jobs: Sequence[Job], parts: Parts, *, workers: int, finished: Callable[[], None] = lambda: None
 ) -> list[Failure]:
-    """Do the jobs that have no result yet, each after those it needs; return the ones that failed.
+    """Do the jobs that have no result yet, in their order but each after those it needs; return the ones that failed.
 
-    Of those that can start the one that takes longest does. A job that fails takes down only those that need it; a
-    process that dies stops the run. `finished` is called after each job.
+    A job that fails takes down only those that need it; a process that dies stops the run. `finished` is called after
+    each job.
     """
-    jobs = most_urgent_first(with_needed(jobs))
+    jobs = with_needed(jobs)
     done = {job.key for job in jobs if parts.has(job)}
     waiting = [job for job in jobs if job.key not in done]
     running: dict[Future[str | None], Job] = {}
@@ -403,23 +432,17 @@ def named(what: str, known: Mapping[str, Entry], names: Sequence[str]) -> tuple[
     return tuple(entry for name, entry in known.items() if name in names)
 
 
-def pick(field: str, what: str) -> Callable[[S, Sequence[str]], S]:
+def pick(field: str, what: str) -> Callable[[Any, Sequence[str]], Any]:
     """Return what narrows settings to the entries of one of their fields that have the given names."""
 
-    def narrow(settings: S, names: Sequence[str]) -> S:
+    def narrow(settings: Any, names: Sequence[str]) -> Any:
         known = {getattr(entry, "name", entry): entry for entry in getattr(settings, field)}
-        return replace(settings, **{field: named(what, known, names)})  # type: ignore[type-var]
+        return replace(settings, **{field: named(what, known, names)})
 
     return narrow
 
 
 @cache
-def _versions() -> tuple[str, ...]:
-    return tuple(map(_version, PACKAGES))
-
-
-def _version(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:  # fairfox may be run from its sources
-        return "of unknown version"
+def versions() -> dict[str, str]:
+    """Return the versions of the packages that decide numbers."""
+    return installed_versions("torch", "numpy", "scikit-learn", "fairfox")

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
-from typing import Self
+from math import nan
 
 import torch
 from torch import Tensor
 
 from fairfox.auxiliary.linear import LinearAuxiliary
 from fairfox.auxiliary.model import FixedAuxiliary
-from fairfox.benchmark.judge import Judged, Trial, judge
+from fairfox.benchmark.judge import Trial, average_precision, spearman
+from fairfox.benchmark.truth import biased_labels, individual_fairness_score
 from fairfox.data.dataset import Dataset, resample
 from fairfox.fairtests.effect import alignment_metric, model_alignment
 from fairfox.fairtests.fta import FTALinear
@@ -29,25 +29,23 @@ RANKS: dict[str, tuple[str, ...]] = {"rank": (), "rank given y": ("y",)}  # what
 ALIGNED = {"plain": "rank", "balanced": "rank given y"}  # which effect is multiplied by an auxiliary's share
 
 
-@dataclass(frozen=True)
-class FixedScores:
-    """A fairness test whose scores are known already."""
+def agreement(scores: Sequence[Tensor], truths: Sequence[Tensor], threshold: float) -> dict[str, float]:
+    """Return AP over the people of an unfair and a fair target, rho inside the unfair one, and the prevalence.
 
-    targets: Sequence[Model]
-    scores: Sequence[Tensor]
-
-    def fit(self, data: Dataset) -> Self:
-        """Return self."""
-        return self
-
-    def score(self, model: Model, data: Dataset) -> Tensor:
-        """Return the scores (N,) of one of the targets."""
-        return next(scores for target, scores in zip(self.targets, self.scores, strict=True) if target is model)
+    People without a score come last. AP is NaN where all people are treated alike: there is nothing to find, or nothing
+    to miss.
+    """
+    labels = torch.cat([biased_labels(truth, threshold) for truth in truths])
+    known = [torch.where(each.isnan(), -torch.inf, each) for each in scores]
+    prevalence = float(labels.double().mean())
+    ap = average_precision(labels, torch.cat(known)) if 0.0 < prevalence < 1.0 else nan
+    return {"ap": ap, "rho": spearman(known[0], truths[0]), "prevalence": prevalence}
 
 
-def judge_known(targets: Sequence[Model], scores: Sequence[Tensor], trial: Trial) -> Judged:
-    """Return how good known scores of the targets are, two of which are on trial."""
-    return judge(FixedScores(targets, scores), trial, fitted=True)
+def judge_known(scores: Sequence[Tensor], trial: Trial) -> dict[str, float]:
+    """Return how good known scores of the two targets on trial are."""
+    truths = [individual_fairness_score(target, trial.people) for target in (trial.unfair, trial.fair)]
+    return agreement(scores, truths, trial.threshold)
 
 
 def fair_over_unfair(unfair: Tensor, fair: Tensor) -> float | None:

@@ -36,9 +36,6 @@ class Target(Shape):
 
     training: TargetTraining = TargetTraining()  # noqa: RUF009
 
-    def __str__(self) -> str:
-        return super().__str__()
-
 
 @dataclass(frozen=True)
 class Setting:
@@ -115,8 +112,3 @@ PAPER_TABLE1 = {
     "faux+ig": (0.717, 0.998, 0.937, 1.000, 0.886, 0.944, 0.979, 0.999),
     "lic": (0.998, 0.999, 1.000, 1.000, 0.965, 0.966, 0.999, 0.999),
 }
-
-
-def setting_named(name: str) -> Setting:
-    """Return one column of Table 1."""
-    return next(setting for setting in SETTINGS if setting.name == name)

@@ -1,7 +1,6 @@
 """What is shipped now, in two hashes that every results file carries: of the defaults, and of the code of src/fairfox.
 
-A committed file whose defaults are others than the shipped ones fails a test. Files from before hashes were recorded
-are in `BEFORE`, each with what is known of it; a file that is run again leaves that table.
+A committed file whose defaults are others than the shipped ones fails a test.
 """
 
 from __future__ import annotations
@@ -20,24 +19,6 @@ from fairfox.options import FAIR_TESTS, MODEL, OUTPUT, AuditOptions
 
 CODE = Path(fairfox.__file__).parent
 GRAPH = {"graph": {"income": ["sex"]}}  # a test that needs a graph is made with one, which is no default
-_SAME = "an earlier state of the code, with the options of 0.2"
-_COMMON = "rank still moved people by what their displacements have in common; its rows are not those of 0.2"
-BEFORE = {  # results made before 0.2 recorded hashes; no file may be added, and one that is run again is removed
-    "beyond": _COMMON,
-    "bias_histograms": "no fairness test is used, so that no default matters",
-    "black_boxes": "before intervals of ranks that persist in part",
-    "coverage": "the list is the one at persistence 0.9; that of the verdict, at persistence 1, is not measured",
-    "fair_vs_unfair": _COMMON,
-    "gan_metrics": "FlipTest alone is used, whose settings are the same",
-    "legitimate": _SAME,
-    "operating_range": _SAME,
-    "resources": "only parameters and seconds of fAux and FlipTest are measured, by an earlier engine",
-    "shuffled": _SAME,
-    "table1": _SAME,
-    "transparency": _SAME,
-    "use_cases": "the code of a few commits before hashes were recorded",
-    "verdicts": _SAME,
-}
 
 
 @cache
@@ -83,7 +64,7 @@ def described(value: Any) -> Any:
 def provenance(found: Mapping[str, Any]) -> str:
     """Return in words which defaults a results file was made with."""
     if "defaults" not in found:
-        return f"Made before results recorded their defaults: {BEFORE[found['experiment']]}."
+        return "Made before results recorded their defaults."
     same = "the shipped ones" if found["defaults"] == defaults_hash() else "**not the shipped ones**"
     return f"Defaults {found['defaults']} ({same}), code {found['code']}."
 

@@ -16,8 +16,10 @@ import numpy as np
 from black_boxes import MODELS, SOURCES, Size, read_people, train
 from real_data import HELD_OUT
 from runner import Experiment, Folders, Found, Job, pick
+from sklearn.model_selection import train_test_split
 from trials import seed_of
-from wording import markdown_table
+from wording import bar, markdown_table
+from wording import bars as table_of_bars
 
 from fairfox.pipeline import audit
 
@@ -54,16 +56,12 @@ def audit_shuffled(
     folder: Path, needed: Folders, table: str, model: str, size: Size, seed: int, number: int
 ) -> dict[str, Any]:
     """Return how many people are flagged, and confidently, and the verdict."""
-    from sklearn.model_selection import train_test_split
-
     source = SOURCES[table]
     frame, data = read_people(source, size.rows, seed)
     inputs = [f.name for f in data.features]
     fitting, unseen = train_test_split(np.arange(len(frame)), test_size=HELD_OUT, random_state=seed)
     trained = train(model, frame.iloc[fitting], inputs, source, size, seed)
-    column = source.protected.split("=")[0].split(">")[0].split("<")[0]
-    order = np.random.default_rng(seed + number).permutation(len(frame))
-    frame[column] = frame[column].to_numpy()[order]
+    frame = source.shuffled(frame, seed + number)
     result = audit(
         trained,
         frame.iloc[unseen[: size.people]],
@@ -93,17 +91,13 @@ def gather(plan: Shuffles, found: Found, about: dict[str, Any]) -> dict[str, Any
 
 def bars(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return what has to be shown: nearly nobody is confidently flagged, large tables pass, small ones never fail."""
-    out = []
     clean = float(np.mean([one["confident"] == 0 for one in results]))
-    what = f"nobody is confidently flagged in at least {LEAST:.0%} of all audits"
-    out.append({"bar": what, "value": clean, "holds": clean >= LEAST})
-    large = [one["verdict"] == "passes" for one in results if one["table"] not in SMALL]
-    if large:
+    out = [bar(f"nobody is confidently flagged in at least {LEAST:.0%} of all audits", clean, clean >= LEAST)]
+    if large := [one["verdict"] == "passes" for one in results if one["table"] not in SMALL]:
         passes = float(np.mean(large))
-        what = f"models pass in at least {LEAST:.0%} of the audits of large tables"
-        out.append({"bar": what, "value": passes, "holds": passes >= LEAST})
+        out.append(bar(f"models pass in at least {LEAST:.0%} of the audits of large tables", passes, passes >= LEAST))
     fails = float(np.mean([one["verdict"] == "fails" for one in results]))
-    return [*out, {"bar": "no model fails", "value": fails, "holds": fails == 0}]
+    return [*out, bar("no model fails", fails, fails == 0)]
 
 
 def show(found: dict[str, Any]) -> str:
@@ -114,8 +108,7 @@ def show(found: dict[str, Any]) -> str:
     for table, model in pairs:
         own = [one for one in found["results"] if (one["table"], one["model"]) == (table, model)]
         rows.append([SOURCES[table].title, MODELS[model].title, str(len(own)), *_counts(own)])
-    lines = [f"- {'holds' if b['holds'] else '**fails**'}: {b['bar']}: {b['value']:.1%}" for b in found["bars"]]
-    return "\n".join([markdown_table(heads, rows), "", *lines])
+    return f"{markdown_table(heads, rows)}\n\n{table_of_bars(found)}"
 
 
 def _counts(own: Sequence[dict[str, Any]]) -> list[str]:
@@ -124,16 +117,9 @@ def _counts(own: Sequence[dict[str, Any]]) -> list[str]:
     return [*map(str, words), str(clean), f"{own[0]['people']:,}"]
 
 
-EXPERIMENT = Experiment(
-    name="shuffled",
-    description="Audits of groups that mean nothing: shuffled protected values on real tables.",
-    full=FULL,
-    quick=QUICK,
-    jobs=jobs,
-    gather=gather,
-    show=show,
-    narrow=pick("tables", "table"),
-)
+narrow = pick("tables", "table")
+EXPERIMENT = Experiment.of(sys.modules[__name__])
+
 
 if __name__ == "__main__":
     sys.exit(EXPERIMENT.run())

@@ -16,7 +16,7 @@ from time import perf_counter
 from typing import Any, cast
 
 import torch
-from runner import Experiment, Folders, Found, Job, named
+from runner import Device, Experiment, Folders, Found, Job, named
 from scoring import (
     ALIGNED,
     RANKS,
@@ -30,33 +30,19 @@ from scoring import (
     resampled,
     untrained_scores,
 )
-from settings import PAPER_TABLE1, SETTINGS, Rows, Setting, Shape, Target
+from settings import PAPER_TABLE1, SETTINGS, Setting, Shape
 from table1_bars import bars
-from table1_plan import (
-    FULL,
-    KINDS,
-    QUICK,
-    Device,
-    Table1,
-    load_setup,
-    made_before,
-    moved,
-    summaries,
-    trained,
-)
-from table1_report import SECTIONS, table1_text
+from table1_plan import FULL, KINDS, QUICK, Audience, Table1, load_setup, made_before, moved, summaries, trained
+from table1_report import SECTIONS, show
 from trials import balanced_accuracy, seed_of
-from wording import rounded
 
 from fairfox.auxiliary.linear import LinearAuxiliary
 from fairfox.fairtests.unfair_map import UnfairMap
 from fairfox.maps.gan import GanMap, GanSettings
 
-__all__ = ["EXPERIMENT", "FULL", "QUICK", "SECTIONS"]
+__all__ = ["EXPERIMENT", "FULL", "QUICK", "SECTIONS", "show"]
 
 _REFERENCE_COLUMNS = 8  # of Black et al. 2020: the predictors of Chicago's list
-
-Retraining = dict[str, Any]  # of each test: how good it is
 
 
 def jobs(plan: Table1, seed: int) -> list[Job]:
@@ -65,44 +51,36 @@ def jobs(plan: Table1, seed: int) -> list[Job]:
         job
         for part in plan.parts
         for draw in plan.seeds(seed)
-        for setting in plan.longest_first
+        for setting in plan.settings
         for job in part_jobs(plan, part, setting, draw)
     ]
 
 
 def part_jobs(plan: Table1, part: str, setting: Setting, seed: int) -> list[Job]:
     """Return the jobs of one part, setting and draw; each returns its `retrainings`."""
-    after, people = made_before(plan, setting, seed), (setting, plan.targets, plan.rows, seed_of(seed, setting.name))
+    after, who = made_before(plan, setting, seed), plan.audience(setting, seed)
     name = f"{part}-{setting.name}-{seed}"
     count, gpu = range(len(plan.auxiliaries)), plan.device.name != "cpu"
     if part == "fliptest":
         own = (plan.gan, len(count), seed_of(seed, setting.name, part), plan.device)
-        return [Job(name, score_fliptest, (*people, *own), after, on_gpu=gpu, seconds=250)]
+        return [Job(name, score_fliptest, (who, *own), after, on_gpu=gpu, seconds=250)]
     if part == "unfair_map":  # seeds as Maity et al. have them
         seeds = [seed + 10 * (index + 1) for index in count]
-        arguments = [(*people, plan.attack_steps, own, plan.device) for own in seeds]
+        arguments = [(who, plan.attack_steps, own, plan.device) for own in seeds]
         return [Job(f"{name}-{each[-2]}", score_unfair_map, each, after, gpu, 40) for each in arguments]
     if part == "maps":
-        return [Job(name, score_maps, (*people, tuple(seed_of(seed, index) for index in count)), after, seconds=90)]
+        return [Job(name, score_maps, (who, tuple(seed_of(seed, index) for index in count)), after, seconds=90)]
     if part in ALIGNED:
         after += tuple(part_jobs(plan, "maps", setting, seed))
     return [
-        Job(f"{name}-{index}", score_networks, (*people, part, shape, index, seed_of(seed, index)), after)
+        Job(f"{name}-{index}", score_networks, (who, part, shape, index, seed_of(seed, index)), after)
         for index, shape in enumerate(plan.auxiliaries)
     ]
 
 
-def score_maps(
-    folder: Path,
-    needed: Folders,
-    setting: Setting,
-    targets: Sequence[Target],
-    rows: Rows,
-    people_seed: int,
-    seeds: Sequence[int],
-) -> dict[str, Any]:
+def score_maps(folder: Path, needed: Folders, who: Audience, seeds: Sequence[int]) -> dict[str, Any]:
     """Return how good the tests are that need no auxiliary network; the effects of the maps are kept for others."""
-    here = load_setup(needed, setting, targets, rows, people_seed)
+    here = load_setup(needed, who)
     found = {}
     for name, given in RANKS.items():
         maps = rank_maps(here.fitting, given, seeds)
@@ -118,20 +96,11 @@ def score_maps(
 
 
 def score_networks(
-    folder: Path,
-    needed: Folders,
-    setting: Setting,
-    targets: Sequence[Target],
-    rows: Rows,
-    people_seed: int,
-    kind: str,
-    shape: Shape,
-    index: int,
-    seed: int,
+    folder: Path, needed: Folders, who: Audience, kind: str, shape: Shape, index: int, seed: int
 ) -> dict[str, Any]:
     """Return how good the tests are with one newly trained auxiliary network of a kind."""
-    here = load_setup(needed, setting, targets, rows, people_seed)
-    auxiliary = trained(kind, shape, needed[0], setting, here.fitting, seed)
+    here = load_setup(needed, who)
+    auxiliary = trained(kind, shape, needed[0], who.setting, here.fitting, seed)
     scores = family_scores(auxiliary, here.models, here.fitting, here.people)
     if kind in ALIGNED:
         effect = torch.load(needed[-1] / "effects.pt", weights_only=True)[ALIGNED[kind]][index]
@@ -142,18 +111,10 @@ def score_networks(
 
 
 def score_unfair_map(
-    folder: Path,
-    needed: Folders,
-    setting: Setting,
-    targets: Sequence[Target],
-    rows: Rows,
-    people_seed: int,
-    steps: int,
-    seed: int,
-    device: Device,
+    folder: Path, needed: Folders, who: Audience, steps: int, seed: int, device: Device
 ) -> dict[str, Any]:
     """Return how good Unfair Map is with a metric of resampled rows."""
-    here = load_setup(needed, setting, targets, rows, people_seed)
+    here = load_setup(needed, who)
     test = UnfairMap(auxiliary=LinearAuxiliary(), steps=steps).fit(resampled(here.fitting, seed))
     people = here.people.to(device.name)
     scores = [known_scores(test.measure(moved(model, device), people)).cpu() for model in here.models]
@@ -161,23 +122,14 @@ def score_unfair_map(
 
 
 def score_fliptest(
-    folder: Path,
-    needed: Folders,
-    setting: Setting,
-    targets: Sequence[Target],
-    rows: Rows,
-    people_seed: int,
-    gan: GanSettings,
-    refits: int,
-    seed: int,
-    device: Device,
+    folder: Path, needed: Folders, who: Audience, gan: GanSettings, refits: int, seed: int, device: Device
 ) -> dict[str, Any]:
     """Return how good FlipTest is after each re-training: all of them, both ways, train together.
 
     What it pays for distance grows with the square of the columns; `weight` is scaled so that a column costs as much as
     in the reference, or people would not move at all where there are many.
     """
-    here = load_setup(needed, setting, targets, rows, people_seed)
+    here = load_setup(needed, who)
     weight = gan.weight * (_REFERENCE_COLUMNS / here.fitting.x.shape[1]) ** 2
     began = perf_counter()
     (maps,) = GanMap(**asdict(gan) | {"weight": weight}).fit_many(here.fitting.to(device.name), refits, seed=seed)
@@ -217,7 +169,7 @@ def gather(plan: Table1, found: Found, about: dict[str, Any]) -> dict[str, Any]:
         trial["draws"] = [_draw(plan, setting, draw, found) for draw in draws]
         for kind in (part for part in plan.parts if part in KINDS):
             each = [job["auxiliary_balanced_accuracy"] for jobs in parts(kind, setting) for job in jobs]
-            trial.setdefault("auxiliaries", {})[kind] = rounded(fmean(each))
+            trial.setdefault("auxiliaries", {})[kind] = fmean(each)
         if "fliptest" in plan.parts:
             trial["fliptest"] = [job["checks"] | job["training"] for (job,) in parts("fliptest", setting)]
         trials.append(trial)
@@ -249,23 +201,7 @@ def narrow(plan: Table1, names: Sequence[str]) -> Table1:
     return replace(plan, settings=settings or plan.settings, parts=parts or plan.parts)
 
 
-def on(plan: Table1, device: str) -> Table1:
-    """Return the plan with the peers' tests on a device."""
-    return replace(plan, device=Device(device))
-
-
-EXPERIMENT = Experiment(
-    name="table1",
-    description="Table 1 of the paper: average precision of every fairness test on eight synthetic settings. --only "
-    f"names settings, or parts of the work: {', '.join(FULL.parts)}.",
-    full=FULL,
-    quick=QUICK,
-    jobs=jobs,
-    gather=gather,
-    show=table1_text,
-    narrow=narrow,
-    on=on,
-)
+EXPERIMENT = Experiment.of(sys.modules[__name__])
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ ROWS += tuple((test, kind) for test in FAMILY for kind in ("plain", "disentangle
 
 
 class Entries:
-    """The entries of `results`, found by setting, test and auxiliary."""
+    """The entries of `results`; fAux tests have disentangled auxiliaries, as in the paper, where no other is named."""
 
     def __init__(self, results: Sequence[dict[str, Any]]) -> None:
         self.by_name = {(e["setting"], e["test"], e["auxiliary"]): e for e in results}
@@ -31,14 +31,23 @@ class Entries:
         """Whether all rows are there in all settings; FlipTest's may be missing, which takes a GPU."""
         return all((name, *row) in self.by_name for name in NAMES for row in ROWS if row != FLIPTEST)
 
-    def means(self, test: str, auxiliary: str = "none", number: str = "ap") -> list[float]:
-        """Return the mean AP or rho of a test, setting by setting."""
-        return [float(self.by_name[name, test, auxiliary][f"{number}_mean"]) for name in NAMES]
+    def of(self, test: str, field: str, auxiliary: str | None = None, settings: Sequence[str] = NAMES) -> list[Any]:
+        """Return a field of a test's entries, setting by setting."""
+        kind = auxiliary or ("disentangled" if test in FAMILY else "none")
+        return [self.by_name[name, test, kind][field] for name in settings]
 
-    def draws(self, test: str, auxiliary: str = "none") -> list[dict[str, float]]:
-        """Return for each draw the AP of a test by setting."""
-        each = [self.by_name[name, test, auxiliary]["ap_draws"] for name in NAMES]
-        return [dict(zip(NAMES, own, strict=True)) for own in zip(*each, strict=True)]
+    def means(self, test: str, auxiliary: str | None = None, number: str = "ap") -> list[float]:
+        """Return the mean AP or rho over draws, setting by setting."""
+        return self.of(test, f"{number}_mean", auxiliary)
+
+    def draws(self, test: str, auxiliary: str | None = None, settings: Sequence[str] = NAMES) -> list[float]:
+        """Return the mean AP over settings of each draw."""
+        return [fmean(each) for each in zip(*self.of(test, "ap_draws", auxiliary, settings), strict=True)]
+
+    def lead(self, test: str, other: str, settings: Sequence[str] = NAMES) -> list[float]:
+        """Return how far a test is ahead of another in each draw."""
+        both = (self.draws(one, settings=settings) for one in (test, other))
+        return [a - b for a, b in zip(*both, strict=True)]
 
 
 def bars(found: dict[str, Any]) -> list[dict[str, Any]]:
@@ -48,9 +57,9 @@ def bars(found: dict[str, Any]) -> list[dict[str, Any]]:
         return []
     prevalence = [trial["prevalence"] for trial in found["trials"]]
     lic, fta = entries.means("lic"), entries.means("fta")
-    faux = dict(zip(NAMES, entries.means("faux", "disentangled"), strict=True))
+    faux = dict(zip(NAMES, entries.means("faux"), strict=True))
     gaps = [faux[partner(outer)] - faux[outer.name] for outer in OUTER]
-    better = [max(pair) for pair in zip(*(entries.means(test, "disentangled") for test in FAMILY[1:]), strict=True)]
+    better = [max(pair) for pair in zip(*(entries.means(test) for test in FAMILY[1:]), strict=True)]
     ap, rho = (entries.means(*PRENAMED, number) for number in ("ap", "rho"))
     row = f"{PRENAMED[0]}, gate, {PRENAMED[1]} auxiliary (named beforehand)"
     fair = {trial["name"]: trial["fair_over_unfair"]["rank given y"] for trial in found["trials"]}

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, cast
 
-from runner import Folders, Job
+from runner import Device, Folders, Job
 from scoring import Scores, fair_over_unfair, judge_known
 from settings import AUXILIARIES, ROWS, SETTINGS, TARGETS, Rows, Setting, Shape, Sources, Target
 from torch import Tensor, nn
-from trials import generate, generator_job, load_generator, load_trial, targets_job, threshold_job
-from wording import rounded
+from trials import generate, generator_job, load_generator, load_trial, seed_of, targets_job, threshold_job
+from wording import mean
 
 from fairfox.auxiliary.model import AuxiliaryModel, FixedAuxiliary, ProjectedAuxiliary
 from fairfox.benchmark.judge import Trial
@@ -28,10 +28,13 @@ NUMBERS = ("ap", "rho")
 
 
 @dataclass(frozen=True)
-class Device:
-    """Where tensors are. It changes rounding alone, so that no job's digest has it: what is done is not done again."""
+class Audience:
+    """Who is judged by which targets: all that decides a `Setup` beside the jobs before it."""
 
-    name: str = field(default="cpu", repr=False)
+    setting: Setting
+    targets: tuple[Target, ...]
+    rows: Rows
+    seed: int
 
 
 @dataclass(frozen=True)
@@ -47,16 +50,15 @@ class Table1:
     sources: Sources = Sources()  # noqa: RUF009
     gan: GanSettings = GanSettings()  # noqa: RUF009
     attack_steps: int = 200
-    device: Device = Device()
+    device: Device = Device()  # noqa: RUF009
 
     def seeds(self, seed: int) -> range:
         """Return a seed for each draw; those of another seed of the whole table are others."""
         return range(seed * self.draws, (seed + 1) * self.draws)
 
-    @property
-    def longest_first(self) -> list[Setting]:
-        """The settings, those with the most columns first."""
-        return sorted(self.settings, key=lambda s: (s.fusion == "concat", s.c == "magic"))
+    def audience(self, setting: Setting, seed: int) -> Audience:
+        """Return who is judged in a setting and draw."""
+        return Audience(setting, self.targets, self.rows, seed_of(seed, setting.name))
 
 
 FULL = Table1()
@@ -98,20 +100,20 @@ class Setup:
         return {test: self._judged(each) for test, each in scores.items()}
 
     def _judged(self, scores: Sequence[Tensor]) -> dict[str, float | None]:
-        each = [judge_known(self.models, scores, trial) for trial in self.trials]
-        fair = [fair_over_unfair(*pair) for pair in zip(scores[::2], scores[1::2], strict=True)]
+        pairs = list(zip(scores[::2], scores[1::2], strict=True))
+        each = [judge_known(pair, trial) for pair, trial in zip(pairs, self.trials, strict=True)]
+        fair = [fair_over_unfair(*pair) for pair in pairs]
         return {
-            "ap": fmean(one.ap for one in each),
-            "rho": fmean(one.rho for one in each),
-            "prevalence": fmean(one.prevalence for one in each),
+            **{name: fmean(one[name] for one in each) for name in (*NUMBERS, "prevalence")},
             "fair": None if None in fair else fmean(cast(list[float], fair)),
         }
 
 
-def load_setup(needed: Folders, setting: Setting, targets: Sequence[Target], rows: Rows, people_seed: int) -> Setup:
-    """Return a setting's people and targets from the folders of the jobs `made_before`."""
-    fitting, people = generate(needed[0], setting.fusion, setting.bias, rows, people_seed)
-    thresholds, places = needed[1 : 1 + len(targets)], needed[1 + len(targets) : 1 + 2 * len(targets)]
+def load_setup(needed: Folders, who: Audience) -> Setup:
+    """Return people and targets from the folders of the jobs `made_before`."""
+    fitting, people = generate(needed[0], who.setting.fusion, who.setting.bias, who.rows, who.seed)
+    count = len(who.targets)
+    thresholds, places = needed[1 : 1 + count], needed[1 + count : 1 + 2 * count]
     both = zip(places, thresholds, strict=True)
     return Setup(fitting, people, [load_trial(fitting, people, *each) for each in both])
 
@@ -144,12 +146,9 @@ def summaries(setting: str, auxiliary: str, draws: Sequence[Sequence[dict[str, A
         each = [[one[test] for one in draw if test in one] for draw in draws]
         for name in NUMBERS:
             means = [fmean(one[name] for one in draw) for draw in each]
-            entry |= {f"{name}_mean": rounded(fmean(means)), f"{name}_std": rounded(deviation(means))}
-            entry[f"{name}_draws"] = [rounded(mean) for mean in means]
-            entry[f"{name}_retrainings"] = rounded(fmean(deviation([one[name] for one in draw]) for draw in each))
-        for name in ("prevalence", "fair"):
-            known = [one[name] for draw in each for one in draw if one[name] is not None]
-            entry[name] = rounded(fmean(known)) if known else None
+            entry |= {f"{name}_mean": fmean(means), f"{name}_std": deviation(means), f"{name}_draws": means}
+            entry[f"{name}_retrainings"] = fmean(deviation([one[name] for one in draw]) for draw in each)
+        entry |= {name: mean(one[name] for draw in each for one in draw) for name in ("prevalence", "fair")}
         out.append(entry)
     return out
 

@@ -14,7 +14,7 @@ from wording import about, bars, markdown_table, number
 Row = tuple[str, str]  # a test and its auxiliary
 
 
-def table1_text(found: Results) -> str:
+def show(found: Results) -> str:
     """Return the results file as Markdown: AP beside the paper's, means and bars."""
     parts = ["Average precision over both targets:", average_precisions(found)]
     return "\n\n".join([*parts, summary(found), bars(found), about(found)])
@@ -28,7 +28,8 @@ def average_precisions(found: Results) -> str:
         if test in found["paper"]:
             means = [found["paper"][test][trial["name"]] for trial in found["trials"]]
             rows.append([f"`{test}`", "*the paper*", *(f"*{m:.3f}*" for m in [*means, fmean(means)]), "", ""])
-    return markdown_table(_heads(found), rows)
+    names = [trial["name"].removeprefix("Synthetic-") for trial in found["trials"]]
+    return markdown_table(["test", "auxiliary", *names, "mean", "± of the mean", "largest ±"], rows)
 
 
 def summary(found: Results) -> str:
@@ -75,15 +76,13 @@ def generators(found: Results) -> str:
     rows = [
         [
             name,
-            *(", ".join(f"{one[number]:.{digits}f}" for one in own) for number, digits in _MODELLED),
+            ", ".join(f"{one['model_score']:.3f}" for one in own),
+            ", ".join(f"{one['spread']:.2f}" for one in own),
             f"{PAPER_MODEL_SCORES[name]:.3f}",
         ]
         for name, own in tables.items()
     ]
     return markdown_table(["table", "model score, by draw", "spread, of the real one", "the paper's score"], rows)
-
-
-_MODELLED = (("model_score", 3), ("spread", 2))
 
 
 def fliptest(found: Results) -> str:
@@ -131,11 +130,6 @@ def _draw_means(own: list[dict[str, Any]]) -> list[float]:
 
 def _shown(row: Row) -> str:
     return "" if row[1] == "none" else row[1]
-
-
-def _heads(found: Results) -> list[str]:
-    names = [trial["name"].removeprefix("Synthetic-") for trial in found["trials"]]
-    return ["test", "auxiliary", *names, "mean", "± of the mean", "largest ±"]
 
 
 SECTIONS: dict[str, Callable[[Results], str]] = {  # of the page on the benchmark

@@ -8,7 +8,7 @@ levels; ours is the mutual information of each original feature. A random order 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
@@ -18,12 +18,14 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from real_data import ADVERSARIAL, FAMILY, TABLES, TITLES, Ground, gan_job, lacking, load_gan
-from runner import Experiment, Folders, Found, Job, pick
+from runner import Experiment, Folders, Found, Job, Results, pick
+from scipy.stats import ks_2samp
 from settings import AUXILIARIES, Shape
 from sklearn.metrics import ndcg_score
 from torch import Tensor
 from torch.nn.functional import normalize
 from trials import seed_of
+from wording import bar
 from wording import bars as bars_in_words
 
 from fairfox.auxiliary.model import AuxiliaryModel, FixedAuxiliary
@@ -35,10 +37,10 @@ from fairfox.maps.gan import GanSettings
 from fairfox.maps.move import Metric, MoveMap
 from fairfox.maps.protocol import CounterfactualMap
 from fairfox.maps.rank import RankMap
-from fairfox.maps.ranks import two_sample_ks
 from fairfox.models.protocol import Model
 
 Levels = Literal["mean", "max", "sum"]  # what is made of a category's columns
+REDUCED: dict[Levels, Callable[[Tensor], Tensor]] = {"mean": torch.mean, "max": torch.max, "sum": torch.sum}
 OVER = ("", ", over c = 1")  # whose gradients are averaged; which of two groups is c = 0 the paper does not say
 MOVES: dict[str, Metric] = {"move": "between", "move, covariance": "covariance", "move-direct": "identity"}
 OWN = (*FAMILY, "rank", *MOVES)  # fairfox's; the others are peers' and yardsticks
@@ -58,7 +60,6 @@ LEAST = {"adult": 0.97, "bank": 0.90}  # NDCG with our truth of the best order
 ABOVE_RANDOM = 0.2
 
 Strengths = dict[str, dict[str, list[float]]]  # (F,) of each method, by how its columns were put together
-Results = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -124,10 +125,7 @@ def strength_by_feature(columns: Tensor, features: Sequence[Feature], levels: Le
 
     Gradients of a category's levels are comparable to a number's by their mean or maximum, displacements by their sum.
     """
-    each = [columns[f.columns].abs() for f in features]
-    if levels == "max":
-        return torch.stack([size.max() for size in each])
-    return torch.stack([size.mean() if levels == "mean" else size.sum() for size in each])
+    return torch.stack([REDUCED[levels](columns[f.columns].abs()) for f in features])
 
 
 def group_distance(here: Tensor, there: Tensor, features: Sequence[Feature]) -> Tensor:
@@ -140,7 +138,7 @@ def group_distance(here: Tensor, there: Tensor, features: Sequence[Feature]) -> 
         [
             gaps[f.columns].sum() / 2
             if f.kind == "categorical"
-            else two_sample_ks(here[:, f.start], there[:, f.start]).to(gaps)
+            else gaps.new_tensor(ks_2samp(here[:, f.start], there[:, f.start], method="asymp").statistic)
             for f in features
         ]
     )
@@ -310,14 +308,14 @@ def bars(results: Sequence[Results], winners: Mapping[str, Results], chance: Map
             ours, (mean, spread) = one["ndcg_paper_mean"], one["printed"]
             text = f"{TITLES[one['table']]}: {one['method']} is within two printed standard deviations of the paper"
             value = {"ours": ours, "paper": [mean, spread]}
-            out.append({"bar": text, "value": value, "holds": abs(ours - mean) <= 2 * spread})
+            out.append(bar(text, value, abs(ours - mean) <= 2 * spread))
     for table, least in LEAST.items():
         if table in winners:
             value, above = winners[table]["ndcg_own_mean"], chance[table]["own"] + ABOVE_RANDOM
             text = f"{TITLES[table]}: the best own order has an NDCG of at least {least:.2f} with our truth"
-            out.append({"bar": text, "value": value, "holds": value >= least})
+            out.append(bar(text, value, value >= least))
             text = f"{TITLES[table]}: the best own order is at least {ABOVE_RANDOM:g} above a random one"
-            out.append({"bar": text, "value": value - chance[table]["own"], "holds": value >= above})
+            out.append(bar(text, value - chance[table]["own"], value >= above))
     return out
 
 
@@ -350,17 +348,10 @@ def chart(found: Results) -> Any:
     return alt.layer(dots, rule).properties(width=220).facet(column=alt.Column("table:N", title=None))
 
 
-EXPERIMENT = Experiment(
-    name="transparency",
-    description="Which features give c away: NDCG of every method's order of the features on real tables.",
-    full=FULL,
-    quick=QUICK,
-    jobs=jobs,
-    gather=gather,
-    show=show,
-    narrow=pick("tables", "table"),
-    draw=lambda found: {"": chart(found)},
-)
+narrow = pick("tables", "table")
+CHARTS = {"": chart}
+EXPERIMENT = Experiment.of(sys.modules[__name__])
+
 
 if __name__ == "__main__":
     sys.exit(EXPERIMENT.run())

@@ -61,7 +61,8 @@ def fit_source(
     folder: Path, needed: Folders, name: str, how: SourceSettings, sources: Sources, seed: int
 ) -> dict[str, Any]:
     """Model a table, save it, and return how well the model reproduces it."""
-    table = _some_rows(SOURCES[name](), sources.rows, seed)
+    table = SOURCES[name]()
+    table = table[torch.randperm(len(table), generator=torch.Generator().manual_seed(seed))[: sources.rows]]
     model = SourceModel.fit(table, how, seed=seed, training=Training(max_steps=sources.steps))
     torch.save(model.state(), folder / "source.pt")
     return {"spread": model.spread, "model_score": generator_score(model, pairs=sources.pairs)}
@@ -69,30 +70,20 @@ def fit_source(
 
 def join_sources(folder: Path, needed: Folders, pair: tuple[str, str], models: int) -> dict[str, Any]:
     """Save the generator of the two tables' median models; return how they reproduce their tables."""
-    halves = [sorted(part, key=_model_score) for part in (needed[:models], needed[models:])]
-    chosen = [half[models // 2] for half in halves]
-    SyntheticBias.of(*map(_load_source, chosen)).save(folder / "generator.pt")
-    return {name: _result(place) for name, place in zip(pair, chosen, strict=True)}
+
+    def score(place: Path) -> float:
+        return float(result_of(place)["model_score"])
+
+    chosen = [sorted(part, key=score)[models // 2] for part in (needed[:models], needed[models:])]
+    sources = [SourceModel.restored(torch.load(place / "source.pt", weights_only=True)) for place in chosen]
+    SyntheticBias.of(*sources).save(folder / "generator.pt")
+    return {name: result_of(place) for name, place in zip(pair, chosen, strict=True)}
 
 
-def _model_score(place: Path) -> float:
-    score: float = _result(place)["model_score"]
-    return score
-
-
-def _load_source(place: Path) -> SourceModel:
-    return SourceModel.restored(torch.load(place / "source.pt", weights_only=True))
-
-
-def _result(place: Path) -> dict[str, Any]:
+def result_of(place: Path) -> dict[str, Any]:
     """Return what the job with this folder returned."""
     found: dict[str, Any] = read_json(place / "result.json")["result"]
     return found
-
-
-def _some_rows(table: Dataset, rows: int | None, seed: int) -> Dataset:
-    """Return a random part of a table; all of it for None."""
-    return table[torch.randperm(len(table), generator=torch.Generator().manual_seed(seed))[:rows]]
 
 
 def find_threshold(
@@ -112,15 +103,18 @@ def train_targets(
     found: dict[str, Any] = {}
     for name, projection in projections.items():
         model = train_shape(fitting, shape, rows, seed, projection=projection)
-        assert isinstance(model.module, nn.Sequential)
-        save_mlp(
-            nn.Sequential(*list(model.module)[:-1]), folder / f"{name}.safetensors"
-        )  # the sigmoid is declared, not stored
+        save_target(model, folder / f"{name}.safetensors")
         found[name] = {
             "balanced_accuracy": balanced_accuracy(model, people.x, people.y),
             "mean_ifs": float(individual_fairness_score(model, people).mean()),
         }
     return found
+
+
+def save_target(model: TorchModel, path: Path) -> None:
+    """Save a target; its last layer, the sigmoid, is declared and not stored."""
+    assert isinstance(model.module, nn.Sequential)
+    save_mlp(nn.Sequential(*list(model.module)[:-1]), path)
 
 
 def train_shape(
@@ -151,10 +145,14 @@ def generate(folder: Path, fusion: Fusion, bias: float, rows: Rows, seed: int) -
     return fitting, generator.sample(rows.test, bias=bias, fusion=fusion, seed=seed_of(seed, "people"), derivative=True)
 
 
+def load_targets(folder: Path) -> list[TorchModel]:
+    """Return the unfair and the fair target of a folder."""
+    return [TorchModel(load_mlp(folder / f"{name}.safetensors")) for name in ("unfair", "fair")]
+
+
 def load_trial(fitting: Dataset, people: Dataset, targets: Path, threshold: Path) -> Trial:
     """Return the trial of two targets by a threshold, from the folders of the jobs that found them."""
-    unfair, fair = (TorchModel(load_mlp(targets / f"{name}.safetensors")) for name in ("unfair", "fair"))
-    return Trial(fitting, people, unfair, fair, _result(threshold)["threshold"])
+    return Trial(fitting, people, *load_targets(targets), result_of(threshold)["threshold"])
 
 
 def balanced_accuracy(model: Model, x: Tensor, labels: Tensor | None, *, cut: float = 0.5) -> float:

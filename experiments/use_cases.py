@@ -41,7 +41,7 @@ QUICK = UseCases((Case("policing", 200, 2), Case("credit", 180, 2)))
 def jobs(plan: UseCases, seed: int) -> list[Job]:
     """Return one job per example; none where its table is not to be had."""
     missing = lacking(plan)
-    return [Job(case.name, run_case, (case, seed)) for case in plan.cases if case.name not in missing]
+    return [Job(case.name, run_case, (case, seed), seconds=60) for case in plan.cases if case.name not in missing]
 
 
 def lacking(plan: UseCases) -> dict[str, str]:
@@ -132,16 +132,9 @@ def _beside(models: Mapping[str, Mapping[str, float]]) -> str:
     return markdown_table(["", *names], rows)
 
 
-EXPERIMENT = Experiment(
-    name="use_cases",
-    description="The paper's two use cases, policing and credit, as worked examples.",
-    full=FULL,
-    quick=QUICK,
-    jobs=jobs,
-    gather=gather,
-    show=show,
-    narrow=pick("cases", "use case"),
-)
+narrow = pick("cases", "use case")
+EXPERIMENT = Experiment.of(sys.modules[__name__])
+
 
 if __name__ == "__main__":
     sys.exit(EXPERIMENT.run())

@@ -19,11 +19,12 @@ import numpy as np
 import pyarrow as pa
 from causal_worlds import CONFOUNDED
 from runner import Experiment, Folders, Found, Job, pick
-from wording import bars, markdown_table
+from wording import bar, bars, markdown_table
 
 from fairfox.benchmark.scm import Population
 from fairfox.benchmark.worlds import LENDING
 from fairfox.cli.demo import audit_lending, lending_model
+from fairfox.findings import AuditRecord
 from fairfox.report.sentences import verdict_lines
 
 WORDS = ("passes", "fails", "cannot tell")
@@ -77,19 +78,21 @@ def judge_seed(folder: Path, needed: Folders, people: int, few: int, cases: Sequ
         }
         for case in [case for case in tables if case in cases]:
             table, reference = tables[case]
-            result = audit_lending(net, new, table, reference, columns, seed=seed)
-            assert result.verdict is not None
-            counts = {"surely": result.verdict.significant, "perhaps": result.verdict.possible}
-            found[case] = {"word": result.verdict.word, "judged": result.verdict.judged, **counts}
+            found[case] = _counts(audit_lending(net, new, table, reference, columns, seed=seed))
     if "confounded" in cases:
         past, new = CONFOUNDED.sample(people, seed=2 * seed), CONFOUNDED.sample(people, seed=2 * seed + 1)
         net, _ = lending_model(past, new, past.features, seed=seed)
         result = audit_lending(net, new, new.table, past.table, past.features, seed=seed)
-        assert result.verdict is not None
         told = any("common cause" in line for line in verdict_lines(result))
-        counts = {"surely": result.verdict.significant, "perhaps": result.verdict.possible, "told": told}
-        found["confounded"] = {"word": result.verdict.word, "judged": result.verdict.judged, **counts}
+        found["confounded"] = _counts(result) | {"told": told}
     return found
+
+
+def _counts(result: AuditRecord) -> dict[str, Any]:
+    verdict = result.verdict
+    assert verdict is not None
+    counts = {"judged": verdict.judged, "surely": verdict.significant, "perhaps": verdict.possible}
+    return {"word": verdict.word, **counts}
 
 
 def tip_seed(folder: Path, needed: Folders, people: int, seed: int) -> list[list[Any]]:
@@ -141,15 +144,14 @@ def shown(plan: Verdicts, found: dict[str, Any]) -> list[dict[str, Any]]:
             said = found["words"][case].get(word, 0)
             what = f"at least {least:.0%}" if least else f"at most {most:.0%}"
             holds = least * plan.seeds <= said <= (most if not least else 1) * plan.seeds
-            out.append({"bar": f"{CASES[case]} {word}: {what} of {plan.seeds}", "value": said, "holds": holds})
+            out.append(bar(f"{CASES[case]} {word}: {what} of {plan.seeds}", said, holds))
     if "confounded" in plan.cases:
         what = f"{CASES['confounded']}: the report says how strong it would have to be, each time"
-        out.append({"bar": what, "value": found["told"], "holds": found["told"] == plan.seeds})
+        out.append(bar(what, found["told"], found["told"] == plan.seeds))
     rising = [_rises(one[1:]) for one in found["tipping"]]
     fair = [one[0][1] == "passes" and one[0][2] == 0 for one in found["tipping"]]
-    out.append({"bar": "more bias never makes a verdict milder", "value": sum(rising), "holds": all(rising)})
-    out.append({"bar": "a model that is exactly fair tips nowhere", "value": sum(fair), "holds": all(fair)})
-    return out
+    out.append(bar("more bias never makes a verdict milder", sum(rising), all(rising)))
+    return [*out, bar("a model that is exactly fair tips nowhere", sum(fair), all(fair))]
 
 
 def _rises(steps: Sequence[Sequence[Any]]) -> bool:
@@ -180,16 +182,8 @@ def _words(steps: Sequence[Sequence[Any]]) -> list[str]:
     return [*(str(counts[word]) for word in WORDS), f"{points[0]:g} to {points[-1]:g}" if points else ""]
 
 
-EXPERIMENT: Experiment[Verdicts] = Experiment(
-    name="verdicts",
-    description="How often an audit says that a model passes, fails, or that one cannot tell, where it is known.",
-    full=FULL,
-    quick=QUICK,
-    jobs=jobs,
-    gather=gather,
-    show=show,
-    narrow=pick("cases", "case"),
-)
+narrow = pick("cases", "case")
+EXPERIMENT = Experiment.of(sys.modules[__name__])
 
 
 if __name__ == "__main__":

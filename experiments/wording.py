@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from math import isfinite
+from statistics import fmean
 from typing import Any
 
 from shipped import provenance
@@ -61,6 +63,17 @@ def in_words(value: Any) -> str:
     return f"{round(value, 4):g}" if isinstance(value, float) else str(value)
 
 
+def mean(values: Iterable[float | None]) -> float | None:
+    """Return the mean of those that are known; None of none."""
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None
+
+
+def finite(value: float | None) -> float | None:
+    """Return a number, or None where there is none."""
+    return value if value is not None and isfinite(value) else None
+
+
 def number(value: float | None) -> str:
     """Return three decimals; a dash where there is no number."""
     return "-" if value is None else f"{value:.3f}"
@@ -73,8 +86,3 @@ def about(found: dict[str, Any]) -> str:
         f"Seed {found['seed']}; {found['core_seconds'] / 60:,.0f} core minutes with {machine['workers']} workers on "
         f"{machine['cores']} cores; {versions}. {provenance(found)}"
     )
-
-
-def rounded(value: float | None, digits: int = 4) -> float | None:
-    """Return so many digits of a number that count; None stays None."""
-    return None if value is None else float(f"{value:.{digits}g}")

@@ -234,9 +234,8 @@ def _compare_models(
             )
     both = _judged(a, b)
     weights = None if a.weights is None else a.weights.numpy(force=True).astype(np.float64)[both]
-    pair = compare_scores(
-        _scores_of(a, both), _scores_of(b, both), weights=weights, unit=a.unit, seed=a.settings["seed"]
-    )
+    about: dict[str, Any] = {"weights": weights, "unit": a.unit, "seed": a.settings["seed"]}
+    pair = compare_scores(_scores_of(a, both), _scores_of(b, both), **about)
     pair = replace(pair, reason=pair_sentence(pair))
     names = names or (a.settings["model"], b.settings["model"])
     one, two = (
@@ -266,15 +265,11 @@ def _judged(a: AuditRecord, b: AuditRecord) -> np.ndarray:
 
 def _scores_of(result: AuditRecord, rows: np.ndarray) -> Scores:
     assert result.reliability is not None  # every audit has it
-    return Scores.of_refits(
-        result.reliability.refits.numpy(force=True).astype(np.float64)[rows],
-        result.scores.numpy(force=True).astype(np.float64)[rows],
-        result.flagged.numpy(force=True)[rows],
-        delta=result.delta,
-        folds=result.settings["folds"],
-        by_delta=by_one_delta(result),
-        learnt=result.test not in UNFITTED,
-    )
+    each = (result.reliability.refits, result.scores)
+    refits, scores = (values.numpy(force=True).astype(np.float64)[rows] for values in each)
+    about: dict[str, Any] = {"delta": result.delta, "folds": result.settings["folds"]}
+    about |= {"by_delta": by_one_delta(result), "learnt": result.test not in UNFITTED}
+    return Scores.of_refits(refits, scores, result.flagged.numpy(force=True)[rows], **about)
 
 
 def pair_sentence(pair: Pair) -> str:

@@ -54,12 +54,7 @@ def summing_to(effect: Tensor, each: Tensor, moved: Tensor) -> Tensor:
 
 
 def common_cause(
-    model: Model,
-    readings: Readings,
-    variable: int,
-    *,
-    delta: float,
-    batch_size: int = 4096,
+    model: Model, readings: Readings, variable: int, *, delta: float, batch_size: int = 4096
 ) -> CommonCause | None:
     """Return which shift of a number would explain the largest mean effect on a group.
 

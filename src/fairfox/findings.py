@@ -436,11 +436,8 @@ class AuditRecord:
     @property
     def share_certified(self) -> float | None:
         """Share of people with a certificate among those not abstained; None where it was not asked for."""
-        return (
-            None
-            if self.certificates is None
-            else judged_share(self.certificates.certified, self.abstained, self.weights)
-        )
+        proved = self.certificates
+        return None if proved is None else judged_share(proved.certified, self.abstained, self.weights)
 
     @property
     def uncertified_by_reason(self) -> dict[str, int]:
@@ -513,9 +510,8 @@ class AuditRecord:
             return self.streamed.worst_case
         if not self.tells_variables_apart:
             return {}
-        return {
-            f.name: judged_share(self.worst == v, self.abstained, self.weights) for v, f in enumerate(self.findings)
-        }
+        shares = (judged_share(self.worst == v, self.abstained, self.weights) for v in range(len(self.findings)))
+        return dict(zip(self.variables, shares, strict=True))
 
     @property
     def is_effect(self) -> bool:

@@ -158,11 +158,8 @@ class Text:
         if value is not None and not isinstance(value, str):
             raise OptionError(f"{name} is of type {type(value).__name__}; expected text, such as a column name")
         if value is not None and self.most is not None and not (len(value) <= self.most and value.isprintable()):
-            fault = (
-                "unprintable characters, such as line breaks"
-                if len(value) <= self.most
-                else f"{len(value):,} characters"
-            )
+            fits = len(value) <= self.most
+            fault = "unprintable characters, such as line breaks" if fits else f"{len(value):,} characters"
             raise OptionError(f"{name} has {fault}; expected at most {self.most:,} printable characters")
         return value
 
@@ -538,10 +535,8 @@ class AuditOptions(TableOptions, ModelOptions, EstimationOptions, ReportOptions)
 
     def scoring(self, options: object = None, **named: Any) -> AuditOptions:
         """Return the options of a fitted test with those of scoring: how the model is called, what is reported."""
-        more, allowed = (
-            further_options(options),
-            {f.name for group in (ModelOptions, ReportOptions) for f in fields(group)},
-        )
+        more = further_options(options)
+        allowed = {f.name for group in (ModelOptions, ReportOptions) for f in fields(group)}
         refuse_unknown(more)
         for name in more:
             if name not in allowed or name in ("null", "delta_from_null"):

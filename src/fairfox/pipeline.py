@@ -143,14 +143,11 @@ def run_audit(
     others, skipped = (
         applicable(options, inputs.data, gradient=inputs.target.differentiable) if options.runs_all else ([], {})
     )
-    folds = fit_folds(
-        inputs.data,
-        inputs.fitting,
-        inputs.encoding,
-        options,
-        others=others,
-        progress=lambda text, done: say(text, 0.05 + 0.5 * done),
-    )
+
+    def fitting(text: str, done: float) -> None:
+        say(text, 0.05 + 0.5 * done)
+
+    folds = fit_folds(inputs.data, inputs.fitting, inputs.encoding, options, others=others, progress=fitting)
     readings = _measured(inputs, folds, others, say)
     result = _result(
         model,
@@ -479,9 +476,8 @@ def labelled_yes(inputs: Inputs) -> Tensor | None:
 
 def _comparison(readings: Readings, skipped: Mapping[str, str]) -> TestComparison:
     """Return what several tests measured on the same people, side by side."""
-    scores = torch.stack(
-        [torch.where(m.abstained, torch.nan, m.score.cpu().double()) for m in readings.others.values()], dim=1
-    )
+    each = [torch.where(m.abstained, torch.nan, m.score.cpu().double()) for m in readings.others.values()]
+    scores = torch.stack(each, dim=1)
     return TestComparison(
         tests=tuple(readings.others),
         scores=scores,
@@ -524,24 +520,17 @@ def _certificates(
 
 def map_checks(inputs: Inputs, readings: Readings, support: Sequence[Support], delta: float) -> tuple[MapCheck, ...]:
     """Return for each group and contrast whether the map accounts for the gap between groups and stays on the data."""
-    moved, info = readings.moved, inputs.options.info
+    data, moved, info = readings.people, readings.moved, inputs.options.info
     if moved.counterfactuals is None or moved.effect is None:
         return ()
     found: list[MapCheck] = []
+    points, total = inputs.target.unit == "probability", not inputs.options.given and not info.needs_graph
+    about: dict[str, Any] = {"delta": delta, "points": points, "total": total}
     for q, contrast in enumerate(moved.contrasts):
         share = readings.alignment[contrast.variable].value if info.aligned else 1.0
-        found += check_map(
-            readings.people,
-            contrast,
-            inputs.predictions,
-            moved.values[:, q] / (share or 1.0),
-            moved.counterfactuals,
-            shown=moved.worst == q,
-            support=support[contrast.variable],
-            delta=delta,
-            points=inputs.target.unit == "probability",
-            total=not inputs.options.given and not info.needs_graph,
-        )
+        effects, own = moved.values[:, q] / (share or 1.0), support[contrast.variable]
+        rows, shown = moved.counterfactuals, moved.worst == q
+        found += check_map(data, contrast, inputs.predictions, effects, rows, shown=shown, support=own, **about)
     return tuple(found)
 
 

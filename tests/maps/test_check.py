@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 from populations import block, individuals, one_hot
-from scipy.stats import ks_2samp
 from sklearn.linear_model import LinearRegression
 
 from fairfox.data.contrasts import HIGHER, Contrast
@@ -14,7 +13,6 @@ from fairfox.data.dataset import Dataset, Feature, Protected
 from fairfox.maps.check import MapCheck, Support, check_map, flip_sets, transparency
 from fairfox.maps.gan import mean_distance, mean_regression_error
 from fairfox.maps.rank import RankMap
-from fairfox.maps.ranks import two_sample_ks
 
 SEX = Protected("sex", "binary", ("Female", "Male"))
 
@@ -222,13 +220,6 @@ def test_people_count_as_often_as_their_weights_say_and_others_can_be_asked_for(
     rows[:, 0] += torch.tensor([1.0, 5.0, -4.0])
     assert float(transparency(data, rows).signed[0]) == 2.0  # (3 · 1 + 1 · 5) / 4
     assert float(transparency(data, rows, among=data.c[:, 0] == 1).signed[0]) == -4.0
-
-
-def test_ks_is_scipy_s():
-    rng = np.random.default_rng(0)
-    here, there = rng.normal(0, 1, 300), rng.normal(0.3, 1.2, 500)
-    found = two_sample_ks(torch.from_numpy(here), torch.from_numpy(there))
-    assert float(found) == pytest.approx(ks_2samp(here, there).statistic, abs=1e-12)
 
 
 def test_distances_are_of_values_that_are_there_and_of_shares_of_levels():

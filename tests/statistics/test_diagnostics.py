@@ -14,6 +14,7 @@ from fairfox.data.contrasts import moves
 from fairfox.data.dataset import Dataset, Protected
 from fairfox.fairtests.protocol import combine
 from fairfox.fairtests.readings import Readings
+from fairfox.statistics import diagnostics
 from fairfox.statistics.diagnostics import (
     Reliability,
     distance,
@@ -70,11 +71,12 @@ def test_without_ties_exactly_the_share_is_left_out(values, tenths):
         assert doubts[out].min() > doubts[~out].max()
 
 
-def test_distance_is_what_sorting_all_distances_gives():
+def test_distance_is_what_sorting_all_distances_gives(monkeypatch):
+    monkeypatch.setattr(diagnostics, "NEAREST", 4)
     people, rows = rows_of(0), rows_of(1, n=7) * 3
     groups = torch.arange(60) % 2
     to = torch.arange(7) % 2
-    found = distance(rows, to.double(), people, groups.double(), nearest=4).numpy()
+    found = distance(rows, to.double(), people, groups.double()).numpy()
 
     def mean_of_nearest(row, real):
         return np.sort(np.linalg.norm(real - row, axis=1))[:4].mean()
@@ -91,20 +93,24 @@ def test_distance_depends_neither_on_blocks_nor_on_units_nor_on_the_order_of_row
     people, rows = rows_of(seed), rows_of(seed + 10, n=30)
     groups, to = (torch.arange(60) % 2).double(), (torch.arange(30) % 2).double()
     found = distance(rows, to, people, groups)
-    torch.testing.assert_close(distance(rows, to, people, groups, block=block), found)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(diagnostics, "BLOCK", block)
+        torch.testing.assert_close(distance(rows, to, people, groups), found)
     torch.testing.assert_close(distance(unit * rows, to, unit * people, groups), found)
     torch.testing.assert_close(distance(rows.flip(0), to.flip(0), people, groups), found.flip(0))
 
 
-def test_a_draw_of_the_people_is_enough_and_leaves_the_generator_alone():
+def test_a_draw_of_the_people_is_enough_and_leaves_the_generator_alone(monkeypatch):
     people, fresh = rows_of(0, n=2000).float(), rows_of(1, n=300).float()
     real, to = torch.zeros(2000), torch.zeros(300)
     before = torch.random.get_rng_state()
-    few, again = (distance(fresh, to, people, real, sampled=500, seed=3) for _ in range(2))
+    monkeypatch.setattr(diagnostics, "SAMPLED", 500)
+    few, again = (distance(fresh, to, people, real, seed=3) for _ in range(2))
     assert torch.equal(torch.random.get_rng_state(), before)
     assert torch.equal(few, again)
     assert few.dtype == torch.float32
-    every = distance(fresh, to, people, real, sampled=2000)
+    monkeypatch.setattr(diagnostics, "SAMPLED", 2000)
+    every = distance(fresh, to, people, real)
     assert float(torch.corrcoef(torch.stack([few, every]))[0, 1]) > 0.95
 
 
@@ -192,13 +198,14 @@ def test_people_who_are_left_out_look_like_all_who_are_abstained_from():
     assert left.others["move"] is left.direct is other
 
 
-def test_distance_is_that_to_real_people_over_that_among_them():
+def test_distance_is_that_to_real_people_over_that_among_them(monkeypatch):
+    monkeypatch.setattr(diagnostics, "NEAREST", 1)
     # Women at 0, 1, 3: their nearest other is 1, 1 and 2 away, 4/3 on average. Men at 10, 10: no distance between them.
     people = torch.tensor([[0.0], [1.0], [3.0], [10.0], [10.0]])
     groups = torch.tensor([0.0, 0.0, 0.0, 1.0, 1.0])
     rows = torch.tensor([[5.0], [1.0], [10.0], [9.0], [2.0], [2.0]])
     to = torch.tensor([0.0, 0.0, 1.0, 1.0, math.nan, 2.0])
-    found = distance(rows, to, people, groups, nearest=1)
+    found = distance(rows, to, people, groups)
     expected = torch.tensor([2.0 / (4 / 3), 0.0, 0.0, math.inf, math.nan, math.nan])
     torch.testing.assert_close(found, expected, equal_nan=True)
 

@@ -172,26 +172,12 @@ class AuxiliaryModel:
         """Return networks that predict c, each with the weights that predicted the held-out rows best."""
         task = protected_task(fitting, known)
         net = MLP(
-            known.x.shape[1],
-            task.outputs,
-            width=self.width,
-            depth=self.depth,
-            members=self.refits,
-            seed=self.seed,
+            known.x.shape[1], task.outputs, width=self.width, depth=self.depth, members=self.refits, seed=self.seed
         ).to(known.x.device)
-        train(
-            net,
-            torch.where(mask, fitting.x, 0.0).float(),
-            task.targets,
-            loss=task.loss,
-            valid_x=torch.where(mask, held_out.x, 0.0).float(),
-            valid_targets=protected_task(held_out, known).targets,
-            batch_size=self.batch_size,
-            rate=self.rate,
-            max_epochs=self.max_epochs,
-            patience=self.patience,
-            seed=self.seed,
-        )
+        x, valid_x = (torch.where(mask, rows.x, 0.0).float() for rows in (fitting, held_out))
+        targets = protected_task(held_out, known).targets
+        how = {name: getattr(self, name) for name in ("batch_size", "rate", "max_epochs", "patience", "seed")}
+        train(net, x, task.targets, loss=task.loss, valid_x=valid_x, valid_targets=targets, **how)
         return net
 
     def _hiding(self, fitting: Dataset, mask: Tensor) -> MLP:

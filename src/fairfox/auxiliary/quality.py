@@ -59,22 +59,18 @@ def predicted_values(auxiliary: Auxiliary, x: Tensor, known: Dataset) -> Tensor:
     """Return the auxiliary's outputs (n, K), averaged over its members; numbers in their own units."""
     with torch.no_grad():
         out = torch.stack([member(x) for member in auxiliary.members]).mean(0)
-    first = 0
-    for v, p in enumerate(known.protected):
-        if p.is_continuous:
+    for v, own in enumerate(out.split([p.outputs for p in known.protected], dim=1)):
+        if known.protected[v].is_continuous:
             mean, spread = centre_and_spread(known.c[:, v], known.weights)
-            out[:, first] = mean + spread * out[:, first]
-        first += p.outputs
+            own.copy_(mean + spread * own)
     return out
 
 
 def measure_qualities(outputs: Tensor, rows: Dataset) -> tuple[AuxiliaryQuality, ...]:
     """Return how well outputs (n, K) predict each protected variable of these people."""
-    out, first = [], 0
-    for v, p in enumerate(rows.protected):
-        out.append(measure_quality(outputs[:, first : first + p.outputs], rows.c[:, v], p, weights=rows.weights))
-        first += p.outputs
-    return tuple(out)
+    sizes = [p.outputs for p in rows.protected]
+    heads = zip(outputs.split(sizes, dim=1), rows.c.unbind(1), rows.protected, strict=True)
+    return tuple(measure_quality(*head, weights=rows.weights) for head in heads)
 
 
 def _regression(out: np.ndarray, truth: np.ndarray, counts: np.ndarray) -> tuple[float, float, float]:

@@ -205,9 +205,8 @@ def _in_cells(values: Tensor, number: bool) -> Tensor:
     known = ~values.isnan()
     if not number:
         return torch.where(known, values, -1).long().cpu()
-    cuts = (
-        values[known].double().quantile(torch.tensor([0.2, 0.4, 0.6, 0.8], dtype=torch.float64, device=values.device))
-    )
+    fifths = torch.tensor([0.2, 0.4, 0.6, 0.8], dtype=torch.float64, device=values.device)
+    cuts = values[known].double().quantile(fifths)
     return torch.where(known, torch.bucketize(values.double().contiguous(), cuts), -1).cpu()
 
 
@@ -267,14 +266,12 @@ def protected_loss(protected: Sequence[Protected]) -> Loss:
     def loss(outputs: Tensor, targets: Tensor) -> Tensor:  # (M, N, K), (M, N, V) -> (M,)
         total = outputs.new_zeros(len(outputs))
         weights = targets[..., len(protected) :]  # (M, N, 1) or nothing
-        start = 0
-        for v, p in enumerate(protected):
-            out, c = outputs[..., start : start + head_width(p)], targets[..., v]
+        heads = outputs.split([head_width(p) for p in protected], dim=-1)
+        for p, out, c in zip(protected, heads, targets.unbind(-1), strict=False):
             known = ~c.isnan()
             each = _head_loss(out, c.nan_to_num(), p)
             each = each * weights[..., 0] if weights.shape[-1] else each
             total = total + (each * known).sum(1) / known.sum(1).clamp(min=1)
-            start += head_width(p)
         return total
 
     return loss

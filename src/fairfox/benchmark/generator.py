@@ -111,9 +111,8 @@ class SyntheticBias:
             x_y = source_y.vae.decode(z_y, source_y.vae.code(y))
             x, other = (fuse(vae.decode(z_c, vae.code(label)), x_y, fusion) for label in (c, 1 - c))
             dx_dc = self._derivative(z_c, c, x_y, fusion) if derivative else None
-        names = fusions.fused_names(
-            [f"c: {name}" for name in source_c.columns], [f"y: {name}" for name in source_y.columns], fusion
-        )
+        of_c, of_y = ([f"{of}: {name}" for name in each.columns] for of, each in (("c", source_c), ("y", source_y)))
+        names = fusions.fused_names(of_c, of_y, fusion)
         levels, labels = (tuple(f"{level:g}" for level in source.levels) for source in (source_c, source_y))
         return Dataset(
             x=x,

@@ -202,9 +202,8 @@ def _numbers(values: Given, name: str) -> Values:
 
 
 def _array(values: Given, name: str) -> Values:
-    array = np.asarray(
-        values.cpu().double().numpy(force=True) if isinstance(values, Tensor) else values, dtype=np.float64
-    )
+    plain = values.cpu().double().numpy(force=True) if isinstance(values, Tensor) else values
+    array = np.asarray(plain, dtype=np.float64)
     if array.ndim != 1 or not len(array):
         raise ShapeError(f"{name} has shape {array.shape}; expected one value for each of at least one individual")
     return array

@@ -106,9 +106,8 @@ def source_of(table: object, *, label: str, columns: Sequence[str] | None = None
     features = [_complete(column(frame, name), name) for name in names]
     if odd := [series for series in features if not series.dtype.is_numeric()]:
         raise DataError(f"Column '{odd[0].name}' holds no numbers ({odd[0].dtype}); expected numbers")
-    return Dataset.from_arrays(
-        np.column_stack([floats(series) for series in features]), None, y.astype(float), names=names
-    )
+    x = np.column_stack([floats(series) for series in features])
+    return Dataset.from_arrays(x, None, y.astype(float), names=names)
 
 
 def _complete(series: Series, name: str) -> Series:
@@ -279,14 +278,8 @@ def generator_score(model: SourceModel, *, pairs: int = 10_000, seed: int = 0) -
 
 
 def _network(encoding: ModeEncoding, settings: SourceSettings, seed: int) -> ConditionalVAE:
-    return ConditionalVAE(
-        features=encoding.features,
-        modes=encoding.modes,
-        width=settings.width,
-        depth=settings.depth,
-        latent=settings.latent,
-        seed=seed,
-    )
+    sizes = {name: getattr(settings, name) for name in ("width", "depth", "latent")}
+    return ConditionalVAE(features=encoding.features, modes=encoding.modes, **sizes, seed=seed)
 
 
 def _classes(source: Dataset) -> tuple[tuple[float, ...], Tensor]:

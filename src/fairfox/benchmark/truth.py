@@ -92,16 +92,9 @@ def train_target(
     whole_number("depth", depth, least=0)
     fitting, held_out = data.split(0.8, seed=seed) if valid is None else (data, valid)
     net = MLP(_project(data.x[:0], projection).shape[1], width=width, depth=depth, seed=seed).to(data.x.device)
-    train(
-        net,
-        _project(fitting.x, projection),
-        _labels(fitting),
-        loss=binary_loss,
-        valid_x=_project(held_out.x, projection),
-        valid_targets=_labels(held_out),
-        seed=seed,
-        **asdict(training or TargetTraining()),
-    )
+    (x, y), (valid_x, valid_y) = ((_project(part.x, projection), _labels(part)) for part in (fitting, held_out))
+    how = asdict(training or TargetTraining())
+    train(net, x, y, loss=binary_loss, valid_x=valid_x, valid_targets=valid_y, seed=seed, **how)
     member = net.member(0) if projection is None else behind(projection, net.member(0))
     return TorchModel(nn.Sequential(*member, nn.Sigmoid()).eval().requires_grad_(False))
 

@@ -45,12 +45,9 @@ LENDING = World(
     (
         SEX,
         ABILITY,
-        Variable(
-            "savings_rate", lambda ability, noise: 40.0 * sigmoid(0.5 * ability + 0.7 * noise - 1.2)
-        ),  # % of income
-        Variable(
-            "debt_ratio", lambda ability, noise: 100.0 * sigmoid(-0.4 * ability + 0.8 * noise - 0.6)
-        ),  # % of income
+        # the next two in % of income
+        Variable("savings_rate", lambda ability, noise: 40.0 * sigmoid(0.5 * ability + 0.7 * noise - 1.2)),
+        Variable("debt_ratio", lambda ability, noise: 100.0 * sigmoid(-0.4 * ability + 0.8 * noise - 0.6)),
         Variable("credit_years", lambda noise: 40.0 * sigmoid(0.8 * noise - 1.1)),
         Variable("sector", _sector, uniform, ("care", "retail", "public", "finance", "engineering")),
         Variable(

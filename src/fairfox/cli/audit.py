@@ -17,13 +17,13 @@ from fairfox.cli.options import (
     FILE,
     FOLDER,
     Grouped,
-    Option,
     audit_options,
     endpoint_options,
     find_model,
     given_options,
     once,
     reference_option,
+    switch,
     take_endpoint_options,
     trust_option,
     typed_command,
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from fairfox.findings import AuditRecord
 
 _CANNOT_TELL = 3  # the exit code
+_UNSURE = "Exit with 0 (pass) or 1 (fail) instead of 3 if the verdict is cannot tell."
 _GRAPH = "TOML file with the causes of each column, for --test counterfactual."
 _REPAIR = "Audit MODEL together with the repair that `fairfox repair` wrote for it."
 _ALTERNATIVES = "Show the alternatives.json that `fairfox alternatives` wrote in the sign-off."
@@ -48,19 +49,13 @@ _ALTERNATIVES = "Show the alternatives.json that `fairfox alternatives` wrote in
 @once("--sample", click.IntRange(min=1), "N", "Audit N random people of TABLE.", section=DATA)
 @trust_option
 @config_option
-@once(
-    "--cannot-tell",
-    click.Choice(("pass", "fail")),
-    None,
-    "Exit with 0 (pass) or 1 (fail) instead of 3 if the verdict is cannot tell.",
-    section=RULE,
-)
+@once("--cannot-tell", click.Choice(("pass", "fail")), None, _UNSURE, section=RULE)
 @once("--graph", FILE, "FILE", _GRAPH, section=ESTIMATION, common=False)
 @once("--repair", FILE, "FILE", _REPAIR, section=MODEL, common=False)
 @once("--alternatives", FILE, "FILE", _ALTERNATIVES, common=False)
 @reference_option
 @endpoint_options
-@click.option("--include-rows", cls=Option, is_flag=True, help="Also write the raw rows of flagged people.")
+@switch("--include-rows", "Also write the raw rows of flagged people.")
 @once("--out", FOLDER, "DIR", f"Folder for {AUDIT_FILES}.", default="fairfox-audit", show_default=True)
 def audit(
     model: str,

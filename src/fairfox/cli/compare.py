@@ -31,6 +31,15 @@ _NOT_HERE = ("max_flagged", "abstain", "certify", "folds", "batch_size", "null",
 _OPTIONS = tuple(name for name in DECLARED if name not in _NOT_HERE)
 _AROUND = (0.25, 0.5, 1.0, 2.0)  # times the people that are needed: what these would show
 _OF_AUDITS = ("a", "b", "table", "margin", "out")  # parameters that two stored audits take
+_MARGIN = "Without TABLE: ignore a rise of the mean score up to this size.  [default: a tenth of delta]"
+_OUT = (
+    "Folder for report.html, report.json, summary.json, summary.md, junit.xml and, for two models, people.parquet.  "
+    "[default: fairfox-compare with TABLE, otherwise no files]"
+)
+_TRUE_SHARE = "With --max-flagged: true share of people over delta to detect.  [default: of RESULT]"
+_MAX_FLAGGED = "Plan for this limit on the share of people over delta, not for the mean |effect|."
+_SPREAD = "Without RESULT: standard error of the mean times the root of the number of people."
+_PAGE = "File for the page; its folder is created if needed.  [default: report.html in the folder RESULT]"
 _SHARE, _POWER = FiniteRange(0, 1, share=True), FiniteRange(0, 1, min_open=True, max_open=True)
 
 
@@ -43,20 +52,8 @@ _SHARE, _POWER = FiniteRange(0, 1, share=True), FiniteRange(0, 1, min_open=True,
 @reference_option
 @once("--sample", COUNT, "N", "Compare on N random people of TABLE.", section=DATA)
 @trust_option
-@once(
-    "--margin",
-    FiniteRange(0),
-    "M",
-    "Without TABLE: ignore a rise of the mean score up to this size.  [default: a tenth of delta]",
-    section=RULE,
-)
-@once(
-    "--out",
-    FOLDER,
-    "DIR",
-    "Folder for report.html, report.json, summary.json, summary.md, junit.xml and, for two models, people.parquet.  "
-    "[default: fairfox-compare with TABLE, otherwise no files]",
-)
+@once("--margin", FiniteRange(0), "M", _MARGIN, section=RULE)
+@once("--out", FOLDER, "DIR", _OUT)
 def compare(a: str, b: str, table: Path | None, *, margin: float | None, out: Path | None, **values: Any) -> None:
     """Compare two models on the same people, or two audits of one model.
 
@@ -127,19 +124,10 @@ def _compare_models(
             "Python with a fairfox.Endpoint, which has its own limit of calls"
         )
     one, two = (load_model(spec, trust=trust_model) for spec in (a, b))
+    own: dict[str, Any] = {"protected": given.pop("protected", None), "reference": reference}
+    own["only_b"] = None if columns_b is None else {"columns": split_names(columns_b)}
     with progress_bar() as progress:
-        found = run(
-            one,
-            two,
-            people.to_native(),
-            protected=given.pop("protected", None),
-            options=given,
-            only_b=None if columns_b is None else {"columns": split_names(columns_b)},
-            reference=reference,
-            names=(a, b),
-            margin=margin,
-            progress=progress,
-        )
+        found = run(one, two, people.to_native(), **own, options=given, names=(a, b), margin=margin, progress=progress)
     if found.a is None or found.b is None or found.a.record.ids is not None or rows is None:
         return found
     first, second = (AuditResult(replace(each.record, ids=rows)) for each in (found.a, found.b))
@@ -150,21 +138,9 @@ def _compare_models(
 @click.argument("result", required=False, type=FILE)
 @once("--effect", FiniteRange(0, min_open=True), "E", "True mean |effect| to detect.  [default: that of RESULT]")
 @once("--limit", FiniteRange(0), "L", "Value that the mean |effect| must exceed.  [default: the delta of RESULT]")
-@once(
-    "--share", _SHARE, "SHARE", "With --max-flagged: true share of people over delta to detect.  [default: of RESULT]"
-)
-@once(
-    "--max-flagged",
-    _SHARE,
-    "SHARE",
-    "Plan for this limit on the share of people over delta, not for the mean |effect|.",
-)
-@once(
-    "--spread",
-    FiniteRange(0),
-    "S",
-    "Without RESULT: standard error of the mean times the root of the number of people.",
-)
+@once("--share", _SHARE, "SHARE", _TRUE_SHARE)
+@once("--max-flagged", _SHARE, "SHARE", _MAX_FLAGGED)
+@once("--spread", FiniteRange(0), "S", _SPREAD)
 @once("--power", _POWER, "P", "Probability of detecting the effect.", default=0.8, show_default=True)
 @click.option("--people", multiple=True, type=COUNT, metavar="N", help="Also for N people; repeat.")
 def plan(result: Path | None, *, people: tuple[int, ...], **options: Any) -> None:
@@ -189,12 +165,7 @@ def plan(result: Path | None, *, people: tuple[int, ...], **options: Any) -> Non
 
 @click.command()
 @click.argument("result", type=FILE)
-@once(
-    "-o --out",
-    FILE,
-    "FILE",
-    "File for the page; its folder is created if needed.  [default: report.html in the folder RESULT]",
-)
+@once("-o --out", FILE, "FILE", _PAGE)
 def report(result: Path, *, out: Path | None) -> None:
     """Write the page of the folder RESULT again from its report.json, without the model and the table.
 

@@ -119,15 +119,11 @@ def run_demo(
     def audited(name: str, columns: Sequence[str], start: float) -> DemoAudit:
         say(f"training the {name} model", start)
         net, encoding = lending_model(past, new, columns, seed=seed)
-        result = audit_lending(
-            net,
-            new,
-            new.table,
-            past.table,
-            columns,
-            seed=seed,
-            progress=lambda text, fraction: say(f"{name} model: {text}", start + fraction / 2),
-        )
+
+        def tell(text: str, fraction: float) -> None:
+            say(f"{name} model: {text}", start + fraction / 2)
+
+        result = audit_lending(net, new, new.table, past.table, columns, seed=seed, progress=tell)
         target = TorchModel(net)
         here, there = (predict(target, encoding.encode(load_table(t)).x) for t in (new.table, new.counterfactual))
         return DemoAudit(name, result, (here - there).abs())

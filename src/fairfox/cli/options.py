@@ -106,6 +106,11 @@ def once(names: str, kind: Any, metavar: str | None, help: str, **more: Any) -> 
     return click.option(*names.split(), cls=Once, type=kind, metavar=metavar, help=help, **more)
 
 
+def switch(name: str, help: str, **more: Any) -> Callable[[Any], Any]:
+    """Return a decorator that gives a command an option that is on or off."""
+    return click.option(name, cls=Option, is_flag=True, help=help, **more)
+
+
 class FiniteRange(click.FloatRange):
     """A range of numbers that NaN and infinity are not in; a `share` is of people."""
 
@@ -149,8 +154,7 @@ def audit_options(*names: str, required: bool = True) -> Callable[[Any], Any]:
 
 def trust_option(command: Any) -> Any:
     """Return the command with --trust-model."""
-    about = "Load model files that can run code, such as pickles."
-    return click.option("--trust-model", cls=Option, is_flag=True, section=DATA, help=about)(command)
+    return switch("--trust-model", "Load model files that can run code, such as pickles.", section=DATA)(command)
 
 
 def reference_option(command: Any) -> Any:

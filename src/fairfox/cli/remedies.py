@@ -11,12 +11,14 @@ from rich.console import Console
 
 from fairfox.cli.options import (
     DECLARED,
+    FOLDER,
     FiniteRange,
     Grouped,
-    Once,
     Option,
     audit_options,
     given_options,
+    once,
+    switch,
     trust_option,
 )
 from fairfox.cli.progress import progress_bar, say
@@ -27,45 +29,25 @@ _NOT_HERE = {  # options of an audit that say nothing about a repair
     *("delta", "max_flagged", "protected_from", "on", "folds", "max_minutes", "test", "settings", "id"),
 }
 _OPTIONS = tuple(name for name in DECLARED if name not in _NOT_HERE)
+_FILE = click.Path(path_type=Path, dir_okay=False)
+_STRENGTH = "How much to repair: 1 takes away about 80 % of the mean effect, 0 nothing.  [default: 1]"
+_PROTECTED = "Let the repaired model take the protected column. In lending or hiring this may be unlawful."
+_RATE = "Set the threshold of a yes anew, so that as many people of TABLE get one as before."
+_CANDIDATE = "A model of your own to try: a file, or code. Can be given several times."
+_LOSS = "How much performance the best alternative may lose: of an AUC, or as a share of a log-loss or RMSE."
+_MINUTES = "About how long it may take. What is not run is named."
+_ALTERNATIVES = "Folder for alternatives.json, alternatives.csv and alternatives.svg."
 
 
 @click.command(cls=Grouped, short_help="Repair a model without training it again, and save the repair.")
 @click.argument("model")
 @click.argument("table", type=click.Path(path_type=Path))
 @audit_options(*_OPTIONS)
-@click.option(
-    "--strength",
-    cls=Once,
-    type=FiniteRange(0, 1),
-    metavar="S",
-    section=MODEL,
-    help="How much to repair: 1 takes away about 80 % of the mean effect, 0 nothing.  [default: 1]",
-)
-@click.option(
-    "--use-protected",
-    cls=Option,
-    is_flag=True,
-    section=PROTECTED,
-    help="Let the repaired model take the protected column. In lending or hiring this may be unlawful.",
-)
-@click.option(
-    "--keep-rate",
-    cls=Option,
-    is_flag=True,
-    section=RULE,
-    help="Set the threshold of a yes anew, so that as many people of TABLE get one as before.",
-)
+@once("--strength", FiniteRange(0, 1), "S", _STRENGTH, section=MODEL)
+@switch("--use-protected", _PROTECTED, section=PROTECTED)
+@switch("--keep-rate", _RATE, section=RULE)
 @trust_option
-@click.option(
-    "-o",
-    "--out",
-    cls=Once,
-    type=click.Path(path_type=Path, dir_okay=False),
-    default="repaired.fox",
-    show_default=True,
-    metavar="FILE",
-    help="File to write.",
-)
+@once("-o --out", _FILE, "FILE", "File to write.", default="repaired.fox", show_default=True)
 def repair(
     model: str,
     table: Path,
@@ -90,22 +72,13 @@ def repair(
     keep_inputs([out], table, model)
     if file_sha256(model) is None:
         raise FileError(f"'{model}' is not a file; a repair is written for a model that lies in a file")
-    options = AuditOptions(**given_options(values))
-    repaired = repair_with(
-        load_model(model, trust=trust_model),
-        table,
-        options,
-        strength=1.0 if strength is None else strength,
-        use_protected=use_protected,
-        keep_rate=keep_rate,
-    )
+    options, target = AuditOptions(**given_options(values)), load_model(model, trust=trust_model)
+    much = 1.0 if strength is None else strength
+    repaired = repair_with(target, table, options, strength=much, use_protected=use_protected, keep_rate=keep_rate)
     repaired.save(out, model=model)
-    correction = repaired.correction
-    say(
-        f"The repair was learnt from {len(correction.test.known):,} people, protected: "
-        f"{', '.join(p.name for p in correction.test.known.protected)}.",
-        err=False,
-    )
+    correction, known = repaired.correction, repaired.correction.test.known
+    protected = ", ".join(p.name for p in known.protected)
+    say(f"The repair was learnt from {len(known):,} people, protected: {protected}.", err=False)
     if correction.threshold is not None:
         say(f"A yes is now a prediction of {correction.threshold:.4g} or more.", err=False)
     say(f"Written: {out}")
@@ -115,44 +88,11 @@ def repair(
 @click.argument("model")
 @click.argument("table", type=click.Path(path_type=Path))
 @audit_options(*(name for name in _OPTIONS if name not in ("refits", "decision_threshold")), "delta")
-@click.option(
-    "--candidate",
-    multiple=True,
-    cls=Option,
-    metavar="MODEL",
-    section=MODEL,
-    help="A model of your own to try: a file, or code. Can be given several times.",
-)
-@click.option(
-    "--max-loss",
-    cls=Once,
-    type=FiniteRange(0, 1, max_open=True),
-    default="0.005",
-    show_default=True,
-    metavar="L",
-    section=RULE,
-    help="How much performance the best alternative may lose: of an AUC, or as a share of a log-loss or RMSE.",
-)
-@click.option(
-    "--max-minutes",
-    cls=Once,
-    type=FiniteRange(0, min_open=True),
-    default="5",
-    show_default=True,
-    metavar="M",
-    section=RULE,
-    help="About how long it may take. What is not run is named.",
-)
+@click.option("--candidate", multiple=True, cls=Option, metavar="MODEL", section=MODEL, help=_CANDIDATE)
+@once("--max-loss", FiniteRange(0, 1, max_open=True), "L", _LOSS, default="0.005", show_default=True, section=RULE)
+@once("--max-minutes", FiniteRange(0, min_open=True), "M", _MINUTES, default="5", show_default=True, section=RULE)
 @trust_option
-@click.option(
-    "--out",
-    cls=Once,
-    type=click.Path(path_type=Path, file_okay=False),
-    default="fairfox-alternatives",
-    show_default=True,
-    metavar="DIR",
-    help="Folder for alternatives.json, alternatives.csv and alternatives.svg.",
-)
+@once("--out", FOLDER, "DIR", _ALTERNATIVES, default="fairfox-alternatives", show_default=True)
 def alternatives(
     model: str,
     table: Path,
@@ -175,16 +115,11 @@ def alternatives(
 
     keep_inputs([out / name for name in FILES], table, model, *candidate)
     chosen = AuditOptions(**given_options(values))
+    limits: dict[str, Any] = {"max_loss": max_loss, "max_minutes": max_minutes}
     with progress_bar(Console(stderr=True)) as progress:
-        found = find_alternatives(
-            load_model(model, trust=trust_model),
-            table,
-            chosen,
-            candidates={spec: load_model(spec, trust=trust_model) for spec in candidate},
-            max_loss=max_loss,
-            max_minutes=max_minutes,
-            progress=progress,
-        )
+        target, *others = (load_model(spec, trust=trust_model) for spec in (model, *candidate))
+        named = dict(zip(candidate, others, strict=True))
+        found = find_alternatives(target, table, chosen, candidates=named, **limits, progress=progress)
     found = replace(found, settings={**found.settings, "model_sha256": file_sha256(model)})
     paths = found.write(out)
     say(*found.summary().splitlines(), err=False)

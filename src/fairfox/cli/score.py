@@ -16,12 +16,12 @@ from fairfox.cli.options import (
     DECLARED,
     FOLDER,
     Grouped,
-    Option,
     audit_options,
     endpoint_options,
     find_model,
     given_options,
     once,
+    switch,
     take_endpoint_options,
     trust_option,
     typed_command,
@@ -34,7 +34,10 @@ if TYPE_CHECKING:
     from fairfox.findings import AuditRecord
 
 _STREAMED = ("workers", "part_rows", "overwrite", "device")  # options that mean nothing where all people are in memory
-_ENGINES = ("memory", "files", "spark", "dask")
+_ENGINE = (
+    "What does the work: this process with everyone in memory, processes that stream files, Spark or Dask.  "
+    "[default: files for Parquet, else memory]"
+)
 _NOT_OF_FIT = {  # options of an audit that say nothing about the fit
     *(f.name for group in (ModelOptions, ReportOptions) for f in fields(group)),
     *("delta", "max_flagged", "decision_threshold", "protected_from", "on", "folds", "max_minutes"),
@@ -72,17 +75,11 @@ def fit(table: Path, *, out: Path, **values: Any) -> None:
 @audit_options("delta", "max_flagged", "positive", "output", "returns", "kind")
 @trust_option
 @endpoint_options
-@once(
-    "--engine",
-    click.Choice(_ENGINES),
-    None,
-    "What does the work: this process with everyone in memory, processes that stream files, Spark or Dask.  "
-    "[default: files for Parquet, else memory]",
-)
+@once("--engine", click.Choice(("memory", "files", "spark", "dask")), None, _ENGINE)
 @once("--workers", COUNT, "N", "For Parquet: number of processes.  [default: one per core]", common=False)
 @once("--part-rows", COUNT, "N", "For Parquet: smallest number of people in a part.  [default: 500,000]", common=False)
 @once("--device", str, "DEVICE", "For Parquet: score on a GPU, such as cuda.  [default: cpu]", common=False)
-@click.option("--overwrite", cls=Option, is_flag=True, common=False, help="For Parquet: replace other scores.")
+@switch("--overwrite", "For Parquet: replace other scores.", common=False)
 @once("-o --out", FOLDER, "DIR", f"Folder for {AUDIT_FILES}.", default="fairfox-score", show_default=True)
 def score(test: Path, model: str, tables: tuple[str, ...], *, out: Path, trust_model: bool, **options: Any) -> None:
     """Score the people in TABLE with TEST, a file that `fairfox fit` wrote.

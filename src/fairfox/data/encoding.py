@@ -248,20 +248,15 @@ def fit_encoding(
         column(tables[-1], id_column)  # the audited table's
     if both := set(categorical) & set(continuous):
         raise OptionError(f"Column '{min(both)}' is given as categorical and as continuous; choose one")
-    sources = read_variables(
-        protected,
-        table,
-        intersections=intersections,
-        merge_rare=merge_rare,
-        reference_group=groups,
-        categorical=categorical,
-        continuous=continuous,
-    )
+    read_as: dict[str, Any] = {"merge_rare": merge_rare, "categorical": categorical, "continuous": continuous}
+    sources = read_variables(protected, table, intersections=intersections, reference_group=groups, **read_as)
     if contrasts == "largest":
         counts = None if weights is None else read_weights(table, weights)
         sources = tuple(compare_with_largest(source, table, counts) for source in sources)
     read = [name for s in sources for name in s.columns]
-    _check_roles(label, id_column, weights, drop, read, columns)
+    roles: list[tuple[str, Sequence[str | None]]] = [("the label", [label]), ("the id", [id_column])]
+    roles += [("the weights", [weights]), ("protected", read), ("to be dropped", drop)]
+    _check_roles([*roles, ("a column of the model", columns or ())])
     left_out = {label, id_column, weights, *drop, *hidden, *read}
     columns = [name for name in table.columns if name not in left_out] if columns is None else columns
     for name in columns:
@@ -336,19 +331,8 @@ def _check_given(
             check_column(tables[0], name, role="protected column", where="The reference table", advice=advice)
 
 
-def _check_roles(
-    label: str | None,
-    id_column: str | None,
-    weights: str | None,
-    drop: Sequence[str],
-    protected: Sequence[str],
-    columns: Sequence[str] | None,
-) -> None:
+def _check_roles(roles: Sequence[tuple[str, Sequence[str | None]]]) -> None:
     """Refuse a column with two roles that exclude each other."""
-    roles = [("the label", [label]), ("the id", [id_column]), ("the weights", [weights]), ("protected", protected)]
-    roles.append(("to be dropped", drop))
-    if columns is not None:
-        roles.append(("a column of the model", columns))
     for (one, first), (two, second) in combinations(roles, 2):
         both = {name for name in first if name is not None} & set(second)
         # a protected column may be an input of the model, and one that a cut goes through may be dropped

@@ -111,20 +111,13 @@ class Effect:
                         borrowed[going.cpu()] |= mapped.borrowed[own].cpu()
                     if mapped.overshoot is not None:
                         overshoot[going] = torch.fmax(overshoot[going], mapped.overshoot[own])
-        measured = combine(
-            values,
-            data,
-            contrasts=contrasts,
-            signed=True,
-            reasons=reasons,
-            overshoot=None if bool(overshoot.isnan().all()) else overshoot.nan_to_num(),
-        )
+        beyond = None if bool(overshoot.isnan().all()) else overshoot.nan_to_num()
+        measured = combine(values, data, contrasts=contrasts, signed=True, reasons=reasons, overshoot=beyond)
         measured = replace(measured, borrowed=borrowed)
         if self.aligned:
             assert self.metric is not None
-            shares = model_alignment(
-                model, data, self.auxiliary, self.metric, seed=self.seed, batch_size=self.batch_size
-            )
+            how = {"seed": self.seed, "batch_size": self.batch_size}
+            shares = model_alignment(model, data, self.auxiliary, self.metric, **how)
             measured = measured.scaled([share.value for share in shares], data)
         if not rows:
             return measured
@@ -204,13 +197,7 @@ class Effect:
         return getattr(self.map, "persists", False)
 
     def deviations(
-        self,
-        model: Model,
-        data: Dataset,
-        measured: Measurement,
-        here: Tensor,
-        persistence: Sequence[float],
-        draws: int,
+        self, model: Model, data: Dataset, measured: Measurement, here: Tensor, persistence: Sequence[float], draws: int
     ) -> list[Tensor]:
         """Return what draws add to each contrast (K, N, Q) where ranks persist with these correlations.
 

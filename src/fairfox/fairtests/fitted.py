@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from time import perf_counter
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -214,16 +215,8 @@ class FittedTest:
         A black box is called on about `rows` rows.
         """
         some = people if most is None or len(people) <= most else _drawn(people, most, self.options.seed)
-        found = model_alignment(
-            model,
-            some,
-            self.aligned_by,
-            self.metric,
-            seed=self.options.seed,
-            batch_size=self.options.batch_size,
-            rows=rows,
-        )
-        return tuple(found)
+        how = {"seed": self.options.seed, "batch_size": self.options.batch_size, "rows": rows}
+        return tuple(model_alignment(model, some, self.aligned_by, self.metric, **how))
 
 
 def _fit_tests(
@@ -241,6 +234,8 @@ def _fit_tests(
     settings = settings_by_test(options)
     if many and options.info.base != DIRECT:  # unless it was asked for
         settings.setdefault(DIRECT, {"steps": _STEPS})
+    how: dict[str, Any] = {name: getattr(options, name) for name in ("hold_others", "gate", "refits", "batch_size")}
+    how["seed"] = seed
     end = perf_counter() + _FITTING * 60 * options.max_minutes / options.folds  # of this fold
     tests: dict[str, MeasuringTest] = {}
     seconds: dict[str, float] = {}
@@ -252,18 +247,8 @@ def _fit_tests(
             continue
         try:
             own, given = _test_and_given(name, options)
-            one = make_test(
-                own,
-                auxiliary=auxiliary,
-                hold_others=options.hold_others,
-                given=given,
-                gate=options.gate,
-                refits=options.refits,
-                seed=seed,
-                batch_size=options.batch_size,
-                settings=settings.get(own),
-                progress=partial(_part_done, progress, f"fitting: {name}", place, len(names)),
-            )
+            told = partial(_part_done, progress, f"fitting: {name}", place, len(names))
+            one = make_test(own, auxiliary=auxiliary, given=given, settings=settings.get(own), progress=told, **how)
             tests[name] = one.fit(data)
         except (FairfoxError, ArithmeticError, RuntimeError, ValueError) as error:
             keep_failure(failures, name, error, needed=needed)
@@ -304,16 +289,10 @@ def fit_folds(
     out: list[Fold] = []
     failed: set[str] = set()
     for k in range(options.folds):
-        test = FittedTest.fit(
-            data[order[fold[order] != k]],
-            encoding,
-            options,
-            seed=options.seed + k,
-            others=[name for name in others if name not in failed],
-            progress=partial(_fold_done, progress, k, options.folds),
-            auxiliaries=alike,
-            is_fold=True,
-        )
+        left = [name for name in others if name not in failed]
+        told = partial(_fold_done, progress, k, options.folds)
+        how: dict[str, Any] = {"seed": options.seed + k, "auxiliaries": alike, "is_fold": True}
+        test = FittedTest.fit(data[order[fold[order] != k]], encoding, options, others=left, progress=told, **how)
         failed |= set(test.failures)
         out.append(Fold((fold == k).nonzero()[:, 0], test))
     return out
@@ -455,13 +434,8 @@ def _without_features(data: Dataset) -> Dataset:
     order = torch.arange(len(c))
     for values in [*([] if weights is None else [weights]), *c.unbind(1)]:
         order = order[values[order].argsort(stable=True)]
-    return Dataset(
-        x=data.x[:, :0].clone(),
-        c=c[order],
-        protected=data.protected,
-        features=(),
-        weights=None if weights is None else weights[order],
-    )
+    kept = None if weights is None else weights[order]
+    return Dataset(x=data.x[:, :0].clone(), c=c[order], protected=data.protected, features=(), weights=kept)
 
 
 def _proxies(auxiliary: Auxiliary, data: Dataset, variable: int, batch_size: int) -> dict[str, float]:

@@ -69,16 +69,8 @@ class FTA:
             return measurement(self, *gradient_values(self, model, data, batch_size=self.batch_size, step=step), data)
         if not model.differentiable:
             raise OptionError("fta with epsilon needs a differentiable model; leave epsilon out for a black box")
-        change = largest_change(
-            model,
-            data.x,
-            radius=self.epsilon,
-            order=self.order,
-            steps=self.steps,
-            restarts=self.restarts,
-            seed=self.seed,
-            batch_size=self.batch_size,
-        )
+        how = {name: getattr(self, name) for name in ("order", "steps", "restarts", "seed", "batch_size")}
+        change = largest_change(model, data.x, radius=self.epsilon, **how)
         return combine(change[None, :, None], data, contrasts=(), signed=False)
 
     def contrasts(self, protected: Sequence[Protected]) -> tuple[Contrast, ...]:

@@ -71,15 +71,8 @@ class Inputs:
             check_columns(test, described, people)
             encoding, learnt = test.encoding.for_table(people), test.known
             data = encoding.encode(people)
-        target = as_model(
-            model,
-            encoding,
-            kind=options.kind,
-            positive=options.positive,
-            output=options.output,
-            returns=options.returns,
-            example=data.x[:_EXAMPLE],
-        )
+        read_as = {name: getattr(options, name) for name in ("kind", "positive", "output", "returns")}
+        target = as_model(model, encoding, **read_as, example=data.x[:_EXAMPLE])
         hashes = {
             "rows_sha256": rows_sha256(data),
             "reference_sha256": None if learnt is None else test.fitted_on if test else rows_sha256(learnt),
@@ -139,20 +132,14 @@ def read_encoding(
     names = compared_by(options, people.columns)
     rows, also = (people, None) if fitting is None else (fitting, people)
     check_given_values(rows, options.given)
+    same = ("protected", "label", "weights", "drop", "continuous", "intersections", "merge_rare", "reference_group")
     encoding = fit_encoding(
         rows,
-        protected=list(options.protected),
-        label=options.label,
+        **{name: getattr(options, name) for name in same},
         id_column=options.id,
-        weights=options.weights,
-        drop=options.drop,
         hidden=[] if options.on is None else [options.on],
         categorical=categorical,
-        continuous=list(options.continuous),
         columns=columns,
-        intersections=options.intersections,
-        merge_rare=options.merge_rare,
-        reference_group=options.reference_group,
         contrasts=options.contrasts,
         also=also,
         dtype=torch.float64,

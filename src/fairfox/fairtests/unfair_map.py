@@ -98,12 +98,7 @@ class UnfairMap:
         mean, error = _mean_and_error(measured.score.cpu()[judged].double(), weights[judged].double())
         above = mean - self.tolerated
         chance = 0.5 * math.erfc(above / error / math.sqrt(2)) if error != 0 else float(above <= 0)
-        return {
-            "bound": mean - _ONE_SIDED * error,
-            "p_value": chance,
-            "mean": mean,
-            "non_finite": float(gone.sum()),
-        }
+        return {"bound": mean - _ONE_SIDED * error, "p_value": chance, "mean": mean, "non_finite": float(gone.sum())}
 
     def _growth(self, loss: Loss, x: Tensor) -> Tensor:
         """Return the attacked loss over the own one (M, n)."""

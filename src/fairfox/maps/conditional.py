@@ -550,9 +550,8 @@ class Columns:
 
     def given(self, data: Dataset, names: Sequence[str]) -> list[Feature]:
         """Return the features of given names, after a look at whether they can be given."""
-        return [
-            {f.name: f for f in (*self.covariates, *self.features)}[name] for name in check_given_columns(data, names)
-        ]
+        named = {f.name: f for f in (*self.covariates, *self.features)}
+        return [named[name] for name in check_given_columns(data, names)]
 
 
 def check_given_columns(data: Dataset, names: Sequence[str]) -> list[str]:

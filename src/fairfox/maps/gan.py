@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from typing import NamedTuple, Self
 
+import scipy  # its statistics load when they are used
 import torch
 from torch import Tensor, nn
 
@@ -29,7 +30,7 @@ from fairfox.maps.protocol import (
     where_to,
 )
 from fairfox.maps.rank import RankMap, ranks_of, with_ranks
-from fairfox.maps.ranks import kept_missing, present, two_sample_ks
+from fairfox.maps.ranks import kept_missing, present
 from fairfox.models.protocol import row_blocks
 
 Steps = Callable[[int, int], None]  # steps done, and of how many
@@ -298,7 +299,8 @@ def mean_distance(mapped: Tensor, real: Tensor, features: Sequence[Feature]) -> 
         if f.kind == "categorical":
             gaps.append(float((mapped[:, f.columns].mean(0) - real[:, f.columns].mean(0)).abs().max()))
         elif len(here := present(mapped, f)) and len(there := present(real, f)):
-            gaps.append(float(two_sample_ks(here, there)))
+            both = here.numpy(force=True), there.numpy(force=True)
+            gaps.append(float(scipy.stats.ks_2samp(*both, method="asymp").statistic))
     return sum(gaps) / max(len(gaps), 1)
 
 

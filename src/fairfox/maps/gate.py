@@ -94,11 +94,9 @@ def _between(
             p_values.append(chi_square(second[who], x[who].astype(int), counts[who]))
         else:
             p_values.append(two_samples(*(x[each] for each in groups), *(counts[each] for each in groups)))
-    if not p_values:
-        return 1.0
-    return (
-        float(scipy.stats.combine_pvalues(np.clip(p_values, 1e-300, 1.0)).pvalue) if len(p_values) > 1 else p_values[0]
-    )
+    if len(p_values) < 2:
+        return p_values[0] if p_values else 1.0
+    return float(scipy.stats.combine_pvalues(np.clip(p_values, 1e-300, 1.0)).pvalue)
 
 
 def without_terms(terms: Tensor, values: Tensor, counts: np.ndarray) -> Tensor:

@@ -15,15 +15,7 @@ from fairfox.data.dataset import Dataset, resample
 from fairfox.data.files import read_toml
 from fairfox.errors import ColumnError, FileError, NotFittedError, OptionError, did_you_mean
 from fairfox.maps.conditional import Columns, Regressed
-from fairfox.maps.protocol import (
-    OFF_RANGE,
-    UNKNOWN,
-    Mapped,
-    check_groups_present,
-    number_reached,
-    where_to,
-    who_counts,
-)
+from fairfox.maps.protocol import OFF_RANGE, UNKNOWN, Mapped, check_groups_present, number_reached, where_to, who_counts
 from fairfox.maps.rank import RankMap, own_columns, ranks_of, repeated, with_ranks
 from fairfox.maps.ranks import Draws, Scale
 
@@ -48,11 +40,8 @@ def read_graph(source: GraphSource | None) -> Graph:
         raise OptionError(f"The graph is {source!r}; expected parents of each column, or a TOML file (--graph FILE)")
     found = source if isinstance(source, Mapping) else _read_parents(Path(source))
     for child, parents in found.items():
-        if (
-            isinstance(parents, str)
-            or not isinstance(parents, Sequence)
-            or not all(isinstance(p, str) for p in parents)
-        ):
+        listed = isinstance(parents, Sequence) and not isinstance(parents, str)
+        if not listed or not all(isinstance(p, str) for p in parents):
             raise OptionError(
                 f"The graph gives '{child}' the parents {parents!r}; expected a list of names, {_EXAMPLE}"
             )
@@ -193,9 +182,8 @@ class GraphMap:
         stay = torch.ones_like(still).index_fill_(0, going, False)
         rows = data.x.clone()
         if len(going):
-            rows[going] = self.followed(data[going], there[going], None if draws is None else draws.taken(going)).to(
-                rows
-            )
+            own = None if draws is None else draws.taken(going)
+            rows[going] = self.followed(data[going], there[going], own).to(rows)
         reason = lost if bool((stay & ~still).any()) else UNKNOWN if bool(stay.any()) else ""
         return with_ranks(Mapped(rows, stay, reason), self.withheld_map, data, to)
 

@@ -102,16 +102,10 @@ class MoveMap:
             there = number_reached(c.contiguous(), to * geometry.spread, geometry.values)
         off = going & there.isnan()
         x, flat = data.x.clone(), torch.zeros(len(c), dtype=torch.bool, device=c.device)
+        still, how = missing_columns(data), {"steps": self.steps, "batch_size": self.batch_size}
         for end in self._destinations(data, there, going & ~off):
-            x[end.rows], flat[end.rows] = _moved_rows(
-                end,
-                data.x,
-                self._moving(data.protected, end.pair),
-                metric=self.geometry.metric(self.metric, end.gap),
-                still=missing_columns(data),
-                steps=self.steps,
-                batch_size=self.batch_size,
-            )
+            model, metric = self._moving(data.protected, end.pair), geometry.metric(self.metric, end.gap)
+            x[end.rows], flat[end.rows] = _moved_rows(end, data.x, model, metric=metric, still=still, **how)
         overshoot = block_overshoot(x, data.features)
         x = kept_missing(project_blocks(x, data.features), data.x, data.features)
         reasons = [(flat, FLAT), (off, OFF_RANGE)]

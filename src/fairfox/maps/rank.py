@@ -74,9 +74,7 @@ class RankMap:
     ranks: ClassRanks | Stratified | Regressed | None = field(default=None, init=False, repr=False)
     itself: ClassRanks | Regressed | None = field(default=None, init=False, repr=False)  # columns of the protected one
     values: Tensor | None = field(default=None, init=False, repr=False)  # of a protected number, in order
-    grids: list[list[Grid | None]] = field(
-        default_factory=list, init=False, repr=False
-    )  # [class][number], of all refits
+    grids: list[list[Grid | None]] = field(default_factory=list, init=False, repr=False)  # [class][number]
     codes: list[Tensor] = field(default_factory=list, init=False, repr=False)  # (N,) each number on its class's grid
 
     def prepare(self, data: Dataset) -> None:
@@ -360,9 +358,8 @@ class Stratified:
         for key, ranks in self.strata.items():
             who = (place == key).nonzero()[:, 0]
             if len(who):
-                out[who], found[who] = ranks.map(
-                    rows[who], here[who], there[who], draws=None if draws is None else draws.taken(who)
-                )
+                own = None if draws is None else draws.taken(who)
+                out[who], found[who] = ranks.map(rows[who], here[who], there[who], draws=own)
         left = (~found).nonzero()[:, 0]
         lent = torch.zeros_like(found)
         if len(left):

@@ -389,16 +389,6 @@ def distinct_values(values: Tensor) -> tuple[Tensor, Tensor]:
     return distinct, counts
 
 
-def two_sample_ks(here: Tensor, there: Tensor) -> Tensor:
-    """Return the largest distance between the empirical distributions of numbers (n,) and (m,)."""
-    order = torch.cat([here, there]).sort()
-    own = (order.indices < len(here)).double()
-    gap = (own.cumsum(0) / len(here) - (1 - own).cumsum(0) / len(there)).abs()
-    tied = order.values[1:] == order.values[:-1]  # the distance counts after the last of equal values
-    gap[:-1][tied] = 0.0
-    return gap.max()
-
-
 def numbers_among(features: Sequence[Feature]) -> list[Feature]:
     """Return the continuous features."""
     return [f for f in features if f.kind == "continuous"]

@@ -128,8 +128,7 @@ def _audited(outputs: list[Any], wanted: str | None, name: str) -> Any:
         raise OptionError(f"'{name}' returns no numbers ({kinds}); export the model with its probabilities")
     # a map of classes, then floats, then whole numbers; of those the ones named after probabilities
     return min(
-        readable,
-        key=lambda o: (not o.type.startswith(_MAPS), o.type not in _FLOATS, "prob" not in o.name.casefold()),
+        readable, key=lambda o: (not o.type.startswith(_MAPS), o.type not in _FLOATS, "prob" not in o.name.casefold())
     )
 
 

@@ -38,7 +38,7 @@ from fairfox.statistics.groups import delta_for, weighted_mean
 from fairfox.statistics.performance import METRICS, Performance, performance
 
 FILES = ("alternatives.json", "alternatives.csv", "alternatives.svg")
-STRENGTHS = (0.25, 0.5, 1.0)  # of repairs
+STRENGTHS = (0.25, 0.5, 0.75, 1.0)  # of repairs
 FLOORS = (1.0, 3.0)  # of `train_fair`
 _FEATURES = 2  # that are dropped and repaired: those with the largest contributions
 _MOST_PEOPLE = 3_000  # drawn at random: more take time, and hardly change a mean

@@ -20,22 +20,21 @@ _KINDS = ["#0072b2", "#c77400", "#007a5e", "#b4478f", "#1b232d", "#6a7f95"]  # o
 STYLES = {name: {"color": colour} for name, colour in _COLOURS.items()}
 
 
+def _chart(what: str, about: str) -> property:
+    return property(lambda self: self._drawn(what), doc=about)
+
+
 class Charts:
     """The charts of an audit, to show in a notebook or to save: `result.charts.scores`."""
 
     def __init__(self, result: AuditRecord) -> None:
         self.result = result
 
-    scores = property(lambda self: self._drawn("scores"), doc="How the effects are spread in each group.")
-    groups = property(lambda self: self._drawn("groups"), doc="Where the effects of each group lie, and their mean.")
-    proxies = property(
-        lambda self: self._drawn("proxies"), doc="How strongly features give the protected variable away."
-    )
-    features = property(lambda self: self._drawn("features"), doc="Through which features the effect goes.")
-
-    persistence = property(
-        lambda self: self._drawn("persistence"), doc="The share of people over delta by persistence."
-    )
+    scores = _chart("scores", "How the effects are spread in each group.")
+    groups = _chart("groups", "Where the effects of each group lie, and their mean.")
+    proxies = _chart("proxies", "How strongly features give the protected variable away.")
+    features = _chart("features", "Through which features the effect goes.")
+    persistence = _chart("persistence", "The share of people over delta by persistence.")
 
     @cached_property
     def _figures(self) -> dict[str, Figure]:
@@ -43,13 +42,10 @@ class Charts:
 
     def _drawn(self, what: str) -> Any:
         """Return one kind of chart: of all variables together, or one below the other."""
-        titles = {f"{what}-{v}": name for v, name in enumerate(self.result.variables)}
         drawn = [draw_figure(self._figures[what])] if what in self._figures else []
-        drawn += [
-            draw_figure(self._figures[name]).properties(title=title)
-            for name, title in titles.items()
-            if name in self._figures
-        ]
+        for v, title in enumerate(self.result.variables):
+            if (figure := self._figures.get(f"{what}-{v}")) is not None:
+                drawn.append(draw_figure(figure).properties(title=title))
         if not drawn:
             words = alt.Chart(inline([{"text": f"This audit has no {what} to draw."}]))
             drawn = [words.mark_text(style="words").encode(text="text:N")]

@@ -42,9 +42,8 @@ def junit_xml(result: AuditRecord) -> str:
         **({"config_sha256": digest} if (digest := result.settings.get("config_sha256")) else {}),
     }
     lines = [*why, *map_lines(result), *(f"Warning: {warning}" for warning in result.warnings)]
-    return _document(
-        f"fairfox audit, test {result.test}", cases, properties, lines, result.settings.get("seconds", 0.0)
-    )
+    seconds = result.settings.get("seconds", 0.0)
+    return _document(f"fairfox audit, test {result.test}", cases, properties, lines, seconds)
 
 
 def pair_junit(case: str, outcome: CaseOutcome, why: str, properties: Mapping[str, str]) -> str:
@@ -144,10 +143,8 @@ def as_text(words: str) -> str:
 def _settings(result: AuditRecord) -> str:
     words = [f"Test {result.test}", f"delta {amount(result.delta, result.unit)}", result.meaning.rstrip(".")]
     recorded = {"seed": "seed", "refits": "refits", "config_sha256": "SHA-256 of the options file"}
-    words += [
-        f"{name} {result.settings[key]}" for key, name in recorded.items() if result.settings.get(key) is not None
-    ]
-    version = result.settings.get("versions", {}).get("fairfox")
+    settings, version = result.settings, result.settings.get("versions", {}).get("fairfox")
+    words += [f"{name} {settings[key]}" for key, name in recorded.items() if settings.get(key) is not None]
     words += [] if version is None else [f"fairfox {version}"]
     return as_text("; ".join(words) + ".")
 

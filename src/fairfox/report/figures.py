@@ -46,12 +46,8 @@ def persistence_figure(finding: Finding) -> Figure | None:
         return None
     names = ("significant", "share", "possible")
     points = [
-        {
-            "persistence": point.persistence,
-            "significant": max(point.significant, point.net),
-            "share": point.share,
-            "possible": point.possible,
-        }
+        {name: getattr(point, name) for name in ("persistence", "share", "possible")}
+        | {"significant": max(point.significant, point.net)}
         for point in verdict.curve
     ]
     rows = [[f"{p['persistence']:g}", *(f"{100 * p[name]:.1f} %" for name in names)] for p in points]
@@ -121,6 +117,7 @@ def distribution(result: AuditRecord, finding: Finding) -> dict[str, Any] | None
         limits = [] if result.decision_threshold is not None else [-delta, delta] if signed else [delta]
         members = shown & (own == group)
         weights = None if result.weights is None else result.weights.numpy(force=True)[members]
+        counted = weights is not None and weights.any()
         edges = bin_edges(values[shown], limits or [0.0])
         title = group if len(group) <= _MOST_LETTERS else f"{group[: _MOST_LETTERS - 1]}…"
         panels.append(
@@ -131,9 +128,7 @@ def distribution(result: AuditRecord, finding: Finding) -> dict[str, Any] | None
                 "limits": limits,
                 "edges": edges.tolist(),
                 "heights": bar_heights(values[members], edges, weights).tolist(),
-                "mean": float(
-                    np.average(values[members], weights=weights if weights is not None and weights.any() else None)
-                ),
+                "mean": float(np.average(values[members], weights=weights if counted else None)),
                 "percentiles": [float(f"{value:.3g}") for value in np.percentile(values[members], _PERCENTILES)],
             }
         )
@@ -184,13 +179,8 @@ def groups_table(result: AuditRecord, findings: Sequence[Finding]) -> text.Table
         row += [text.number(group.mean_prediction)]
         row += [text.cell(group.mean_effect, result.unit, sign=True)] if signed else []
         row += [text.cell(result.delta_of(group.name), result.unit)] if own_deltas else []
-        rows.append(
-            [
-                *row,
-                text.percent(group.share_flagged),
-                "-" if group.share_confident is None else text.percent(group.share_confident),
-            ]
-        )
+        confident = "-" if group.share_confident is None else text.percent(group.share_confident)
+        rows.append([*row, text.percent(group.share_flagged), confident])
     return text.make_table(["Group"], [*numbers, "Flagged", "Confident"], rows)
 
 
@@ -250,17 +240,10 @@ def readings_table(result: AuditRecord, finding: Finding) -> text.Table | None:
     if not shared or len(readings) < 2:
         return None
     words = [word for which in readings for word in (f"{which.capitalize()}, mean", "mean size")]
-    rows = [
-        [
-            name,
-            *(
-                w
-                for r in each.values()
-                for w in (text.cell(r.mean_effect, unit, sign=True), text.cell(r.mean_absolute, unit))
-            ),
-        ]
-        for name, each in {"all judged": readings, **shared}.items()
-    ]
+    rows = []
+    for name, each in {"all judged": readings, **shared}.items():
+        cells = [(text.cell(r.mean_effect, unit, sign=True), text.cell(r.mean_absolute, unit)) for r in each.values()]
+        rows.append([name, *(word for both in cells for word in both)])
     return text.make_table(["People"], [f"{word}{text.heading_unit(unit)}" for word in words], rows)
 
 
@@ -287,16 +270,9 @@ def features_figure(result: AuditRecord) -> Figure | None:
     for name, value in largest:
         error = Z95 * errors[name] if math.isfinite(errors[name]) else 0.0
         low, high = max(value - error, 0.0), value + error
-        bars.append(
-            {
-                "name": name,
-                "value": scale * value,
-                "text": text.cell(value, unit),
-                "low": scale * low,
-                "high": scale * high,
-            }
-        )
-        row = [name, text.cell(value, unit), f"{text.cell(low, unit)} to {text.cell(high, unit)}"]
+        words, ends = text.cell(value, unit), {"low": scale * low, "high": scale * high}
+        bars.append({"name": name, "value": scale * value, "text": words, **ends})
+        row = [name, words, f"{text.cell(low, unit)} to {text.cell(high, unit)}"]
         rows.append([*row, *(text.cell(means[group][name], unit, sign=True) for group in signed)])
     start = "" if result.is_effect else "Of the total effect. "
     size = f"Mean size{text.heading_unit(unit)}"
@@ -316,22 +292,16 @@ def proxies_figure(finding: Finding) -> Figure | None:
     largest = sorted(finite, key=lambda pair: -abs(pair[1]))[:MOST_FEATURES]
     if not largest:
         return None
-    title, words = "Mean gradient of the auxiliary model", [text.number(value) for _, value in largest]
+    title = "Mean gradient of the auxiliary model"
+    rows = [[name, text.number(value)] for name, value in largest]
+    bars = [{"name": k, "value": v, "text": text.number(v), "low": v, "high": v} for k, v in largest]
     return {
         "kind": "features",
         "alt": f"Bars: how strongly an auxiliary model of {finding.name} relies on each feature.",
         "caption": f"How strongly an auxiliary model that predicts {finding.name} relies on each feature, whatever the "
         "audited model does with it.",
-        "table": text.make_table(
-            ["Feature"], [title], [[name, own] for (name, _), own in zip(largest, words, strict=True)]
-        ),
-        "data": {
-            "title": title,
-            "bars": [
-                {"name": name, "value": value, "text": own, "low": value, "high": value}
-                for (name, value), own in zip(largest, words, strict=True)
-            ],
-        },
+        "table": text.make_table(["Feature"], [title], rows),
+        "data": {"title": title, "bars": bars},
     }
 
 
@@ -410,6 +380,5 @@ def positions(scores: Tensor, delta: float) -> list[float]:
 
 def positions_flagged(scores: Tensor, deltas: list[float]) -> np.ndarray:
     """Return at how many positions the score of each person is above delta (N,): the first so many."""
-    return torch.searchsorted(torch.tensor(deltas, dtype=torch.float64).to(scores), scores.contiguous()).numpy(
-        force=True
-    )
+    found = torch.searchsorted(torch.tensor(deltas, dtype=torch.float64).to(scores), scores.contiguous())
+    return found.numpy(force=True)

@@ -481,13 +481,7 @@ def _people_in(
             raise ValueError(f"{what} is {value!r}")
     if not (np.isfinite(score).all() and np.isfinite(flags).all()):
         raise ValueError("the score or flag of somebody who was judged is no number")
-    return Scores(
-        score,
-        errors_of_intervals(np.where(np.isnan(signed), score, signed), lower, upper, refits),
-        flags,
-        delta,
-        refits,
-        folds,
-        by_delta=settings.get("decision_threshold") is None and not fields.get("deltas"),
-        maps_known=fields["test"] in UNFITTED or bool(refits > 1 and np.isfinite(upper - lower).all()),
-    )
+    errors = errors_of_intervals(np.where(np.isnan(signed), score, signed), lower, upper, refits)
+    by_delta = settings.get("decision_threshold") is None and not fields.get("deltas")
+    known = fields["test"] in UNFITTED or bool(refits > 1 and np.isfinite(upper - lower).all())
+    return Scores(score, errors, flags, delta, refits, folds, by_delta=by_delta, maps_known=known)

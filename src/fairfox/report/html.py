@@ -116,11 +116,6 @@ def make_card(
     hint: str = "",
 ) -> str:
     """Return a card of these words, all of which are shown as text."""
-    shown: dict[str, Any] = {
-        "title": title,
-        "word": HEADLINES.get(word, word),
-        "tone": OUTCOMES.get(word, "skipped"),
-        "lead": lead,
-    }
-    shown |= {"facts": facts, "lines": lines, "table": table, "warnings": warnings, "hint": hint, "most": MOST_ROWS}
-    return escaping_templates().get_template("card.html.j2").render(**shown)
+    shown = {"title": title, "word": HEADLINES.get(word, word), "tone": OUTCOMES.get(word, "skipped"), "lead": lead}
+    more = {"facts": facts, "lines": lines, "table": table, "warnings": warnings, "hint": hint, "most": MOST_ROWS}
+    return escaping_templates().get_template("card.html.j2").render(**shown, **more)

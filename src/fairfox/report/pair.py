@@ -206,9 +206,8 @@ def changed_people(people: pa.Table, unit: str) -> text.Table:
 def _numbers(pair: Pair, sides: tuple[Side, Side], words: Mapping[str, Any]) -> text.Table:
     both, difference = [side.summary for side in sides], pair.difference
     unit = both[0]["unit"]
-    value, lower, upper = (
-        text.cell(x, unit, sign=True) for x in (difference.value, difference.lower, difference.upper)
-    )
+    ends = difference.value, difference.lower, difference.upper
+    value, lower, upper = (text.cell(end, unit, sign=True) for end in ends)
     means = [text.cell(mean, unit) for mean in pair.means]
     rows = [
         [f"Mean score{text.heading_unit(unit)}", *means, value, f"{lower} to {upper}"],
@@ -238,11 +237,8 @@ def _groups(sides: tuple[Side, Side], words: Mapping[str, Any]) -> text.Table:
     def cells(group: Mapping[str, Any] | None) -> list[str]:
         if group is None:  # of the other audit only
             return ["-"] * len(labels)
-        return [
-            f"{group['people']:,}",
-            text.cell(group["mean_effect"], unit, sign=True),
-            text.percent(group["share_flagged"]),
-        ]
+        effect, flagged = text.cell(group["mean_effect"], unit, sign=True), text.percent(group["share_flagged"])
+        return [f"{group['people']:,}", effect, flagged]
 
     rows = []
     for key in dict.fromkeys([*own[0], *own[1]]):

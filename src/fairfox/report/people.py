@@ -283,12 +283,10 @@ def _cells(result: AuditRecord, person: FlaggedPerson) -> dict[str, tuple[str, A
     reasons, words = ", ".join(person.because), {None: "-", True: "yes", False: "no"}
     significant, confident = words[person.significant], words[person.confident]
     through = ", ".join(f"{name} {cell(value, effect_unit, sign=True)}" for name, value in person.features[:3])
+    score = cell(person.score, unit) if person.effect is None else cell(person.effect, unit, sign=True)
     return {
         "person": (f"{own}{' †' if person.inferred else ''}", person.row_id if _is_number(person.row_id) else own),
-        "score": (
-            cell(person.score, unit) if person.effect is None else cell(person.effect, unit, sign=True),
-            person.score,
-        ),
+        "score": (score, person.score),
         "interval": (between, person.lower),
         "significant": (significant, significant),
         "confident": (confident, confident),
@@ -361,9 +359,8 @@ def _more_facts(result: AuditRecord, person: FlaggedPerson) -> list[dict[str, st
     if person.comparators:
         facts.append({"label": "Most alike there, real people", "words": person.comparators})
     if result.certificates is not None and math.isfinite(most := float(result.certificates.largest[person.position])):
-        facts.append(
-            {"label": "At most, anywhere on the path", "words": f"{amount(most, certificate_unit(result))}: proved"}
-        )
+        words = f"{amount(most, certificate_unit(result))}: proved"
+        facts.append({"label": "At most, anywhere on the path", "words": words})
     return facts
 
 

@@ -166,13 +166,9 @@ def meanings(result: AuditRecord) -> dict[str, str]:
     verdict = result.verdict
     rate = f"false discovery rate: {100 * result.settings.get('fdr', 0.1):.3g} %"
     rate += ", at persistence 1" if _carried(result) else ""
-    return {
-        "significant": rate
-        if verdict is None or (verdict.variable,) == result.variables
-        else f"{verdict.variable}, {rate}",
-        "flagged": flagged,
-        "confident": f"{confident}{_carried(result)}",
-    }
+    if verdict is not None and (verdict.variable,) != result.variables:
+        rate = f"{verdict.variable}, {rate}"
+    return {"significant": rate, "flagged": flagged, "confident": f"{confident}{_carried(result)}"}
 
 
 def counts(result: AuditRecord) -> dict[str, int]:

@@ -87,12 +87,8 @@ def _verdict(result: AuditRecord) -> dict[str, Any]:
     finding = result.findings[first]
     known = [g for g in finding.groups if g.mean_effect is not None and math.isfinite(g.mean_effect)]
     directions = [
-        {
-            "group": group.name,
-            "effect": text.amount(group.mean_effect, result.unit, sign=True),
-            "people": text.people(group.people),
-        }
-        for group in known[:MOST_GROUPS]
+        {"group": g.name, "effect": text.amount(g.mean_effect, result.unit, sign=True), "people": text.people(g.people)}
+        for g in known[:MOST_GROUPS]
     ]
     lines = sentences.direction_lines(result, finding)
     tips = [tipping_sentence(verdict)] if verdict is not None and verdict.tipping is not None else []
@@ -124,11 +120,8 @@ def _counts(result: AuditRecord) -> list[dict[str, str]]:
 def variable_view(result: AuditRecord, finding: Finding) -> dict[str, Any]:
     """Return the tables and sentences of one protected variable."""
     rates = rates_table(finding.groups)
-    labels = (
-        f" True outcomes are in the column {result.settings.get('label')}."
-        if rates and len(rates["columns"]) > 4
-        else ""
-    )
+    column, labelled = result.settings.get("label"), rates is not None and len(rates["columns"]) > 4
+    labels = f" True outcomes are in the column {column}." if labelled else ""
     return {
         "name": finding.name,
         "verdict": None if finding.verdict is None else finding.verdict.headline,
@@ -162,13 +155,8 @@ def _checks(result: AuditRecord) -> list[dict[str, str]]:
     add(level, "People judged", f"{result.judged:,} of {text.people(result.tally.people)}{reasons and f'. {reasons}'}")
     verdict = result.verdict
     if verdict is not None and verdict.curve:
-        tips = tipping_sentence(verdict)
-        steady = verdict.tipping is not None and verdict.tipping < 1
-        add(
-            _GOOD if steady else _WARN,
-            "Persistence",
-            tips or "The verdict is cannot tell, so there is no tipping point",
-        )
+        tips = tipping_sentence(verdict) or "The verdict is cannot tell, so there is no tipping point"
+        add(_GOOD if verdict.tipping is not None and verdict.tipping < 1 else _WARN, "Persistence", tips)
     for finding in result.findings:
         for line in sentences.common_cause_lines(finding):
             shift = finding.common_cause.shift if finding.common_cause is not None else None
@@ -238,15 +226,13 @@ def _sign_off(result: AuditRecord) -> list[dict[str, Any]]:
     about = f"Model {settings.get('model_source') or settings.get('model')}, {text.people(result.tally.people)}"
     about += f" of the table {settings['table']}" if settings.get("table") else ""
     files = [name for name in _HASHES if "file" in _HASHES[name] and settings.get(name)]
-    policy = [
-        f"At most {text.percent(result.limit)} of people may be affected: {sentences.meanings(result)['flagged']}"
-    ]
+    limit = f"At most {text.percent(result.limit)} of people may be affected"
+    policy = [f"{limit}: {sentences.meanings(result)['flagged']}"]
     policy += [f"Valid reasons: {text.joined(settings['given'], 'and')}"] if settings.get("given") else []
     verdicts, groups, whole = [sentences.headline(result)], [], result.verdict
     for f in findings:
-        verdicts += (
-            [f"By {f.name} alone: {f.verdict.headline}"] if f.verdict is not None and f.verdict is not whole else []
-        )
+        if f.verdict is not None and f.verdict is not whole:
+            verdicts.append(f"By {f.name} alone: {f.verdict.headline}")
         ratios = {g.level: g.impact_ratio for g in f.groups if g.impact_ratio is not None and g.impact_ratio >= 0}
         groups += sentences.direction_lines(result, f)
         if ratios:

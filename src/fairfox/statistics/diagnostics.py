@@ -62,17 +62,7 @@ def most_doubtful(values: Tensor, share: float) -> Tensor:
     return values > most_kept
 
 
-def distance(
-    rows: Tensor,
-    to: Tensor,
-    people: Tensor,
-    groups: Tensor,
-    *,
-    nearest: int = NEAREST,
-    sampled: int = SAMPLED,
-    block: int = BLOCK,
-    seed: int = 0,
-) -> Tensor:
+def distance(rows: Tensor, to: Tensor, people: Tensor, groups: Tensor, *, seed: int = 0) -> Tensor:
     """Return how far counterfactual rows are from real people (N,), relative to how far those are from each other.
 
     It is the mean distance to the nearest real people of the row's new group, divided by the same mean among these
@@ -84,23 +74,20 @@ def distance(
         to: the group everyone goes to (N,), as in `groups`; NaN: nowhere.
         people: real ones, encoded the same (R, D).
         groups: which group they are of (R,); zeros, in both, where people of all groups are one.
-        nearest: how many of them a distance is the mean over.
-        sampled: how many people of each group are drawn to compare with.
-        block: rows at once; it changes only memory use.
         seed: of the draw.
     """
     out = rows.new_full((len(rows),), torch.nan)
     for group in to[~to.isnan()].unique():
         real = people[groups == group]
-        if len(real) > sampled:
+        if len(real) > SAMPLED:
             generator = torch.Generator().manual_seed(seed)
-            real = real[torch.randperm(len(real), generator=generator)[:sampled].to(real.device)]
+            real = real[torch.randperm(len(real), generator=generator)[:SAMPLED].to(real.device)]
         if len(real) < 2:
             continue
-        count = min(nearest, len(real) - 1)
-        among = _nearest(real, real, count, block, but_oneself=True).mean()
+        count = min(NEAREST, len(real) - 1)
+        among = _nearest(real, real, count, but_oneself=True).mean()
         own = (to == group).nonzero()[:, 0]
-        gaps = _nearest(rows[own], real, count, block)
+        gaps = _nearest(rows[own], real, count)
         out[own] = torch.where(gaps == 0, 0.0, gaps / among)  # among people who are all the same: 0 or infinitely far
     return out
 
@@ -171,11 +158,11 @@ def leave_out(readings: Readings, who: Tensor, *, test: str) -> Readings:
     return replace(readings, main=left, others=compared)
 
 
-def _nearest(rows: Tensor, real: Tensor, count: int, block: int, *, but_oneself: bool = False) -> Tensor:
+def _nearest(rows: Tensor, real: Tensor, count: int, *, but_oneself: bool = False) -> Tensor:
     """Return the mean distance to the nearest real people (n,); `but_oneself`: the rows are these people."""
     means = []
-    for start in range(0, len(rows), block):
-        gaps = torch.cdist(rows[start : start + block], real)  # (block, R)
+    for start in range(0, len(rows), BLOCK):
+        gaps = torch.cdist(rows[start : start + BLOCK], real)  # (block, R)
         if but_oneself:
             gaps.diagonal(start).fill_(torch.inf)
         means.append(gaps.topk(count, largest=False).values.mean(1))

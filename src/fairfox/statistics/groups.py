@@ -384,10 +384,8 @@ def wilson(share: float, people: float) -> tuple[float, float]:
     """
     if not people > 0:
         return math.nan, math.nan
-    centre, half = (
-        share + Z95**2 / (2 * people),
-        Z95 * math.sqrt(share * (1 - share) / people + (Z95 / people) ** 2 / 4),
-    )
+    centre = share + Z95**2 / (2 * people)
+    half = Z95 * math.sqrt(share * (1 - share) / people + (Z95 / people) ** 2 / 4)
     wide = 1 + Z95**2 / people
     return max(0.0, (centre - half) / wide), min(1.0, (centre + half) / wide)
 

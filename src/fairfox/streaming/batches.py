@@ -323,14 +323,11 @@ class BatchScorer:
         towards = [self._towards(v, encoded.people, own) for v, own in enumerate(each)]
         away, worst = measured.abstained.numpy(), measured.variable.numpy()
         numbers = self._numbers(measured, common[0], encoded.predictions)
+        nameless = away if measured.contrasts else np.ones_like(away)
         columns = {
             **numbers,
-            "variable": _words(
-                [p.name for p in self.protected], worst, away if measured.contrasts else np.ones_like(away)
-            ),
-            "towards": towards[0]
-            if len(variables) == 1
-            else pc.choose(pa.array(worst, pa.int64(), mask=away), *towards),
+            "variable": _words([p.name for p in self.protected], worst, nameless),
+            "towards": pc.choose(pa.array(worst, pa.int64(), mask=away), *towards),
             "prediction": pa.array(encoded.predictions.double().numpy()),
             **({} if self.weights is None else {"weight": pa.array(read_weights(load_table(table), self.weights))}),
             "group_inferred": pa.array(encoded.inferred.any(1).numpy()),

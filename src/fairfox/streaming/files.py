@@ -39,15 +39,7 @@ from fairfox.streaming.batches import (
     open_test,
     prepare_job,
 )
-from fairfox.streaming.sources import (
-    PART_ROWS,
-    RECORD,
-    ModelSource,
-    RowGroups,
-    find_tables,
-    read_pilot,
-    split_tables,
-)
+from fairfox.streaming.sources import PART_ROWS, RECORD, ModelSource, RowGroups, find_tables, read_pilot, split_tables
 from fairfox.streaming.summary import TOTALS, add_totals, result_of
 from fairfox.streaming.workers import PartRecord, PartResult, PartTask, Tick, run_here, run_pool
 

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -60,11 +61,15 @@ def test_what_has_no_bar_is_reported_whatever_it_is(bench, example):
 
 
 def test_a_script_finds_its_results_and_its_marks_by_its_name(bench):
-    found = bench.places("/anywhere/bench_one.py", readme="docs/research/speed.md")
-    assert found["results"] == bench.HERE / "results" / "one.json"
-    assert found["readme"] == bench.HERE.parent / "docs" / "research" / "speed.md"
-    assert found["marks"] == ("<!-- numbers of bench_one.py: begin -->", "<!-- numbers of bench_one.py: end -->")
-    assert bench.places("bench_one.py")["readme"] == bench.HERE / "README.md"
+    script = {"measure": list, "Settings": Settings, "QUICK": Settings(), "SEED": 3, "sizes": str}
+    script |= {"__file__": "/anywhere/bench_one.py", "README": "docs/research/speed.md", "PACKAGES": ("dask",)}
+    found = bench.Benchmark.of(SimpleNamespace(**script))
+    assert found.results == bench.HERE / "results" / "one.json"
+    assert found.readme == bench.HERE.parent / "docs" / "research" / "speed.md"
+    assert found.marks == ("<!-- numbers of bench_one.py: begin -->", "<!-- numbers of bench_one.py: end -->")
+    assert (found.seed, found.packages) == (3, ("dask",))
+    del script["README"]
+    assert bench.Benchmark.of(SimpleNamespace(**script)).readme == bench.HERE / "README.md"
 
 
 def test_a_bar_that_is_not_kept_ends_with_1(example):

@@ -17,7 +17,7 @@ MAPS = ("rank", "move", "move-direct", "transport")
 
 @pytest.fixture(scope="module")
 def methods(experiment):
-    return importlib.import_module("beyond_methods")
+    return importlib.import_module("beyond")
 
 
 @pytest.fixture(scope="module")

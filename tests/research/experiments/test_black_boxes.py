@@ -98,13 +98,13 @@ def test_what_is_not_to_be_had_is_named_and_has_no_number(experiment, monkeypatc
         experiment.jobs(replace(plan, tables=("adult",)), 0)
 
 
-def entry(gap, effect, error=0.01):
-    return {"table": "bank", "model": "network", "gap": gap, "gap_error": error, "effect_towards": effect}
+def entry(gap, effect, table="bank", error=0.01):
+    return {"table": table, "model": "network", "gap": gap, "gap_error": error, "effect_towards": effect}
 
 
-def test_an_effect_against_the_gap_is_an_exception_with_its_numbers(experiment):
-    good, small, clear = entry(0.1, 0.2), entry(-0.015, 0.05), entry(0.03, -0.04)
+def test_an_effect_against_the_gap_is_an_exception(experiment):
+    good, small, clear = entry(0.1, 0.2), entry(-0.015, 0.05), entry(0.03, -0.04, "adult")
     every, sure = experiment.bars([good, small, clear])
-    assert (every["value"], every["holds"]) == ([small, clear], False)
-    assert (sure["value"], sure["holds"]) == ([clear], False)  # 0.015 is less than twice 0.01
+    assert (every["value"], every["holds"]) == ("Bank, network; Adult, network", False)
+    assert (sure["value"], sure["holds"]) == ("Adult, network", False)  # 0.015 is less than twice 0.01
     assert [bar["holds"] for bar in experiment.bars([good])] == [True, True]

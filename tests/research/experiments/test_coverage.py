@@ -96,8 +96,7 @@ def test_fused_people_are_generated_and_their_label_can_be_given(experiment, mon
     monkeypatch.setattr(experiment, "generate", generate)
     setting = experiment.FULL.fused[0]
     place = experiment.Place(setting.name, setting.bias, 2, "", setting)
-    found = experiment.judge(
-        None, ("generator",), place, experiment.Rows(480, 120, 100), 5, (0.05,), experiment.Shape(8, 1), 0
-    )
+    own = {"fused_rows": experiment.Rows(480, 120, 100), "deltas": (0.05,), "target": experiment.Shape(8, 1)}
+    found = experiment.judge(None, ("generator",), place, experiment.replace(experiment.FULL, **own), 0)
     assert sum(one["coverage"] for one in found) / 2 > 0.6  # shifts, as in additive worlds
     assert [each.given for each in experiment.FULL.places() if each.fused == setting] == ["", "y"]

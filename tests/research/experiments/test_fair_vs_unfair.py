@@ -63,7 +63,7 @@ def found(experiment, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         for name, load in {"adult": cache(load_adult), "bank": made_up, "chicago": no_file}.items():
             patch.setitem(tables, name, load)
-        own = replace(experiment.EXPERIMENT, quick=plan, draw=lambda found: {})  # pictures have a test of their own
+        own = replace(experiment.EXPERIMENT, quick=plan, charts={})  # pictures have a test of their own
         assert own.run(["--quick", "--workers", "1", "--out", str(out)]) == 0
     assert torch.equal(torch.random.get_rng_state(), before)
     return json.loads(out.read_text(encoding="utf-8"))
@@ -124,7 +124,9 @@ def test_a_table_without_its_file_has_no_number(found):
 
 
 def standing(experiment, models, people):
-    return experiment.Setup(experiment.Ground("made", 0, 0), (None, 3.0), 1, models, people, people)
+    return experiment.Setup(
+        experiment.Ground("made", 0, 0), experiment.replace(experiment.QUICK, refits=1), models, people, people
+    )
 
 
 @pytest.fixture

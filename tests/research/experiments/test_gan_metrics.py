@@ -36,7 +36,7 @@ def test_a_broken_pipeline_is_told_by_a_tiny_run(experiment, tmp_path, monkeypat
     drawn = [GanSettings(steps=20), GanSettings(steps=30, weight=1e-2, width=8, depth=1, batch=16, n_critic=1)]
     monkeypatch.setattr(experiment, "configurations", lambda plan, seed: drawn)
     rows, sources = (
-        experiment.Rows(600, 200, 200),
+        replace(experiment.QUICK.table.rows, train=600, valid=200, test=200),
         replace(experiment.QUICK.table.sources, rows=800, steps=150, pairs=300),
     )
     tiny = replace(experiment.QUICK, trials=2, table=replace(experiment.QUICK.table, rows=rows, sources=sources))

@@ -97,8 +97,11 @@ def test_a_job_that_a_long_one_waits_for_comes_before_one_of_middle_length(exper
     first = experiment.Job("first", double, (1,), seconds=1)
     long = experiment.Job("long", double, (2,), after=(first,), seconds=9)
     middle = experiment.Job("middle", double, (3,), seconds=5)
-    ordered = experiment.most_urgent_first([middle, first, long])
+    ordered = experiment.most_urgent_first([[middle, first, long]])
     assert [job.name for job in ordered] == ["first", "long", "middle"]
+    short = experiment.Job("short", double, (4,), seconds=2)
+    ordered = experiment.most_urgent_first([[short], [middle, first, long]])
+    assert [job.name for job in ordered] == ["first", "long", "middle", "short"]  # one experiment after the other
 
 
 @pytest.fixture
@@ -177,7 +180,7 @@ def test_results_are_written_where_charts_cannot_be_drawn(example, tmp_path, cap
         raise ImportError("no altair")
 
     out = tmp_path / "example.json"
-    assert replace(example, draw=draw).run(["--workers", "1", "--out", str(out)]) == 0
+    assert replace(example, charts={"": draw}).run(["--workers", "1", "--out", str(out)]) == 0
     assert json.loads(out.read_text())["results"] == [2, 4, 6]
     assert "example: no chart (no altair); `python experiments/pages.py` draws it" in capsys.readouterr().err
 

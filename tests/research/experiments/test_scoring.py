@@ -128,8 +128,8 @@ def test_known_scores_are_judged_by_the_two_targets_on_trial(experiment, targets
     trial = Trial(fitting, judged, unfair=targets[0], fair=targets[1], threshold=1e-6)
     truth = [individual_fairness_score(target, judged) for target in targets]
     assert float(truth[1].max()) == 0.0  # the fair target sees nothing that depends on c
-    perfect = experiment.judge_known(targets, truth, trial)
-    assert (perfect.ap, perfect.rho) == (pytest.approx(1.0), pytest.approx(1.0))
-    inverted = experiment.judge_known(targets, [torch.zeros(60), torch.ones(60)], trial)
-    assert inverted.ap == pytest.approx(inverted.prevalence)  # found only when everyone is flagged
-    assert 0.4 < inverted.prevalence <= 0.5
+    perfect = experiment.judge_known(truth, trial)
+    assert (perfect["ap"], perfect["rho"]) == (pytest.approx(1.0), pytest.approx(1.0))
+    inverted = experiment.judge_known([torch.zeros(60), torch.ones(60)], trial)
+    assert inverted["ap"] == pytest.approx(inverted["prevalence"])  # found only when everyone is flagged
+    assert 0.4 < inverted["prevalence"] <= 0.5

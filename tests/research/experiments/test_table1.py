@@ -93,8 +93,9 @@ def test_only_names_settings_and_parts_of_the_work(experiment):
 
 
 def test_a_device_changes_no_job_and_only_the_peers_are_on_it(experiment):
-    on_gpu = experiment.jobs(experiment.on(experiment.FULL, "cuda"), 0)
+    cuda = experiment.Device("cuda")
+    on_gpu = experiment.jobs(replace(experiment.FULL, device=cuda), 0)
     assert [job.key for job in on_gpu] == [job.key for job in experiment.jobs(experiment.FULL, 0)]
     assert {job.name.split("-")[0] for job in on_gpu if job.on_gpu} == {"fliptest", "unfair_map"}
-    small = replace(experiment.FULL, parts=("maps",))
-    assert not any(job.on_gpu for job in experiment.jobs(experiment.on(small, "cuda"), 0))
+    small = replace(experiment.FULL, parts=("maps",), device=cuda)
+    assert not any(job.on_gpu for job in experiment.jobs(small, 0))
